@@ -1,0 +1,28 @@
+# Sourced by the other scripts: makes .venv beside this folder if there is none, installs what
+# pyproject.toml asks for and is missing, and sets what the programs run under.
+# usage: extras="..." before sourcing it
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+venv="$root/.venv"
+[ -e /dev/nvidia0 ] && extras="$extras cuda"
+
+[ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
+"$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "launch: Python 3.11 or newer is needed; remove $venv, then name one: PYTHON=python3.12 $0" >&2
+  exit 2
+}
+wanted="$(cksum <"$root/pyproject.toml") $root"
+for extra in base $extras; do
+  stamp="$venv/.installed-$extra"
+  [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && continue
+  echo "launch: installing ($extra)" >&2
+  target="$root"
+  [ "$extra" = base ] || target="$root[$extra]"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$target" >&2
+  echo "$wanted" >"$stamp"
+done
+
+# glibc keeps freed memory instead of returning it: large temporaries are not faulted in each step.
+export MALLOC_ARENA_MAX="${MALLOC_ARENA_MAX:-1}"
+export MALLOC_MMAP_THRESHOLD_="${MALLOC_MMAP_THRESHOLD_:-1073741824}"
+export MALLOC_TRIM_THRESHOLD_="${MALLOC_TRIM_THRESHOLD_:-8589934592}"
+export MALLOC_TOP_PAD_="${MALLOC_TOP_PAD_:-268435456}"

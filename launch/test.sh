@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# The tests, installed on first use: launch/test.sh [--full] [pytest's arguments]
+set -euo pipefail
+extras="dev"
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+cd "$root"
+exec "$venv/bin/python" -m pytest "$@"
