@@ -1,0 +1,216 @@
+"""Every hyperparameter, in the paper's symbols; the defaults are Table 3's base row.
+
+A `Config` has four sections whose field names are all different, so that a difference from base is
+a flat mapping: `replace(Config(), h=4, d_k=128, d_v=128)` is a row (A) of Table 3.
+"""
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from t2t_jax.attention import MECHANISMS
+from t2t_jax.errors import UsageError, near
+
+
+def _field(default: Any, help: str) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class Model:
+    """Figure 1 and section 3 of the paper. Static: a change means another compiled program."""
+
+    N: int = _field(6, "layers in the encoder, and in the decoder")
+    d_model: int = _field(512, "width of the residual stream")
+    d_ff: int = _field(2048, "width of the feed-forward layer")
+    h: int = _field(8, "attention heads")
+    d_k: int = _field(64, "width of a head's queries and keys")
+    d_v: int = _field(64, "width of a head's values")
+    positions: Literal["sinusoid", "sinusoid_halves", "learned"] = _field(
+        "sinusoid", "position encoding; sinusoid_halves is tensor2tensor's layout"
+    )
+    norm: Literal["post", "pre"] = _field("post", "layer norm after (paper) or before a sub-layer")
+    encoder_attention: str = _field("scaled_dot_product", "mechanism of encoder self-attention")
+    decoder_attention: str = _field("scaled_dot_product", "mechanism of decoder self-attention")
+    cross_attention: str = _field("scaled_dot_product", "mechanism of encoder-decoder attention")
+    P_drop_attention: float = _field(0.0, "dropout of attention weights (the paper has none)")
+    P_drop_ff: float = _field(0.0, "dropout after the feed-forward ReLU (the paper has none)")
+    dtype: Literal["auto", "float32", "bfloat16"] = _field(
+        "auto", "compute type; auto is bfloat16 on accelerators, float32 on a CPU"
+    )
+
+
+@dataclass(frozen=True)
+class Data:
+    """Section 5.1: the corpus, its subwords and its batches."""
+
+    corpus: Literal["grammar", "multi30k", "wmt14", "text"] = _field(
+        "wmt14", "where pairs come from"
+    )
+    source: str = _field("en", "source language")
+    target: str = _field("de", "target language")
+    directory: str = _field("", "a local copy of the corpus's own files")
+    train: str = _field("", "text: path of the training files without .LANGUAGE[.gz]")
+    dev: str = _field("", "text: likewise, development")
+    test: str = _field("", "text: likewise, test")
+    vocabulary: int = _field(37_000, "subwords, shared by both languages")
+    max_length: int = _field(256, "longest sentence trained on, in subwords with its end mark")
+    batch_tokens: int = _field(25_000, "tokens a batch on each side")
+    shapes: int = _field(8, "batch shapes, each compiled once")
+
+
+@dataclass(frozen=True)
+class Training:
+    """Sections 5.2 to 5.4."""
+
+    steps: int = _field(100_000, "training steps")
+    schedule: Literal["inverse_sqrt", "linear"] = _field(
+        "inverse_sqrt", "after the warm-up: step^-0.5 (paper), or a straight line to zero"
+    )
+    warmup: int = _field(4000, "steps of linear warm-up")
+    peak_lr: float = _field(0.0, "learning rate at the end of warm-up; 0 is (d_model warmup)^-0.5")
+    lr_scale: float = _field(1.0, "factor on the learning rate")
+    beta1: float = _field(0.9, "Adam")
+    beta2: float = _field(0.98, "Adam")
+    eps: float = _field(1e-9, "Adam")
+    P_drop: float = _field(0.1, "dropout of sub-layer outputs and of embeddings")
+    eps_ls: float = _field(0.1, "label smoothing")
+    smoothing: Literal["uniform", "others"] = _field(
+        "uniform", "spread eps_ls over all subwords (paper), or all but the target (tensor2tensor)"
+    )
+    accumulate: int = _field(1, "micro-batches that one step's gradient is summed over")
+    evaluate_every: int = _field(1000, "steps between checkpoints, each with a dev perplexity")
+    patience: int = _field(0, "stop after so many evaluations without a better one; 0: never")
+    average: int = _field(1, "last checkpoints averaged at the end; 1: none (Table 3)")
+    seed: int = _field(0, "of initialisation, dropout and batch order")
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Section 6.1."""
+
+    beam: int = _field(4, "beam size; 1 is greedy")
+    alpha: float = _field(0.6, "length penalty, GNMT form")
+    max_extra: int = _field(50, "longest output beyond the input's length, in subwords")
+
+
+@dataclass(frozen=True)
+class Config:
+    model: Model = Model()
+    data: Data = Data()
+    training: Training = Training()
+    decoding: Decoding = Decoding()
+
+    def __post_init__(self) -> None:
+        _validate(self)
+
+
+SECTIONS: dict[str, type] = {
+    "model": Model,
+    "data": Data,
+    "training": Training,
+    "decoding": Decoding,
+}
+SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
+
+# tensor2tensor's transformer_base_v2 where it differs from the paper.
+T2T: Mapping[str, Any] = dict(
+    norm="pre",
+    P_drop_attention=0.1,
+    P_drop_ff=0.1,
+    positions="sinusoid_halves",
+    lr_scale=2.0,
+    warmup=8000,
+    smoothing="others",
+    max_extra=100,
+)
+PROFILES: dict[str, Mapping[str, Any]] = {"paper": {}, "t2t": T2T}
+
+
+def replace(config: Config, **changes: Any) -> Config:
+    """`config` with the named fields changed, whichever section each is in.
+
+    Raises:
+      UsageError: a name is no field, or a value is out of its range.
+    """
+    sections: dict[str, dict[str, Any]] = {}
+    for name, value in changes.items():
+        sections.setdefault(_section(name), {})[name] = value
+    updated = {s: dataclasses.replace(getattr(config, s), **c) for s, c in sections.items()}
+    return dataclasses.replace(config, **updated)
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """Every field and its value, in order of declaration; `replace(Config(), **flat)` undoes it."""
+    return {name: getattr(getattr(config, s), name) for name, s in SECTION_OF.items()}
+
+
+def difference(config: Config, base: Config) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two configs differ: name -> (value in `config`, value in `base`)."""
+    ours, theirs = flatten(config), flatten(base)
+    return {n: (ours[n], theirs[n]) for n in ours if ours[n] != theirs[n]}
+
+
+def profile(name: str) -> Config:
+    """The base model as the paper states it (`paper`) or as tensor2tensor runs it (`t2t`)."""
+    if name not in PROFILES:
+        raise UsageError(f"there is no profile {name!r}: {near(name, PROFILES)}")
+    return replace(Config(), **PROFILES[name])
+
+
+def field_type(name: str) -> type | tuple[str, ...]:
+    """The type of a field: a class, or for a field of named choices the tuple of them."""
+    hint = typing.get_type_hints(SECTIONS[_section(name)])[name]
+    return typing.get_args(hint) or hint
+
+
+def _section(name: str) -> str:
+    if name not in SECTION_OF:
+        raise UsageError(f"there is no config field {name!r}: {near(name, SECTION_OF)}")
+    return SECTION_OF[name]
+
+
+_AT_LEAST_ONE = (
+    "N d_model d_ff h d_k d_v vocabulary max_length batch_tokens shapes steps warmup accumulate "
+    "evaluate_every average beam"
+).split()
+_AT_LEAST_ZERO = "peak_lr patience seed alpha max_extra".split()
+_SHARES = "P_drop P_drop_attention P_drop_ff eps_ls beta1 beta2".split()
+
+
+def _validate(config: Config) -> None:
+    flat = flatten(config)
+    for name, value in flat.items():
+        kind = field_type(name)
+        if isinstance(kind, tuple):
+            if value not in kind:
+                raise UsageError(f"{name} cannot be {value!r}: {near(str(value), kind)}")
+        elif type(value) is not kind and not (kind is float and type(value) is int):
+            raise UsageError(f"{name} must be of type {kind.__name__}, not {value!r}.")
+    for name in _AT_LEAST_ONE:
+        if flat[name] < 1:
+            raise UsageError(f"{name} must be at least 1, not {flat[name]}.")
+    for name in _AT_LEAST_ZERO:
+        if flat[name] < 0:
+            raise UsageError(f"{name} must not be negative, as {flat[name]} is.")
+    for name in _SHARES:
+        if not 0 <= flat[name] < 1:
+            raise UsageError(f"{name} must be at least 0 and below 1, not {flat[name]}.")
+    for name in ("eps", "lr_scale"):
+        if flat[name] <= 0:
+            raise UsageError(f"{name} must be positive, not {flat[name]}.")
+    for name in ("encoder_attention", "decoder_attention", "cross_attention"):
+        if flat[name] not in MECHANISMS:
+            raise UsageError(f"{name} cannot be {flat[name]!r}: {near(flat[name], MECHANISMS)}")
+    if flat["positions"] != "learned" and flat["d_model"] % 2:
+        raise UsageError(
+            f"sinusoid positions pair sines with cosines, so d_model must be even, not "
+            f"{flat['d_model']}; use positions=learned for an odd width."
+        )
+    if flat["max_length"] > flat["batch_tokens"]:
+        raise UsageError(
+            f"a batch of {flat['batch_tokens']} tokens (batch_tokens) cannot hold one sentence of "
+            f"{flat['max_length']} (max_length): raise the first or lower the second."
+        )

@@ -1,0 +1,21 @@
+"""Errors meant for the person at the keyboard: one sentence each, naming the place and the remedy."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UsageError(Exception):
+    """What was asked cannot be done as asked; commands exit with code 2."""
+
+
+class RunError(Exception):
+    """The work was well asked for and failed; commands exit with code 1."""
+
+
+def near(name: str, choices: Iterable[str]) -> str:
+    """A clause naming the choice nearest to a misspelt `name`, or else all the choices."""
+    choices = sorted(choices)
+    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    if not close:  # a wrong letter case in a one-letter symbol, say
+        close = [c for c in choices if c.lower() == name.lower()][:1]
+    return f"did you mean {close[0]!r}?" if close else f"the choices are {', '.join(choices)}."
