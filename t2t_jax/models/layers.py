@@ -1,0 +1,147 @@
+"""The parts of a layer: Add & Norm, feed-forward (section 3.3), tied embedding (3.4), dropout (5.4)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from t2t_jax.models.positions import encode_positions
+
+
+def parameter(
+    module: nn.Module,
+    name: str,
+    shape: tuple[int, ...],
+    axes: tuple[str, ...],
+    init: Callable[..., jax.Array],
+    dtype: Any,
+) -> jax.Array:
+    """A float32 parameter whose logical axes the sharding rules know, cast for computing."""
+    weight = module.param(name, nn.with_logical_partitioning(init, axes), shape, jnp.float32)
+    return jnp.asarray(weight, dtype)
+
+
+def dropout(x: jax.Array, rate: jax.Array | float, key: jax.Array) -> jax.Array:
+    """x with a share `rate` of its elements zeroed and the others scaled up to keep the mean.
+
+    `rate` may be traced. One draw of 32 bits decides two elements, to 2^-16.
+    """
+    drawn = jax.random.bits(key, (*x.shape[:-1], (x.shape[-1] + 1) // 2), jnp.uint32)
+    bits = jax.lax.bitcast_convert_type(drawn, jnp.uint16)
+    bits = bits.reshape(*x.shape[:-1], -1)[..., : x.shape[-1]]
+    cut = jnp.round(jnp.asarray(rate, jnp.float32) * 2**16)
+    scale = (2**16 / (2**16 - cut)).astype(x.dtype)
+    return jnp.where(bits >= cut.astype(jnp.uint16), x * scale, jnp.zeros_like(x))
+
+
+class AddNorm(nn.Module):
+    """Residual connection and layer norm around a sub-layer.
+
+    post (the paper, section 3.1): LayerNorm(x + Dropout(f(x))).  pre: x + Dropout(f(LayerNorm(x))).
+    """
+
+    norm: str
+    dtype: Any
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, f: Callable[[jax.Array], jax.Array], P_drop: jax.Array | None
+    ) -> jax.Array:
+        layer_norm = LayerNorm(self.dtype, name="layer_norm")
+        y = f(layer_norm(x) if self.norm == "pre" else x)
+        if P_drop is not None:
+            y = dropout(y, P_drop, self.make_rng("dropout"))
+        return x + y if self.norm == "pre" else layer_norm(x + y)
+
+
+class LayerNorm(nn.Module):
+    """Flax's layer norm with its logical axis named."""
+
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return nn.LayerNorm(
+            epsilon=1e-6,
+            dtype=self.dtype,
+            scale_init=nn.with_logical_partitioning(nn.initializers.ones, ("d_model",)),
+            bias_init=nn.with_logical_partitioning(nn.initializers.zeros, ("d_model",)),
+            name="affine",
+        )(x)
+
+
+class FeedForward(nn.Module):
+    """max(0, x W_1 + b_1) W_2 + b_2 (equation 2)."""
+
+    d_ff: int
+    P_drop_ff: float
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, x: jax.Array, train: bool) -> jax.Array:
+        d_model, d_ff = x.shape[-1], self.d_ff
+        glorot, zeros = nn.initializers.glorot_uniform(), nn.initializers.zeros
+        W_1 = parameter(self, "W_1", (d_model, d_ff), ("d_model", "d_ff"), glorot, self.dtype)
+        b_1 = parameter(self, "b_1", (d_ff,), ("d_ff",), zeros, self.dtype)
+        W_2 = parameter(self, "W_2", (d_ff, d_model), ("d_ff", "d_model"), glorot, self.dtype)
+        b_2 = parameter(self, "b_2", (d_model,), ("d_model",), zeros, self.dtype)
+        hidden = jax.nn.relu(jnp.einsum("btd,df->btf", x, W_1) + b_1[None, None, :])
+        hidden = nn.with_logical_constraint(hidden, ("batch", "length", "d_ff"))
+        if train and self.P_drop_ff:
+            hidden = dropout(hidden, self.P_drop_ff, self.make_rng("dropout"))
+        return jnp.einsum("btf,fd->btd", hidden, W_2) + b_2[None, None, :]
+
+
+class Embedding(nn.Module):
+    """One matrix [V, d_model] for both embeddings, times sqrt(d_model), and for the softmax."""
+
+    V: int
+    d_model: int
+    dtype: Any
+
+    def setup(self) -> None:
+        init = nn.initializers.normal(self.d_model**-0.5)
+        shape, axes = (self.V, self.d_model), ("vocabulary", "d_model")
+        self.matrix = parameter(self, "matrix", shape, axes, init, self.dtype)
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """[...] int32 -> [..., d_model]."""
+        scale = jnp.sqrt(self.d_model).astype(self.dtype)
+        return jnp.take(self.matrix, tokens, axis=0) * scale
+
+    def logits(self, x: jax.Array) -> jax.Array:
+        """[B, T, d_model] -> float32 [B, T, V]."""
+        z = jnp.einsum("btd,vd->btv", x, self.matrix, preferred_element_type=jnp.float32)
+        return nn.with_logical_constraint(z, ("batch", "length", "vocabulary"))
+
+
+class Positions(nn.Module):
+    """Adds the position encoding to embeddings, then dropout (section 3.5 and 5.4).
+
+    Raises at trace time if a learned table is shorter than the sequence.
+    """
+
+    kind: str
+    longest: int
+    dtype: Any
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, P_drop: jax.Array | None = None, at: jax.Array | None = None
+    ) -> jax.Array:
+        """x [B, T, d_model] at positions 0..T-1, or [B, 1, d_model] at position `at`."""
+        T, d_model = x.shape[1:]
+        positions = jnp.arange(T) if at is None else jnp.asarray(at)[None]
+        if self.kind == "learned":
+            if self.longest < T:
+                raise ValueError(f"{T} positions, but only {self.longest} are learned.")
+            shape, axes = (self.longest, d_model), ("position", "d_model")
+            init = nn.initializers.normal(d_model**-0.5)
+            table = parameter(self, "table", shape, axes, init, self.dtype)
+            encoded = jnp.take(table, positions, axis=0)
+        else:
+            encoded = encode_positions(positions, d_model, self.kind).astype(self.dtype)
+        x = x + encoded[None]
+        return x if P_drop is None else dropout(x, P_drop, self.make_rng("dropout"))

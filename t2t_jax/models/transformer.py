@@ -1,0 +1,170 @@
+"""The Transformer (Figure 1). See `t2t_jax.models` for the interface."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from t2t_jax import config
+from t2t_jax.attention.visibility import Visibility
+from t2t_jax.models.layers import AddNorm, Embedding, FeedForward, LayerNorm, Positions
+from t2t_jax.models.multihead import MultiHead
+from t2t_jax.tokens import PAD
+
+
+@struct.dataclass
+class Encoded:
+    """The encoder's output [B, S, d_model] and the source lengths int32 [B]."""
+
+    output: jax.Array
+    lengths: jax.Array
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder of Figure 1 over V subwords.
+
+    Attributes:
+      c: the hyperparameters.
+      V: size of the vocabulary.
+      longest: positions that a learned table has.
+      dtype: of computation; parameters are float32.
+    """
+
+    c: config.Model
+    V: int
+    longest: int
+    dtype: Any = jnp.float32
+
+    def setup(self) -> None:
+        c, N = self.c, self.c.N
+        self.embedding = Embedding(self.V, c.d_model, self.dtype)
+        self.source_positions = Positions(c.positions, self.longest, self.dtype)
+        self.target_positions = Positions(c.positions, self.longest, self.dtype)
+        self.encoder = [EncoderLayer(c, self.dtype, name=f"encoder_{i}") for i in range(N)]
+        self.decoder = [DecoderLayer(c, self.dtype, name=f"decoder_{i}") for i in range(N)]
+        if c.norm == "pre":  # the residual stream of a pre-norm stack leaves it unnormalised
+            self.encoder_norm = LayerNorm(self.dtype)
+            self.decoder_norm = LayerNorm(self.dtype)
+
+    def encode(self, source: jax.Array, P_drop: jax.Array | None = None) -> Encoded:
+        lengths = _lengths(source)
+        x = self.source_positions(self.embedding(source), P_drop)
+        visibility = Visibility(lengths, lengths)
+        for layer in self.encoder:
+            x = layer(x, visibility, P_drop)
+        if self.c.norm == "pre":
+            x = self.encoder_norm(x)
+        return Encoded(x, lengths)
+
+    def decode(
+        self, encoded: Encoded, target_in: jax.Array, P_drop: jax.Array | None = None
+    ) -> jax.Array:
+        lengths = _lengths(target_in)
+        x = self.target_positions(self.embedding(target_in), P_drop)
+        own = Visibility(lengths, lengths, causal=True)
+        cross = Visibility(lengths, encoded.lengths)
+        for layer in self.decoder:
+            x = layer(x, encoded.output, own, cross, P_drop)
+        return self._logits(x)
+
+    def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
+        source = Visibility(kv_lengths=encoded.lengths)
+        memory = [layer.start_cross(encoded.output, source) for layer in self.decoder]
+        state = [layer.start_self(encoded.output, capacity) for layer in self.decoder]
+        return memory, state
+
+    def step(
+        self, memory: Any, state: Any, tokens: jax.Array, t: jax.Array
+    ) -> tuple[jax.Array, Any]:
+        x = self.target_positions(self.embedding(tokens[:, None]), at=t)
+        after = []
+        for layer, cross, own in zip(self.decoder, memory, state, strict=True):
+            x, own = layer.step(x, cross, own, t)
+            after.append(own)
+        return self._logits(x)[:, 0], after
+
+    def __call__(self, source: jax.Array, target_in: jax.Array) -> jax.Array:
+        """Touches every parameter: for initialisation."""
+        return self.decode(self.encode(source), target_in)
+
+    def _logits(self, x: jax.Array) -> jax.Array:
+        return self.embedding.logits(self.decoder_norm(x) if self.c.norm == "pre" else x)
+
+
+class EncoderLayer(nn.Module):
+    """Figure 1, left block."""
+
+    c: config.Model
+    dtype: Any
+
+    def setup(self) -> None:
+        self.attention = _multihead(self.c, self.c.encoder_attention, self.dtype)
+        self.feed_forward = FeedForward(self.c.d_ff, self.c.P_drop_ff, self.dtype)
+        self.add_norm_attention = AddNorm(self.c.norm, self.dtype)
+        self.add_norm_feed_forward = AddNorm(self.c.norm, self.dtype)
+
+    def __call__(self, x: jax.Array, visibility: Visibility, P_drop: jax.Array | None) -> jax.Array:
+        train = P_drop is not None
+        x = self.add_norm_attention(x, lambda y: self.attention(y, y, visibility, train), P_drop)
+        x = self.add_norm_feed_forward(x, lambda y: self.feed_forward(y, train), P_drop)
+        return nn.with_logical_constraint(x, ("batch", "length", "d_model"))
+
+
+class DecoderLayer(nn.Module):
+    """Figure 1, right block."""
+
+    c: config.Model
+    dtype: Any
+
+    def setup(self) -> None:
+        self.attention = _multihead(self.c, self.c.decoder_attention, self.dtype)
+        self.cross_attention = _multihead(self.c, self.c.cross_attention, self.dtype)
+        self.feed_forward = FeedForward(self.c.d_ff, self.c.P_drop_ff, self.dtype)
+        self.add_norm_attention = AddNorm(self.c.norm, self.dtype)
+        self.add_norm_cross = AddNorm(self.c.norm, self.dtype)
+        self.add_norm_feed_forward = AddNorm(self.c.norm, self.dtype)
+
+    def __call__(
+        self,
+        x: jax.Array,
+        encoded: jax.Array,
+        own: Visibility,
+        cross: Visibility,
+        P_drop: jax.Array | None,
+    ) -> jax.Array:
+        train = P_drop is not None
+        x = self.add_norm_attention(x, lambda y: self.attention(y, y, own, train), P_drop)
+        x = self.add_norm_cross(x, lambda y: self.cross_attention(y, encoded, cross, train), P_drop)
+        x = self.add_norm_feed_forward(x, lambda y: self.feed_forward(y, train), P_drop)
+        return nn.with_logical_constraint(x, ("batch", "length", "d_model"))
+
+    def start_cross(self, encoded: jax.Array, source: Visibility) -> Any:
+        return self.cross_attention.start_cross(encoded, source)
+
+    def start_self(self, encoded: jax.Array, capacity: int) -> Any:
+        return self.attention.start_self(encoded, capacity)
+
+    def step(self, x: jax.Array, memory: Any, state: Any, t: jax.Array) -> tuple[jax.Array, Any]:
+        """One position: x [B, 1, d_model] -> the same, and the state after it."""
+        after = state
+
+        def attend(y: jax.Array) -> jax.Array:
+            nonlocal after
+            out, after = self.attention.step_self(state, y, t)
+            return out
+
+        x = self.add_norm_attention(x, attend, None)
+        x = self.add_norm_cross(x, lambda y: self.cross_attention.step_cross(memory, y, t), None)
+        x = self.add_norm_feed_forward(x, lambda y: self.feed_forward(y, False), None)
+        return x, after
+
+
+def _multihead(c: config.Model, mechanism: str, dtype: Any) -> MultiHead:
+    return MultiHead(c.d_model, c.h, c.d_k, c.d_v, mechanism, c.P_drop_attention, dtype)
+
+
+def _lengths(tokens: jax.Array) -> jax.Array:
+    """int32 [B]: tokens before the padding."""
+    return (tokens != PAD).sum(axis=-1, dtype=jnp.int32)

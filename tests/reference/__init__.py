@@ -1,0 +1,1 @@
+"""Independent definitions in plain numpy, written from the papers."""
