@@ -1,0 +1,115 @@
+"""What a person sees of a run: one line that moves on a terminal, plain lines elsewhere."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+
+class Progress:
+    """Prints to a stream, at most every second on a terminal and every 15 s in a pipe."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self.out = sys.stderr if out is None else out
+        self.live = self.out.isatty()
+        self.last = 0.0
+
+    def show(self, line: str) -> None:
+        """A passing state: overwritten on a terminal, dropped in a pipe if the last was recent."""
+        if time.monotonic() - self.last < (1 if self.live else 15):
+            return
+        self.last = time.monotonic()
+        if self.live:
+            self.out.write(f"\r\x1b[K{line}")
+        else:
+            self.out.write(f"{line}\n")
+        self.out.flush()
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        self.out.write(f"\r\x1b[K{line}\n" if self.live else f"{line}\n")
+        self.out.flush()
+
+
+def duration(seconds: float) -> str:
+    """12 s, 3 min 05 s, 2 h 07 min."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+class Meter:
+    """Sums over the training steps since it was made."""
+
+    def __init__(self) -> None:
+        self.opened, self.steps = time.monotonic(), 0
+        self.loss = self.nll = self.targets = self.tokens = self.flops = 0.0
+
+    def add(self, metrics: dict[str, float], flops: float) -> None:
+        """Counts one step: what it reported, and the FLOPs of its matrix products."""
+        self.steps += 1
+        self.loss += metrics["loss"] * metrics["target_tokens"]
+        self.nll += metrics["nll"] * metrics["target_tokens"]
+        self.targets += metrics["target_tokens"]
+        self.tokens += metrics["source_tokens"] + metrics["target_tokens"]
+        self.flops += flops
+
+    def read(self, peak: float) -> dict[str, float]:
+        """Means per target token (nats), source and target tokens a second, share of peak FLOP/s."""
+        seconds = time.monotonic() - self.opened
+        return {
+            "loss": self.loss / max(self.targets, 1),
+            "nll": self.nll / max(self.targets, 1),
+            "tokens_per_second": self.tokens / seconds,
+            "share_of_peak": self.flops / seconds / peak,
+            "seconds_per_step": seconds / self.steps,
+        }
+
+
+class Metrics:
+    """metrics.jsonl, one record a line; also TensorBoard's files where tensorboardX is installed.
+
+    Opening it for a run resumed at `step` drops the records of later steps, which will come again.
+    """
+
+    def __init__(self, directory: Path, step: int) -> None:
+        path = directory / "metrics.jsonl"
+        kept = [r for r in read_metrics(path) if r["step"] <= step]
+        aside = path.with_suffix(".part")
+        aside.write_text("".join(f"{json.dumps(r)}\n" for r in kept))
+        aside.rename(path)
+        self.file = path.open("a")
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            self.board = None
+        else:
+            self.board = SummaryWriter(str(directory / "tensorboard"), purge_step=step)
+
+    def write(self, record: dict[str, Any]) -> None:
+        self.file.write(f"{json.dumps(record)}\n")
+        self.file.flush()
+        if self.board is not None:
+            for name, value in record.items():
+                if name != "step":
+                    self.board.add_scalar(name, value, record["step"])
+
+    def close(self) -> None:
+        self.file.close()
+        if self.board is not None:
+            self.board.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The records of a metrics.jsonl; a last line cut short by a kill is left out."""
+    records = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return records

@@ -1,0 +1,148 @@
+"""The pure train step: `step(state, batch, hyper) -> state, metrics`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+from jax.sharding import Mesh
+
+from t2t_jax.config import Config
+from t2t_jax.tokens import BOS, PAD
+from t2t_jax.training import sharding
+from t2t_jax.training.objective import cross_entropy
+from t2t_jax.training.optimizer import adam, learning_rate, peak_lr
+
+Batch = dict[str, jax.Array]
+
+
+@struct.dataclass
+class State:
+    """What a step rewrites: the count of steps done, the parameters, and Adam's moments."""
+
+    step: jax.Array
+    params: Any
+    optimizer: Any
+
+
+@struct.dataclass
+class Hyper:
+    """What may differ between rows that share one compiled program; scalars, traced."""
+
+    P_drop: jax.Array
+    eps_ls: jax.Array
+    peak_lr: jax.Array
+    warmup: jax.Array
+    steps: jax.Array
+    seed: jax.Array
+
+
+def hyper(c: Config) -> Hyper:
+    """The traced hyperparameters of a config."""
+    t = c.training
+    return Hyper(
+        P_drop=jnp.float32(t.P_drop),
+        eps_ls=jnp.float32(t.eps_ls),
+        peak_lr=jnp.float32(peak_lr(c)),
+        warmup=jnp.float32(t.warmup),
+        steps=jnp.float32(t.steps),
+        seed=jnp.uint32(t.seed),
+    )
+
+
+def shift(target: jax.Array) -> jax.Array:
+    """The decoder's input: int32 [B, T] moved right by one, a begin mark before it.
+
+    A row that is all padding stays so, and the end mark moves out at the right.
+    """
+    moved = jnp.roll(target, 1, axis=1).at[:, 0].set(BOS)
+    return jnp.where(target != PAD, moved, PAD)
+
+
+def initialise(model: nn.Module, c: Config, mesh: Mesh) -> State:
+    """The state before the first step, drawn from the seed, laid out over the mesh."""
+
+    def create(seed: jax.Array) -> State:
+        token = jnp.ones((1, 1), jnp.int32)
+        params = model.init(jax.random.fold_in(jax.random.key(seed), 0), token, token)["params"]
+        return State(jnp.int32(0), params, adam(c.training).init(params))
+
+    seed = jnp.uint32(c.training.seed)
+    with sharding.on(mesh):
+        out = sharding.shardings(jax.eval_shape(create, seed), mesh)
+        return jax.jit(lambda s: nn.meta.unbox(create(s)), out_shardings=out)(seed)
+
+
+def make_step(
+    model: nn.Module, c: Config
+) -> Callable[[State, Batch, Hyper], tuple[State, dict[str, jax.Array]]]:
+    """The train step for a model: a pure function, to be compiled by `compile_step`.
+
+    A batch is {"source": int32 [B, S], "target": int32 [B, T]}. The metrics are means per target
+    token in nats (`loss`, `nll`), `tokens` of source and of target, and the learning rate.
+    """
+    t = c.training
+    optimizer = adam(t)
+
+    def loss(params: Any, batch: Batch, h: Hyper, key: jax.Array) -> tuple[jax.Array, Any]:
+        variables, (encoder_key, decoder_key) = {"params": params}, jax.random.split(key)
+        encoded = model.apply(
+            variables, batch["source"], h.P_drop, method="encode", rngs={"dropout": encoder_key}
+        )
+        logits: Any = model.apply(
+            variables,
+            encoded,
+            shift(batch["target"]),
+            h.P_drop,
+            method="decode",
+            rngs={"dropout": decoder_key},
+        )
+        sums = cross_entropy(logits, batch["target"], h.eps_ls, t.smoothing)
+        return sums["loss"], sums
+
+    def accumulated(params: Any, batch: Batch, h: Hyper, key: jax.Array) -> tuple[Any, Any]:
+        if t.accumulate == 1:
+            return jax.grad(loss, has_aux=True)(params, batch, h, key)
+
+        def add(total: Any, numbered: tuple[jax.Array, Batch]) -> tuple[Any, None]:
+            i, part = numbered
+            one = jax.grad(loss, has_aux=True)(params, part, h, jax.random.fold_in(key, i))
+            return jax.tree.map(jnp.add, total, one), None
+
+        # Every micro-batch takes rows from every device, so that none has to move.
+        parts = jax.tree.map(
+            lambda x: x.reshape(-1, t.accumulate, *x.shape[1:]).swapaxes(0, 1), batch
+        )
+        first = jax.tree.map(lambda x: x[0], parts)
+        zeros = jax.tree.map(
+            lambda x: jnp.zeros(x.shape, x.dtype),
+            jax.eval_shape(jax.grad(loss, has_aux=True), params, first, h, key),
+        )
+        return jax.lax.scan(add, zeros, (jnp.arange(t.accumulate), parts))[0]
+
+    def step(state: State, batch: Batch, h: Hyper) -> tuple[State, dict[str, jax.Array]]:
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(h.seed), 1), state.step)
+        gradient, sums = accumulated(state.params, batch, h, key)
+        tokens = jnp.maximum(sums["tokens"], 1)
+        gradient = jax.tree.map(lambda g: g / tokens, gradient)
+        direction, moments = optimizer.update(gradient, state.optimizer)
+        lr = learning_rate(state.step + 1, h.peak_lr, h.warmup, h.steps, t.schedule)
+        params = optax.apply_updates(state.params, jax.tree.map(lambda d: -lr * d, direction))
+        metrics = {
+            "loss": sums["loss"] / tokens,
+            "nll": sums["nll"] / tokens,
+            "target_tokens": sums["tokens"],
+            "source_tokens": (batch["source"] != PAD).sum(dtype=jnp.float32),
+            "lr": lr,
+        }
+        return State(state.step + 1, params, moments), metrics
+
+    return step
+
+
+def compile_step(model: nn.Module, c: Config) -> Callable[..., tuple[State, dict[str, jax.Array]]]:
+    """`make_step`, jit-compiled, the old state's memory given to the new one."""
+    return jax.jit(make_step(model, c), donate_argnums=0)
