@@ -1,0 +1,273 @@
+"""Batches of a few fixed shapes under a token budget, in an order that is a function of a seed.
+
+Every shape is compiled once, so there are few; each is a rectangle, S source by T target positions,
+with as many rows as the budget allows. The rectangles are chosen for the corpus, so that little of
+what is computed is padding. Nothing here is state: a batch is a function of (seed, epoch, index).
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from t2t_jax.data.cache import Ragged
+from t2t_jax.errors import UsageError
+from t2t_jax.tokens import PAD
+
+Batch = dict[str, np.ndarray]
+
+
+class Shape(NamedTuple):
+    """What a batch measures: `rows` pairs, S source and T target positions each."""
+
+    rows: int
+    S: int
+    T: int
+
+
+def bounds(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, count: int
+) -> list[tuple[int, int]]:
+    """At most `count` rectangles (S, T) that cover every pair with little padding, small to large.
+
+    A pair of lengths (s, t) goes to the cheapest rectangle with S >= s and T >= t and costs S + T
+    positions. Coordinate descent on the histogram of lengths, from several fixed starts: each
+    rectangle in turn takes its best place given the others, until none moves.
+    """
+    S, T, pairs = _histogram(np.asarray(source_lengths), np.asarray(target_lengths))
+    cost = S[:, None] + T[None, :]
+    corner = (len(S) - 1, len(T) - 1)
+    weights = pairs.ravel() / pairs.sum()
+    free = min(count - 1, int(np.count_nonzero(weights)))
+    random = np.random.default_rng(0)
+    ends = []
+    for _ in range(_STARTS):
+        drawn = random.choice(pairs.size, size=free, replace=False, p=weights)
+        ends.append(_descend(pairs, cost, [*(divmod(int(d), len(T)) for d in drawn), corner]))
+    chosen = {(int(S[i]), int(T[j])) for i, j in min(ends)[1]}
+    return sorted(chosen, key=lambda st: (sum(st), st))
+
+
+_STARTS = 16
+_EDGES = 128  # candidate bounds a side, enough that a finer grid saves no padding
+
+
+def _histogram(s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Candidate bounds of both sides [I], [J], and how many pairs fall below each [I, J]."""
+    edges = []
+    for lengths in (s, t):
+        counts = np.bincount(lengths)
+        values = np.flatnonzero(counts)
+        if len(values) > _EDGES:
+            share = np.cumsum(counts[values]) / len(lengths)
+            marks = np.searchsorted(share, np.linspace(0, 1, _EDGES + 1)[1:-1])
+            values = values[np.unique([*marks, len(values) - 1])]
+        edges.append(values)
+    S, T = edges
+    cells = np.searchsorted(S, s) * len(T) + np.searchsorted(T, t)
+    return S, T, np.bincount(cells, minlength=len(S) * len(T)).reshape(len(S), len(T))
+
+
+def _descend(
+    pairs: np.ndarray, cost: np.ndarray, cells: list[tuple[int, int]]
+) -> tuple[int, list[tuple[int, int]]]:
+    """Positions in all, and the rectangles that the descent from `cells` of the grid ends in."""
+    uncovered = int(pairs.sum() * cost.max()) + 1  # worse than any way to cover all pairs
+
+    def cheapest(rectangles: list[tuple[int, int]]) -> np.ndarray:
+        grid = np.full(cost.shape, uncovered)
+        for i, j in rectangles:
+            np.minimum(grid[: i + 1, : j + 1], cost[i, j], out=grid[: i + 1, : j + 1])
+        return grid
+
+    total, before = int((pairs * cheapest(cells)).sum()), uncovered
+    while total < before:
+        before = total
+        for r in range(len(cells)):
+            others = cheapest(cells[:r] + cells[r + 1 :])
+            saving = np.zeros_like(cost)
+            for value in np.unique(others):  # no more values than rectangles
+                inside = np.where(others == value, pairs, 0).cumsum(0).cumsum(1)
+                saving += np.maximum(value - cost, 0) * inside
+            best = int(saving.argmax())
+            cells[r] = divmod(best, cost.shape[1])
+            total = int((pairs * others).sum() - saving.flat[best])
+    return total, sorted(cells)
+
+
+def shapes_of(
+    rectangles: Sequence[tuple[int, int]],
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    batch_tokens: int,
+    multiple: int = 1,
+) -> tuple[tuple[Shape, ...], np.ndarray]:
+    """The shape of each rectangle, and which shape (uint8 [pairs]) each pair goes to.
+
+    A pair goes to the cheapest rectangle that covers it. Rows are a multiple of `multiple`, at most
+    batch_tokens // max(S, T) and less than that by up to an eighth where the pairs then fill their
+    batches more evenly, so that hardly any row stays empty.
+
+    Raises:
+      UsageError: `multiple` rows of the largest rectangle exceed the budget.
+    """
+    bucket = _assign(rectangles, source_lengths, target_lengths)
+    pairs = np.bincount(bucket, minlength=len(rectangles)).tolist()
+    shapes = []
+    for (S, T), n in zip(rectangles, pairs, strict=True):
+        most = batch_tokens // max(S, T) // multiple
+        if most == 0:
+            raise UsageError(
+                f"batch_tokens={batch_tokens} holds {batch_tokens // max(S, T)} sentences of "
+                f"{max(S, T)} tokens, but devices and accumulation need {multiple} rows: raise "
+                f"batch_tokens to {multiple * max(S, T)} or lower max_length."
+            )
+        most = max(1, min(most, -(-n // multiple)))  # a shape with few pairs needs no more
+        least = most - most // 8
+        rows = min(
+            range(most * multiple, (least - 1) * multiple, -multiple), key=lambda rows: -n % rows
+        )
+        shapes.append(Shape(rows, S, T))
+    return tuple(shapes), bucket
+
+
+def _assign(
+    rectangles: Sequence[tuple[int, int]], source_lengths: np.ndarray, target_lengths: np.ndarray
+) -> np.ndarray:
+    S, T = np.array(rectangles).T
+    s, t = np.arange(S.max() + 1), np.arange(T.max() + 1)
+    covers = (s[:, None, None] <= S) & (t[None, :, None] <= T)  # [s, t, rectangles]
+    return covers.argmax(-1).astype(np.uint8)[source_lengths, target_lengths]
+
+
+class Plan(NamedTuple):
+    """An epoch: batch i holds pairs order[start[i] : start[i] + pairs[i]] in shape number shape[i].
+
+    `order` has an entry for every pair, the others for every batch.
+    """
+
+    order: np.ndarray
+    start: np.ndarray
+    pairs: np.ndarray
+    shape: np.ndarray
+
+
+class Batches:
+    """Training batches {"source": int32 [B, S], "target": int32 [B, T]}, right-padded with PAD.
+
+    Every pair appears exactly once an epoch; rows that are missing are all PAD. `batch_tokens`
+    bounds each side, there are at most `shapes` shapes, `multiple` divides the rows of each.
+
+    Raises:
+      UsageError: a batch of `multiple` of the longest sentences exceeds `batch_tokens`.
+    """
+
+    def __init__(
+        self,
+        source: Ragged,
+        target: Ragged,
+        batch_tokens: int,
+        shapes: int = 8,
+        multiple: int = 1,
+        seed: int = 0,
+    ):
+        self.source, self.target, self.seed = source, target, seed
+        rectangles = bounds(source.lengths, target.lengths, shapes)
+        self.shapes, self._bucket = shapes_of(
+            rectangles, source.lengths, target.lengths, batch_tokens, multiple
+        )
+        self._plan = functools.lru_cache(maxsize=2)(self.plan)
+
+    def plan(self, epoch: int) -> Plan:
+        """Which pairs make which batch in an epoch: a function of (seed, epoch) and the lengths."""
+        random = np.random.default_rng([self.seed, epoch])
+        order = random.permutation(len(self._bucket))
+        order = order[np.argsort(self._bucket[order], kind="stable")]
+        pairs = np.bincount(self._bucket, minlength=len(self.shapes))
+        begin = np.cumsum(pairs) - pairs
+        start, count, shape = [], [], []
+        for i, (rows, _, _) in enumerate(self.shapes):
+            first = np.arange(0, pairs[i], rows)
+            start.append(begin[i] + first)
+            count.append(np.minimum(rows, pairs[i] - first))
+            shape.append(np.full(len(first), i))
+        batches = [np.concatenate(column) for column in (start, count, shape)]
+        shuffled = random.permutation(len(batches[0]))
+        return Plan(order, *(column[shuffled] for column in batches))
+
+    def batches_per_epoch(self, epoch: int = 0) -> int:
+        """Batches in an epoch: the same for all, since only counts decide it."""
+        return len(self._plan(epoch).start)
+
+    def read(self, epoch: int, index: int) -> Batch:
+        """Batch number `index` of an epoch."""
+        plan = self._plan(epoch)
+        first = plan.start[index]
+        rows = plan.order[first : first + plan.pairs[index]]
+        shape = self.shapes[plan.shape[index]]
+        return {
+            "source": gather(self.source, rows, shape.rows, shape.S),
+            "target": gather(self.target, rows, shape.rows, shape.T),
+        }
+
+    def stream(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[tuple[int, int], Batch]]:
+        """Batches without end from (epoch, index) on, each with the place to resume after it."""
+        while True:
+            while index < self.batches_per_epoch(epoch):
+                batch = self.read(epoch, index)
+                index += 1
+                yield (epoch, index), batch
+            epoch, index = epoch + 1, 0
+
+    def padding(self, epoch: int = 0) -> float:
+        """Share of an epoch's positions, both sides, that hold PAD."""
+        sizes = np.array([shape.rows * (shape.S + shape.T) for shape in self.shapes])
+        tokens = int(self.source.offsets[-1]) + int(self.target.offsets[-1])
+        return 1 - tokens / int(sizes[self._plan(epoch).shape].sum())
+
+
+def gather(sentences: Ragged, rows: np.ndarray, B: int, L: int) -> np.ndarray:
+    """int32 [B, L]: the sentences numbered `rows` [at most B], right-padded with PAD."""
+    tokens, offsets = np.asarray(sentences.tokens), np.asarray(sentences.offsets)
+    begin = offsets[rows]
+    lengths = offsets[rows + 1] - begin
+    columns = np.arange(L)
+    at = begin[:, None] + np.minimum(columns, lengths[:, None] - 1)
+    out = np.full((B, L), PAD, np.int32)
+    out[: len(rows)] = np.where(columns < lengths[:, None], tokens[at], PAD)
+    return out
+
+
+def in_order(
+    source: Ragged,
+    target: Ragged | None = None,
+    *,
+    batch_tokens: int,
+    shapes: int = 8,
+    multiple: int = 1,
+) -> Iterator[tuple[np.ndarray, Batch]]:
+    """Every sentence once, for evaluation: (rows, batch), always the same, few shapes.
+
+    The first len(rows) rows of a batch are the sentences with these numbers; those after are PAD.
+    Without `target` a batch has only "source".
+    """
+    if not len(source):
+        return
+    other = source if target is None else target
+    longest = max(int(source.lengths.max()), int(other.lengths.max()))
+    sizes, bucket = shapes_of(
+        bounds(source.lengths, other.lengths, shapes),
+        source.lengths,
+        other.lengths,
+        max(batch_tokens, longest * multiple),
+        multiple,
+    )
+    for i, shape in enumerate(sizes):
+        members = np.flatnonzero(bucket == i)
+        for first in range(0, len(members), shape.rows):
+            rows = members[first : first + shape.rows]
+            batch = {"source": gather(source, rows, shape.rows, shape.S)}
+            if target is not None:
+                batch["target"] = gather(target, rows, shape.rows, shape.T)
+            yield rows, batch

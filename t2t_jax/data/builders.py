@@ -1,0 +1,218 @@
+"""Corpora that TensorFlow Datasets downloads and prepares, without TensorFlow.
+
+Imported only where a cache is built. TFDS 4.9 reads and writes `array_record` files by itself, but
+unpacks archives, and sorts splits above a gigabyte, through `tf.io.gfile`: `_without_tensorflow`
+stands in for the few calls it makes.
+"""
+
+import contextlib
+import functools
+import gzip
+import os
+import re
+import types
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import tensorflow_datasets as tfds
+from etils import epath
+
+from t2t_jax.data import multi30k as published
+from t2t_jax.data.tokenise import CHUNK, FilesMissing, Raw, Stream
+from t2t_jax.errors import UsageError
+
+_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+
+
+class Multi30k(tfds.core.GeneratorBasedBuilder):
+    """Image captions in English, German and French; a config a pair of languages."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS = [  # noqa: RUF012, TFDS reads it from the class
+        tfds.core.BuilderConfig(name=f"{a}-{b}", description=f"{a} and {b}")
+        for a, b in (("de", "en"), ("en", "fr"), ("de", "fr"))
+    ]
+    pkg_dir_path = epath.Path(__file__).parent
+    url_infos = {  # noqa: RUF012
+        published.URL + name: tfds.download.checksums.UrlInfo(
+            size=size, checksum=sha256, filename=name
+        )
+        for name, (size, sha256) in published.FILES.items()
+    }
+
+    def _info(self):
+        languages = self.builder_config.name.split("-")
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.Translation(languages=languages),
+            homepage="https://github.com/multi30k/dataset",
+            disable_shuffling=True,  # the lines stay in the files' order
+        )
+
+    def _split_generators(self, dl_manager):
+        languages = self.builder_config.name.split("-")
+        return {
+            _SPLITS[split]: self._generate_examples(
+                dl_manager.download({x: f"{published.URL}{stem}.{x}.gz" for x in languages})
+            )
+            for split, stem in published.STEMS.items()
+        }
+
+    def _generate_examples(self, paths):
+        sides = {}
+        for language, path in paths.items():
+            with gzip.open(os.fspath(path)) as file:
+                sides[language] = file.read().decode().split("\n")[:-1]
+        for i, texts in enumerate(zip(*sides.values(), strict=True)):
+            yield i, dict(zip(sides, texts, strict=True))
+
+
+def multi30k(source: str, target: str, root: Path) -> Mapping[str, Stream]:
+    """Multi30k, downloaded below `root`.
+
+    Raises:
+      FilesMissing: it is not there and cannot be downloaded.
+    """
+    pair = sorted((source, target))
+    builder = _builder(Multi30k, root, config="-".join(pair))
+    names = [f"{s}.{x}.gz" for s in published.STEMS.values() for x in pair]
+    _prepare(builder, [published.URL + name for name in names], root, "")
+    return _streams(builder, source, target)
+
+
+def wmt14(source: str, target: str, root: Path, directory: str) -> Mapping[str, Stream]:
+    """WMT14: the training data of TFDS, newstest2013 as dev and newstest2014 as test.
+
+    Archives are taken from `directory` by their own names where they are there, else downloaded.
+
+    Raises:
+      FilesMissing: an archive is neither there nor can be downloaded.
+    """
+    from tensorflow_datasets.translate import wmt, wmt14
+
+    foreign = source if target == "en" else target
+    builder = _builder(wmt14.Wmt14Translate, root, config=f"{foreign}-en")
+    parts = [wmt.DATASET_MAP[name] for names in builder.subsets.values() for name in names]
+    urls = sorted({url for part in parts for url in part.get_url(foreign)})
+    _prepare(builder, urls, root, directory)
+    return _streams(builder, source, target)
+
+
+def _builder(kind: Any, root: Path, config: str) -> Any:
+    return kind(data_dir=os.fspath(root / "tfds"), config=config, file_format="array_record")
+
+
+def _prepare(builder: Any, urls: Iterable[str], root: Path, directory: str) -> None:
+    if builder.is_prepared():
+        return
+    downloads = root / "downloads"
+    _check_reachable(builder, urls, downloads, directory)
+    _allow_open_files(1100)  # TFDS sorts a large split in 1000 open files
+    config = tfds.download.DownloadConfig(
+        manual_dir=directory or None, try_download_gcs=False, verify_ssl=True
+    )
+    try:
+        with _without_tensorflow():
+            builder.download_and_prepare(download_dir=os.fspath(downloads), download_config=config)
+    except tfds.download.download_manager.NonMatchingChecksumError as error:
+        found = re.search(r"Artifact (\S+), downloaded to (\S+),", str(error))
+        url, path = found.groups() if found else (f"archive of {builder.name}", "a download")
+        raise UsageError(
+            f"{path} is not the published {url} (its sha256 differs): delete it and fetch it again."
+        ) from error
+    except tfds.download.extractor.ExtractError as error:
+        raise UsageError(f"{error}; fetch the archive again.") from error
+    except (OSError, tfds.download.util.DownloadError) as error:
+        if builder.is_prepared():  # another process was quicker
+            return
+        raise FilesMissing(f"{builder.name} could not be prepared: {error}") from error
+
+
+def _check_reachable(builder: Any, urls: Iterable[str], downloads: Path, directory: str) -> None:
+    """Says at once what TFDS would say after ten tries a file."""
+    infos = builder.url_infos
+    wanted = []
+    for url in urls:
+        info = infos[url]
+        by_hand = Path(directory) / info.filename if directory else None
+        cached = tfds.core.download.resource.get_dl_fname(url, info.checksum)
+        if not (by_hand and by_hand.exists()) and not any(downloads.rglob(cached)):
+            wanted.append(url)
+    if not all(map(_answers, wanted)):
+        places: dict[str, list[str]] = {}
+        for url in wanted:
+            place, name = url.rsplit("/", 1)
+            places.setdefault(place, []).append(name)
+        files = "; ".join(f"{', '.join(names)} from {place}" for place, names in places.items())
+        raise FilesMissing(
+            f"{builder.name} cannot be downloaded from here: put these files into a directory and "
+            f"name it (directory): {files}."
+        )
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=10):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _allow_open_files(count: int) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        enough = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+
+
+@contextlib.contextmanager
+def _without_tensorflow() -> Iterator[None]:
+    """Local files in the place of `tf.io.gfile`, where TFDS's own preparation calls it."""
+    from tensorflow_datasets.core import shuffle
+    from tensorflow_datasets.core.download import extractor
+
+    def open_file(path: Any, mode: str = "r") -> IO[Any]:
+        return open(os.fspath(path), mode)
+
+    gfile = types.SimpleNamespace(
+        GFile=open_file,
+        exists=os.path.exists,
+        remove=os.remove,
+    )
+    text = types.SimpleNamespace(as_text=lambda x: x.decode() if isinstance(x, bytes) else x)
+    errors = types.SimpleNamespace(ResourceExhaustedError=_Never)
+    stand_in = types.SimpleNamespace(
+        io=types.SimpleNamespace(gfile=gfile), compat=text, errors=errors
+    )
+    modules = (extractor, shuffle)
+    before = [module.tf for module in modules]
+    try:
+        for module in modules:
+            module.tf = stand_in
+        yield
+    finally:
+        for module, tf in zip(modules, before, strict=True):
+            module.tf = tf
+
+
+class _Never(Exception):
+    """Stands for TensorFlow's error of too many open files, which plain files do not raise."""
+
+
+def _streams(builder: Any, source: str, target: str) -> Mapping[str, Stream]:
+    def read(split: str) -> Iterator[Raw]:
+        examples = builder.as_data_source(split=split)
+        for first in range(0, len(examples), CHUNK):
+            rows = range(first, min(first + CHUNK, len(examples)))
+            for pair in examples.__getitems__(rows):
+                yield Raw(pair[source], pair[target])
+
+    return {
+        ours: Stream(f"{builder.info.full_name} {theirs}", functools.partial(read, theirs))
+        for ours, theirs in _SPLITS.items()
+    }

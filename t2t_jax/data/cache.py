@@ -1,0 +1,155 @@
+"""The tokenised corpus on disk, memory-mapped: written once by `tokenise.py`, read by training.
+
+A directory holds, for every split and side, `SPLIT.SIDE.tokens` (all sentences end to end, each
+with EOS, in the type that meta.json names) and `SPLIT.SIDE.offsets` (int64, one more than there are
+sentences); for dev and test the raw texts `SPLIT.SIDE.txt`; `SPLIT.extras.jsonl` where the corpus
+knows more of its sentences; `vocabulary.model`; and `meta.json`, written last.
+"""
+
+import functools
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t2t_jax.data.vocabulary import Vocabulary
+from t2t_jax.errors import UsageError
+
+FORMAT = 1  # raise it when what the files mean changes
+SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Sentences of ids end to end: sentence i is tokens[offsets[i]:offsets[i + 1]]."""
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        return np.asarray(self.tokens[self.offsets[i] : self.offsets[i + 1]])
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """int64 [sentences]: tokens of each, EOS included."""
+        return np.diff(self.offsets)
+
+
+def ragged(sentences: Sequence[Sequence[int]]) -> Ragged:
+    """Sentences of ids, in memory."""
+    lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    flat = itertools.chain.from_iterable(sentences)
+    return Ragged(np.fromiter(flat, np.int32, int(offsets[-1])), offsets)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split. The raw texts and extras are read from disk when first asked for."""
+
+    source: Ragged
+    target: Ragged
+    stem: Path
+
+    @functools.cached_property
+    def sources(self) -> list[str]:
+        """Raw source sentences; dev and test splits have them."""
+        return _lines(self.stem.with_name(self.stem.name + ".source.txt"))
+
+    @functools.cached_property
+    def references(self) -> list[str]:
+        """Raw target sentences, to be scored against; dev and test splits have them."""
+        return _lines(self.stem.with_name(self.stem.name + ".target.txt"))
+
+    @functools.cached_property
+    def extras(self) -> list[dict[str, Any]]:
+        """What else the corpus knows of each pair (grammar: gold alignment, longest dependency)."""
+        path = self.stem.with_name(self.stem.name + ".extras.jsonl")
+        return [json.loads(line) for line in _lines(path)] if path.exists() else []
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared corpus. `fingerprint` is equal where every token and text is equal."""
+
+    directory: Path
+    vocabulary: Vocabulary
+    splits: Mapping[str, Split]
+    fingerprint: str
+    meta: Mapping[str, Any]
+
+
+def open_dataset(directory: Path) -> Dataset:
+    """The prepared corpus in `directory`, memory-mapped; needs numpy alone.
+
+    Raises:
+      UsageError: there is none, it is of another format, or one of its files is cut short.
+    """
+    directory = Path(directory)
+    try:
+        meta = json.loads((directory / "meta.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{directory} holds no prepared corpus (meta.json cannot be read): prepare it again or "
+            "correct the path."
+        ) from error
+    if meta.get("format") != FORMAT:
+        raise UsageError(
+            f"{directory} was prepared in format {meta.get('format')} and this version reads "
+            f"{FORMAT}: delete the directory and prepare it again."
+        )
+    model = directory / "vocabulary.model"
+    _check(model, meta["vocabulary"]["bytes"])
+    splits = {}
+    for name, counts in meta["splits"].items():
+        stem = directory / name
+        source, target = (_open_side(stem, side, counts, meta["dtype"]) for side in SIDES)
+        splits[name] = Split(source, target, stem)
+    return Dataset(directory, Vocabulary(model.read_bytes()), splits, meta["fingerprint"], meta)
+
+
+def sentence(meta: Mapping[str, Any]) -> str:
+    """What is in a prepared corpus and what was left out of it, in one line."""
+    parts = []
+    for name, n in meta["splits"].items():
+        left_out = [f"{n['empty']:,} empty", f"{n['not_utf8']:,} not UTF-8"]
+        if name == "train":
+            long = f"{n['long']:,} longer than {meta['max_length']}"
+            parts.append(f"train {n['pairs']:,} pairs kept, " + ", ".join([long, *left_out]))
+        else:
+            dropped = f" ({', '.join(left_out)})" if n["empty"] or n["not_utf8"] else ""
+            parts.append(f"{name} {n['pairs']:,}{dropped}")
+    parts.append(f"vocabulary {meta['vocabulary']['size']:,}")
+    return f"{meta['corpus']} {meta['source']}-{meta['target']}: " + "; ".join(parts)
+
+
+def _open_side(stem: Path, side: str, counts: Mapping[str, int], dtype: str) -> Ragged:
+    tokens = stem.with_name(f"{stem.name}.{side}.tokens")
+    offsets = stem.with_name(f"{stem.name}.{side}.offsets")
+    _check(tokens, counts[f"{side}_tokens"] * np.dtype(dtype).itemsize)
+    _check(offsets, (counts["pairs"] + 1) * 8)
+    return Ragged(np.memmap(tokens, dtype, "r"), np.memmap(offsets, np.int64, "r"))
+
+
+def _check(path: Path, size: int) -> None:
+    found = path.stat().st_size if path.exists() else 0
+    if found != size:
+        raise UsageError(
+            f"{path} has {found:,} bytes instead of {size:,}: copy it again, or delete its "
+            "directory and prepare the corpus again."
+        )
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.exists():
+        raise UsageError(
+            f"{path} is not there: raw texts are kept of the dev and test splits only."
+        )
+    return path.read_bytes().decode("utf-8").split("\n")[:-1]

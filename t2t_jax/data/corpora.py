@@ -1,0 +1,290 @@
+"""Where sentence pairs come from: grammar, Multi30k, WMT14, or parallel text files.
+
+`prepare` turns any of them into the tokenised cache of `cache.py`, once. The cache is keyed by the
+content of the corpus and by the settings that shape it, so it can be copied to another machine and
+is found there by the same request, with neither the corpus nor TFDS at hand.
+"""
+
+import ast
+import functools
+import gzip
+import hashlib
+import itertools
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from t2t_jax.config import Data
+from t2t_jax.data import multi30k
+from t2t_jax.data.cache import FORMAT, SIDES, open_dataset, sentence
+from t2t_jax.data.tokenise import FilesMissing, Raw, Stream, build
+from t2t_jax.errors import UsageError
+
+Report = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Streams of raw pairs by split, and `content`, which is equal where the pairs are equal.
+
+    `streams` is a function because finding them may mean a download.
+    """
+
+    content: Mapping[str, Any]
+    streams: Callable[[], Mapping[str, Stream]]
+
+
+def prepare(data: Data, root: Path, report: Report = print) -> Path:
+    """The directory below `root` of the tokenised corpus that `data` asks for, built if missing.
+
+    Reports what is in it and what was left out, in one line.
+
+    Raises:
+      UsageError: files are missing, damaged, of different lengths or not UTF-8, or the corpus does
+        not have these languages.
+    """
+    if data.source == data.target:
+        raise UsageError(f"source and target are both {data.source!r}: choose two languages.")
+    for name in ("directory", "train", "dev", "test"):
+        if getattr(data, name) and name not in _USED[data.corpus]:
+            raise UsageError(
+                f"corpus {data.corpus} reads no {name}: leave it out, or choose the corpus that "
+                f"does ({', '.join(c for c, used in _USED.items() if name in used)})."
+            )
+    root = Path(root)
+    asked = {name: getattr(data, name) for name in _ASKED}
+    try:
+        corpus = _CORPORA[data.corpus](data, root, report)
+    except FilesMissing as error:
+        ready = _made_elsewhere(root, asked)
+        if ready is None:
+            raise
+        report(f"{error} Until then this corpus, prepared from them, is used: {ready}")
+        directory = ready
+    else:
+        key = hashlib.sha256(
+            json.dumps([FORMAT, {**asked, **_PATHS_OUT}, corpus.content], sort_keys=True).encode()
+        ).hexdigest()
+        directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
+        if not (directory / "meta.json").exists():
+            about = {
+                "corpus": data.corpus,
+                "source": data.source,
+                "target": data.target,
+                "asked": asked,
+                "content": corpus.content,
+            }
+            build(directory, about, corpus.streams(), data.vocabulary, data.max_length)
+    report(sentence(open_dataset(directory).meta))
+    return directory
+
+
+_ASKED = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
+_USED = {
+    "grammar": (),
+    "multi30k": ("directory",),
+    "wmt14": ("directory",),
+    "text": ("train", "dev", "test"),
+}
+_PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # content says more than paths
+
+
+def _made_elsewhere(root: Path, asked: Mapping[str, Any]) -> Path | None:
+    """A prepared corpus below `root` that was asked for in the same words."""
+    for meta in sorted(root.glob("*/meta.json")):
+        found = json.loads(meta.read_text("utf-8"))
+        if found.get("format") == FORMAT and found.get("asked") == asked:
+            return meta.parent
+    return None
+
+
+# Parallel text files.
+
+
+def _text(data: Data, root: Path, report: Report) -> Corpus:
+    for split in ("train", "dev"):
+        if not getattr(data, split):
+            raise UsageError(
+                f"corpus text needs {split}: give the path of its two files without the language, "
+                f"--{split} PREFIX for PREFIX.{data.source} and PREFIX.{data.target}."
+            )
+    prefixes = {s: getattr(data, s) for s in ("train", "dev", "test") if getattr(data, s)}
+    files = {
+        split: tuple(_find(prefix, language, split) for language in (data.source, data.target))
+        for split, prefix in prefixes.items()
+    }
+    return _from_files(files)
+
+
+def _from_files(files: Mapping[str, tuple[Path, ...]]) -> Corpus:
+    content = {split: [_sha256(path) for path in paths] for split, paths in files.items()}
+    streams = {
+        split: Stream(f"{a} and {b}", functools.partial(_pairs, a, b))
+        for split, (a, b) in files.items()
+    }
+    return Corpus(content, lambda: streams)
+
+
+def _find(prefix: str, language: str, split: str) -> Path:
+    plain = Path(f"{prefix}.{language}")
+    for path in (plain, Path(f"{prefix}.{language}.gz")):
+        if path.is_file():
+            return path
+    raise FilesMissing(
+        f"there is no {plain} nor {plain}.gz: put the {language} side of {split} there, or correct "
+        "the path."
+    )
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror}): check its permissions."
+        ) from error
+
+
+def _pairs(a: Path, b: Path) -> Iterator[Raw]:
+    """The lines of two files side by side."""
+    left, right = _lines(a), _lines(b)
+    for n, (x, y) in enumerate(itertools.zip_longest(left, right)):
+        if x is None or y is None:
+            more = n + 1 + sum(1 for _ in (left if y is None else right))
+            lines = (n, more) if x is None else (more, n)
+            raise UsageError(
+                f"{a} has {lines[0]:,} lines and {b} has {lines[1]:,}: line n of one must "
+                "translate line n of the other, so give files of equal length."
+            )
+        yield Raw(x, y)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Lines end at a newline only, whatever else Unicode counts as a line break."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield from file
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UsageError(
+            f"{path} is not a whole gzip file ({error}): fetch or compress it again."
+        ) from error
+
+
+# Corpora with a name.
+
+
+def _multi30k(data: Data, root: Path, report: Report) -> Corpus:
+    _check_languages(data, multi30k.LANGUAGES)
+    pair = (data.source, data.target)
+    published = {
+        split: [multi30k.FILES[f"{stem}.{language}.gz"][1] for language in pair]
+        for split, stem in multi30k.STEMS.items()
+    }
+    if not data.directory:
+        return Corpus(published, lambda: _builders().multi30k(data.source, data.target, root))
+    stems = {split: str(Path(data.directory) / stem) for split, stem in multi30k.STEMS.items()}
+    local = _from_files({s: tuple(_find(stem, x, s) for x in pair) for s, stem in stems.items()})
+    other = [
+        f"{stems[split]}.{language}"
+        for split in stems
+        for language, a, b in zip(pair, local.content[split], published[split], strict=True)
+        if a != b
+    ]
+    if other:
+        report(
+            f"not the published Multi30k files (their sha256 differs), so scores will not compare "
+            f"with others: {', '.join(other)}"
+        )
+    return local
+
+
+def _wmt14(data: Data, root: Path, report: Report) -> Corpus:
+    pair = {data.source, data.target}
+    if pair not in ({"en", "de"}, {"en", "fr"}):
+        raise UsageError(
+            f"corpus wmt14 is English with German or French, not {data.source}-{data.target}: set "
+            "source and target to en and de, or en and fr."
+        )
+    if data.directory and not Path(data.directory).is_dir():
+        raise UsageError(
+            f"there is no directory {data.directory}: correct the path or leave it out."
+        )
+    # TFDS enforces the checksums of a version's archives, so its name stands for the content.
+    content = {"tfds": f"wmt14_translate/{(pair - {'en'}).pop()}-en:1.0.0"}
+    return Corpus(
+        content, lambda: _builders().wmt14(data.source, data.target, root, data.directory)
+    )
+
+
+def _grammar(data: Data, root: Path, report: Report) -> Corpus:
+    if (data.source, data.target) != ("en", "de"):
+        raise UsageError(
+            f"corpus grammar translates en to de, not {data.source} to {data.target}: set "
+            "source=en and target=de, or choose another corpus."
+        )
+
+    @functools.cache
+    def pairs() -> Mapping[str, Sequence[Any]]:
+        from t2t_jax.data import grammar
+
+        return grammar.generate(GRAMMAR_SEED)
+
+    def stream(split: str) -> Iterator[Raw]:
+        for pair in pairs()[split]:
+            extra = {name: x for name, x in pair._asdict().items() if name not in SIDES}
+            yield Raw(pair.source.encode(), pair.target.encode(), extra)
+
+    def streams() -> Mapping[str, Stream]:
+        return {
+            split: Stream(f"the grammar's {split} split", functools.partial(stream, split))
+            for split in pairs()
+        }
+
+    code = {path.name: _sha256(path) for path in _modules(Path(__file__).with_name("grammar.py"))}
+    return Corpus({"seed": GRAMMAR_SEED, "code": code}, streams)
+
+
+GRAMMAR_SEED = 0
+
+
+def _modules(path: Path) -> list[Path]:
+    """A module of this room and those that it imports: what decides the grammar's sentences."""
+    found, waiting = set(), [path]
+    while waiting:
+        path = waiting.pop()
+        if path in found or not path.exists():
+            continue
+        found.add(path)
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(__package__):
+                names = [node.module or "", *(f"{node.module}.{x.name}" for x in node.names)]
+                waiting += [path.with_name(f"{name.split('.')[-1]}.py") for name in names]
+    return sorted(found)
+
+
+def _check_languages(data: Data, languages: Sequence[str]) -> None:
+    for language in (data.source, data.target):
+        if language not in languages:
+            raise UsageError(
+                f"corpus {data.corpus} has no language {language!r}: choose from "
+                f"{', '.join(languages)}."
+            )
+
+
+def _builders():
+    """Imported only to build a cache: a machine that trains needs no TFDS."""
+    from t2t_jax.data import builders
+
+    return builders
+
+
+_CORPORA: Mapping[str, Callable[[Data, Path, Report], Corpus]] = {
+    "grammar": _grammar,
+    "multi30k": _multi30k,
+    "wmt14": _wmt14,
+    "text": _text,
+}

@@ -1,0 +1,30 @@
+"""Fixtures and the --full option."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="run the exhaustive cases too")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--full"):
+        return
+    skip = pytest.mark.skip(reason="exhaustive: run with --full")
+    for item in items:
+        if "full" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def multi30k() -> Path:
+    """A directory with the raw Multi30k files train.en.gz, train.de.gz and so on."""
+    directory = os.environ.get("T2T_JAX_MULTI30K")
+    if not directory:
+        pytest.skip("set T2T_JAX_MULTI30K to a directory with Multi30k's train.en.gz and so on")
+    if not Path(directory).is_dir():
+        pytest.skip(f"T2T_JAX_MULTI30K={directory} is not a directory")
+    return Path(directory)

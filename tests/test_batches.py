@@ -1,0 +1,221 @@
+"""Batches: every pair once, in few fixed shapes, as a function of (seed, epoch, index)."""
+
+import hashlib
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from t2t_jax.config import Data
+from t2t_jax.data.batches import Batches, bounds, in_order
+from t2t_jax.data.cache import open_dataset, ragged
+from t2t_jax.data.corpora import prepare
+from t2t_jax.errors import UsageError
+
+EOS = 2
+
+
+def sentences(lengths, salt):
+    """Sentences that are all different: the number of the sentence in its first two tokens."""
+    rows = []
+    for i, n in enumerate(lengths):
+        body = [4 + salt + i % 97, 200 + i // 97, *range(5, 5 + n)]
+        rows.append([*body[: n - 1], EOS])
+    return rows
+
+
+def pairs_of(batch):
+    """The pairs in a batch as tuples without PAD, read with no help from the code under test."""
+    rows = zip(batch["source"].tolist(), batch["target"].tolist(), strict=True)
+    return [tuple(tuple(x for x in side if x) for side in row) for row in rows if any(row[0])]
+
+
+def synthetic(n=3000, seed=5):
+    """Lengths like those of image captions: the two sides vary together."""
+    random = np.random.default_rng(seed)
+    base = random.lognormal(2.6, 0.35, n)
+    s, t = (np.clip(base * random.lognormal(0, 0.15, n), 2, 60).astype(int) for _ in "st")
+    return s + 1, t + 1
+
+
+lengths = st.lists(st.tuples(st.integers(3, 23), st.integers(3, 31)), min_size=1, max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths, st.integers(1, 5), st.integers(1, 3), st.integers(0, 2))
+def test_every_pair_exactly_once(pairs, shapes, multiple, epoch):
+    source, target = (sentences(side, salt) for side, salt in zip(zip(*pairs), (0, 1)))  # noqa: B905
+    batches = Batches(ragged(source), ragged(target), 101, shapes, multiple, seed=3)
+    seen = []
+    sizes = set()
+    for i in range(batches.batches_per_epoch(epoch)):
+        batch = batches.read(epoch, i)
+        B, S = batch["source"].shape
+        T = batch["target"].shape[1]
+        assert batch["source"].dtype == batch["target"].dtype == np.int32
+        assert batch["target"].shape[0] == B
+        assert B % multiple == 0
+        assert B * max(S, T) <= 101
+        sizes.add((B, S, T))
+        seen += pairs_of(batch)
+    assert sizes <= {tuple(shape) for shape in batches.shapes}
+    assert len(batches.shapes) <= shapes
+    expected = zip(map(tuple, source), map(tuple, target), strict=True)
+    assert sorted(seen) == sorted(expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(lengths, st.integers(1, 4))
+def test_bounds_cover_and_beat_any_single_move(pairs, count):
+    """The oracle assigns by brute force; no bound can be shifted by one at a gain."""
+    s, t = np.array(pairs).T
+
+    def cost(rectangles):
+        fits = [[S + T for S, T in rectangles if a <= S and b <= T] for a, b in pairs]
+        return sum(map(min, fits)) if all(fits) else np.inf
+
+    chosen = bounds(s, t, count)
+    assert len(chosen) <= count
+    found = cost(chosen)
+    assert np.isfinite(found)
+    for i, d in itertools.product(range(len(chosen)), ((1, 0), (-1, 0), (0, 1), (0, -1))):
+        S, T = chosen[i]
+        assert cost([*chosen[:i], (S + d[0], T + d[1]), *chosen[i + 1 :]]) >= found
+
+
+def test_bounds_are_the_best_of_all_on_a_small_grid():
+    random = np.random.default_rng(0)
+    s, t = random.integers(1, 7, 40), random.integers(1, 6, 40)
+    grid = list(itertools.product(range(1, 7), range(1, 6)))
+
+    def cost(rectangles):
+        fits = [[S + T for S, T in rectangles if a <= S and b <= T] for a, b in zip(s, t)]  # noqa: B905
+        return sum(map(min, fits)) if all(fits) else np.inf
+
+    best = min(map(cost, itertools.combinations(grid, 3)))
+    assert cost(bounds(s, t, 3)) == best
+
+
+def test_many_lengths_are_thinned_and_still_covered():
+    random = np.random.default_rng(1)
+    s, t = random.integers(2, 700, 5000), random.integers(2, 500, 5000)
+    chosen = bounds(s, t, 6)
+    positions = sum(min(S + T for S, T in chosen if a <= S and b <= T) for a, b in zip(s, t))  # noqa: B905
+    assert positions < 0.8 * len(s) * (s.max() + t.max())
+
+
+def padding_of(batches, epoch):
+    """The share of PAD among all positions, counted in the arrays themselves."""
+    filled = positions = 0
+    for i in range(batches.batches_per_epoch(epoch)):
+        for side in batches.read(epoch, i).values():
+            filled += np.count_nonzero(side)
+            positions += side.size
+    return 1 - filled / positions
+
+
+@pytest.mark.parametrize("multiple", [1, 6])
+def test_padding_of_synthetic_lengths(multiple):
+    s, t = synthetic()
+    batches = Batches(ragged(sentences(s, 0)), ragged(sentences(t, 1)), 1024, 8, multiple)
+    assert batches.padding(4) == pytest.approx(padding_of(batches, 4))
+    one = Batches(ragged(sentences(s, 0)), ragged(sentences(t, 1)), 1024, 1, multiple)
+    assert padding_of(batches, 4) < 0.2 < 0.6 < padding_of(one, 4)
+
+
+@pytest.fixture(scope="module")
+def captions(multi30k, tmp_path_factory):
+    data = Data(corpus="multi30k", directory=str(multi30k), vocabulary=8000, max_length=64)
+    root = tmp_path_factory.mktemp("captions")
+    return open_dataset(prepare(data, root, report=lambda line: None)).splits["train"]
+
+
+@pytest.mark.parametrize("batch_tokens", [1024, 2048, 4096])
+@pytest.mark.parametrize(("shapes", "most"), [(8, 0.125), (9, 0.12)])
+def test_padding_of_multi30k(captions, batch_tokens, shapes, most):
+    batches = Batches(captions.source, captions.target, batch_tokens, shapes)
+    assert len(batches.shapes) <= shapes
+    assert padding_of(batches, 0) <= most
+
+
+def small(seed=0, n=500):
+    s, t = synthetic(n)
+    return Batches(ragged(sentences(s, 0)), ragged(sentences(t, 1)), 300, 5, 2, seed)
+
+
+def digest(batches, epoch):
+    whole = hashlib.sha256()
+    for i in range(batches.batches_per_epoch(epoch)):
+        for side in batches.read(epoch, i).values():
+            whole.update(repr(side.shape).encode() + side.tobytes())
+    return whole.hexdigest()
+
+
+def test_another_process_plans_the_same():
+    code = "from tests.test_batches import *; print(digest(small(seed=7), 3))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == digest(small(seed=7), 3)
+
+
+def test_epochs_and_seeds_differ_but_not_in_number():
+    batches = small(seed=0)
+    digests = [digest(batches, 0), digest(batches, 1), digest(small(seed=1), 0)]
+    assert len(set(digests)) == 3
+    assert batches.batches_per_epoch(0) == batches.batches_per_epoch(1)
+    membership = [{frozenset(pairs_of(batches.read(e, i))) for i in range(9)} for e in (0, 1)]
+    assert not membership[0] & membership[1]
+
+
+def test_shapes_are_mixed_within_an_epoch():
+    batches = small()
+    seen = [batches.read(0, i)["source"].shape for i in range(batches.batches_per_epoch(0))]
+    changes = sum(a != b for a, b in itertools.pairwise(seen))
+    assert changes > 2 * len(batches.shapes)
+
+
+@pytest.mark.parametrize("place", [(0, 0), (0, 17), (1, 5)])
+def test_resuming_anywhere_gives_the_same_stream(place):
+    batches = small()
+    per_epoch = batches.batches_per_epoch(0)
+    whole = list(itertools.islice(small().stream(), 2 * per_epoch + 3))
+    skip = place[0] * per_epoch + place[1]
+    resumed = itertools.islice(batches.stream(*place), len(whole) - skip)
+    for (place_a, a), (place_b, b) in zip(whole[skip:], resumed, strict=True):
+        assert place_a == place_b
+        assert all(np.array_equal(a[side], b[side]) for side in ("source", "target"))
+    again = next(batches.stream(*whole[per_epoch - 1][0]))[1]
+    assert np.array_equal(again["source"], whole[per_epoch][1]["source"])
+
+
+def test_a_budget_that_holds_no_row_is_refused():
+    source, target = ragged(sentences([9, 4], 0)), ragged(sentences([5, 14], 1))
+    with pytest.raises(UsageError, match="raise batch_tokens to 42"):
+        Batches(source, target, 41, shapes=2, multiple=3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths, st.integers(1, 4), st.integers(1, 3), st.booleans())
+def test_evaluation_sees_every_row_once_with_its_number(pairs, shapes, multiple, both):
+    source, target = (sentences(side, salt) for side, salt in zip(zip(*pairs), (0, 1)))  # noqa: B905
+    rag = [ragged(source), ragged(target)]
+    sizes, seen = set(), []
+    batches = in_order(
+        rag[0], rag[1] if both else None, batch_tokens=50, shapes=shapes, multiple=multiple
+    )
+    for rows, batch in batches:
+        sizes.add(tuple(batch[side].shape for side in sorted(batch)))
+        seen += rows.tolist()
+        for side, texts in zip(batch, (source, target), strict=False):
+            assert len(batch[side]) % multiple == 0
+            padded = [[x for x in row if x] for row in batch[side].tolist()]
+            assert padded == [texts[i] for i in rows] + [[]] * (len(padded) - len(rows))
+    assert len(sizes) <= shapes
+    assert sorted(seen) == list(range(len(pairs)))
+
+
+def test_evaluation_of_nothing_is_nothing():
+    assert list(in_order(ragged([]), batch_tokens=9)) == []

@@ -1,0 +1,435 @@
+"""From files to the cache and back, and every way in which the files can be wrong."""
+
+import collections
+import dataclasses
+import gzip
+import hashlib
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from t2t_jax.config import Data
+from t2t_jax.data import corpora, tokenise
+from t2t_jax.data.cache import open_dataset
+from t2t_jax.data.corpora import prepare
+from t2t_jax.errors import RunError, UsageError
+from t2t_jax.tokens import EOS
+
+EN = "the a dog cat house street sees loves buys green big old".split()
+DE = "der die das Hund Katze Haus Straße sieht liebt kauft grün groß alt".split()
+
+
+def sentences(words, n, seed):
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(words, k=draw.randint(2, 9))) for _ in range(n)]
+
+
+def write(prefix, en, de, suffix=""):
+    for language, lines in (("en", en), ("de", de)):
+        opener = gzip.open if suffix else open
+        with opener(f"{prefix}.{language}{suffix}", "wb") as file:
+            file.write(b"".join(x if isinstance(x, bytes) else f"{x}\n".encode() for x in lines))
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """A small English-German corpus on disk: split -> (prefix, English, German)."""
+    splits = {}
+    for seed, (split, n) in enumerate({"train": 300, "dev": 23, "test": 17}.items()):
+        prefix = tmp_path / f"my.{split}"
+        en, de = sentences(EN, n, seed), sentences(DE, n, seed + 9)
+        write(prefix, en, de)
+        splits[split] = (prefix, en, de)
+    return splits
+
+
+def request(texts, **changes):
+    paths = {split: str(prefix) for split, (prefix, _, _) in texts.items()}
+    return Data(**{"corpus": "text", "vocabulary": 75, "max_length": 64, **paths, **changes})
+
+
+def quiet(line):
+    pass
+
+
+def tree(directory):
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_what_was_written_is_read_back(texts, tmp_path):
+    lines = []
+    dataset = open_dataset(prepare(request(texts), tmp_path / "cache", lines.append))
+    assert lines == [
+        "text en-de: train 300 pairs kept, 0 longer than 64, 0 empty, 0 not UTF-8; dev 23; "
+        "test 17; vocabulary 75"
+    ]
+    assert list(dataset.splits) == ["train", "dev", "test"]
+    assert dataset.vocabulary.size == 75
+    assert dataset.meta["vocabulary"]["fingerprint"] == dataset.vocabulary.fingerprint
+    for name, split in dataset.splits.items():
+        _, *sides = texts[name]
+        for side, written in zip((split.source, split.target), sides, strict=True):
+            assert isinstance(side.tokens, np.memmap)
+            rows = [side[i].tolist() for i in range(len(side))]
+            assert [row.count(EOS) for row in rows] == [1] * len(written)
+            assert [row[-1] for row in rows] == [EOS] * len(written)
+            assert side.lengths.tolist() == [len(row) for row in rows]
+            assert dataset.vocabulary.decode(rows) == written
+        if name != "train":
+            assert [split.sources, split.references] == sides
+    with pytest.raises(UsageError, match="raw texts are kept of the dev and test splits only"):
+        _ = dataset.splits["train"].references
+
+
+def test_gzip_gives_the_same_data(texts, tmp_path):
+    plain = open_dataset(prepare(request(texts), tmp_path / "a", quiet))
+    for prefix, en, de in texts.values():
+        write(prefix, en, de, ".gz")
+        for language in ("en", "de"):
+            Path(f"{prefix}.{language}").unlink()
+    packed = open_dataset(prepare(request(texts), tmp_path / "b", quiet))
+    assert plain.fingerprint == packed.fingerprint
+
+
+def test_a_ready_cache_is_used_as_it_is(texts, tmp_path, monkeypatch):
+    directory = prepare(request(texts), tmp_path, quiet)
+    monkeypatch.setattr(corpora, "build", None)
+    assert prepare(request(texts, batch_tokens=999, shapes=3), tmp_path, quiet) == directory
+
+
+@pytest.mark.parametrize("change", ["content", "vocabulary", "max_length", "direction"])
+def test_what_shapes_the_data_changes_its_place(texts, tmp_path, change):
+    data = request(texts)
+    before = prepare(data, tmp_path, quiet)
+    if change == "content":
+        prefix, en, de = texts["dev"]
+        write(prefix, [*en[1:], "a cat"], de)
+    else:
+        fields = {
+            "vocabulary": {"vocabulary": 74},
+            "max_length": {"max_length": 63},
+            "direction": {"source": "de", "target": "en"},
+        }
+        data = dataclasses.replace(data, **fields[change])
+    after = prepare(data, tmp_path, quiet)
+    assert after != before
+    if change != "max_length":  # nothing here is so long
+        assert open_dataset(after).fingerprint != open_dataset(before).fingerprint
+
+
+def test_other_paths_to_the_same_content_share_a_cache(texts, tmp_path):
+    before = prepare(request(texts), tmp_path / "cache", quiet)
+    _, en, de = texts["train"]
+    write(tmp_path / "elsewhere", en, de)
+    moved = request(texts, train=str(tmp_path / "elsewhere"))
+    assert prepare(moved, tmp_path / "cache", quiet) == before
+
+
+def test_a_cache_made_elsewhere_needs_no_files(texts, tmp_path):
+    directory = prepare(request(texts), tmp_path / "cache", quiet)
+    Path(f"{texts['train'][0]}.en").unlink()
+    lines = []
+    assert prepare(request(texts), tmp_path / "cache", lines.append) == directory
+    assert "is used" in lines[0]
+    with pytest.raises(UsageError, match="there is no"):
+        prepare(request(texts, vocabulary=74), tmp_path / "cache", quiet)
+    with pytest.raises(UsageError, match="there is no"):
+        prepare(request(texts, source="de", target="en"), tmp_path / "cache", quiet)
+
+
+def test_dropped_pairs_are_counted_by_reason(texts, tmp_path):
+    prefix, en, de = texts["train"]
+    long = " ".join(EN * 5)
+    write(
+        prefix,
+        [*en, "", "a dog", " \t", b"caf\xe9\n", long, "a cat", "\u200b", "cat"],
+        [*de, "der", "  ", "", "das", "die", long, "die", "\u200b"],
+    )
+    prefix, en, de = texts["dev"]
+    write(prefix, [*en, "", long], [*de, "der", "die"])
+    lines = []
+    dataset = open_dataset(prepare(request(texts, max_length=60), tmp_path / "c", lines.append))
+    assert "train 300 pairs kept, 2 longer than 60, 5 empty, 1 not UTF-8; dev 24 (1" in lines[0]
+    assert len(dataset.splits["train"].source) == 300
+    assert dataset.splits["dev"].sources == [*en, long]
+    assert max(dataset.splits["dev"].source.lengths) > 60
+
+
+def test_the_limit_counts_the_end_mark(texts, tmp_path):
+    longest = open_dataset(prepare(request(texts), tmp_path / "c", quiet)).splits["train"]
+    limit = int(max(longest.source.lengths.max(), longest.target.lengths.max()))
+    for cut, dropped in ((limit, False), (limit - 1, True)):
+        dataset = open_dataset(prepare(request(texts, max_length=cut), tmp_path / "c", quiet))
+        assert (dataset.meta["splits"]["train"]["long"] > 0) == dropped
+        train = dataset.splits["train"]
+        assert max(train.source.lengths.max(), train.target.lengths.max()) <= cut
+
+
+def test_only_a_newline_ends_a_line(texts, tmp_path):
+    prefix, en, de = texts["test"]
+    write(prefix, [*en, "a\x85dog\u2028a\rcat\r"], [*de, "der\x0bHund"])
+    dataset = open_dataset(prepare(request(texts), tmp_path / "c", quiet))
+    assert dataset.splits["test"].sources[-1] == "a\x85dog\u2028a\rcat"
+    assert dataset.splits["test"].references[-1] == "der\x0bHund"
+
+
+def test_a_large_corpus_is_sampled_evenly(texts, tmp_path, monkeypatch):
+    assert tokenise.sample(range(100), 100) == (list(range(100)), 1)
+    assert tokenise.sample(range(101), 100) == (list(range(0, 101, 2)), 2)
+    assert tokenise.sample(range(1000), 7) == (list(range(0, 1000, 256)), 256)
+    monkeypatch.setattr(tokenise, "SAMPLE", 150)
+    monkeypatch.setattr(tokenise, "CHUNK", 7)
+    meta = open_dataset(prepare(request(texts), tmp_path / "c", quiet)).meta
+    assert (meta["vocabulary"]["trained_on_pairs"], meta["vocabulary"]["one_pair_in"]) == (150, 2)
+    assert meta["splits"]["train"]["pairs"] == 300
+
+
+# Bad input: one sentence that names the place, and nothing left behind.
+
+
+def refused(data, root, error=UsageError):
+    with pytest.raises(error) as caught:
+        prepare(data, root, quiet)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(".")
+    assert not root.exists() or not list(root.iterdir())
+    return message
+
+
+def test_a_missing_file(texts, tmp_path):
+    os.unlink(f"{texts['dev'][0]}.de")
+    message = refused(request(texts), tmp_path / "c")
+    assert f"there is no {texts['dev'][0]}.de nor {texts['dev'][0]}.de.gz" in message
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+@pytest.mark.parametrize("shorter", ["en", "de"])
+def test_sides_of_different_length(texts, tmp_path, split, shorter):
+    prefix, en, de = texts[split]
+    write(prefix, en[: -5 if shorter == "en" else None], de[: -5 if shorter == "de" else None])
+    counts = (len(en) - 5, len(de)) if shorter == "en" else (len(en), len(de) - 5)
+    message = refused(request(texts), tmp_path / "c")
+    assert f"{prefix}.en has {counts[0]} lines and {prefix}.de has {counts[1]}" in message
+
+
+@pytest.mark.parametrize("damage", ["cut", "not gzip", "flipped", "garbled"])
+def test_a_damaged_gzip(texts, tmp_path, damage):
+    prefix, en, de = texts["train"]
+    write(prefix, en, de, ".gz")
+    Path(f"{prefix}.en").unlink()
+    path = Path(f"{prefix}.en.gz")
+    data = path.read_bytes()
+    middle = len(data) // 2
+    path.write_bytes(
+        {
+            "cut": data[:-50],
+            "not gzip": b"the dog\n",
+            "garbled": data[:30] + b"\xff" * 40 + data[70:],
+            "flipped": data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :],
+        }[damage]
+    )
+    assert f"{path} is not a whole gzip file" in refused(request(texts), tmp_path / "c")
+
+
+def test_a_file_in_another_encoding(texts, tmp_path):
+    prefix, en, de = texts["train"]
+    write(prefix, en, [f"{line}\n".encode("latin-1") for line in de])
+    broken = [i for i, line in enumerate(de, 1) if not line.isascii()]
+    message = refused(request(texts), tmp_path / "c")
+    assert f"{len(broken)} of the 300 lines of {prefix}.en and {prefix}.de" in message
+    assert f"the first is line {broken[0]})" in message
+
+
+def test_an_empty_file(texts, tmp_path):
+    write(texts["test"][0], [], [])
+    assert "hold no sentence pair" in refused(request(texts), tmp_path / "c")
+
+
+def test_nothing_short_enough(texts, tmp_path):
+    assert "raise max_length" in refused(request(texts, max_length=1), tmp_path / "c")
+
+
+def test_a_vocabulary_that_is_too_large(texts, tmp_path):
+    assert "set vocabulary to at most" in refused(request(texts, vocabulary=5000), tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"corpus": "multi30k", "target": "es"}, "no language 'es': choose from en, de, fr"),
+        ({"corpus": "wmt14", "target": "cs"}, "English with German or French, not en-cs"),
+        ({"corpus": "grammar", "source": "de", "target": "en"}, "en to de, not de to en"),
+        ({"corpus": "multi30k", "target": "en"}, "source and target are both 'en'"),
+        ({"corpus": "text"}, "corpus text needs train"),
+        ({"corpus": "text", "train": "x"}, "corpus text needs dev"),
+        ({"corpus": "grammar", "train": "x"}, "grammar reads no train"),
+        ({"corpus": "wmt14", "directory": "/not/there"}, "there is no directory /not/there"),
+        ({"corpus": "multi30k", "directory": "/not/there"}, "there is no /not/there/train.en nor"),
+    ],
+)
+def test_what_a_corpus_does_not_have(tmp_path, fields, expected):
+    assert expected in refused(Data(**fields), tmp_path / "c")
+
+
+def test_a_place_that_cannot_be_written(texts, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError, match="could not be written"):
+        prepare(request(texts), tmp_path / "file", quiet)
+
+
+def test_an_interrupt_leaves_nothing(texts, tmp_path, monkeypatch):
+    def interrupted(*_):
+        assert list((tmp_path / "c").iterdir())  # under way
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tokenise, "_move", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(request(texts), tmp_path / "c", quiet)
+    assert not list((tmp_path / "c").iterdir())
+
+
+def test_two_processes_at_once(texts, tmp_path):
+    root = tmp_path / "c"
+    context = multiprocessing.get_context("spawn")
+    both = [context.Process(target=prepare, args=(request(texts), root, quiet)) for _ in "ab"]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0]
+    [directory] = root.iterdir()
+    assert tree(directory) == tree(prepare(request(texts), tmp_path / "alone", quiet))
+
+
+def test_the_slower_of_two_writers_keeps_the_first(texts, tmp_path, monkeypatch):
+    move = tokenise._move
+
+    def late(aside, directory):
+        monkeypatch.setattr(tokenise, "_move", move)
+        prepare(request(texts), tmp_path / "c", quiet)  # the other process
+        move(aside, directory)
+
+    monkeypatch.setattr(tokenise, "_move", late)
+    directory = prepare(request(texts), tmp_path / "c", quiet)
+    assert list((tmp_path / "c").iterdir()) == [directory]
+
+
+@pytest.mark.parametrize("name", ["train.source.tokens", "dev.target.offsets", "vocabulary.model"])
+def test_a_file_cut_short_is_noticed(texts, tmp_path, name):
+    path = prepare(request(texts), tmp_path, quiet) / name
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UsageError, match=f"{name} has .* bytes instead of"):
+        open_dataset(path.parent)
+
+
+def test_a_directory_that_is_no_cache(tmp_path):
+    with pytest.raises(UsageError, match="holds no prepared corpus"):
+        open_dataset(tmp_path)
+    (tmp_path / "meta.json").write_text('{"format": 0}')
+    with pytest.raises(UsageError, match="prepared in format 0"):
+        open_dataset(tmp_path)
+
+
+def test_training_from_a_cache_imports_neither_tfds_nor_array_record_nor_jax(texts, tmp_path):
+    code = f"""
+import sys
+for name in ("tensorflow_datasets", "array_record", "sentencepiece", "tensorflow", "jax", "etils"):
+    sys.modules[name] = None  # importing it raises
+from pathlib import Path
+from t2t_jax.config import Data
+from t2t_jax.data.batches import Batches
+from t2t_jax.data.cache import open_dataset
+from t2t_jax.data.corpora import prepare
+train = open_dataset(prepare({request(texts)!r}, Path({str(tmp_path)!r}))).splits["train"]
+print(next(Batches(train.source, train.target, 200).stream())[0])
+"""
+    prepare(request(texts), tmp_path, quiet)
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.splitlines()[-1] == "(0, 1)"
+
+
+# Corpora with a name.
+
+
+def test_multi30k_from_a_local_copy(multi30k, tmp_path):
+    data = Data(corpus="multi30k", directory=str(multi30k), vocabulary=8000, max_length=64)
+    lines = []
+    directory = prepare(data, tmp_path, lines.append)
+    assert lines == [
+        "multi30k en-de: train 29,000 pairs kept, 0 longer than 64, 0 empty, 0 not UTF-8; "
+        "dev 1,014; test 1,000; vocabulary 8,000"
+    ]
+    dataset = open_dataset(directory)
+    with gzip.open(multi30k / "test_2016_flickr.de.gz") as file:
+        assert dataset.splits["test"].references == file.read().decode().splitlines()
+    assert prepare(dataclasses.replace(data, directory=""), tmp_path, quiet) == directory
+
+
+def test_multi30k_that_is_not_the_published_one_is_reported(tmp_path):
+    for seed, stem in enumerate(("train", "val", "test_2016_flickr")):
+        write(tmp_path / stem, sentences(EN, 99, seed), sentences(DE, 99, seed), ".gz")
+    lines = []
+    data = Data(corpus="multi30k", directory=str(tmp_path), vocabulary=75)
+    prepare(data, tmp_path / "c", lines.append)
+    assert lines[0].startswith("not the published Multi30k files")
+    assert lines[0].count(str(tmp_path)) == 6
+    assert "train 99 pairs kept" in lines[1]
+
+
+def test_the_published_checksums_are_those_of_the_local_copy(multi30k):
+    from t2t_jax.data.multi30k import FILES
+
+    for name in ("train.en.gz", "train.de.gz", "val.en.gz", "val.de.gz"):
+        data = (multi30k / name).read_bytes()
+        assert FILES[name] == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_grammar_brings_its_alignments(tmp_path, monkeypatch):
+    from t2t_jax import data as room
+
+    pair = collections.namedtuple("Pair", ["source", "target", "alignment", "dependency"])
+    splits = {
+        name: [
+            pair(en, de, ((0, 1), (1, 0)), i)
+            for i, (en, de) in enumerate(
+                zip(sentences(EN, n, n), sentences(DE, n, n + 1), strict=True)
+            )
+        ]
+        for name, n in {"train": 200, "dev": 11, "test": 13, "test_long": 7}.items()
+    }
+    stub = types.SimpleNamespace(generate=lambda seed: splits)
+    monkeypatch.setitem(sys.modules, "t2t_jax.data.grammar", stub)
+    monkeypatch.setattr(room, "grammar", stub, raising=False)
+    dataset = open_dataset(prepare(Data(corpus="grammar", vocabulary=75), tmp_path, quiet))
+    assert list(dataset.splits) == ["train", "dev", "test", "test_long"]
+    assert dataset.splits["test_long"].references == [p.target for p in splits["test_long"]]
+    expected = {"alignment": [[0, 1], [1, 0]], "dependency": 6}
+    assert dataset.splits["test_long"].extras[6] == expected
+    assert dataset.splits["train"].extras[199]["dependency"] == 199
+
+
+def test_grammar_is_keyed_by_all_of_its_code(tmp_path):
+    (tmp_path / "grammar.py").write_text(
+        "import random\n"
+        "from t2t_jax.data import verbs as v, nouns\n"
+        "from t2t_jax.data.cases import x\n"
+    )
+    (tmp_path / "cases.py").write_text(
+        "from t2t_jax.data import nouns\nfrom t2t_jax.errors import y\n"
+    )
+    for name in ("verbs", "nouns", "random", "errors", "other"):
+        (tmp_path / f"{name}.py").write_text("import random\n")
+    found = [path.name for path in corpora._modules(tmp_path / "grammar.py")]
+    assert found == ["cases.py", "grammar.py", "nouns.py", "verbs.py"]
