@@ -418,18 +418,3 @@ def test_grammar_brings_its_alignments(tmp_path, monkeypatch):
     expected = {"alignment": [[0, 1], [1, 0]], "dependency": 6}
     assert dataset.splits["test_long"].extras[6] == expected
     assert dataset.splits["train"].extras[199]["dependency"] == 199
-
-
-def test_grammar_is_keyed_by_all_of_its_code(tmp_path):
-    (tmp_path / "grammar.py").write_text(
-        "import random\n"
-        "from t2t_jax.data import verbs as v, nouns\n"
-        "from t2t_jax.data.cases import x\n"
-    )
-    (tmp_path / "cases.py").write_text(
-        "from t2t_jax.data import nouns\nfrom t2t_jax.errors import y\n"
-    )
-    for name in ("verbs", "nouns", "random", "errors", "other"):
-        (tmp_path / f"{name}.py").write_text("import random\n")
-    found = [path.name for path in corpora._modules(tmp_path / "grammar.py")]
-    assert found == ["cases.py", "grammar.py", "nouns.py", "verbs.py"]

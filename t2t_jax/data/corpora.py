@@ -5,7 +5,6 @@ content of the corpus and by the settings that shape it, so it can be copied to 
 is found there by the same request, with neither the corpus nor TFDS at hand.
 """
 
-import ast
 import functools
 import gzip
 import hashlib
@@ -244,26 +243,12 @@ def _grammar(data: Data, root: Path, report: Report) -> Corpus:
             for split in pairs()
         }
 
-    code = {path.name: _sha256(path) for path in _modules(Path(__file__).with_name("grammar.py"))}
+    modules = sorted(Path(__file__).with_name("grammar").glob("*.py"))
+    code = {path.name: _sha256(path) for path in modules}
     return Corpus({"seed": GRAMMAR_SEED, "code": code}, streams)
 
 
 GRAMMAR_SEED = 0
-
-
-def _modules(path: Path) -> list[Path]:
-    """A module of this room and those that it imports: what decides the grammar's sentences."""
-    found, waiting = set(), [path]
-    while waiting:
-        path = waiting.pop()
-        if path in found or not path.exists():
-            continue
-        found.add(path)
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(__package__):
-                names = [node.module or "", *(f"{node.module}.{x.name}" for x in node.names)]
-                waiting += [path.with_name(f"{name.split('.')[-1]}.py") for name in names]
-    return sorted(found)
 
 
 def _check_languages(data: Data, languages: Sequence[str]) -> None:
