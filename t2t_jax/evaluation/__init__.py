@@ -1,0 +1,1 @@
+"""What a model is worth: BLEU of its translations, perplexity of the references."""

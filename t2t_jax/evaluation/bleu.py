@@ -1,0 +1,84 @@
+"""BLEU by sacreBLEU, always against the raw references, each score with its signature.
+
+A BLEU without its signature means nothing: one set of translations differs by 1.5 points between
+the conventions below.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from t2t_jax.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of one set of translations; `score` is out of 100."""
+
+    name: str
+    score: float
+    signature: str
+
+
+def scores(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> dict[str, Score]:
+    """Every metric of detokenised `hypotheses` against raw `references`, by its short name.
+
+    - `bleu`: sacreBLEU's default, 13a tokenisation, cased
+    - `bleu_lc`: the same, lowercased
+    - `bleu_intl`: international tokenisation, cased
+    - `bleu_moses_lc`: the Multi30k literature's, see `lc_norm_tok`
+    - `chrf`: chrF2
+
+    Args:
+      hypotheses, references: one sentence each, line by line.
+      lang: the target language, for the Moses tokeniser.
+
+    Raises:
+      UsageError: there is nothing to score, or the two differ in length.
+    """
+    if len(hypotheses) != len(references):
+        raise UsageError(
+            f"there are {len(hypotheses)} translations for {len(references)} references: "
+            "score one translation for each line of the reference."
+        )
+    if not references:
+        raise UsageError("there is nothing to score: the reference has no lines.")
+
+    import sacremoses
+    from sacrebleu.metrics import BLEU, CHRF
+
+    metrics = {
+        "bleu": ("BLEU", BLEU()),
+        "bleu_lc": ("BLEU lowercased", BLEU(lowercase=True)),
+        "bleu_intl": ("BLEU international", BLEU(tokenize="intl")),
+        "chrf": ("chrF2", CHRF()),
+    }
+    out = {}
+    for key, (name, metric) in metrics.items():
+        score = metric.corpus_score(hypotheses, [references]).score
+        out[key] = Score(name, score, str(metric.get_signature()))
+
+    tokenised = BLEU(tokenize="none", force=True)  # force: no warning that it looks tokenised
+    score = tokenised.corpus_score(
+        lc_norm_tok(hypotheses, lang), [lc_norm_tok(references, lang)]
+    ).score
+    signature = (
+        f"{tokenised.get_signature()} after lowercase, Moses normalize-punctuation and tokenizer "
+        f"-l {lang} (sacremoses {sacremoses.__version__})"
+    )
+    name = "BLEU lowercased, normalised, tokenised (Multi30k)"
+    out["bleu_moses_lc"] = Score(name, score, signature)
+    return {key: out[key] for key in ("bleu", "bleu_lc", "bleu_intl", "bleu_moses_lc", "chrf")}
+
+
+def lc_norm_tok(lines: Sequence[str], lang: str) -> list[str]:
+    """Lines lowercased, their punctuation normalised, tokenised: Multi30k's `lc.norm.tok` files.
+
+    The steps and their order are those of `scripts/task1-tokenize.sh` in github.com/multi30k/
+    dataset (lowercase.perl, normalize-punctuation.perl, tokenizer.perl, hyphens left alone), in
+    sacremoses' reimplementation of the Moses scripts.
+    """
+    import sacremoses
+
+    normalise = sacremoses.MosesPunctNormalizer(lang).normalize
+    tokenise = sacremoses.MosesTokenizer(lang).tokenize
+    return [tokenise(normalise(line.lower()), return_str=True) for line in lines]

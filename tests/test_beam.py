@@ -1,0 +1,315 @@
+"""Beam search against brute force, and against a slow search written from its definition."""
+
+import itertools
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from t2t_jax.inference import beam as beam_search
+from t2t_jax.tokens import BOS, EOS, PAD, UNK
+
+
+def lp(length, alpha):
+    return ((5 + length) / 6) ** alpha
+
+
+def chain_step(memory, state, tokens, t):
+    """A Markov chain, `memory` [B, P, V, V] its log-probabilities, which recur every P steps."""
+    return memory[jnp.arange(len(tokens)), t % memory.shape[1], tokens], state
+
+
+def histories_step(memory, state, tokens, t):
+    """Its state holds the whole prefix, and the next token hangs on a hash of all of it."""
+    del t
+    weights, V = memory
+    prefix = jnp.concatenate([state[:, 1:], tokens[:, None]], axis=1)
+    return jax.vmap(partial(prefix_logits, V=V.shape[1]))(prefix, weights), prefix
+
+
+def prefix_logits(prefix, weights, V):
+    hashed = (prefix * weights).sum() % 1009
+    return jnp.sin(hashed.astype(jnp.float32) * (1 + jnp.arange(V))) * 3
+
+
+def random_chains(seed, B, V, temperature=1.5):
+    """Over 5 steps, or else the same transitions in another order would tie."""
+    logits = np.random.default_rng(seed).normal(size=(B, 5, V, V)) * temperature
+    return np.array(jax.nn.log_softmax(jnp.asarray(logits, jnp.float32)))
+
+
+def chain(log_p):
+    """The model of one sentence as a function of the prefix, for the oracles."""
+    return lambda prefix: log_p[(len(prefix) - 1) % len(log_p), prefix[-1]]
+
+
+@partial(jax.jit, static_argnames=("step", "capacity", "beam"))
+def run(step, memory, state, max_lengths, alpha, *, capacity, beam):
+    return beam_search.search(
+        step, memory, state, max_lengths=max_lengths, capacity=capacity, beam=beam, alpha=alpha
+    )
+
+
+def search_chains(log_p, max_lengths, beam, alpha, capacity=None):
+    max_lengths = np.asarray(max_lengths, np.int32)
+    capacity = capacity or int(max_lengths.max())
+    tokens, scores = run(
+        chain_step, log_p, (), max_lengths, np.float32(alpha), capacity=capacity, beam=beam
+    )
+    return [strip(row) for row in np.asarray(tokens)], np.asarray(scores)
+
+
+def strip(row):
+    """The tokens of a padded row; nothing but padding may follow it."""
+    row = [int(x) for x in row]
+    length = next((i for i, x in enumerate(row) if x == PAD), len(row))
+    assert all(x == PAD for x in row[length:])
+    assert EOS not in row[: length - 1]
+    return row[:length]
+
+
+def optimum(model, V, max_length, alpha):
+    """Of all sequences that end in EOS, the best and its score."""
+    candidates = []
+    for n in range(max_length):
+        for words in itertools.product(range(UNK, V), repeat=n):
+            sequence = [BOS, *words, EOS]
+            total = sum(float(model(sequence[: i + 1])[x]) for i, x in enumerate(sequence[1:]))
+            candidates.append((total / lp(n + 1, alpha), sequence[1:]))
+    return max(candidates)
+
+
+def slow_search(model, V, max_length, K, alpha, early=True):
+    """The definition in `search`'s docstring, with lists, one sentence, float64."""
+    living, finished = [(0.0, [BOS])], []
+    for n in range(1, max_length + 1):
+        ranked = sorted(
+            (
+                (total + float(log_p[x]), [*prefix, x])
+                for total, prefix in living
+                for log_p in [model(prefix)]
+                for x in range(EOS, V)
+            ),
+            key=lambda candidate: -candidate[0],
+        )
+        finished += [(p / lp(n, alpha), s[1:]) for p, s in ranked[:K] if s[-1] == EOS]
+        living = [(p, s) for p, s in ranked if s[-1] != EOS][:K]
+        if len(finished) >= K and max(finished)[0] >= living[0][0] / lp(n, alpha):
+            break
+        if early and finished and living[0][0] / lp(max_length, alpha) <= max(finished)[0]:
+            break
+    if finished:
+        return max(finished)
+    return living[0][0] / lp(max_length, alpha), living[0][1][1:]
+
+
+def greedy(model, V, max_length):
+    prefix = [BOS]
+    while len(prefix) <= max_length and prefix[-1] != EOS:
+        prefix.append(EOS + int(np.argmax(model(prefix)[EOS:V])))
+    return prefix[1:]
+
+
+A, B, C, D = UNK, UNK + 1, UNK + 2, UNK + 3
+
+
+def known_chain():
+    """Greedy begins with A (0.6) and ends at 0.6 x 0.3; the best path is B D (0.4 x 0.9 x 1)."""
+    P = np.full((7, 7), 1e-9)
+    P[BOS, [A, B]] = 0.6, 0.4
+    P[A, [A, B, C, D, EOS]] = 0.2, 0.15, 0.15, 0.2, 0.3
+    P[B, [D, EOS]] = 0.9, 0.1
+    P[C, EOS] = 1
+    P[D, EOS] = 1
+    return np.log(P / P.sum(axis=1, keepdims=True))[None, None].astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("beam", "path", "probability"), [(1, [A, EOS], 0.18), (2, [B, D, EOS], 0.36)]
+)
+def test_known_best_path(beam, path, probability):
+    tokens, scores = search_chains(known_chain(), [5], beam, alpha=0.0)
+    assert tokens == [path]
+    np.testing.assert_allclose(np.exp(scores), [probability], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "path", "score"),
+    [(0.0, [A, EOS], np.log(0.52)), (1.0, [B, C, D, EOS], np.log(0.48) / (9 / 6))],
+)
+def test_the_length_penalty_favours_the_longer(alpha, path, score):
+    """A EOS has 0.52, B C D EOS 0.48; with alpha 1 they score -0.56 and -0.49."""
+    P = np.zeros((7, 7))
+    P[:, EOS] = 1
+    P[BOS, [A, B, EOS]] = 0.52, 0.48, 0
+    P[B, [C, EOS]] = P[C, [D, EOS]] = 1, 0
+    with np.errstate(divide="ignore"):
+        log_p = np.log(P)[None, None].astype(np.float32)
+    tokens, scores = search_chains(log_p, [6], 2, alpha)
+    assert tokens == [path]
+    np.testing.assert_allclose(scores, [score], rtol=1e-5)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**6), alpha=st.sampled_from([0.0, 0.6, 1.0]))
+def test_beam_of_one_is_greedy(seed, alpha):
+    V, lengths = 9, [11, 1, 7]
+    log_p = random_chains(seed, len(lengths), V)
+    tokens, scores = search_chains(log_p, lengths, 1, alpha)
+    for row, score, chances, n in zip(tokens, scores, log_p, lengths, strict=True):
+        assert row == greedy(chain(chances), V, n)
+        total = sum(float(chain(chances)([BOS, *row[:i]])[x]) for i, x in enumerate(row))
+        np.testing.assert_allclose(score, total / lp(len(row), alpha), rtol=1e-4, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    alpha=st.sampled_from([0.0, 0.6, 1.0]),
+    temperature=st.sampled_from([0.2, 1.0, 4.0]),
+)
+def test_beam_as_wide_as_the_space_is_exact(seed, alpha, temperature):
+    V, lengths = UNK + 3, [4, 2, 3]  # 1 + 3 + 9 + 27 sequences of at most 4 tokens
+    log_p = random_chains(seed, len(lengths), V, temperature)
+    tokens, scores = search_chains(log_p, lengths, 40, alpha)
+    for row, score, chances, n in zip(tokens, scores, log_p, lengths, strict=True):
+        best, path = optimum(chain(chances), V, n, alpha)
+        assert row == path
+        np.testing.assert_allclose(score, best, rtol=1e-4, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    seed=st.integers(0, 10**6),
+    alpha=st.sampled_from([0.0, 0.6, 1.0]),
+    K=st.sampled_from([2, 3, 5]),
+    temperature=st.sampled_from([0.3, 1.5, 4.0]),
+)
+def test_is_the_search_of_its_definition(seed, alpha, K, temperature):
+    """The oracle runs without the early stop of the bound: that one changes no result."""
+    V, lengths = 8, [9, 1, 6, 13]
+    log_p = random_chains(seed, len(lengths), V, temperature)
+    tokens, scores = search_chains(log_p, lengths, K, alpha)
+    for row, score, chances, n in zip(tokens, scores, log_p, lengths, strict=True):
+        best, path = slow_search(chain(chances), V, n, K, alpha, early=False)
+        assert row == path
+        np.testing.assert_allclose(score, best, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("K", [1, 3, 4])
+def test_state_follows_its_hypothesis(K):
+    """Every next token hangs on the whole prefix, which only the state knows."""
+    batch, V, n = 5, 11, 9
+    weights = np.random.default_rng(0).integers(1, 97, (batch, n)).astype(np.int32)
+    memory = (weights, np.zeros((batch, V), np.int8))
+    start = np.zeros((batch, n), np.int32)
+    lengths = np.full(batch, n, np.int32)
+    alpha = np.float32(0.6)
+    tokens, scores = run(histories_step, memory, start, lengths, alpha, capacity=n, beam=K)
+
+    def model(weights, prefix):
+        padded = jnp.asarray([0] * (n - len(prefix)) + list(prefix))
+        return np.asarray(jax.nn.log_softmax(prefix_logits(padded, weights, V)))
+
+    for row, score, w in zip(np.asarray(tokens), np.asarray(scores), weights, strict=True):
+        best, path = slow_search(partial(model, w), V, n, K, 0.6, early=False)
+        assert strip(row) == path
+        np.testing.assert_allclose(score, best, rtol=1e-4)
+
+
+def test_a_sentence_does_not_know_its_batch():
+    lengths, V, K = [12, 3, 0, 7, 20], 13, 4
+    log_p = random_chains(3, len(lengths), V, temperature=0.7)
+    tokens, scores = search_chains(log_p, lengths, K, 0.6)
+    assert tokens[2] == []
+    for i in (0, 1, 3, 4):
+        others = random_chains(100 + i, len(lengths), V, temperature=3.0)
+        others[i] = log_p[i]
+        among = [9, 17, 1, 13, 5]
+        among[i] = lengths[i]
+        again, score = search_chains(others, among, K, 0.6, capacity=20)
+        assert again[i] == tokens[i]
+        assert score[i] == scores[i]
+        alone, score = search_chains(log_p[i : i + 1], lengths[i : i + 1], K, 0.6, capacity=31)
+        assert alone == [tokens[i]]
+        np.testing.assert_allclose(score, scores[i : i + 1], rtol=1e-6)
+
+
+def count_steps(log_p, max_length, beam, alpha):
+    """Steps that the search takes."""
+    seen = []
+
+    def step(memory, state, tokens, t):
+        jax.debug.callback(lambda t: seen.append(int(t)), t)
+        return chain_step(memory, state, tokens, t)
+
+    lengths = np.array([max_length], np.int32)
+    out = run(step, log_p, (), lengths, np.float32(alpha), capacity=max_length, beam=beam)
+    jax.block_until_ready(out)
+    jax.effects_barrier()
+    return max(seen) + 1
+
+
+def test_stops_when_nothing_living_can_win():
+    """A EOS has 0.9 after two steps; what lives on has 0.1 and never ends, and alpha is 0."""
+    P = np.zeros((6, 6))
+    P[:, EOS] = 1
+    P[BOS, [A, B, EOS]] = 0.9, 0.1, 0
+    P[B, [B, EOS]] = 1, 0
+    with np.errstate(divide="ignore"):
+        log_p = np.log(P)[None, None].astype(np.float32)
+    assert count_steps(log_p, 50, beam=2, alpha=0.0) == 2
+
+
+def test_stops_when_K_have_finished():
+    """After two steps A EOS and B EOS have 0.3 each; with alpha 1 others of 0.2 might yet win."""
+    P = np.full((6, 6), 1e-9)
+    P[BOS, [A, B, C]] = 0.5, 0.5, 1e-6
+    P[[A, B, C], EOS], P[[A, B, C], C] = 0.6, 0.4
+    log_p = np.log(P / P.sum(axis=1, keepdims=True))[None, None].astype(np.float32)
+    assert count_steps(log_p, 50, beam=2, alpha=1.0) == 2
+    assert count_steps(log_p, 50, beam=3, alpha=1.0) > 2
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 40])
+def test_max_length_is_each_sentences_own(K):
+    """EOS is impossible, so every hypothesis runs until its own limit."""
+    lengths, V = [4, 9, 1], 8
+    log_p = random_chains(1, len(lengths), V)
+    log_p[..., EOS] = -np.inf
+    log_p[..., [PAD, BOS]] = 5.0  # tempting, and never to be chosen
+    tokens, _ = search_chains(log_p, lengths, K, 0.6, capacity=10)
+    assert [len(row) for row in tokens] == lengths
+    assert all(x >= UNK for row in tokens for x in row)
+
+
+@pytest.mark.parametrize(("V", "K"), [(4, 3), (4, 7), (5, 16), (6, 100)])
+def test_beams_wider_than_the_vocabulary(V, K):
+    log_p = random_chains(7, 2, V)
+    tokens, scores = search_chains(log_p, [3, 2], K, 0.6)
+    for row, score, chances, n in zip(tokens, scores, log_p, [3, 2], strict=True):
+        best, path = slow_search(chain(chances), V, n, K, 0.6, early=False)
+        assert row == path
+        np.testing.assert_allclose(score, best, rtol=1e-4)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    V=st.sampled_from([1, 5, 63, 64, 257, 640, 1001]),
+    k=st.sampled_from([1, 4, 7]),
+    values=st.sampled_from([20, 400, 10**6]),  # many ties, some, none
+    first=st.sampled_from([0, 3]),
+)
+def test_top_is_top_k(seed, V, k, values, first):
+    x = np.random.default_rng(seed).integers(-values, 0, (3, V)).astype(np.float32)
+    masked = np.where(np.arange(V) >= first, x, -np.inf)
+    k = min(k, V)
+    values, ids = beam_search.top(jnp.asarray(x), k, first=first)
+    order = np.argsort(-masked, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(values, np.take_along_axis(masked, order, axis=1))
+    np.testing.assert_array_equal(ids, order)

@@ -1,0 +1,137 @@
+"""Scores against sacreBLEU's command, against BLEU written out, and by hand."""
+
+import math
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from t2t_jax.errors import UsageError
+from t2t_jax.evaluation.bleu import lc_norm_tok, scores
+
+REFERENCES = [
+    "Ein Mann mit einem orangefarbenen Hut, der etwas anstarrt.",
+    "Ein Boston Terrier läuft über saftig-grünes Gras vor einem weißen Zaun.",
+    "Ein Mädchen in einem Karateanzug bricht ein Brett mit einem Tritt.",
+    "„Fünf Leute“ in Winterjacken stehen – mit Helmen – im Schnee; 3,5 km/h!",
+]
+HYPOTHESES = [
+    "Ein Mann mit orangefarbenem Hut, der etwas anstarrt.",
+    "ein Boston Terrier läuft über grünes Gras vor einem weißen Zaun.",
+    "Ein Mädchen in einem Karateanzug bricht ein Brett mit einem Tritt.",
+    '"Fünf Leute" in Winterjacken stehen - mit Helmen - im Schnee; 3,5 km/h!',
+]
+
+
+def bleu(hypotheses, references):
+    """Papineni et al. 2002 on tokens, with no smoothing: every precision must be above zero."""
+    matched, total, h, r = [0] * 4, [0] * 4, 0, 0
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        a, b = hypothesis.split(), reference.split()
+        h, r = h + len(a), r + len(b)
+        for n in range(1, 5):
+            ours = Counter(tuple(a[i : i + n]) for i in range(len(a) - n + 1))
+            theirs = Counter(tuple(b[i : i + n]) for i in range(len(b) - n + 1))
+            matched[n - 1] += sum((ours & theirs).values())
+            total[n - 1] += sum(ours.values())
+    precision = math.exp(sum(math.log(m / t) for m, t in zip(matched, total, strict=True)) / 4)
+    return 100 * min(1.0, math.exp(1 - r / h)) * precision
+
+
+@pytest.mark.parametrize(
+    ("metric", "options"),
+    [
+        ("bleu", []),
+        ("bleu_lc", ["-lc"]),
+        ("bleu_intl", ["-tok", "intl"]),
+        ("chrf", ["-m", "chrf"]),
+    ],
+)
+def test_is_what_the_command_of_sacrebleu_says(tmp_path, metric, options):
+    for name, lines in (("h", HYPOTHESES), ("r", REFERENCES)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files = [str(tmp_path / "r"), "-i", str(tmp_path / "h")]
+    command = [sys.executable, "-m", "sacrebleu", *files, *options, "-f", "text", "-w", "6"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    ours = scores(HYPOTHESES, REFERENCES, "de")[metric]
+    assert f"|{ours.signature} = {ours.score:.6f}" in said
+
+
+def test_13a_comes_first_and_each_has_its_signature():
+    found = scores(HYPOTHESES, REFERENCES, "de")
+    assert list(found) == ["bleu", "bleu_lc", "bleu_intl", "bleu_moses_lc", "chrf"]
+    for key, case, tokeniser in [
+        ("bleu", "mixed", "13a"),
+        ("bleu_lc", "lc", "13a"),
+        ("bleu_intl", "mixed", "intl"),
+        ("bleu_moses_lc", "mixed", "none"),
+    ]:
+        assert f"case:{case}|" in found[key].signature
+        assert f"tok:{tokeniser}|" in found[key].signature
+    assert "Moses" in found["bleu_moses_lc"].signature
+    assert "-l de" in found["bleu_moses_lc"].signature
+
+
+def test_moses_tokens_of_multi30k():
+    """The first two lines as they stand in Multi30k's own test_2016_flickr.lc.norm.tok.de."""
+    assert lc_norm_tok(REFERENCES, "de") == [
+        "ein mann mit einem orangefarbenen hut , der etwas anstarrt .",
+        "ein boston terrier läuft über saftig-grünes gras vor einem weißen zaun .",
+        "ein mädchen in einem karateanzug bricht ein brett mit einem tritt .",
+        "&quot; fünf leute &quot; in winterjacken stehen - mit helmen - im schnee ; 3,5 km / h !",
+    ]
+
+
+def test_multi30k_convention_is_plain_bleu_on_those_tokens():
+    hypotheses = [  # worked out by hand
+        "ein mann mit orangefarbenem hut , der etwas anstarrt .",
+        "ein boston terrier läuft über grünes gras vor einem weißen zaun .",
+        "ein mädchen in einem karateanzug bricht ein brett mit einem tritt .",
+        "&quot; fünf leute &quot; in winterjacken stehen - mit helmen - im schnee ; 3,5 km / h !",
+    ]
+    references = [
+        "ein mann mit einem orangefarbenen hut , der etwas anstarrt .",
+        "ein boston terrier läuft über saftig-grünes gras vor einem weißen zaun .",
+        *hypotheses[2:],
+    ]
+    found = scores(HYPOTHESES, REFERENCES, "de")["bleu_moses_lc"].score
+    assert found == pytest.approx(bleu(hypotheses, references), abs=1e-9)
+
+
+def test_case_counts_only_where_it_should():
+    shouted = [line.upper().replace("SS", "ß") for line in REFERENCES]
+    found = scores(shouted, REFERENCES, "de")
+    assert found["bleu_lc"].score == pytest.approx(100)
+    assert found["bleu_moses_lc"].score == pytest.approx(100)
+    assert found["bleu"].score < 50
+    assert found["bleu_intl"].score < 50
+
+
+def test_by_hand():
+    """1-gram 4/5, 2-gram 3/4, 3-gram 2/3, 4-gram 1/2, brevity exp(1 - 6/5)."""
+    found = scores(["a b c d x"], ["a b c d e f"], "en")
+    expected = 100 * math.exp(-0.2) * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
+    for key in ("bleu", "bleu_lc", "bleu_intl", "bleu_moses_lc"):
+        assert found[key].score == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [
+        (["a", "b"], ["a"], "2 translations for 1 references"),
+        (["a"], ["a", "b", "c"], "1 translations for 3 references"),
+        ([], [], "nothing to score"),
+    ],
+)
+def test_refuses_what_cannot_be_scored(hypotheses, references, message):
+    with pytest.raises(UsageError, match=message):
+        scores(hypotheses, references, "en")
+
+
+def test_needs_no_jax():
+    code = (
+        "import sys; from t2t_jax.evaluation.bleu import scores; scores(['a'], ['a'], 'en');"
+        "assert not {'jax', 'flax'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

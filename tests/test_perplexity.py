@@ -1,0 +1,109 @@
+"""Perplexity against numpy in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t2t_jax.errors import UsageError
+from t2t_jax.evaluation.perplexity import negative_log_likelihood, perplexity
+from t2t_jax.tokens import BOS, EOS, PAD
+
+V, WIDTH = 11, 5
+
+
+class Bag:
+    """Next token from the last one and the mean of the source; its logits are for all positions."""
+
+    def apply(self, variables, *args, method):
+        return getattr(self, method)(variables["params"], *args)
+
+    def encode(self, params, source):
+        real = (source != PAD)[:, :, None]
+        count = jnp.maximum(real.sum(axis=1), 1)
+        return jnp.where(real, params["E"][source], 0).sum(axis=1) / count
+
+    def decode(self, params, encoded, target_in):
+        x = params["E"][target_in] + encoded[:, None]
+        return jnp.einsum("btd,vd->btv", x, params["W"])
+
+
+def make(seed=0, pairs=7):
+    rng = np.random.default_rng(seed)
+    params = {"E": rng.normal(size=(V, WIDTH)), "W": 2 * rng.normal(size=(V, WIDTH))}
+    params = {name: x.astype(np.float32) for name, x in params.items()}
+
+    def sentence():
+        return [*rng.integers(3, V, rng.integers(1, 9)), EOS]
+
+    return params, [(sentence(), sentence()) for _ in range(pairs)]
+
+
+def expected(params, pairs):
+    E, W = (params[name].astype(np.float64) for name in "EW")
+    nll, tokens = 0.0, 0
+    for source, target in pairs:
+        context = E[source].mean(axis=0)
+        for before, token in zip([BOS, *target], target, strict=False):
+            logits = W @ (E[before] + context)
+            nll += np.log(np.exp(logits).sum()) - logits[token]
+            tokens += 1
+    return nll, tokens
+
+
+def batch(pairs, S, T, rows=None):
+    source = np.full((rows or len(pairs), S), PAD, np.int32)
+    target = np.full((rows or len(pairs), T), PAD, np.int32)
+    for i, (s, t) in enumerate(pairs):
+        source[i, : len(s)], target[i, : len(t)] = s, t
+    return {"source": source, "target": target}
+
+
+def test_sums_of_a_batch():
+    params, pairs = make()
+    nll, tokens = negative_log_likelihood(Bag(), params, batch(pairs, 9, 10))
+    np.testing.assert_allclose((nll, tokens), expected(params, pairs), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("S", "T", "rows"), [(9, 9, 7), (12, 31, 7), (9, 17, 13)])
+def test_padding_counts_for_nothing(S, T, rows):
+    params, pairs = make()
+    nll, tokens = expected(params, pairs)
+    found = perplexity(Bag(), params, [batch(pairs, S, T, rows)])
+    assert found == pytest.approx(np.exp(nll / tokens), rel=1e-6)
+
+
+def test_is_of_tokens_and_not_the_mean_of_batches():
+    params, pairs = make(1)
+    nll, tokens = expected(params, pairs)
+    batches = [batch(pairs[:1], 9, 9, 3), batch(pairs[1:3], 10, 11), batch(pairs[3:], 9, 20, 5)]
+    found = perplexity(Bag(), params, iter(batches))
+    assert found == pytest.approx(np.exp(nll / tokens), rel=1e-6)
+
+
+def test_many_small_batches_lose_nothing():
+    """The sum passes 2^24 tokens' worth of nats, where float32 would drop the small terms."""
+    params, pairs = make(2, pairs=1)
+    nll, tokens = (float(x) for x in negative_log_likelihood(Bag(), params, batch(pairs, 9, 9)))
+    found = perplexity(Bag(), params, [batch(pairs, 9, 9)] * 301)
+    assert found == np.exp(nll / tokens)
+
+
+def test_a_uniform_model_has_the_perplexity_of_its_vocabulary():
+    params, pairs = make()
+    params["W"] = np.zeros_like(params["W"])
+    assert perplexity(Bag(), params, [batch(pairs, 9, 9)]) == pytest.approx(V, rel=1e-6)
+
+
+def test_a_model_that_diverged():
+    params, pairs = make()
+    wild = jax.tree.map(lambda x: x * 1e4, params)
+    assert perplexity(Bag(), wild, [batch(pairs, 9, 9)]) == np.inf
+    broken = jax.tree.map(lambda x: x * np.nan, params)
+    assert np.isnan(perplexity(Bag(), broken, [batch(pairs, 9, 9)]))
+
+
+@pytest.mark.parametrize("batches", [[], [batch([], 4, 4, rows=2)]])
+def test_refuses_nothing(batches):
+    with pytest.raises(UsageError, match="at least one pair"):
+        perplexity(Bag(), make()[0], batches)
