@@ -17,7 +17,7 @@ for extra in base $extras; do
   echo "launch: installing ($extra)" >&2
   target="$root"
   [ "$extra" = base ] || target="$root[$extra]"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$target" >&2
+  "$venv/bin/python" -m pip install -qq --disable-pip-version-check --editable "$target" >&2
   echo "$wanted" >"$stamp"
 done
 

@@ -108,7 +108,8 @@ def _steps(
     with _interruption() as interrupted:
         while t < last and not _exhausted(evaluations, c.training.patience):
             position, batch = next(batches)
-            flops = step_flops(c.model, model.V, *batch["source"].shape, batch["target"].shape[1])
+            (B, S), (_, T) = batch["source"].shape, batch["target"].shape
+            flops = step_flops(c.model, model.V, B, S, T)
             state, reported = step(state, sharding.put_batch(batch, mesh), h)
             t += 1
             queued.append((t, flops, reported))

@@ -59,7 +59,7 @@ class Meter:
         self.flops += flops
 
     def read(self, peak: float) -> dict[str, float]:
-        """Means per target token (nats), source and target tokens a second, share of peak FLOP/s."""
+        """Means per target token (nats), tokens a second of both sides, share of peak FLOP/s."""
         seconds = time.monotonic() - self.opened
         return {
             "loss": self.loss / max(self.targets, 1),

@@ -1,0 +1,246 @@
+"""The commands. Each reads its words, calls one function, and prints; exit codes 0, 1 and 2."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+from t2t_jax import config
+from t2t_jax.config import SECTIONS, Config
+from t2t_jax.errors import RunError, UsageError, near
+from t2t_jax.recipes import RECIPES, recipe
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors in one sentence, with the nearest name."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help).")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    try:
+        arguments = _parse(sys.argv[1:] if words is None else words)
+        arguments.command(arguments)
+    except UsageError as error:
+        print(f"t2t-jax: {error}", file=sys.stderr)
+        return 2
+    except RunError as error:
+        print(f"t2t-jax: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("t2t-jax: interrupted.", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # whoever read our output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="t2t-jax", description="Ablations of the Transformer.", allow_abbrev=False
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, function: Any, help: str) -> argparse.ArgumentParser:
+        p = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+        p.set_defaults(command=function, parser=p)
+        return p
+
+    p = command("train", _train, "train a model, score it on its test sets, keep everything")
+    p.add_argument("recipe", help=f"one of {', '.join(RECIPES)}")
+    p.add_argument("--run", type=Path, help="the run's directory [runs/RECIPE-SEED]")
+    _add_cache(p)
+    _add_fields(p, *SECTIONS)
+
+    p = command("prepare", _prepare, "tokenise a corpus into the cache that training reads")
+    p.add_argument("recipe", help=f"one of {', '.join(RECIPES)}")
+    _add_cache(p)
+    _add_fields(p, "data")
+
+    p = command("translate", _translate, "translate standard input, a line for each line")
+    p.add_argument("run", type=Path, help="a run's directory")
+    _add_fields(p, "decoding")
+
+    p = command("evaluate", _evaluate, "score a run on a test set")
+    p.add_argument("run", type=Path, help="a run's directory")
+    p.add_argument("--split", default="test", help="a split of the run's corpus [test]")
+    p.add_argument("--sources", type=Path, help="or a file of sentences,")
+    p.add_argument("--references", type=Path, help="and one of their translations")
+    _add_cache(p)
+    _add_fields(p, "decoding")
+
+    p = command("list", _list, "what there is: profiles, recipes, mechanisms or fields")
+    p.add_argument("what", nargs="?", default="recipes", choices=sorted(_LISTS))
+
+    arguments, rest = parser.parse_known_args(words)
+    if rest:
+        options = [o for o in arguments.parser._option_string_actions if o.startswith("--")]
+        raise UsageError(f"there is no option {rest[0]!r} here: {near(rest[0], options)}")
+    return arguments
+
+
+def _add_cache(p: argparse.ArgumentParser) -> None:
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    default = Path(os.environ.get("T2T_JAX_CACHE") or f"{home}/t2t_jax").expanduser()
+    p.add_argument("--cache", type=Path, default=default, help="of corpora [~/.cache/t2t_jax]")
+
+
+def _add_fields(p: argparse.ArgumentParser, *sections: str) -> None:
+    for section in sections:
+        group = p.add_argument_group(section)
+        for f in fields(SECTIONS[section]):
+            kind = config.field_type(f.name)
+            group.add_argument(
+                f"--{f.name}",
+                default=argparse.SUPPRESS,
+                type=str if isinstance(kind, tuple) else kind,
+                metavar="|".join(kind) if isinstance(kind, tuple) else kind.__name__.upper(),
+                help=f.metadata["help"].replace("%", "%%"),
+            )
+
+
+def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The config fields given on the command line."""
+    return {n: v for n, v in vars(arguments).items() if n in config.SECTION_OF}
+
+
+def _config(arguments: argparse.Namespace) -> Config:
+    return config.replace(recipe(arguments.recipe), **_changes(arguments))
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    from t2t_jax.study.runner import execute
+    from t2t_jax.training.progress import Progress
+
+    c = _config(arguments)
+    directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
+    _keep_programs(arguments.cache)
+    result = execute(c, directory, arguments.cache, Progress())
+    print(f"dev perplexity {result['dev_perplexity']:.3f}")
+    for name, scores in result["test"].items():
+        _print_scores(name, scores)
+
+
+def _prepare(arguments: argparse.Namespace) -> None:
+    from t2t_jax.data.corpora import prepare
+
+    print(prepare(_config(arguments).data, arguments.cache, report=_say))
+
+
+def _translate(arguments: argparse.Namespace) -> None:
+    from t2t_jax.inference.translate import translate
+    from t2t_jax.study.runner import limit, load
+
+    c, model, params, vocabulary = load(arguments.run)
+    c = config.replace(c, **_changes(arguments))
+    lines = _lines("standard input", sys.stdin.buffer.read())
+    out = translate(model, params, lines, vocabulary, c.decoding, longest=limit(c), warn=_say)
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in out).encode())
+    sys.stdout.buffer.flush()
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    from t2t_jax.study.runner import evaluate
+
+    pair = (arguments.sources, arguments.references)
+    if (pair[0] is None) != (pair[1] is None):
+        raise UsageError("--sources and --references go together: give both, or a --split.")
+    lines = None
+    if pair[0] is not None:
+        lines = _lines(str(pair[0]), _read(pair[0])), _lines(str(pair[1]), _read(pair[1]))
+        if len(lines[0]) != len(lines[1]):
+            raise UsageError(
+                f"{pair[0]} has {len(lines[0])} lines and {pair[1]} has {len(lines[1])}: "
+                "they must match line by line."
+            )
+    scores = evaluate(
+        arguments.run, arguments.cache, arguments.split, lines, _changes(arguments), _say
+    )
+    _print_scores(str(pair[0] or arguments.split), scores)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def _lines(name: str, content: bytes) -> list[str]:
+    """Lines as the newline alone divides them; other separators stay in their line."""
+    lines = content.removesuffix(b"\n").split(b"\n") if content else []
+    try:
+        return [line.decode() for line in lines]
+    except UnicodeDecodeError:
+        bad = next(i for i, line in enumerate(lines, 1) if not _is_utf8(line))
+        raise UsageError(f"{name}, line {bad}, is not UTF-8: convert it.") from None
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _print_scores(name: str, scores: dict[str, Any]) -> None:
+    print(name)
+    for s in scores.values():
+        print(f"  {s['score']:6.2f}  {s['name']}  [{s['signature']}]")
+
+
+def _keep_programs(cache: Path) -> None:
+    """Compiled programs are kept from one process to the next."""
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", str(cache / "programs"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    for line in _LISTS[arguments.what]():
+        print(line)
+
+
+def _list_profiles() -> list[str]:
+    """How tensor2tensor's Transformer differs from the paper's."""
+    rows = config.difference(config.profile("t2t"), config.profile("paper"))
+    lines = [f"{'':18}{'paper':>12}{'t2t':>18}"]
+    lines += [f"{n:18}{paper!s:>12}{t2t!s:>18}" for n, (t2t, paper) in rows.items()]
+    return [*lines, "Everything else is the same; `t2t-jax train t2t` trains the right column."]
+
+
+def _list_fields() -> list[str]:
+    out = []
+    for section, cls in SECTIONS.items():
+        out.append(section)
+        out += [f"  {f.name:20}{f.default!s:20}{f.metadata['help']}" for f in fields(cls)]
+    return out
+
+
+def _list_mechanisms() -> list[str]:
+    from t2t_jax.attention import MECHANISMS
+
+    return list(MECHANISMS)
+
+
+_LISTS = {
+    "fields": _list_fields,
+    "mechanisms": _list_mechanisms,
+    "profiles": _list_profiles,
+    "recipes": lambda: [f"{name:18}{about}" for name, (about, _) in RECIPES.items()],
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

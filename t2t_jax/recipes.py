@@ -1,0 +1,91 @@
+"""Configs that ship: each is its difference from the paper's base, with what it takes and gives."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from t2t_jax.config import PROFILES, Config, replace
+from t2t_jax.errors import UsageError, near
+
+_TINY: dict[str, Any] = dict(N=4, d_model=128, d_ff=256, h=4, d_k=32, d_v=32)
+# Small, frequent updates from a small vocabulary: what learns fastest where compute is short.
+_SMALL_UPDATES: dict[str, Any] = dict(
+    corpus="multi30k",
+    vocabulary=4000,
+    max_length=64,
+    batch_tokens=1024,
+    norm="pre",
+    schedule="linear",
+    peak_lr=5e-3,
+)
+
+RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "base": ("Table 3, base, on WMT14 EN-DE", {}),
+    "big": (
+        "Table 3, big, on WMT14 EN-DE",
+        dict(d_model=1024, d_ff=4096, h=16, P_drop=0.3, steps=300_000),
+    ),
+    "t2t": ("tensor2tensor's v2 choices on WMT14 EN-DE", PROFILES["t2t"]),
+    "grammar": (
+        "the built-in corpus, 2 CPU cores, under 5 minutes",
+        dict(
+            corpus="grammar",
+            vocabulary=2000,
+            max_length=64,
+            batch_tokens=1024,
+            N=2,
+            d_model=128,
+            d_ff=256,
+            h=4,
+            d_k=32,
+            d_v=32,
+            norm="pre",
+            schedule="linear",
+            peak_lr=5e-3,
+            warmup=200,
+            steps=2000,
+            evaluate_every=500,
+        ),
+    ),
+    "multi30k_quick": (
+        "Multi30k EN-DE, 2 CPU cores, 10 minutes",
+        _TINY
+        | _SMALL_UPDATES
+        | dict(warmup=300, steps=4200, evaluate_every=120, average=8, shapes=5),
+    ),
+    "multi30k_hour": (
+        "Multi30k EN-DE, 2 CPU cores, under an hour",
+        _TINY
+        | _SMALL_UPDATES
+        | dict(P_drop=0.25, warmup=1000, steps=22_000, evaluate_every=500, average=10),
+    ),
+    "multi30k_tiny": (
+        "Multi30k EN-DE, Transformer-Tiny of Wu et al. 2021",
+        _TINY
+        | dict(
+            corpus="multi30k",
+            vocabulary=9717,
+            max_length=256,
+            batch_tokens=4096,
+            P_drop=0.3,
+            peak_lr=5e-3,
+            warmup=2000,
+            steps=8000,
+            evaluate_every=100,
+            average=10,
+            patience=10,
+            beam=5,
+            alpha=1.0,
+        ),
+    ),
+}
+
+
+def recipe(name: str) -> Config:
+    """The config that ships under a name.
+
+    Raises:
+      UsageError: there is none.
+    """
+    if name not in RECIPES:
+        raise UsageError(f"there is no recipe {name!r}: {near(name, RECIPES)}")
+    return replace(Config(), **RECIPES[name][1])

@@ -1,0 +1,1 @@
+"""Runs, from their config to their results."""

@@ -1,0 +1,266 @@
+"""The commands as a person uses them: a fresh store, a killed run, bad input, a pipe."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from t2t_jax.cli import main
+
+NUMBERS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
+STEPS, EVERY = 12, 4
+
+
+def sentences(count, seed):
+    draw = random.Random(seed)
+    source = [" ".join(draw.choices(list(NUMBERS), k=draw.randint(1, 6))) for _ in range(count)]
+    return source, [" ".join(NUMBERS[w] for w in reversed(s.split())) for s in source]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("corpus")
+    for split, count in (("train", 150), ("dev", 20), ("test", 13)):
+        for language, lines in zip(("en", "de"), sentences(count, split), strict=True):
+            (directory / f"{split}.{language}").write_text("".join(f"{x}\n" for x in lines))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def words(corpus, tmp_path_factory):
+    """`train` with everything but the run's directory."""
+    fields = dict(
+        corpus="text", train=corpus / "train", dev=corpus / "dev", test=corpus / "test",
+        vocabulary=50, max_length=20, batch_tokens=200, shapes=2, N=1, d_model=16, d_ff=20, h=2,
+        d_k=8, d_v=8, steps=STEPS, evaluate_every=EVERY, average=2, warmup=4, peak_lr=0.01, beam=2,
+    )  # fmt: skip
+    options = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
+    return ["train", "base", *options, "--cache", str(tmp_path_factory.mktemp("cache"))]
+
+
+@pytest.fixture(scope="module")
+def run(words, tmp_path_factory):
+    """A finished run."""
+    directory = tmp_path_factory.mktemp("runs") / "whole"
+    assert main([*words, "--run", str(directory)]) == 0
+    return directory
+
+
+def command(words, **options):
+    python = [sys.executable, "-m", "t2t_jax.cli"]
+    return subprocess.run(
+        [*python, *map(str, words)], capture_output=True, timeout=200, **options
+    )
+
+
+def records(directory):
+    """metrics.jsonl without what depends on the clock."""
+    kept = "step", "loss", "nll", "lr", "dev_perplexity"
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k in kept} for line in lines]
+
+
+def test_a_run_keeps_what_it_found(run):
+    result = json.loads((run / "result.json").read_text())
+    assert result["steps"] == STEPS
+    assert result["averaged_steps"] == [8, 12]
+    assert len((run / "test.de").read_text().splitlines()) == 13
+    assert "tok:13a" in result["test"]["test"]["bleu"]["signature"]
+    assert result["environment"]["device"]
+    evaluated = [r["step"] for r in records(run) if "dev_perplexity" in r]
+    assert evaluated == [4, 8, 12]
+    assert not list(run.rglob("*.part"))
+
+
+def test_a_finished_run_is_not_run_again(run, words, capsys):
+    before = (run / "result.json").stat().st_mtime_ns
+    assert main([*words, "--run", str(run)]) == 0
+    assert (run / "result.json").stat().st_mtime_ns == before
+    assert "finished" in capsys.readouterr().err
+
+
+def test_translate_gives_a_line_for_each_line_in_order(run):
+    text = "one two\n\ntwo\x0bthree\n   \nfive four three two one\none two"
+    done = command(["translate", run], input=text.encode())
+    assert done.returncode == 0, done.stderr.decode()
+    lines = done.stdout.decode().split("\n")
+    assert len(lines) == 7
+    assert lines[1] == lines[3] == lines[6] == ""
+    assert lines[0] == lines[5]
+    again = command(["translate", run], input=b"five four three two one\n")
+    assert again.stdout.decode().split("\n")[0] == lines[4]
+    assert command(["translate", run], input=b"").stdout == b""
+
+
+def test_evaluate_agrees_with_the_run(run, corpus, capsys):
+    score = json.loads((run / "result.json").read_text())["test"]["test"]["bleu"]["score"]
+    cache = run.parent / "cache"
+    assert main(["evaluate", str(run), "--cache", str(cache)]) == 0
+    assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
+    files = ["--sources", str(corpus / "test.en"), "--references", str(corpus / "test.de")]
+    assert main(["evaluate", str(run), *files]) == 0
+    assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
+
+
+def start(words, directory):
+    return subprocess.Popen(
+        [sys.executable, "-m", "t2t_jax.cli", *words, "--run", str(directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+
+
+def wait_for_step(process, directory, step):
+    """Until a checkpoint of `step` is complete."""
+    for _ in range(1200):
+        if (directory / "checkpoints" / str(step)).is_dir():
+            return
+        assert process.poll() is None, process.stdout.read().decode()
+        time.sleep(0.05)
+    raise AssertionError("no checkpoint in a minute")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
+    directory = tmp_path / "run"
+    longer = [*words, "--steps", "100000", "--schedule", "inverse_sqrt"]
+    process = start(longer, directory)
+    wait_for_step(process, directory, EVERY)
+    process.send_signal(number)
+    output = process.communicate(timeout=100)[0].decode()
+    if number != signal.SIGKILL:
+        assert process.returncode == 1, output
+        stopped = int(re.search(r"stopped at step ([\d,]+)", output)[1].replace(",", ""))
+        assert (directory / "checkpoints" / str(stopped)).is_dir()
+    steps = [int(p.name) for p in (directory / "checkpoints").iterdir() if p.name.isdigit()]
+    end = max(steps) // EVERY * EVERY + 2 * EVERY
+    config = json.loads((directory / "config.json").read_text()) | {"steps": end}
+    (directory / "config.json").write_text(json.dumps(config))  # as if asked for in the first place
+    other = tmp_path / "other"
+    for path in (directory, other):
+        assert main([*words, "--steps", str(end), "--run", str(path)]) == 0
+    assert records(directory)[-2:] == records(other)[-2:]
+    read = [json.loads((d / "result.json").read_text()) for d in (directory, other)]
+    for name in ("dev_perplexity", "averaged_steps", "test"):
+        assert read[0][name] == read[1][name]
+
+
+def test_the_output_in_a_pipe_is_plain_lines(words, tmp_path):
+    process = start(words, tmp_path / "run")
+    output = process.communicate(timeout=100)[0].decode()
+    assert process.returncode == 0, output
+    assert "dev perplexity" in output
+    assert "\r" not in output
+    assert "\x1b" not in output
+
+
+def test_a_diverged_run_stops_and_says_so(words, tmp_path, capsys):
+    directory = tmp_path / "run"
+    assert main([*words, "--peak_lr", "1e30", "--run", str(directory)]) == 1
+    message = capsys.readouterr().err
+    assert "not a number" in message
+    assert "peak_lr" in message
+    assert not (directory / "result.json").exists()
+    for saved in (directory / "checkpoints").iterdir():
+        assert saved.name in message
+
+
+def refused(words, capsys, *mentions):
+    """Exit code 2 and one sentence that mentions these."""
+    assert main([str(word) for word in words]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("t2t-jax: ")
+    assert error.endswith((".", "?", ")")), error
+    for mention in mentions:
+        assert str(mention) in error, error
+
+
+def test_bad_words_are_refused(capsys):
+    refused(["train", "gramar"], capsys, "gramar", "'grammar'")
+    refused(["train", "grammar", "--d_modle", "3"], capsys, "--d_modle", "'--d_model'")
+    refused(["train", "grammar", "--h", "x"], capsys, "--h", "'x'")
+    refused(["train", "grammar", "--norm", "psot"], capsys, "norm", "'post'")
+    refused(["trian"], capsys, "trian")
+    refused(["translate", "nowhere"], capsys, "nowhere", "config.json")
+    refused(["evaluate", "nowhere", "--sources", "a"], capsys, "--references")
+
+
+def test_bad_files_are_refused_and_nothing_is_left(words, corpus, tmp_path, capsys):
+    new = tmp_path / "run"
+    gone = [*words, "--run", new, "--dev", tmp_path / "gone"]
+    refused(gone, capsys, tmp_path / "gone.en")
+    for language in ("en", "de"):
+        shutil.copy(corpus / f"dev.{language}", tmp_path)
+    with (tmp_path / "dev.de").open("a") as file:
+        file.write("eins\n")
+    refused([*words, "--run", new, "--dev", tmp_path / "dev"], capsys, "dev.en", "20", "21")
+    assert not new.exists()
+
+
+def test_another_run_in_the_same_directory_is_refused(run, words, capsys):
+    refused([*words, "--run", run, "--N", "2"], capsys, run, "N 1 there and 2 here", "--run")
+
+
+@pytest.fixture
+def copy(run, tmp_path):
+    return Path(shutil.copytree(run, tmp_path / "copy"))
+
+
+def change_config(directory, **changes):
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_checkpoint_of_another_model_is_refused(copy, capsys):
+    change_config(copy, d_ff=24)
+    refused(["translate", copy], capsys, copy, "W_1", "20", "24")
+    change_config(copy, d_ff=20, N=2)
+    refused(["translate", copy], capsys, copy, "coder_1", "absent")
+
+
+def test_a_vocabulary_that_does_not_match_is_refused(copy, capsys):
+    model = copy / "vocabulary.model"
+    model.write_bytes(model.read_bytes()[:-1] + b"\x01")
+    refused(["translate", copy], capsys, model, "vocabulary")
+    model.unlink()
+    refused(["translate", copy], capsys, model, "missing")
+
+
+def test_an_unknown_or_damaged_config_is_refused(copy, capsys):
+    change_config(copy, d_modle=3)
+    refused(["translate", copy], capsys, "config.json", "d_modle", "'d_model'")
+    (copy / "config.json").write_text("{")
+    refused(["translate", copy], capsys, "config.json", "JSON")
+
+
+def test_a_run_without_a_checkpoint_is_refused(copy, capsys):
+    shutil.rmtree(copy / "params")
+    assert main(["evaluate", str(copy), "--sources", str(copy / "test.de"),
+                 "--references", str(copy / "test.de")]) == 0  # fmt: skip
+    capsys.readouterr()
+    shutil.rmtree(copy / "checkpoints")
+    refused(["translate", copy], capsys, copy, "no checkpoint")
+
+
+def test_an_unknown_split_is_refused(run, capsys):
+    refused(["evaluate", run, "--split", "tset"], capsys, "tset", "'test'")
+
+
+def test_lists(capsys):
+    for what, wanted in {
+        "profiles": "warmup",
+        "recipes": "multi30k_tiny",
+        "mechanisms": "scaled_dot_product",
+        "fields": "d_model",
+    }.items():
+        assert main(["list", what]) == 0
+        assert wanted in capsys.readouterr().out

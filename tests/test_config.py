@@ -1,0 +1,90 @@
+"""Configs: the paper's base by default, differences by name, bad values refused in a sentence."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.errors import UsageError
+from t2t_jax.recipes import RECIPES, recipe
+
+
+def test_defaults_are_the_papers_base():
+    flat = config.flatten(Config())
+    stated = dict(
+        N=6, d_model=512, d_ff=2048, h=8, d_k=64, d_v=64, P_drop=0.1, eps_ls=0.1, steps=100_000,
+        norm="post", positions="sinusoid", P_drop_attention=0.0, P_drop_ff=0.0, warmup=4000,
+        beta1=0.9, beta2=0.98, eps=1e-9, batch_tokens=25_000, vocabulary=37_000, beam=4, alpha=0.6,
+        max_extra=50, average=1, smoothing="uniform", schedule="inverse_sqrt", lr_scale=1.0,
+    )  # fmt: skip
+    assert {name: flat[name] for name in stated} == stated
+
+
+def test_a_flat_mapping_makes_the_config_again():
+    changed = config.replace(Config(), d_k=16, seed=3, corpus="grammar", beam=1, max_length=50)
+    flat = json.loads(json.dumps(config.flatten(changed)))
+    assert config.replace(Config(), **flat) == changed
+    assert config.difference(changed, Config()) == {
+        "d_k": (16, 64),
+        "corpus": ("grammar", "wmt14"),
+        "max_length": (50, 256),
+        "seed": (3, 0),
+        "beam": (1, 4),
+    }
+
+
+def test_t2t_differs_as_the_reference_says():
+    assert config.difference(config.profile("t2t"), config.profile("paper")) == {
+        "norm": ("pre", "post"),
+        "positions": ("sinusoid_halves", "sinusoid"),
+        "P_drop_attention": (0.1, 0.0),
+        "P_drop_ff": (0.1, 0.0),
+        "lr_scale": (2.0, 1.0),
+        "warmup": (8000, 4000),
+        "smoothing": ("others", "uniform"),
+        "max_extra": (100, 50),
+    }
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_valid(name):
+    assert isinstance(recipe(name), Config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"d_modle": 3}, ["d_modle", "'d_model'"]),
+        ({"n": 3}, ["'n'", "'N'"]),
+        ({"norm": "psot"}, ["norm", "'post'"]),
+        ({"N": 0}, ["N", "at least 1"]),
+        ({"h": 2.5}, ["h", "int"]),
+        ({"N": True}, ["N", "int"]),
+        ({"P_drop": 1.0}, ["P_drop", "below 1"]),
+        ({"beta2": -0.1}, ["beta2"]),
+        ({"seed": -1}, ["seed", "negative"]),
+        ({"eps": 0.0}, ["eps", "positive"]),
+        ({"d_model": 5}, ["d_model", "even", "learned"]),
+        ({"batch_tokens": 100}, ["batch_tokens", "max_length"]),
+        ({"cross_attention": "scaled_dot"}, ["cross_attention", "'scaled_dot_product'"]),
+    ],
+)
+def test_bad_values_are_refused(changes, words):
+    with pytest.raises(UsageError) as caught:
+        config.replace(Config(), **changes)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_unknown_names_suggest_the_near_one():
+    with pytest.raises(UsageError, match="'grammar'"):
+        recipe("gramar")
+    with pytest.raises(UsageError, match="'t2t'"):
+        config.profile("t2")
+
+
+def test_config_and_commands_need_no_jax():
+    code = "import sys, t2t_jax.cli; t2t_jax.cli._parse(['list']); assert 'jax' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,219 @@
+"""The objective, the schedule, Adam, and the step that joins them."""
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from t2t_jax import config
+from t2t_jax.models import build
+from t2t_jax.models.layers import dropout
+from t2t_jax.training import sharding
+from t2t_jax.training.objective import cross_entropy
+from t2t_jax.training.optimizer import adam, learning_rate, peak_lr
+from t2t_jax.training.step import compile_step, hyper, initialise, shift
+from t2t_jax.training.throughput import step_flops
+
+V = 23
+SMALL = config.replace(
+    config.Config(), N=1, d_model=8, d_ff=14, h=2, d_k=3, d_v=5, max_length=9, batch_tokens=99
+)
+TRACED = dict(P_drop=0.0, eps_ls=0.0, peak_lr=0.0, warmup=1, steps=1)  # not in the program
+
+
+def batch(seed, B=8, S=6, T=5):
+    rng = np.random.default_rng(seed)
+    out = {}
+    for name, width in (("source", S), ("target", T)):
+        rows = rng.integers(4, V, (B, width), dtype=np.int32)
+        lengths = rng.integers(1, width + 1, B)
+        rows[np.arange(B), lengths - 1] = 2
+        out[name] = np.where(np.arange(width) < lengths[:, None], rows, 0)
+    return out
+
+
+@cache
+def initial(c):
+    mesh = sharding.make_mesh()
+    return jax.device_get(initialise(build(c, V), c, mesh))
+
+
+@cache
+def compiled(c):
+    return compile_step(build(c, V), c)
+
+
+def run(c, batches):
+    """Parameters and metrics after each batch."""
+    mesh, h, out = sharding.make_mesh(), hyper(c), []
+    step, state = (
+        compiled(config.replace(c, seed=0, **TRACED)),
+        initial(config.replace(c, **TRACED)),
+    )
+    with sharding.on(mesh):
+        state = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
+        for b in batches:
+            state, metrics = step(state, sharding.put_batch(b, mesh), h)
+            out.append((jax.device_get(state.params), jax.device_get(metrics)))
+    return out
+
+
+def assert_close(a, b, rtol=1e-5, atol=1e-6):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol, atol)
+
+
+@pytest.mark.parametrize("smoothing", ["uniform", "others"])
+@pytest.mark.parametrize("eps_ls", [0.0, 0.1])
+def test_objective_equals_the_definition(smoothing, eps_ls):
+    rng = np.random.default_rng(0)
+    logits, target = rng.normal(size=(3, 4, V)), rng.integers(1, V, (3, 4))
+    target[0, 2:], target[2] = 0, 0
+    loss = nll = 0.0
+    for z, y in zip(logits.reshape(-1, V), target.reshape(-1), strict=True):
+        if y:
+            log_p = z - np.log(np.exp(z).sum())
+            other = eps_ls / V if smoothing == "uniform" else eps_ls / (V - 1)
+            wanted = np.full(V, other)
+            wanted[y] = 1 - eps_ls + (other if smoothing == "uniform" else 0)
+            loss -= wanted @ log_p
+            nll -= log_p[y]
+            if smoothing == "others" and eps_ls:
+                loss += wanted @ np.log(wanted)
+    found = cross_entropy(jnp.float32(logits), jnp.int32(target), eps_ls, smoothing)
+    np.testing.assert_allclose(found["loss"], loss, rtol=1e-5)
+    np.testing.assert_allclose(found["nll"], nll, rtol=1e-5)
+    assert found["tokens"] == np.count_nonzero(target)
+
+
+def test_schedule_is_equation_3():
+    c = config.Config()
+    for step in (1, 100, 3999, 4000, 4001, 100_000):
+        wanted = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        found = learning_rate(jnp.int32(step), peak_lr(c), 4000.0, 1e5, "inverse_sqrt")
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert peak_lr(c) == pytest.approx(6.99e-4, rel=1e-3)
+    assert peak_lr(config.profile("t2t")) == pytest.approx(2 * (512 * 8000) ** -0.5)
+    assert peak_lr(config.replace(c, peak_lr=5e-3)) == 5e-3
+
+
+def test_linear_schedule_rises_then_falls_to_zero():
+    found = [learning_rate(jnp.int32(s), 3.0, 4.0, 10.0, "linear") for s in range(1, 12)]
+    down = [3 * (11 - s) / 7 for s in range(5, 12)]
+    np.testing.assert_allclose(found, [0.75, 1.5, 2.25, 3.0, *down], rtol=1e-6)
+
+
+def test_adam_is_the_papers():
+    c, rng = config.Training(), np.random.default_rng(1)
+    x, m, v = np.zeros(3), np.zeros(3), np.zeros(3)
+    optimizer, found = adam(c), jnp.zeros(3)
+    moments = optimizer.init(found)
+    for t in range(1, 5):
+        g = rng.normal(size=3)
+        m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g * g
+        x = x + m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.98**t)) + 1e-9)
+        direction, moments = optimizer.update(jnp.float32(g), moments)
+        found = found + direction
+    np.testing.assert_allclose(found, x, rtol=1e-5)
+
+
+def test_shift_puts_a_begin_mark_before_and_keeps_padding():
+    target = jnp.array([[7, 8, 2, 0], [5, 6, 9, 2], [0, 0, 0, 0]])
+    np.testing.assert_array_equal(shift(target), [[1, 7, 8, 0], [1, 5, 6, 9], [0, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.999])
+def test_dropout_drops_its_share_and_keeps_the_mean(rate):
+    x = dropout(jnp.ones((301, 333)), jnp.float32(rate), jax.random.key(0))
+    kept = np.asarray(x != 0)
+    deviation = np.sqrt(rate * (1 - rate) / kept.size)
+    assert abs(kept.mean() - (1 - rate)) <= 4 * deviation + 2**-16
+    np.testing.assert_allclose(x[kept], 1 / (1 - rate), rtol=2e-2 if rate > 0.99 else 1e-4)
+    neighbours = np.corrcoef(kept[:, :-1].ravel(), kept[:, 1:].ravel())[0, 1] if rate else 0
+    assert abs(neighbours) < 0.02
+
+
+def test_training_fits_a_batch():
+    c = config.replace(SMALL, P_drop=0.0, eps_ls=0.0, peak_lr=2e-2, warmup=10, steps=400)
+    losses = [m["nll"] for _, m in run(c, [batch(0)] * 150)]
+    assert losses[0] > 2.5
+    assert losses[-1] < 0.3
+
+
+def test_first_update_has_the_size_of_the_learning_rate():
+    c = config.replace(SMALL, P_drop=0.0, peak_lr=0.5, warmup=10)
+    after, metrics = run(c, [batch(0)])[0]
+    assert metrics["lr"] == pytest.approx(0.05)
+    before = initial(config.replace(c, **TRACED)).params
+    one, other = (p["encoder_0"]["attention"]["W_V"] for p in (before, after))
+    np.testing.assert_allclose(np.abs(other - one), 0.05, rtol=1e-3)
+
+
+def test_accumulation_equals_the_whole_batch():
+    batches = [batch(i) for i in range(3)]
+    c = config.replace(SMALL, P_drop=0.0, peak_lr=1e-2, warmup=1, eps=1e-3)
+    whole, parts = run(c, batches), run(config.replace(c, accumulate=4), batches)
+    assert_close(whole, parts)
+
+
+def test_padding_rows_and_columns_change_nothing():
+    c = config.replace(SMALL, P_drop=0.0, peak_lr=1e-2, warmup=1, eps=1e-3)
+    batches = [batch(i) for i in range(2)]
+    wider = [{k: np.pad(x, ((0, 3), (0, 2))) for k, x in b.items()} for b in batches]
+    assert_close(run(c, batches), run(c, wider))
+
+
+def test_a_run_is_a_function_of_its_seed():
+    batches = [batch(i) for i in range(3)]
+    c = config.replace(SMALL, P_drop=0.3)
+    once, again = run(c, batches)[-1], run(c, batches)[-1]
+    for x, y in zip(jax.tree.leaves(once), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(x, y)
+    other = run(config.replace(c, seed=1), batches)[-1]
+    assert not np.allclose(once[1]["loss"], other[1]["loss"])
+
+
+def test_rows_that_differ_in_traced_values_share_a_program():
+    compiled.cache_clear()
+    for changes in ({}, dict(P_drop=0.0), dict(eps_ls=0.2), dict(peak_lr=1e-3), dict(seed=4)):
+        run(config.replace(SMALL, **changes), [batch(0)])
+    assert compiled.cache_info().currsize == 1
+    assert compiled(config.replace(SMALL, **TRACED))._cache_size() == 1
+
+
+def test_flops_are_those_of_the_papers_base():
+    c = config.Config().model
+    forward = step_flops(c, 37_000, 1, 64, 64) / 3 / 64
+    assert forward == pytest.approx(126e6, rel=0.03)  # a source and a target token
+
+
+EIGHT = """
+import jax, numpy as np, sys
+sys.path.insert(0, sys.argv[1])
+from t2t_jax import config
+from tests.test_training import SMALL, batch, run
+assert jax.device_count() == 8
+c = config.replace(SMALL, P_drop=0.2, peak_lr=1e-2, warmup=1, eps=1e-3)
+out = [m["loss"] for _, m in run(c, [batch(i, B=16) for i in range(20)])]
+np.save(sys.argv[2], np.array(out))
+"""
+
+
+def test_eight_devices_equal_one(tmp_path):
+    root = Path(__file__).parent.parent
+    environment = {
+        "PATH": "/usr/bin",
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    }
+    words = [sys.executable, "-c", EIGHT, str(root), str(tmp_path / "losses.npy")]
+    subprocess.run(words, check=True, env=environment, timeout=200)
+    c = config.replace(SMALL, P_drop=0.2, peak_lr=1e-2, warmup=1, eps=1e-3)
+    one = [m["loss"] for _, m in run(c, [batch(i, B=16) for i in range(20)])]
+    np.testing.assert_allclose(np.load(tmp_path / "losses.npy"), one, rtol=1e-5)
