@@ -114,6 +114,7 @@ SECTIONS: dict[str, type] = {
     "decoding": Decoding,
 }
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
+PATHS = ("directory", "train", "dev", "test")  # where data lies; what it is, the data says itself
 
 # tensor2tensor's transformer_base_v2 where it differs from the paper.
 T2T: Mapping[str, Any] = dict(

@@ -1,5 +1,6 @@
 """Dot-product attention against its definition, one query at a time in float64."""
 
+import doctest
 from functools import partial
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from t2t_jax import attention
 from t2t_jax.attention import MECHANISMS, Visibility
 
 B, T, S, H, D_K, D_V = 3, 7, 5, 2, 6, 4
@@ -103,3 +105,9 @@ def test_cross_steps_equal_the_whole(name):
         out, after = mechanism.apply({}, memory, q[:, t : t + 1], jnp.int32(t), method="step")
         np.testing.assert_allclose(out[:, 0], whole[:, t], rtol=1e-5, atol=1e-6)
         assert after is memory
+
+
+def test_the_packages_example_runs():
+    tried = doctest.testmod(attention)
+    assert tried.attempted
+    assert not tried.failed

@@ -105,6 +105,8 @@ def claim(directory: Path, c: Config, dataset: Dataset) -> None:
     }
     if (directory / "config.json").exists():
         changes = config.difference(read_config(directory), c)
+        for name in config.PATHS:  # the data itself is compared below
+            changes.pop(name, None)
         if changes:
             listed = ", ".join(f"{n} {a!r} there and {b!r} here" for n, (a, b) in changes.items())
             raise UsageError(

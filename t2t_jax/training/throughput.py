@@ -46,7 +46,7 @@ def peak_flops() -> float:
     for name in sorted(_PEAK, key=len, reverse=True):
         if name in device.device_kind:
             return _PEAK[name] * jax.device_count()
-    n = 1024
+    n = 2048
     a = jnp.ones((n, n), jnp.float32)
     product = jax.jit(lambda x: x @ x)
     product(a).block_until_ready()

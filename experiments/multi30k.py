@@ -1,0 +1,91 @@
+"""Multi30k EN-DE, test2016: two quick recipes, and Transformer-Tiny as Wu et al. (2021) publish it.
+
+    launch/local.sh train multi30k_quick --directory DIR    10 minutes on 2 cores, BLEU 36
+    launch/local.sh train multi30k_hour --directory DIR     50 minutes, BLEU 40 as the literature counts
+    launch/local.sh train multi30k_tiny --directory DIR     2 hours, published: 41.0 as they count
+
+DIR holds train.en.gz, train.de.gz, val.* and test_2016_flickr.*; without it they are downloaded. Then
+
+    .venv/bin/python experiments/multi30k.py runs/multi30k_*
+
+keeps config, metrics and result of finished runs in experiments/results/multi30k and draws the table
+and the curves from what is kept there.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from t2t_jax.config import PATHS
+from t2t_jax.training.progress import duration, read_metrics
+
+RESULTS = Path(__file__).parent / "results" / "multi30k"
+KEPT = "data.json", "metrics.jsonl", "result.json", "test.de"
+SCORES = {"bleu": "BLEU 13a", "bleu_lc": "13a lowercased", "bleu_moses_lc": "tokenised lowercased"}
+
+
+def keep(runs: list[Path]) -> None:
+    """Copies what a table is made of out of finished runs."""
+    for run in runs:
+        if not (run / "result.json").exists():
+            print(f"{run} is not finished and is left out", file=sys.stderr)
+            continue
+        (RESULTS / run.name).mkdir(parents=True, exist_ok=True)
+        for name in KEPT:
+            shutil.copy(run / name, RESULTS / run.name / name)
+        config = json.loads((run / "config.json").read_text()) | dict.fromkeys(PATHS, "")
+        (RESULTS / run.name / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+
+def table(results: dict[str, dict[str, Any]]) -> str:
+    """Markdown, a row a run."""
+    heads = ["run", "parameters", "steps", "training", "dev PPL", *SCORES.values()]
+    lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
+    for name, r in results.items():
+        test = r["test"]["test"]
+        cells = [name, f"{r['parameters'] / 1e6:.2f}M", f"{r['steps']:,}"]
+        cells += [duration(r["training_seconds"]), f"{r['dev_perplexity']:.2f}"]
+        lines.append(" | ".join([*cells, *(f"{test[s]['score']:.2f}" for s in SCORES)]))
+    one = next(iter(results.values()))
+    notes = [f"{label}: `{one['test']['test'][s]['signature']}`" for s, label in SCORES.items()]
+    where = sorted({json.dumps(r["environment"]) for r in results.values()})
+    notes += [", ".join(f"{k} {v}" for k, v in json.loads(w).items()) for w in where]
+    notes.append("Made by `python experiments/multi30k.py`; a run's name ends in its seed.")
+    return "\n".join([*(f"| {line} |" for line in lines), "", *(f"- {n}" for n in notes), ""])
+
+
+def draw(results: dict[str, dict[str, Any]]) -> None:
+    """Dev perplexity against training time."""
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    for (name, r), style in zip(results.items(), ("-", "--", ":", "-.") * 9, strict=False):
+        records = read_metrics(RESULTS / name / "metrics.jsonl")
+        points = [
+            (m["seconds"] / 60, m["dev_perplexity"]) for m in records if "dev_perplexity" in m
+        ]
+        score = r["test"]["test"]["bleu"]["score"]
+        axes.plot(*zip(*points, strict=True), style, label=f"{name}: {score:.1f} BLEU")
+    axes.set(xlabel="minutes of training", ylabel="dev perplexity", yscale="log")
+    axes.set_title("Multi30k EN-DE")
+    axes.legend(title="test2016, 13a cased")
+    axes.grid(alpha=0.3)
+    for kind in ("png", "svg"):
+        figure.savefig(RESULTS / f"curves.{kind}", dpi=150)
+
+
+def main(runs: list[Path]) -> None:
+    keep(runs)
+    results = {p.parent.name: json.loads(p.read_text()) for p in RESULTS.glob("*/result.json")}
+    if not results:
+        sys.exit("experiments/multi30k.py: nothing is kept yet; name finished runs.")
+    results = dict(sorted(results.items()))
+    (RESULTS / "table.md").write_text(table(results))
+    draw(results)
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main([Path(word) for word in sys.argv[1:]])
