@@ -1,15 +1,15 @@
 """Multi30k EN-DE, test2016: two quick recipes, and Transformer-Tiny as Wu et al. (2021) publish it.
 
-    launch/local.sh train multi30k_quick --directory DIR    10 minutes on 2 cores, BLEU 36
-    launch/local.sh train multi30k_hour --directory DIR     50 minutes, BLEU 40 as the literature counts
-    launch/local.sh train multi30k_tiny --directory DIR     2 hours, published: 41.0 as they count
+    launch/local.sh train multi30k_quick --directory DIR    10 minutes on 2 cores
+    launch/local.sh train multi30k_hour --directory DIR     under an hour
+    launch/local.sh train multi30k_tiny --directory DIR     hours; published: 41.0, tokenised
 
-DIR holds train.en.gz, train.de.gz, val.* and test_2016_flickr.*; without it they are downloaded. Then
+DIR holds train.en.gz, train.de.gz, val.* and test_2016_flickr.*; without it they are downloaded.
 
     .venv/bin/python experiments/multi30k.py runs/multi30k_*
 
-keeps config, metrics and result of finished runs in experiments/results/multi30k and draws the table
-and the curves from what is kept there.
+keeps config, metrics and result of finished runs in experiments/results/multi30k and draws the
+table and the curves from what is kept there.
 """
 
 import json

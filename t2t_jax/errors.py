@@ -1,4 +1,4 @@
-"""Errors meant for the person at the keyboard: one sentence each, naming the place and the remedy."""
+"""Errors for the person at the keyboard: one sentence each, with the place and the remedy."""
 
 import difflib
 from collections.abc import Iterable

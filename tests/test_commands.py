@@ -56,9 +56,7 @@ def run(words, tmp_path_factory):
 
 def command(words, **options):
     python = [sys.executable, "-m", "t2t_jax.cli"]
-    return subprocess.run(
-        [*python, *map(str, words)], capture_output=True, timeout=200, **options
-    )
+    return subprocess.run([*python, *map(str, words)], capture_output=True, timeout=200, **options)
 
 
 def records(directory):

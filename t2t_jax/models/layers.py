@@ -1,4 +1,4 @@
-"""The parts of a layer: Add & Norm, feed-forward (section 3.3), tied embedding (3.4), dropout (5.4)."""
+"""Parts of a layer: Add & Norm, feed-forward (section 3.3), embedding (3.4), dropout (5.4)."""
 
 from collections.abc import Callable
 from typing import Any
