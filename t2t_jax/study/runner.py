@@ -187,7 +187,7 @@ def read_vocabulary(directory: Path) -> Vocabulary:
     if vocabulary.fingerprint != about["vocabulary"]:
         raise UsageError(
             f"{path} is not the vocabulary that the checkpoint was trained with "
-            f"({vocabulary.size} subwords, {about['subwords']} then): restore that one."
+            f"(sha256 {vocabulary.fingerprint[:12]}, {about['vocabulary'][:12]} then): restore it."
         )
     return vocabulary
 
