@@ -10,7 +10,7 @@ _TINY: dict[str, Any] = dict(N=4, d_model=128, d_ff=256, h=4, d_k=32, d_v=32)
 # Small, frequent updates from a small vocabulary: what learns fastest where compute is short.
 _SMALL_UPDATES: dict[str, Any] = dict(
     corpus="multi30k",
-    vocabulary=4000,
+    vocabulary=8000,
     max_length=64,
     batch_tokens=1024,
     norm="pre",
@@ -50,13 +50,13 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
         "Multi30k EN-DE, 2 CPU cores, 10 minutes",
         _TINY
         | _SMALL_UPDATES
-        | dict(warmup=300, steps=4200, evaluate_every=120, average=8, shapes=5),
+        | dict(warmup=300, steps=4000, evaluate_every=100, average=8, shapes=5),
     ),
     "multi30k_hour": (
         "Multi30k EN-DE, 2 CPU cores, under an hour",
         _TINY
         | _SMALL_UPDATES
-        | dict(P_drop=0.25, warmup=1000, steps=22_000, evaluate_every=500, average=10),
+        | dict(P_drop=0.2, warmup=1000, steps=20_000, evaluate_every=250, average=10),
     ),
     "multi30k_tiny": (
         "Multi30k EN-DE, Transformer-Tiny of Wu et al. 2021",
