@@ -1,8 +1,10 @@
 """The commands. Each reads its words, calls one function, and prints; exit codes 0, 1 and 2."""
 
 import argparse
+import gzip
 import os
 import sys
+import zlib
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -54,6 +56,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
     p = command("train", _train, "train a model, score it on its test sets, keep everything")
     p.add_argument("recipe", help=f"one of {', '.join(RECIPES)}")
+    p.add_argument("--profile", default="paper", help="paper or t2t: see `list profiles` [paper]")
     p.add_argument("--run", type=Path, help="the run's directory [runs/RECIPE-SEED]")
     _add_cache(p)
     _add_fields(p, *SECTIONS)
@@ -65,6 +68,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
     p = command("translate", _translate, "translate standard input, a line for each line")
     p.add_argument("run", type=Path, help="a run's directory")
+    _add_cache(p)
     _add_fields(p, "decoding")
 
     p = command("evaluate", _evaluate, "score a run on a test set")
@@ -111,7 +115,8 @@ def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _config(arguments: argparse.Namespace) -> Config:
-    return config.replace(recipe(arguments.recipe), **_changes(arguments))
+    profile = getattr(arguments, "profile", "paper")
+    return config.replace(recipe(arguments.recipe, profile), **_changes(arguments))
 
 
 def _train(arguments: argparse.Namespace) -> None:
@@ -121,7 +126,11 @@ def _train(arguments: argparse.Namespace) -> None:
     c = _config(arguments)
     directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
     _keep_programs(arguments.cache)
-    result = execute(c, directory, arguments.cache, Progress())
+    progress = Progress()
+    try:
+        result = execute(c, directory, arguments.cache, progress)
+    finally:
+        progress.close()
     print(f"dev perplexity {result['dev_perplexity']:.3f}")
     for name, scores in result["test"].items():
         _print_scores(name, scores)
@@ -135,12 +144,13 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
 def _translate(arguments: argparse.Namespace) -> None:
     from t2t_jax.inference.translate import translate
-    from t2t_jax.study.runner import limit, load
+    from t2t_jax.study.runner import load
 
+    _keep_programs(arguments.cache)
     c, model, params, vocabulary = load(arguments.run)
     c = config.replace(c, **_changes(arguments))
     lines = _lines("standard input", sys.stdin.buffer.read())
-    out = translate(model, params, lines, vocabulary, c.decoding, longest=limit(c), warn=_say)
+    out = translate(model, params, lines, vocabulary, c.decoding, longest=model.limit, warn=_say)
     sys.stdout.buffer.write("".join(f"{line}\n" for line in out).encode())
     sys.stdout.buffer.flush()
 
@@ -159,6 +169,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
                 f"{pair[0]} has {len(lines[0])} lines and {pair[1]} has {len(lines[1])}: "
                 "they must match line by line."
             )
+    _keep_programs(arguments.cache)
     scores = evaluate(
         arguments.run, arguments.cache, arguments.split, lines, _changes(arguments), _say
     )
@@ -167,9 +178,11 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is not a whole gzip file"
+        raise UsageError(f"cannot read {path}: {reason}.") from None
 
 
 def _lines(name: str, content: bytes) -> list[str]:
@@ -218,7 +231,10 @@ def _list_profiles() -> list[str]:
     rows = config.difference(config.profile("t2t"), config.profile("paper"))
     lines = [f"{'':18}{'paper':>12}{'t2t':>18}"]
     lines += [f"{n:18}{paper!s:>12}{t2t!s:>18}" for n, (t2t, paper) in rows.items()]
-    return [*lines, "Everything else is the same; `t2t-jax train t2t` trains the right column."]
+    return [
+        *lines,
+        "Everything else is the same; `train RECIPE --profile t2t` is the right column.",
+    ]
 
 
 def _list_fields() -> list[str]:

@@ -199,6 +199,9 @@ def _validate(config: Config) -> None:
     for name in _SHARES:
         if not 0 <= flat[name] < 1:
             raise UsageError(f"{name} must be at least 0 and below 1, not {flat[name]}.")
+    for name, most in (("seed", 2**32 - 1), ("shapes", 255)):
+        if flat[name] > most:
+            raise UsageError(f"{name} must be at most {most:,}, not {flat[name]:,}.")
     for name in ("eps", "lr_scale"):
         if flat[name] <= 0:
             raise UsageError(f"{name} must be positive, not {flat[name]}.")

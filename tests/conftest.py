@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"  # in the processes that tests start, too
+
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run the exhaustive cases too")

@@ -1,5 +1,6 @@
 """The commands as a person uses them: a fresh store, a killed run, bad input, a pipe."""
 
+import gzip
 import json
 import os
 import random
@@ -14,21 +15,22 @@ from pathlib import Path
 import pytest
 
 from t2t_jax.cli import main
+from t2t_jax.recipes import RECIPES
 
 NUMBERS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
-STEPS, EVERY = 12, 4
+STEPS, EVERY = 900, 300
 
 
 def sentences(count, seed):
     draw = random.Random(seed)
     source = [" ".join(draw.choices(list(NUMBERS), k=draw.randint(1, 6))) for _ in range(count)]
-    return source, [" ".join(NUMBERS[w] for w in reversed(s.split())) for s in source]
+    return source, [" ".join(NUMBERS[w] for w in s.split()) for s in source]
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     directory = tmp_path_factory.mktemp("corpus")
-    for split, count in (("train", 150), ("dev", 20), ("test", 13)):
+    for split, count in (("train", 300), ("dev", 20), ("test", 13)):
         for language, lines in zip(("en", "de"), sentences(count, split), strict=True):
             (directory / f"{split}.{language}").write_text("".join(f"{x}\n" for x in lines))
     return directory
@@ -39,8 +41,8 @@ def words(corpus, tmp_path_factory):
     """`train` with everything but the run's directory."""
     fields = dict(
         corpus="text", train=corpus / "train", dev=corpus / "dev", test=corpus / "test",
-        vocabulary=50, max_length=20, batch_tokens=200, shapes=2, N=1, d_model=16, d_ff=20, h=2,
-        d_k=8, d_v=8, steps=STEPS, evaluate_every=EVERY, average=2, warmup=4, peak_lr=0.01, beam=2,
+        vocabulary=50, max_length=20, batch_tokens=200, shapes=2, N=1, d_model=32, d_ff=20, h=2,
+        d_k=16, d_v=16, steps=STEPS, evaluate_every=EVERY, average=2, warmup=40, peak_lr=0.02, beam=2,
     )  # fmt: skip
     options = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
     return ["train", "base", *options, "--cache", str(tmp_path_factory.mktemp("cache"))]
@@ -48,7 +50,7 @@ def words(corpus, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(words, tmp_path_factory):
-    """A finished run."""
+    """A finished run, which has learnt the toy well enough to be wrong where decoding is."""
     directory = tmp_path_factory.mktemp("runs") / "whole"
     assert main([*words, "--run", str(directory)]) == 0
     return directory
@@ -69,12 +71,13 @@ def records(directory):
 def test_a_run_keeps_what_it_found(run):
     result = json.loads((run / "result.json").read_text())
     assert result["steps"] == STEPS
-    assert result["averaged_steps"] == [8, 12]
+    assert result["averaged_steps"] == [600, 900]
     assert len((run / "test.de").read_text().splitlines()) == 13
     assert "tok:13a" in result["test"]["test"]["bleu"]["signature"]
+    assert result["test"]["test"]["bleu"]["score"] > 50
     assert result["environment"]["device"]
     evaluated = [r["step"] for r in records(run) if "dev_perplexity" in r]
-    assert evaluated == [4, 8, 12]
+    assert evaluated == [300, 600, 900]
     assert not list(run.rglob("*.part"))
 
 
@@ -86,24 +89,28 @@ def test_a_finished_run_is_not_run_again(run, words, capsys):
 
 
 def test_translate_gives_a_line_for_each_line_in_order(run):
-    text = "one two\n\ntwo\x0bthree\n   \nfive four three two one\none two"
+    text = "one two\n\ntwo\x0bthree\n   \nfive four three two\none two"
     done = command(["translate", run], input=text.encode())
     assert done.returncode == 0, done.stderr.decode()
     lines = done.stdout.decode().split("\n")
     assert len(lines) == 7
     assert lines[1] == lines[3] == lines[6] == ""
-    assert lines[0] == lines[5]
-    again = command(["translate", run], input=b"five four three two one\n")
-    assert again.stdout.decode().split("\n")[0] == lines[4]
+    assert lines[0] == lines[5] == "eins zwei"
+    again = command(["translate", run], input=b"five four three two\n")
+    assert again.stdout.decode().split("\n")[0] == lines[4] != ""
     assert command(["translate", run], input=b"").stdout == b""
 
 
-def test_evaluate_agrees_with_the_run(run, corpus, capsys):
+def test_evaluate_agrees_with_the_run(run, corpus, tmp_path, capsys):
     score = json.loads((run / "result.json").read_text())["test"]["test"]["bleu"]["score"]
     cache = run.parent / "cache"
     assert main(["evaluate", str(run), "--cache", str(cache)]) == 0
     assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
     files = ["--sources", str(corpus / "test.en"), "--references", str(corpus / "test.de")]
+    assert main(["evaluate", str(run), *files]) == 0
+    assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
+    files[1] = str(tmp_path / "test.en.gz")
+    Path(files[1]).write_bytes(gzip.compress((corpus / "test.en").read_bytes()))
     assert main(["evaluate", str(run), *files]) == 0
     assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
 
@@ -127,29 +134,74 @@ def wait_for_step(process, directory, step):
     raise AssertionError("no checkpoint in a minute")
 
 
+def saved(directory):
+    """The steps of the checkpoints that are complete."""
+    return {int(p.name) for p in (directory / "checkpoints").iterdir() if p.name.isdigit()}
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
-    directory = tmp_path / "run"
+    """Stopped three times between two evaluations, so that what was saved then piles up."""
+    directory, other = tmp_path / "run", tmp_path / "other"
     longer = [*words, "--steps", "100000", "--schedule", "inverse_sqrt"]
-    process = start(longer, directory)
-    wait_for_step(process, directory, EVERY)
-    process.send_signal(number)
-    output = process.communicate(timeout=100)[0].decode()
-    if number != signal.SIGKILL:
-        assert process.returncode == 1, output
-        stopped = int(re.search(r"stopped at step ([\d,]+)", output)[1].replace(",", ""))
-        assert (directory / "checkpoints" / str(stopped)).is_dir()
-    steps = [int(p.name) for p in (directory / "checkpoints").iterdir() if p.name.isdigit()]
-    end = max(steps) // EVERY * EVERY + 2 * EVERY
-    config = json.loads((directory / "config.json").read_text()) | {"steps": end}
+    wanted = EVERY
+    for _ in range(3):
+        process = start(longer, directory)
+        wait_for_step(process, directory, wanted)
+        process.send_signal(number)
+        output = process.communicate(timeout=100)[0].decode()
+        if number != signal.SIGKILL:
+            assert process.returncode == 1, output
+            stopped = int(re.search(r"stopped at step ([\d,]+)", output)[1].replace(",", ""))
+            assert stopped in saved(directory)
+        wanted = max(saved(directory)) // EVERY * EVERY + EVERY
+    config = json.loads((directory / "config.json").read_text()) | {"steps": wanted}
     (directory / "config.json").write_text(json.dumps(config))  # as if asked for in the first place
-    other = tmp_path / "other"
     for path in (directory, other):
-        assert main([*words, "--steps", str(end), "--run", str(path)]) == 0
-    assert records(directory)[-2:] == records(other)[-2:]
+        whole = [*longer, "--steps", str(wanted), "--run", str(path)]
+        assert main(whole) == 0
+    assert records(directory)[-1] == records(other)[-1]
+    assert "dev_perplexity" in records(other)[-1]
     read = [json.loads((d / "result.json").read_text()) for d in (directory, other)]
+    assert read[0]["averaged_steps"] == [wanted - EVERY, wanted]
     for name in ("dev_perplexity", "averaged_steps", "test"):
         assert read[0][name] == read[1][name]
+
+
+def test_two_processes_do_not_work_on_one_run(words, tmp_path, capsys):
+    directory = tmp_path / "run"
+    process = start([*words, "--steps", "100000"], directory)
+    wait_for_step(process, directory, EVERY)
+    refused([*words, "--steps", "100000", "--run", directory], capsys, directory, "another process")
+    process.kill()
+    process.communicate(timeout=100)
+
+
+def test_training_on_eight_devices(words, tmp_path):
+    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    options = dict(capture_output=True, timeout=200, env=os.environ | devices)
+    words = [sys.executable, "-m", "t2t_jax.cli", *words, "--run", str(tmp_path / "run")]
+    words += ["--accumulate", "2", "--batch_tokens", "400"]
+    done = subprocess.run(words, **options)
+    assert done.returncode == 0, done.stderr.decode()
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["environment"]["device"].startswith("8 x")
+    assert result["test"]["test"]["bleu"]["score"] > 50
+    (tmp_path / "run" / "result.json").unlink()
+    options["env"] = os.environ | {"XLA_FLAGS": ""}
+    done = subprocess.run(words, **options)
+    assert done.returncode == 2
+    assert b"multiples of 16" in done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted(set(RECIPES) - {"big"}))
+def test_every_recipe_trains(name, words, tmp_path):
+    """One step at its own size, on a corpus of numbers."""
+    corpus = ("corpus", "train", "dev", "test", "vocabulary", "max_length", "batch_tokens", "cache")
+    kept = [w for n in corpus for w in words[words.index(f"--{n}") :][:2]]
+    options = ["--steps", "1", "--directory", "", "--run", str(tmp_path / name)]
+    assert main(["train", name, *kept, *options]) == 0
 
 
 def test_the_output_in_a_pipe_is_plain_lines(words, tmp_path):
@@ -161,15 +213,18 @@ def test_the_output_in_a_pipe_is_plain_lines(words, tmp_path):
     assert "\x1b" not in output
 
 
-def test_a_diverged_run_stops_and_says_so(words, tmp_path, capsys):
-    directory = tmp_path / "run"
-    assert main([*words, "--peak_lr", "1e30", "--run", str(directory)]) == 1
+def test_a_diverged_run_stops_and_leaves_the_last_good_checkpoint(copy, words, capsys):
+    """A finished run that is asked for more steps, at a rate that no float32 survives."""
+    (copy / "result.json").unlink()
+    shutil.rmtree(copy / "params")
+    change_config(copy, steps=STEPS + 50, peak_lr=1e30)
+    more = ["--steps", str(STEPS + 50), "--peak_lr", "1e30"]
+    assert main([*words, *more, "--run", str(copy)]) == 1
     message = capsys.readouterr().err
-    assert "not a number" in message
+    assert f"the checkpoint of step {STEPS} is good" in message
     assert "peak_lr" in message
-    assert not (directory / "result.json").exists()
-    for saved in (directory / "checkpoints").iterdir():
-        assert saved.name in message
+    assert max(saved(copy)) == STEPS
+    assert not (copy / "result.json").exists()
 
 
 def refused(words, capsys, *mentions):
@@ -223,6 +278,37 @@ def test_a_checkpoint_of_another_model_is_refused(copy, capsys):
     refused(["translate", copy], capsys, copy, "W_1", "20", "24")
     change_config(copy, d_ff=20, N=2)
     refused(["translate", copy], capsys, copy, "coder_1", "absent")
+
+
+def test_a_checkpoint_of_another_model_is_refused_in_an_unfinished_run(copy, words, capsys):
+    shutil.rmtree(copy / "params")
+    (copy / "result.json").unlink()
+    change_config(copy, d_ff=24)
+    refused(["translate", copy], capsys, copy, "W_1", "20", "24")
+    refused([*words, "--d_ff", "24", "--run", copy], capsys, copy / "checkpoints", "W_1")
+
+
+def test_a_damaged_checkpoint_is_named(copy, words, capsys):
+    (copy / "result.json").unlink()
+    for path in (copy / "checkpoints" / str(STEPS) / "params").rglob("*"):
+        if path.is_file() and path.name != "_METADATA":
+            path.write_bytes(path.read_bytes()[:-1])
+    refused([*words, "--run", copy], capsys, copy / "checkpoints" / str(STEPS), "damaged")
+
+
+def test_what_the_data_refuses_leaves_no_run(words, tmp_path, capsys):
+    new = tmp_path / "run"
+    refused([*words, "--accumulate", "64", "--run", new], capsys, "batch_tokens", "64")
+    assert not new.exists()
+
+
+def test_more_output_than_learned_positions_is_cut_and_said(words, tmp_path, capsys):
+    options = ["--positions", "learned", "--max_extra", "3", "--steps", "2"]
+    assert main([*words, *options, "--run", str(tmp_path / "run")]) == 0
+    text = "one two three " * 40
+    done = command(["translate", tmp_path / "run", "--max_extra", "200"], input=text.encode())
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"23 positions" in done.stderr
 
 
 def test_a_vocabulary_that_does_not_match_is_refused(copy, capsys):

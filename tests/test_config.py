@@ -66,6 +66,8 @@ def test_every_recipe_is_valid(name):
         ({"P_drop": 1.0}, ["P_drop", "below 1"]),
         ({"beta2": -0.1}, ["beta2"]),
         ({"seed": -1}, ["seed", "negative"]),
+        ({"seed": 2**32}, ["seed", "at most"]),
+        ({"shapes": 256}, ["shapes", "at most 255"]),
         ({"eps": 0.0}, ["eps", "positive"]),
         ({"d_model": 5}, ["d_model", "even", "learned"]),
         ({"batch_tokens": 100}, ["batch_tokens", "max_length"]),

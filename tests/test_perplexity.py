@@ -82,7 +82,7 @@ def test_is_of_tokens_and_not_the_mean_of_batches():
 
 
 def test_many_small_batches_lose_nothing():
-    """The sum passes 2^24 tokens' worth of nats, where float32 would drop the small terms."""
+    """301 equal batches have exactly the perplexity of one; float32 would round on the way."""
     params, pairs = make(2, pairs=1)
     nll, tokens = (float(x) for x in negative_log_likelihood(Bag(), params, batch(pairs, 9, 9)))
     found = perplexity(Bag(), params, [batch(pairs, 9, 9)] * 301)

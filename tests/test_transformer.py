@@ -7,9 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 
 from t2t_jax import config
+from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models import build
+from t2t_jax.models.layers import AddNorm, FeedForward, Positions
+from t2t_jax.models.multihead import MultiHead
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import shift
 from tests.reference import transformer as reference
@@ -48,6 +52,7 @@ def full_logits(model, params, source=SOURCE, target=TARGET):
     ("changes", "options"),
     [
         ({}, {}),
+        ({"norm": "pre"}, {"pre": True}),
         ({"positions": "learned"}, {"positions": "learned"}),
         (
             dict.fromkeys(
@@ -56,7 +61,7 @@ def full_logits(model, params, source=SOURCE, target=TARGET):
             {"scaled": False},
         ),
     ],
-    ids=["paper", "learned", "unscaled"],
+    ids=["paper", "pre", "learned", "unscaled"],
 )
 def test_equals_numpy(changes, options):
     model, params = make(**changes)
@@ -165,6 +170,52 @@ def test_dropout_is_drawn_from_its_key_and_off_without_a_rate():
     assert not np.allclose(encode(0, 0.5), encode(1, 0.5))
     plain = jax.jit(partial(model.apply, method="encode"))({"params": params}, SOURCE).output
     np.testing.assert_allclose(encode(0, 0.0), plain, rtol=1e-6, atol=1e-6)
+
+
+NEARLY_ALL = 0.9999  # of so few elements, none is kept
+
+
+def test_dropout_stands_where_the_paper_puts_it():
+    x, f = jnp.ones((2, 3, 4)).at[0].set(2.0), lambda y: y + 5
+    rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+    out, _ = AddNorm("pre", jnp.float32).init_with_output(rngs, x, f, NEARLY_ALL)
+    np.testing.assert_array_equal(out, x)  # the residual stays, the sub-layer's output goes
+    x = jax.random.normal(jax.random.key(2), (2, 3, 4))
+    add_norm = AddNorm("post", jnp.float32)
+    out, variables = add_norm.init_with_output(rngs, x, jnp.sin, NEARLY_ALL)
+    kept = add_norm.apply(variables, x, jnp.zeros_like, None)
+    np.testing.assert_allclose(out, kept, rtol=1e-6)
+    out, _ = Positions("sinusoid", 9, jnp.float32).init_with_output(rngs, x, NEARLY_ALL)
+    np.testing.assert_array_equal(out, 0)  # embedding and position both
+    feed_forward = FeedForward(6, NEARLY_ALL, jnp.float32)
+    variables = jax.tree.map(jnp.ones_like, nn.meta.unbox(feed_forward.init(rngs, x, True)))
+    out = feed_forward.apply(variables, x, True, rngs={"dropout": jax.random.key(1)})
+    np.testing.assert_array_equal(out, 1)  # the bias alone
+    heads = MultiHead(4, 2, 3, 5, "scaled_dot_product", NEARLY_ALL, jnp.float32)
+    variables = heads.init(rngs, x, x, Visibility(), True)
+    out = heads.apply(variables, x, x, Visibility(), True, rngs={"dropout": jax.random.key(1)})
+    np.testing.assert_array_equal(out, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sites"), [({}, 5), (dict(P_drop_ff=0.5), 7), (dict(P_drop_attention=0.5), 8)]
+)
+def test_every_layer_drops_with_a_draw_of_its_own(changes, sites):
+    """5 sub-layers in an encoder and a decoder layer, 2 feed-forwards, 3 attentions."""
+    model, params = make(**changes)
+    rngs = {"dropout": jax.random.key(0)}
+
+    def forward(params, P_drop):
+        encoded = model.apply({"params": params}, SOURCE, P_drop, method="encode", rngs=rngs)
+        return model.apply({"params": params}, encoded, TARGET, P_drop, method="decode", rngs=rngs)
+
+    def draws(jaxpr):
+        inner = (j for e in jaxpr.eqns for j in jaxprs_in_params(e.params))
+        here = sum(e.primitive.name == "random_bits" for e in jaxpr.eqns)
+        return here + sum(draws(j) for j in inner)
+
+    traced = jax.make_jaxpr(forward)(params, 0.1)
+    assert draws(traced.jaxpr) == 2 + SMALL.model.N * sites
 
 
 def test_bfloat16_keeps_float32_parameters_and_logits():

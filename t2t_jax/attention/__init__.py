@@ -2,11 +2,12 @@
 
 A mechanism is a Flax module that knows heads but neither projections nor roles:
 
-    out = mechanism(q, k, v, visibility)
+    out = mechanism(q, k, v, visibility, drop)
 
 with q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] and out [B, T, h, d_v]; T and S may
 differ, and so may d_k and d_v. `Visibility` says who may see whom. A query that may see nothing
-gives zeros, and what stands in a padded slot, even NaN, changes nothing.
+gives zeros, and what stands in a padded slot, even NaN, changes nothing. `drop`, None unless
+attention weights are to be dropped, is a function to apply to them.
 
 It also decodes, one position at a time and all rows in lockstep:
 
@@ -14,10 +15,10 @@ It also decodes, one position at a time and all rows in lockstep:
     out, state = mechanism.step(state, q, t, k, v)
 
 `start` takes the keys and values known beforehand. Cross-attention starts with the source's and
-steps with neither k nor v, and its state stays as it is. Self-attention starts with room for all
-S positions of which `visibility.kv_lengths` are known (none: zeros), and each step adds the key and
-value [B, 1, h, d] of position t (int32 scalar), which the query [B, 1, h, d_k] at t also sees.
-Stepping through t = 0, 1, ... gives what one causal call gives.
+steps with neither k nor v, and its state stays as it is. Self-attention (`visibility.causal`)
+starts with room for all S positions, of which `visibility.kv_lengths` are known (none: zeros); each
+step adds the key and value [B, 1, h, d] of position t (int32 scalar), which the query
+[B, 1, h, d_k] at t also sees. Stepping through t = 0, 1, ... gives what one causal call gives.
 
 >>> import jax
 >>> from t2t_jax.attention import MECHANISMS, Visibility

@@ -239,35 +239,22 @@ def gather(sentences: Ragged, rows: np.ndarray, B: int, L: int) -> np.ndarray:
     return out
 
 
-def in_order(
-    source: Ragged,
-    target: Ragged | None = None,
-    *,
-    batch_tokens: int,
-    shapes: int = 8,
-    multiple: int = 1,
-) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Every sentence once, for evaluation: (rows, batch), always the same, few shapes.
+def in_order(source: Ragged, target: Ragged, batch_tokens: int, shapes: int = 4) -> Iterator[Batch]:
+    """Every pair once, in batches of few shapes, always the same: for evaluation.
 
-    The first len(rows) rows of a batch are the sentences with these numbers; those after are PAD.
-    Without `target` a batch has only "source".
+    A batch holds at most `batch_tokens` a side, or one pair that is longer.
     """
     if not len(source):
         return
-    other = source if target is None else target
-    longest = max(int(source.lengths.max()), int(other.lengths.max()))
+    longest = max(int(source.lengths.max()), int(target.lengths.max()))
     sizes, bucket = shapes_of(
-        bounds(source.lengths, other.lengths, shapes),
+        bounds(source.lengths, target.lengths, shapes),
         source.lengths,
-        other.lengths,
-        max(batch_tokens, longest * multiple),
-        multiple,
+        target.lengths,
+        max(batch_tokens, longest),
     )
-    for i, shape in enumerate(sizes):
+    for i, (B, S, T) in enumerate(sizes):
         members = np.flatnonzero(bucket == i)
-        for first in range(0, len(members), shape.rows):
-            rows = members[first : first + shape.rows]
-            batch = {"source": gather(source, rows, shape.rows, shape.S)}
-            if target is not None:
-                batch["target"] = gather(target, rows, shape.rows, shape.T)
-            yield rows, batch
+        for first in range(0, len(members), B):
+            rows = members[first : first + B]
+            yield {"source": gather(source, rows, B, S), "target": gather(target, rows, B, T)}

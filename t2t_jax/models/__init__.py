@@ -7,7 +7,8 @@
 
 `target_in` is the target moved right by one, a begin mark before it. Logits are float32. `encode`
 and `decode` also take P_drop (scalar, may be traced): training; without it: evaluation. Every leaf
-of `memory` and `state` has the leading axis B; `memory` is never rewritten while decoding.
+of `memory` and `state` has the leading axis B; `memory` is never rewritten while decoding. `limit`
+is the positions a model has, None if any number; `V` its vocabulary, `dtype` what it computes in.
 """
 
 from typing import TYPE_CHECKING

@@ -37,6 +37,11 @@ class Transformer(nn.Module):
     longest: int
     dtype: Any = jnp.float32
 
+    @property
+    def limit(self) -> int | None:
+        """Positions that there are; None where any number may be computed."""
+        return self.longest if self.c.positions == "learned" else None
+
     def setup(self) -> None:
         c, N = self.c, self.c.N
         self.embedding = Embedding(self.V, c.d_model, self.dtype)

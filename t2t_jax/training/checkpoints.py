@@ -1,13 +1,16 @@
 """Checkpoints with Orbax: save in the background, resume from the last, average the last k."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
-from orbax.checkpoint.checkpoint_managers import preservation_policy as policy
 
+from t2t_jax.config import Training
 from t2t_jax.errors import UsageError
 from t2t_jax.training.step import State
 
@@ -18,52 +21,73 @@ class Standing(NamedTuple):
     epoch: int = 0  # of the next batch
     batch: int = 0  # within the epoch
     seconds: float = 0.0  # of training
-    evaluations: list[tuple[int, float]] = []  # noqa: RUF012  (step, dev perplexity), replaced whole
+    evaluations: list[tuple[int, float]] = []  # noqa: RUF012  (step, dev perplexity)
 
 
-def manager(directory: Path, keep: int = 1) -> ocp.CheckpointManager:
-    """Keeps the last `keep` checkpoints and the one with the best dev perplexity.
+@dataclass
+class _Kept:
+    """Keeps the last k checkpoints that were evaluated, and the newest of all.
+
+    What an interruption saves between two evaluations must not push one of the k out.
+    """
+
+    k: int
+    every: int
+    last: int
+
+    def should_preserve(self, checkpoints: Any, *, context: Any) -> list[bool]:
+        steps = [c.step for c in checkpoints]
+        evaluated = [s for s in steps if s % self.every == 0 or s == self.last]
+        kept = {*evaluated[-self.k :], *steps[-1:]}
+        return [s in kept for s in steps]
+
+
+def manager(directory: Path, t: Training) -> ocp.CheckpointManager:
+    """Keeps what `t` averages at the end and one more, all evaluated, and the newest.
 
     Saving goes on in the background until `close`, without which the last one is lost.
     """
-    best = policy.BestN(
-        get_metric_fn=lambda m: m["perplexity"],
-        reverse=True,
-        n=1,
-        keep_checkpoints_without_metrics=False,
-    )
-    options = ocp.CheckpointManagerOptions(
-        preservation_policy=policy.AnyPreservationPolicy([policy.LatestN(keep), best])
-    )
+    kept = _Kept(t.average + 1, t.evaluate_every, t.steps)
+    options = ocp.CheckpointManagerOptions(preservation_policy=kept)
     return ocp.CheckpointManager(directory.absolute(), options=options)
 
 
 def save(to: ocp.CheckpointManager, state: State, standing: Standing) -> None:
     """Keeps a run as it stands after `state.step` steps."""
-    step = int(state.step)
-    scores = dict(standing.evaluations)
     items = ocp.args.Composite(
         params=ocp.args.StandardSave(state.params),
         optimizer=ocp.args.StandardSave(state.optimizer),
         standing=ocp.args.JsonSave(standing._asdict()),
     )
-    metrics = {"perplexity": scores[step]} if step in scores else None
-    to.save(step, args=items, metrics=metrics)
+    to.save(int(state.step), args=items)
 
 
 def restore(source: ocp.CheckpointManager, like: State) -> tuple[State, Standing] | None:
-    """The run as last saved, laid out as `like`; None if nothing is saved."""
+    """The run as last saved, laid out as `like`; None if nothing is saved.
+
+    Raises:
+      UsageError: what was saved belongs to another model, or cannot be read.
+    """
     step = source.latest_step()
     if step is None:
         return None
+    directory = Path(source.directory) / str(step)
     args = ocp.args.Composite(
         params=ocp.args.StandardRestore(_abstract(like.params)),
         optimizer=ocp.args.StandardRestore(_abstract(like.optimizer)),
         standing=ocp.args.JsonRestore(),
     )
-    saved = source.restore(step, args=args)
+    with _readable(directory):
+        _check_shapes(directory / "params", like.params)
+        saved = source.restore(step, args=args)
     count = jax.device_put(jnp.int32(step), like.step.sharding)
     return State(count, saved["params"], saved["optimizer"]), Standing(**saved["standing"])
+
+
+def newest(checkpoints: Path) -> Path | None:
+    """The parameters of the last checkpoint in a directory that a manager wrote."""
+    steps = [int(p.name) for p in checkpoints.glob("*") if p.name.isdigit()]
+    return checkpoints / str(max(steps)) / "params" if steps else None
 
 
 def average(
@@ -90,24 +114,25 @@ def write_params(directory: Path, params: Any) -> None:
 
 
 def read_params(directory: Path, like: Any) -> Any:
-    """What `write_params` wrote, laid out as `like`.
+    """What `write_params` or a manager wrote, laid out as `like` (arrays, or their shapes).
 
     Raises:
-      UsageError: it belongs to a model of other shapes.
+      UsageError: it belongs to a model of other shapes, or cannot be read.
     """
-    with ocp.StandardCheckpointer() as checkpointer:
-        saved = checkpointer.metadata(directory.absolute()).item_metadata.tree
-        check_shapes(directory, saved, like)
+    with _readable(directory), ocp.StandardCheckpointer() as checkpointer:
+        _check_shapes(directory, like)
         return checkpointer.restore(directory.absolute(), _abstract(like))
 
 
-def check_shapes(directory: Path, saved: Any, like: Any) -> None:
-    """Refuses, by the name of the first parameter that differs, a checkpoint of another model."""
+def _check_shapes(directory: Path, like: Any) -> None:
+    """Refuses parameters of another model by the name of the first that differs."""
 
     def shapes(tree: Any) -> dict[str, tuple[int, ...]]:
         leaves = jax.tree_util.tree_leaves_with_path(tree)
         return {jax.tree_util.keystr(p, simple=True, separator="/"): x.shape for p, x in leaves}
 
+    with ocp.StandardCheckpointer() as checkpointer:
+        saved = checkpointer.metadata(directory.absolute()).item_metadata.tree
     theirs, ours = shapes(saved), shapes(like)
     for name in sorted(theirs | ours, key=lambda n: (n in theirs and n in ours, n)):
         if theirs.get(name) != ours.get(name):
@@ -116,6 +141,20 @@ def check_shapes(directory: Path, saved: Any, like: Any) -> None:
                 f"{theirs.get(name, 'absent')} where the config makes it "
                 f"{ours.get(name, 'absent')}; use the config.json it was trained with."
             )
+
+
+@contextmanager
+def _readable(directory: Path) -> Iterator[None]:
+    """Names the directory that is damaged, whatever Orbax says of it."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{directory} cannot be read ({type(error).__name__}): it is damaged; remove it to go "
+            "on from the checkpoint before it."
+        ) from error
 
 
 def _abstract(tree: Any) -> Any:

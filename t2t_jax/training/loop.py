@@ -50,7 +50,7 @@ def train(
         checkpoint is good.
     """
     mesh = sharding.make_mesh()
-    manager = checkpoints.manager(directory / "checkpoints", keep=c.training.average + 1)
+    manager = checkpoints.manager(directory / "checkpoints", c.training)
     with sharding.on(mesh), manager:
         state, standing = initialise(model, c, mesh), Standing()
         restored = checkpoints.restore(manager, state)
@@ -85,34 +85,45 @@ def _steps(
     batches, mesh = stream(standing.epoch, standing.batch), sharding.make_mesh()
     began = time.monotonic() - standing.seconds
     meter, queued = Meter(), deque[tuple[int, float, Any]]()
+    compiled: set[tuple[int, ...]] = set()
 
     def read() -> None:
         """Waits for the oldest queued step and keeps what it reports."""
         nonlocal meter
         at, flops, reported = queued.popleft()
         values = {name: float(x) for name, x in jax.device_get(reported).items()}
-        if not math.isfinite(values["loss"]):
+        if not (math.isfinite(values["loss"]) and math.isfinite(values["grad_norm"])):
             raise RunError(_diverged(at, manager.latest_step()))
         meter.add(values, flops)
         now = meter.read(peak)
         left = duration((last - at) * now["seconds_per_step"])
+        share = f"  {now['share_of_peak']:.0%} of peak" if peak else ""
         progress.show(
             f"step {at:,}/{last:,}  loss {now['loss']:.3f}  {now['tokens_per_second']:,.0f} "
-            f"tokens/s  {now['share_of_peak']:.0%} of peak  {left} left"
+            f"tokens/s{share}  {left} left"
         )
         if at % RECORD_EVERY == 0:
             seconds = time.monotonic() - began
-            metrics.write({"step": at, "seconds": seconds, "lr": values["lr"]} | now)
+            last_step = {name: values[name] for name in ("lr", "grad_norm")}
+            metrics.write({"step": at, "seconds": seconds} | last_step | now)
             meter = Meter()
 
     with _interruption() as interrupted:
         while t < last and not _exhausted(evaluations, c.training.patience):
             position, batch = next(batches)
             (B, S), (_, T) = batch["source"].shape, batch["target"].shape
+            new = (B, S, T) not in compiled
+            if new:
+                progress.say(f"compiling for batches of {B} pairs, {S} by {T} subwords")
+                compiled.add((B, S, T))
+                while queued:
+                    read()
             flops = step_flops(c.model, model.V, B, S, T)
             state, reported = step(state, sharding.put_batch(batch, mesh), h)
             t += 1
             queued.append((t, flops, reported))
+            if new:  # the speed that is shown is that of training, not of compiling
+                meter = Meter()
             if len(queued) > AHEAD:
                 read()
             due = t % c.training.evaluate_every == 0 or t == last
@@ -122,12 +133,14 @@ def _steps(
                 read()
             if due:
                 perplexity, seconds = evaluate(state.params), time.monotonic() - began
+                if math.isnan(perplexity):
+                    raise RunError(_diverged(t, manager.latest_step()))
                 evaluations.append((t, perplexity))
                 metrics.write({"step": t, "seconds": seconds, "dev_perplexity": perplexity})
                 progress.say(
                     f"step {t:,}  dev perplexity {perplexity:.3f}  after {duration(seconds)}"
                 )
-            standing = Standing(*position, time.monotonic() - began, evaluations)
+            standing = Standing(*position, time.monotonic() - began, [*evaluations])
             checkpoints.save(manager, state, standing)
             if interrupted():
                 manager.wait_until_finished()
@@ -140,7 +153,7 @@ def _diverged(step: int, saved: int | None) -> str:
     kept = f"the checkpoint of step {saved:,} is good" if saved else "nothing was saved before it"
     return (
         f"the loss is not a number at step {step:,}, and {kept}: lower the learning rate (peak_lr "
-        "or lr_scale) or lengthen warmup."
+        "or lr_scale) or lengthen warmup, in another directory (--run)."
     )
 
 

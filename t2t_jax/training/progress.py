@@ -14,22 +14,28 @@ class Progress:
         self.out = sys.stderr if out is None else out
         self.live = self.out.isatty()
         self.last = 0.0
+        self.open = False  # whether the cursor stands behind a passing line
 
     def show(self, line: str) -> None:
         """A passing state: overwritten on a terminal, dropped in a pipe if the last was recent."""
         if time.monotonic() - self.last < (1 if self.live else 15):
             return
-        self.last = time.monotonic()
-        if self.live:
-            self.out.write(f"\r\x1b[K{line}")
-        else:
-            self.out.write(f"{line}\n")
+        self.last, self.open = time.monotonic(), self.live
+        self.out.write(f"\r\x1b[K{line}" if self.live else f"{line}\n")
         self.out.flush()
 
     def say(self, line: str) -> None:
         """A line that stays."""
         self.out.write(f"\r\x1b[K{line}\n" if self.live else f"{line}\n")
         self.out.flush()
+        self.open = False
+
+    def close(self) -> None:
+        """Ends a passing line, so that what follows begins its own."""
+        if self.open:
+            self.out.write("\n")
+            self.out.flush()
+            self.open = False
 
 
 def duration(seconds: float) -> str:
@@ -58,14 +64,14 @@ class Meter:
         self.tokens += metrics["source_tokens"] + metrics["target_tokens"]
         self.flops += flops
 
-    def read(self, peak: float) -> dict[str, float]:
-        """Means per target token (nats), tokens a second of both sides, share of peak FLOP/s."""
+    def read(self, peak: float | None) -> dict[str, float]:
+        """Means per target token (nats), tokens a second of both sides, share of `peak` FLOP/s."""
         seconds = time.monotonic() - self.opened
-        return {
+        share = {} if peak is None else {"share_of_peak": self.flops / seconds / peak}
+        return share | {
             "loss": self.loss / max(self.targets, 1),
             "nll": self.nll / max(self.targets, 1),
             "tokens_per_second": self.tokens / seconds,
-            "share_of_peak": self.flops / seconds / peak,
             "seconds_per_step": seconds / self.steps,
         }
 
@@ -88,7 +94,7 @@ class Metrics:
         except ImportError:
             self.board = None
         else:
-            self.board = SummaryWriter(str(directory / "tensorboard"), purge_step=step)
+            self.board = SummaryWriter(str(directory / "tensorboard"), purge_step=step + 1)
 
     def write(self, record: dict[str, Any]) -> None:
         self.file.write(f"{json.dumps(record)}\n")

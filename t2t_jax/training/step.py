@@ -64,16 +64,31 @@ def shift(target: jax.Array) -> jax.Array:
 
 def initialise(model: nn.Module, c: Config, mesh: Mesh) -> State:
     """The state before the first step, drawn from the seed, laid out over the mesh."""
+    create, out = _creation(model, c, mesh)
+    with sharding.on(mesh):
+        return jax.jit(create, out_shardings=out)(jnp.uint32(c.training.seed))
+
+
+def abstract(model: nn.Module, c: Config, mesh: Mesh) -> State:
+    """Shapes, types and layout of a state, computed without one."""
+    create, out = _creation(model, c, mesh)
+    shapes = jax.eval_shape(create, jnp.uint32(0))
+    return jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, out
+    )
+
+
+def _creation(model: nn.Module, c: Config, mesh: Mesh) -> tuple[Callable[..., State], Any]:
+    """The function from a seed to a state, and the layout of what it returns."""
 
     def create(seed: jax.Array) -> State:
         token = jnp.ones((1, 1), jnp.int32)
         params = model.init(jax.random.fold_in(jax.random.key(seed), 0), token, token)["params"]
         return State(jnp.int32(0), params, adam(c.training).init(params))
 
-    seed = jnp.uint32(c.training.seed)
     with sharding.on(mesh):
-        out = sharding.shardings(jax.eval_shape(create, seed), mesh)
-        return jax.jit(lambda s: nn.meta.unbox(create(s)), out_shardings=out)(seed)
+        out = sharding.shardings(jax.eval_shape(create, jnp.uint32(0)), mesh)
+    return lambda seed: nn.meta.unbox(create(seed)), out
 
 
 def make_step(
@@ -81,8 +96,9 @@ def make_step(
 ) -> Callable[[State, Batch, Hyper], tuple[State, dict[str, jax.Array]]]:
     """The train step for a model: a pure function, to be compiled by `compile_step`.
 
-    A batch is {"source": int32 [B, S], "target": int32 [B, T]}. The metrics are means per target
-    token in nats (`loss`, `nll`), `tokens` of source and of target, and the learning rate.
+    A batch is {"source": int32 [B, S], "target": int32 [B, T]}. The metrics are `loss` and `nll` in
+    nats a target token, `grad_norm` of the gradient of `loss`, `source_tokens`, `target_tokens` and
+    `lr`.
     """
     t = c.training
     optimizer = adam(t)
@@ -134,6 +150,7 @@ def make_step(
         metrics = {
             "loss": sums["loss"] / tokens,
             "nll": sums["nll"] / tokens,
+            "grad_norm": optax.tree.norm(gradient),
             "target_tokens": sums["tokens"],
             "source_tokens": (batch["source"] != PAD).sum(dtype=jnp.float32),
             "lr": lr,

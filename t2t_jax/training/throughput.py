@@ -7,16 +7,17 @@ import jax.numpy as jnp
 
 from t2t_jax.config import Model
 
-# Dense bf16 matrix FLOP/s of one device, from the makers' data sheets.
+# Dense bf16 matrix FLOP/s of what JAX counts as one device, from the makers' data sheets.
 _PEAK = {
     "H200": 989e12,
     "H100": 989e12,
     "A100": 312e12,
     "V100": 125e12,
+    "L40S": 362e12,
     "L4": 121e12,
     "T4": 65e12,
-    "TPU v2": 46e12,
-    "TPU v3": 123e12,
+    "TPU v2": 23e12,
+    "TPU v3": 61e12,
     "TPU v4": 275e12,
     "TPU v5 lite": 197e12,
     "TPU v5": 459e12,
@@ -40,12 +41,20 @@ def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
     return 3 * 2.0 * B * (c.N * (encoder + decoder) + T * c.d_model * V)
 
 
-def peak_flops() -> float:
-    """FLOP/s that the devices reach at most: the data sheet's, or on a CPU a measured product."""
+def peak_flops() -> float | None:
+    """FLOP/s that all devices reach at most: the data sheet's, on a CPU that of a measured product.
+
+    None for an accelerator that is not in the list.
+    """
     device = jax.devices()[0]
-    for name in sorted(_PEAK, key=len, reverse=True):
-        if name in device.device_kind:
-            return _PEAK[name] * jax.device_count()
+    if device.platform == "cpu":
+        return _measured()
+    kind = device.device_kind.replace("-", " ")
+    names = [n for n in _PEAK if f" {n} " in f" {kind} "]
+    return _PEAK[max(names, key=len)] * jax.device_count() if names else None
+
+
+def _measured() -> float:
     n = 2048
     a = jnp.ones((n, n), jnp.float32)
     product = jax.jit(lambda x: x @ x)

@@ -1,21 +1,37 @@
-"""The post-norm Transformer of the paper in plain numpy, one sentence and one head at a time."""
+"""The Transformer of the paper in plain numpy, one sentence and one head at a time."""
 
 import numpy as np
 
 
-def logits(p, source, target_in, *, scaled=True, positions="sinusoid"):
-    """[T, V] for one unpadded sentence pair; `p` is the model's parameter tree as numpy arrays."""
+def logits(p, source, target_in, *, scaled=True, positions="sinusoid", pre=False):
+    """[T, V] for one unpadded sentence pair; `p` is the model's parameter tree as numpy arrays.
+
+    pre: layer norm before each sub-layer, and one more after each stack.
+    """
+
+    def add_norm(q, x, f):
+        return x + f(norm(q, x)) if pre else norm(q, x + f(x))
+
+    def encoder(q, x):
+        x = add_norm(q["add_norm_attention"], x, lambda z: heads(q["attention"], z, z, 0, scaled))
+        return add_norm(q["add_norm_feed_forward"], x, lambda z: feed_forward(q["feed_forward"], z))
+
+    def decoder(q, y, x):
+        y = add_norm(q["add_norm_attention"], y, lambda z: heads(q["attention"], z, z, 1, scaled))
+        y = add_norm(q["add_norm_cross"], y, lambda z: heads(q["cross_attention"], z, x, 0, scaled))
+        return add_norm(q["add_norm_feed_forward"], y, lambda z: feed_forward(q["feed_forward"], z))
+
+    layers = range(sum(n.startswith("encoder_") and n != "encoder_norm" for n in p))
     x = embed(p, source, "source_positions", positions)
-    for name in sorted(n for n in p if n.startswith("encoder_")):
-        layer = p[name]
-        x = norm(layer["add_norm_attention"], x + heads(layer["attention"], x, x, False, scaled))
-        x = norm(layer["add_norm_feed_forward"], x + feed_forward(layer["feed_forward"], x))
+    for i in layers:
+        x = encoder(p[f"encoder_{i}"], x)
+    if pre:
+        x = norm({"layer_norm": p["encoder_norm"]}, x)
     y = embed(p, target_in, "target_positions", positions)
-    for name in sorted(n for n in p if n.startswith("decoder_")):
-        layer = p[name]
-        y = norm(layer["add_norm_attention"], y + heads(layer["attention"], y, y, True, scaled))
-        y = norm(layer["add_norm_cross"], y + heads(layer["cross_attention"], y, x, False, scaled))
-        y = norm(layer["add_norm_feed_forward"], y + feed_forward(layer["feed_forward"], y))
+    for i in layers:
+        y = decoder(p[f"decoder_{i}"], y, x)
+    if pre:
+        y = norm({"layer_norm": p["decoder_norm"]}, y)
     return y @ p["embedding"]["matrix"].T
 
 

@@ -1,4 +1,4 @@
-"""Noun phrases and verb chains of the grammar corpus, built in both languages at once.
+"""Noun phrases of the grammar corpus, built in both languages at once.
 
 A phrase is a list of `Word`s; words of the two languages that carry the same key are aligned.
 """

@@ -1,0 +1,178 @@
+"""The directory of a run: what determines it, how far it is, what came out.
+
+    config.json data.json vocabulary.model       what determines it
+    metrics.jsonl checkpoints/                   how far it is
+    params/ SPLIT.LANGUAGE                       final parameters, translations
+    result.json                                  written last
+    lock                                         held by the process at work
+
+Files are written aside and renamed: each is whole or absent.
+"""
+
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.data.cache import Dataset
+from t2t_jax.data.vocabulary import Vocabulary
+from t2t_jax.errors import UsageError
+
+
+def about(dataset: Dataset) -> dict[str, Any]:
+    """Which corpus and which subwords a run sees."""
+    return {
+        "data": dataset.fingerprint,
+        "vocabulary": dataset.vocabulary.fingerprint,
+        "subwords": dataset.vocabulary.size,
+    }
+
+
+@contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Keeps a run to one process; the kernel gives it back when that leaves or dies.
+
+    Raises:
+      UsageError: another process is at work there, or the directory cannot be written to.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / "lock").open("a")
+    except OSError as error:
+        raise UsageError(f"cannot write to {directory}: {error.strerror}.") from None
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(
+                f"another process is at work in {directory}: wait for it, or give this run "
+                "another directory with --run."
+            ) from None
+        yield
+
+
+def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+    """Writes down what determines a run, or checks that the directory holds this very run.
+
+    Args:
+      facts: what determines it beside the config: `about` the data, and the device's part.
+
+    Raises:
+      UsageError: it holds another run; the difference is named.
+    """
+    if (directory / "config.json").exists():
+        changes = config.difference(read_config(directory), c)
+        for name in config.PATHS:  # the data itself is compared below
+            changes.pop(name, None)
+        if changes:
+            listed = ", ".join(f"{n} {a!r} there and {b!r} here" for n, (a, b) in changes.items())
+            raise UsageError(
+                f"{directory} holds a run of another config ({listed}): give this one another "
+                "directory with --run, or remove that one."
+            )
+        check(directory, facts)
+        return
+    write(directory / "vocabulary.model", vocabulary.model)
+    write_json(directory / "data.json", facts)
+    write_json(directory / "config.json", config.flatten(c))
+
+
+def check(directory: Path, facts: Mapping[str, Any]) -> None:
+    """Refuses a run that was begun under other facts, by the name of the first that differs."""
+    theirs = _read(directory / "data.json")
+    for name, value in facts.items():
+        if theirs.get(name) != value:
+            raise UsageError(
+                f"{directory} was begun with {name} {theirs.get(name)}, but here it is {value}: "
+                "give this run another directory with --run, or bring the old one back."
+            )
+
+
+def read_config(directory: Path) -> Config:
+    """The config of a run.
+
+    Raises:
+      UsageError: there is no run, or its config.json names a field that does not exist.
+    """
+    path = directory / "config.json"
+    if not path.exists():
+        raise UsageError(f"{directory} is no run: it has no config.json; train one first.")
+    try:
+        return config.replace(Config(), **_read(path))
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def read_vocabulary(directory: Path) -> Vocabulary:
+    """The vocabulary of a run, checked against what it was trained with."""
+    path = directory / "vocabulary.model"
+    if not path.exists():
+        raise UsageError(f"{path} is missing: restore it from where it was trained.")
+    vocabulary, wanted = Vocabulary(path.read_bytes()), _read(directory / "data.json")["vocabulary"]
+    if vocabulary.fingerprint != wanted:
+        raise UsageError(
+            f"{path} is not the vocabulary that the checkpoint was trained with "
+            f"(sha256 {vocabulary.fingerprint[:12]}, {wanted[:12]} then): restore that one."
+        )
+    return vocabulary
+
+
+def read_result(directory: Path) -> dict[str, Any] | None:
+    """The result of a run, None while there is none."""
+    path = directory / "result.json"
+    return _read(path) if path.exists() else None
+
+
+def environment() -> dict[str, Any]:
+    """Where and with what something is measured."""
+    import jax
+
+    def installed(name: str) -> str:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return "not installed"
+
+    packages = ("t2t-jax", "jax", "flax", "optax", "orbax-checkpoint", "sacrebleu", "sentencepiece")
+    return {
+        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        "cores": os.cpu_count(),
+        "host": platform.machine(),
+        "python": platform.python_version(),
+        **{name: installed(name) for name in packages},
+    }
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Writes aside, then renames.
+
+    Raises:
+      UsageError: the place cannot be written to.
+    """
+    aside = path.with_name(f"{path.name}.part")
+    try:
+        aside.write_bytes(content.encode() if isinstance(content, str) else content)
+        aside.replace(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}.") from None
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """JSON that a person can read."""
+    write(path, json.dumps(content, indent=1) + "\n")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON ({error}): restore it.") from None
