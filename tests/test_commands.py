@@ -42,7 +42,8 @@ def words(corpus, tmp_path_factory):
     fields = dict(
         corpus="text", train=corpus / "train", dev=corpus / "dev", test=corpus / "test",
         vocabulary=50, max_length=20, batch_tokens=200, shapes=2, N=1, d_model=32, d_ff=20, h=2,
-        d_k=16, d_v=16, steps=STEPS, evaluate_every=EVERY, average=2, warmup=40, peak_lr=0.02, beam=2,
+        d_k=16, d_v=16, steps=STEPS, evaluate_every=EVERY, average=2, warmup=40, peak_lr=0.02,
+        beam=2,
     )  # fmt: skip
     options = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
     return ["train", "base", *options, "--cache", str(tmp_path_factory.mktemp("cache"))]
