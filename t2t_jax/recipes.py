@@ -42,16 +42,17 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
             norm="pre",
             schedule="linear",
             peak_lr=5e-3,
-            warmup=200,
-            steps=2000,
+            warmup=600,
+            steps=2500,
             evaluate_every=500,
+            shapes=4,
         ),
     ),
     "multi30k_quick": (
         "Multi30k EN-DE, 2 CPU cores, 10 minutes",
         _TINY
         | _SMALL_UPDATES
-        | dict(warmup=300, steps=4000, evaluate_every=125, average=8, shapes=5),
+        | dict(warmup=1000, steps=3600, evaluate_every=150, average=6, shapes=5),
     ),
     "multi30k_hour": (
         "Multi30k EN-DE, 2 CPU cores, under an hour",
