@@ -1,6 +1,6 @@
 """Multi30k EN-DE, test2016: two quick recipes, and Transformer-Tiny as Wu et al. (2021) publish it.
 
-    launch/local.sh train multi30k_quick --directory DIR    10 minutes on 2 cores
+    launch/local.sh train multi30k_quick --directory DIR    12 minutes on 2 cores
     launch/local.sh train multi30k_hour --directory DIR     under an hour
     launch/local.sh train multi30k_tiny --directory DIR     hours; published: 41.0, tokenised
 

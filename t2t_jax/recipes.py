@@ -49,7 +49,7 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
         ),
     ),
     "multi30k_quick": (
-        "Multi30k EN-DE, 2 CPU cores, 10 minutes",
+        "Multi30k EN-DE, 2 CPU cores, 12 minutes",
         _TINY
         | _SMALL_UPDATES
         | dict(warmup=1000, steps=3600, evaluate_every=150, average=6, shapes=5),

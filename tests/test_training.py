@@ -1,5 +1,6 @@
 """The objective, the schedule, Adam, and the step that joins them."""
 
+import math
 import subprocess
 import sys
 from functools import cache
@@ -12,11 +13,14 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import config
+from t2t_jax.errors import RunError
 from t2t_jax.models import build
 from t2t_jax.models.layers import dropout
 from t2t_jax.training import sharding
+from t2t_jax.training.loop import train
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.optimizer import adam, learning_rate, peak_lr
+from t2t_jax.training.progress import Progress
 from t2t_jax.training.step import compile_step, hyper, initialise, shift
 from t2t_jax.training.throughput import step_flops
 
@@ -153,6 +157,16 @@ def test_first_update_has_the_size_of_the_learning_rate():
     before = initial(config.replace(c, **TRACED)).params
     one, other = (p["encoder_0"]["attention"]["W_V"] for p in (before, after))
     np.testing.assert_allclose(np.abs(other - one), 0.05, rtol=1e-3)
+
+
+def test_parameters_that_are_no_numbers_are_not_saved(tmp_path):
+    """The loss of the last step was still finite; the perplexity after it is not."""
+    c = config.replace(SMALL, steps=4, evaluate_every=2)
+    batches = (((0, i + 1), batch(i)) for i in range(9))
+    seen = iter([3.0, math.nan])
+    with pytest.raises(RunError, match="the checkpoint of step 2 is good"):
+        train(build(c, V), c, lambda *at: batches, lambda _: next(seen), tmp_path, Progress())
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir() if p.name.isdigit()] == ["2"]
 
 
 def test_accumulation_equals_the_whole_batch():

@@ -23,7 +23,7 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.data.vocabulary import Vocabulary
-from t2t_jax.errors import UsageError
+from t2t_jax.errors import RunError, UsageError
 
 
 def about(dataset: Dataset) -> dict[str, Any]:
@@ -154,14 +154,16 @@ def write(path: Path, content: str | bytes) -> None:
     """Writes aside, then renames.
 
     Raises:
-      UsageError: the place cannot be written to.
+      RunError: it cannot be written: the disk is full, say.
     """
     aside = path.with_name(f"{path.name}.part")
     try:
         aside.write_bytes(content.encode() if isinstance(content, str) else content)
         aside.replace(path)
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}.") from None
+        raise RunError(
+            f"cannot write {path}: {error.strerror}; make room, then run it again."
+        ) from None
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -101,9 +101,14 @@ def average(
     steps = sorted(evaluated.intersection(source.all_steps()))[-k:]
     args = ocp.args.Composite(params=ocp.args.StandardRestore(_abstract(like)))
     add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b), donate_argnums=0)
-    total = source.restore(steps[0], args=args)["params"]
+
+    def read(step: int) -> Any:
+        with _readable(Path(source.directory) / str(step)):
+            return source.restore(step, args=args)["params"]
+
+    total = read(steps[0])
     for step in steps[1:]:
-        total = add(total, source.restore(step, args=args)["params"])
+        total = add(total, read(step))
     return jax.jit(lambda t: jax.tree.map(lambda x: x / len(steps), t))(total), steps
 
 
