@@ -217,7 +217,7 @@ def test_the_output_in_a_pipe_is_plain_lines(words, tmp_path):
 def test_a_diverged_run_stops_and_leaves_the_last_good_checkpoint(copy, words, capsys):
     """A finished run that is asked for more steps, at a rate that no float32 survives."""
     (copy / "result.json").unlink()
-    shutil.rmtree(copy / "params")
+    shutil.rmtree(copy / "final")
     change_config(copy, steps=STEPS + 50, peak_lr=1e30)
     more = ["--steps", str(STEPS + 50), "--peak_lr", "1e30"]
     assert main([*words, *more, "--run", str(copy)]) == 1
@@ -282,19 +282,37 @@ def test_a_checkpoint_of_another_model_is_refused(copy, capsys):
 
 
 def test_a_checkpoint_of_another_model_is_refused_in_an_unfinished_run(copy, words, capsys):
-    shutil.rmtree(copy / "params")
+    shutil.rmtree(copy / "final")
     (copy / "result.json").unlink()
     change_config(copy, d_ff=24)
     refused(["translate", copy], capsys, copy, "W_1", "20", "24")
     refused([*words, "--d_ff", "24", "--run", copy], capsys, copy / "checkpoints", "W_1")
 
 
-def test_a_damaged_checkpoint_is_named(copy, words, capsys):
+def test_a_damaged_checkpoint_is_set_aside(run, copy, words, capsys):
+    """The run goes on from the one before, and ends as if nothing had been."""
+    shutil.rmtree(copy / "final")
     (copy / "result.json").unlink()
-    for path in (copy / "checkpoints" / str(STEPS) / "params").rglob("*"):
-        if path.is_file() and path.name != "_METADATA":
-            path.write_bytes(path.read_bytes()[:-1])
-    refused([*words, "--run", copy], capsys, copy / "checkpoints" / str(STEPS), "damaged")
+    last = copy / "checkpoints" / str(STEPS)
+    data = max((last / "params").rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
+    data.write_bytes(data.read_bytes()[:-1] + b"x")
+    refused(["translate", copy], capsys, last, data.name, "damaged")
+    assert main([*words, "--run", str(copy)]) == 0
+    said = capsys.readouterr().err
+    assert f"checkpoint of step {STEPS} is damaged ({data.relative_to(last)} is changed)" in said
+    assert f"going on from step {STEPS - EVERY}" in said
+    assert (copy / f"damaged-{STEPS}").is_dir()
+    assert (copy / "test.de").read_bytes() == (run / "test.de").read_bytes()
+    results = [json.loads((d / "result.json").read_text()) for d in (run, copy)]
+    for name in ("dev_perplexity", "averaged_steps", "test"):
+        assert results[0][name] == results[1][name]
+
+
+def test_damaged_parameters_are_refused(copy, capsys):
+    (copy / "final" / "params" / "_METADATA").unlink()
+    refused(["translate", copy], capsys, copy / "final", "_METADATA is missing")
+    (copy / "final" / "sha256.json").write_text("{")
+    refused(["translate", copy], capsys, copy / "final", "sha256.json")
 
 
 def test_what_the_data_refuses_leaves_no_run(words, tmp_path, capsys):
@@ -328,7 +346,7 @@ def test_an_unknown_or_damaged_config_is_refused(copy, capsys):
 
 
 def test_a_run_without_a_checkpoint_is_refused(copy, capsys):
-    shutil.rmtree(copy / "params")
+    shutil.rmtree(copy / "final")
     assert main(["evaluate", str(copy), "--sources", str(copy / "test.de"),
                  "--references", str(copy / "test.de")]) == 0  # fmt: skip
     capsys.readouterr()

@@ -65,7 +65,7 @@ def execute(c: Config, directory: Path, cache: Path, progress: Progress) -> dict
             progress,
         )
         trained = time.monotonic()
-        write_params(directory / "params", params)
+        write_params(directory / "final", params)
         result = {
             "dev_perplexity": perplexity(model, params, dev_batches),
             "parameters": sum(x.size for x in jax.tree.leaves(params)),
@@ -116,9 +116,8 @@ def load(directory: Path) -> tuple[Config, Any, Any, Vocabulary]:
 
     model = build(c, vocabulary.size)
     like = abstract(model, c, sharding.make_mesh()).params
-    if (directory / "params").exists():
-        return c, model, checkpoints.read_params(directory / "params", like), vocabulary
-    newest = checkpoints.newest(directory / "checkpoints")
+    final = directory / "final"
+    newest = final if final.exists() else checkpoints.newest(directory / "checkpoints")
     if newest is None:
         raise UsageError(f"{directory} has no checkpoint yet: train it first.")
     return c, model, checkpoints.read_params(newest, like), vocabulary

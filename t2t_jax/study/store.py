@@ -2,7 +2,7 @@
 
     config.json data.json vocabulary.model       what determines it
     metrics.jsonl checkpoints/                   how far it is
-    params/ SPLIT.LANGUAGE                       final parameters, translations
+    final/ SPLIT.LANGUAGE                        averaged parameters, translations
     result.json                                  written last
     lock                                         held by the process at work
 

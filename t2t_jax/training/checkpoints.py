@@ -1,6 +1,7 @@
 """Checkpoints with Orbax: save in the background, resume from the last, average the last k."""
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import orbax.checkpoint as ocp
 
 from t2t_jax.config import Training
 from t2t_jax.errors import UsageError
+from t2t_jax.training import manifest
 from t2t_jax.training.step import State
 
 
@@ -47,8 +49,15 @@ def manager(directory: Path, t: Training) -> ocp.CheckpointManager:
 
     Saving goes on in the background until `close`, without which the last one is lost.
     """
-    kept = _Kept(t.average + 1, t.evaluate_every, t.steps)
-    options = ocp.CheckpointManagerOptions(preservation_policy=kept)
+
+    def before_commit() -> None:
+        for unfinished in directory.glob("*.orbax-checkpoint-tmp"):
+            manifest.write(unfinished)
+
+    options = ocp.CheckpointManagerOptions(
+        preservation_policy=_Kept(t.average + 1, t.evaluate_every, t.steps),
+        async_options=ocp.AsyncOptions(post_finalization_callback=before_commit),
+    )
     return ocp.CheckpointManager(directory.absolute(), options=options)
 
 
@@ -62,16 +71,21 @@ def save(to: ocp.CheckpointManager, state: State, standing: Standing) -> None:
     to.save(int(state.step), args=items)
 
 
-def restore(source: ocp.CheckpointManager, like: State) -> tuple[State, Standing] | None:
-    """The run as last saved, laid out as `like`; None if nothing is saved.
+def restore(
+    source: ocp.CheckpointManager, like: State, report: Callable[[str], object]
+) -> tuple[State, Standing] | None:
+    """The run as last saved whole, laid out as `like`; None if nothing is saved.
+
+    Damaged checkpoints are reported and set aside.
 
     Raises:
-      UsageError: what was saved belongs to another model, or cannot be read.
+      UsageError: what was saved belongs to another model, or Orbax cannot read it.
     """
+    _set_damaged_aside(source, report)
     step = source.latest_step()
     if step is None:
         return None
-    directory = Path(source.directory) / str(step)
+    directory = _directory(source, step)
     args = ocp.args.Composite(
         params=ocp.args.StandardRestore(_abstract(like.params)),
         optimizer=ocp.args.StandardRestore(_abstract(like.optimizer)),
@@ -84,10 +98,22 @@ def restore(source: ocp.CheckpointManager, like: State) -> tuple[State, Standing
     return State(count, saved["params"], saved["optimizer"]), Standing(**saved["standing"])
 
 
+def _set_damaged_aside(source: ocp.CheckpointManager, report: Callable[[str], object]) -> None:
+    for step in source.all_steps():
+        directory = _directory(source, step)
+        if (found := manifest.damage(directory)) is None:
+            continue
+        aside = directory.parent.parent / f"damaged-{step}"
+        shutil.rmtree(aside, ignore_errors=True)
+        directory.rename(aside)
+        report(f"the checkpoint of step {step:,} is damaged ({found}): it is now {aside}.")
+    source.reload()
+
+
 def newest(checkpoints: Path) -> Path | None:
-    """The parameters of the last checkpoint in a directory that a manager wrote."""
+    """The last checkpoint in a directory that a manager wrote."""
     steps = [int(p.name) for p in checkpoints.glob("*") if p.name.isdigit()]
-    return checkpoints / str(max(steps)) / "params" if steps else None
+    return checkpoints / str(max(steps)) if steps else None
 
 
 def average(
@@ -103,7 +129,8 @@ def average(
     add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b), donate_argnums=0)
 
     def read(step: int) -> Any:
-        with _readable(Path(source.directory) / str(step)):
+        _check_whole(_directory(source, step))
+        with _readable(_directory(source, step)):
             return source.restore(step, args=args)["params"]
 
     total = read(steps[0])
@@ -113,20 +140,25 @@ def average(
 
 
 def write_params(directory: Path, params: Any) -> None:
-    """Parameters alone, replacing what is there; complete once the directory exists."""
+    """Parameters alone, replacing what is there; whole once the directory exists."""
+    aside = directory.absolute().with_name(f"{directory.name}.part")
     with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(directory.absolute(), params, force=True)
+        checkpointer.save(aside / "params", params, force=True)
+    manifest.write(aside)
+    shutil.rmtree(directory, ignore_errors=True)
+    aside.rename(directory)
 
 
 def read_params(directory: Path, like: Any) -> Any:
     """What `write_params` or a manager wrote, laid out as `like` (arrays, or their shapes).
 
     Raises:
-      UsageError: it belongs to a model of other shapes, or cannot be read.
+      UsageError: it belongs to a model of other shapes, or is damaged.
     """
+    _check_whole(directory)
     with _readable(directory), ocp.StandardCheckpointer() as checkpointer:
-        _check_shapes(directory, like)
-        return checkpointer.restore(directory.absolute(), _abstract(like))
+        _check_shapes(directory / "params", like)
+        return checkpointer.restore(directory.absolute() / "params", _abstract(like))
 
 
 def _check_shapes(directory: Path, like: Any) -> None:
@@ -148,18 +180,30 @@ def _check_shapes(directory: Path, like: Any) -> None:
             )
 
 
+def _check_whole(directory: Path) -> None:
+    if (found := manifest.damage(directory)) is not None:
+        raise UsageError(
+            f"{directory} is damaged ({found}): remove it, and result.json beside it if there is "
+            "one, and train again; that goes on from the checkpoints that are whole."
+        )
+
+
 @contextmanager
 def _readable(directory: Path) -> Iterator[None]:
-    """Names the directory that is damaged, whatever Orbax says of it."""
+    """Names the directory that Orbax cannot read, whatever it says of it."""
     try:
         yield
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(
-            f"{directory} cannot be read ({type(error).__name__}): it is damaged; remove it to go "
-            "on from the checkpoint before it."
+            f"{directory} cannot be read ({type(error).__name__}): was it written by another "
+            "version of orbax-checkpoint?"
         ) from error
+
+
+def _directory(source: ocp.CheckpointManager, step: int) -> Path:
+    return Path(source.directory) / str(step)
 
 
 def _abstract(tree: Any) -> Any:

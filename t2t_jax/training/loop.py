@@ -53,7 +53,7 @@ def train(
     manager = checkpoints.manager(directory / "checkpoints", c.training)
     with sharding.on(mesh), manager:
         state, standing = initialise(model, c, mesh), Standing()
-        restored = checkpoints.restore(manager, state)
+        restored = checkpoints.restore(manager, state, progress.say)
         if restored is not None:
             state, standing = restored
             progress.say(f"going on from step {int(state.step):,}")

@@ -1,0 +1,35 @@
+"""The sha256 of every file of a checkpoint: written with it, checked before it is read."""
+
+import hashlib
+import json
+from pathlib import Path
+
+NAME = "sha256.json"
+_LATER = {NAME, "_CHECKPOINT_METADATA", "commit_success.txt"}  # Orbax writes these at the commit
+
+
+def write(directory: Path) -> None:
+    """Writes the manifest of a directory that nothing reads yet."""
+    (directory / NAME).write_text(json.dumps(_digests(directory), indent=1) + "\n")
+
+
+def damage(directory: Path) -> str | None:
+    """What a directory lacks of its manifest, in a few words; None if it is whole."""
+    try:
+        wanted, found = json.loads((directory / NAME).read_text()), _digests(directory)
+    except (OSError, ValueError) as error:
+        return f"{NAME} cannot be read, {type(error).__name__}"
+    for name, digest in wanted.items():
+        if found.get(name) != digest:
+            return f"{name} is {'changed' if name in found else 'missing'}"
+    return None
+
+
+def _digests(directory: Path) -> dict[str, str]:
+    digests = {}
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and str(path.relative_to(directory)) not in _LATER:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digests[str(path.relative_to(directory))] = digest
+    return digests

@@ -1,0 +1,64 @@
+"""Checkpoints that are whole or not used: every file of one harmed in every way."""
+
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from t2t_jax.config import Training
+from t2t_jax.training import checkpoints
+from t2t_jax.training.checkpoints import Standing
+from t2t_jax.training.step import State
+
+
+def state(step):
+    return State(
+        jnp.int32(step),
+        {"w": jnp.arange(6.0).reshape(2, 3) + step},
+        {"mu": jnp.full(5, 0.1 * step)},
+    )
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """A directory with checkpoints of steps 1 and 2."""
+    directory = tmp_path_factory.mktemp("two") / "checkpoints"
+    with checkpoints.manager(directory, Training(evaluate_every=1, steps=2, average=2)) as manager:
+        for step in (1, 2):
+            checkpoints.save(manager, state(step), Standing(batch=step))
+    return directory
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("harm", [truncate, flip, Path.unlink])
+def test_a_harmed_file_is_never_restored(harm, two, tmp_path):
+    """What Orbax adds at the commit is not in the manifest: harmed, it changes nothing."""
+    files = [p.relative_to(two / "2") for p in (two / "2").rglob("*") if p.is_file()]
+    assert len(files) > 15
+    for number, name in enumerate(files):
+        copy = shutil.copytree(two, tmp_path / str(number) / "checkpoints")
+        if harm is not Path.unlink and not (copy / "2" / name).stat().st_size:
+            continue
+        harm(copy / "2" / name)
+        said = []
+        with checkpoints.manager(copy, Training(evaluate_every=1)) as manager:
+            restored, standing = checkpoints.restore(manager, state(0), said.append)
+        step = int(restored.step)
+        assert step in ((1, 2) if len(name.parts) == 1 else (1,)), name
+        assert standing.batch == step
+        assert bool(said) == (step == 1), name
+        for ours, theirs in zip(
+            jax.tree.leaves(restored), jax.tree.leaves(state(step)), strict=True
+        ):
+            assert (ours == theirs).all(), name
