@@ -62,3 +62,23 @@ def test_a_harmed_file_is_never_restored(harm, two, tmp_path):
             jax.tree.leaves(restored), jax.tree.leaves(state(step)), strict=True
         ):
             assert (ours == theirs).all(), name
+
+
+def test_what_interruptions_save_pushes_no_evaluated_checkpoint_out(tmp_path):
+    t = Training(evaluate_every=3, steps=11, average=2)
+    kept = {}
+    with checkpoints.manager(tmp_path, t) as manager:
+        for step in (3, 4, 6, 7, 8, 9, 10, 11):
+            checkpoints.save(manager, state(step), Standing())
+            manager.wait_until_finished()
+            kept[step] = manager.all_steps()
+    assert kept == {
+        3: [3],
+        4: [3, 4],
+        6: [3, 6],
+        7: [3, 6, 7],
+        8: [3, 6, 8],
+        9: [3, 6, 9],
+        10: [3, 6, 9, 10],
+        11: [6, 9, 11],
+    }

@@ -142,7 +142,7 @@ def saved(directory):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
-    """Stopped three times between two evaluations, so that what was saved then piles up."""
+    """Stopped three times, each time between two evaluations."""
     directory, other = tmp_path / "run", tmp_path / "other"
     longer = [*words, "--steps", "100000", "--schedule", "inverse_sqrt"]
     wanted = EVERY
