@@ -52,7 +52,7 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
         "Multi30k EN-DE, 2 CPU cores, 12 minutes",
         _TINY
         | _SMALL_UPDATES
-        | dict(warmup=1000, steps=3600, evaluate_every=150, average=6, shapes=5),
+        | dict(warmup=1000, steps=3400, evaluate_every=200, average=3, shapes=5),
     ),
     "multi30k_hour": (
         "Multi30k EN-DE, 2 CPU cores, under an hour",

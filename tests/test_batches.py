@@ -170,6 +170,14 @@ def test_epochs_and_seeds_differ_but_not_in_number():
     assert not membership[0] & membership[1]
 
 
+def test_the_turn_of_shapes_is_the_same_under_every_seed():
+    def turn(batches, epoch):
+        return [batches.read(epoch, i)["source"].shape for i in range(batches.batches_per_epoch())]
+
+    assert turn(small(seed=0), 1) == turn(small(seed=1), 1)
+    assert turn(small(seed=0), 1) != turn(small(seed=0), 2)
+
+
 def test_shapes_are_mixed_within_an_epoch():
     batches = small()
     seen = [batches.read(0, i)["source"].shape for i in range(batches.batches_per_epoch(0))]

@@ -12,16 +12,8 @@ import pytest
 from t2t_jax.data import grammar
 from t2t_jax.data.grammar import Pair, draw, generate, inflection, phrases, words
 from t2t_jax.data.grammar.clauses import clause, relative
-from t2t_jax.data.grammar.phrases import (
-    MASS,
-    THE,
-    THE_PLURAL,
-    A,
-    Draft,
-    noun_phrase,
-    prefix,
-    pronoun,
-)
+from t2t_jax.data.grammar.draft import Draft, Phrase, Reject
+from t2t_jax.data.grammar.phrases import MASS, THE, THE_PLURAL, A, noun_phrase, prefix, pronoun
 from t2t_jax.data.grammar.verbs import english, last, second
 
 SMALL = {"train": 6000, "dev": 150, "test": 130, "long": 40, "deep": 30}
@@ -153,14 +145,14 @@ def test_conjugation(line):
 # Sentences from given derivations
 
 
-def subject(d: Draft, text: str) -> phrases.Phrase:
+def subject(d: Draft, text: str) -> Phrase:
     """`baker`, `a baker`, `bakers`, or a pronoun of PRONOUNS after `=`."""
     if text.startswith("="):
         return pronoun(d, text[1:], "n")
     return thing(d, text, "n")
 
 
-def thing(d: Draft, text: str, case: str) -> phrases.Phrase:
+def thing(d: Draft, text: str, case: str) -> Phrase:
     determiner = A if text.startswith(("a ", "an ")) else THE
     name = text.split(" ")[-1]
     for n in inflection.NOUNS:
@@ -179,7 +171,7 @@ def derive(text: str, seed: int = 0):
         slot = v.slots[i]
         if slot.case == "":
             en, de = d.pair(*name.split("/"))
-            given[i] = phrases.Phrase(en, de, de[-1], de[-1], kind="fixed")
+            given[i] = Phrase(en, de, de[-1], de[-1], kind="fixed")
         elif name.startswith("="):
             given[i] = pronoun(d, name[1:], slot.case)
         else:
@@ -296,7 +288,7 @@ def test_relative_pronoun(name, opening):
         phrase = thing(d, name, "n")
         try:
             relative(d, phrase, past=False, level=1)
-        except phrases.Reject:
+        except Reject:
             continue
         text = plain(phrase.tail)
         match = re.match(r"((an|auf|über|von) )?(de[rnm]|denen|die|das)\b", text)
@@ -616,7 +608,7 @@ def test_the_verb_decides_an_ambiguous_noun(line):
         d = Draft(random.Random(seed), rich=0, nest=0)
         try:
             c = clause(d, True, 0, verb=governor, event=True)
-        except phrases.Reject:
+        except Reject:
             continue
         keys = {w.key for w in english(c) if w.text.startswith(ambiguous)}
         translated = {w.text for w in second(c) if w.key in keys and w.text[0].isupper()}

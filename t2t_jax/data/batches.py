@@ -180,7 +180,11 @@ class Batches:
         self._plan = functools.lru_cache(maxsize=2)(self.plan)
 
     def plan(self, epoch: int) -> Plan:
-        """Which pairs make which batch in an epoch: a function of (seed, epoch) and the lengths."""
+        """Which pairs make which batch in an epoch: a function of (seed, epoch) and the lengths.
+
+        Batch i of an epoch has the same shape under every seed, so that seeds can be trained in one
+        program.
+        """
         random = np.random.default_rng([self.seed, epoch])
         order = random.permutation(len(self._bucket))
         order = order[np.argsort(self._bucket[order], kind="stable")]
@@ -193,7 +197,7 @@ class Batches:
             count.append(np.minimum(rows, pairs[i] - first))
             shape.append(np.full(len(first), i))
         batches = [np.concatenate(column) for column in (start, count, shape)]
-        shuffled = random.permutation(len(batches[0]))
+        shuffled = np.random.default_rng(epoch).permutation(len(batches[0]))
         return Plan(order, *(column[shuffled] for column in batches))
 
     def batches_per_epoch(self, epoch: int = 0) -> int:

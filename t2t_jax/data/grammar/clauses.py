@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from t2t_jax.data.grammar import choice, phrases
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar import phrases
+from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Reject, Word
 from t2t_jax.data.grammar.inflection import Noun, Slot, Verb
-from t2t_jax.data.grammar.phrases import Draft, Phrase, Pool, Reject, Word
 from t2t_jax.data.grammar.verbs import BE, Clause, chain, english, infinitive, last, whole
 
 _VERBS = Pool(forms.VERBS)
@@ -94,7 +94,7 @@ def subject_phrase(d: Draft, noun: Noun | None, past: bool, level: int, rc: bool
         if r < 0.28:
             names = ("I", "we") if level or d.mentions else ("I", "he", "she", "we", "they")
             return phrases.pronoun(d, d.rng.choice(names), "n")
-        noun = phrases.PERSONS.draw(d.rng)
+        noun = choice.PERSONS.draw(d.rng)
     phrase = phrases.noun_phrase(d, noun, "n")
     if rc and not phrase.closed and level < d.limit and d.rng.random() < 0.1 * d.nest:
         relative(d, phrase, past, level + 1)
@@ -118,14 +118,14 @@ def relative(d: Draft, phrase: Phrase, past: bool, level: int) -> None:
 
     if d.rng.random() < (0.65 if person else 0.3):
         subject = link("n", "who" if person else "that")
-        if d.rng.random() < 0.2 and phrases.adjectives(noun).items:
+        if d.rng.random() < 0.2 and choice.adjectives(noun).items:
             c = copula(d, past, subject, level)
         else:
             c = clause(d, past, level, subject=subject)
         phrase.en += english(c)
         phrase.tail = last(c)
         return
-    verb, i = phrases.object_verbs(noun, True).draw(d.rng)
+    verb, i = choice.object_verbs(noun, True).draw(d.rng)
     slot = verb.slots[i]
     german, case = _government(slot, noun)
     dative = case == "d" and not german and len(verb.slots) > 1  # to whom the man gives the book
@@ -147,13 +147,13 @@ def _complement(
 ) -> tuple[Phrase, str]:
     """A fresh complement without prepositions, and its German preposition."""
     if not slot.case:
-        en, de = d.pair(*(phrases.VEHICLES if slot.german == "mit" else phrases.CITIES).draw(d.rng))
+        en, de = d.pair(*(choice.VEHICLES if slot.german == "mit" else choice.CITIES).draw(d.rng))
         return Phrase(en, de, de[-1], de[-1], kind="fixed", closed=True), slot.german
     if "person" in slot.classes and not negation and d.rng.random() < 0.1:
         phrase = phrases.name(d)
         phrase.closed = True
         return phrase, slot.german
-    noun = phrases.nouns(slot.classes).draw(d.rng)
+    noun = choice.nouns(slot.classes).draw(d.rng)
     german, case = _government(slot, noun)
     determiner = None
     if noun.place and german:
@@ -209,10 +209,10 @@ def _cues(
 ) -> None:
     """Notes what decides the translation of words that have several."""
     for phrase in [c.subject] + [p for _, p in filled]:
-        if phrase.kind == "noun" and phrase.noun and phrase.noun.english[0] in phrases.CUED_NOUNS:
+        if phrase.kind == "noun" and phrase.noun and phrase.noun.english[0] in choice.CUED_NOUNS:
             d.depend("cue", phrase.head, c.main)
     name = f"{verb.english[0]} {verb.particle}"
-    if name in phrases.CUED_VERBS and verb.base != "gehen":
+    if name in choice.CUED_VERBS and verb.base != "gehen":
         first = filled[0][1] if filled and verb.english[0] != "eat" and not passive else c.subject
         d.depend("cue", c.main, first.head)
 
@@ -220,19 +220,19 @@ def _cues(
 def _time(d: Draft, past: bool, plan: Plan) -> tuple[list[Word], list[Word]]:
     """A time adverbial that agrees with the tense, or a circumstance: during the storm."""
     if plan.tense == "future":
-        return d.pair(*phrases.TIMES["future"].draw(d.rng))
+        return d.pair(*choice.TIMES["future"].draw(d.rng))
     if d.rng.random() < 0.15:
-        weather = phrases.noun_phrase(d, phrases.WEATHER.draw(d.rng), "g", determiner=phrases.THE)
+        weather = phrases.noun_phrase(d, choice.WEATHER.draw(d.rng), "g", determiner=phrases.THE)
         phrases.prefix(d, *d.rng.choice(_WEATHER), weather)
         return weather.en, weather.de
-    pair = phrases.TIMES["past" if past else "present"].draw(d.rng)
+    pair = choice.TIMES["past" if past else "present"].draw(d.rng)
     if plan.negated and pair[0].startswith("every"):
         raise Reject
     return d.pair(*pair)
 
 
 def _place(d: Draft) -> Phrase:
-    noun = phrases.PLACES.draw(d.rng)
+    noun = choice.PLACES.draw(d.rng)
     assert noun.place
     place = phrases.noun_phrase(d, noun, "d", determiner=phrases.here(d))
     return phrases.prefix(d, *noun.place, place)
@@ -254,7 +254,7 @@ def clause(
     rng, given = d.rng, given or {}
     if verb is None:
         noun = subject.noun if subject else None
-        pool = phrases.subject_verbs(noun) if noun else phrases.PERSON_VERBS if subject else _VERBS
+        pool = choice.subject_verbs(noun) if noun else choice.PERSON_VERBS if subject else _VERBS
         verb = pool.draw(rng)
     if verb.english[0] in d.verbs or (event and "s" in verb.flags):
         raise Reject
@@ -267,7 +267,7 @@ def clause(
     if subject is None:
         classes = slots[0][1].classes if passive else verb.subjects
         human = not passive and "person" in classes and (len(classes) == 1 or rng.random() < 0.8)
-        noun = None if human else phrases.nouns(classes).draw(rng)
+        noun = None if human else choice.nouns(classes).draw(rng)
         subject = subject_phrase(d, noun, past, level)
     slots = slots[1:] if passive else slots
     kinds = subject.noun.classes if subject.noun else {"person"}
@@ -293,17 +293,17 @@ def clause(
     if plan.often or (
         tense == "perfect" and not (plan.negated or plain or event) and d.chance(0.4)
     ):
-        en, often = d.pair(*(phrases.FREQUENCY if plan.often else phrases.PERFECT).draw(rng))
+        en, often = d.pair(*(choice.FREQUENCY if plan.often else choice.PERFECT).draw(rng))
         c.en_rest[:0] = en
         if en[0].text in ("never", "rarely") and any(w.text in _UNNEGATED for w in c.en_rest):
             raise Reject
     if plan.mannered:
-        en, manner = d.pair(*phrases.MANNER.draw(rng))
+        en, manner = d.pair(*choice.MANNER.draw(rng))
         c.en_rest += en
-    cued = f"{verb.english[0]} {verb.particle}" in phrases.CUED_VERBS and verb.english[0] == "eat"
+    cued = f"{verb.english[0]} {verb.particle}" in choice.CUED_VERBS and verb.english[0] == "eat"
     if passive and (cued or (rng.random() < 0.45 and not any(p.tail for _, p in filled))):
         kind = "person" if "person" in verb.subjects else sorted(verb.subjects)[0]
-        doer = phrases.nouns(frozenset({kind})).draw(rng)
+        doer = choice.nouns(frozenset({kind})).draw(rng)
         agent = phrases.prefix(d, "by", "von", phrases.noun_phrase(d, doer, "d"))
         c.en_rest += agent.en
     if plan.placed:
@@ -363,13 +363,13 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
     """A subject, a form of be, and an adjective with its degree, or compared."""
     d.depth = max(d.depth, level)
     if subject is None:
-        noun = phrases.copula_nouns().draw(d.rng)
+        noun = choice.copula_nouns().draw(d.rng)
         subject = subject_phrase(d, noun, past, level)
     noun_ = subject.noun
     if noun_ is None or "weather" in noun_.classes:  # heavy rain, but no rain is heavy
         raise Reject
-    adjective = phrases.adjectives(noun_).draw(d.rng)
-    if adjective.english in d.adjectives or phrases.opposed(adjective.english, subject.adjectives):
+    adjective = choice.adjectives(noun_).draw(d.rng)
+    if adjective.english in d.adjectives or choice.opposed(adjective.english, subject.adjectives):
         raise Reject
     d.adjectives.add(adjective.english)
     key, adjective_key = d.key(), d.key()
@@ -387,13 +387,13 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
     r = d.rng.random()
     degree = d.pair(*_DEGREES[int(r / 0.12)]) if r < 0.48 else ([], [])
     if r > 0.9 and adjective.comparative and subject.kind == "noun":
-        other = phrases.copula_nouns().draw(d.rng)
+        other = choice.copula_nouns().draw(d.rng)
         if not other.classes & noun_.classes & adjective.classes:
             raise Reject
         than = phrases.prefix(d, "than", "als", phrases.noun_phrase(d, other, "n", simple=True))
         compared, word.text = adjective.comparative
         c.extra = than.de
-    if adjective.english in phrases.CUED_ADJECTIVES:
+    if adjective.english in choice.CUED_ADJECTIVES:
         d.depend("cue", word, subject.head)
     c.en_rest = degree[0] + [Word(text, adjective_key) for text in compared.split()]
     c.en_rest += than.en if c.extra else []

@@ -3,178 +3,12 @@
 A phrase is a list of `Word`s; words of the two languages that carry the same key are aligned.
 """
 
-import itertools
-import random
-from bisect import bisect
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
+from t2t_jax.data.grammar import choice
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.inflection import ADJECTIVES, ADVERBS, NOUNS, VERBS, Adjective, Noun, Verb
-
-T = TypeVar("T")
-
-
-class Reject(Exception):
-    """The draws so far lead to no sentence of the corpus; draw again."""
-
-
-class Word:
-    __slots__ = ("key", "text")
-
-    def __init__(self, text: str, key: int) -> None:
-        self.text, self.key = text, key
-
-
-COMMA = Word(",", -1)  # joins the word before it; doubled or final ones are dropped
-
-
-class Pool(Generic[T]):
-    """Items drawn with Zipf weights 1 / (rank + 3)."""
-
-    def __init__(self, items: Iterable[T]) -> None:
-        self.items = tuple(items)
-        self.edges = list(itertools.accumulate(1 / (rank + 3) for rank in range(len(self.items))))
-
-    def draw(self, rng: random.Random) -> T:
-        if not self.items:
-            raise Reject
-        return self.items[bisect(self.edges, rng.random() * self.edges[-1])]
-
-
-@dataclass(slots=True, eq=False)
-class Phrase:
-    """A noun phrase, pronoun, name or relative pronoun in its place in a clause.
-
-    `word` is the German word that agrees, `head` the noun that it stands for; `person` is an
-    index into verb forms; `be` 0 for I, 1 for he, 2 for you and they. `en` includes the English
-    relative clause, `tail` is the German one, which may move behind the verbs.
-    """
-
-    en: list[Word]
-    de: list[Word]
-    word: Word
-    head: Word
-    person: int = forms.ER
-    be: int = 1
-    noun: Noun | None = None
-    plural: bool = False
-    kind: str = "noun"  # noun, name, pronoun, relative
-    owner: tuple[str, str] | None = None  # possessives that refer to it: his/sein
-    indefinite: bool = False
-    tail: list[Word] = field(default_factory=list)
-    closed: bool = False  # takes no relative clause
-    adjectives: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Draft:
-    """A sentence in the making: its random draws, its dependencies and who was mentioned."""
-
-    rng: random.Random
-    rich: float = 1.0  # multiplies the chance of everything optional,
-    nest: float = 1.0  # this that of relative clauses
-    keys: int = 0
-    dependencies: list[tuple[str, Word, Word]] = field(default_factory=list)
-    mentions: list[Phrase] = field(default_factory=list)
-    depth: int = 0
-    limit: int = 2  # of the depth
-    verbs: set[str] = field(default_factory=set)  # used so far; none comes twice
-    adjectives: set[str] = field(default_factory=set)
-    timed: bool = False  # has its time adverbial
-
-    def key(self) -> int:
-        self.keys += 1
-        return self.keys
-
-    def chance(self, p: float) -> bool:
-        return self.rng.random() < p * self.rich
-
-    def pair(self, english: str, german: str) -> tuple[list[Word], list[Word]]:
-        """Both sides of a fixed expression, aligned as a whole."""
-        key = self.key()
-        return (
-            [Word(text, key) for text in english.split()],
-            [Word(text, key) for text in german.split()],
-        )
-
-    def depend(self, kind: str, word: Word, head: Word) -> None:
-        self.dependencies.append((kind, word, head))
-
-
-def _twice(items: Iterable[tuple[str, str]]) -> set[str]:
-    """The English forms that have several translations."""
-    german: dict[str, set[str]] = {}
-    for english, translation in items:
-        german.setdefault(english, set()).add(translation)
-    return {english for english, translations in german.items() if len(translations) > 1}
-
-
-CUED_NOUNS = _twice((n.english[0], n.german[False, "n"]) for n in NOUNS if "she" not in n.classes)
-CUED_ADJECTIVES = _twice((a.english, a.german) for a in ADJECTIVES)
-CUED_VERBS = _twice([(f"{v.english[0]} {v.particle}", v.infinitive) for v in VERBS])
-ORDINARY = [n for n in NOUNS if "she" not in n.classes]
-
-
-@cache
-def nouns(classes: frozenset[str]) -> Pool[Noun]:
-    """The nouns a slot admits; in a slot for several classes each class keeps its own ranks."""
-    ranked = []
-    for name in classes:
-        ranked += [(i, n) for i, n in enumerate(n for n in ORDINARY if name in n.classes)]
-    order = {noun: i for i, noun in enumerate(NOUNS)}
-    best = dict[Noun, int]()
-    for rank, noun in ranked:
-        best[noun] = min(rank, best.get(noun, rank))
-    return Pool(sorted(best, key=lambda noun: (best[noun], order[noun])))
-
-
-@cache
-def adjectives(noun: Noun) -> Pool[Adjective]:
-    return Pool(a for a in ADJECTIVES if a.classes & noun.classes and not a.excepted & noun.classes)
-
-
-@cache
-def copula_nouns() -> Pool[Noun]:
-    """Subjects of `is old`: no cue follows but the adjective, so no noun that needs one."""
-    return Pool(
-        n
-        for n in NOUNS
-        if not n.classes & {"she", "weather"}
-        and n.english[0] not in CUED_NOUNS
-        and adjectives(n).items
-    )
-
-
-@cache
-def subject_verbs(noun: Noun) -> Pool[Verb]:
-    return Pool(v for v in VERBS if v.subjects & noun.classes)
-
-
-@cache
-def object_verbs(noun: Noun, preposition: bool) -> Pool[tuple[Verb, int]]:
-    """Verbs with the slot that admits the noun, with or without a German preposition."""
-    return Pool(
-        (verb, i)
-        for verb in VERBS
-        for i, slot in enumerate(verb.slots)
-        if slot.classes & noun.classes and (preposition or not slot.german)
-    )
-
-
-PERSON_VERBS = Pool(v for v in VERBS if "person" in v.subjects)
-PERSONS = nouns(frozenset({"person"}))
-SHE = Pool(n for n in NOUNS if "she" in n.classes)
-PLACES = nouns(frozenset({"place", "area"}))
-WEATHER = nouns(frozenset({"weather"}))
-NAMES = Pool(forms.lexicon.NAMES.split())
-WOMEN = frozenset(forms.lexicon.NAMES.split()[::2])
-_OPPOSITES = [frozenset(line.split()) for line in forms.lexicon.OPPOSITES.strip().split("\n")]
-TIMES = {tense: Pool(ADVERBS[f"time {tense}"]) for tense in ("past", "present", "future")}
-FREQUENCY, PERFECT, MANNER = (Pool(ADVERBS[k]) for k in ("frequency", "perfect", "manner"))
-VEHICLES, CITIES = Pool(ADVERBS["vehicle"]), Pool(ADVERBS["city"])
+from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Word
+from t2t_jax.data.grammar.inflection import Noun
 
 HIS, HER, THEIR = ("his", "sein"), ("her", "ihr"), ("their", "ihr")
 PRONOUNS = {  # english subject, object; german n, a, d
@@ -195,14 +29,6 @@ _OWNER = {"I": ("my", "mein"), "he": HIS, "she": HER, "we": ("our", "unser"), "t
           "du": ("your", "dein"), "ihr": ("your", "euer"), "Sie": ("your", "Ihr"),
           "it-m": ("its", "sein"), "it-f": ("its", "ihr"), "it-n": ("its", "sein")}  # fmt: skip
 REFLEXIVE = ["mich", "dich", "sich", "uns", "euch", "sich"]
-
-
-def opposed(adjective: str, others: Iterable[str]) -> bool:
-    """Whether it repeats or contradicts one of the others."""
-    return any(
-        adjective == other or any({adjective, other} <= line for line in _OPPOSITES)
-        for other in others
-    )
 
 
 def pronoun(d: Draft, name: str, case: str, antecedent: Phrase | None = None) -> Phrase:
@@ -232,7 +58,7 @@ def refer(phrase: Phrase) -> str | None:
     if phrase.plural:
         return "they"
     if phrase.kind == "name":
-        return "she" if phrase.head.text in WOMEN else "he"
+        return "she" if phrase.head.text in choice.WOMEN else "he"
     noun = phrase.noun
     if noun is None or phrase.kind != "noun":
         return None
@@ -242,9 +68,9 @@ def refer(phrase: Phrase) -> str | None:
 
 
 def name(d: Draft) -> Phrase:
-    text, key = NAMES.draw(d.rng), d.key()
+    text, key = choice.NAMES.draw(d.rng), d.key()
     word = Word(text, key)
-    owner = HER if text in WOMEN else HIS
+    owner = HER if text in choice.WOMEN else HIS
     phrase = Phrase([Word(text, key)], [word], word, word, kind="name", owner=owner)
     d.mentions.append(phrase)
     return phrase
@@ -297,12 +123,12 @@ def here(d: Draft) -> Determiner:
 
 def _adjective(d: Draft, noun: Noun, number: tuple[str, str], endings: dict) -> tuple:
     """None or one adjective: (English words, German words, their English forms, the cued word)."""
-    if not (d.chance(0.25) and adjectives(noun).items):
+    if not (d.chance(0.25) and choice.adjectives(noun).items):
         return [], [], (), None
-    adjective, key = adjectives(noun).draw(d.rng), d.key()
+    adjective, key = choice.adjectives(noun).draw(d.rng), d.key()
     d.adjectives.add(adjective.english)
     word = Word(adjective.stem + endings[number], key)
-    cued = word if adjective.english in CUED_ADJECTIVES else None
+    cued = word if adjective.english in choice.CUED_ADJECTIVES else None
     return [Word(adjective.english, key)], [word], (adjective.english,), cued
 
 
@@ -313,7 +139,7 @@ def _possessor(d: Draft, noun: Noun) -> tuple[list[Word], list[Word], bool]:
         phrase.en[-1].text += "'s"
         phrase.de[-1].text += "s"
         return phrase.en, phrase.de, True
-    phrase = noun_phrase(d, PERSONS.draw(d.rng), "g", determiner=THE)
+    phrase = noun_phrase(d, choice.PERSONS.draw(d.rng), "g", determiner=THE)
     phrase.en[-1].text += "'s"
     return phrase.en, phrase.de, False
 

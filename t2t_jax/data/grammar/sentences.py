@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from t2t_jax.data.grammar import clauses, phrases
+from t2t_jax.data.grammar import choice, clauses, phrases
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.clauses import clause, copula
-from t2t_jax.data.grammar.phrases import COMMA, Draft, Phrase, Pool, Reject, Word
+from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word
 from t2t_jax.data.grammar.verbs import Clause, english, last, second
 
 MAX_WORDS = 22  # of a training sentence, on either side
@@ -80,7 +80,7 @@ def _pair(d: Draft, en: list[Word], de: list[Word], end: str) -> Pair:
 _GOVERNING = {kind: Pool(verbs) for kind, verbs in forms.GOVERNING.items()}
 _CONJUNCTIONS = {kind: Pool(pairs) for kind, pairs in forms.CONJUNCTIONS.items()}
 _PLACED = Pool(v for v in forms.VERBS if "p" in v.flags and "person" in v.subjects)
-_EVENTS = Pool(v for v in phrases.PERSON_VERBS.items if not v.flags & {"s", "u"})
+_EVENTS = Pool(v for v in choice.PERSON_VERBS.items if not v.flags & {"s", "u"})
 
 Sides = tuple[list[Word], list[Word], str]
 
@@ -119,7 +119,7 @@ def _with_pronoun(
     name, noun = phrases.refer(antecedent), antecedent.noun
     assert name
     human = noun is None or "person" in noun.classes
-    cued = noun is not None and noun.english[0] in phrases.CUED_NOUNS
+    cued = noun is not None and noun.english[0] in choice.CUED_NOUNS
     if d.rng.random() < (0.7 if human else 0.4):
         subject = phrases.pronoun(d, name, "n", antecedent)
         if copular and noun and not cued and d.rng.random() < (0.4 if human else 1.0):
@@ -127,7 +127,7 @@ def _with_pronoun(
         return clause(d, past, level, subject=subject, tense=tense, event=event)
     if noun is None:
         return None
-    verb, i = phrases.object_verbs(noun, preposition=human).draw(d.rng)
+    verb, i = choice.object_verbs(noun, preposition=human).draw(d.rng)
     pronoun = phrases.pronoun(d, name, verb.slots[i].case, antecedent)
     return clause(d, past, level, verb=verb, given={i: pronoun}, tense=tense, event=event)
 
@@ -225,10 +225,10 @@ def _feminine(d: Draft) -> Sides:
     """The teacher ... her: only the pronoun tells that the teacher is a woman."""
     past = d.rng.random() < 0.45
     article = d.rng.choice((phrases.THE, phrases.A))
-    subject = phrases.noun_phrase(d, phrases.SHE.draw(d.rng), "n", determiner=article)
+    subject = phrases.noun_phrase(d, choice.SHE.draw(d.rng), "n", determiner=article)
     if d.rng.random() < 0.4:
         clauses.relative(d, subject, past, 1)
-    m = clause(d, past, 0, subject=subject, verb=phrases.PERSON_VERBS.draw(d.rng))
+    m = clause(d, past, 0, subject=subject, verb=choice.PERSON_VERBS.draw(d.rng))
     en, de = english(m), second(m)
     humans = [
         p for p in d.mentions if p.kind == "name" or "person" in getattr(p.noun, "classes", ())

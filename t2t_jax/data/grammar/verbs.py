@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from t2t_jax.data.grammar import inflection as forms
+from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word
 from t2t_jax.data.grammar.inflection import Verb
-from t2t_jax.data.grammar.phrases import COMMA, REFLEXIVE, Draft, Phrase, Pool, Reject, Word
+from t2t_jax.data.grammar.phrases import REFLEXIVE
 
 BE = {"present": ("am", "is", "are"), "past": ("was", "was", "were")}
 _MODALS = Pool(forms.MODALS)

@@ -1,0 +1,89 @@
+"""Which words may stand where, and which need a cue: the pools that sentences are drawn from."""
+
+from collections.abc import Iterable
+from functools import cache
+
+from t2t_jax.data.grammar import inflection as forms
+from t2t_jax.data.grammar.draft import Pool
+from t2t_jax.data.grammar.inflection import ADJECTIVES, ADVERBS, NOUNS, VERBS, Adjective, Noun, Verb
+
+
+def _twice(items: Iterable[tuple[str, str]]) -> set[str]:
+    """The English forms that have several translations."""
+    german: dict[str, set[str]] = {}
+    for english, translation in items:
+        german.setdefault(english, set()).add(translation)
+    return {english for english, translations in german.items() if len(translations) > 1}
+
+
+CUED_NOUNS = _twice((n.english[0], n.german[False, "n"]) for n in NOUNS if "she" not in n.classes)
+CUED_ADJECTIVES = _twice((a.english, a.german) for a in ADJECTIVES)
+CUED_VERBS = _twice([(f"{v.english[0]} {v.particle}", v.infinitive) for v in VERBS])
+ORDINARY = [n for n in NOUNS if "she" not in n.classes]
+
+
+@cache
+def nouns(classes: frozenset[str]) -> Pool[Noun]:
+    """The nouns a slot admits; in a slot for several classes each class keeps its own ranks."""
+    ranked = []
+    for name in classes:
+        ranked += [(i, n) for i, n in enumerate(n for n in ORDINARY if name in n.classes)]
+    order = {noun: i for i, noun in enumerate(NOUNS)}
+    best = dict[Noun, int]()
+    for rank, noun in ranked:
+        best[noun] = min(rank, best.get(noun, rank))
+    return Pool(sorted(best, key=lambda noun: (best[noun], order[noun])))
+
+
+@cache
+def adjectives(noun: Noun) -> Pool[Adjective]:
+    return Pool(a for a in ADJECTIVES if a.classes & noun.classes and not a.excepted & noun.classes)
+
+
+@cache
+def copula_nouns() -> Pool[Noun]:
+    """Subjects of `is old`: no cue follows but the adjective, so no noun that needs one."""
+    return Pool(
+        n
+        for n in NOUNS
+        if not n.classes & {"she", "weather"}
+        and n.english[0] not in CUED_NOUNS
+        and adjectives(n).items
+    )
+
+
+@cache
+def subject_verbs(noun: Noun) -> Pool[Verb]:
+    return Pool(v for v in VERBS if v.subjects & noun.classes)
+
+
+@cache
+def object_verbs(noun: Noun, preposition: bool) -> Pool[tuple[Verb, int]]:
+    """Verbs with the slot that admits the noun, with or without a German preposition."""
+    return Pool(
+        (verb, i)
+        for verb in VERBS
+        for i, slot in enumerate(verb.slots)
+        if slot.classes & noun.classes and (preposition or not slot.german)
+    )
+
+
+PERSON_VERBS = Pool(v for v in VERBS if "person" in v.subjects)
+PERSONS = nouns(frozenset({"person"}))
+SHE = Pool(n for n in NOUNS if "she" in n.classes)
+PLACES = nouns(frozenset({"place", "area"}))
+WEATHER = nouns(frozenset({"weather"}))
+NAMES = Pool(forms.lexicon.NAMES.split())
+WOMEN = frozenset(forms.lexicon.NAMES.split()[::2])
+_OPPOSITES = [frozenset(line.split()) for line in forms.lexicon.OPPOSITES.strip().split("\n")]
+TIMES = {tense: Pool(ADVERBS[f"time {tense}"]) for tense in ("past", "present", "future")}
+FREQUENCY, PERFECT, MANNER = (Pool(ADVERBS[k]) for k in ("frequency", "perfect", "manner"))
+VEHICLES, CITIES = Pool(ADVERBS["vehicle"]), Pool(ADVERBS["city"])
+
+
+def opposed(adjective: str, others: Iterable[str]) -> bool:
+    """Whether it repeats or contradicts one of the others."""
+    return any(
+        adjective == other or any({adjective, other} <= line for line in _OPPOSITES)
+        for other in others
+    )
