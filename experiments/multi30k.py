@@ -1,6 +1,6 @@
 """Multi30k EN-DE, test2016: two quick recipes, and Transformer-Tiny as Wu et al. (2021) publish it.
 
-    launch/local.sh train multi30k_quick --directory DIR    12 minutes on 2 cores
+    launch/local.sh train multi30k_quick --directory DIR    10 minutes on 2 cores
     launch/local.sh train multi30k_hour --directory DIR     under an hour
     launch/local.sh train multi30k_tiny --directory DIR     hours; published: 41.0, tokenised
 
@@ -47,13 +47,13 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     """Markdown, a row a run."""
     heads = ["run", "parameters", "steps", "training", "dev PPL", *SCORES.values()]
     signatures = {
-        (label, r["test"]["test"][s]["signature"])
+        (label, r["scores"]["test"][s]["signature"])
         for r in results.values()
         for s, label in SCORES.items()
     }
     lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
     for name, r in results.items():
-        test = r["test"]["test"]
+        test = r["scores"]["test"]
         cells = [name, f"{r['parameters'] / 1e6:.2f}M", f"{r['steps']:,}"]
         cells += [duration(r["training_seconds"]), f"{r['dev_perplexity']:.2f}"]
         lines.append(" | ".join([*cells, *(f"{test[s]['score']:.2f}" for s in SCORES)]))
@@ -77,7 +77,7 @@ def draw(results: dict[str, dict[str, Any]]) -> None:
         points = [
             (m["seconds"] / 60, m["dev_perplexity"]) for m in records if "dev_perplexity" in m
         ]
-        score = r["test"]["test"]["bleu"]["score"]
+        score = r["scores"]["test"]["bleu"]["score"]
         axes.plot(*zip(*points, strict=True), style, label=f"{name}: {score:.1f} BLEU")
     axes.set(xlabel="minutes of training", ylabel="dev perplexity", yscale="log")
     axes.set_title("Multi30k EN-DE")

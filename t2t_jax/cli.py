@@ -2,18 +2,27 @@
 
 import argparse
 import gzip
+import json
 import os
 import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from t2t_jax import config
 from t2t_jax.config import SECTIONS, Config
 from t2t_jax.errors import RunError, UsageError, near
 from t2t_jax.recipes import RECIPES, recipe
+
+if TYPE_CHECKING:
+    from t2t_jax.data.cache import Dataset
+    from t2t_jax.study.grid import Grid
+    from t2t_jax.study.registry import Study
+
+
+_WORKERS = "processes at work [one a core of a CPU, one on accelerators]"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -61,6 +70,20 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_cache(p)
     _add_fields(p, *SECTIONS)
 
+    p = command("run", _run, "run a study: every row under every seed, then its table")
+    _add_study(p)
+    p.add_argument("--seeds", type=int, default=1, metavar="K", help="runs of each row [1]")
+    p.add_argument("--workers", type=int, default=0, metavar="W", help=_WORKERS)
+    p.add_argument("--worker", default="", help=argparse.SUPPRESS)  # I/W: one that `run` started
+    p.set_defaults(format="text")
+    _add_cache(p)
+    _add_fields(p, *SECTIONS)
+
+    p = command("table", _table, "the table of a study, from the results in a store")
+    _add_study(p)
+    p.add_argument("--format", default="text", choices=("text", "md", "latex", "csv", "json"))
+    _add_fields(p, *SECTIONS)
+
     p = command("prepare", _prepare, "tokenise a corpus into the cache that training reads")
     p.add_argument("recipe", help=f"one of {', '.join(RECIPES)}")
     _add_cache(p)
@@ -79,14 +102,25 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_cache(p)
     _add_fields(p, "decoding")
 
-    p = command("list", _list, "what there is: profiles, recipes, mechanisms or fields")
-    p.add_argument("what", nargs="?", default="recipes", choices=sorted(_LISTS))
+    p = command("list", _list, "what there is, or the rows of a study")
+    p.add_argument("what", nargs="?", default="", help=f"{', '.join(_LISTS)}, or a study")
+    p.add_argument("--format", default="text", choices=("text", "json"), help="of a study's rows")
 
     arguments, rest = parser.parse_known_args(words)
+    arguments.words = list(words)
     if rest:
         options = [o for o in arguments.parser._option_string_actions if o.startswith("--")]
         raise UsageError(f"there is no option {rest[0]!r} here: {near(rest[0], options)}")
     return arguments
+
+
+def _add_study(p: argparse.ArgumentParser) -> None:
+    p.add_argument("study", help="see `list studies`")
+    p.add_argument("--preset", default="demo", help="its scale: see `list presets` [demo]")
+    p.add_argument("--rows", nargs="+", default=(), metavar="ROW", help="rows or groups [all]")
+    p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
+    p.add_argument("--only", default="", help="show only runs of this data, metric or code")
+    p.add_argument("--mix", action="store_true", help="show runs of any of these, and mark them")
 
 
 def _add_cache(p: argparse.ArgumentParser) -> None:
@@ -121,19 +155,70 @@ def _config(arguments: argparse.Namespace) -> Config:
 
 def _train(arguments: argparse.Namespace) -> None:
     from t2t_jax.study.runner import execute
-    from t2t_jax.training.progress import Progress
+    from t2t_jax.training.progress import Progress, duration
 
     c = _config(arguments)
     directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
-    _keep_programs(arguments.cache)
     progress = Progress()
     try:
-        result = execute(c, directory, arguments.cache, progress)
+        dataset = _dataset(c.data, arguments.cache, progress.say)
+        _keep_programs(arguments.cache)
+        (result,) = execute([(c, directory)], dataset, lambda s: s.startswith("test"), progress)
+        if isinstance(result, Exception):
+            raise result
     finally:
         progress.close()
+    took = duration(result["training_seconds"] + result["scoring_seconds"])
+    progress.say(f"done in {took}: {directory / 'result.json'}")
     print(f"dev perplexity {result['dev_perplexity']:.3f}")
-    for name, scores in result["test"].items():
+    for name, scores in result["scores"].items():
         _print_scores(name, scores)
+
+
+def _grid(arguments: argparse.Namespace) -> "Grid":
+    from t2t_jax.study.grid import Grid
+    from t2t_jax.study.presets import preset
+    from t2t_jax.study.registry import find, select
+
+    study = find(arguments.study)
+    rows = select(study, arguments.rows)
+    grid = Grid(study, preset(arguments.preset), rows, _changes(arguments), arguments.store)
+    grid.check()
+    return grid
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from t2t_jax.study import workers
+    from t2t_jax.study.plots import draw
+    from t2t_jax.training.progress import Progress
+
+    grid, progress = _grid(arguments), Progress()
+    if arguments.seeds < 1 or arguments.workers < 0:
+        raise UsageError("--seeds must be at least 1, and --workers if it is given.")
+    try:
+        dataset = _dataset(grid.data, arguments.cache, progress.say)
+        cells = grid.plan(arguments.seeds, dataset)
+        if arguments.worker:
+            workers.become(arguments.worker)
+            _keep_programs(arguments.cache)
+            workers.work(cells, grid.study.split, dataset, progress)
+            return
+        logs = arguments.store / "workers"
+        failed = workers.watch(cells, arguments.words, arguments.workers, logs, progress)
+    finally:
+        progress.close()
+    _table(arguments)
+    print(f"plot: {draw(grid, only=arguments.only, mix=arguments.mix, report=_say)}")
+    if failed:
+        raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
+
+
+def _table(arguments: argparse.Namespace) -> None:
+    from t2t_jax.study import results, tables
+
+    grid = _grid(arguments)
+    entries = results.collect(grid, only=arguments.only, mix=arguments.mix, report=_say)
+    print(tables.FORMATS[arguments.format](grid, tables.lines(entries)), end="")
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
@@ -203,6 +288,13 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
+def _dataset(data: config.Data, cache: Path, report: Any) -> "Dataset":
+    from t2t_jax.data.cache import open_dataset
+    from t2t_jax.data.corpora import prepare
+
+    return open_dataset(prepare(data, cache, report=report))
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -222,8 +314,59 @@ def _keep_programs(cache: Path) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    for line in _LISTS[arguments.what]():
+    if arguments.what in _LISTS:
+        lines = _LISTS[arguments.what]()
+    elif arguments.what:
+        from t2t_jax.study.registry import find, studies
+
+        if arguments.what not in studies():
+            near_to = near(arguments.what, [*_LISTS, *studies()])
+            raise UsageError(f"there is nothing called {arguments.what!r} to list: {near_to}")
+        lines = _list_rows(find(arguments.what), arguments.format)
+    else:
+        lines = []
+        for name in ("studies", "presets", "recipes"):
+            lines += [name, *(f"  {line}" for line in _LISTS[name]())]
+    for line in lines:
         print(line)
+
+
+def _list_studies() -> list[str]:
+    from t2t_jax.study.registry import studies
+
+    return [f"{s.name:18}{s.title}: {len(s.rows)} rows" for s in studies().values()]
+
+
+def _list_presets() -> list[str]:
+    from t2t_jax.study.presets import PRESETS
+
+    return [f"{name:18}{preset.about}" for name, preset in PRESETS.items()]
+
+
+def _list_rows(study: "Study", format: str) -> list[str]:
+    """A study's rows; as JSON with their configs and parameters at the paper's scale."""
+    if format == "json":
+        from t2t_jax.study.cost import parameters
+
+        rows = [
+            {
+                "row": row.name,
+                "group": row.group,
+                "changes": dict(row.changes),
+                "config": config.flatten(row.config),
+                "parameters": parameters(row.config, study.V),
+                "vocabulary": study.V,
+                "paper": {"PPL": row.PPL, "BLEU": row.BLEU, "params": row.params},
+            }
+            for row in study.rows
+        ]
+        return json.dumps(rows, indent=1).split("\n")
+    width = max(len(row.name) for row in study.rows) + 2
+    lines = [f"{'':{width}}{'PPL':>6}{'BLEU':>6}{'params (M)':>12}   (paper)"]
+    for row in study.rows:
+        cells = ("" if x is None else str(x) for x in (row.PPL, row.BLEU, row.params))
+        lines.append("{:{}}{:>6}{:>6}{:>12}".format(row.name, width, *cells))
+    return lines
 
 
 def _list_profiles() -> list[str]:
@@ -255,6 +398,8 @@ _LISTS = {
     "fields": _list_fields,
     "mechanisms": _list_mechanisms,
     "profiles": _list_profiles,
+    "presets": _list_presets,
+    "studies": _list_studies,
     "recipes": lambda: [f"{name:18}{about}" for name, (about, _) in RECIPES.items()],
 }
 

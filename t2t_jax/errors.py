@@ -12,6 +12,14 @@ class RunError(Exception):
     """The work was well asked for and failed; commands exit with code 1."""
 
 
+class Interrupted(RunError):
+    """A person or a scheduler stopped the work; the same command goes on from there."""
+
+
+class Busy(UsageError):
+    """Another process is at work on what was asked for."""
+
+
 def near(name: str, choices: Iterable[str]) -> str:
     """A clause naming the choice nearest to a misspelt `name`, or else all the choices."""
     choices = sorted(choices)

@@ -49,7 +49,7 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
         ),
     ),
     "multi30k_quick": (
-        "Multi30k EN-DE, 2 CPU cores, 12 minutes",
+        "Multi30k EN-DE, 2 CPU cores, 10 minutes",
         _TINY
         | _SMALL_UPDATES
         | dict(warmup=1000, steps=3400, evaluate_every=200, average=3, shapes=5),

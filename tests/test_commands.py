@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -16,24 +15,14 @@ import pytest
 
 from t2t_jax.cli import main
 from t2t_jax.recipes import RECIPES
+from tests import toy
 
-NUMBERS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
 STEPS, EVERY = 900, 300
-
-
-def sentences(count, seed):
-    draw = random.Random(seed)
-    source = [" ".join(draw.choices(list(NUMBERS), k=draw.randint(1, 6))) for _ in range(count)]
-    return source, [" ".join(NUMBERS[w] for w in s.split()) for s in source]
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("corpus")
-    for split, count in (("train", 300), ("dev", 20), ("test", 13)):
-        for language, lines in zip(("en", "de"), sentences(count, split), strict=True):
-            (directory / f"{split}.{language}").write_text("".join(f"{x}\n" for x in lines))
-    return directory
+    return toy.write(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +63,8 @@ def test_a_run_keeps_what_it_found(run):
     assert result["steps"] == STEPS
     assert result["averaged_steps"] == [600, 900]
     assert len((run / "test.de").read_text().splitlines()) == 13
-    assert "tok:13a" in result["test"]["test"]["bleu"]["signature"]
-    assert result["test"]["test"]["bleu"]["score"] > 50
+    assert "tok:13a" in result["scores"]["test"]["bleu"]["signature"]
+    assert result["scores"]["test"]["bleu"]["score"] > 50
     assert result["environment"]["device"]
     evaluated = [r["step"] for r in records(run) if "dev_perplexity" in r]
     assert evaluated == [300, 600, 900]
@@ -103,7 +92,7 @@ def test_translate_gives_a_line_for_each_line_in_order(run):
 
 
 def test_evaluate_agrees_with_the_run(run, corpus, tmp_path, capsys):
-    score = json.loads((run / "result.json").read_text())["test"]["test"]["bleu"]["score"]
+    score = json.loads((run / "result.json").read_text())["scores"]["test"]["bleu"]["score"]
     cache = run.parent / "cache"
     assert main(["evaluate", str(run), "--cache", str(cache)]) == 0
     assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
@@ -165,7 +154,7 @@ def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
     assert "dev_perplexity" in records(other)[-1]
     read = [json.loads((d / "result.json").read_text()) for d in (directory, other)]
     assert read[0]["averaged_steps"] == [wanted - EVERY, wanted]
-    for name in ("dev_perplexity", "averaged_steps", "test"):
+    for name in ("dev_perplexity", "averaged_steps", "scores"):
         assert read[0][name] == read[1][name]
 
 
@@ -187,7 +176,7 @@ def test_training_on_eight_devices(words, tmp_path):
     assert done.returncode == 0, done.stderr.decode()
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["environment"]["device"].startswith("8 x")
-    assert result["test"]["test"]["bleu"]["score"] > 50
+    assert result["scores"]["test"]["bleu"]["score"] > 50
     (tmp_path / "run" / "result.json").unlink()
     options["env"] = os.environ | {"XLA_FLAGS": ""}
     done = subprocess.run(words, **options)
@@ -304,7 +293,7 @@ def test_a_damaged_checkpoint_is_set_aside(run, copy, words, capsys):
     assert (copy / f"damaged-{STEPS}").is_dir()
     assert (copy / "test.de").read_bytes() == (run / "test.de").read_bytes()
     results = [json.loads((d / "result.json").read_text()) for d in (run, copy)]
-    for name in ("dev_perplexity", "averaged_steps", "test"):
+    for name in ("dev_perplexity", "averaged_steps", "scores"):
         assert results[0][name] == results[1][name]
 
 

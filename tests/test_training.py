@@ -10,19 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import config
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
 from t2t_jax.models.layers import dropout
-from t2t_jax.training import sharding
-from t2t_jax.training.loop import train
+from t2t_jax.training import population, sharding
+from t2t_jax.training.flops import step_flops
+from t2t_jax.training.loop import Member, train
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.optimizer import adam, learning_rate, peak_lr
 from t2t_jax.training.progress import Progress
-from t2t_jax.training.step import compile_step, hyper, initialise, shift
-from t2t_jax.training.throughput import step_flops
+from t2t_jax.training.step import hyper, initialise, make_step, shift
 
 V = 23
 SMALL = config.replace(
@@ -50,21 +49,22 @@ def initial(c):
 
 @cache
 def compiled(c):
-    return compile_step(build(c, V), c)
+    return jax.jit(population.together(make_step(build(c, V), c), 1, False), donate_argnums=0)
 
 
 def run(c, batches):
     """Parameters and metrics after each batch."""
-    mesh, h, out = sharding.make_mesh(), hyper(c), []
+    mesh, h, out = sharding.make_mesh(), jax.tree.map(lambda x: x[None], hyper(c)), []
     step, state = (
         compiled(config.replace(c, seed=0, **TRACED)),
         initial(config.replace(c, **TRACED)),
     )
     with sharding.on(mesh):
-        state = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
+        state = population.stack([sharding.replicate(state, mesh)])
         for b in batches:
+            b = {side: x[None] for side, x in b.items()}
             state, metrics = step(state, sharding.put_batch(b, mesh), h)
-            out.append((jax.device_get(state.params), jax.device_get(metrics)))
+            out.append(jax.tree.map(lambda x: x[0], jax.device_get((state.params, metrics))))
     return out
 
 
@@ -164,8 +164,10 @@ def test_parameters_that_are_no_numbers_are_not_saved(tmp_path):
     c = config.replace(SMALL, steps=4, evaluate_every=2)
     batches = (((0, i + 1), batch(i)) for i in range(9))
     seen = iter([3.0, math.nan])
-    with pytest.raises(RunError, match="the checkpoint of step 2 is good"):
-        train(build(c, V), c, lambda *at: batches, lambda _: next(seen), tmp_path, Progress())
+    member = Member(c, lambda *at: batches, tmp_path)
+    (error,) = train(build(c, V), [member], lambda _: next(seen), Progress())
+    assert isinstance(error, RunError)
+    assert "the checkpoint of step 2 is good" in str(error)
     assert [p.name for p in (tmp_path / "checkpoints").iterdir() if p.name.isdigit()] == ["2"]
 
 

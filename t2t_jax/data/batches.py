@@ -5,6 +5,7 @@ with as many rows as the budget allows. The rectangles are chosen for the corpus
 what is computed is padding. Nothing here is state: a batch is a function of (seed, epoch, index).
 """
 
+import copy
 import functools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -178,6 +179,13 @@ class Batches:
             rectangles, source.lengths, target.lengths, batch_tokens, multiple
         )
         self._plan = functools.lru_cache(maxsize=2)(self.plan)
+
+    def with_seed(self, seed: int) -> "Batches":
+        """The same shapes in another order of pairs."""
+        other = copy.copy(self)
+        other.seed = seed
+        other._plan = functools.lru_cache(maxsize=2)(other.plan)
+        return other
 
     def plan(self, epoch: int) -> Plan:
         """Which pairs make which batch in an epoch: a function of (seed, epoch) and the lengths.

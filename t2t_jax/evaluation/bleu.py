@@ -70,6 +70,18 @@ def scores(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> d
     return {key: out[key] for key in ("bleu", "bleu_lc", "bleu_intl", "bleu_moses_lc", "chrf")}
 
 
+def sentence_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:
+    """What corpus BLEU (13a, cased) adds up, by sentence: ten counts each.
+
+    They are sacreBLEU's matches of 1 to 4 words, how many there could be, and both lengths.
+    """
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(effective_order=True)  # asked of single sentences; the counts are the same
+    found = [metric.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
+    return [[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in found]
+
+
 def lc_norm_tok(lines: Sequence[str], lang: str) -> list[str]:
     """Lines lowercased, their punctuation normalised, tokenised: Multi30k's `lc.norm.tok` files.
 

@@ -1,104 +1,152 @@
-"""One run, from its config to its result, and what can be asked of it afterwards."""
+"""Runs, from their configs to their results, and what can be asked of them afterwards."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.cache import Split
+from t2t_jax.data.cache import Dataset, Split
 from t2t_jax.data.vocabulary import Vocabulary
-from t2t_jax.errors import UsageError, near
+from t2t_jax.errors import Busy, RunError, UsageError, near
 from t2t_jax.study import store
-from t2t_jax.training.progress import Progress, duration, read_metrics
+from t2t_jax.training.progress import Progress
+
+Result = dict[str, Any]
 
 
-def execute(c: Config, directory: Path, cache: Path, progress: Progress) -> dict[str, Any]:
-    """Trains, scores and keeps one run, or goes on with it; the result, as in result.json.
+def execute(
+    runs: Sequence[tuple[Config, Path]],
+    dataset: Dataset,
+    wanted: Callable[[str], bool],
+    progress: Progress,
+) -> list[Result | Busy | RunError]:
+    """Trains, scores and keeps runs that can share a program, or goes on with them.
+
+    Args:
+      runs: configs that are `grid.alike`, each with the directory of its run.
+      wanted: whether a split is to be translated and scored.
+
+    Returns:
+      For each run its result, as in result.json; or why it has none: `Busy` where another process
+      is at work on it, `RunError` where training failed.
 
     Raises:
-      UsageError: the config does not fit the data or the devices, or the directory holds another
-        run; nothing is written then.
-      RunError: training stopped.
+      UsageError: a config does not fit the data or the devices, or a directory holds another run;
+        nothing is written then.
+      Interrupted: the same call goes on from there.
     """
     import jax
 
     from t2t_jax.data.batches import Batches, in_order
-    from t2t_jax.data.cache import open_dataset
-    from t2t_jax.data.corpora import prepare
     from t2t_jax.evaluation.perplexity import perplexity
-    from t2t_jax.inference.translate import translate
     from t2t_jax.models import build
-    from t2t_jax.training.checkpoints import write_params
-    from t2t_jax.training.loop import train
+    from t2t_jax.training import sharding
+    from t2t_jax.training.loop import Member, train
 
-    dataset = open_dataset(prepare(c.data, cache, report=progress.say))
+    c = runs[0][0]
     model = build(c, dataset.vocabulary.size)
     training, dev = dataset.splits["train"], dataset.splits["dev"]
     _check_lengths(dev, model.limit)
-    rows_of = jax.device_count() * c.training.accumulate
+    multiple = jax.device_count() * c.training.accumulate
     batches = Batches(
-        training.source,
-        training.target,
-        c.data.batch_tokens,
-        c.data.shapes,
-        rows_of,
-        c.training.seed,
+        training.source, training.target, c.data.batch_tokens, c.data.shapes, multiple
     )
-    dev_batches = list(in_order(dev.source, dev.target, c.data.batch_tokens))
-    facts = store.about(dataset) | {"dtype": model.dtype.name, "rows in multiples of": rows_of}
+    dev_batches = list(in_order(dev.source, dev.target, c.data.batch_tokens, min(4, c.data.shapes)))
+    facts = store.about(dataset) | {"dtype": model.dtype.name, "rows in multiples of": multiple}
 
-    with store.lock(directory):
-        store.claim(directory, c, facts, dataset.vocabulary)
-        if (result := store.read_result(directory)) is not None:
-            progress.say(f"{directory} is finished; remove it to run again.")
-            return result
+    def evaluate(params: Any) -> float:
+        with sharding.on(sharding.make_mesh()):  # compiled once, in training and after it
+            return perplexity(model, params, dev_batches)
 
-        params, averaged = train(
-            model,
-            c,
-            batches.stream,
-            lambda params: perplexity(model, params, dev_batches),
-            directory,
-            progress,
-        )
-        trained = time.monotonic()
-        write_params(directory / "final", params)
-        result = {
-            "dev_perplexity": perplexity(model, params, dev_batches),
-            "parameters": sum(x.size for x in jax.tree.leaves(params)),
-            "averaged_steps": averaged,
-            "test": {},
-        }
-        for name, split in dataset.splits.items():
-            if not name.startswith("test"):
+    with ExitStack() as held:
+        results: dict[Path, Result | Busy | RunError] = {}
+        for one, directory in runs:
+            try:
+                held.enter_context(store.lock(directory))
+            except Busy as error:
+                if directory == runs[0][1]:  # two who begin together do not divide a population
+                    return [error] * len(runs)
+                results[directory] = error
                 continue
-            progress.say(f"translating {name}: {len(split.sources):,} sentences")
-            hypotheses = translate(
-                model,
-                params,
-                split.sources,
-                dataset.vocabulary,
-                c.decoding,
-                longest=model.limit,
-                warn=progress.say,
-            )
-            path = directory / f"{name}.{c.data.target}"
-            store.write(path, "".join(f"{h}\n" for h in hypotheses))
-            result["test"][name] = _score(hypotheses, split.references, c.data.target)
-        last = read_metrics(directory / "metrics.jsonl")[-1]
-        result |= {
-            "steps": last["step"],
-            "training_seconds": last["seconds"],
-            "scoring_seconds": time.monotonic() - trained,
-            "environment": store.environment(),
-        }
-        store.write_json(directory / "result.json", result)
-    took = duration(result["training_seconds"] + result["scoring_seconds"])
-    progress.say(f"done in {took}: {directory / 'result.json'}")
-    return result
+            store.claim(directory, one, facts, dataset.vocabulary)
+            if (result := store.read_result(directory, progress.say)) is not None:
+                progress.say(f"{directory} is finished; remove it to run again.")
+                results[directory] = result
+        members = [  # of the population
+            Member(one, batches.with_seed(one.training.seed).stream, directory)
+            for one, directory in runs
+            if directory not in results
+        ]
+        ended = train(model, members, evaluate, progress) if members else []
+        for member, trained in zip(members, ended, strict=True):
+            if isinstance(trained, RunError):
+                results[member.directory] = trained
+                continue
+            began = time.monotonic()
+            result = _finish(model, member.c, member.directory, trained, dataset, wanted, progress)
+            result |= {
+                "dev_perplexity": evaluate(trained.params),
+                "trained_together": trained.together,
+                "scoring_seconds": time.monotonic() - began,
+                "environment": store.both_environments(member.directory),
+            }
+            store.write_result(member.directory, result)
+            results[member.directory] = result
+    return [results[directory] for _, directory in runs]
+
+
+def _finish(
+    model: Any,
+    c: Config,
+    directory: Path,
+    trained: Any,
+    dataset: Dataset,
+    wanted: Callable[[str], bool],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Keeps the parameters and the translations of a trained run; its costs and scores."""
+    import jax
+
+    from t2t_jax.evaluation.bleu import sentence_statistics
+    from t2t_jax.inference.translate import translate
+    from t2t_jax.training.checkpoints import write_params
+
+    write_params(directory / "final", trained.params)
+    scores = {}
+    for name, split in dataset.splits.items():
+        if not wanted(name):
+            continue
+        progress.say(f"translating {name}: {len(split.sources):,} sentences")
+        hypotheses = translate(
+            model,
+            trained.params,
+            split.sources,
+            dataset.vocabulary,
+            c.decoding,
+            longest=model.limit,
+            warn=progress.say,
+        )
+        text = "".join(f"{h}\n" for h in hypotheses)
+        store.write(directory / f"{name}.{c.data.target}", text)
+        statistics = sentence_statistics(hypotheses, split.references)
+        store.write(directory / f"{name}.statistics.json", json.dumps(statistics))
+        scores[name] = _score(hypotheses, split.references, c.data.target)
+    standing = trained.standing
+    return {
+        "parameters": sum(x.size for x in jax.tree.leaves(trained.params)),
+        "averaged_steps": trained.averaged,
+        "steps": standing.evaluations[-1][0],
+        "scores": scores,
+        "training_seconds": standing.seconds,
+        "flops": standing.flops,
+        "compiled_flops": standing.compiled_flops,
+        "memory": standing.memory,
+    }
 
 
 def load(directory: Path) -> tuple[Config, Any, Any, Vocabulary]:

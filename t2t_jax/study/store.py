@@ -1,19 +1,25 @@
 """The directory of a run: what determines it, how far it is, what came out.
 
     config.json data.json vocabulary.model       what determines it
+    environment.json                             where it was begun
     metrics.jsonl checkpoints/                   how far it is
-    final/ SPLIT.LANGUAGE                        averaged parameters, translations
-    result.json                                  written last
+    final/                                       averaged parameters
+    SPLIT.LANGUAGE SPLIT.statistics.json         translations, and what BLEU adds up of each
+    result.json                                  written last, with its own checksum
+    failed.json                                  instead of a result: why there is none
     lock                                         held by the process at work
 
 Files are written aside and renamed: each is whole or absent.
 """
 
+import ast
 import fcntl
+import functools
+import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +29,11 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.data.vocabulary import Vocabulary
-from t2t_jax.errors import RunError, UsageError
+from t2t_jax.errors import Busy, RunError, UsageError
+
+PACKAGE = Path(__file__).parents[1]
+# The rooms whose code decides a number. What the corpora are, their fingerprints say.
+_ROOMS = "attention", "data", "evaluation", "inference", "models", "training"
 
 
 def about(dataset: Dataset) -> dict[str, Any]:
@@ -40,7 +50,8 @@ def lock(directory: Path) -> Iterator[None]:
     """Keeps a run to one process; the kernel gives it back when that leaves or dies.
 
     Raises:
-      UsageError: another process is at work there, or the directory cannot be written to.
+      Busy: another process is at work there.
+      UsageError: the directory cannot be written to.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -51,7 +62,7 @@ def lock(directory: Path) -> Iterator[None]:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UsageError(
+            raise Busy(
                 f"another process is at work in {directory}: wait for it, or give this run "
                 "another directory with --run."
             ) from None
@@ -81,6 +92,7 @@ def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Voca
         return
     write(directory / "vocabulary.model", vocabulary.model)
     write_json(directory / "data.json", facts)
+    write_json(directory / "environment.json", environment())
     write_json(directory / "config.json", config.flatten(c))
 
 
@@ -124,10 +136,73 @@ def read_vocabulary(directory: Path) -> Vocabulary:
     return vocabulary
 
 
-def read_result(directory: Path) -> dict[str, Any] | None:
-    """The result of a run, None while there is none."""
+def key(c: Config, data: Mapping[str, Any]) -> str:
+    """Of what determines a result, but for code and device: twelve hex digits of its sha256.
+
+    Args:
+      data: `about` the data.
+    """
+    return _sha256([identity(c), dict(data)])[:12]
+
+
+def identity(c: Config) -> dict[str, Any]:
+    """Every field of a config but where files lie."""
+    return {n: v for n, v in config.flatten(c).items() if n not in config.PATHS}
+
+
+def write_result(directory: Path, result: Mapping[str, Any]) -> None:
+    """result.json: with it the run is finished."""
+    write_json(directory / "result.json", {**result, "sha256": _sha256(result)})
+    (directory / "failed.json").unlink(missing_ok=True)
+
+
+def read_result(
+    directory: Path, report: Callable[[str], object] = lambda _: None
+) -> dict[str, Any] | None:
+    """The result of a run; None while there is none, or what there is was edited or cut short."""
     path = directory / "result.json"
-    return _read(path) if path.exists() else None
+    try:
+        result = json.loads(path.read_text())
+        if result.pop("sha256") == _sha256(result):
+            return result
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    report(f"{path} was edited or cut short and counts as missing: the run makes it again.")
+    return None
+
+
+def write_failure(directory: Path, error: Exception) -> None:
+    """failed.json: why a run has no result."""
+    directory.mkdir(parents=True, exist_ok=True)
+    message = str(error) if isinstance(error, (RunError, UsageError)) else repr(error)
+    write_json(directory / "failed.json", {"error": message.strip().split("\n")[0]})
+
+
+def read_failure(directory: Path) -> str | None:
+    """Why a run has no result, if that is known."""
+    path = directory / "failed.json"
+    return _read(path)["error"] if path.exists() else None
+
+
+def forget_failure(directory: Path) -> None:
+    """Lets a run that failed be tried again."""
+    (directory / "failed.json").unlink(missing_ok=True)
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@functools.cache
+def code_version() -> str:
+    """Of the code that decides results, comments and layout apart: twelve hex digits."""
+    digest = hashlib.sha256()
+    for path in sorted(p for room in _ROOMS for p in (PACKAGE / room).glob("*.py")):
+        tree = ast.parse(path.read_text())
+        digest.update(f"{path.relative_to(PACKAGE)} {ast.dump(tree)}".encode())
+    return digest.hexdigest()[:12]
 
 
 def environment() -> dict[str, Any]:
@@ -146,8 +221,15 @@ def environment() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "host": platform.machine(),
         "python": platform.python_version(),
+        "code": code_version(),
         **{name: installed(name) for name in packages},
     }
+
+
+def both_environments(directory: Path) -> dict[str, Any]:
+    """`environment`, where anything has changed since the run was begun with both values."""
+    now, begun = environment(), _read(directory / "environment.json")
+    return {n: x if begun.get(n, x) == x else f"{begun[n]}, then {x}" for n, x in now.items()}
 
 
 def write(path: Path, content: str | bytes) -> None:

@@ -18,11 +18,14 @@ from t2t_jax.training.step import State
 
 
 class Standing(NamedTuple):
-    """Where a run stands beside its state."""
+    """Where a run stands beside its state, and what it has cost."""
 
     epoch: int = 0  # of the next batch
     batch: int = 0  # within the epoch
     seconds: float = 0.0  # of training
+    flops: float = 0.0  # of matrix products, by the model's formula
+    compiled_flops: float = 0.0  # of all operations, as XLA counts them in the compiled step
+    memory: int = 0  # bytes that the step holds at its largest
     evaluations: list[tuple[int, float]] = []  # noqa: RUF012  (step, dev perplexity)
 
 
@@ -71,20 +74,26 @@ def save(to: ocp.CheckpointManager, state: State, standing: Standing) -> None:
     to.save(int(state.step), args=items)
 
 
-def restore(
-    source: ocp.CheckpointManager, like: State, report: Callable[[str], object]
-) -> tuple[State, Standing] | None:
-    """The run as last saved whole, laid out as `like`; None if nothing is saved.
+def steps(source: ocp.CheckpointManager, report: Callable[[str], object]) -> set[int]:
+    """The steps that are saved whole; a damaged checkpoint is reported and set aside."""
+    for step in source.all_steps():
+        directory = _directory(source, step)
+        if (found := manifest.damage(directory)) is None:
+            continue
+        aside = directory.parent.parent / f"damaged-{step}"
+        shutil.rmtree(aside, ignore_errors=True)
+        directory.rename(aside)
+        report(f"the checkpoint of step {step:,} is damaged ({found}): it is now {aside}.")
+    source.reload()
+    return set(source.all_steps())
 
-    Damaged checkpoints are reported and set aside.
+
+def restore(source: ocp.CheckpointManager, like: State, step: int) -> tuple[State, Standing]:
+    """The run as it was saved at `step`, laid out as `like`.
 
     Raises:
       UsageError: what was saved belongs to another model, or Orbax cannot read it.
     """
-    _set_damaged_aside(source, report)
-    step = source.latest_step()
-    if step is None:
-        return None
     directory = _directory(source, step)
     args = ocp.args.Composite(
         params=ocp.args.StandardRestore(_abstract(like.params)),
@@ -96,18 +105,6 @@ def restore(
         saved = source.restore(step, args=args)
     count = jax.device_put(jnp.int32(step), like.step.sharding)
     return State(count, saved["params"], saved["optimizer"]), Standing(**saved["standing"])
-
-
-def _set_damaged_aside(source: ocp.CheckpointManager, report: Callable[[str], object]) -> None:
-    for step in source.all_steps():
-        directory = _directory(source, step)
-        if (found := manifest.damage(directory)) is None:
-            continue
-        aside = directory.parent.parent / f"damaged-{step}"
-        shutil.rmtree(aside, ignore_errors=True)
-        directory.rename(aside)
-        report(f"the checkpoint of step {step:,} is damaged ({found}): it is now {aside}.")
-    source.reload()
 
 
 def newest(checkpoints: Path) -> Path | None:

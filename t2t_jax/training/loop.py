@@ -1,24 +1,26 @@
-"""The flat loop around the step."""
+"""The flat loop around the step, for a run or for a population of them."""
 
 import math
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import numpy as np
 
 from t2t_jax.config import Config
-from t2t_jax.errors import RunError
-from t2t_jax.training import checkpoints, sharding
+from t2t_jax.errors import Interrupted, RunError
+from t2t_jax.training import checkpoints, population, sharding
 from t2t_jax.training.checkpoints import Standing
+from t2t_jax.training.flops import step_flops
 from t2t_jax.training.progress import Meter, Metrics, Progress, duration
-from t2t_jax.training.step import State, compile_step, hyper, initialise
-from t2t_jax.training.throughput import peak_flops, step_flops
+from t2t_jax.training.step import Hyper, State, hyper, initialise, make_step
+from t2t_jax.training.throughput import Program, compile_for, peak_flops
 
 RECORD_EVERY = 50  # steps, in metrics.jsonl
 AHEAD = 2  # steps that the host queues before it reads a loss
@@ -27,101 +29,171 @@ Stream = Callable[[int, int], Iterator[tuple[tuple[int, int], dict[str, Any]]]]
 Evaluate = Callable[[Any], float]
 
 
+class Member(NamedTuple):
+    """A run.
+
+    Attributes:
+      stream: from a position (epoch, batch), endless ((next epoch, next batch), batch).
+      directory: takes checkpoints/ and metrics.jsonl.
+    """
+
+    c: Config
+    stream: Stream
+    directory: Path
+
+
+class Trained(NamedTuple):
+    """Parameters, averaged over the checkpoints of these steps, and what they cost.
+
+    `together` runs were trained in one program; `standing.seconds` are those of all of them.
+    """
+
+    params: Any
+    averaged: list[int]
+    standing: Standing
+    together: int
+
+
 def train(
     model: nn.Module,
-    c: Config,
-    stream: Stream,
+    members: Sequence[Member],
     evaluate: Evaluate,
-    directory: Path,
     progress: Progress,
-) -> tuple[Any, list[int]]:
-    """Trains a model, going on from the last checkpoint in `directory` if there is one.
+    vectorised: bool | None = None,
+) -> list[Trained | RunError]:
+    """Trains runs of one shape in one program, going on from what they have saved.
 
     Args:
-      stream: from a position (epoch, batch), endless ((next epoch, next batch), batch).
+      members: runs whose configs differ in what `step.Hyper` holds alone.
       evaluate: parameters -> dev perplexity.
-      directory: takes checkpoints/ and metrics.jsonl.
+      vectorised: see `population.together`; by default on anything but a CPU.
 
     Returns:
-      The parameters, averaged over the last `average` checkpoints, and the steps of those.
+      What came of each member; an error where its loss was no longer finite.
 
     Raises:
-      RunError: the loss is no longer finite, or the run was interrupted; either way the last
-        checkpoint is good.
+      Interrupted: by SIGINT or SIGTERM; the same call goes on from there.
     """
     mesh = sharding.make_mesh()
-    manager = checkpoints.manager(directory / "checkpoints", c.training)
-    with sharding.on(mesh), manager:
-        state, standing = initialise(model, c, mesh), Standing()
-        restored = checkpoints.restore(manager, state, progress.say)
-        if restored is not None:
-            state, standing = restored
-            progress.say(f"going on from step {int(state.step):,}")
-        metrics = Metrics(directory, int(state.step))
-        try:
-            state, standing = _steps(
-                model, c, stream, evaluate, manager, metrics, progress, state, standing
-            )
-        finally:
-            metrics.close()
-        manager.wait_until_finished()
-        return checkpoints.average(manager, state.params, standing, c.training.average)
+    if vectorised is None:
+        vectorised = jax.default_backend() != "cpu"
+    out: dict[int, Trained | RunError] = {}
+    with ExitStack() as held:
+        held.enter_context(sharding.on(mesh))
+        managers = [
+            held.enter_context(checkpoints.manager(m.directory / "checkpoints", m.c.training))
+            for m in members
+        ]
+        saved = [checkpoints.steps(manager, progress.say) for manager in managers]
+        for start, chosen in _level(saved):
+            some, theirs = [members[i] for i in chosen], [managers[i] for i in chosen]
+            begun = []
+            for m, manager in zip(some, theirs, strict=True):
+                state, standing = initialise(model, m.c, mesh), Standing()
+                if start:
+                    state, standing = checkpoints.restore(manager, state, start)
+                begun.append((state, standing))
+            if start:
+                progress.say(f"going on from step {start:,}")
+            ended = _steps(model, some, evaluate, theirs, progress, begun, start, vectorised)
+            for i, manager, m, result in zip(chosen, theirs, some, ended, strict=True):
+                if isinstance(result, RunError):
+                    out[i] = result
+                    continue
+                params, standing = result
+                manager.wait_until_finished()
+                k = m.c.training.average
+                averaged = checkpoints.average(manager, params, standing, k)
+                out[i] = Trained(*averaged, standing, len(some))
+    return [out[i] for i in range(len(members))]
+
+
+def _level(saved: Sequence[set[int]]) -> list[tuple[int, list[int]]]:
+    """Populations as (step to go on from, members): one, unless no step was saved by all."""
+    common = set.intersection(*saved)
+    if common or not any(saved):
+        return [(max(common, default=0), list(range(len(saved))))]
+    newest = [max(s, default=0) for s in saved]
+    return [(n, [i for i, other in enumerate(newest) if other == n]) for n in sorted(set(newest))]
 
 
 def _steps(
     model: nn.Module,
-    c: Config,
-    stream: Stream,
+    members: Sequence[Member],
     evaluate: Evaluate,
-    manager: Any,
-    metrics: Metrics,
+    managers: Sequence[Any],
     progress: Progress,
-    state: State,
-    standing: Standing,
-) -> tuple[State, Standing]:
-    """All the steps that are left."""
-    step, h, peak = compile_step(model, c), hyper(c), peak_flops()
-    t, last, evaluations = int(state.step), c.training.steps, list(standing.evaluations)
-    batches, mesh = stream(standing.epoch, standing.batch), sharding.make_mesh()
-    began = time.monotonic() - standing.seconds
+    begun: Sequence[tuple[State, Standing]],
+    t: int,
+    vectorised: bool,
+) -> list[tuple[Any, Standing] | RunError]:
+    """All the steps from t on; of each member its parameters and standing, or its error."""
+    c, P, mesh = members[0].c, len(members), sharding.make_mesh()
+    step = population.together(make_step(model, c), P, vectorised)
+    state: State = population.stack([state for state, _ in begun])
+    h: Hyper = population.stack([sharding.replicate(hyper(m.c), mesh) for m in members])
+    standings = [standing for _, standing in begun]
+    errors: dict[int, RunError] = {}
+    last, first = c.training.steps, standings[0]
+    evaluations = [list(s.evaluations) for s in standings]
+    batches = [m.stream(first.epoch, first.batch) for m in members]
+    began, peak = time.monotonic() - first.seconds, peak_flops()
+    flops, compiled_flops, memory = first.flops, first.compiled_flops, first.memory
+    programs: dict[tuple[int, ...], Program] = {}
     meter, queued = Meter(), deque[tuple[int, float, Any]]()
-    compiled: set[tuple[int, ...]] = set()
+
+    def fail(i: int, at: int) -> None:
+        errors[i] = RunError(_diverged(at, managers[i].latest_step()))
+        if P > 1:
+            progress.say(f"{members[i].directory}: {errors[i]}")
 
     def read() -> None:
         """Waits for the oldest queued step and keeps what it reports."""
         nonlocal meter
-        at, flops, reported = queued.popleft()
-        values = {name: float(x) for name, x in jax.device_get(reported).items()}
-        if not (math.isfinite(values["loss"]) and math.isfinite(values["grad_norm"])):
-            raise RunError(_diverged(at, manager.latest_step()))
-        meter.add(values, flops)
+        at, cost, reported = queued.popleft()
+        values = jax.device_get(reported)  # each [P]
+        for i in range(P):
+            finite = math.isfinite(values["loss"][i]) and math.isfinite(values["grad_norm"][i])
+            if i not in errors and not finite:
+                fail(i, at)
+        meter.add(values, cost)
         now = meter.read(peak)
         left = duration((last - at) * now["seconds_per_step"])
         share = f"  {now['share_of_peak']:.0%} of peak" if peak else ""
         progress.show(
-            f"step {at:,}/{last:,}  loss {now['loss']:.3f}  {now['tokens_per_second']:,.0f} "
-            f"tokens/s{share}  {left} left"
+            f"step {at:,}/{last:,}  loss {np.nanmean(now['loss']):.3f}  "
+            f"{now['tokens_per_second']:,.0f} tokens/s{share}  {left} left"
         )
         if at % RECORD_EVERY == 0:
-            seconds = time.monotonic() - began
+            elapsed = {"seconds": time.monotonic() - began}
             last_step = {name: values[name] for name in ("lr", "grad_norm")}
-            metrics.write({"step": at, "seconds": seconds} | last_step | now)
+            for i in alive():
+                metrics[i].write({"step": at} | _of_member(i, elapsed | last_step | now))
             meter = Meter()
 
-    with _interruption() as interrupted:
-        while t < last and not _exhausted(evaluations, c.training.patience):
-            position, batch = next(batches)
-            (B, S), (_, T) = batch["source"].shape, batch["target"].shape
-            new = (B, S, T) not in compiled
+    def alive() -> list[int]:
+        return [i for i in range(P) if i not in errors]
+
+    with ExitStack() as held:
+        interrupted = held.enter_context(_interruption())
+        metrics = [held.enter_context(closing(Metrics(m.directory, t))) for m in members]
+        while t < last and alive() and not _exhausted(evaluations[0], c.training.patience):
+            drawn = [next(b) for b in batches]
+            position, batch = drawn[0][0], _stacked([b for _, b in drawn])
+            (_, B, S), (_, _, T) = batch["source"].shape, batch["target"].shape
+            placed = sharding.put_batch(batch, mesh)
+            new = (B, S, T) not in programs
             if new:
                 progress.say(f"compiling for batches of {B} pairs, {S} by {T} subwords")
-                compiled.add((B, S, T))
                 while queued:
                     read()
-            flops = step_flops(c.model, model.V, B, S, T)
-            state, reported = step(state, sharding.put_batch(batch, mesh), h)
+                programs[B, S, T] = compile_for(step, P, vectorised, state, placed, h)
+                memory = max(memory, programs[B, S, T].memory)
+            state, reported = programs[B, S, T].run(state, placed, h)
             t += 1
-            queued.append((t, flops, reported))
+            counted = step_flops(c.model, model.V, B, S, T)
+            flops, compiled_flops = flops + counted, compiled_flops + programs[B, S, T].flops
+            queued.append((t, P * counted, reported))
             if new:  # the speed that is shown is that of training, not of compiling
                 meter = Meter()
             if len(queued) > AHEAD:
@@ -131,22 +203,41 @@ def _steps(
                 continue
             while queued:
                 read()
-            if due:
-                perplexity, seconds = evaluate(state.params), time.monotonic() - began
+            for i in alive() if due else ():
+                perplexity = evaluate(population.member(state.params, i))
                 if math.isnan(perplexity):
-                    raise RunError(_diverged(t, manager.latest_step()))
-                evaluations.append((t, perplexity))
-                metrics.write({"step": t, "seconds": seconds, "dev_perplexity": perplexity})
+                    fail(i, t)
+                    continue
+                seconds = time.monotonic() - began
+                evaluations[i].append((t, perplexity))
+                metrics[i].write({"step": t, "seconds": seconds, "dev_perplexity": perplexity})
+                of = f"{members[i].directory.name}: " if P > 1 else ""
                 progress.say(
-                    f"step {t:,}  dev perplexity {perplexity:.3f}  after {duration(seconds)}"
+                    f"{of}step {t:,}  dev perplexity {perplexity:.3f}  after {duration(seconds)}"
                 )
-            standing = Standing(*position, time.monotonic() - began, [*evaluations])
-            checkpoints.save(manager, state, standing)
+            seconds = time.monotonic() - began
+            for i in alive():
+                standings[i] = Standing(
+                    *position, seconds, flops, compiled_flops, memory, [*evaluations[i]]
+                )
+                checkpoints.save(managers[i], population.member(state, i), standings[i])
             if interrupted():
-                manager.wait_until_finished()
-                raise RunError(f"stopped at step {t:,}; the same command goes on from there.")
+                for i in alive():
+                    managers[i].wait_until_finished()
+                raise Interrupted(f"stopped at step {t:,}; the same command goes on from there.")
             meter = Meter()
-    return state, standing
+    return [
+        errors[i] if i in errors else (population.member(state.params, i), standings[i])
+        for i in range(P)
+    ]
+
+
+def _stacked(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {side: np.stack([b[side] for b in batches]) for side in batches[0]}
+
+
+def _of_member(i: int, values: dict[str, Any]) -> dict[str, float]:
+    return {name: float(x[i] if np.ndim(x) else x) for name, x in values.items()}
 
 
 def _diverged(step: int, saved: int | None) -> str:

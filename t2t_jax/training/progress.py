@@ -3,8 +3,11 @@
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
+
+import numpy as np
 
 
 class Progress:
@@ -49,28 +52,29 @@ def duration(seconds: float) -> str:
 
 
 class Meter:
-    """Sums over the training steps since it was made."""
+    """Sums over the training steps since it was made, of each member of a population."""
 
     def __init__(self) -> None:
         self.opened, self.steps = time.monotonic(), 0
-        self.loss = self.nll = self.targets = self.tokens = self.flops = 0.0
+        self.tokens = self.flops = 0.0
+        self.loss, self.nll, self.targets = np.zeros((3, 1))
 
-    def add(self, metrics: dict[str, float], flops: float) -> None:
-        """Counts one step: what it reported, and the FLOPs of its matrix products."""
+    def add(self, metrics: Mapping[str, np.ndarray], flops: float) -> None:
+        """Counts one step: what it reported [P], and the FLOPs of its matrix products."""
         self.steps += 1
-        self.loss += metrics["loss"] * metrics["target_tokens"]
-        self.nll += metrics["nll"] * metrics["target_tokens"]
-        self.targets += metrics["target_tokens"]
-        self.tokens += metrics["source_tokens"] + metrics["target_tokens"]
+        self.loss = self.loss + metrics["loss"] * metrics["target_tokens"]
+        self.nll = self.nll + metrics["nll"] * metrics["target_tokens"]
+        self.targets = self.targets + metrics["target_tokens"]
+        self.tokens += float((metrics["source_tokens"] + metrics["target_tokens"]).sum())
         self.flops += flops
 
-    def read(self, peak: float | None) -> dict[str, float]:
-        """Means per target token (nats), tokens a second of both sides, share of `peak` FLOP/s."""
+    def read(self, peak: float | None) -> dict[str, Any]:
+        """Nats per target token [P]; tokens a second of both sides, share of `peak` FLOP/s."""
         seconds = time.monotonic() - self.opened
         share = {} if peak is None else {"share_of_peak": self.flops / seconds / peak}
         return share | {
-            "loss": self.loss / max(self.targets, 1),
-            "nll": self.nll / max(self.targets, 1),
+            "loss": self.loss / np.maximum(self.targets, 1),
+            "nll": self.nll / np.maximum(self.targets, 1),
             "tokens_per_second": self.tokens / seconds,
             "seconds_per_step": seconds / self.steps,
         }

@@ -40,5 +40,10 @@ def shardings(boxed: Any, mesh: Mesh) -> Any:
 
 
 def put_batch(batch: Any, mesh: Mesh) -> Any:
-    """Host arrays [B, ...] to the devices, rows shared out along `data`."""
-    return jax.device_put(batch, NamedSharding(mesh, PartitionSpec("data")))
+    """Host arrays [P, B, ...] to the devices, rows shared out along `data`."""
+    return jax.device_put(batch, NamedSharding(mesh, PartitionSpec(None, "data")))
+
+
+def replicate(tree: Any, mesh: Mesh) -> Any:
+    """Arrays to every device."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))

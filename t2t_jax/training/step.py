@@ -94,7 +94,7 @@ def _creation(model: nn.Module, c: Config, mesh: Mesh) -> tuple[Callable[..., St
 def make_step(
     model: nn.Module, c: Config
 ) -> Callable[[State, Batch, Hyper], tuple[State, dict[str, jax.Array]]]:
-    """The train step for a model: a pure function, to be compiled by `compile_step`.
+    """The train step for a model: a pure function of one run.
 
     A batch is {"source": int32 [B, S], "target": int32 [B, T]}. The metrics are `loss` and `nll` in
     nats a target token, `grad_norm` of the gradient of `loss`, `source_tokens`, `target_tokens` and
@@ -158,8 +158,3 @@ def make_step(
         return State(state.step + 1, params, moments), metrics
 
     return step
-
-
-def compile_step(model: nn.Module, c: Config) -> Callable[..., tuple[State, dict[str, jax.Array]]]:
-    """`make_step`, jit-compiled, the old state's memory given to the new one."""
-    return jax.jit(make_step(model, c), donate_argnums=0)

@@ -1,11 +1,11 @@
-"""FLOPs of a training step by the model's formula, and what the device could do at most."""
+"""What a training step costs as compiled, and what the device could do at most."""
 
 import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-
-from t2t_jax.config import Model
 
 # Dense bf16 matrix FLOP/s of what JAX counts as one device, from the makers' data sheets.
 _PEAK = {
@@ -25,20 +25,33 @@ _PEAK = {
 }
 
 
-def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
-    """FLOPs of the matrix products of one training step on B pairs of S and T positions.
+class Program(NamedTuple):
+    """A compiled step of a population, and what one member's part of it costs.
 
-    A multiplication and an addition count as two; the backward pass as twice the forward one.
-    Attention over all pairs is counted, causal or not, as a dense mechanism computes it.
+    Attributes:
+      flops: all operations that XLA counts, not only matrix products.
+      memory: bytes of state, batch and temporaries at their largest.
     """
-    project = 2 * c.d_model * c.h * (c.d_k + c.d_v)  # two of d_k or d_v in, and W_V, W_O
-    attend = c.h * (c.d_k + c.d_v)
-    feed_forward = 2 * c.d_model * c.d_ff
-    encoder = S * (project + S * attend + feed_forward)
-    queries = T * project // 2 + T * S * attend
-    memory = S * project // 2
-    decoder = T * (project + T * attend + feed_forward) + queries + memory
-    return 3 * 2.0 * B * (c.N * (encoder + decoder) + T * c.d_model * V)
+
+    run: Callable[..., Any]
+    flops: float
+    memory: int
+
+
+def compile_for(
+    step: Callable[..., Any], P: int, vectorised: bool, state: Any, batch: Any, h: Any
+) -> Program:
+    """Compiles a step of P members for these arguments; the old state's memory takes the new one.
+
+    Args:
+      vectorised: whether the members' temporaries exist at the same time.
+    """
+    compiled = jax.jit(step, donate_argnums=0).lower(state, batch, h).compile()
+    used: Any = compiled.memory_analysis()
+    kept = used.argument_size_in_bytes + used.output_size_in_bytes - used.alias_size_in_bytes
+    passing = used.temp_size_in_bytes // (P if vectorised else 1)
+    counted = (compiled.cost_analysis() or {}).get("flops", 0.0) / (P if vectorised else 1)
+    return Program(compiled, counted, kept // P + passing)
 
 
 def peak_flops() -> float | None:

@@ -1,0 +1,126 @@
+"""Studies: a table of a paper as rows, each of them its difference from base.
+
+A study is one file under experiments/: a function that returns rows, decorated with `@study`.
+"""
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.errors import UsageError, near
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table.
+
+    Attributes:
+      group: the block of the table that it stands in; a group of one row is named after it.
+      changes: config fields that differ from base, at the paper's scale.
+      PPL, BLEU, params: what the paper reports, params in millions; None where its cell is blank.
+      label: what the paper writes across the cells where no number tells the change.
+    """
+
+    group: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    PPL: float | None = None
+    BLEU: float | None = None
+    params: float | None = None
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """`base`, `A:h=4,d_k=128,d_v=128`; unique in a study."""
+        if not self.changes or self.group == "big":
+            return self.group
+        return f"{self.group}:" + ",".join(f"{n}={v}" for n, v in self.changes.items())
+
+    @property
+    def config(self) -> Config:
+        """The row at the paper's scale.
+
+        Raises:
+          UsageError: a change names no field, or a value is out of range.
+        """
+        return config.replace(Config(), **self.changes)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table.
+
+    Attributes:
+      columns: config fields that have a column of their own.
+      rows: the first is base, which the others are compared with.
+      split: what BLEU is measured on.
+      V: the vocabulary at which parameters are counted at the paper's scale.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    split: str
+    V: int
+
+
+def study(
+    title: str, *, columns: str, split: str, V: int
+) -> Callable[[Callable[[], Sequence[Row]]], Study]:
+    """Turns a function that returns rows into a study of its name; see `Study` for the others."""
+
+    def make(rows: Callable[[], Sequence[Row]]) -> Study:
+        made = Study(rows.__name__, title, tuple(columns.split()), tuple(rows()), split, V)
+        for row in made.rows:
+            _ = row.config  # a change that names no field is found here
+        return made
+
+    return make
+
+
+def studies(folder: Path = EXPERIMENTS) -> dict[str, Study]:
+    """Every study under experiments/, by name."""
+    found: dict[str, Study] = {}
+    for path in sorted(folder.glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"experiments.{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+        found |= {s.name: s for s in vars(module).values() if isinstance(s, Study)}
+    return found
+
+
+def find(name: str) -> Study:
+    """The study of a name.
+
+    Raises:
+      UsageError: there is none.
+    """
+    found = studies()
+    if name not in found:
+        raise UsageError(f"there is no study {name!r} under {EXPERIMENTS}: {near(name, found)}")
+    return found[name]
+
+
+def select(study: Study, names: Sequence[str]) -> tuple[Row, ...]:
+    """Base and the rows of these names or groups, in the table's order; all if none is named.
+
+    Raises:
+      UsageError: a name is neither.
+    """
+    choices = {row.name for row in study.rows} | {row.group for row in study.rows}
+    for name in names:
+        if name not in choices:
+            raise UsageError(f"{study.name} has no row {name!r}: {near(name, choices)}")
+    wanted = {study.rows[0].name, *names}
+    return tuple(row for row in study.rows if not names or {row.name, row.group} & wanted)

@@ -1,0 +1,415 @@
+"""A study's result table as in the paper, ours beside the paper's, from stored results alone."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.study import statistics
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.registry import Study
+from t2t_jax.study.results import Entry
+from t2t_jax.study.statistics import Difference, Spread
+
+REAL = 0.05  # of p, corrected for the number of rows
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row with its numbers; `p` of its difference from base is Holm's."""
+
+    entry: Entry
+    PPL: Spread | None
+    BLEU: Spread | None
+    difference: Difference | None = None
+    p: float | None = None
+
+    @property
+    def real(self) -> bool:
+        return self.p is not None and self.p < REAL
+
+
+def lines(entries: Sequence[Entry]) -> list[Line]:
+    """The numbers of every row; the first row is base, which the others are compared with."""
+    drawn = [
+        statistics.resampled([np.array(run.statistics) for run in e.runs]) if e.runs else None
+        for e in entries
+    ]
+    bleus = [[run.BLEU for run in e.runs] for e in entries]
+    out = []
+    for i, e in enumerate(entries):
+        ppl = (
+            statistics.spread([run.result["dev_perplexity"] for run in e.runs]) if e.runs else None
+        )
+        score = statistics.spread(bleus[i]) if e.runs else None
+        difference = None
+        if i and (ours := drawn[i]) is not None and (base := drawn[0]) is not None:
+            difference = statistics.compare(bleus[i], bleus[0], ours, base)
+        out.append(Line(e, ppl, score, difference))
+    compared = [line for line in out if line.difference]
+    p = statistics.holm([line.difference.p for line in compared if line.difference])
+    corrected = dict(zip(map(id, compared), p, strict=True))
+    return [Line(x.entry, x.PPL, x.BLEU, x.difference, corrected.get(id(x))) for x in out]
+
+
+class Cell(str):
+    """A text of the table; `best` ones are set in bold."""
+
+    best = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Texts, ready to be set.
+
+    Attributes:
+      header: for each column what stands above it, in two lines; neighbours may share the upper.
+      groups: lines of cells; a rule stands between groups.
+      notes: sentences below the table.
+    """
+
+    title: str
+    header: tuple[tuple[str, str], ...]
+    groups: tuple[tuple[tuple[Cell, ...], ...], ...]
+    notes: tuple[str, ...]
+
+
+def quality(grid: Grid, found: Sequence[Line]) -> Table:
+    """The paper's table, with our columns beside the paper's."""
+    study = grid.study
+    best = {
+        "PPL": min((x.PPL.mean for x in found if x.PPL), default=math.nan),
+        "BLEU": max((x.BLEU.mean for x in found if x.BLEU), default=math.nan),
+    }
+    header = (
+        ("", ""),
+        *(("", name) for name in study.columns),
+        ("PPL", "paper"),
+        ("PPL", "ours"),
+        ("BLEU", "paper"),
+        ("BLEU", "ours"),
+        ("", "n"),
+        ("params (M)", "paper"),
+        ("params (M)", "ours"),
+    )
+    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    for line in found:
+        row, at_scale = line.entry.row, config.flatten(line.entry.c)
+        full = config.flatten(row.config)
+        changed = [
+            Cell(_scaled(full[n], at_scale[n]) if row is study.rows[0] or n in row.changes else "")
+            for n in study.columns
+        ]
+        if row.label and not any(changed):
+            changed[0] = Cell(row.label)
+        cells = [Cell("" if _alone(study, row.group) else f"({row.group})"), *changed]
+        if _alone(study, row.group):
+            cells[0] = Cell(row.group)
+        cells += [
+            Cell(_number(row.PPL, 2)),
+            _ours(line.PPL, 3, best["PPL"]),
+            Cell(_number(row.BLEU, 1)),
+            _ours(line.BLEU, 2, best["BLEU"], "*" * line.real + "†" * _odd(line)),
+            Cell(str(len(line.entry.runs)) if line.entry.runs else ""),
+            Cell(_number(row.params, 0)),
+            Cell(f"{line.entry.runs[0].result['parameters'] / 1e6:.2f}" if line.entry.runs else ""),
+        ]
+        groups.setdefault(row.group, []).append(tuple(cells))
+    return Table(
+        f"{study.title}. {grid.preset.about}.",
+        header,
+        tuple(tuple(g) for g in groups.values()),
+        tuple(_notes(found, study.split)),
+    )
+
+
+def _alone(study: Study, group: str) -> bool:
+    return group in ("base", "big") or sum(row.group == group for row in study.rows) == 0
+
+
+def _scaled(paper: Any, ours: Any) -> str:
+    return str(paper) if paper == ours else f"{_short(paper)}→{_short(ours)}"
+
+
+def _short(value: Any) -> str:
+    thousands = isinstance(value, int) and value >= 10_000 and value % 1000 == 0
+    return f"{value // 1000}K" if thousands else str(value)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _ours(value: Spread | None, digits: int, best: float, mark: str = "") -> Cell:
+    if value is None:
+        return Cell("")
+    deviation = "" if value.n == 1 else f" ± {value.deviation:.{digits}f}"
+    cell = Cell(f"{value.mean:.{digits}f}{deviation}{mark}")
+    cell.best = value.mean == best
+    return cell
+
+
+def _odd(line: Line) -> bool:
+    return any(run.odd for run in line.entry.runs)
+
+
+def _notes(found: Sequence[Line], split: str) -> list[str]:
+    runs = [run for line in found for run in line.entry.runs]
+    if not runs:
+        return [*_missing(found), "No run of this table is finished yet."]
+    n = min(len(line.entry.runs) for line in found if line.entry.runs)
+    signatures = {run.result["scores"][split]["bleu"]["signature"] for run in runs}
+    notes = [
+        f"PPL per subword on dev, BLEU on {split}: {'; '.join(sorted(signatures))}; mean ± "
+        "standard deviation over n seeds; best in bold.",
+        f"*: differs from {found[0].entry.row.name} (paired bootstrap over sentences"
+        + (" and seeds" if n > 1 else "; one seed, so nothing is said of other seeds")
+        + f", Holm's p < {REAL}).",
+    ]
+    notes += [f"†: {run.odd} ({run.directory})." for run in runs if run.odd]
+    unlike = [line.entry.row.name for line in found if _unlike_the_paper(line, found[0])]
+    if unlike:
+        notes.append(
+            "Not as in the paper, whose BLEU lies on the other side of base: "
+            + "; ".join(unlike)
+            + "."
+        )
+    return notes + _missing(found)
+
+
+def _unlike_the_paper(line: Line, base: Line) -> bool:
+    """Whether a real difference from base has the other sign than the paper's."""
+    theirs, reference = line.entry.row.BLEU, base.entry.row.BLEU
+    if not line.real or line.difference is None or theirs is None or reference is None:
+        return False
+    return line.difference.size * (theirs - reference) < 0
+
+
+def _missing(found: Sequence[Line]) -> list[str]:
+    most = max((len(line.entry.runs) for line in found), default=0)
+    standing = [f"{x.entry.row.name}: {x.entry.standing}." for x in found if x.entry.standing]
+    rest = [x.entry for x in found if not x.entry.standing]
+    missing = [
+        e.row.name + (f" ({most - len(e.runs)} seeds)" if e.runs else "")
+        for e in rest
+        if len(e.runs) < most
+    ]
+    return standing + ([f"Missing: {'; '.join(missing)}."] if missing else [])
+
+
+def cost(found: Sequence[Line]) -> Table:
+    """What every row cost: means over its seeds."""
+    header = (
+        ("", ""),
+        ("params", "(M)"),
+        ("training FLOPs", "counted"),
+        ("training FLOPs", "compiled"),
+        ("minutes", "training"),
+        ("minutes", "scoring"),
+        ("memory", "(MB)"),
+        ("", "device"),
+    )
+    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    for line in found:
+        if not line.entry.runs:
+            continue
+        of = [_costs(run.result) for run in line.entry.runs]
+        mean = {name: math.fsum(o[name] for o in of) / len(of) for name in of[0]}
+        devices = sorted({run.result["environment"]["device"] for run in line.entry.runs})
+        cells = (
+            line.entry.row.name,
+            f"{mean['parameters'] / 1e6:.2f}",
+            f"{mean['flops']:.2e}",
+            f"{mean['compiled_flops']:.2e}",
+            f"{mean['training_seconds'] / 60:.1f}",
+            f"{mean['scoring_seconds'] / 60:.1f}",
+            f"{mean['memory'] / 1e6:.0f}",
+            ", ".join(devices),
+        )
+        groups.setdefault(line.entry.row.group, []).append(tuple(map(Cell, cells)))
+    notes = (
+        "FLOPs counted: matrix products, backward twice forward; compiled: what XLA counts. A "
+        "run that was trained in one program with others has its share of their time.",
+    )
+    return Table("Cost of a run", header, tuple(tuple(g) for g in groups.values()), notes)
+
+
+COSTS = "parameters flops compiled_flops training_seconds scoring_seconds memory".split()
+
+
+def _costs(result: Mapping[str, Any]) -> dict[str, float]:
+    costs = {name: float(result[name]) for name in COSTS}
+    return costs | {"training_seconds": costs["training_seconds"] / result["trained_together"]}
+
+
+# How a table is set.
+
+
+def _padded(table: Table, best: Callable[[str], str]) -> list[list[list[str]]]:
+    return [[[best(c) if c.best else str(c) for c in line] for line in g] for g in table.groups]
+
+
+def _header(table: Table) -> tuple[list[str], list[str]]:
+    """Both lines, the upper without repetitions."""
+    upper = [above for above, _ in table.header]
+    shown = ["" if i and above == upper[i - 1] else above for i, above in enumerate(upper)]
+    return shown, [below for _, below in table.header]
+
+
+def as_text(table: Table) -> str:
+    """For a terminal."""
+    groups = _padded(table, lambda text: f"[{text}]")
+    upper, lower = _header(table)
+    every = [upper, lower, *(line for g in groups for line in g)]
+    # A label that runs over the cells behind it does not widen its own column.
+    widths = [
+        max(len(line[i]) for line in every if not (i + 1 < len(line) and _runs_over(line, i)))
+        for i in range(len(table.header))
+    ]
+
+    def set_line(line: Sequence[str]) -> str:
+        out = ""
+        for i, (text, width) in enumerate(zip(line, widths, strict=True)):
+            end = sum(widths[: i + 1]) + 2 * i
+            out = out.ljust(end - width) if not text else out
+            out += (
+                text.ljust(width) if i == 0 or _runs_over(line, i) else text.rjust(end - len(out))
+            )
+            out += "  "
+        return out.rstrip()
+
+    rule = "-" * (sum(widths) + 2 * len(widths) - 2)
+    body = [table.title, "", set_line(upper), set_line(lower)]
+    for group in groups:
+        body += [rule, *map(set_line, group)]
+    notes = [note.replace("best in bold", "best in [brackets]") for note in table.notes]
+    return "\n".join([*body, rule, *notes]) + "\n"
+
+
+def _runs_over(line: Sequence[str], i: int) -> bool:
+    """Whether a cell is a label that stands across the empty ones behind it."""
+    return " " in line[i] and i + 1 < len(line) and i == 1 and not line[i + 1]
+
+
+def as_markdown(table: Table) -> str:
+    """A pipe table; groups follow each other."""
+    names = [f"{upper} {lower}".strip() for upper, lower in table.header]
+    body = [f"**{table.title}**", "", f"| {' | '.join(names)} |", "|" + " --- |" * len(names)]
+    for group in _padded(table, lambda text: f"**{text}**"):
+        body += [f"| {' | '.join(line).replace('*  ', '* ')} |" for line in group]
+    notes = [f"- {note}".replace("*:", "\\*:") for note in table.notes]
+    return "\n".join([*body, "", *notes]) + "\n"
+
+
+_LATEX = str.maketrans(
+    {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\^{}"}
+    | {"→": r"$\to$", "±": r"$\pm$", "†": r"$^\dagger$", "*": r"$^*$", "\\": r"\textbackslash{}"}
+    | {"<": r"$<$", ">": r"$>$", "|": r"\textbar{}", "{": r"\{", "}": r"\}", "$": r"\$"}
+)
+
+
+def as_latex(table: Table) -> str:
+    """A booktabs tabular in a table of its own; needs no other package."""
+    tex = [
+        [[rf"\textbf{{{c.translate(_LATEX)}}}" if c.best else c.translate(_LATEX) for c in line]
+         for line in group]
+        for group in table.groups
+    ]  # fmt: skip
+    upper, lower = (" & ".join(x.translate(_LATEX) for x in line) for line in _header(table))
+    body = "\n\\midrule\n".join(
+        "\n".join(f"{' & '.join(line)} \\\\" for line in group) for group in tex
+    )
+    notes = " ".join(note.translate(_LATEX) for note in table.notes)
+    return (
+        f"% \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\\footnotesize\n"
+        f"\\caption{{{table.title.translate(_LATEX)} {notes}}}\n"
+        f"\\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}\n\\toprule\n"
+        f"{upper} \\\\\n{lower} \\\\\n\\midrule\n{body}\n\\bottomrule\n"
+        "\\end{tabular}\n\\end{table}\n"
+    )
+
+
+def records(found: Sequence[Line]) -> list[dict[str, Any]]:
+    """Every row with all that is known of it, as JSON."""
+    out = []
+    for line in found:
+        e = line.entry
+        out.append(
+            {
+                "row": e.row.name,
+                "group": e.row.group,
+                "changes": dict(e.row.changes),
+                "config": store_config(e.c),
+                "paper": {"PPL": e.row.PPL, "BLEU": e.row.BLEU, "params": e.row.params},
+                "PPL": _spread(line.PPL),
+                "BLEU": _spread(line.BLEU),
+                "difference": None if line.difference is None else line.difference._asdict(),
+                "p_holm": line.p,
+                "standing": e.standing,
+                "runs": [
+                    {
+                        "seed": run.seed,
+                        "directory": str(run.directory),
+                        "odd": run.odd,
+                        "PPL": run.result["dev_perplexity"],
+                        "BLEU": run.BLEU,
+                        "device": run.result["environment"]["device"],
+                        "code": run.result["environment"]["code"],
+                    }
+                    | _costs(run.result)
+                    for run in e.runs
+                ],
+            }
+        )
+    return out
+
+
+def store_config(c: Config) -> dict[str, Any]:
+    """A config without where files lie and without its seed."""
+    flat = config.flatten(c)
+    return {n: v for n, v in flat.items() if n not in (*config.PATHS, "seed")}
+
+
+def _spread(value: Spread | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    deviation = None if math.isnan(value.deviation) else value.deviation
+    return {"mean": value.mean, "deviation": deviation, "n": value.n}
+
+
+def _csv(found: Sequence[Line]) -> str:
+    """A line a run, nothing rounded."""
+    names = ["row", "seed", "PPL", "BLEU", *COSTS, "device", "code", "directory"]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for record in records(found):
+        for run in record["runs"]:
+            writer.writerow([record["row"], *(run[name] for name in names[1:])])
+    return out.getvalue()
+
+
+def _both(set_one: Callable[[Table], str]) -> Callable[[Grid, Sequence[Line]], str]:
+    """Quality, and cost below it."""
+
+    def both(grid: Grid, found: Sequence[Line]) -> str:
+        made = [quality(grid, found)] + [cost(found)] * any(line.entry.runs for line in found)
+        return "\n".join(map(set_one, made))
+
+    return both
+
+
+FORMATS: dict[str, Callable[[Grid, Sequence[Line]], str]] = {
+    "text": _both(as_text),
+    "md": _both(as_markdown),
+    "latex": _both(as_latex),
+    "csv": lambda _, found: _csv(found),
+    "json": lambda _, found: json.dumps(records(found), indent=1) + "\n",
+}

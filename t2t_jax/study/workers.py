@@ -1,0 +1,247 @@
+"""Workers on a grid, and who watches them.
+
+Any number of workers, on this machine or on others that see the same store, take what is left of a
+grid. A worker holds the lock of every run that it works on; when it dies, the kernel gives it back.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from t2t_jax.config import Config
+from t2t_jax.data.cache import Dataset
+from t2t_jax.errors import Busy, Interrupted, RunError, UsageError
+from t2t_jax.study import store
+from t2t_jax.study.grid import Cell, alike
+from t2t_jax.training.flops import step_flops
+from t2t_jax.training.progress import Progress, duration, read_metrics
+
+EVERY = 1.0  # seconds between two looks at the store
+
+
+def work(cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress) -> None:
+    """Runs what is left, the most expensive first, until no cell is without a result or an error.
+
+    Raises:
+      Interrupted: the same call goes on from there.
+    """
+    left = _populations(cells, dataset.vocabulary.size)
+    while left:
+        left = [rest for group in left if (rest := _attempt(group, split, dataset, progress))]
+        if left:  # other workers hold these
+            time.sleep(EVERY)
+
+
+def _populations(cells: Sequence[Cell], V: int) -> list[list[Cell]]:
+    """Cells that can share a program, together; the most expensive first."""
+    groups: dict[Config, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(alike(cell.c), []).append(cell)
+    return sorted(groups.values(), key=lambda group: -sum(_flops(cell.c, V) for cell in group))
+
+
+def _attempt(cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress) -> list[Cell]:
+    """Runs the cells of a population that have neither result nor error; those that are held."""
+    from t2t_jax.study.runner import execute
+
+    cells = [cell for cell in cells if not ended(cell.directory)]
+    if not cells:
+        return []
+    try:
+        runs = [(cell.c, cell.directory) for cell in cells]
+        outcomes: Sequence[Any] = execute(runs, dataset, lambda name: name == split, progress)
+    except (Interrupted, KeyboardInterrupt):
+        raise
+    except Exception as error:  # whatever it is, the other rows go on
+        traceback.print_exc()
+        outcomes = [error] * len(cells)
+    for cell, outcome in zip(cells, outcomes, strict=True):
+        if isinstance(outcome, Exception) and not isinstance(outcome, Busy):
+            store.write_failure(cell.directory, outcome)
+    return [c for c, outcome in zip(cells, outcomes, strict=True) if isinstance(outcome, Busy)]
+
+
+def ended(directory: Path) -> bool:
+    """Whether a run has a result or an error."""
+    return store.read_result(directory) is not None or store.read_failure(directory) is not None
+
+
+def watch(
+    cells: Sequence[Cell], words: Sequence[str], workers: int, logs: Path, progress: Progress
+) -> int:
+    """Starts workers on a grid and shows how far it is, until they are done.
+
+    Args:
+      words: the command line of a worker but for its number.
+      workers: how many; 0 for one a core of a CPU, or one on accelerators.
+      logs: takes what the workers print.
+
+    Returns:
+      How many runs failed.
+
+    Raises:
+      Interrupted: they were stopped; the same call goes on from there.
+      RunError: a worker died, and cells are left.
+    """
+    for cell in cells:  # what failed is tried again
+        store.forget_failure(cell.directory)
+    if all(ended(cell.directory) for cell in cells):
+        return 0
+    workers = workers or _fitting(len({alike(cell.c) for cell in cells}))
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {logs.parent}: {error.strerror}.") from None
+    processes = [
+        _start([*words, "--worker", f"{i}/{workers}"], logs / f"worker-{i}.txt")
+        for i in range(workers)
+    ]
+    view = View(cells, workers, progress)
+    try:
+        while any(p.poll() is None for p in processes):
+            view.refresh()
+            time.sleep(EVERY)
+        view.refresh()
+    except KeyboardInterrupt:
+        progress.say("stopping: every run saves where it stands")
+        raise Interrupted("stopped; the same command goes on from there.") from None
+    finally:
+        for p in processes:
+            p.send_signal(signal.SIGTERM)
+        for p in processes:
+            p.wait()
+            if p.stdin:
+                p.stdin.close()
+    if not all(ended(cell.directory) for cell in cells):
+        codes = ", ".join(str(p.returncode) for p in processes)
+        raise RunError(
+            f"the workers ended before the grid (exit codes {codes}): see {logs}; the same command "
+            "goes on from there."
+        )
+    return sum(store.read_failure(cell.directory) is not None for cell in cells)
+
+
+def _fitting(programs: int) -> int:
+    """Workers that keep this machine busy: a small model uses one core well and two hardly."""
+    devices = any(Path(p).exists() for p in ("/dev/nvidia0", "/dev/accel0", "/dev/vfio/0"))
+    if devices and os.environ.get("JAX_PLATFORMS", "") != "cpu":
+        return 1
+    return min(_cores(), programs)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _start(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """A worker, which ends when this process does: its standard input closes then."""
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "t2t_jax.cli", *words],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=out,
+        )
+
+
+def become(number: str) -> None:
+    """Takes this worker's share of the cores, and follows whoever started it into the grave.
+
+    Args:
+      number: `i/n`, of n workers on this machine.
+    """
+    i, n = map(int, number.split("/"))
+    if n > 1 and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cores[i % len(cores) :: n])
+
+    def follow() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+class View:
+    """What a person sees of a grid, read from its store, whoever works on it."""
+
+    def __init__(self, cells: Sequence[Cell], workers: int, progress: Progress) -> None:
+        self.cells, self.workers, self.progress = cells, workers, progress
+        self.cost = {cell: _flops(cell.c, cell.c.data.vocabulary) for cell in cells}
+        self.began, self.shown = time.monotonic(), {c for c in cells if ended(c.directory)}
+        self.first: tuple[float, float, int] | None = None  # when steps were first seen; as `_look`
+        self.before, _ = self._look()
+        if self.shown:
+            progress.say(f"{len(self.shown)} of {len(cells)} runs are done already")
+
+    def refresh(self) -> None:
+        """Says which runs ended since the last look, and shows where the others are."""
+        for cell in self.cells:
+            if cell in self.shown or not ended(cell.directory):
+                continue
+            self.shown.add(cell)
+            self.progress.say(f"{_outcome(cell)}  ({len(self.shown)} of {len(self.cells)})")
+        parts = [f"{len(self.shown)}/{len(self.cells)} runs", *self._running(), self._left()]
+        self.progress.show("  ".join(part for part in parts if part))
+
+    def _running(self) -> list[str]:
+        """The runs that are at the same step, by one of them, and the step."""
+        at: dict[str, list[str]] = {}
+        for cell in self.cells:
+            step, of = self._step(cell), cell.c.training.steps
+            if step and cell not in self.shown:
+                place = f"{step:,}/{of:,}" if step < of else "translating"
+                at.setdefault(place, []).append(cell.name)
+        return [
+            names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") + f" {place}"
+            for place, names in at.items()
+        ]
+
+    def _left(self) -> str:
+        """Time left: of the steps at the speed so far, and of compiling as long as at first."""
+        (done, started), now = self._look(), time.monotonic()
+        if self.first is None:
+            if done > self.before:
+                self.first = now, done, started
+            return "compiling"
+        since, begun_with, started_then = self.first
+        compiling = (since - self.began) / self.workers
+        steps = now - since - compiling * (started - started_then)
+        if done == begun_with or steps <= 0:
+            return ""
+        left = (sum(self.cost.values()) - done) / (done - begun_with) * steps
+        waiting = {alike(c.c) for c in self.cells if c not in self.shown and not self._step(c)}
+        return f"{duration(left + compiling * len(waiting))} left"
+
+    def _look(self) -> tuple[float, int]:
+        """FLOPs of the steps that are done, and how many programs have begun."""
+        steps = {cell: self._step(cell) for cell in self.cells}
+        share = {c: 1.0 if c in self.shown else s / c.c.training.steps for c, s in steps.items()}
+        begun = {alike(cell.c) for cell, step in steps.items() if step}
+        return sum(self.cost[cell] * share[cell] for cell in self.cells), len(begun)
+
+    def _step(self, cell: Cell) -> int:
+        records = read_metrics(cell.directory / "metrics.jsonl")
+        return records[-1]["step"] if records else 0
+
+
+def _outcome(cell: Cell) -> str:
+    """The scores of a run, or why it has none."""
+    if (result := store.read_result(cell.directory)) is None:
+        return f"{cell.name}: failed: {store.read_failure(cell.directory)}"
+    scores = "  ".join(f"BLEU {s['bleu']['score']:.2f}" for s in result["scores"].values())
+    return f"{cell.name}: PPL {result['dev_perplexity']:.3f}  {scores}"
+
+
+def _flops(c: Config, V: int) -> float:
+    """What a run costs, to compare with others."""
+    L = 32
+    return c.training.steps * step_flops(c.model, V, max(1, c.data.batch_tokens // L), L, L)

@@ -1,0 +1,112 @@
+"""Runs trained together in one program are the runs trained alone."""
+
+import math
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from t2t_jax import config
+from t2t_jax.errors import RunError
+from t2t_jax.models import build
+from t2t_jax.study.grid import alike
+from t2t_jax.training.loop import Member, _level, train
+from t2t_jax.training.progress import Progress, read_metrics
+from tests.test_training import SMALL, V, batch
+
+C = config.replace(SMALL, steps=6, evaluate_every=3, warmup=2, peak_lr=2e-2, average=2)
+VARIED = [
+    config.replace(C, **changes)
+    for changes in ({}, dict(P_drop=0.4, seed=1), dict(eps_ls=0.3, lr_scale=0.5, warmup=4, seed=2))
+]
+SHAPES = [(8, 6, 5), (8, 6, 5), (4, 7, 9)]
+
+
+def stream(c):
+    """Batches of the same shapes and of other content under every seed."""
+
+    def batches(epoch, index):
+        while True:
+            yield (0, index + 1), batch(100 * c.training.seed + index, *SHAPES[index % 3])
+            index += 1
+
+    return batches
+
+
+def members(directory, configs):
+    return [Member(c, stream(c), directory / str(i)) for i, c in enumerate(configs)]
+
+
+def run(directory, configs, evaluate=lambda _: 9.0, vectorised=False):
+    return train(build(C, V), members(directory, configs), evaluate, Progress(), vectorised)
+
+
+def curve(directory):
+    """Step and dev perplexity, in order."""
+    return [(r["step"], r["dev_perplexity"]) for r in read_metrics(directory / "metrics.jsonl")]
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_population_is_its_members(vectorised, tmp_path):
+    together = run(tmp_path / "together", VARIED, vectorised=vectorised)
+    for i, (c, found) in enumerate(zip(VARIED, together, strict=True)):
+        (wanted,) = train(
+            build(C, V), [Member(c, stream(c), tmp_path / f"alone{i}")], lambda _: 9.0, Progress()
+        )
+        assert found.averaged == wanted.averaged == [3, 6]
+        assert (found.together, wanted.together) == (3, 1)
+        assert found.standing.flops == wanted.standing.flops > 0
+        assert found.standing.compiled_flops == pytest.approx(
+            wanted.standing.compiled_flops, rel=0.02
+        )
+        for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(wanted.params), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
+    first = [np.asarray(jax.tree.leaves(r.params)[0]) for r in together]
+    assert not np.allclose(first[0], first[1])
+    assert not np.allclose(first[0], first[2])
+
+
+def test_members_that_stand_at_different_steps_end_the_same(tmp_path):
+    """One lost its last checkpoint, as a kill between two saves leaves it."""
+    whole = run(tmp_path / "whole", VARIED)
+    cut = tmp_path / "cut"
+    shutil.copytree(tmp_path / "whole", cut)
+    shutil.rmtree(cut / "1" / "checkpoints" / "6")
+    for found, wanted in zip(run(cut, VARIED), whole, strict=True):
+        assert found.together == 3
+        for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(wanted.params), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert curve(cut / "1") == curve(tmp_path / "whole" / "1") == [(3, 9.0), (6, 9.0)]
+
+
+def test_who_goes_on_together():
+    assert _level([{3, 6}, {3}, {3, 6}]) == [(3, [0, 1, 2])]
+    assert _level([set(), set()]) == [(0, [0, 1])]
+    assert _level([{6}, set(), {6}]) == [(0, [1]), (6, [0, 2])]
+
+
+def test_a_member_that_diverges_leaves_the_others_alone(tmp_path):
+    wild = config.replace(C, peak_lr=1e30, seed=1)
+    good, bad = run(tmp_path / "both", [C, wild])
+    assert isinstance(bad, RunError)
+    assert "not a number" in str(bad)
+    (wanted,) = run(tmp_path / "one", [C])
+    for a, b in zip(jax.tree.leaves(good.params), jax.tree.leaves(wanted.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
+    assert not [p for p in (tmp_path / "both" / "1" / "checkpoints").iterdir() if p.name == "6"]
+
+
+def test_a_perplexity_that_is_no_number_stops_that_member(tmp_path):
+    seen = iter([3.0, 4.0, math.nan, 5.0])
+    bad, good = run(tmp_path, VARIED[:2], evaluate=lambda _: next(seen))
+    assert isinstance(bad, RunError)
+    assert good.averaged == [3, 6]
+
+
+def test_who_may_share_a_program():
+    assert len({alike(c) for c in VARIED}) == 1
+    for change in (dict(d_ff=15), dict(steps=7), dict(beam=3), dict(smoothing="others")):
+        assert alike(config.replace(C, **change)) != alike(C), change
+    stops = [config.replace(c, patience=2) for c in VARIED]
+    assert len({alike(c) for c in stops}) == 3

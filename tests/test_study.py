@@ -1,0 +1,271 @@
+"""A study as a person runs it: shared out, killed, repeated, and its table."""
+
+import csv
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from t2t_jax.cli import main
+from t2t_jax.study import store
+from tests import toy
+
+STEPS, ROWS = 120, 6
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """What follows `run` or `table`, but for the store: base, (D) and (E) on a toy."""
+    corpus = toy.write(tmp_path_factory.mktemp("corpus"))
+    fields = dict(
+        corpus="text", train=corpus / "train", dev=corpus / "dev", test=corpus / "test",
+        vocabulary=50, max_length=20, batch_tokens=200, shapes=1, N=1, d_model=32, d_ff=20, h=2,
+        d_k=16, d_v=16, steps=STEPS, evaluate_every=60, warmup=40, peak_lr=0.02, beam=2,
+    )  # fmt: skip
+    options = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
+    return ["table3", "--rows", "D", "E", *options]
+
+
+@pytest.fixture(scope="module")
+def run_words(words, tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+    return ["run", *words, "--seeds", "2", "--workers", "2", "--cache", str(cache)]
+
+
+@pytest.fixture(scope="module")
+def grid(run_words, tmp_path_factory):
+    """A finished store."""
+    home = tmp_path_factory.mktemp("store")
+    assert main([*run_words, "--store", str(home)]) == 0
+    return home
+
+
+def results(home):
+    return {p.parent.name: p for p in home.glob("*/result.json")}
+
+
+def table(words, home, capsys, *more, code=0):
+    """What `table` prints."""
+    capsys.readouterr()
+    assert main(["table", *words, "--store", str(home), *more]) == code
+    out, err = capsys.readouterr()
+    return out if code == 0 else err
+
+
+def numbers(words, home, capsys):
+    """Row, seed, perplexity and BLEU of every run."""
+    lines = csv.DictReader(io.StringIO(table(words, home, capsys, "--format", "csv")))
+    return {(x["row"], x["seed"]): (x["PPL"], x["BLEU"]) for x in lines}
+
+
+def test_every_row_has_one_result_under_every_seed(grid, words, capsys):
+    assert len(results(grid)) == 2 * ROWS
+    assert len(numbers(words, grid, capsys)) == 2 * ROWS
+    for kind in ("png", "svg"):
+        assert (grid / f"table3-demo.{kind}").stat().st_size > 10_000
+
+
+def test_same_shaped_rows_were_trained_together(grid, words, capsys):
+    read = [json.loads(p.read_text()) for p in results(grid).values()]
+    assert sorted(r["trained_together"] for r in read) == [2] * 2 + [10] * 10
+    assert all(r["flops"] > 0 < r["memory"] for r in read)
+    assert all(0.8 < r["compiled_flops"] / r["flops"] < 3 for r in read)
+
+
+def test_what_is_done_is_not_done_again(grid, run_words, capsys):
+    before = {p: p.stat().st_mtime_ns for p in results(grid).values()}
+    began = time.monotonic()
+    assert main([*run_words, "--store", str(grid)]) == 0
+    assert {p: p.stat().st_mtime_ns for p in results(grid).values()} == before
+    assert "base" in capsys.readouterr().out
+    assert time.monotonic() - began < 60  # no worker was started
+
+
+def test_the_table_is_that_of_the_runs(grid, words, capsys):
+    rows = json.loads(table(words, grid, capsys, "--format", "json"))
+    assert [r["row"] for r in rows][:2] == ["base", "D:P_drop=0.0"]
+    for row in rows:
+        values = [run["PPL"] for run in row["runs"]]
+        assert row["PPL"]["n"] == len(values) == 2
+        assert row["PPL"]["mean"] == pytest.approx(statistics.mean(values))
+        assert row["PPL"]["deviation"] == pytest.approx(statistics.stdev(values))
+        for run in row["runs"]:
+            result = json.loads((Path(run["directory"]) / "result.json").read_text())
+            assert run["BLEU"] == result["scores"]["dev"]["bleu"]["score"]
+    assert rows[0]["difference"] is None
+    assert rows[1]["difference"]["size"] == pytest.approx(
+        rows[1]["BLEU"]["mean"] - rows[0]["BLEU"]["mean"]
+    )
+    text = table(words, grid, capsys)
+    best = min(r["PPL"]["mean"] for r in rows)
+    assert f"[{best:.3f} ± " in text
+    assert "24.6" in text.split("(D)")[1]  # the paper's BLEU of P_drop 0
+    markdown = table(words, grid, capsys, "--format", "md").splitlines()
+    cells = [line.count("|") for line in markdown if line.startswith("|")]
+    assert len(set(cells[: ROWS + 2])) == 1
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_latex_compiles_with_booktabs_alone(grid, words, capsys, tmp_path):
+    body = table(words, grid, capsys, "--format", "latex")
+    text = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}%s\\end{document}"
+    (tmp_path / "t.tex").write_text(text % body)
+    done = subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, timeout=100)
+    assert done.returncode == 0
+
+
+def test_latex_is_balanced(grid, words, capsys):
+    body = table(words, grid, capsys, "--format", "latex")
+    columns = body.split("\\begin{tabular}{")[1].split("}")[0]
+    lines = [x for x in body.split("\\toprule")[1].split("\\end{tab")[0].split("\\\\") if "&" in x]
+    assert {line.count(" & ") for line in lines} == {len(columns) - 1}
+    assert body.isascii()
+
+
+def start(run_words, home):
+    return subprocess.Popen(
+        [sys.executable, "-m", "t2t_jax.cli", *run_words, "--store", str(home)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.full)])
+def test_a_killed_grid_ends_as_one_left_alone(kills, grid, words, run_words, tmp_path, capsys):
+    moment = random.Random(kills)
+    for _ in range(kills):
+        process = start(run_words, tmp_path)
+        time.sleep(moment.uniform(1, 25))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert main([*run_words, "--store", str(tmp_path)]) == 0
+    assert numbers(words, tmp_path, capsys) == numbers(words, grid, capsys)
+
+
+def test_workers_end_with_who_started_them(run_words, tmp_path):
+    """The grid can go on at once: nothing is left behind that holds its runs."""
+    process = start(run_words, tmp_path)
+    while not list(tmp_path.glob("*/metrics.jsonl")):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    process.kill()
+    process.communicate()
+    for _ in range(600):
+        try:
+            for lock in tmp_path.glob("*/lock"):
+                with store.lock(lock.parent):
+                    pass
+            break
+        except store.Busy:
+            time.sleep(0.1)
+    else:
+        pytest.fail("a worker is still at work a minute after the grid was killed")
+
+
+def of_row(home, row):
+    """The directory of a row's run under seed 0."""
+    fields = {"positions": "learned"} if row == "E" else {"P_drop": 0.0}
+    for path in home.glob("*/config.json"):
+        c = json.loads(path.read_text())
+        if c["seed"] == 0 and fields.items() <= c.items():
+            return path.parent
+    raise AssertionError(row)
+
+
+def other_data(directory):
+    path = directory / "data.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"data": "another"}))
+    return "begun with data another"
+
+
+def full_disk(directory):
+    (directory / "dev.de.part").symlink_to("/dev/full")
+    return "No space left on device"
+
+
+@pytest.mark.parametrize("harm", [other_data, full_disk])
+def test_a_row_that_fails_is_named_and_the_others_go_on(
+    harm, grid, words, run_words, tmp_path, capsys
+):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    broken, other = of_row(home, "E"), of_row(home, "D")
+    message = harm(broken)
+    for directory in (broken, other):
+        (directory / "result.json").unlink()
+    assert main([*run_words, "--store", str(home)]) == 1
+    out, err = capsys.readouterr()
+    assert "1 of 12 runs failed" in err
+    assert "E:positions=learned: seed 0 failed: " in out
+    assert message in out
+    assert (other / "result.json").exists()
+    assert not (broken / "result.json").exists()
+    shutil.rmtree(broken)
+    assert main([*run_words, "--store", str(home)]) == 0
+    assert numbers(words, home, capsys) == numbers(words, grid, capsys)
+
+
+def test_an_edited_result_counts_as_missing(grid, words, tmp_path, capsys):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    path = next(iter(results(home).values()))
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps(result | {"dev_perplexity": 1.0}))
+    assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
+    assert main(["table", *words, "--store", str(home)]) == 0
+    out, err = capsys.readouterr()
+    assert f"{path} was edited" in err
+    assert "stopped at step 120 of 120" in out
+    path.write_text(path.read_text()[:50])
+    assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
+
+
+def test_results_of_other_code_are_not_mixed_in_silence(grid, words, tmp_path, capsys):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    directory = next(iter(results(home).values())).parent
+    result = store.read_result(directory)
+    environment = result["environment"] | {"code": "0123456789ab"}
+    store.write_result(directory, result | {"environment": environment})
+    message = table(words, home, capsys, code=2)
+    assert "differ in code" in message
+    assert "0123456789ab: 1 runs" in message
+    mixed = table(words, home, capsys, "--mix")
+    assert "†" in mixed
+    assert "code 0123456789ab" in mixed
+    only = json.loads(table(words, home, capsys, "--only", "0123", "--format", "json"))
+    assert [len(row["runs"]) for row in only].count(1) == 1
+    assert sum(len(row["runs"]) for row in only) == 1
+
+
+def test_what_is_missing_is_said(words, tmp_path, capsys):
+    out = table(words, tmp_path / "nowhere", capsys)
+    assert "No run of this table is finished yet" in out
+    assert "Missing: base; D:P_drop=0.0" in out
+
+
+def refused(words, capsys, *mentions):
+    assert main([str(word) for word in words]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    for mention in mentions:
+        assert mention in error, error
+
+
+def test_bad_words_are_refused(words, tmp_path, capsys):
+    refused(["run", "tabel3"], capsys, "'table3'")
+    refused(["run", "table3", "--preset", "demmo"], capsys, "'demo'")
+    refused(["run", "table3", "--rows", "C:N=3"], capsys, "C:N=2")
+    refused(["run", "table3", "--d_modle", "3"], capsys, "--d_model")
+    refused(["run", "table3", "--h", "4"], capsys, "h is what row A:h=1")
+    refused(["run", "table3", "--seed", "4"], capsys, "--seeds")
+    refused(["run", "table3", "--seeds", "0"], capsys, "--seeds")
+    refused(["list", "tabel3"], capsys, "'table3'")
+    (tmp_path / "file").write_text("")
+    refused(["run", *words, "--store", tmp_path / "file" / "x"], capsys, "cannot write")
