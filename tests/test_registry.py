@@ -122,9 +122,9 @@ def test_a_study_is_one_file(tmp_path):
         "from t2t_jax.study.registry import Row, study\n"
         "@study('Mine', columns='h', split='test', V=9)\n"
         "def mine():\n"
-        "    return [Row('base'), Row('h', dict(h=4, d_k=128))]\n"
+        "    return [Row('base'), Row('A', dict(h=4, d_k=128))]\n"
     )
-    assert [row.name for row in studies(tmp_path)["mine"].rows] == ["base", "h:h=4,d_k=128"]
+    assert [row.name for row in studies(tmp_path)["mine"].rows] == ["base", "A:h=4,d_k=128"]
     (tmp_path / "broken.py").write_text("1 +")
     with pytest.raises(UsageError, match=r"broken\.py cannot be loaded: SyntaxError"):
         studies(tmp_path)

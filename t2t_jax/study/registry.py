@@ -21,7 +21,7 @@ class Row:
     """A line of a table.
 
     Attributes:
-      group: the block of the table that it stands in; a group of one row is named after it.
+      group: the block of the table that it stands in: a letter, or the row's own name.
       changes: config fields that differ from base, at the paper's scale.
       PPL, BLEU, params: what the paper reports, params in millions; None where its cell is blank.
       label: what the paper writes across the cells where no number tells the change.
@@ -37,7 +37,7 @@ class Row:
     @property
     def name(self) -> str:
         """`base`, `A:h=4,d_k=128,d_v=128`; unique in a study."""
-        if not self.changes or self.group == "big":
+        if len(self.group) > 1:
             return self.group
         return f"{self.group}:" + ",".join(f"{n}={v}" for n, v in self.changes.items())
 
@@ -79,6 +79,9 @@ def study(
         made = Study(rows.__name__, title, tuple(columns.split()), tuple(rows()), split, V)
         for row in made.rows:
             _ = row.config  # a change that names no field is found here
+        names = [row.name for row in made.rows]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"{made.name} has two rows {twice[0]}: change one, or its group.")
         return made
 
     return make

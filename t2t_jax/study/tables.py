@@ -14,9 +14,9 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.study import statistics
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.registry import Study
 from t2t_jax.study.results import Entry
 from t2t_jax.study.statistics import Difference, Spread
+from t2t_jax.study.typeset import Cell, Table, as_latex, as_markdown, as_text
 
 REAL = 0.05  # of p, corrected for the number of rows
 
@@ -59,28 +59,6 @@ def lines(entries: Sequence[Entry]) -> list[Line]:
     return [Line(x.entry, x.PPL, x.BLEU, x.difference, corrected.get(id(x))) for x in out]
 
 
-class Cell(str):
-    """A text of the table; `best` ones are set in bold."""
-
-    best = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """Texts, ready to be set.
-
-    Attributes:
-      header: for each column what stands above it, in two lines; neighbours may share the upper.
-      groups: lines of cells; a rule stands between groups.
-      notes: sentences below the table.
-    """
-
-    title: str
-    header: tuple[tuple[str, str], ...]
-    groups: tuple[tuple[tuple[Cell, ...], ...], ...]
-    notes: tuple[str, ...]
-
-
 def quality(grid: Grid, found: Sequence[Line]) -> Table:
     """The paper's table, with our columns beside the paper's."""
     study = grid.study
@@ -109,9 +87,7 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
         ]
         if row.label and not any(changed):
             changed[0] = Cell(row.label)
-        cells = [Cell("" if _alone(study, row.group) else f"({row.group})"), *changed]
-        if _alone(study, row.group):
-            cells[0] = Cell(row.group)
+        cells = [Cell(row.group if row.name == row.group else f"({row.group})"), *changed]
         cells += [
             Cell(_number(row.PPL, 2)),
             _ours(line.PPL, 3, best["PPL"]),
@@ -128,10 +104,6 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
         tuple(tuple(g) for g in groups.values()),
         tuple(_notes(found, study.split)),
     )
-
-
-def _alone(study: Study, group: str) -> bool:
-    return group in ("base", "big") or sum(row.group == group for row in study.rows) == 0
 
 
 def _scaled(paper: Any, ours: Any) -> str:
@@ -193,7 +165,7 @@ def _unlike_the_paper(line: Line, base: Line) -> bool:
 
 
 def _missing(found: Sequence[Line]) -> list[str]:
-    most = max((len(line.entry.runs) for line in found), default=0)
+    most = max(1, *(len(line.entry.runs) for line in found))
     standing = [f"{x.entry.row.name}: {x.entry.standing}." for x in found if x.entry.standing]
     rest = [x.entry for x in found if not x.entry.standing]
     missing = [
@@ -247,93 +219,6 @@ COSTS = "parameters flops compiled_flops training_seconds scoring_seconds memory
 def _costs(result: Mapping[str, Any]) -> dict[str, float]:
     costs = {name: float(result[name]) for name in COSTS}
     return costs | {"training_seconds": costs["training_seconds"] / result["trained_together"]}
-
-
-# How a table is set.
-
-
-def _padded(table: Table, best: Callable[[str], str]) -> list[list[list[str]]]:
-    return [[[best(c) if c.best else str(c) for c in line] for line in g] for g in table.groups]
-
-
-def _header(table: Table) -> tuple[list[str], list[str]]:
-    """Both lines, the upper without repetitions."""
-    upper = [above for above, _ in table.header]
-    shown = ["" if i and above == upper[i - 1] else above for i, above in enumerate(upper)]
-    return shown, [below for _, below in table.header]
-
-
-def as_text(table: Table) -> str:
-    """For a terminal."""
-    groups = _padded(table, lambda text: f"[{text}]")
-    upper, lower = _header(table)
-    every = [upper, lower, *(line for g in groups for line in g)]
-    # A label that runs over the cells behind it does not widen its own column.
-    widths = [
-        max(len(line[i]) for line in every if not (i + 1 < len(line) and _runs_over(line, i)))
-        for i in range(len(table.header))
-    ]
-
-    def set_line(line: Sequence[str]) -> str:
-        out = ""
-        for i, (text, width) in enumerate(zip(line, widths, strict=True)):
-            end = sum(widths[: i + 1]) + 2 * i
-            out = out.ljust(end - width) if not text else out
-            out += (
-                text.ljust(width) if i == 0 or _runs_over(line, i) else text.rjust(end - len(out))
-            )
-            out += "  "
-        return out.rstrip()
-
-    rule = "-" * (sum(widths) + 2 * len(widths) - 2)
-    body = [table.title, "", set_line(upper), set_line(lower)]
-    for group in groups:
-        body += [rule, *map(set_line, group)]
-    notes = [note.replace("best in bold", "best in [brackets]") for note in table.notes]
-    return "\n".join([*body, rule, *notes]) + "\n"
-
-
-def _runs_over(line: Sequence[str], i: int) -> bool:
-    """Whether a cell is a label that stands across the empty ones behind it."""
-    return " " in line[i] and i + 1 < len(line) and i == 1 and not line[i + 1]
-
-
-def as_markdown(table: Table) -> str:
-    """A pipe table; groups follow each other."""
-    names = [f"{upper} {lower}".strip() for upper, lower in table.header]
-    body = [f"**{table.title}**", "", f"| {' | '.join(names)} |", "|" + " --- |" * len(names)]
-    for group in _padded(table, lambda text: f"**{text}**"):
-        body += [f"| {' | '.join(line).replace('*  ', '* ')} |" for line in group]
-    notes = [f"- {note}".replace("*:", "\\*:") for note in table.notes]
-    return "\n".join([*body, "", *notes]) + "\n"
-
-
-_LATEX = str.maketrans(
-    {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\^{}"}
-    | {"→": r"$\to$", "±": r"$\pm$", "†": r"$^\dagger$", "*": r"$^*$", "\\": r"\textbackslash{}"}
-    | {"<": r"$<$", ">": r"$>$", "|": r"\textbar{}", "{": r"\{", "}": r"\}", "$": r"\$"}
-)
-
-
-def as_latex(table: Table) -> str:
-    """A booktabs tabular in a table of its own; needs no other package."""
-    tex = [
-        [[rf"\textbf{{{c.translate(_LATEX)}}}" if c.best else c.translate(_LATEX) for c in line]
-         for line in group]
-        for group in table.groups
-    ]  # fmt: skip
-    upper, lower = (" & ".join(x.translate(_LATEX) for x in line) for line in _header(table))
-    body = "\n\\midrule\n".join(
-        "\n".join(f"{' & '.join(line)} \\\\" for line in group) for group in tex
-    )
-    notes = " ".join(note.translate(_LATEX) for note in table.notes)
-    return (
-        f"% \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\\footnotesize\n"
-        f"\\caption{{{table.title.translate(_LATEX)} {notes}}}\n"
-        f"\\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}\n\\toprule\n"
-        f"{upper} \\\\\n{lower} \\\\\n\\midrule\n{body}\n\\bottomrule\n"
-        "\\end{tabular}\n\\end{table}\n"
-    )
 
 
 def records(found: Sequence[Line]) -> list[dict[str, Any]]:

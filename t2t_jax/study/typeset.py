@@ -1,0 +1,119 @@
+"""Tables set as text, Markdown and LaTeX."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+class Cell(str):
+    """A text of the table; `best` ones are set in bold."""
+
+    best = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Texts, ready to be set.
+
+    Attributes:
+      header: for each column what stands above it, in two lines; neighbours may share the upper.
+      groups: lines of cells; a rule stands between groups.
+      notes: sentences below the table.
+    """
+
+    title: str
+    header: tuple[tuple[str, str], ...]
+    groups: tuple[tuple[tuple[Cell, ...], ...], ...]
+    notes: tuple[str, ...]
+
+
+def _texts(
+    table: Table, plain: Callable[[str], str], best: Callable[[str], str]
+) -> list[list[list[str]]]:
+    """Groups of lines of texts that went through `plain`, and the best ones through `best`."""
+    return [
+        [[best(plain(c)) if c.best else plain(c) for c in line] for line in group]
+        for group in table.groups
+    ]
+
+
+def _header(table: Table) -> tuple[list[str], list[str]]:
+    """Both lines, the upper without repetitions."""
+    upper = [above for above, _ in table.header]
+    shown = ["" if i and above == upper[i - 1] else above for i, above in enumerate(upper)]
+    return shown, [below for _, below in table.header]
+
+
+def as_text(table: Table) -> str:
+    """For a terminal."""
+    groups = _texts(table, str, "[{}]".format)
+    upper, lower = _header(table)
+    every = [upper, lower, *(line for g in groups for line in g)]
+    # A label that runs over the cells behind it does not widen its own column.
+    widths = [
+        max(len(line[i]) for line in every if not (i + 1 < len(line) and _runs_over(line, i)))
+        for i in range(len(table.header))
+    ]
+
+    def set_line(line: Sequence[str]) -> str:
+        out = ""
+        for i, (text, width) in enumerate(zip(line, widths, strict=True)):
+            end = sum(widths[: i + 1]) + 2 * i
+            out = out.ljust(end - width) if not text else out
+            out += (
+                text.ljust(width) if i == 0 or _runs_over(line, i) else text.rjust(end - len(out))
+            )
+            out += "  "
+        return out.rstrip()
+
+    rule = "-" * (sum(widths) + 2 * len(widths) - 2)
+    body = [table.title, "", set_line(upper), set_line(lower)]
+    for group in groups:
+        body += [rule, *map(set_line, group)]
+    notes = [note.replace("best in bold", "best in [brackets]") for note in table.notes]
+    return "\n".join([*body, rule, *notes]) + "\n"
+
+
+def _runs_over(line: Sequence[str], i: int) -> bool:
+    """Whether a cell is a label that stands across the empty ones behind it."""
+    return " " in line[i] and i + 1 < len(line) and i == 1 and not line[i + 1]
+
+
+def as_markdown(table: Table) -> str:
+    """A pipe table; groups follow each other."""
+
+    def plain(text: str) -> str:
+        return text.replace("*", "\\*")
+
+    names = [f"{upper} {lower}".strip() for upper, lower in table.header]
+    body = [f"**{table.title}**", "", f"| {' | '.join(names)} |", "|" + " --- |" * len(names)]
+    for group in _texts(table, plain, "**{}**".format):
+        body += [f"| {' | '.join(line)} |" for line in group]
+    return "\n".join([*body, "", *(f"- {plain(note)}" for note in table.notes)]) + "\n"
+
+
+_LATEX = str.maketrans(
+    {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\^{}"}
+    | {"→": r"$\to$", "±": r"$\pm$", "†": r"$^\dagger$", "*": r"$^*$", "\\": r"\textbackslash{}"}
+    | {"<": r"$<$", ">": r"$>$", "|": r"\textbar{}", "{": r"\{", "}": r"\}", "$": r"\$"}
+)
+
+
+def as_latex(table: Table) -> str:
+    """A booktabs tabular in a table of its own; needs no other package."""
+
+    def plain(text: str) -> str:
+        return text.translate(_LATEX)
+
+    tex = _texts(table, plain, r"\textbf{{{}}}".format)
+    upper, lower = (" & ".join(map(plain, line)) for line in _header(table))
+    body = "\n\\midrule\n".join(
+        "\n".join(f"{' & '.join(line)} \\\\" for line in group) for group in tex
+    )
+    notes = " ".join(map(plain, table.notes))
+    return (
+        f"% \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\\footnotesize\n"
+        f"\\caption{{{plain(table.title)} {notes}}}\n"
+        f"\\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}\n\\toprule\n"
+        f"{upper} \\\\\n{lower} \\\\\n\\midrule\n{body}\n\\bottomrule\n"
+        "\\end{tabular}\n\\end{table}\n"
+    )
