@@ -3,6 +3,7 @@
 import argparse
 import gzip
 import json
+import logging
 import os
 import sys
 import zlib
@@ -34,6 +35,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
+    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of what is meant to be
     try:
         arguments = _parse(sys.argv[1:] if words is None else words)
         arguments.command(arguments)

@@ -152,6 +152,16 @@ def test_a_killed_grid_ends_as_one_left_alone(kills, grid, words, run_words, tmp
     assert numbers(words, tmp_path, capsys) == numbers(words, grid, capsys)
 
 
+def test_two_who_begin_together_share_a_grid(grid, words, run_words, tmp_path, capsys):
+    processes = [start([*run_words, "--workers", "1"], tmp_path) for _ in range(2)]
+    for process in processes:
+        error = process.communicate(timeout=300)[1].decode()
+        assert process.returncode == 0, error
+    logs = "".join(p.read_text() for p in (tmp_path / "workers").iterdir())
+    assert logs.count("translating dev") == 2 * ROWS  # none was run twice
+    assert numbers(words, tmp_path, capsys) == numbers(words, grid, capsys)
+
+
 def test_workers_end_with_who_started_them(run_words, tmp_path):
     """The grid can go on at once: nothing is left behind that holds its runs."""
     process = start(run_words, tmp_path)

@@ -1,1 +1,1 @@
-"""Runs, from their config to their results."""
+"""A grid of runs, from the rows of a study to its table."""

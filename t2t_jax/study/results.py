@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax.config import Config
-from t2t_jax.errors import Busy, UsageError
+from t2t_jax.errors import UsageError
 from t2t_jax.study import store
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import Row
@@ -144,8 +144,4 @@ def _standing(directory: Path, c: Config) -> str:
         return f"failed: {error}"
     records = read_metrics(directory / "metrics.jsonl")
     at = f"at step {records[-1]['step'] if records else 0:,} of {c.training.steps:,}"
-    try:
-        with store.lock(directory):
-            return f"stopped {at}"
-    except Busy:
-        return f"running, {at}"
+    return f"running, {at}" if store.busy(directory) else f"stopped {at}"

@@ -24,7 +24,7 @@ def execute(
     dataset: Dataset,
     wanted: Callable[[str], bool],
     progress: Progress,
-) -> list[Result | Busy | RunError]:
+) -> list[Result | UsageError | RunError]:
     """Trains, scores and keeps runs that can share a program, or goes on with them.
 
     Args:
@@ -33,11 +33,11 @@ def execute(
 
     Returns:
       For each run its result, as in result.json; or why it has none: `Busy` where another process
-      is at work on it, `RunError` where training failed.
+      is at work on it, another `UsageError` where its directory cannot be used or holds another
+      run, `RunError` where training failed.
 
     Raises:
-      UsageError: a config does not fit the data or the devices, or a directory holds another run;
-        nothing is written then.
+      UsageError: a config does not fit the data or the devices; nothing is written then.
       Interrupted: the same call goes on from there.
     """
     import jax
@@ -64,16 +64,16 @@ def execute(
             return perplexity(model, params, dev_batches)
 
     with ExitStack() as held:
-        results: dict[Path, Result | Busy | RunError] = {}
+        results: dict[Path, Result | UsageError | RunError] = {}
         for one, directory in runs:
             try:
                 held.enter_context(store.lock(directory))
-            except Busy as error:
-                if directory == runs[0][1]:  # two who begin together do not divide a population
-                    return [error] * len(runs)
+                store.claim(directory, one, facts, dataset.vocabulary)
+            except UsageError as error:
+                if isinstance(error, Busy) and directory == runs[0][1]:
+                    return [error] * len(runs)  # two who begin together do not divide a population
                 results[directory] = error
                 continue
-            store.claim(directory, one, facts, dataset.vocabulary)
             if (result := store.read_result(directory, progress.say)) is not None:
                 progress.say(f"{directory} is finished; remove it to run again.")
                 results[directory] = result

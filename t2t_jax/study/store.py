@@ -69,6 +69,17 @@ def lock(directory: Path) -> Iterator[None]:
         yield
 
 
+def busy(directory: Path) -> bool:
+    """Whether another process holds the lock of a run."""
+    if not (directory / "lock").exists():
+        return False
+    try:
+        with lock(directory):
+            return False
+    except Busy:
+        return True
+
+
 def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Vocabulary) -> None:
     """Writes down what determines a run, or checks that the directory holds this very run.
 

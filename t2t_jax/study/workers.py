@@ -52,8 +52,8 @@ def _attempt(cells: Sequence[Cell], split: str, dataset: Dataset, progress: Prog
     from t2t_jax.study.runner import execute
 
     cells = [cell for cell in cells if not ended(cell.directory)]
-    if not cells:
-        return []
+    if not cells or store.busy(cells[0].directory):
+        return cells
     try:
         runs = [(cell.c, cell.directory) for cell in cells]
         outcomes: Sequence[Any] = execute(runs, dataset, lambda name: name == split, progress)

@@ -24,6 +24,7 @@ from t2t_jax.training.throughput import Program, compile_for, peak_flops
 
 RECORD_EVERY = 50  # steps, in metrics.jsonl
 AHEAD = 2  # steps that the host queues before it reads a loss
+IDLE = 1e12  # FLOPs of a step that leaves an accelerator mostly idle
 
 Stream = Callable[[int, int], Iterator[tuple[tuple[int, int], dict[str, Any]]]]
 Evaluate = Callable[[Any], float]
@@ -66,7 +67,7 @@ def train(
     Args:
       members: runs whose configs differ in what `step.Hyper` holds alone.
       evaluate: parameters -> dev perplexity.
-      vectorised: see `population.together`; by default on anything but a CPU.
+      vectorised: see `population.together`; by default for small steps on anything but a CPU.
 
     Returns:
       What came of each member; an error where its loss was no longer finite.
@@ -76,7 +77,9 @@ def train(
     """
     mesh = sharding.make_mesh()
     if vectorised is None:
-        vectorised = jax.default_backend() != "cpu"
+        c, L = members[0].c, 32
+        flops = step_flops(c.model, model.V, c.data.batch_tokens // L, L, L)
+        vectorised = jax.default_backend() != "cpu" and flops < IDLE
     out: dict[int, Trained | RunError] = {}
     with ExitStack() as held:
         held.enter_context(sharding.on(mesh))
