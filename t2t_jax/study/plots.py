@@ -1,5 +1,6 @@
 """A study at a glance: learning curves, and gaps to base beside the paper's."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,26 +28,39 @@ def draw(grid: Grid, *, only: str = "", mix: bool = False, report: Callable[[str
 
 
 def _curves(axes, found: Sequence[Line]) -> None:
-    """Dev perplexity of every row's first seed against the share of its steps."""
+    """Perplexity of every row's first seed: in training (lines) and on dev (dots)."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
 
     colours = plt.get_cmap("viridis")
     for i, line in enumerate(found):
         for run in line.entry.runs[:1]:
-            records = read_metrics(run.directory / "metrics.jsonl")
-            points = [(r["step"], r["dev_perplexity"]) for r in records if "dev_perplexity" in r]
             base = i == 0
+            style = {
+                "color": "black" if base else colours(i / len(found)),
+                "zorder": 3 if base else 2,
+            }
+            records = read_metrics(run.directory / "metrics.jsonl")
+            trained = [(r["step"], math.exp(r["nll"])) for r in records if "nll" in r]
+            dev = [(r["step"], r["dev_perplexity"]) for r in records if "dev_perplexity" in r]
             axes.plot(
-                *zip(*points, strict=True),
-                color="black" if base else colours(i / len(found)),
+                *zip(*trained, strict=True),
                 linewidth=2.5 if base else 1,
                 linestyle="-" if base else ("-", "--", ":")[i % 3],
                 label=line.entry.row.name,
-                zorder=3 if base else 2,
+                **style,
             )
-    axes.set(xlabel="step", ylabel="dev perplexity", yscale="log", title="Learning")
+            axes.plot(*zip(*dev, strict=True), ".", **style)
+    axes.set(xlabel="step", ylabel="perplexity", xscale="log", yscale="log")
+    axes.set_title("Learning: training (lines), dev (dots)")
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_yticks([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000])
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=6, ncols=2)
+    if any(line.entry.runs for line in found):
+        axes.legend(fontsize=6, loc="upper right")
 
 
 def _gaps(axes, found: Sequence[Line]) -> None:

@@ -60,7 +60,7 @@ PRESETS: dict[str, Preset] = {
             width=8,
             depth=2,
             dropout=4,
-            steps=640,
+            steps=600,
             changes=_SHORT
             | dict(
                 corpus="grammar",
@@ -68,7 +68,7 @@ PRESETS: dict[str, Preset] = {
                 batch_tokens=512,
                 warmup=240,
                 shapes=2,
-                evaluate_every=320,
+                evaluate_every=300,
                 beam=1,
             ),
         ),
