@@ -271,7 +271,7 @@ def refused(words, capsys, *mentions):
 def test_bad_words_are_refused(words, tmp_path, capsys):
     refused(["run", "tabel3"], capsys, "'table3'")
     refused(["run", "table3", "--preset", "demmo"], capsys, "'demo'")
-    refused(["run", "table3", "--rows", "C:N=3"], capsys, "C:N=2")
+    refused(["run", "table3", "--rows", "C:N=3"], capsys, "did you mean 'C:N=")
     refused(["run", "table3", "--d_modle", "3"], capsys, "--d_model")
     refused(["run", "table3", "--h", "4"], capsys, "h is what row A:h=1")
     refused(["run", "table3", "--seed", "4"], capsys, "--seeds")

@@ -159,12 +159,14 @@ def _steps(
             finite = math.isfinite(values["loss"][i]) and math.isfinite(values["grad_norm"][i])
             if i not in errors and not finite:
                 fail(i, at)
+        if not alive():
+            return
         meter.add(values, cost)
         now = meter.read(peak)
         left = duration((last - at) * now["seconds_per_step"])
         share = f"  {now['share_of_peak']:.0%} of peak" if peak else ""
         progress.show(
-            f"step {at:,}/{last:,}  loss {np.nanmean(now['loss']):.3f}  "
+            f"step {at:,}/{last:,}  loss {now['loss'][alive()].mean():.3f}  "
             f"{now['tokens_per_second']:,.0f} tokens/s{share}  {left} left"
         )
         if at % RECORD_EVERY == 0:
