@@ -90,15 +90,15 @@ def watch(
       Interrupted: they were stopped; the same call goes on from there.
       RunError: a worker died, and cells are left.
     """
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {logs.parent}: {error.strerror}.") from None
     for cell in cells:  # what failed is tried again
         store.forget_failure(cell.directory)
     if all(ended(cell.directory) for cell in cells):
         return 0
     workers = workers or _fitting(len({alike(cell.c) for cell in cells}))
-    try:
-        logs.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write to {logs.parent}: {error.strerror}.") from None
     processes = [
         _start([*words, "--worker", f"{i}/{workers}"], logs / f"worker-{i}.txt")
         for i in range(workers)
