@@ -1,11 +1,18 @@
 """Fixtures and the --full option."""
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
-os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"  # in the processes that tests start, too
+# In the processes that tests start, too.
+os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
+os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp()  # a program is compiled once
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
+atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 def pytest_addoption(parser):

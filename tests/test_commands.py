@@ -129,7 +129,10 @@ def saved(directory):
     return {int(p.name) for p in (directory / "checkpoints").iterdir() if p.name.isdigit()}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)],
+)
 def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
     """Stopped three times, each time between two evaluations."""
     directory, other = tmp_path / "run", tmp_path / "other"

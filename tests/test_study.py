@@ -203,7 +203,7 @@ def full_disk(directory):
     return "No space left on device"
 
 
-@pytest.mark.parametrize("harm", [other_data, full_disk])
+@pytest.mark.parametrize("harm", [other_data, pytest.param(full_disk, marks=pytest.mark.full)])
 def test_a_row_that_fails_is_named_and_the_others_go_on(
     harm, grid, words, run_words, tmp_path, capsys
 ):
