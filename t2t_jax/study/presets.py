@@ -60,7 +60,7 @@ PRESETS: dict[str, Preset] = {
             width=8,
             depth=2,
             dropout=4,
-            steps=600,
+            steps=640,
             changes=_SHORT
             | dict(
                 corpus="grammar",
@@ -68,7 +68,7 @@ PRESETS: dict[str, Preset] = {
                 batch_tokens=512,
                 warmup=240,
                 shapes=2,
-                evaluate_every=300,
+                evaluate_every=320,
                 beam=1,
             ),
         ),
