@@ -85,6 +85,7 @@ def test_members_that_stand_at_different_steps_end_the_same(tmp_path):
 
 def test_who_goes_on_together():
     assert _level([{3, 6}, {3}, {3, 6}]) == [(3, [0, 1, 2])]
+    assert _level([{3, 6}, {3, 6, 7}]) == [(6, [0, 1])]
     assert _level([set(), set()]) == [(0, [0, 1])]
     assert _level([{6}, set(), {6}]) == [(0, [1]), (6, [0, 2])]
 
