@@ -2,7 +2,6 @@
 
 import argparse
 import gzip
-import json
 import logging
 import os
 import sys
@@ -20,9 +19,9 @@ from t2t_jax.recipes import RECIPES, recipe
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset
     from t2t_jax.study.grid import Grid
-    from t2t_jax.study.registry import Study
 
 
+_LISTED = "studies, presets, recipes, profiles, mechanisms, fields, or the name of a study"
 _WORKERS = "processes at work [one a core of a CPU, one on accelerators]"
 
 
@@ -105,7 +104,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_fields(p, "decoding")
 
     p = command("list", _list, "what there is, or the rows of a study")
-    p.add_argument("what", nargs="?", default="", help=f"{', '.join(_LISTS)}, or a study")
+    p.add_argument("what", nargs="?", default="", help=_LISTED)
     p.add_argument("--format", default="text", choices=("text", "json"), help="of a study's rows")
 
     arguments, rest = parser.parse_known_args(words)
@@ -316,94 +315,10 @@ def _keep_programs(cache: Path) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    if arguments.what in _LISTS:
-        lines = _LISTS[arguments.what]()
-    elif arguments.what:
-        from t2t_jax.study.registry import find, studies
+    from t2t_jax.listing import listing
 
-        if arguments.what not in studies():
-            near_to = near(arguments.what, [*_LISTS, *studies()])
-            raise UsageError(f"there is nothing called {arguments.what!r} to list: {near_to}")
-        lines = _list_rows(find(arguments.what), arguments.format)
-    else:
-        lines = []
-        for name in ("studies", "presets", "recipes"):
-            lines += [name, *(f"  {line}" for line in _LISTS[name]())]
-    for line in lines:
-        print(line)
+    print("\n".join(listing(arguments.what, arguments.format)))
 
-
-def _list_studies() -> list[str]:
-    from t2t_jax.study.registry import studies
-
-    return [f"{s.name:18}{s.title}: {len(s.rows)} rows" for s in studies().values()]
-
-
-def _list_presets() -> list[str]:
-    from t2t_jax.study.presets import PRESETS
-
-    return [f"{name:18}{preset.about}" for name, preset in PRESETS.items()]
-
-
-def _list_rows(study: "Study", format: str) -> list[str]:
-    """A study's rows; as JSON with their configs and parameters at the paper's scale."""
-    if format == "json":
-        from t2t_jax.study.cost import parameters
-
-        rows = [
-            {
-                "row": row.name,
-                "group": row.group,
-                "changes": dict(row.changes),
-                "config": config.flatten(row.config),
-                "parameters": parameters(row.config, study.V),
-                "vocabulary": study.V,
-                "paper": {"PPL": row.PPL, "BLEU": row.BLEU, "params": row.params},
-            }
-            for row in study.rows
-        ]
-        return json.dumps(rows, indent=1).split("\n")
-    width = max(len(row.name) for row in study.rows) + 2
-    lines = [f"{'':{width}}{'PPL':>6}{'BLEU':>6}{'params (M)':>12}   (paper)"]
-    for row in study.rows:
-        cells = ("" if x is None else str(x) for x in (row.PPL, row.BLEU, row.params))
-        lines.append("{:{}}{:>6}{:>6}{:>12}".format(row.name, width, *cells))
-    return lines
-
-
-def _list_profiles() -> list[str]:
-    """How tensor2tensor's Transformer differs from the paper's."""
-    rows = config.difference(config.profile("t2t"), config.profile("paper"))
-    lines = [f"{'':18}{'paper':>12}{'t2t':>18}"]
-    lines += [f"{n:18}{paper!s:>12}{t2t!s:>18}" for n, (t2t, paper) in rows.items()]
-    return [
-        *lines,
-        "Everything else is the same; `train RECIPE --profile t2t` is the right column.",
-    ]
-
-
-def _list_fields() -> list[str]:
-    out = []
-    for section, cls in SECTIONS.items():
-        out.append(section)
-        out += [f"  {f.name:20}{f.default!s:20}{f.metadata['help']}" for f in fields(cls)]
-    return out
-
-
-def _list_mechanisms() -> list[str]:
-    from t2t_jax.attention import MECHANISMS
-
-    return list(MECHANISMS)
-
-
-_LISTS = {
-    "fields": _list_fields,
-    "mechanisms": _list_mechanisms,
-    "profiles": _list_profiles,
-    "presets": _list_presets,
-    "studies": _list_studies,
-    "recipes": lambda: [f"{name:18}{about}" for name, (about, _) in RECIPES.items()],
-}
 
 if __name__ == "__main__":
     sys.exit(main())

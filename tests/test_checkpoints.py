@@ -53,7 +53,7 @@ def test_a_harmed_file_is_never_restored(harm, two, tmp_path):
         harm(copy / "2" / name)
         said = []
         with checkpoints.manager(copy, Training(evaluate_every=1)) as manager:
-            step = max(checkpoints.steps(manager, said.append))
+            step = max(checkpoints.whole_steps(manager, said.append))
             restored, standing = checkpoints.restore(manager, state(0), step)
         assert step in ((1, 2) if len(name.parts) == 1 else (1,)), name
         assert int(restored.step) == standing.batch == step

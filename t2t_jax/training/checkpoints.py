@@ -74,7 +74,7 @@ def save(to: ocp.CheckpointManager, state: State, standing: Standing) -> None:
     to.save(int(state.step), args=items)
 
 
-def steps(source: ocp.CheckpointManager, report: Callable[[str], object]) -> set[int]:
+def whole_steps(source: ocp.CheckpointManager, report: Callable[[str], object]) -> set[int]:
     """The steps that are saved whole; a damaged checkpoint is reported and set aside."""
     for step in source.all_steps():
         directory = _directory(source, step)

@@ -87,7 +87,7 @@ def train(
             held.enter_context(checkpoints.manager(m.directory / "checkpoints", m.c.training))
             for m in members
         ]
-        saved = [checkpoints.steps(manager, progress.say) for manager in managers]
+        saved = [checkpoints.whole_steps(manager, progress.say) for manager in managers]
         for start, chosen in _level(saved):
             some, theirs = [members[i] for i in chosen], [managers[i] for i in chosen]
             begun = []
