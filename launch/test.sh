@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The tests, installed on first use: launch/test.sh [--full] [pytest's arguments]
+# The tests, installed on first use and run by a process a core:
+# launch/test.sh [--full] [pytest's arguments]
 set -euo pipefail
 extras="dev"
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$root"
-exec "$venv/bin/python" -m pytest "$@"
+exec "$venv/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal "$@"
