@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from t2t_jax.attention import MECHANISMS
+from t2t_jax.attention import choice
 from t2t_jax.errors import UsageError, near
 
 
@@ -28,8 +28,9 @@ class Model:
     h: int = _field(8, "attention heads")
     d_k: int = _field(64, "width of a head's queries and keys")
     d_v: int = _field(64, "width of a head's values")
-    positions: Literal["sinusoid", "sinusoid_halves", "learned"] = _field(
-        "sinusoid", "position encoding; sinusoid_halves is tensor2tensor's layout"
+    positions: Literal["sinusoid", "sinusoid_halves", "learned", "rotary", "relative"] = _field(
+        "sinusoid",
+        "sinusoid_halves is tensor2tensor's layout; rotary is RoPE, relative T5's learned bias",
     )
     norm: Literal["post", "pre"] = _field("post", "layer norm after (paper) or before a sub-layer")
     encoder_attention: str = _field("scaled_dot_product", "mechanism of encoder self-attention")
@@ -205,13 +206,16 @@ def _validate(config: Config) -> None:
     for name in ("eps", "lr_scale"):
         if flat[name] <= 0:
             raise UsageError(f"{name} must be positive, not {flat[name]}.")
-    for name in ("encoder_attention", "decoder_attention", "cross_attention"):
-        if flat[name] not in MECHANISMS:
-            raise UsageError(f"{name} cannot be {flat[name]!r}: {near(flat[name], MECHANISMS)}")
-    if flat["positions"] != "learned" and flat["d_model"] % 2:
+    for role in ("encoder", "decoder", "cross"):
+        together = ["drop"] * (flat["P_drop_attention"] > 0)
+        if role != "cross" and flat["positions"] in ("rotary", "relative"):
+            together.append(flat["positions"])
+        choice.check(flat[f"{role}_attention"], role, together)
+    paired = "d_k" if flat["positions"] == "rotary" else "d_model"
+    if flat["positions"] not in ("learned", "relative") and flat[paired] % 2:
         raise UsageError(
-            f"sinusoid positions pair sines with cosines, so d_model must be even, not "
-            f"{flat['d_model']}; use positions=learned for an odd width."
+            f"{flat['positions']} positions pair features, so {paired} must be even, not "
+            f"{flat[paired]}; use positions=learned for an odd width."
         )
     if flat["max_length"] > flat["batch_tokens"]:
         raise UsageError(

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from t2t_jax import config
+from t2t_jax.attention import TABLE
 from t2t_jax.config import SECTIONS
 from t2t_jax.errors import UsageError, near
 from t2t_jax.recipes import RECIPES
@@ -93,9 +94,13 @@ def _fields() -> list[str]:
 
 
 def _mechanisms() -> list[str]:
-    from t2t_jax.attention import MECHANISMS
-
-    return list(MECHANISMS)
+    out = []
+    for name, entry in TABLE.items():
+        options = ",".join(f"{n}={v}" for n, v in entry.options.items())
+        out.append(
+            f"{name + ':' * bool(options) + options:30}{', '.join(entry.roles):25}{entry.about}"
+        )
+    return out
 
 
 _LISTS: dict[str, Callable[[], list[str]]] = {

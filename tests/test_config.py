@@ -71,7 +71,21 @@ def test_every_recipe_is_valid(name):
         ({"eps": 0.0}, ["eps", "positive"]),
         ({"d_model": 5}, ["d_model", "even", "learned"]),
         ({"batch_tokens": 100}, ["batch_tokens", "max_length"]),
-        ({"cross_attention": "scaled_dot"}, ["cross_attention", "'scaled_dot_product'"]),
+        ({"cross_attention": "scaled_dot"}, ["attention", "'scaled_dot_product'"]),
+        ({"cross_attention": "sparse_fixed"}, ["one sequence", "cross_attention", "additive"]),
+        ({"decoder_attention": "local_p"}, ["another sequence", "sparse_fixed"]),
+        ({"encoder_attention": "local:v=3"}, ["'v'", "w"]),
+        ({"encoder_attention": "local:w=0"}, ["w", "from 1"]),
+        ({"encoder_attention": "local:w=x"}, ["w", "whole number"]),
+        ({"encoder_attention": "linear:w=3"}, ["'w'", "none"]),
+        ({"decoder_attention": "sparse_fixed:l=2,c=3"}, ["c", "at most l"]),
+        ({"decoder_attention": "linear", "positions": "relative"}, ["linear", "relative", "local"]),
+        ({"encoder_attention": "general", "positions": "rotary"}, ["general", "rotary"]),
+        (
+            {"cross_attention": "additive", "P_drop_attention": 0.1},
+            ["additive", "P_drop_attention"],
+        ),
+        ({"d_k": 5, "positions": "rotary"}, ["d_k", "even"]),
     ],
 )
 def test_bad_values_are_refused(changes, words):
@@ -90,3 +104,9 @@ def test_unknown_names_suggest_the_near_one():
 def test_config_and_commands_need_no_jax():
     code = "import sys, t2t_jax.cli; t2t_jax.cli._parse(['list']); assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_mechanisms_may_be_mixed_and_cross_attention_has_no_positions():
+    mixed = dict(encoder_attention="local:w=3", decoder_attention="performer:m=8,seed=1")
+    c = config.replace(Config(), **mixed, cross_attention="linear", positions="rotary")
+    assert c.model.decoder_attention == "performer:m=8,seed=1"

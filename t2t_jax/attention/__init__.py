@@ -2,17 +2,18 @@
 
 A mechanism is a Flax module that knows heads but neither projections nor roles:
 
-    out = mechanism(q, k, v, visibility, drop)
+    out = mechanism(q, k, v, visibility, drop, bias)
 
 with q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] and out [B, T, h, d_v]; T and S may
 differ, and so may d_k and d_v. `Visibility` says who may see whom. A query that may see nothing
-gives zeros, and what stands in a padded slot, even NaN, changes nothing. `drop`, None unless
-attention weights are to be dropped, is a function to apply to them.
+gives zeros, and what stands in a padded slot or in the future, even NaN, changes nothing. `drop`,
+None unless attention weights are to be dropped, is a function to apply to them; `bias`, None or a
+function of the distances s - t, is what to add to the scores.
 
 It also decodes, one position at a time and all rows in lockstep:
 
     state = mechanism.start(k, v, visibility)
-    out, state = mechanism.step(state, q, t, k, v)
+    out, state = mechanism.step(state, q, t, k, v, bias)
 
 `start` takes the keys and values known beforehand. Cross-attention starts with the source's and
 steps with neither k nor v, and its state stays as it is. Self-attention (`visibility.causal`)
@@ -28,41 +29,108 @@ step adds the key and value [B, 1, h, d] of position t (int32 scalar), which the
 >>> attention.apply(weights, q, k, v, Visibility(causal=True)).shape
 (2, 5, 4, 8)
 
-A new mechanism is a file here and a line in `MECHANISMS`.
+`MECHANISMS[name]` makes the module, and takes the options that the table has for it. In a config
+they follow the name: "local:w=32". A new mechanism is a file here and an entry in the table.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from t2t_jax.attention.visibility import Visibility as Visibility
 
+SELF, ALL = ("encoder", "decoder"), ("encoder", "decoder", "cross")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is to be known of a mechanism before jax is.
+
+    Attributes:
+      where: its module and class.
+      about: what it is in a few words.
+      options: its attributes and their defaults.
+      roles: which attentions of Figure 1 it can be.
+      why: why it cannot be the others.
+      carries: what it can be combined with: rotary positions, a relative bias, drop of its weights.
+    """
+
+    where: str
+    about: str
+    options: Mapping[str, int] = field(default_factory=dict)
+    roles: tuple[str, ...] = ALL
+    why: str = ""
+    carries: tuple[str, ...] = ("rotary", "relative", "drop")
+
+
+_ONE_SEQUENCE = "its pattern relates positions of one sequence"
+
+TABLE: Mapping[str, Entry] = {
+    "scaled_dot_product": Entry(
+        "dot_product:ScaledDotProduct", "softmax(q k^T / sqrt(d_k)) v, the paper's"
+    ),
+    "dot_product": Entry("dot_product:DotProduct", "softmax(q k^T) v"),
+    "general": Entry("dot_product:General", "softmax(q W k^T) v", carries=("relative", "drop")),
+    "additive": Entry("additive:Additive", "scores v^T tanh(W_q q + W_k k)", carries=("relative",)),
+    "local": Entry(
+        "local:Local", "keys at distance w at most; between two sequences local-m", dict(w=16)
+    ),
+    "local_p": Entry(
+        "local:LocalPredictive",
+        "a window of w about a predicted place, with a Gaussian",
+        dict(w=8),
+        ("cross",),
+        "it predicts where to look in another sequence",
+        (),
+    ),
+    "sparse_strided": Entry(
+        "sparse:Strided", "the last l keys, and every l-th", dict(l=8), SELF, _ONE_SEQUENCE
+    ),
+    "sparse_fixed": Entry(
+        "sparse:Fixed",
+        "the own block of l, and the last c keys of the others",
+        dict(l=8, c=2),
+        SELF,
+        _ONE_SEQUENCE,
+    ),
+    "sparse_random": Entry(
+        "sparse:Random",
+        "blocks of b: the neighbours, the first, and r at random",
+        dict(b=4, r=2, seed=0),
+        SELF,
+        _ONE_SEQUENCE,
+    ),
+    "linear": Entry("linear:Linear", "phi(q) (phi(k)^T v), phi = elu + 1", carries=()),
+    "performer": Entry(
+        "linear:Performer",
+        "phi(q) (phi(k)^T v), phi = m random features of exp",
+        dict(m=64, seed=0),
+        carries=("rotary",),
+    ),
+}
+
 
 class _Lazy(Mapping[str, Any]):
-    """Name -> class, imported when it is asked for: the names alone need no jax."""
-
-    def __init__(self, **where: str) -> None:
-        self.where = where
+    """Name -> what makes the module, imported when it is asked for: the names need no jax."""
 
     def __getitem__(self, name: str) -> Any:
-        module, _, cls = self.where[name].partition(":")
-        return getattr(import_module(f"{__name__}.{module}"), cls)
+        module, _, cls = TABLE[name].where.partition(":")
+        return partial(getattr(import_module(f"{__name__}.{module}"), cls), **TABLE[name].options)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.where
+        return name in TABLE
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.where)
+        return iter(TABLE)
 
     def __len__(self) -> int:
-        return len(self.where)
+        return len(TABLE)
 
 
-MECHANISMS: Mapping[str, Any] = _Lazy(
-    scaled_dot_product="dot_product:ScaledDotProduct",
-    dot_product="dot_product:DotProduct",
-)
+MECHANISMS: Mapping[str, Any] = _Lazy()
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,12 @@
 """Who may see whom, as structure: lengths and causality, never a [T, S] array."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import struct
+
+Lengths = Any  # int32 [B], or None
 
 
 @struct.dataclass
@@ -15,9 +19,32 @@ class Visibility:
       causal: position t sees positions up to t only.
     """
 
-    q_lengths: jax.Array | None = None
-    kv_lengths: jax.Array | None = None
+    q_lengths: Lengths = None
+    kv_lengths: Lengths = None
     causal: bool = struct.field(pytree_node=False, default=False)
+
+    def bounded(self, q: jax.Array, k: jax.Array) -> "Visibility":
+        """The same with both lengths given: where there are none, all of q and k [B, L, ...]."""
+
+        def known(lengths: Lengths, x: jax.Array) -> jax.Array:
+            return jnp.full(x.shape[0], x.shape[1], jnp.int32) if lengths is None else lengths
+
+        return Visibility(known(self.q_lengths, q), known(self.kv_lengths, k), self.causal)
+
+    def allows(self, t: jax.Array, s: jax.Array) -> jax.Array:
+        """Bool: whether queries at positions t may see keys at positions s.
+
+        Args:
+          t, s: int32 with the same number of axes, of which the first is B or 1; a position below
+            0 is nowhere.
+        """
+        seen = s >= 0
+        if self.causal:
+            seen &= s <= t
+        for x, lengths in ((t, self.q_lengths), (s, self.kv_lengths)):
+            if lengths is not None:
+                seen &= x < lengths.reshape(-1, *(1,) * (x.ndim - 1))
+        return seen
 
 
 def real(lengths: jax.Array, size: int) -> jax.Array:
@@ -25,7 +52,7 @@ def real(lengths: jax.Array, size: int) -> jax.Array:
     return jnp.arange(size)[None, :] < lengths[:, None]
 
 
-def blank(x: jax.Array, lengths: jax.Array | None) -> jax.Array:
+def blank(x: jax.Array, lengths: Lengths) -> jax.Array:
     """x [B, L, h, d] with zeros where a slot is padding, so that its content has no gradient."""
     if lengths is None:
         return x

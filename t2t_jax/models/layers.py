@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from t2t_jax.models.positions import encode_positions
+from t2t_jax.models.positions import BUCKETS, bucket, encode_positions
 
 
 def parameter(
@@ -134,7 +134,9 @@ class Positions(nn.Module):
         """x [B, T, d_model] at positions 0..T-1, or [B, 1, d_model] at position `at`."""
         T, d_model = x.shape[1:]
         positions = jnp.arange(T) if at is None else jnp.asarray(at)[None]
-        if self.kind == "learned":
+        if self.kind in ("rotary", "relative"):  # where queries meet keys, not here
+            encoded = jnp.zeros((1, 1), self.dtype)
+        elif self.kind == "learned":
             if self.longest < T:
                 raise ValueError(f"{T} positions, but only {self.longest} are learned.")
             shape, axes = (self.longest, d_model), ("position", "d_model")
@@ -145,3 +147,17 @@ class Positions(nn.Module):
             encoded = encode_positions(positions, d_model, self.kind).astype(self.dtype)
         x = x + encoded[None]
         return x if P_drop is None else dropout(x, P_drop, self.make_rng("dropout"))
+
+
+class RelativeBias(nn.Module):
+    """T5's learned bias of attention scores, one for each head and bucket of distances."""
+
+    h: int
+    causal: bool
+
+    @nn.compact
+    def __call__(self) -> Callable[[jax.Array], jax.Array]:
+        """A function of distances s - t, int32 [...] -> float32 [h, ...]."""
+        init = nn.initializers.normal(0.1)
+        table = parameter(self, "table", (self.h, BUCKETS), ("heads", "bucket"), init, jnp.float32)
+        return lambda distance: jnp.take(table, bucket(distance, self.causal), axis=1)

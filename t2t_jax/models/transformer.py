@@ -8,8 +8,16 @@ import jax.numpy as jnp
 from flax import struct
 
 from t2t_jax import config
+from t2t_jax.attention.mechanism import Bias
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.models.layers import AddNorm, Embedding, FeedForward, LayerNorm, Positions
+from t2t_jax.models.layers import (
+    AddNorm,
+    Embedding,
+    FeedForward,
+    LayerNorm,
+    Positions,
+    RelativeBias,
+)
 from t2t_jax.models.multihead import MultiHead
 from t2t_jax.tokens import PAD
 
@@ -49,6 +57,9 @@ class Transformer(nn.Module):
         self.target_positions = Positions(c.positions, self.longest, self.dtype)
         self.encoder = [EncoderLayer(c, self.dtype, name=f"encoder_{i}") for i in range(N)]
         self.decoder = [DecoderLayer(c, self.dtype, name=f"decoder_{i}") for i in range(N)]
+        if c.positions == "relative":
+            self.encoder_bias = RelativeBias(c.h, causal=False)
+            self.decoder_bias = RelativeBias(c.h, causal=True)
         if c.norm == "pre":  # the residual stream of a pre-norm stack leaves it unnormalised
             self.encoder_norm = LayerNorm(self.dtype)
             self.decoder_norm = LayerNorm(self.dtype)
@@ -57,8 +68,9 @@ class Transformer(nn.Module):
         lengths = _lengths(source)
         x = self.source_positions(self.embedding(source), P_drop)
         visibility = Visibility(lengths, lengths)
+        bias = self.encoder_bias() if self.c.positions == "relative" else None
         for layer in self.encoder:
-            x = layer(x, visibility, P_drop)
+            x = layer(x, visibility, P_drop, bias)
         if self.c.norm == "pre":
             x = self.encoder_norm(x)
         return Encoded(x, lengths)
@@ -70,8 +82,9 @@ class Transformer(nn.Module):
         x = self.target_positions(self.embedding(target_in), P_drop)
         own = Visibility(lengths, lengths, causal=True)
         cross = Visibility(lengths, encoded.lengths)
+        bias = self._decoder_bias()
         for layer in self.decoder:
-            x = layer(x, encoded.output, own, cross, P_drop)
+            x = layer(x, encoded.output, own, cross, P_drop, bias)
         return self._logits(x)
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
@@ -85,14 +98,18 @@ class Transformer(nn.Module):
     ) -> tuple[jax.Array, Any]:
         x = self.target_positions(self.embedding(tokens[:, None]), at=t)
         after = []
+        bias = self._decoder_bias()
         for layer, cross, own in zip(self.decoder, memory, state, strict=True):
-            x, own = layer.step(x, cross, own, t)
+            x, own = layer.step(x, cross, own, t, bias)
             after.append(own)
         return self._logits(x)[:, 0], after
 
     def __call__(self, source: jax.Array, target_in: jax.Array) -> jax.Array:
         """Touches every parameter: for initialisation."""
         return self.decode(self.encode(source), target_in)
+
+    def _decoder_bias(self) -> Bias:
+        return self.decoder_bias() if self.c.positions == "relative" else None
 
     def _logits(self, x: jax.Array) -> jax.Array:
         return self.embedding.logits(self.decoder_norm(x) if self.c.norm == "pre" else x)
@@ -105,14 +122,18 @@ class EncoderLayer(nn.Module):
     dtype: Any
 
     def setup(self) -> None:
-        self.attention = _multihead(self.c, self.c.encoder_attention, self.dtype)
+        self.attention = _multihead(self.c, "encoder", self.dtype)
         self.feed_forward = FeedForward(self.c.d_ff, self.c.P_drop_ff, self.dtype)
         self.add_norm_attention = AddNorm(self.c.norm, self.dtype)
         self.add_norm_feed_forward = AddNorm(self.c.norm, self.dtype)
 
-    def __call__(self, x: jax.Array, visibility: Visibility, P_drop: jax.Array | None) -> jax.Array:
+    def __call__(
+        self, x: jax.Array, visibility: Visibility, P_drop: jax.Array | None, bias: Bias = None
+    ) -> jax.Array:
         train = P_drop is not None
-        x = self.add_norm_attention(x, lambda y: self.attention(y, y, visibility, train), P_drop)
+        x = self.add_norm_attention(
+            x, lambda y: self.attention(y, y, visibility, train, bias), P_drop
+        )
         x = self.add_norm_feed_forward(x, lambda y: self.feed_forward(y, train), P_drop)
         return nn.with_logical_constraint(x, ("batch", "length", "d_model"))
 
@@ -124,8 +145,8 @@ class DecoderLayer(nn.Module):
     dtype: Any
 
     def setup(self) -> None:
-        self.attention = _multihead(self.c, self.c.decoder_attention, self.dtype)
-        self.cross_attention = _multihead(self.c, self.c.cross_attention, self.dtype)
+        self.attention = _multihead(self.c, "decoder", self.dtype)
+        self.cross_attention = _multihead(self.c, "cross", self.dtype)
         self.feed_forward = FeedForward(self.c.d_ff, self.c.P_drop_ff, self.dtype)
         self.add_norm_attention = AddNorm(self.c.norm, self.dtype)
         self.add_norm_cross = AddNorm(self.c.norm, self.dtype)
@@ -138,9 +159,10 @@ class DecoderLayer(nn.Module):
         own: Visibility,
         cross: Visibility,
         P_drop: jax.Array | None,
+        bias: Bias = None,
     ) -> jax.Array:
         train = P_drop is not None
-        x = self.add_norm_attention(x, lambda y: self.attention(y, y, own, train), P_drop)
+        x = self.add_norm_attention(x, lambda y: self.attention(y, y, own, train, bias), P_drop)
         x = self.add_norm_cross(x, lambda y: self.cross_attention(y, encoded, cross, train), P_drop)
         x = self.add_norm_feed_forward(x, lambda y: self.feed_forward(y, train), P_drop)
         return nn.with_logical_constraint(x, ("batch", "length", "d_model"))
@@ -151,13 +173,15 @@ class DecoderLayer(nn.Module):
     def start_self(self, encoded: jax.Array, capacity: int) -> Any:
         return self.attention.start_self(encoded, capacity)
 
-    def step(self, x: jax.Array, memory: Any, state: Any, t: jax.Array) -> tuple[jax.Array, Any]:
+    def step(
+        self, x: jax.Array, memory: Any, state: Any, t: jax.Array, bias: Bias = None
+    ) -> tuple[jax.Array, Any]:
         """One position: x [B, 1, d_model] -> the same, and the state after it."""
         after = state
 
         def attend(y: jax.Array) -> jax.Array:
             nonlocal after
-            out, after = self.attention.step_self(state, y, t)
+            out, after = self.attention.step_self(state, y, t, bias)
             return out
 
         x = self.add_norm_attention(x, attend, None)
@@ -166,8 +190,10 @@ class DecoderLayer(nn.Module):
         return x, after
 
 
-def _multihead(c: config.Model, mechanism: str, dtype: Any) -> MultiHead:
-    return MultiHead(c.d_model, c.h, c.d_k, c.d_v, mechanism, c.P_drop_attention, dtype)
+def _multihead(c: config.Model, role: str, dtype: Any) -> MultiHead:
+    mechanism = getattr(c, f"{role}_attention")
+    rotary = c.positions == "rotary" and role != "cross"
+    return MultiHead(c.d_model, c.h, c.d_k, c.d_v, mechanism, c.P_drop_attention, rotary, dtype)
 
 
 def _lengths(tokens: jax.Array) -> jax.Array:

@@ -19,6 +19,8 @@ RULES: tuple[tuple[str, str | None], ...] = (
     ("d_k", None),
     ("d_v", None),
     ("d_ff", None),
+    ("d_hidden", None),
+    ("bucket", None),
 )
 
 

@@ -13,15 +13,21 @@ def logits(p, source, target_in, *, scaled=True, positions="sinusoid", pre=False
         return x + f(norm(q, x)) if pre else norm(q, x + f(x))
 
     def encoder(q, x):
-        x = add_norm(q["add_norm_attention"], x, lambda z: heads(q["attention"], z, z, 0, scaled))
+        own = extras(p, "encoder_bias", positions)
+        x = add_norm(
+            q["add_norm_attention"], x, lambda z: heads(q["attention"], z, z, 0, scaled, **own)
+        )
         return add_norm(q["add_norm_feed_forward"], x, lambda z: feed_forward(q["feed_forward"], z))
 
     def decoder(q, y, x):
-        y = add_norm(q["add_norm_attention"], y, lambda z: heads(q["attention"], z, z, 1, scaled))
+        own = extras(p, "decoder_bias", positions)
+        y = add_norm(
+            q["add_norm_attention"], y, lambda z: heads(q["attention"], z, z, 1, scaled, **own)
+        )
         y = add_norm(q["add_norm_cross"], y, lambda z: heads(q["cross_attention"], z, x, 0, scaled))
         return add_norm(q["add_norm_feed_forward"], y, lambda z: feed_forward(q["feed_forward"], z))
 
-    layers = range(sum(n.startswith("encoder_") and n != "encoder_norm" for n in p))
+    layers = range(sum(n.removeprefix("encoder_").isdecimal() for n in p))
     x = embed(p, source, "source_positions", positions)
     for i in layers:
         x = encoder(p[f"encoder_{i}"], x)
@@ -56,7 +62,7 @@ def embed(p, tokens, table, positions):
     out = np.stack([matrix[token] for token in tokens]) * np.sqrt(d)
     for pos in range(len(tokens)):
         for i in range(d // 2):
-            if positions == "learned":
+            if not positions.startswith("sinusoid"):
                 continue
             angle = pos / 10000 ** (2 * i / d)
             out[pos, 2 * i] += np.sin(angle)
@@ -66,11 +72,41 @@ def embed(p, tokens, table, positions):
     return out
 
 
-def heads(p, x, y, causal, scaled):
+def extras(p, stack, positions):
+    """What self-attention does with positions beside the embedding's."""
+    return {"rotary": positions == "rotary", "bias": p[stack]["table"] if stack in p else None}
+
+
+def turned(x):
+    """Pairs of features as complex numbers, turned by the position."""
+    d = x.shape[1]
+    out = np.zeros_like(x)
+    for pos in range(len(x)):
+        for i in range(d // 2):
+            z = (x[pos, 2 * i] + 1j * x[pos, 2 * i + 1]) * np.exp(1j * pos / 10000 ** (2 * i / d))
+            out[pos, 2 * i], out[pos, 2 * i + 1] = z.real, z.imag
+    return out
+
+
+def bucket(distance, causal):
+    """T5's: exact near by, then in logarithms up to 128; the last bucket is for all beyond."""
+    size = 32 if causal else 16
+    n = max(-distance, 0) if causal else abs(distance)
+    if n >= size // 2:
+        n = min(size - 1, size // 2 + int(np.log(n / (size / 2)) / np.log(256 / size) * size / 2))
+    return n + (size if distance > 0 and not causal else 0)
+
+
+def heads(p, x, y, causal, scaled, rotary=False, bias=None):
     out = np.zeros((len(x), p["W_O"].shape[2]))
     for i in range(p["W_Q"].shape[1]):
         q, k, v = x @ p["W_Q"][:, i], y @ p["W_K"][:, i], y @ p["W_V"][:, i]
+        if rotary:
+            q, k = turned(q), turned(k)
         scores = q @ k.T / (np.sqrt(q.shape[1]) if scaled else 1.0)
+        if bias is not None:
+            for t, s in np.ndindex(*scores.shape):
+                scores[t, s] += bias[i][bucket(s - t, causal)]
         for t in range(len(x)):
             seen = slice(0, t + 1) if causal else slice(None)
             a = np.exp(scores[t, seen])

@@ -1,0 +1,127 @@
+"""Every attention mechanism from its definition, over all pairs, in float64.
+
+Who sees whom is asked of a predicate for one pair at a time; the scores of all pairs are laid out,
+and linear attention is the softmax of log(phi(q) phi(k)).
+"""
+
+import jax.numpy
+import numpy as np
+
+
+def attention(
+    name, options, parameters, q, k, v, q_lengths, kv_lengths, causal, bias=None, xp=jax.numpy
+):
+    """[B, T, h, d_v] for q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] in float64.
+
+    parameters: those of the mechanism, by name. bias: table from a distance s - t to [h].
+    xp: jax.numpy, to be differentiated with 64-bit types enabled, or numpy.
+    """
+    rows = []
+    for b in range(len(q_lengths)):
+        size = q.shape[1], k.shape[1]
+        seen = visible(name, options, size, int(q_lengths[b]), int(kv_lengths[b]), causal)
+        heads = []
+        for i in range(q.shape[2]):
+            own = {n: p["weight"][i] for n, p in parameters.items()}
+            x, y, z = q[b, :, i], k[b, :, i], v[b, :, i]
+            if name == "local_p":
+                heads.append(predictive(xp, options["w"], own, x, y, z, seen, int(kv_lengths[b])))
+                continue
+            e = scores(xp, name, options, own, x, y, i, q.shape[2])
+            if bias is not None:
+                e = e + xp.array([[bias[s - t][i] for s in range(size[1])] for t in range(size[0])])
+            heads.append(softmax(xp, e, seen) @ z)
+        rows.append(xp.stack(heads, axis=1))
+    return xp.stack(rows)
+
+
+def visible(name, o, size, q_length, kv_length, causal):
+    """Bool [T, S]."""
+
+    def pattern(t, s):
+        if name == "local":
+            return abs(s - t) <= o["w"]
+        if name == "sparse_strided":
+            return abs(s - t) <= o["l"] or (s - t) % o["l"] == 0
+        if name == "sparse_fixed":
+            return t // o["l"] == s // o["l"] or s % o["l"] >= o["l"] - o["c"]
+        if name == "sparse_random":
+            i, j = t // o["b"], s // o["b"]
+            if abs(i - j) <= 1 or j == 0 or (i == 0 and not causal):
+                return True
+            u = np.random.default_rng(o["seed"]).random((i + 1, o["r"]))[i].astype(np.float32)
+            choice = min(i, -(-size[1] // o["b"])) if causal else -(-kv_length // o["b"])
+            return j in np.floor(u * np.float32(choice)).astype(int)
+        return True
+
+    return np.array(
+        [
+            [
+                t < q_length and s < kv_length and (s <= t or not causal) and bool(pattern(t, s))
+                for s in range(size[1])
+            ]
+            for t in range(size[0])
+        ]
+    )
+
+
+def scores(xp, name, o, own, q, k, head, h):
+    """[T, S] of one head."""
+    d_k = q.shape[1]
+    if name == "dot_product":
+        return q @ k.T
+    if name == "general":
+        return q @ own["W"] @ k.T
+    if name == "additive":
+        pairs = (q @ own["W_q"])[:, None] + (k @ own["W_k"])[None]
+        return xp.tanh(pairs) @ own["v"]
+    if name == "linear":
+        return xp.log(elu(xp, q) @ elu(xp, k).T)
+    if name == "performer":
+        W = features(h, o["m"], d_k, o["seed"])[head]
+        x, y = (z / d_k**0.25 for z in (q, k))
+        phi_x, phi_y = (xp.exp(z @ W.T - (z * z).sum(1, keepdims=True) / 2) for z in (x, y))
+        return xp.log(phi_x @ phi_y.T / o["m"])
+    return q @ k.T / np.sqrt(d_k)
+
+
+def elu(xp, x):
+    return xp.where(x > 0, x, xp.exp(xp.minimum(x, 0)) - 1) + 1
+
+
+def features(h, m, d_k, seed):
+    """Orthogonal rows in blocks of d_k, each with the length of a Gaussian row of its own."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.normal(size=(h, -(-m // d_k), d_k, d_k))
+    lengths = np.sqrt((rng.normal(size=(h, m, d_k)) ** 2).sum(-1))
+    out = np.zeros((h, m, d_k))
+    for i in range(h):
+        for row in range(m):
+            out[i, row] = orthogonal(drawn[i, row // d_k])[row % d_k] * lengths[i, row]
+    return out
+
+
+def orthogonal(columns):
+    """Gram and Schmidt's basis of the columns, as rows: uniform if they are Gaussian."""
+    basis = []
+    for x in columns.T:
+        for y in basis:
+            x = x - (x @ y) * y
+        basis.append(x / np.sqrt(x @ x))
+    return basis
+
+
+def predictive(xp, w, own, q, k, v, seen, length):
+    """Luong's local-p: p = S sigmoid(v_p tanh(W_p q)), a window of w and a Gaussian of w / 2."""
+    p = length / (1 + xp.exp(-(xp.tanh(q @ own["W_p"]) @ own["v_p"])))
+    away = xp.arange(k.shape[0])[None] - p[:, None]
+    a = softmax(xp, q @ k.T / np.sqrt(q.shape[1]), seen & (xp.abs(away) <= w))
+    return (a * xp.exp(-(away**2) / (2 * (w / 2) ** 2))) @ v
+
+
+def softmax(xp, e, seen):
+    """Zeros where nothing is seen."""
+    e = xp.where(seen, e, -1e300)
+    a = xp.where(seen, xp.exp(e - e.max(axis=1, keepdims=True)), 0)
+    total = a.sum(axis=1, keepdims=True)
+    return a / xp.where(total > 0, total, 1)
