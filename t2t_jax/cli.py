@@ -103,6 +103,13 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_cache(p)
     _add_fields(p, "decoding")
 
+    p = command("bench", _bench, "measure what things cost on this device")
+    p.add_argument("what", choices=("attention",), help="attention: time and memory against length")
+    p.add_argument("--lengths", nargs="+", type=int, metavar="N", help="[256 512 ... 16384]")
+    p.add_argument("--mechanisms", nargs="+", metavar="NAME", help="[all, and one written naively]")
+    p.add_argument("--seconds", type=float, default=20, help="the longest call to be tried [20]")
+    p.add_argument("--out", type=Path, default=Path("bench"), help="directory of results [bench]")
+
     p = command("list", _list, "what there is, or the rows of a study")
     p.add_argument("what", nargs="?", default="", help=_LISTED)
     p.add_argument("--format", default="text", choices=("text", "json"), help="of a study's rows")
@@ -189,8 +196,7 @@ def _grid(arguments: argparse.Namespace) -> "Grid":
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from t2t_jax.study import workers
-    from t2t_jax.study.plots import draw
+    from t2t_jax.study import distances, plots, workers
     from t2t_jax.training.progress import Progress
 
     grid, progress = _grid(arguments), Progress()
@@ -209,7 +215,10 @@ def _run(arguments: argparse.Namespace) -> None:
     finally:
         progress.close()
     _table(arguments)
-    print(f"plot: {draw(grid, only=arguments.only, mix=arguments.mix, report=_say)}")
+    shown: dict[str, Any] = dict(only=arguments.only, mix=arguments.mix, report=_say)
+    print(f"plot: {plots.draw(grid, **shown)}")
+    if path := distances.draw(grid, dataset.splits[grid.study.split], **shown):
+        print(f"plot: {path}")
     if failed:
         raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
 
@@ -312,6 +321,34 @@ def _keep_programs(cache: Path) -> None:
 
     jax.config.update("jax_compilation_cache_dir", str(cache / "programs"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 1)
+
+
+def _bench(arguments: argparse.Namespace) -> None:
+    from t2t_jax.attention import TABLE, choice
+    from t2t_jax.study import store
+
+    lengths = arguments.lengths
+    if lengths and min(lengths) < 1:
+        raise UsageError(f"--lengths must be positive, not {min(lengths)}.")
+    naive = "additive_naive"
+    for name in arguments.mechanisms or ():
+        if name != naive:
+            choice.parse(name)
+    from t2t_jax.bench import attention as bench
+
+    names = arguments.mechanisms or (*TABLE, naive)
+    found = bench.measure(
+        names,
+        lengths or bench.LENGTHS,
+        arguments.seconds,
+        lambda x: print(x, file=sys.stderr, flush=True),
+    )
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    store.write_json(arguments.out / "attention.json", found)
+    lines = bench.table(found)
+    store.write(arguments.out / "attention.txt", "\n".join(lines) + "\n")
+    bench.draw(found, arguments.out / "attention")
+    print(*lines, sep="\n")
 
 
 def _list(arguments: argparse.Namespace) -> None:

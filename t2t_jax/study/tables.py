@@ -60,7 +60,7 @@ def lines(entries: Sequence[Entry]) -> list[Line]:
 
 
 def quality(grid: Grid, found: Sequence[Line]) -> Table:
-    """The paper's table, with our columns beside the paper's."""
+    """The paper's table, with our columns beside the paper's where it has any."""
     study = grid.study
     best = {
         "PPL": min((x.PPL.mean for x in found if x.PPL), default=math.nan),
@@ -98,10 +98,12 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
             Cell(f"{line.entry.runs[0].result['parameters'] / 1e6:.2f}" if line.entry.runs else ""),
         ]
         groups.setdefault(row.group, []).append(tuple(cells))
+    lines = [line for group in groups.values() for line in group]
+    kept = [i for i, (_, x) in enumerate(header) if x != "paper" or any(line[i] for line in lines)]
     return Table(
         f"{study.title}. {grid.preset.about}.",
-        header,
-        tuple(tuple(g) for g in groups.values()),
+        tuple(header[i] for i in kept),
+        tuple(tuple(tuple(line[i] for i in kept) for line in g) for g in groups.values()),
         tuple(_notes(found, study.split)),
     )
 

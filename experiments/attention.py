@@ -1,0 +1,45 @@
+"""Every attention mechanism on the same encoder-decoder, under the same budget of steps.
+
+    launch/local.sh run attention                      in miniature on the built-in corpus
+    launch/local.sh run attention --preset multi30k    on real text
+
+A mechanism stands in every role that it can play; where it has no meaning, between two sequences
+for the sparse patterns, the paper's stays. `launch/local.sh list mechanisms` says what each is,
+`launch/local.sh bench attention` what it costs on long sequences.
+"""
+
+from t2t_jax.study.registry import Row, study
+
+
+def everywhere(mechanism):
+    return dict(encoder_attention=mechanism, decoder_attention=mechanism, cross_attention=mechanism)
+
+
+def within(mechanism):
+    return dict(encoder_attention=mechanism, decoder_attention=mechanism)
+
+
+@study(
+    "Attention mechanisms",
+    columns="encoder_attention decoder_attention cross_attention positions",
+    split="test",
+    V=41_100,
+)
+def attention():
+    return [
+        Row("scaled dot product", {}),
+        Row("dot product", everywhere("dot_product")),
+        Row("general", everywhere("general")),
+        Row("additive", everywhere("additive")),
+        Row("local", within("local:w=4")),
+        Row("local, also across", everywhere("local:w=4")),
+        Row("local-p across", dict(cross_attention="local_p:w=4")),
+        Row("strided", within("sparse_strided:l=4")),
+        Row("fixed", within("sparse_fixed:l=4,c=1")),
+        Row("random", within("sparse_random:b=2,r=2")),
+        Row("linear", everywhere("linear")),
+        Row("performer", everywhere("performer:m=64")),
+        Row("mixed", within("local:w=4") | dict(decoder_attention="linear")),
+        Row("rotary", dict(positions="rotary")),
+        Row("relative bias", dict(positions="relative")),
+    ]

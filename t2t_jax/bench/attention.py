@@ -1,0 +1,196 @@
+"""Time and memory of every mechanism against the length n: value and gradient, one sequence.
+
+At each n the programs run in turns, round after round, so that what disturbs the machine disturbs
+all of them; times are medians. A mechanism leaves the race before a call would take too long.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax.core import meta
+
+from t2t_jax.attention import TABLE, Visibility
+from t2t_jax.attention.choice import build, parse
+from t2t_jax.attention.dense import Dense
+from t2t_jax.attention.weights import PerHead
+from t2t_jax.study.store import environment
+
+LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+B, H, D = 1, 8, 64
+ROUNDS = 5
+BASE, NAIVE = "scaled_dot_product", "additive_naive"
+
+
+class Program(NamedTuple):
+    """A compiled value and gradient, what it is called with, and bytes of its temporaries."""
+
+    run: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    memory: int
+
+
+class AdditiveNaive(Dense):
+    """Additive attention as it is written, with an array [T, S, d]: what the real one saves."""
+
+    def setup(self) -> None:
+        self.W_q, self.W_k = PerHead(("d_k", "d_hidden")), PerHead(("d_k", "d_hidden"))
+        self.v = PerHead(("d_hidden",))
+
+    def scores(self, q: jax.Array, keys: jax.Array) -> jax.Array:
+        d = q.shape[-1]
+        a = jnp.einsum("bthd,hde->bhte", q, self.W_q(q, d, d))
+        c = jnp.einsum("bshd,hde->bhse", keys, self.W_k(keys, d, d))
+        return jnp.einsum(
+            "bhtse,he->bhts", jnp.tanh(a[:, :, :, None] + c[:, :, None]), self.v(q, d)
+        )
+
+
+def default(n: int) -> dict[str, str]:
+    """Every mechanism at length n as a config names it: windows of 64, strides of sqrt(n)."""
+    root = max(8, math.isqrt(n))
+    options = {
+        "local": ":w=64",
+        "local_p": ":w=64",
+        "sparse_strided": f":l={root}",
+        "sparse_fixed": f":l={root},c=1",
+        "sparse_random": ":b=32,r=2",
+    }
+    return {name: name + options.get(name, "") for name in (*TABLE, NAIVE)}
+
+
+def measure(
+    names: Sequence[str], lengths: Sequence[int], seconds: float, say: Callable[[str], object]
+) -> dict[str, Any]:
+    """Runs the race.
+
+    Args:
+      names: mechanisms, with options or with those of `default`.
+      seconds: the longest that a call may be expected to take.
+
+    Returns:
+      What is kept as JSON and printed by `table`: shapes, environment, and for each mechanism,
+      causal where it can be, at each n seconds and bytes of temporaries, and what they grow with.
+    """
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    racing = list(names)
+    for n in sorted(lengths):
+        for name in list(racing):
+            at = found[name]
+            expected = at[-1]["seconds"] * (n / at[-1]["n"]) ** 2 if at else 0
+            if expected > seconds:
+                say(f"n = {n:,}: {name} leaves; a call would take some {expected:.0f} s")
+                racing.remove(name)
+        programs = {name: _compile(name, n) for name in racing}
+        times: dict[str, list[float]] = {name: [] for name in racing}
+        for r in range(ROUNDS + 1):
+            for name, program in programs.items():
+                start = time.perf_counter()
+                jax.block_until_ready(program.run(*program.arguments))
+                if r:  # the first round warms up
+                    times[name].append(time.perf_counter() - start)
+        for name, program in programs.items():
+            middle, each = statistics.median(times[name]), times[name]
+            found[name].append(
+                dict(n=n, seconds=middle, least=min(each), most=max(each), bytes=program.memory)
+            )
+        say(f"n = {n:,}: " + ", ".join(f"{x} {found[x][-1]['seconds']:.3f} s" for x in racing))
+    mechanisms = {
+        name: {"causal": _causal(name), "at": at}
+        | {f"{what}_exponent": exponent(at, what) for what in ("seconds", "bytes")}
+        for name, at in found.items()
+        if at
+    }
+    shapes = {"B": B, "h": H, "d_k": D, "d_v": D, "dtype": str(_dtype()), "rounds": ROUNDS}
+    return {**shapes, "mechanisms": mechanisms, "environment": environment()}
+
+
+def exponent(at: Sequence[Mapping[str, float]], what: str) -> float | None:
+    """p of a n^p by least squares in logarithms, over the upper half of the lengths, at least 3."""
+    last = at[-max(3, (len(at) + 1) // 2) :]
+    if len(last) < 3 or min(x[what] for x in last) <= 0:
+        return None
+    return statistics.linear_regression(
+        [math.log(x["n"]) for x in last], [math.log(x[what]) for x in last]
+    ).slope
+
+
+def table(found: Mapping[str, Any]) -> list[str]:
+    """Lines: seconds, how many times faster than the paper's attention, memory, and exponents."""
+    lengths = sorted({x["n"] for m in found["mechanisms"].values() for x in m["at"]})
+    base = {x["n"]: x for x in found["mechanisms"].get(BASE, {"at": []})["at"]}
+    out = [
+        f"value and gradient, B = {found['B']}, h = {found['h']}, d_k = d_v = {found['d_k']}, "
+        f"{found['dtype']}: ms (times as fast as {BASE}; MiB of temporaries)",
+        f"{'n':28}" + "".join(f"{n:>24,}" for n in lengths) + "   time ~  memory ~",
+    ]
+    for name, m in found["mechanisms"].items():
+        cells = {x["n"]: x for x in m["at"]}
+        row = f"{name + ('' if m['causal'] else ' (not causal)'):28}"
+        for n in lengths:
+            cell = ""
+            if x := cells.get(n):
+                ratio = f"{base[n]['seconds'] / x['seconds']:.1f}x; " if n in base else ""
+                cell = f"{x['seconds'] * 1e3:,.1f} ({ratio}{x['bytes'] / 2**20:,.0f})"
+            row += f"{cell:>24}"
+        grown = (m["seconds_exponent"], m["bytes_exponent"])
+        out.append(row + "".join("         " if p is None else f"   n^{p:.2f}" for p in grown))
+    return out
+
+
+def draw(found: Mapping[str, Any], path: Any) -> None:
+    """Time and memory against n, both axes logarithmic: PATH.png and PATH.svg."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
+    colours, marks = plt.get_cmap("tab20"), "os^Dv<>pPX*h"
+    for ax, what, unit, scale in (
+        (axes[0], "seconds", "ms", 1e3),
+        (axes[1], "bytes", "MiB of temporaries", 2**-20),
+    ):
+        for i, (name, m) in enumerate(found["mechanisms"].items()):
+            p = m[f"{what}_exponent"]
+            label = name if p is None else f"{name}, n^{p:.2f}"
+            x, y = [a["n"] for a in m["at"]], [a[what] * scale for a in m["at"]]
+            ax.loglog(x, y, marker=marks[i % len(marks)], color=colours(i), label=label, base=2)
+        ax.set_xlabel("n, the length of the sequence")
+        ax.set_ylabel(unit)
+        ax.legend(fontsize=7)
+        ax.grid(alpha=0.3)
+    device = found["environment"]["device"]
+    figure.suptitle(f"Value and gradient of attention, B = 1, h = {H}, d = {D}, on {device}")
+    for kind in (".png", ".svg"):
+        figure.savefig(f"{path}{kind}", dpi=150)
+    plt.close(figure)
+
+
+def _compile(name: str, n: int) -> Program:
+    mechanism = AdditiveNaive() if name == NAIVE else build(default(n).get(name, name))
+    q, k, v, g = (
+        jax.random.normal(key, (B, n, H, D), _dtype())
+        for key in jax.random.split(jax.random.key(0), 4)
+    )
+    visibility = Visibility(causal=_causal(name))
+    few = (x[:, :8] for x in (q, k, v))
+    variables = meta.unbox(mechanism.init(jax.random.key(1), *few, visibility))
+
+    def value(variables: Any, q: jax.Array, k: jax.Array, v: jax.Array, g: jax.Array) -> jax.Array:
+        out: Any = mechanism.apply(variables, q, k, v, visibility)
+        return (out * g).sum(dtype=jnp.float32)
+
+    arguments = (variables, q, k, v, g)
+    program = jax.jit(jax.value_and_grad(value, (0, 1, 2, 3))).lower(*arguments).compile()
+    used: Any = program.memory_analysis()
+    return Program(program, arguments, used.temp_size_in_bytes)
+
+
+def _causal(name: str) -> bool:
+    return name == NAIVE or "decoder" in TABLE[parse(name)[0]].roles
+
+
+def _dtype() -> Any:
+    return jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16
