@@ -131,7 +131,11 @@ def saved(directory):
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)],
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.full),
+        pytest.param(signal.SIGINT, marks=pytest.mark.full),
+    ],
 )
 def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
     """Stopped three times, each time between two evaluations."""
@@ -170,6 +174,7 @@ def test_two_processes_do_not_work_on_one_run(words, tmp_path, capsys):
     process.communicate(timeout=100)
 
 
+@pytest.mark.full
 def test_training_on_eight_devices(words, tmp_path):
     devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     options = dict(capture_output=True, timeout=200, env=os.environ | devices)
