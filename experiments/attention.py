@@ -1,6 +1,7 @@
-"""Every attention mechanism on the same encoder-decoder, under the same budget of steps.
+"""Every attention mechanism on the same encoder-decoder, in the same steps or the same FLOPs.
 
     launch/local.sh run attention                      in miniature on the built-in corpus
+    launch/local.sh run attention_flops                with as many steps as base's FLOPs allow
     launch/local.sh run attention --preset multi30k    on real text
 
 A mechanism stands in every role that it can play; where it has no meaning, between two sequences
@@ -19,13 +20,7 @@ def within(mechanism):
     return dict(encoder_attention=mechanism, decoder_attention=mechanism)
 
 
-@study(
-    "Attention mechanisms",
-    columns="encoder_attention decoder_attention cross_attention positions",
-    split="test",
-    V=41_100,
-)
-def attention():
+def rows():
     return [
         Row("scaled dot product", {}),
         Row("dot product", everywhere("dot_product")),
@@ -38,8 +33,23 @@ def attention():
         Row("fixed", within("sparse_fixed:l=4,c=1")),
         Row("random", within("sparse_random:b=2,r=2")),
         Row("linear", everywhere("linear")),
-        Row("performer", everywhere("performer:m=64")),
+        Row("performer", everywhere("performer:m=32")),
         Row("mixed", within("local:w=4") | dict(decoder_attention="linear")),
         Row("rotary", dict(positions="rotary")),
         Row("relative bias", dict(positions="relative")),
     ]
+
+
+COLUMNS = "encoder_attention decoder_attention cross_attention positions steps"
+
+
+@study("Attention mechanisms", columns=COLUMNS, split="test", V=41_100)
+def attention():
+    return rows()
+
+
+@study(
+    "Attention mechanisms at equal FLOPs", columns=COLUMNS, split="test", V=41_100, equal_flops=True
+)
+def attention_flops():
+    return rows()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import attention
-from t2t_jax.attention import MECHANISMS, TABLE, Visibility
+from t2t_jax.attention import MECHANISMS, TABLE, Visibility, choice
 from tests.reference import attention as reference
 
 B, H, D_K, D_V = 4, 2, 5, 3
@@ -383,6 +383,23 @@ def test_additive_never_lays_out_the_features_of_all_pairs():
     largest, used = sizes_in("additive", 512, 32, True)
     assert largest <= 512**2
     assert used < 512**2 * 32  # a quarter of the array
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "name", [n for n in MECHANISMS if n not in ("additive", "linear", "performer", "local_p")]
+)
+def test_the_products_counted_are_those_compiled(name, causal):
+    """Where nothing is in a loop, whose turns XLA does not count."""
+    n, d = 256, 64
+    spec = {"local": "local:w=32", "sparse_random": "sparse_random:b=16,r=3"}.get(name, name)
+    x = jax.ShapeDtypeStruct((1, n, 1, d), jnp.float32)
+    mechanism, visibility = choice.build(spec), Visibility(causal=causal)
+    variables = jax.eval_shape(mechanism.init, jax.random.key(0), x, x, x, visibility)
+    run = jax.jit(lambda *a: mechanism.apply(*a, visibility)).lower(meta.unbox(variables), x, x, x)
+    compiled = run.compile().cost_analysis()["flops"]
+    counted = 2 * choice.products(spec, n, n, d, d, causal)
+    assert counted <= compiled <= 1.25 * counted
 
 
 def test_more_features_come_nearer_to_the_softmax():

@@ -1,6 +1,7 @@
 """Studies and presets: the paper's table to the digit, and what holds at every scale."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -8,8 +9,10 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.study.cost import parameters
+from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
 from t2t_jax.study.registry import find, select, studies, study
+from t2t_jax.training.flops import run_flops
 
 # The paper's Table 3: group, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps (K), PPL, BLEU,
 # parameters (M).
@@ -128,3 +131,14 @@ def test_a_study_is_one_file(tmp_path):
     (tmp_path / "broken.py").write_text("1 +")
     with pytest.raises(UsageError, match=r"broken\.py cannot be loaded: SyntaxError"):
         studies(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["demo", "multi30k"])
+def test_rows_at_equal_flops_cost_what_base_does(name):
+    study = find("attention_flops")
+    made = Grid(study, preset(name), study.rows, {}, Path("nowhere"))
+    V = made.data.vocabulary
+    costs = {row.name: run_flops(made.config(row), V) for row in study.rows}
+    assert len(set(costs.values())) > 5
+    for name, cost in costs.items():
+        assert cost == pytest.approx(costs["scaled dot product"], rel=2e-3), name

@@ -33,11 +33,13 @@ step adds the key and value [B, 1, h, d] of position t (int32 scalar), which the
 they follow the name: "local:w=32". A new mechanism is a file here and an entry in the table.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from t2t_jax.attention import work
 
 if TYPE_CHECKING:
     from t2t_jax.attention.visibility import Visibility as Visibility
@@ -56,6 +58,7 @@ class Entry:
       roles: which attentions of Figure 1 it can be.
       why: why it cannot be the others.
       carries: what it can be combined with: rotary positions, a relative bias, drop of its weights.
+      work: its products, a function of `t2t_jax.attention.work`.
     """
 
     where: str
@@ -64,6 +67,7 @@ class Entry:
     roles: tuple[str, ...] = ALL
     why: str = ""
     carries: tuple[str, ...] = ("rotary", "relative", "drop")
+    work: Callable[..., int] = work.dense
 
 
 _ONE_SEQUENCE = "its pattern relates positions of one sequence"
@@ -73,42 +77,66 @@ TABLE: Mapping[str, Entry] = {
         "dot_product:ScaledDotProduct", "softmax(q k^T / sqrt(d_k)) v, the paper's"
     ),
     "dot_product": Entry("dot_product:DotProduct", "softmax(q k^T) v"),
-    "general": Entry("dot_product:General", "softmax(q W k^T) v", carries=("relative", "drop")),
-    "additive": Entry("additive:Additive", "scores v^T tanh(W_q q + W_k k)", carries=("relative",)),
+    "general": Entry(
+        "dot_product:General",
+        "softmax(q W k^T) v",
+        carries=("relative", "drop"),
+        work=work.general,
+    ),
+    "additive": Entry(
+        "additive:Additive",
+        "scores v^T tanh(W_q q + W_k k)",
+        carries=("relative",),
+        work=work.additive,
+    ),
     "local": Entry(
-        "local:Local", "keys at distance w at most; between two sequences local-m", dict(w=16)
+        "local:Local",
+        "keys at distance w at most; between two sequences local-m",
+        dict(w=16),
+        work=work.local,
     ),
     "local_p": Entry(
         "local:LocalPredictive",
         "a window of w about a predicted place, with a Gaussian",
         dict(w=8),
-        ("cross",),
-        "it predicts where to look in another sequence",
-        (),
+        roles=("cross",),
+        why="it predicts where to look in another sequence",
+        carries=(),
+        work=work.local_p,
     ),
     "sparse_strided": Entry(
-        "sparse:Strided", "the last l keys, and every l-th", dict(l=8), SELF, _ONE_SEQUENCE
+        "sparse:Strided",
+        "the last l keys, and every l-th",
+        dict(l=8),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+        work=work.strided,
     ),
     "sparse_fixed": Entry(
         "sparse:Fixed",
         "the own block of l, and the last c keys of the others",
         dict(l=8, c=2),
-        SELF,
-        _ONE_SEQUENCE,
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+        work=work.fixed,
     ),
     "sparse_random": Entry(
         "sparse:Random",
         "blocks of b: the neighbours, the first, and r at random",
         dict(b=4, r=2, seed=0),
-        SELF,
-        _ONE_SEQUENCE,
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+        work=work.random,
     ),
-    "linear": Entry("linear:Linear", "phi(q) (phi(k)^T v), phi = elu + 1", carries=()),
+    "linear": Entry(
+        "linear:Linear", "phi(q) (phi(k)^T v), phi = elu + 1", carries=(), work=work.linear
+    ),
     "performer": Entry(
         "linear:Performer",
         "phi(q) (phi(k)^T v), phi = m random features of exp",
         dict(m=64, seed=0),
         carries=("rotary",),
+        work=work.performer,
     ),
 }
 

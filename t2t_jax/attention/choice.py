@@ -58,6 +58,13 @@ def check(text: str, role: str, carried: list[str]) -> None:
             )
 
 
+def products(text: str, T: int, S: int, d_k: int, d_v: int, causal: bool) -> int:
+    """Products of one head of what a config names; see `t2t_jax.attention.work`."""
+    name, options = parse(text)
+    entry = TABLE[name]
+    return entry.work({**entry.options, **options}, T, S, d_k, d_v, causal)
+
+
 def build(text: str):
     """The Flax module that a config names."""
     name, options = parse(text)

@@ -12,6 +12,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.study import store
 from t2t_jax.study.presets import Preset, shrink
 from t2t_jax.study.registry import Row, Study
+from t2t_jax.training.flops import run_flops
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,13 @@ class Grid:
 
     def config(self, row: Row) -> Config:
         """A row at the grid's scale, under seed 0."""
-        return config.replace(shrink(row.config, self.preset), **self.changes)
+        c = config.replace(shrink(row.config, self.preset), **self.changes)
+        base = self.study.rows[0]
+        if not self.study.equal_flops or row is base:
+            return c
+        V = c.data.vocabulary
+        steps = c.training.steps * run_flops(self.config(base), V) / run_flops(c, V)
+        return config.replace(c, steps=max(1, round(steps)))
 
     @property
     def data(self) -> Data:

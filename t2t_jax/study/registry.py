@@ -60,6 +60,7 @@ class Study:
       rows: the first is base, which the others are compared with.
       split: what BLEU is measured on.
       V: the vocabulary at which parameters are counted at the paper's scale.
+      equal_flops: every row has as many steps as base's FLOPs allow it.
     """
 
     name: str
@@ -68,15 +69,18 @@ class Study:
     rows: tuple[Row, ...]
     split: str
     V: int
+    equal_flops: bool = False
 
 
 def study(
-    title: str, *, columns: str, split: str, V: int
+    title: str, *, columns: str, split: str, V: int, equal_flops: bool = False
 ) -> Callable[[Callable[[], Sequence[Row]]], Study]:
     """Turns a function that returns rows into a study of its name; see `Study` for the others."""
 
     def make(rows: Callable[[], Sequence[Row]]) -> Study:
-        made = Study(rows.__name__, title, tuple(columns.split()), tuple(rows()), split, V)
+        made = Study(
+            rows.__name__, title, tuple(columns.split()), tuple(rows()), split, V, equal_flops
+        )
         for row in made.rows:
             _ = row.config  # a change that names no field is found here
         names = [row.name for row in made.rows]

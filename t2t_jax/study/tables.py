@@ -81,8 +81,9 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
     for line in found:
         row, at_scale = line.entry.row, config.flatten(line.entry.c)
         full = config.flatten(row.config)
+        told = {*row.changes, "steps"} if study.equal_flops else row.changes.keys()
         changed = [
-            Cell(_scaled(full[n], at_scale[n]) if row is study.rows[0] or n in row.changes else "")
+            Cell(_scaled(full[n], at_scale[n]) if row is study.rows[0] or n in told else "")
             for n in study.columns
         ]
         if row.label and not any(changed):

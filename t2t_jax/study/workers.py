@@ -20,7 +20,7 @@ from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, Interrupted, RunError, UsageError
 from t2t_jax.study import store
 from t2t_jax.study.grid import Cell, alike
-from t2t_jax.training.flops import step_flops
+from t2t_jax.training.flops import run_flops
 from t2t_jax.training.progress import Progress, duration, read_metrics
 
 EVERY = 1.0  # seconds between two looks at the store
@@ -44,7 +44,7 @@ def _populations(cells: Sequence[Cell], V: int) -> list[list[Cell]]:
     groups: dict[Config, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(alike(cell.c), []).append(cell)
-    return sorted(groups.values(), key=lambda group: -sum(_flops(cell.c, V) for cell in group))
+    return sorted(groups.values(), key=lambda group: -sum(run_flops(cell.c, V) for cell in group))
 
 
 def _attempt(cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress) -> list[Cell]:
@@ -175,7 +175,7 @@ class View:
 
     def __init__(self, cells: Sequence[Cell], workers: int, progress: Progress) -> None:
         self.cells, self.workers, self.progress = cells, workers, progress
-        self.cost = {cell: _flops(cell.c, cell.c.data.vocabulary) for cell in cells}
+        self.cost = {cell: run_flops(cell.c, cell.c.data.vocabulary) for cell in cells}
         self.began, self.shown = time.monotonic(), {c for c in cells if ended(c.directory)}
         self.first: tuple[float, float, int] | None = None  # when steps were first seen; as `_look`
         self.before, _ = self._look()
@@ -239,9 +239,3 @@ def _outcome(cell: Cell) -> str:
         return f"{cell.name}: failed: {store.read_failure(cell.directory)}"
     scores = "  ".join(f"BLEU {s['bleu']['score']:.2f}" for s in result["scores"].values())
     return f"{cell.name}: PPL {result['dev_perplexity']:.3f}  {scores}"
-
-
-def _flops(c: Config, V: int) -> float:
-    """What a run costs, to compare with others."""
-    L = 32
-    return c.training.steps * step_flops(c.model, V, max(1, c.data.batch_tokens // L), L, L)

@@ -17,7 +17,7 @@ from t2t_jax.config import Config
 from t2t_jax.errors import Interrupted, RunError
 from t2t_jax.training import checkpoints, population, sharding
 from t2t_jax.training.checkpoints import Standing
-from t2t_jax.training.flops import step_flops
+from t2t_jax.training.flops import run_flops, step_flops
 from t2t_jax.training.progress import Meter, Metrics, Progress, duration
 from t2t_jax.training.step import Hyper, State, hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops
@@ -77,8 +77,8 @@ def train(
     """
     mesh = sharding.make_mesh()
     if vectorised is None:
-        c, L = members[0].c, 32
-        flops = step_flops(c.model, model.V, c.data.batch_tokens // L, L, L)
+        c = members[0].c
+        flops = run_flops(c, model.V) / c.training.steps
         vectorised = jax.default_backend() != "cpu" and flops < IDLE
     out: dict[int, Trained | RunError] = {}
     with ExitStack() as held:
