@@ -207,7 +207,7 @@ def test_dropout_stands_where_the_paper_puts_it():
     variables = jax.tree.map(jnp.ones_like, nn.meta.unbox(feed_forward.init(rngs, x, True)))
     out = feed_forward.apply(variables, x, True, rngs={"dropout": jax.random.key(1)})
     np.testing.assert_array_equal(out, 1)  # the bias alone
-    heads = MultiHead(4, 2, 3, 5, "scaled_dot_product", NEARLY_ALL, jnp.float32)
+    heads = MultiHead(4, 2, 3, 5, "scaled_dot_product", NEARLY_ALL, False, jnp.float32)
     variables = heads.init(rngs, x, x, Visibility(), True)
     out = heads.apply(variables, x, x, Visibility(), True, rngs={"dropout": jax.random.key(1)})
     np.testing.assert_array_equal(out, 0)
