@@ -18,6 +18,7 @@ table and the curves from what is kept there.
 
 import json
 import shutil
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,14 @@ def keep(runs: list[Path]) -> None:
         (RESULTS / run.name / "config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
+def step_seconds(records: list[dict[str, Any]]) -> float:
+    """Median time of a step, which a run that stood still for a while has, too."""
+    return statistics.median(r["seconds_per_step"] for r in records if "seconds_per_step" in r)
+
+
 def table(results: dict[str, dict[str, Any]]) -> str:
     """Markdown, a row a run."""
-    heads = ["run", "parameters", "steps", "training", "dev PPL", *SCORES.values()]
+    heads = ["run", "parameters", "steps", "in steps", "in all", "dev PPL", *SCORES.values()]
     signatures = {
         (label, r["scores"]["test"][s]["signature"])
         for r in results.values()
@@ -55,11 +61,17 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     for name, r in results.items():
         test = r["scores"]["test"]
         cells = [name, f"{r['parameters'] / 1e6:.2f}M", f"{r['steps']:,}"]
-        cells += [duration(r["training_seconds"]), f"{r['dev_perplexity']:.2f}"]
+        seconds = step_seconds(read_metrics(RESULTS / name / "metrics.jsonl"))
+        cells += [duration(r["steps"] * seconds), duration(r["training_seconds"])]
+        cells.append(f"{r['dev_perplexity']:.2f}")
         lines.append(" | ".join([*cells, *(f"{test[s]['score']:.2f}" for s in SCORES)]))
     notes = [f"{label}: `{signature}`" for label, signature in sorted(signatures)]
     where = sorted({json.dumps(r["environment"]) for r in results.values()})
     notes += [", ".join(f"{k} {v}" for k, v in json.loads(w).items()) for w in where]
+    notes.append(
+        "`in steps` is the median step times their number; `in all` has compiling, evaluations and "
+        "checkpoints, too, and the time in which a run was stopped or shared the machine."
+    )
     notes.append(
         "A row RECIPE-SEED is `launch/local.sh train RECIPE --seed SEED --directory DIR`; "
         "`experiments/multi30k.py` makes the table."
@@ -68,18 +80,19 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 
 
 def draw(results: dict[str, dict[str, Any]]) -> None:
-    """Dev perplexity against training time."""
+    """Dev perplexity against the time in steps."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
     for (name, r), style in zip(results.items(), ("-", "--", ":", "-.") * 9, strict=False):
         records = read_metrics(RESULTS / name / "metrics.jsonl")
+        minutes = step_seconds(records) / 60
         points = [
-            (m["seconds"] / 60, m["dev_perplexity"]) for m in records if "dev_perplexity" in m
+            (m["step"] * minutes, m["dev_perplexity"]) for m in records if "dev_perplexity" in m
         ]
         score = r["scores"]["test"]["bleu"]["score"]
         axes.plot(*zip(*points, strict=True), style, label=f"{name}: {score:.1f} BLEU")
-    axes.set(xlabel="minutes of training", ylabel="dev perplexity", yscale="log")
+    axes.set(xlabel="minutes in training steps", ylabel="dev perplexity", yscale="log")
     axes.set_title("Multi30k EN-DE")
     axes.legend(title="test2016, 13a cased")
     axes.grid(alpha=0.3)
