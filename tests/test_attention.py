@@ -152,6 +152,7 @@ def test_equals_definition_at_all_lengths(name, causal, data):
     close(found, wanted, 1e-5)
 
 
+@FULL
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if "relative" in TABLE[n].carries])
 def test_a_bias_is_added_to_the_scores(name, role):
