@@ -325,25 +325,28 @@ def _keep_programs(cache: Path) -> None:
 
 def _bench(arguments: argparse.Namespace) -> None:
     from t2t_jax.attention import TABLE, choice
+    from t2t_jax.bench import NAIVE
     from t2t_jax.study import store
 
     lengths = arguments.lengths
     if lengths and min(lengths) < 1:
         raise UsageError(f"--lengths must be positive, not {min(lengths)}.")
-    naive = "additive_naive"
-    for name in arguments.mechanisms or ():
-        if name != naive:
+    names = arguments.mechanisms or (*TABLE, NAIVE)
+    for name in names:
+        if name != NAIVE:
             choice.parse(name)
+    try:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {arguments.out}: {error.strerror}.") from None
     from t2t_jax.bench import attention as bench
 
-    names = arguments.mechanisms or (*TABLE, naive)
     found = bench.measure(
         names,
         lengths or bench.LENGTHS,
         arguments.seconds,
         lambda x: print(x, file=sys.stderr, flush=True),
     )
-    arguments.out.mkdir(parents=True, exist_ok=True)
     store.write_json(arguments.out / "attention.json", found)
     lines = bench.table(found)
     store.write(arguments.out / "attention.txt", "\n".join(lines) + "\n")

@@ -55,6 +55,7 @@ class Entry:
       where: its module and class.
       about: what it is in a few words.
       options: its attributes and their defaults.
+      at_most: options that another bounds.
       roles: which attentions of Figure 1 it can be.
       why: why it cannot be the others.
       carries: what it can be combined with: rotary positions, a relative bias, drop of its weights.
@@ -64,6 +65,7 @@ class Entry:
     where: str
     about: str
     options: Mapping[str, int] = field(default_factory=dict)
+    at_most: Mapping[str, str] = field(default_factory=dict)
     roles: tuple[str, ...] = ALL
     why: str = ""
     carries: tuple[str, ...] = ("rotary", "relative", "drop")
@@ -116,6 +118,7 @@ TABLE: Mapping[str, Entry] = {
         "sparse:Fixed",
         "the own block of l, and the last c keys of the others",
         dict(l=8, c=2),
+        at_most=dict(c="l"),
         roles=SELF,
         why=_ONE_SEQUENCE,
         work=work.fixed,

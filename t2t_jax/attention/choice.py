@@ -1,5 +1,7 @@
 """A mechanism as a config names it, "local:w=32,...": read and checked without jax."""
 
+from typing import Any
+
 from t2t_jax.attention import MECHANISMS, TABLE
 from t2t_jax.errors import UsageError, near
 
@@ -26,10 +28,9 @@ def parse(text: str) -> tuple[str, dict[str, int]]:
             raise UsageError(f"{option} in {text!r} must be a whole number from {least}.")
         options[option] = int(value)
     full = {**TABLE[name].options, **options}
-    if "c" in full and full["c"] > full["l"]:
-        raise UsageError(
-            f"c in {text!r} is at most l, which is {full['l']}: it counts columns of a block."
-        )
+    for small, large in TABLE[name].at_most.items():
+        if full[small] > full[large]:
+            raise UsageError(f"{small} in {text!r} can be at most {large}, which is {full[large]}.")
     return name, options
 
 
@@ -65,7 +66,7 @@ def products(text: str, T: int, S: int, d_k: int, d_v: int, causal: bool) -> int
     return entry.work({**entry.options, **options}, T, S, d_k, d_v, causal)
 
 
-def build(text: str):
+def build(text: str) -> Any:
     """The Flax module that a config names."""
     name, options = parse(text)
     return MECHANISMS[name](**options)

@@ -18,12 +18,13 @@ from t2t_jax.attention import TABLE, Visibility
 from t2t_jax.attention.choice import build, parse
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.weights import PerHead
+from t2t_jax.bench import NAIVE
 from t2t_jax.study.store import environment
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 B, H, D = 1, 8, 64
 ROUNDS = 5
-BASE, NAIVE = "scaled_dot_product", "additive_naive"
+BASE = "scaled_dot_product"
 
 
 class Program(NamedTuple):
@@ -35,7 +36,7 @@ class Program(NamedTuple):
 
 
 class AdditiveNaive(Dense):
-    """Additive attention as it is written, with an array [T, S, d]: what the real one saves."""
+    """`t2t_jax.bench.NAIVE`."""
 
     def setup(self) -> None:
         self.W_q, self.W_k = PerHead(("d_k", "d_hidden")), PerHead(("d_k", "d_hidden"))

@@ -38,9 +38,11 @@ def draw(
     Args:
       split: the sentences that the study is scored on.
     """
+    if not split.extras:
+        return None
     found = results.collect(grid, only=only, mix=mix, report=report)
     rows = [entry for entry in found if entry.runs]
-    if not rows or not split.extras:
+    if not rows:
         return None
     import matplotlib.pyplot as plt
 
