@@ -445,3 +445,21 @@ def test_nothing_that_is_given_is_ignored(name, given):
     q, k, v = draw(5, 5)
     with pytest.raises(ValueError, match="cannot be given"):
         make(name).apply(weights(name), q, k, v, **{"visibility": Visibility()} | given)
+
+
+def test_steps_over_features_of_any_size_stay_finite():
+    """Keys that are small, then large: the factor of the sums grows and shrinks by e^100s."""
+    q, k, v = draw(6, 6, 9)
+    k = k * np.array([30, 0.1, 30, 0.1, 0.1, 30], np.float32)[None, :, None, None]
+    mechanism, variables = make("performer"), weights("performer")
+    whole = run("performer", variables, q, k, v, Visibility(causal=True))
+    state = mechanism.apply(
+        variables, k, v, Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True), method="start"
+    )
+    for t in range(6):
+        now = (x[:, t : t + 1] for x in (k, v))
+        out, state = mechanism.apply(
+            variables, state, q[:, t : t + 1], jnp.int32(t), *now, method="step"
+        )
+        assert np.isfinite(out).all()
+        close(out[:, 0], whole[:, t], 1e-5)

@@ -6,6 +6,7 @@ taken in tiles and features one at a time, forward and, recomputed, backward.
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from t2t_jax.attention.dense import Dense, weighted
 from t2t_jax.attention.mechanism import Bias, Drop, refuse
@@ -23,20 +24,20 @@ class Additive(Dense):
         self.W_k = PerHead(("d_k", "d_hidden"))
         self.v = PerHead(("d_hidden",))
 
-    def keys(self, k: jax.Array) -> jax.Array:
+    def keys(self, k: Array) -> Array:
         """k W_k, once a key."""
         return _project(k, self.W_k)
 
     def rows(
         self,
-        q: jax.Array,
-        keys: jax.Array,
-        v: jax.Array,
+        q: Array,
+        keys: Array,
+        v: Array,
         visibility: Visibility,
-        first: jax.Array | int = 0,
+        first: Array | int = 0,
         drop: Drop = None,
         bias: Bias = None,
-    ) -> jax.Array:
+    ) -> Array:
         refuse("additive", drop=drop)
         B, T, h, d = q.shape
         u = self.v(q, d)
@@ -44,7 +45,7 @@ class Additive(Dense):
         a, c = a.swapaxes(2, 3), c.swapaxes(2, 3)  # [d, B, h, T], [d, B, h, S]
 
         @jax.checkpoint
-        def tile(a: jax.Array, at: jax.Array | int) -> jax.Array:
+        def tile(a: Array, at: Array | int) -> Array:
             return weighted(_scores(a, c, u), v, visibility, at, bias=bias)
 
         if T <= _TILE:
@@ -56,17 +57,17 @@ class Additive(Dense):
         return out.swapaxes(0, 1).reshape(B, tiles * _TILE, h, -1)[:, :T]
 
 
-def _project(x: jax.Array, W: PerHead) -> jax.Array:
+def _project(x: Array, W: PerHead) -> Array:
     return jnp.einsum("bthd,hde->bthe", x, W(x, x.shape[-1], x.shape[-1]))
 
 
-def _pair(a: jax.Array, c: jax.Array) -> jax.Array:
+def _pair(a: Array, c: Array) -> Array:
     """The tanh of a [B, h, T] + c [B, h, S] for every pair."""
     return jnp.tanh(a[..., :, None] + c[..., None, :])
 
 
 @jax.custom_vjp
-def _scores(a: jax.Array, c: jax.Array, u: jax.Array) -> jax.Array:
+def _scores(a: Array, c: Array, u: Array) -> Array:
     """Sum over d of u tanh(a + c) in float32 or wider.
 
     a [d, B, h, T], c [d, B, h, S], u [d, h] -> [B, h, T, S].
@@ -75,7 +76,7 @@ def _scores(a: jax.Array, c: jax.Array, u: jax.Array) -> jax.Array:
     a, c, u = (x.astype(wide) for x in (a, c, u))
     _, B, h, T = a.shape
 
-    def add(total: jax.Array, x: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
+    def add(total: Array, x: tuple[Array, ...]) -> tuple[Array, None]:
         a, c, u = x
         return total + u[None, :, None, None] * _pair(a, c), None
 
@@ -83,12 +84,12 @@ def _scores(a: jax.Array, c: jax.Array, u: jax.Array) -> jax.Array:
     return jax.lax.scan(add, zeros, (a, c, u))[0]
 
 
-def _forward(a: jax.Array, c: jax.Array, u: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+def _forward(a: Array, c: Array, u: Array) -> tuple[Array, tuple[Array, ...]]:
     return _scores(a, c, u), (a, c, u)
 
 
-def _backward(saved: tuple[jax.Array, ...], g: jax.Array) -> tuple[jax.Array, ...]:
-    def one(a: jax.Array, c: jax.Array, u: jax.Array) -> tuple[jax.Array, ...]:
+def _backward(saved: tuple[Array, ...], g: Array) -> tuple[Array, ...]:
+    def one(a: Array, c: Array, u: Array) -> tuple[Array, ...]:
         y = _pair(a, c)
         slope = g * (1 - y * y)
         u = u[None, :, None]

@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 
-def blocks(x: jax.Array, b: int, n: int, first: int = 0) -> jax.Array:
+def blocks(x: Array, b: int, n: int, first: int = 0) -> Array:
     """x [B, L, ...] as blocks first .. first + n - 1 of length b: [B, n, b, ...].
 
     Zeros stand where x has nothing.
@@ -16,7 +17,7 @@ def blocks(x: jax.Array, b: int, n: int, first: int = 0) -> jax.Array:
     return x.reshape(x.shape[0], n, b, *x.shape[2:])
 
 
-def around(x: jax.Array, b: int, n: int, after: int) -> jax.Array:
+def around(x: Array, b: int, n: int, after: int) -> Array:
     """For each of n blocks of x [B, L, ...] the one before it, itself and `after` (0 or 1) more.
 
     Returns [B, n, (2 + after) b, ...]; the first position of block i's is (i - 1) b.
@@ -25,15 +26,15 @@ def around(x: jax.Array, b: int, n: int, after: int) -> jax.Array:
     return jnp.concatenate(moved, axis=2)
 
 
-def unblock(x: jax.Array, L: int) -> jax.Array:
+def unblock(x: Array, L: int) -> Array:
     """The first L positions of blocks [B, n, b, ...]: [B, L, ...]."""
     return x.reshape(x.shape[0], -1, *x.shape[3:])[:, :L]
 
 
-def gather(x: jax.Array, at: jax.Array) -> jax.Array:
+def gather(x: Array, at: Array) -> Array:
     """x [B, S, ...] at positions [B, K] -> [B, K, ...]; zeros where there is none."""
 
-    def row(x: jax.Array, at: jax.Array) -> jax.Array:
+    def row(x: Array, at: Array) -> Array:
         inside = (at >= 0) & (at < x.shape[0])
         taken = jnp.take(x, at, axis=0, mode="clip")
         return jnp.where(inside.reshape(-1, *(1,) * (x.ndim - 1)), taken, 0)
@@ -41,12 +42,12 @@ def gather(x: jax.Array, at: jax.Array) -> jax.Array:
     return jax.vmap(row)(x, at)
 
 
-def along(axis: int, rank: int, x: jax.Array) -> jax.Array:
+def along(axis: int, rank: int, x: Array) -> Array:
     """x [L] as the given axis of an array of that rank whose other axes are 1."""
     return x.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def scaled(equation: str, q: jax.Array, k: jax.Array) -> jax.Array:
+def scaled(equation: str, q: Array, k: Array) -> Array:
     """The products of an einsum over d_k, the last axis, / sqrt(d_k), in float32 or wider."""
     wide = jnp.promote_types(q.dtype, jnp.float32)
     product = jnp.einsum(equation, q, k, preferred_element_type=wide)

@@ -2,12 +2,14 @@
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
+from t2t_jax.attention.blocks import scaled
 from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, put
 from t2t_jax.attention.visibility import Visibility, blank
 
 
-def softmax(scores: jax.Array, seen: jax.Array) -> jax.Array:
+def softmax(scores: Array, seen: Array) -> Array:
     """Weights over the last axis of scores, in float32 or wider: zeros for keys not seen.
 
     Args:
@@ -22,13 +24,13 @@ def softmax(scores: jax.Array, seen: jax.Array) -> jax.Array:
 
 
 def weighted(
-    scores: jax.Array,
-    v: jax.Array,
+    scores: Array,
+    v: Array,
     visibility: Visibility,
-    first: jax.Array | int = 0,
+    first: Array | int = 0,
     drop: Drop = None,
     bias: Bias = None,
-) -> jax.Array:
+) -> Array:
     """Weighted sum [B, T, h, d_v] of v [B, S, h, d_v] by the softmax of scores [B, h, T, S].
 
     Args:
@@ -45,60 +47,62 @@ def weighted(
     return jnp.einsum("bhts,bshd->bthd", a.astype(v.dtype), v)
 
 
+def one(q: Array, k: Array, v: Array, seen: Array, after: Array, bias: Bias = None) -> Array:
+    """A single query [B, 1, h, d_k] over keys [B, K, h, d_k] -> [B, 1, h, d_v].
+
+    Args:
+      seen: bool [B or 1, K], of which keys it sees.
+      after: int32 [1, K], how far after the query each stands.
+    """
+    scores = scaled("bqhd,bkhd->bhqk", q, k)
+    if bias is not None:
+        scores += bias(after)[None]
+    a = softmax(scores, seen[:, None, None])
+    return jnp.einsum("bhqk,bkhd->bqhd", a.astype(v.dtype), v)
+
+
 class Dense(Mechanism):
     """softmax(scores(q, keys(k))) v: mechanisms that differ in their scores alone."""
 
-    def keys(self, k: jax.Array) -> jax.Array:
+    def keys(self, k: Array) -> Array:
         """What scores and decoding need of the keys [B, S, h, d_k]: [B, S, h, ...]."""
         return k
 
-    def scores(self, q: jax.Array, keys: jax.Array) -> jax.Array:
+    def scores(self, q: Array, keys: Array) -> Array:
         """Scores [B, h, T, S], in float32 or wider."""
         raise NotImplementedError
 
     def rows(
         self,
-        q: jax.Array,
-        keys: jax.Array,
-        v: jax.Array,
+        q: Array,
+        keys: Array,
+        v: Array,
         visibility: Visibility,
-        first: jax.Array | int = 0,
+        first: Array | int = 0,
         drop: Drop = None,
         bias: Bias = None,
-    ) -> jax.Array:
+    ) -> Array:
         """Queries at positions first, first + 1, ... over all keys -> [B, T, h, d_v]."""
         return weighted(self.scores(q, keys), v, visibility, first, drop, bias)
 
     def attend(
-        self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        visibility: Visibility,
-        drop: Drop,
-        bias: Bias,
-    ) -> jax.Array:
+        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+    ) -> Array:
         return self.rows(q, self.keys(k), v, visibility, 0, drop, bias)
 
-    def start(self, k: jax.Array, v: jax.Array, visibility: Visibility) -> State:
+    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values, and for cross-attention how many are real."""
         lengths = visibility.kv_lengths
         k, v = blank(k, lengths), blank(v, lengths)
         known = {"k": self.keys(k), "v": v}
         return known if visibility.causal else known | {"lengths": lengths}
 
-    def step(
-        self,
-        state: State,
-        q: jax.Array,
-        t: jax.Array,
-        k: jax.Array | None = None,
-        v: jax.Array | None = None,
-        bias: Bias = None,
-    ) -> tuple[jax.Array, State]:
-        if k is None or v is None:
-            visibility = Visibility(kv_lengths=state["lengths"])
-            return self.rows(q, state["k"], state["v"], visibility), state
+    def step_self(
+        self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
+    ) -> tuple[Array, State]:
         state = {"k": put(state["k"], self.keys(k), t), "v": put(state["v"], v, t)}
         causal = Visibility(causal=True)
         return self.rows(q, state["k"], state["v"], causal, t, bias=bias), state
+
+    def step_cross(self, state: State, q: Array, t: Array) -> Array:
+        return self.rows(q, state["k"], state["v"], Visibility(kv_lengths=state["lengths"]))

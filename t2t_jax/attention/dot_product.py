@@ -1,7 +1,7 @@
 """Dot products: scaled (section 3.2.1, equation 1), plain and general (Luong et al. 2015)."""
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.weights import PerHead
@@ -10,7 +10,7 @@ from t2t_jax.attention.weights import PerHead
 class DotProduct(Dense):
     """softmax(q k^T) v."""
 
-    def scores(self, q: jax.Array, keys: jax.Array) -> jax.Array:
+    def scores(self, q: Array, keys: Array) -> Array:
         wide = jnp.promote_types(q.dtype, jnp.float32)
         return jnp.einsum("bthd,bshd->bhts", q, keys, preferred_element_type=wide)
 
@@ -18,7 +18,7 @@ class DotProduct(Dense):
 class ScaledDotProduct(DotProduct):
     """softmax(q k^T / sqrt(d_k)) v."""
 
-    def scores(self, q: jax.Array, keys: jax.Array) -> jax.Array:
+    def scores(self, q: Array, keys: Array) -> Array:
         return super().scores(q, keys) / jnp.sqrt(q.shape[-1]).astype(jnp.float32)
 
 
@@ -28,7 +28,7 @@ class General(DotProduct):
     def setup(self) -> None:
         self.W = PerHead(("d_k", "d_k"))
 
-    def keys(self, k: jax.Array) -> jax.Array:
+    def keys(self, k: Array) -> Array:
         """k W^T, once a key."""
         d_k = k.shape[-1]
         return jnp.einsum("bshe,hde->bshd", k, self.W(k, d_k, d_k))

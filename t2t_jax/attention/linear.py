@@ -7,6 +7,7 @@ Choromanski et al. 2021).
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from t2t_jax.attention.blocks import blocks, unblock
 from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, refuse
@@ -23,20 +24,14 @@ class Linear(Mechanism):
     with the logarithm of a factor, taken out of the sums where features may be of any size.
     """
 
-    def features(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def features(self, x: Array) -> tuple[Array, Array]:
         """x [B, L, h, d_k] -> phi(x) e^-a [B, L, h, m] in float32 or wider, and a [B, L, h]."""
         x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
         return jax.nn.elu(x) + 1, jnp.zeros(x.shape[:-1], x.dtype)
 
     def attend(
-        self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        visibility: Visibility,
-        drop: Drop,
-        bias: Bias,
-    ) -> jax.Array:
+        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+    ) -> Array:
         refuse("linear", drop=drop, bias=bias)
         phi_q = self.features(q)[0]
         phi_k, a, values = self._known(k, v, visibility.kv_lengths)
@@ -46,37 +41,31 @@ class Linear(Mechanism):
             sums = jnp.einsum("bthm,bhmd->bthd", phi_q, _total(phi_k, a, values)[0])
         return blank(_divide(sums), visibility.q_lengths).astype(v.dtype)
 
-    def start(self, k: jax.Array, v: jax.Array, visibility: Visibility) -> State:
+    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The sum [B, h, m, d_v + 1] over the known keys, and its factor's logarithm [B, h]."""
         lengths = visibility.bounded(k, k).kv_lengths
         known = self._known(blank(k, lengths), blank(v, lengths), lengths)
         total, largest = _total(*known)
         return {"sum": total, "log": largest}
 
-    def step(
-        self,
-        state: State,
-        q: jax.Array,
-        t: jax.Array,
-        k: jax.Array | None = None,
-        v: jax.Array | None = None,
-        bias: Bias = None,
-    ) -> tuple[jax.Array, State]:
+    def step_self(
+        self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
+    ) -> tuple[Array, State]:
         refuse("linear", bias=bias)
-        if k is not None and v is not None:
-            total, largest = _total(*self._known(k, v, None))
-            after = jnp.maximum(state["log"], largest)
-            shrunk = [
-                x * jnp.exp(log - after)[..., None, None]
-                for x, log in ((state["sum"], state["log"]), (total, largest))
-            ]
-            state = {"sum": shrunk[0] + shrunk[1], "log": after}
-        sums = jnp.einsum("bthm,bhmd->bthd", self.features(q)[0], state["sum"])
-        return _divide(sums).astype(q.dtype), state
+        total, largest = _total(*self._known(k, v, None))
+        after = jnp.maximum(state["log"], largest)
+        shrunk = [
+            x * jnp.exp(log - after)[..., None, None]
+            for x, log in ((state["sum"], state["log"]), (total, largest))
+        ]
+        state = {"sum": shrunk[0] + shrunk[1], "log": after}
+        return self.step_cross(state, q, t), state
 
-    def _known(
-        self, k: jax.Array, v: jax.Array, lengths: jax.Array | None
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def step_cross(self, state: State, q: Array, t: Array) -> Array:
+        sums = jnp.einsum("bthm,bhmd->bthd", self.features(q)[0], state["sum"])
+        return _divide(sums).astype(q.dtype)
+
+    def _known(self, k: Array, v: Array, lengths: Array | None) -> tuple[Array, Array, Array]:
         """Features of the keys, their factors, and [v, 1]; of padding nothing."""
         phi, a = self.features(k)
         values = jnp.concatenate([v, jnp.ones_like(v[..., :1])], -1).astype(phi.dtype)
@@ -96,7 +85,7 @@ class Performer(Linear):
     m: int
     seed: int
 
-    def features(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def features(self, x: Array) -> tuple[Array, Array]:
         h, d_k = x.shape[2:]
         x = x.astype(jnp.promote_types(x.dtype, jnp.float32)) / d_k**0.25
         W = jnp.asarray(projections(h, self.m, d_k, self.seed), x.dtype)
@@ -117,7 +106,7 @@ def projections(h: int, m: int, d_k: int, seed: int) -> np.ndarray:
     return directions.reshape(h, blocks * d_k, d_k)[:, :m] * lengths
 
 
-def _total(phi: jax.Array, a: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _total(phi: Array, a: Array, values: Array) -> tuple[Array, Array]:
     """Sum of phi [B, S, h, m] times values [B, S, h, d] over S, without a factor e^largest.
 
     Returns [B, h, m, d] and the largest of a [B, S, h]: [B, h].
@@ -127,7 +116,7 @@ def _total(phi: jax.Array, a: jax.Array, values: jax.Array) -> tuple[jax.Array, 
     return jnp.einsum("bshm,bshd->bhmd", phi, values), largest
 
 
-def _causal(phi_q: jax.Array, phi_k: jax.Array, a: jax.Array, values: jax.Array) -> jax.Array:
+def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array) -> Array:
     """For each t the sum over s <= t of (phi_q . phi_k) e^a values, up to a factor: [B, T, h, d].
 
     A scan over chunks carries the sum so far; within a chunk the pairs are laid out.
@@ -139,7 +128,7 @@ def _causal(phi_q: jax.Array, phi_k: jax.Array, a: jax.Array, values: jax.Array)
     chunks[2] = jnp.where(absent.reshape(1, n, _CHUNK, 1), _NOTHING, chunks[2])
     past = jnp.tri(_CHUNK, dtype=bool)[None, None]  # [1, 1, q, k]
 
-    def move(carry: State, x: list[jax.Array]) -> tuple[State, jax.Array]:
+    def move(carry: State, x: list[Array]) -> tuple[State, Array]:
         phi_q, phi_k, a, values = x
         # e^-largest at each position, where largest is that of all keys seen from there
         largest = jnp.maximum(jax.lax.cummax(a, axis=1), carry["log"][:, None])  # [B, C, h]
@@ -162,7 +151,7 @@ def _causal(phi_q: jax.Array, phi_k: jax.Array, a: jax.Array, values: jax.Array)
     return unblock(out.swapaxes(0, 1), T)
 
 
-def _divide(sums: jax.Array) -> jax.Array:
+def _divide(sums: Array) -> Array:
     """Numerators [..., d_v] over the denominator in the last place; zeros where it is zero."""
     total = sums[..., -1:]
     return jnp.where(total > 0, sums[..., :-1] / jnp.where(total > 0, total, 1), 0)

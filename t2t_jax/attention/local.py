@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from t2t_jax.attention.blocks import along, around, blocks, gather, scaled, unblock
-from t2t_jax.attention.dense import softmax
+from t2t_jax.attention.dense import one, softmax
 from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, put, refuse
 from t2t_jax.attention.visibility import Visibility, blank
 from t2t_jax.attention.weights import PerHead
@@ -23,14 +24,8 @@ class Local(Mechanism):
     w: int
 
     def attend(
-        self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        visibility: Visibility,
-        drop: Drop,
-        bias: Bias,
-    ) -> jax.Array:
+        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+    ) -> Array:
         T, b = q.shape[1], max(self.w, _LEAST)
         n = -(-T // b)
         after = 0 if visibility.causal else 1
@@ -48,7 +43,7 @@ class Local(Mechanism):
             a = drop(a)
         return unblock(jnp.einsum("bnhqk,bnkhd->bnqhd", a.astype(v.dtype), v), T)
 
-    def start(self, k: jax.Array, v: jax.Array, visibility: Visibility) -> State:
+    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """Causal: the last w + 1 keys and values, position p in slot p mod (w + 1).
 
         Otherwise all of them, with w empty positions on either side, and how many are real.
@@ -61,36 +56,23 @@ class Local(Mechanism):
         at = self._positions(lengths[:, None] - 1)
         return {name: gather(x, at) for name, x in (("k", k), ("v", v))}
 
-    def step(
-        self,
-        state: State,
-        q: jax.Array,
-        t: jax.Array,
-        k: jax.Array | None = None,
-        v: jax.Array | None = None,
-        bias: Bias = None,
-    ) -> tuple[jax.Array, State]:
-        if k is None or v is None:
-            S = state["k"].shape[1] - 2 * self.w
-            at = jnp.minimum(t, S - 1)
-            keys, values = (
-                jax.lax.dynamic_slice_in_dim(state[n], at, 2 * self.w + 1, axis=1) for n in "kv"
-            )
-            s = at - self.w + jnp.arange(2 * self.w + 1)[None]
-            seen = (s >= 0) & (s < state["lengths"][:, None])
-        else:
-            slot = t % (self.w + 1)
-            state = {"k": put(state["k"], k, slot), "v": put(state["v"], v, slot)}
-            keys, values = state["k"], state["v"]
-            s = self._positions(jnp.full((1, 1), t))
-            seen = s >= 0
-        scores = scaled("bqhd,bkhd->bhqk", q, keys)
-        if bias is not None:
-            scores += bias(s - t)[None]
-        a = softmax(scores, (seen & (jnp.abs(s - t) <= self.w))[:, None, None])
-        return jnp.einsum("bhqk,bkhd->bqhd", a.astype(values.dtype), values), state
+    def step_self(
+        self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
+    ) -> tuple[Array, State]:
+        slot = t % (self.w + 1)
+        state = {"k": put(state["k"], k, slot), "v": put(state["v"], v, slot)}
+        s = self._positions(jnp.full((1, 1), t))
+        return one(q, state["k"], state["v"], s >= 0, s - t, bias), state
 
-    def _positions(self, last: jax.Array) -> jax.Array:
+    def step_cross(self, state: State, q: Array, t: Array) -> Array:
+        size = 2 * self.w + 1
+        at = jnp.minimum(t, state["k"].shape[1] - size)
+        k, v = (jax.lax.dynamic_slice_in_dim(state[n], at, size, axis=1) for n in "kv")
+        s = at - self.w + jnp.arange(size)[None]
+        seen = (s >= 0) & (s < state["lengths"][:, None]) & (jnp.abs(s - t) <= self.w)
+        return one(q, k, v, seen, s - t)
+
+    def _positions(self, last: Array) -> Array:
         """The position in every slot of the ring when `last` [B, 1] is the newest; some below 0."""
         return last - (last - jnp.arange(self.w + 1)[None]) % (self.w + 1)
 
@@ -109,14 +91,8 @@ class LocalPredictive(Mechanism):
         self.v_p = PerHead(("d_hidden",))
 
     def attend(
-        self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        visibility: Visibility,
-        drop: Drop,
-        bias: Bias,
-    ) -> jax.Array:
+        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+    ) -> Array:
         refuse("local_p", drop=drop, bias=bias, causality=visibility.causal)
         T, d_k = q.shape[1], q.shape[3]
         x = q.astype(jnp.promote_types(q.dtype, jnp.float32))  # the window's edges are sharp
@@ -126,7 +102,7 @@ class LocalPredictive(Mechanism):
         p = lengths * jax.nn.sigmoid(predicted)
 
         @jax.checkpoint
-        def rows(q: jax.Array, p: jax.Array, seeing: jax.Array) -> jax.Array:
+        def rows(q: Array, p: Array, seeing: Array) -> Array:
             s = jnp.ceil(p - self.w).astype(jnp.int32)[..., None]
             s += along(3, 4, jnp.arange(2 * self.w + 1))
             seen = (s >= 0) & (s < lengths[..., None]) & (jnp.abs(s - p[..., None]) <= self.w)
@@ -144,24 +120,16 @@ class LocalPredictive(Mechanism):
         out = jax.lax.map(lambda x: rows(*x), tiled)
         return unblock(out.swapaxes(0, 1), T)
 
-    def start(self, k: jax.Array, v: jax.Array, visibility: Visibility) -> State:
+    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values, and how many are real."""
         lengths = visibility.bounded(k, k).kv_lengths
         return {"k": blank(k, lengths), "v": blank(v, lengths), "lengths": lengths}
 
-    def step(
-        self,
-        state: State,
-        q: jax.Array,
-        t: jax.Array,
-        k: jax.Array | None = None,
-        v: jax.Array | None = None,
-        bias: Bias = None,
-    ) -> tuple[jax.Array, State]:
-        return self(q, state["k"], state["v"], Visibility(kv_lengths=state["lengths"])), state
+    def step_cross(self, state: State, q: Array, t: Array) -> Array:
+        return self(q, state["k"], state["v"], Visibility(kv_lengths=state["lengths"]))
 
 
-def _each(x: jax.Array, at: jax.Array) -> jax.Array:
+def _each(x: Array, at: Array) -> Array:
     """x [B, S, h, d] at positions [B, T, h, K], of each head its own -> [B, T, h, K, d]."""
     B, T, h, K = at.shape
     at = jnp.clip(at, 0, x.shape[1] - 1).swapaxes(2, 3).reshape(B, T * K, h, 1)

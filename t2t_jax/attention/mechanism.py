@@ -6,26 +6,27 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from t2t_jax.attention.visibility import Visibility, blank, real
 
 State = dict[str, Any]
-Drop = Callable[[jax.Array], jax.Array] | None
-Bias = Callable[[jax.Array], jax.Array] | None
+Drop = Callable[[Array], Array] | None
+Bias = Callable[[Array], Array] | None
 
 
 class Mechanism(nn.Module):
-    """`attend` says what a mechanism computes; `start` and `step` say it for decoding."""
+    """`attend` says what a mechanism computes; `start` and the steps say it for decoding."""
 
     def __call__(
         self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
+        q: Array,
+        k: Array,
+        v: Array,
         visibility: Visibility,
         drop: Drop = None,
         bias: Bias = None,
-    ) -> jax.Array:
+    ) -> Array:
         """q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] -> [B, T, h, d_v].
 
         Args:
@@ -49,31 +50,37 @@ class Mechanism(nn.Module):
         return jnp.where(met | bad_q, jnp.nan, out)
 
     def attend(
-        self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        visibility: Visibility,
-        drop: Drop,
-        bias: Bias,
-    ) -> jax.Array:
+        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+    ) -> Array:
         """As `__call__`, with both lengths known and padding that is zeros."""
         raise NotImplementedError
 
-    def start(self, k: jax.Array, v: jax.Array, visibility: Visibility) -> State:
+    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """What decoding keeps of the keys and values known beforehand."""
         raise NotImplementedError
 
     def step(
         self,
         state: State,
-        q: jax.Array,
-        t: jax.Array,
-        k: jax.Array | None = None,
-        v: jax.Array | None = None,
+        q: Array,
+        t: Array,
+        k: Array | None = None,
+        v: Array | None = None,
         bias: Bias = None,
-    ) -> tuple[jax.Array, State]:
+    ) -> tuple[Array, State]:
         """The query [B, 1, h, d_k] at position t -> [B, 1, h, d_v], and the state after it."""
+        if k is None or v is None:
+            return self.step_cross(state, q, t), state
+        return self.step_self(state, q, t, k, v, bias)
+
+    def step_self(
+        self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
+    ) -> tuple[Array, State]:
+        """`step` where the query's own key and value are new."""
+        raise NotImplementedError
+
+    def step_cross(self, state: State, q: Array, t: Array) -> Array:
+        """`step` where all keys are known."""
         raise NotImplementedError
 
 
@@ -84,6 +91,6 @@ def refuse(name: str, **given: Any) -> None:
             raise ValueError(f"{name} attention cannot be given {what}.")
 
 
-def put(x: jax.Array, new: jax.Array, t: jax.Array) -> jax.Array:
+def put(x: Array, new: Array, t: Array) -> Array:
     """x [B, S, ...] with new [B, 1, ...] at position t."""
     return jax.lax.dynamic_update_slice_in_dim(x, new, t, axis=1)

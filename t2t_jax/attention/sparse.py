@@ -10,9 +10,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from t2t_jax.attention.blocks import along, around, blocks, gather, scaled, unblock
-from t2t_jax.attention.dense import softmax, weighted
+from t2t_jax.attention.dense import one, softmax, weighted
 from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, put
 from t2t_jax.attention.visibility import Visibility, blank
 
@@ -29,15 +30,13 @@ class Keys(NamedTuple):
     """
 
     letters: str
-    k: jax.Array
-    v: jax.Array
-    s: jax.Array
-    chosen: jax.Array
+    k: Array
+    v: Array
+    s: Array
+    chosen: Array
 
 
-def attend(
-    q: jax.Array, sets: Sequence[Keys], visibility: Visibility, drop: Drop, bias: Bias
-) -> jax.Array:
+def attend(q: Array, sets: Sequence[Keys], visibility: Visibility, drop: Drop, bias: Bias) -> Array:
     """Queries [B, n, b, h, d_k] over disjoint sets of keys -> [B, n, b, h, d_v]."""
     n, b = q.shape[1:3]
     t = jnp.arange(n * b).reshape(1, n, b, 1)
@@ -63,41 +62,23 @@ def attend(
 class _Sparse(Mechanism):
     """Decoding for patterns whose later queries may need any earlier key."""
 
-    def start(self, k: jax.Array, v: jax.Array, visibility: Visibility) -> State:
+    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values known."""
         lengths = visibility.kv_lengths
         return {"k": blank(k, lengths), "v": blank(v, lengths)}
 
-    def seen_from(self, t: jax.Array, S: int) -> tuple[jax.Array, jax.Array]:
+    def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         """Of S positions those that t sees, int32 [K], each once, and bool [K], which exist."""
         raise NotImplementedError
 
-    def step(
-        self,
-        state: State,
-        q: jax.Array,
-        t: jax.Array,
-        k: jax.Array | None = None,
-        v: jax.Array | None = None,
-        bias: Bias = None,
-    ) -> tuple[jax.Array, State]:
-        assert k is not None
-        assert v is not None
+    def step_self(
+        self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
+    ) -> tuple[Array, State]:
         state = {"k": put(state["k"], k, t), "v": put(state["v"], v, t)}
         s, exist = self.seen_from(t, state["k"].shape[1])
         keys, values = (jnp.take(state[n], s, axis=1, mode="clip") for n in "kv")
-        return one(q, keys, values, exist & (s >= 0) & (s <= t), s - t, bias), state
-
-
-def one(
-    q: jax.Array, k: jax.Array, v: jax.Array, seen: jax.Array, after: jax.Array, bias: Bias
-) -> jax.Array:
-    """A single query [B, 1, h, d_k] over keys [B, K, h, d_k] of which it sees `seen` [K]."""
-    scores = scaled("bqhd,bkhd->bhqk", q, k)
-    if bias is not None:
-        scores += bias(after[None])[None]
-    a = softmax(scores, seen[None, None, None])
-    return jnp.einsum("bhqk,bkhd->bqhd", a.astype(v.dtype), v)
+        seen = exist & (s >= 0) & (s <= t)
+        return one(q, keys, values, seen[None], (s - t)[None], bias), state
 
 
 class Strided(_Sparse):
@@ -106,14 +87,8 @@ class Strided(_Sparse):
     l: int
 
     def attend(
-        self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        visibility: Visibility,
-        drop: Drop,
-        bias: Bias,
-    ) -> jax.Array:
+        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+    ) -> Array:
         l, T, S = self.l, q.shape[1], k.shape[1]
         n, m = -(-T // l), -(-S // l)
         after = 0 if visibility.causal else 1
@@ -128,7 +103,7 @@ class Strided(_Sparse):
         ]
         return unblock(attend(blocks(q, l, n), sets, visibility, drop, bias), T)
 
-    def seen_from(self, t: jax.Array, S: int) -> tuple[jax.Array, jax.Array]:
+    def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         near = t - jnp.arange(self.l)
         columns = t - self.l * jnp.arange(1, -(-S // self.l))
         s = jnp.concatenate([near, columns])
@@ -142,14 +117,8 @@ class Fixed(Mechanism):
     c: int
 
     def attend(
-        self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        visibility: Visibility,
-        drop: Drop,
-        bias: Bias,
-    ) -> jax.Array:
+        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+    ) -> Array:
         l, T = self.l, q.shape[1]
         n = -(-T // l)
         block = along(1, 4, jnp.arange(n))
@@ -161,7 +130,7 @@ class Fixed(Mechanism):
         ]
         return unblock(attend(blocks(q, l, n), sets, visibility, drop, bias), T)
 
-    def start(self, k: jax.Array, v: jax.Array, visibility: Visibility) -> State:
+    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The block that the next position is in, and the last c keys and values of every block."""
         lengths = visibility.bounded(k, k).kv_lengths
         k, v = blank(k, lengths), blank(v, lengths)
@@ -171,17 +140,9 @@ class Fixed(Mechanism):
             state |= {name: gather(x, at), f"{name}_columns": self._columns(x)}
         return state
 
-    def step(
-        self,
-        state: State,
-        q: jax.Array,
-        t: jax.Array,
-        k: jax.Array | None = None,
-        v: jax.Array | None = None,
-        bias: Bias = None,
-    ) -> tuple[jax.Array, State]:
-        assert k is not None
-        assert v is not None
+    def step_self(
+        self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
+    ) -> tuple[Array, State]:
         l, c = self.l, self.c
         block, slot = t // l, t % l
         own = block * l + jnp.arange(l)
@@ -195,14 +156,14 @@ class Fixed(Mechanism):
         s = jnp.concatenate([own, summaries])
         seen = jnp.concatenate([own <= t, summaries // l < block])
         keys, values = (jnp.concatenate([after[n], after[f"{n}_columns"]], axis=1) for n in "kv")
-        return one(q, keys, values, seen, s - t, bias), after
+        return one(q, keys, values, seen[None], (s - t)[None], bias), after
 
-    def _summaries(self, S: int) -> jax.Array:
+    def _summaries(self, S: int) -> Array:
         """Positions of the last c of each block of S positions."""
         blocks = self.l * jnp.arange(-(-S // self.l))[:, None]
         return (blocks + jnp.arange(self.l - self.c, self.l)[None]).reshape(-1)
 
-    def _columns(self, x: jax.Array) -> jax.Array:
+    def _columns(self, x: Array) -> Array:
         """x [B, S, h, d] at `_summaries`."""
         m = -(-x.shape[1] // self.l)
         return unblock(blocks(x, self.l, m)[:, :, self.l - self.c :], m * self.c)
@@ -222,14 +183,8 @@ class Random(_Sparse):
     seed: int
 
     def attend(
-        self,
-        q: jax.Array,
-        k: jax.Array,
-        v: jax.Array,
-        visibility: Visibility,
-        drop: Drop,
-        bias: Bias,
-    ) -> jax.Array:
+        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+    ) -> Array:
         b, T = self.b, q.shape[1]
         n, m = -(-T // b), -(-k.shape[1] // b)
         after = 0 if visibility.causal else 1
@@ -255,7 +210,7 @@ class Random(_Sparse):
         )
         return jnp.concatenate([everything, out[:, b:]], axis=1)
 
-    def seen_from(self, t: jax.Array, S: int) -> tuple[jax.Array, jax.Array]:
+    def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         b, i = self.b, t // self.b
         near = (i - 1) * b + jnp.arange(2 * b)
         j, drawn = self._random(i[None, None], i[None, None], -(-S // b))
@@ -263,9 +218,7 @@ class Random(_Sparse):
         exist = [near >= 0, jnp.broadcast_to(i > 1, b), _spread(drawn, b)[0, 0, 0]]
         return jnp.concatenate([near, jnp.arange(b), far]), jnp.concatenate(exist)
 
-    def _random(
-        self, i: jax.Array, there: jax.Array, n: int | None = None
-    ) -> tuple[jax.Array, jax.Array]:
+    def _random(self, i: Array, there: Array, n: int | None = None) -> tuple[Array, Array]:
         """The random blocks [B, I, r] of blocks i [1, I], and which of them are new to each.
 
         Args:
@@ -280,13 +233,13 @@ class Random(_Sparse):
         return j, new & ~again.any(-1)
 
 
-def _take(x: jax.Array, b: int, j: jax.Array) -> jax.Array:
+def _take(x: Array, b: int, j: Array) -> Array:
     """Blocks j [B, n, r] of length b of x [B, S, ...] -> [B, n, r b, ...]."""
     x = blocks(x, b, -(-x.shape[1] // b))
     taken = jax.vmap(lambda x, j: jnp.take(x, j, axis=0, mode="clip"))(x, j)
     return taken.reshape(*j.shape[:2], -1, *x.shape[3:])
 
 
-def _spread(x: jax.Array, b: int) -> jax.Array:
+def _spread(x: Array, b: int) -> Array:
     """[B, n, r] -> [B, n, 1, r b]: of each block, for each of its keys."""
     return jnp.repeat(x, b, axis=-1)[:, :, None]

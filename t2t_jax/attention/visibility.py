@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 Lengths = Any  # int32 [B], or None
 
@@ -23,15 +23,15 @@ class Visibility:
     kv_lengths: Lengths = None
     causal: bool = struct.field(pytree_node=False, default=False)
 
-    def bounded(self, q: jax.Array, k: jax.Array) -> "Visibility":
+    def bounded(self, q: Array, k: Array) -> "Visibility":
         """The same with both lengths given: where there are none, all of q and k [B, L, ...]."""
 
-        def known(lengths: Lengths, x: jax.Array) -> jax.Array:
+        def known(lengths: Lengths, x: Array) -> Array:
             return jnp.full(x.shape[0], x.shape[1], jnp.int32) if lengths is None else lengths
 
         return Visibility(known(self.q_lengths, q), known(self.kv_lengths, k), self.causal)
 
-    def allows(self, t: jax.Array, s: jax.Array) -> jax.Array:
+    def allows(self, t: Array, s: Array) -> Array:
         """Bool: whether queries at positions t may see keys at positions s.
 
         Args:
@@ -47,12 +47,12 @@ class Visibility:
         return seen
 
 
-def real(lengths: jax.Array, size: int) -> jax.Array:
+def real(lengths: Array, size: int) -> Array:
     """Bool [B, size]: the positions below each row's length."""
     return jnp.arange(size)[None, :] < lengths[:, None]
 
 
-def blank(x: jax.Array, lengths: Lengths) -> jax.Array:
+def blank(x: Array, lengths: Lengths) -> Array:
     """x [B, L, h, d] with zeros where a slot is padding, so that its content has no gradient."""
     if lengths is None:
         return x

@@ -1,8 +1,8 @@
 """Parameters that a mechanism has of its own."""
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 
 class PerHead(nn.Module):
@@ -18,7 +18,7 @@ class PerHead(nn.Module):
     axes: tuple[str, ...]
 
     @nn.compact
-    def __call__(self, q: jax.Array, *shape: int) -> jax.Array:
+    def __call__(self, q: Array, *shape: int) -> Array:
         """For queries [B, T, h, d_k], in their type."""
         fan_in = nn.initializers.normal(shape[0] ** -0.5)
         init = nn.with_logical_partitioning(fan_in, ("heads", *self.axes))
