@@ -20,8 +20,15 @@ def _field(default: Any, help: str) -> Any:
 
 @dataclass(frozen=True)
 class Model:
-    """Figure 1 and section 3 of the paper. Static: a change means another compiled program."""
+    """Figure 1 and section 3 of the paper, and what other architectures have in its place.
 
+    Static: a change means another compiled program. A field that the architecture lacks keeps its
+    default.
+    """
+
+    architecture: Literal["transformer", "recurrent", "convolutional"] = _field(
+        "transformer", "what encodes and decodes"
+    )
     N: int = _field(6, "layers in the encoder, and in the decoder")
     d_model: int = _field(512, "width of the residual stream")
     d_ff: int = _field(2048, "width of the feed-forward layer")
@@ -36,6 +43,17 @@ class Model:
     encoder_attention: str = _field("scaled_dot_product", "mechanism of encoder self-attention")
     decoder_attention: str = _field("scaled_dot_product", "mechanism of decoder self-attention")
     cross_attention: str = _field("scaled_dot_product", "mechanism of encoder-decoder attention")
+    cell: Literal["lstm", "gru"] = _field("lstm", "recurrent: the recurrence")
+    encoder_direction: Literal["forward", "both"] = _field(
+        "forward", "recurrent: read the source one way, or both with half of d_model each"
+    )
+    feed: Literal["none", "output", "input"] = _field(
+        "none",
+        "recurrent: attention's value goes nowhere (one context vector), to the output (Luong), or "
+        "into the recurrence (Bahdanau)",
+    )
+    kernel: int = _field(3, "convolutional: taps of a convolution")
+    dilation: int = _field(1, "convolutional: layer i's taps are dilation^i apart (2: ByteNet's)")
     P_drop_attention: float = _field(0.0, "dropout of attention weights (the paper has none)")
     P_drop_ff: float = _field(0.0, "dropout after the feed-forward ReLU (the paper has none)")
     dtype: Literal["auto", "float32", "bfloat16"] = _field(
@@ -115,6 +133,15 @@ SECTIONS: dict[str, type] = {
     "decoding": Decoding,
 }
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
+# What an architecture has beside N, d_model and dtype.
+ARCHITECTURES: dict[str, tuple[str, ...]] = {
+    "transformer": (
+        *("d_ff", "h", "d_k", "d_v", "positions", "norm", "P_drop_attention", "P_drop_ff"),
+        *("encoder_attention", "decoder_attention", "cross_attention"),
+    ),
+    "recurrent": ("cell", "encoder_direction", "feed", "cross_attention"),
+    "convolutional": ("kernel", "dilation", "positions", "cross_attention"),
+}
 PATHS = ("directory", "train", "dev", "test")  # where data lies; what it is, the data says itself
 
 # tensor2tensor's transformer_base_v2 where it differs from the paper.
@@ -174,9 +201,17 @@ def _section(name: str) -> str:
     return SECTION_OF[name]
 
 
+def has(c: Model, name: str) -> bool:
+    """Whether a field says anything of the model that `c` describes."""
+    if name == "cross_attention" and c.architecture == "recurrent":
+        return c.feed != "none"
+    others = {n for names in ARCHITECTURES.values() for n in names}
+    return name not in others or name in ARCHITECTURES[c.architecture]
+
+
 _AT_LEAST_ONE = (
-    "N d_model d_ff h d_k d_v vocabulary max_length batch_tokens shapes steps warmup accumulate "
-    "evaluate_every average beam"
+    "N d_model d_ff h d_k d_v kernel dilation vocabulary max_length batch_tokens shapes steps "
+    "warmup accumulate evaluate_every average beam"
 ).split()
 _AT_LEAST_ZERO = "peak_lr patience seed alpha max_extra".split()
 _SHARES = "P_drop P_drop_attention P_drop_ff eps_ls beta1 beta2".split()
@@ -206,13 +241,15 @@ def _validate(config: Config) -> None:
     for name in ("eps", "lr_scale"):
         if flat[name] <= 0:
             raise UsageError(f"{name} must be positive, not {flat[name]}.")
+    _validate_architecture(config.model)
     for role in ("encoder", "decoder", "cross"):
         together = ["drop"] * (flat["P_drop_attention"] > 0)
         if role != "cross" and flat["positions"] in ("rotary", "relative"):
             together.append(flat["positions"])
         choice.check(flat[f"{role}_attention"], role, together)
     paired = "d_k" if flat["positions"] == "rotary" else "d_model"
-    if flat["positions"] not in ("learned", "relative") and flat[paired] % 2:
+    unpaired = flat["positions"] in ("learned", "relative") or not has(config.model, "positions")
+    if flat[paired] % 2 and not unpaired:
         raise UsageError(
             f"{flat['positions']} positions pair features, so {paired} must be even, not "
             f"{flat[paired]}; use positions=learned for an odd width."
@@ -221,4 +258,24 @@ def _validate(config: Config) -> None:
         raise UsageError(
             f"a batch of {flat['batch_tokens']} tokens (batch_tokens) cannot hold one sentence of "
             f"{flat['max_length']} (max_length): raise the first or lower the second."
+        )
+
+
+def _validate_architecture(c: Model) -> None:
+    """Refuses what the architecture lacks, by name."""
+    for field_ in dataclasses.fields(c):
+        name, value = field_.name, getattr(c, field_.name)
+        if not has(c, name) and value != field_.default:
+            which = f"architecture={c.architecture}"
+            if name in ARCHITECTURES[c.architecture]:
+                which += " and feed=none"
+            raise UsageError(f"{name}={value} says nothing with {which}: leave {name} out.")
+    if c.encoder_direction == "both" and c.d_model % 2:
+        raise UsageError(
+            f"encoder_direction=both halves d_model, so it must be even, not {c.d_model}."
+        )
+    if c.architecture == "convolutional" and c.positions in ("rotary", "relative"):
+        raise UsageError(
+            f"positions={c.positions} are for self-attention, which architecture=convolutional "
+            "lacks: use learned or sinusoid."
         )

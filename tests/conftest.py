@@ -10,13 +10,20 @@ import pytest
 
 # In the processes that tests start, too.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
-os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp()  # a program is compiled once
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
-atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a program is compiled once for all of them
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp()
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run the exhaustive cases too")
+
+
+def pytest_configure(config):
+    if not config.getoption("--full"):  # most of the time goes into compiling what runs once
+        quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -11,23 +11,29 @@ of `memory` and `state` has the leading axis B; `memory` is never rewritten whil
 is the positions a model has, None if any number; `V` its vocabulary, `dtype` what it computes in.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from t2t_jax.config import Config
 
 if TYPE_CHECKING:
-    from t2t_jax.models.transformer import Transformer
+    from flax.linen import Module
 
 
-def build(config: Config, V: int) -> "Transformer":
-    """The model of `config` for a vocabulary of V subwords."""
+def build(config: Config, V: int) -> "Module":
+    """The model of `config` for a vocabulary of V subwords.
+
+    Its attributes: the section `c` of the config, `V`, the positions `longest` that a learned table
+    has, and `dtype`; parameters are float32.
+    """
     import jax
     import jax.numpy as jnp
-
-    from t2t_jax.models.transformer import Transformer
 
     dtype = config.model.dtype
     if dtype == "auto":
         dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
     longest = config.data.max_length + config.decoding.max_extra
-    return Transformer(config.model, V=V, longest=longest, dtype=jnp.dtype(dtype))
+    architecture = config.model.architecture
+    module = import_module(f"{__name__}.{architecture}")
+    make = getattr(module, architecture.capitalize())
+    return make(config.model, V=V, longest=longest, dtype=jnp.dtype(dtype))

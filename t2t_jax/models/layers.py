@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from t2t_jax.models.positions import BUCKETS, bucket, encode_positions
+from t2t_jax.tokens import PAD
 
 
 def parameter(
@@ -34,6 +35,11 @@ def dropout(x: jax.Array, rate: jax.Array | float, key: jax.Array) -> jax.Array:
     cut = jnp.round(jnp.asarray(rate, jnp.float32) * 2**16)
     scale = (2**16 / (2**16 - cut)).astype(x.dtype)
     return jnp.where(bits >= cut.astype(jnp.uint16), x * scale, jnp.zeros_like(x))
+
+
+def lengths_of(tokens: jax.Array) -> jax.Array:
+    """int32 [B]: the tokens before the padding of int32 [B, L]."""
+    return (tokens != PAD).sum(axis=-1, dtype=jnp.int32)
 
 
 class AddNorm(nn.Module):

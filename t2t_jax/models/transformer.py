@@ -17,9 +17,9 @@ from t2t_jax.models.layers import (
     LayerNorm,
     Positions,
     RelativeBias,
+    lengths_of,
 )
 from t2t_jax.models.multihead import MultiHead
-from t2t_jax.tokens import PAD
 
 
 @struct.dataclass
@@ -65,7 +65,7 @@ class Transformer(nn.Module):
             self.decoder_norm = LayerNorm(self.dtype)
 
     def encode(self, source: jax.Array, P_drop: jax.Array | None = None) -> Encoded:
-        lengths = _lengths(source)
+        lengths = lengths_of(source)
         x = self.source_positions(self.embedding(source), P_drop)
         visibility = Visibility(lengths, lengths)
         bias = self.encoder_bias() if self.c.positions == "relative" else None
@@ -78,7 +78,7 @@ class Transformer(nn.Module):
     def decode(
         self, encoded: Encoded, target_in: jax.Array, P_drop: jax.Array | None = None
     ) -> jax.Array:
-        lengths = _lengths(target_in)
+        lengths = lengths_of(target_in)
         x = self.target_positions(self.embedding(target_in), P_drop)
         own = Visibility(lengths, lengths, causal=True)
         cross = Visibility(lengths, encoded.lengths)
@@ -194,8 +194,3 @@ def _multihead(c: config.Model, role: str, dtype: Any) -> MultiHead:
     mechanism = getattr(c, f"{role}_attention")
     rotary = c.positions == "rotary" and role != "cross"
     return MultiHead(c.d_model, c.h, c.d_k, c.d_v, mechanism, c.P_drop_attention, rotary, dtype)
-
-
-def _lengths(tokens: jax.Array) -> jax.Array:
-    """int32 [B]: tokens before the padding."""
-    return (tokens != PAD).sum(axis=-1, dtype=jnp.int32)

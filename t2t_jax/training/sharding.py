@@ -21,6 +21,8 @@ RULES: tuple[tuple[str, str | None], ...] = (
     ("d_ff", None),
     ("d_hidden", None),
     ("bucket", None),
+    ("gates", None),
+    ("kernel", None),
 )
 
 

@@ -41,21 +41,6 @@ def logits(p, source, target_in, *, scaled=True, positions="sinusoid", pre=False
     return y @ p["embedding"]["matrix"].T
 
 
-def loss(p, pairs, eps_ls, **options):
-    """Label-smoothed cross-entropy per target token over (source, target_in, target) triples."""
-    total, count = 0.0, 0
-    for source, target_in, target in pairs:
-        z = logits(p, source, target_in, **options)
-        V = z.shape[1]
-        log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
-        for t, word in enumerate(target):
-            wanted = np.full(V, eps_ls / V)
-            wanted[word] += 1 - eps_ls
-            total -= (wanted * log_p[t]).sum()
-            count += 1
-    return total / count
-
-
 def embed(p, tokens, table, positions):
     matrix = p["embedding"]["matrix"]
     d = matrix.shape[1]

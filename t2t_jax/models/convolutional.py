@@ -1,0 +1,180 @@
+"""Convolutional sequence to sequence, ConvS2S (Gehring et al. 2017). See `t2t_jax.models`.
+
+Blocks of a convolution, gated linear units and a residual connection; attention in every block of
+the decoder. Kernels may step over growing gaps (ByteNet, Kalchbrenner et al. 2016).
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from t2t_jax import config
+from t2t_jax.attention.choice import build
+from t2t_jax.attention.mechanism import State
+from t2t_jax.attention.visibility import Visibility, real
+from t2t_jax.models.layers import Embedding, Positions, dropout, lengths_of, parameter
+
+HALF = 0.5**0.5  # keeps the variance of a sum of two
+
+
+@struct.dataclass
+class Encoded:
+    """The last block's output, and with the embedding added, [B, S, d_model]; lengths int32 [B]."""
+
+    keys: Array
+    values: Array
+    lengths: Array
+
+
+class Convolutional(nn.Module):
+    """Encoder and decoder of N blocks of width d_model; attributes as of `Transformer`."""
+
+    c: config.Model
+    V: int
+    longest: int
+    dtype: Any = jnp.float32
+
+    @property
+    def limit(self) -> int | None:
+        return self.longest if self.c.positions == "learned" else None
+
+    def setup(self) -> None:
+        c, d = self.c, self.c.d_model
+
+        def stack(name: str) -> list[Convolution]:
+            return [
+                Convolution(d, c.kernel, c.dilation**i, self.dtype, name=f"{name}_{i}")
+                for i in range(c.N)
+            ]
+
+        self.embedding = Embedding(self.V, d, self.dtype)
+        self.source_positions = Positions(c.positions, self.longest, self.dtype)
+        self.target_positions = Positions(c.positions, self.longest, self.dtype)
+        self.encoder, self.decoder = stack("encoder"), stack("decoder")
+        self.attention = [
+            Attention(d, c.cross_attention, self.dtype, name=f"attention_{i}") for i in range(c.N)
+        ]
+
+    def encode(self, source: Array, P_drop: Array | None = None) -> Encoded:
+        n = lengths_of(source)
+        present = real(n, source.shape[1])[:, :, None]
+        embedded = x = self.source_positions(self.embedding(source), P_drop)
+        for convolution in self.encoder:
+            # Beyond a sentence stands what stands beyond the array: zeros.
+            y = convolution(self._drop(jnp.where(present, x, 0), P_drop), causal=False)
+            x = (x + y) * HALF
+        return Encoded(x, (x + embedded) * HALF, n)
+
+    def decode(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
+        visibility = Visibility(lengths_of(target_in), encoded.lengths)
+        embedded = x = self.target_positions(self.embedding(target_in), P_drop)
+        for convolution, attention in zip(self.decoder, self.attention, strict=True):
+            y = convolution(self._drop(x, P_drop), causal=True)
+            x = (x + (y + attention(y, embedded, encoded, visibility)) * HALF) * HALF
+        return self.embedding.logits(self._drop(x, P_drop))
+
+    def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
+        """The source as each attention needs it, and the inputs that each kernel still reaches."""
+        B, _, d = encoded.keys.shape
+        memory = [attention.start(encoded) for attention in self.attention]
+        return memory, [jnp.zeros((B, c.reach, d), self.dtype) for c in self.decoder]
+
+    def step(self, memory: Any, state: Any, tokens: Array, t: Array) -> tuple[Array, Any]:
+        embedded = x = self.target_positions(self.embedding(tokens[:, None]), at=t)
+        after = []
+        for i, convolution in enumerate(self.decoder):
+            seen = jnp.concatenate([state[i], x], axis=1)
+            y = convolution.over(seen)
+            x = (x + (y + self.attention[i].step(memory[i], y, embedded, t)) * HALF) * HALF
+            after.append(seen[:, 1:])
+        return self.embedding.logits(x)[:, 0], after
+
+    def __call__(self, source: Array, target_in: Array) -> Array:
+        """Touches every parameter: for initialisation."""
+        return self.decode(self.encode(source), target_in)
+
+    def _drop(self, x: Array, P_drop: Array | None) -> Array:
+        return x if P_drop is None else dropout(x, P_drop, self.make_rng("dropout"))
+
+
+class Convolution(nn.Module):
+    """A * sigmoid(G), the two halves of a convolution whose taps stand `gap` positions apart."""
+
+    d_model: int
+    kernel: int
+    gap: int
+    dtype: Any
+
+    @property
+    def reach(self) -> int:
+        """Positions between the first tap and the last."""
+        return (self.kernel - 1) * self.gap
+
+    def setup(self) -> None:
+        d = self.d_model
+        init = nn.initializers.variance_scaling(4, "fan_in", "normal", (0, 1), 3, 2)
+        axes = ("kernel", "d_hidden", "gates", "d_model")
+        self.W = parameter(self, "W", (self.kernel, d, 2, d), axes, init, self.dtype)
+        self.b = parameter(self, "b", (2, d), axes[2:], nn.initializers.zeros, self.dtype)
+
+    def __call__(self, x: Array, causal: bool) -> Array:
+        """x [B, L, d_model] -> the same; causal: from no later position than its own."""
+        before = self.reach if causal else self.reach // 2
+        return self.over(jnp.pad(x, ((0, 0), (before, self.reach - before), (0, 0))))
+
+    def over(self, x: Array) -> Array:
+        """x [B, reach + L, d_model] -> [B, L, d_model], where the kernel fits."""
+        L = x.shape[1] - self.reach
+        y = self.b[None, None]
+        for tap in range(self.kernel):
+            first = tap * self.gap
+            y = y + jnp.einsum("bld,dge->blge", x[:, first : first + L], self.W[tap])
+        return y[:, :, 0] * jax.nn.sigmoid(y[:, :, 1])
+
+
+class Attention(nn.Module):
+    """One head over the encoder's output, asked by a block and the target's embedding."""
+
+    d_model: int
+    mechanism: str
+    dtype: Any
+
+    def setup(self) -> None:
+        d, axes = self.d_model, ("d_hidden", "d_model")
+        glorot, zeros = nn.initializers.glorot_uniform(), nn.initializers.zeros
+        self.W_Q = parameter(self, "W_Q", (d, d), axes, glorot, self.dtype)
+        self.b_Q = parameter(self, "b_Q", (d,), axes[1:], zeros, self.dtype)
+        self.W_O = parameter(self, "W_O", (d, d), axes, glorot, self.dtype)
+        self.b_O = parameter(self, "b_O", (d,), axes[1:], zeros, self.dtype)
+        self.attention = build(self.mechanism)
+
+    def __call__(
+        self, y: Array, embedded: Array, encoded: Encoded, visibility: Visibility
+    ) -> Array:
+        """A block's y and the embeddings, [B, T, d_model] -> the same."""
+        k, v = encoded.keys[:, :, None], encoded.values[:, :, None]
+        return self._merge(
+            self.attention(self._query(y, embedded), k, v, visibility), encoded.lengths
+        )
+
+    def start(self, encoded: Encoded) -> State:
+        k, v = encoded.keys[:, :, None], encoded.values[:, :, None]
+        known = self.attention.start(k, v, Visibility(kv_lengths=encoded.lengths))
+        return {"source": known, "lengths": encoded.lengths}
+
+    def step(self, memory: State, y: Array, embedded: Array, t: Array) -> Array:
+        out, _ = self.attention.step(memory["source"], self._query(y, embedded), t)
+        return self._merge(out, memory["lengths"])
+
+    def _query(self, y: Array, embedded: Array) -> Array:
+        q = jnp.einsum("btd,de->bte", y, self.W_Q) + self.b_Q[None, None]
+        return ((q + embedded) * HALF)[:, :, None]
+
+    def _merge(self, out: Array, n: Array) -> Array:
+        # A mean over n values has a variance n times smaller (section 3.4 of the paper).
+        scale = jnp.sqrt(n).astype(out.dtype)[:, None, None]
+        return jnp.einsum("btd,de->bte", out[:, :, 0] * scale, self.W_O) + self.b_O[None, None]

@@ -1,0 +1,217 @@
+"""Recurrent sequence to sequence, with and without attention. See `t2t_jax.models`.
+
+One context vector (Sutskever et al. 2014): the encoder's last states begin the decoder, and that is
+all it knows. Attention beside the decoder's state (Luong et al. 2015) or within the recurrence
+(Bahdanau et al. 2015) is any mechanism of `t2t_jax.attention`, with one head over the states.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from t2t_jax import config
+from t2t_jax.attention.choice import build
+from t2t_jax.attention.visibility import Visibility, real
+from t2t_jax.models.layers import Embedding, dropout, lengths_of, parameter
+
+GATES = {"lstm": 4, "gru": 3}
+Carry = tuple[Array, ...]  # the hidden state [B, width], and an LSTM's cell
+
+
+@struct.dataclass
+class Encoded:
+    """The encoder's states [B, S, d_model], the source lengths int32 [B], each layer's last."""
+
+    output: Array
+    lengths: Array
+    last: list[Carry]
+
+
+class Recurrent(nn.Module):
+    """Encoder and decoder of N layers of width d_model; attributes as of `Transformer`."""
+
+    c: config.Model
+    V: int
+    longest: int
+    dtype: Any = jnp.float32
+
+    limit = None
+
+    def setup(self) -> None:
+        c, d = self.c, self.c.d_model
+        ways = 2 if c.encoder_direction == "both" else 1
+        inward = 2 * d if c.feed == "input" else d
+
+        def cell(name: str, d_in: int, width: int) -> Cell:
+            return Cell(c.cell, d_in, width, self.dtype, name=name)
+
+        self.embedding = Embedding(self.V, d, self.dtype)
+        self.encoder = [
+            [cell(f"encoder_{i}_{way}", d, d // ways) for way in ("forward", "backward")[:ways]]
+            for i in range(c.N)
+        ]
+        self.decoder = [cell(f"decoder_{i}", d if i else inward, d) for i in range(c.N)]
+        if c.feed != "none":
+            self.attention = build(c.cross_attention)
+            self.readout = Readout(self.dtype)
+
+    def encode(self, source: Array, P_drop: Array | None = None) -> Encoded:
+        n = lengths_of(source)
+        present = real(n, source.shape[1])
+        x, last = self._drop(self.embedding(source), P_drop), []
+        for ways in self.encoder:
+            done = [cell.run(x, None, present, back == 1) for back, cell in enumerate(ways)]
+            states, carries = zip(*done, strict=True)
+            x = self._drop(jnp.concatenate(states, -1), P_drop)
+            last.append(tuple(jnp.concatenate(parts, -1) for parts in zip(*carries, strict=True)))
+        return Encoded(x, n, last)
+
+    def decode(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
+        x = self._drop(self.embedding(target_in), P_drop)
+        memory, state = self.start(encoded, x.shape[1])
+        if self.c.feed == "input":  # attention waits for the state before it
+            steps = nn.scan(
+                Recurrent._position,
+                variable_broadcast="params",
+                split_rngs={"params": False, "dropout": True},
+                in_axes=(nn.broadcast, 1, 0, nn.broadcast),
+                out_axes=1,
+            )
+            _, x = steps(self, state, memory, x, jnp.arange(x.shape[1]), P_drop)
+            return self.embedding.logits(x)
+        for cell, carry in zip(self.decoder, state, strict=True):
+            x = self._drop(cell.run(x, carry)[0], P_drop)
+        if self.c.feed == "output":
+            q, k = x[:, :, None], encoded.output[:, :, None]
+            visibility = Visibility(lengths_of(target_in), encoded.lengths)
+            x = self.readout(x, self.attention(q, k, k, visibility)[:, :, 0])
+        return self.embedding.logits(x)
+
+    def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
+        if self.c.feed == "none":
+            return {}, encoded.last
+        k = encoded.output[:, :, None]
+        source = Visibility(kv_lengths=encoded.lengths)
+        return self.attention.start(k, k, source), encoded.last
+
+    def step(self, memory: Any, state: Any, tokens: Array, t: Array) -> tuple[Array, Any]:
+        state, x = self._position(state, memory, self.embedding(tokens), t, None)
+        return self.embedding.logits(x[:, None])[:, 0], state
+
+    def __call__(self, source: Array, target_in: Array) -> Array:
+        """Touches every parameter: for initialisation."""
+        return self.decode(self.encode(source), target_in)
+
+    def _position(
+        self, state: list[Carry], memory: Any, x: Array, t: Array, P_drop: Array | None
+    ) -> tuple[list[Carry], Array]:
+        """The embedding x [B, d_model] at t -> the state after it, and what the softmax reads."""
+
+        def attend(q: Array) -> Array:
+            return self.attention.step(memory, q[:, None, None], t)[0][:, 0, 0]
+
+        value, after = None, []
+        if self.c.feed == "input":
+            value = attend(state[-1][0])
+            x = jnp.concatenate([x, value], -1)
+        for cell, carry in zip(self.decoder, state, strict=True):
+            carry = cell.turn(x, carry)
+            x = self._drop(carry[0], P_drop)
+            after.append(carry)
+        if self.c.feed == "output":
+            value = attend(x)
+        return after, x if value is None else self.readout(x, value)
+
+    def _drop(self, x: Array, P_drop: Array | None) -> Array:
+        return x if P_drop is None else dropout(x, P_drop, self.make_rng("dropout"))
+
+
+class Readout(nn.Module):
+    """tanh(W [state; attention value]) (Luong et al. 2015, equation 5)."""
+
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, x: Array, value: Array) -> Array:
+        d = x.shape[-1]
+        init = nn.initializers.glorot_uniform()
+        W = parameter(self, "W", (2 * d, d), ("d_hidden", "d_model"), init, self.dtype)
+        return jnp.tanh(jnp.concatenate([x, value], -1) @ W)
+
+
+class Cell(nn.Module):
+    """A layer in one direction. Its gates are z = x W + b and the last state's u = h U.
+
+    lstm: i, f, g, o = z + u;  c = sigmoid(f) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
+    (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000, its bias from 1).
+    gru: r, a = sigmoid(z + u);  n = tanh(z_n + r u_n);  h = (1 - a) n + a h (Cho et al. 2014, the
+    reset after the product, as cuDNN has it).
+    """
+
+    kind: str
+    d_in: int
+    width: int
+    dtype: Any
+
+    def setup(self) -> None:
+        gates, width = GATES[self.kind], self.width
+        init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, 2, 1)
+        axes = ("d_hidden", "gates", "d_model")
+        self.W = parameter(self, "W", (self.d_in, gates, width), axes, init, self.dtype)
+        self.U = parameter(self, "U", (width, gates, width), axes, init, self.dtype)
+        ones = nn.initializers.zeros if self.kind == "gru" else _forget_from_one
+        self.b = parameter(self, "b", (gates, width), axes[1:], ones, self.dtype)
+
+    def run(
+        self, x: Array, carry: Carry | None, present: Array | None = None, backward: bool = False
+    ) -> tuple[Array, Carry]:
+        """x [B, L, d_in] -> the hidden states [B, L, width], and what the last leaves.
+
+        Args:
+          carry: before the first; None: zeros.
+          present: bool [B, L], where there is a token: elsewhere the state stays.
+          backward: from the last to the first.
+        """
+        z, U = self.project(x).swapaxes(0, 1), self.U
+        zeros = jnp.zeros((x.shape[0], self.width), self.dtype)
+        first: Carry = carry or (zeros,) * (2 if self.kind == "lstm" else 1)
+        keep = jnp.ones(z.shape[:2], bool) if present is None else present.T
+
+        def turn(carry: Carry, at: tuple[Array, Array]) -> tuple[Carry, Array]:
+            z, keep = at
+            after = turned(self.kind, z, U, carry)
+            kept = tuple(jnp.where(keep[:, None], a, b) for a, b in zip(after, carry, strict=True))
+            return kept, kept[0]
+
+        last, states = jax.lax.scan(turn, first, (z, keep), reverse=backward)
+        return states.swapaxes(0, 1), last
+
+    def turn(self, x: Array, carry: Carry) -> Carry:
+        """One position: x [B, d_in]."""
+        return turned(self.kind, self.project(x), self.U, carry)
+
+    def project(self, x: Array) -> Array:
+        """x [..., d_in] -> z [..., gates, width]."""
+        z = jnp.einsum("...d,dgw->...gw", x, self.W)
+        return z + self.b.reshape((1,) * (x.ndim - 1) + self.b.shape)
+
+
+def turned(kind: str, z: Array, U: Array, carry: Carry) -> Carry:
+    """The recurrence of a cell; z [B, gates, width]."""
+    h = carry[0]
+    u = jnp.einsum("bd,dgw->bgw", h, U)
+    if kind == "lstm":
+        i, f, g, o = ((z + u)[:, gate] for gate in range(4))
+        c = jax.nn.sigmoid(f) * carry[1] + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return jax.nn.sigmoid(o) * jnp.tanh(c), c
+    r, a = (jax.nn.sigmoid(z[:, gate] + u[:, gate]) for gate in range(2))
+    n = jnp.tanh(z[:, 2] + r * u[:, 2])
+    return ((1 - a) * n + a * h,)
+
+
+def _forget_from_one(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    return jnp.zeros(shape, dtype).at[1].set(1)

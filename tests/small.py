@@ -1,0 +1,44 @@
+"""Small models of any architecture with drawn weights, on three padded sentence pairs."""
+
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from t2t_jax import config
+from t2t_jax.models import build
+from t2t_jax.training.step import shift
+
+V = 29
+TRANSFORMER = dict(N=2, d_model=12, d_ff=22, h=3, d_k=5, d_v=7)
+SENTENCES = ([5, 9, 23, 11, 2], [7, 28, 2]), ([6, 2], [14, 4, 4, 19, 8, 2]), ([17, 21, 2], [2])
+
+
+def padded(rows, width):
+    return jnp.array([row + [0] * (width - len(row)) for row in rows], jnp.int32)
+
+
+SOURCE = padded([s for s, _ in SENTENCES], 8)
+TARGET = padded([t for _, t in SENTENCES], 10)
+
+
+def make(**changes):
+    """A model whose every parameter is drawn anew, none at a special value such as zero."""
+    figure_1 = changes.get("architecture", "transformer") == "transformer"
+    small = TRANSFORMER if figure_1 else dict(N=2, d_model=12)
+    scale = 1 if figure_1 else 0.5  # no layer norm keeps sums small
+    changes = dict(max_length=13, batch_tokens=99) | small | changes
+    model, rng = build(config.replace(config.Config(), **changes), V), np.random.default_rng(0)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, TARGET)["params"]
+    return model, jax.tree.map(
+        lambda x: jnp.asarray(scale * rng.normal(0.2, 0.4, x.shape), jnp.float32),
+        nn.meta.unbox(shapes),
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def full_logits(model, params, source=SOURCE, target=TARGET):
+    encoded = model.apply({"params": params}, source, method="encode")
+    return model.apply({"params": params}, encoded, shift(target), method="decode")

@@ -1,0 +1,217 @@
+"""What every encoder-decoder must be: its definition in plain numpy, and decoding with a cache."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t2t_jax.config import Config, replace
+from t2t_jax.errors import UsageError
+from t2t_jax.training.objective import cross_entropy
+from t2t_jax.training.step import shift
+from tests.reference import convolutional, recurrent, transformer
+from tests.reference.loss import loss as reference_loss
+from tests.small import SENTENCES, SOURCE, TARGET, full_logits, make
+
+
+def recur(cell, feed="none", scores="", both=False):
+    changes = dict(architecture="recurrent", cell=cell, feed=feed)
+    if both:
+        changes |= dict(encoder_direction="both")
+    names = {"dot": "dot_product", "general": "general", "additive": "additive"}
+    if scores:
+        changes |= dict(cross_attention=names[scores])
+    options = dict(cell=cell, feed=feed, both=both, scores=scores)
+    return changes, recurrent.logits, options
+
+
+def convolve(**changes):
+    options = {k: v for k, v in changes.items() if k in ("dilation", "positions")}
+    scores = "dot" if changes.get("cross_attention") == "dot_product" else "scaled"
+    options = dict(positions="sinusoid", scores=scores) | options
+    return dict(architecture="convolutional") | changes, convolutional.logits, options
+
+
+def transform(changes, **options):
+    return changes, transformer.logits, options
+
+
+ROLES = "encoder_attention", "decoder_attention", "cross_attention"
+DEFINED = {
+    "paper": transform({}),
+    "pre": transform({"norm": "pre"}, pre=True),
+    "learned": transform({"positions": "learned"}, positions="learned"),
+    "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), scaled=False),
+    "rotary": transform({"positions": "rotary", "d_k": 6}, positions="rotary"),
+    "relative": transform({"positions": "relative"}, positions="relative"),
+    "lstm": recur("lstm"),
+    "gru": recur("gru", both=True),
+    "lstm-luong": recur("lstm", "output", "dot", both=True),
+    "lstm-bahdanau": recur("lstm", "input", "additive"),
+    "gru-luong": recur("gru", "output", "general"),
+    "gru-bahdanau": recur("gru", "input", "additive", both=True),
+    "convs2s": convolve(positions="learned", cross_attention="dot_product"),
+    "even-kernel": convolve(kernel=4, positions="learned"),
+    "bytenet": convolve(N=3, kernel=2, dilation=2),
+}
+
+
+@pytest.mark.parametrize(("changes", "definition", "options"), DEFINED.values(), ids=DEFINED)
+def test_equals_numpy(changes, definition, options):
+    model, params = make(**changes)
+    exact = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+    pairs = [(s, [1, *t[:-1]], t) for s, t in SENTENCES]
+    found = np.asarray(full_logits(model, params))
+    for i, (source, target_in, target) in enumerate(pairs):
+        expected = definition(exact, source, target_in, **options)
+        np.testing.assert_allclose(found[i, : len(target)], expected, rtol=1e-5, atol=1e-5)
+
+    def loss(params):
+        sums = cross_entropy(full_logits(model, params), TARGET, 0.1)
+        return sums["loss"] / sums["tokens"]
+
+    def defined(exact):
+        return reference_loss(lambda s, t: definition(exact, s, t, **options), pairs, 0.1)
+
+    np.testing.assert_allclose(loss(params), defined(exact), 1e-5)
+    gradient = jax.jit(jax.grad(loss))(params)
+    rng = np.random.default_rng(2)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(exact):
+        direction = rng.normal(size=leaf.shape)
+        direction /= np.linalg.norm(direction)
+
+        def along(step, path=path, direction=direction):
+            return defined(
+                jax.tree_util.tree_map_with_path(
+                    lambda p, x: x + step * direction if p == path else x, exact
+                )
+            )
+
+        slope = (along(1e-6) - along(-1e-6)) / 2e-6  # short: a ReLU may bend in between
+        found = dict(jax.tree_util.tree_leaves_with_path(gradient))[path]
+        name = jax.tree_util.keystr(path)
+        tolerance = 1e-5 * max(1, np.linalg.norm(found))
+        np.testing.assert_allclose((found * direction).sum(), slope, 1e-5, tolerance, err_msg=name)
+
+
+MIXES = {
+    "base": {},
+    "learned": dict(norm="pre", positions="learned"),
+    "halves-additive": dict(positions="sinusoid_halves", cross_attention="additive"),
+    "rotary-local-general": dict(
+        positions="rotary", d_k=6, decoder_attention="local:w=2", cross_attention="general"
+    ),
+    "relative-local-fixed": dict(
+        positions="relative", encoder_attention="local:w=2", decoder_attention="sparse_fixed:l=3"
+    ),
+    "performer-linear-local": dict(
+        encoder_attention="performer:m=9", decoder_attention="linear", cross_attention="local:w=4"
+    ),
+    "random-strided": dict(
+        encoder_attention="sparse_random:b=2", decoder_attention="sparse_strided:l=3"
+    ),
+    "random-local_p": dict(decoder_attention="sparse_random:b=2", cross_attention="local_p:w=3"),
+    "lstm": recur("lstm", both=True)[0],
+    "lstm-luong": recur("lstm", "output", "general")[0],
+    "gru-bahdanau": recur("gru", "input", "additive", both=True)[0],
+    "lstm-local": dict(architecture="recurrent", feed="output", cross_attention="local:w=1"),
+    "gru-linear": dict(architecture="recurrent", feed="input", cross_attention="linear"),
+    "convs2s": convolve(positions="learned", cross_attention="dot_product")[0],
+    "bytenet-additive": convolve(N=3, dilation=2, cross_attention="additive")[0],
+    "pointwise": convolve(kernel=1)[0],
+}
+each_mix = pytest.mark.parametrize("changes", MIXES.values(), ids=MIXES)
+
+
+@each_mix
+def test_steps_equal_the_whole(changes):
+    model, params = make(**changes)
+    variables, whole = {"params": params}, full_logits(model, params)
+    encoded = jax.jit(partial(model.apply, method="encode"))(variables, SOURCE)
+    memory, state = model.apply(variables, encoded, TARGET.shape[1], method="start")
+    for leaf in jax.tree.leaves((memory, state)):
+        assert leaf.shape[0] == len(SOURCE)
+    step = jax.jit(partial(model.apply, method="step"))
+    for t, tokens in enumerate(shift(TARGET).T):
+        logits, state = step(variables, memory, state, tokens, jnp.int32(t))
+        real = TARGET[:, t] != 0
+        np.testing.assert_allclose(logits[real], whole[real, t], rtol=1e-5, atol=1e-5)
+
+
+ONE_OF_EACH = {
+    "post": {},
+    "pre": {"norm": "pre"},
+    "recurrent": recur("lstm", both=True)[0],
+    "luong": recur("gru", "output", "dot", both=True)[0],
+    "bahdanau": recur("lstm", "input", "additive")[0],
+    "convolutional": convolve(N=3, dilation=2)[0],
+}
+each = pytest.mark.parametrize("changes", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
+
+
+@each
+def test_padding_and_batch_change_nothing(changes):
+    model, params = make(**changes)
+    together = full_logits(model, params)
+    for i, (source, target) in enumerate(SENTENCES):
+        alone = full_logits(model, params, jnp.array([source]), jnp.array([target]))
+        np.testing.assert_allclose(together[i, : len(target)], alone[0], rtol=1e-5, atol=1e-5)
+
+
+@each
+def test_the_future_changes_nothing(changes):
+    model, params = make(**changes)
+    changed = TARGET.at[1, 3].set(27)
+    before, after = (full_logits(model, params, target=t) for t in (TARGET, changed))
+    np.testing.assert_allclose(before[1, :4], after[1, :4], rtol=1e-6)
+    assert not np.allclose(before[1, 4], after[1, 4])
+
+
+@each
+def test_dropout_is_drawn_from_its_key_and_off_without_a_rate(changes):
+    model, params = make(**changes)
+
+    @jax.jit
+    def logits(key, P_drop):
+        variables, rngs = {"params": params}, {"dropout": jax.random.key(key)}
+        encoded = model.apply(variables, SOURCE, P_drop, method="encode", rngs=rngs)
+        return model.apply(variables, encoded, shift(TARGET), P_drop, method="decode", rngs=rngs)
+
+    np.testing.assert_array_equal(logits(0, 0.5), logits(0, 0.5))
+    assert not np.allclose(logits(0, 0.5), logits(1, 0.5))
+    plain = full_logits(model, params)
+    np.testing.assert_allclose(logits(0, 0.0), plain, rtol=1e-5, atol=1e-5)
+
+
+@each
+def test_bfloat16_keeps_float32_parameters_and_logits(changes):
+    model, params = make(dtype="bfloat16", **changes)
+    exact, _ = make(**changes)
+    found = full_logits(model, params)
+    assert found.dtype == jnp.float32
+    assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+    expected = full_logits(exact, params)
+    real = TARGET != 0
+    np.testing.assert_allclose(found[real], expected[real], atol=0.05 * np.abs(expected).max())
+    assert not np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (dict(architecture="recurrent", h=4), "h=4 says nothing with architecture=recurrent:"),
+        (dict(architecture="recurrent", cross_attention="additive"), "and feed=none"),
+        (dict(architecture="recurrent", encoder_direction="both", d_model=5), "must be even"),
+        (dict(architecture="recurrent", feed="input", cross_attention="sparse_fixed"), "cannot be"),
+        (dict(architecture="convolutional", norm="pre"), "norm=pre says nothing"),
+        (dict(architecture="convolutional", positions="rotary"), "use learned or sinusoid"),
+        (dict(cell="gru"), "cell=gru says nothing with architecture=transformer"),
+        (dict(kernel=0), "kernel must be at least 1"),
+        (dict(architecture="recurent"), "recurrent"),
+    ],
+)
+def test_what_an_architecture_lacks_is_refused_by_name(changes, words):
+    with pytest.raises(UsageError, match=words):
+        replace(Config(), **changes)
