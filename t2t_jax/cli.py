@@ -228,7 +228,7 @@ def _table(arguments: argparse.Namespace) -> None:
 
     grid = _grid(arguments)
     entries = results.collect(grid, only=arguments.only, mix=arguments.mix, report=_say)
-    print(tables.FORMATS[arguments.format](grid, tables.lines(entries)), end="")
+    print(tables.FORMATS[arguments.format](grid, tables.lines(grid, entries)), end="")
 
 
 def _prepare(arguments: argparse.Namespace) -> None:

@@ -65,7 +65,7 @@ class Model:
 class Data:
     """Section 5.1: the corpus, its subwords and its batches."""
 
-    corpus: Literal["grammar", "multi30k", "wmt14", "text"] = _field(
+    corpus: Literal["grammar", "multi30k", "wmt14", "text", "wsj", "wsj_sample"] = _field(
         "wmt14", "where pairs come from"
     )
     source: str = _field("en", "source language")
@@ -132,6 +132,7 @@ SECTIONS: dict[str, type] = {
     "training": Training,
     "decoding": Decoding,
 }
+_DEFAULTS = {f.name: f.default for f in dataclasses.fields(Model)}
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
 # What an architecture has beside N, d_model and dtype.
 ARCHITECTURES: dict[str, tuple[str, ...]] = {
@@ -161,9 +162,15 @@ PROFILES: dict[str, Mapping[str, Any]] = {"paper": {}, "t2t": T2T}
 def replace(config: Config, **changes: Any) -> Config:
     """`config` with the named fields changed, whichever section each is in.
 
+    With another architecture, fields that it lacks go back to their defaults.
+
     Raises:
       UsageError: a name is no field, or a value is out of its range.
     """
+    if changes.get("architecture", config.model.architecture) != config.model.architecture:
+        own = ARCHITECTURES.get(changes["architecture"], ())
+        lacking = (n for n in ARCHITECTURES[config.model.architecture] if n not in own)
+        changes = {n: _DEFAULTS[n] for n in lacking} | changes
     sections: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
         sections.setdefault(_section(name), {})[name] = value

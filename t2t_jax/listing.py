@@ -50,6 +50,8 @@ def _presets() -> list[str]:
 
 def _rows(study: "Study", format: str) -> list[str]:
     """A study's rows; as JSON with their configs and parameters at the paper's scale."""
+    from t2t_jax.study.registry import PAPER
+
     if format == "json":
         from t2t_jax.study.cost import parameters
 
@@ -61,16 +63,20 @@ def _rows(study: "Study", format: str) -> list[str]:
                 "config": config.flatten(row.config),
                 "parameters": parameters(row.config, study.V),
                 "vocabulary": study.V,
-                "paper": {"PPL": row.PPL, "BLEU": row.BLEU, "params": row.params},
+                "paper": {name: getattr(row, name) for name in PAPER},
             }
             for row in study.rows
         ]
         return json.dumps(rows, indent=1).split("\n")
     width = max(len(row.name) for row in study.rows) + 2
-    lines = [f"{'':{width}}{'PPL':>6}{'BLEU':>6}{'params (M)':>12}   (paper)"]
+    known = [n for n in PAPER if any(getattr(row, n) is not None for row in study.rows)]
+    names = [f"{'params (M)' if n == 'params' else n:>12}" for n in known]
+    lines = [f"{'':{width}}{''.join(names)}" + "   (paper)" * bool(known)]
     for row in study.rows:
-        cells = ("" if x is None else str(x) for x in (row.PPL, row.BLEU, row.params))
-        lines.append("{:{}}{:>6}{:>6}{:>12}".format(row.name, width, *cells))
+        cells = (getattr(row, n) for n in known)
+        lines.append(
+            f"{row.name:{width}}" + "".join(f"{'' if x is None else x:>12}" for x in cells)
+        )
     return lines
 
 

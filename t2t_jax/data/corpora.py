@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax.config import Data
-from t2t_jax.data import multi30k
+from t2t_jax.data import multi30k, treebank
 from t2t_jax.data.cache import FORMAT, SIDES, open_dataset, sentence
 from t2t_jax.data.tokenise import FilesMissing, Raw, Stream, build
+from t2t_jax.data.treebank import TREEBANKS
 from t2t_jax.errors import UsageError
 
 Report = Callable[[str], object]
@@ -87,6 +88,7 @@ _USED = {
     "multi30k": ("directory",),
     "wmt14": ("directory",),
     "text": ("train", "dev", "test"),
+    **dict.fromkeys(TREEBANKS, ("directory",)),
 }
 _PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # content says more than paths
 
@@ -219,6 +221,27 @@ def _wmt14(data: Data, root: Path, report: Report) -> Corpus:
     )
 
 
+def _treebank(data: Data, root: Path, report: Report) -> Corpus:
+    if (data.source, data.target) != ("en", "tree"):
+        raise UsageError(
+            f"corpus {data.corpus} turns en into tree, not {data.source} into {data.target}: set "
+            "source=en and target=tree, or choose another corpus."
+        )
+    if not Path(data.directory or "?").is_dir():
+        raise FilesMissing(
+            f"corpus {data.corpus} is read from a directory, and {data.directory or 'none'} is "
+            "given: name that of the Penn Treebank's .mrg files with --directory."
+        )
+    files = treebank.splits(Path(data.directory), data.corpus)
+    content = {split: [_sha256(path) for path in paths] for split, paths in files.items()}
+    code = _sha256(Path(treebank.trees.__file__))
+    streams = {
+        split: Stream(f"the {split} trees", functools.partial(treebank.pairs, paths))
+        for split, paths in files.items()
+    }
+    return Corpus(content | {"code": code}, lambda: streams)
+
+
 def _grammar(data: Data, root: Path, report: Report) -> Corpus:
     if (data.source, data.target) != ("en", "de"):
         raise UsageError(
@@ -272,4 +295,5 @@ _CORPORA: Mapping[str, Callable[[Data, Path, Report], Corpus]] = {
     "multi30k": _multi30k,
     "wmt14": _wmt14,
     "text": _text,
+    **dict.fromkeys(TREEBANKS, _treebank),
 }

@@ -5,18 +5,11 @@ the conventions below.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import numpy as np
 
 from t2t_jax.errors import UsageError
-
-
-@dataclass(frozen=True)
-class Score:
-    """One metric of one set of translations; `score` is out of 100."""
-
-    name: str
-    score: float
-    signature: str
+from t2t_jax.evaluation.score import Score
 
 
 def scores(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> dict[str, Score]:
@@ -80,6 +73,14 @@ def sentence_statistics(hypotheses: Sequence[str], references: Sequence[str]) ->
     metric = BLEU(effective_order=True)  # asked of single sentences; the counts are the same
     found = [metric.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
     return [[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in found]
+
+
+def of_sums(sums: np.ndarray) -> float:
+    """Corpus BLEU of summed `sentence_statistics` [10], as sacreBLEU computes it."""
+    from sacrebleu.metrics import BLEU
+
+    counts = sums.astype(int).tolist()
+    return BLEU.compute_bleu(counts[:4], counts[4:8], counts[8], counts[9]).score
 
 
 def lc_norm_tok(lines: Sequence[str], lang: str) -> list[str]:

@@ -51,7 +51,8 @@ class Convolutional(nn.Module):
                 for i in range(c.N)
             ]
 
-        self.embedding = Embedding(self.V, d, self.dtype)
+        # Small values at first, so that the unscaled products of attention are small, too.
+        self.embedding = Embedding(self.V, d, self.dtype, scaled=False)
         self.source_positions = Positions(c.positions, self.longest, self.dtype)
         self.target_positions = Positions(c.positions, self.longest, self.dtype)
         self.encoder, self.decoder = stack("encoder"), stack("decoder")

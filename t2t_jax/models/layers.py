@@ -101,11 +101,16 @@ class FeedForward(nn.Module):
 
 
 class Embedding(nn.Module):
-    """One matrix [V, d_model] for both embeddings, times sqrt(d_model), and for the softmax."""
+    """One matrix [V, d_model] for both embeddings and for the softmax.
+
+    Attributes:
+      scaled: whether embeddings are multiplied by sqrt(d_model) (section 3.4).
+    """
 
     V: int
     d_model: int
     dtype: Any
+    scaled: bool = True
 
     def setup(self) -> None:
         init = nn.initializers.normal(self.d_model**-0.5)
@@ -114,8 +119,8 @@ class Embedding(nn.Module):
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """[...] int32 -> [..., d_model]."""
-        scale = jnp.sqrt(self.d_model).astype(self.dtype)
-        return jnp.take(self.matrix, tokens, axis=0) * scale
+        x = jnp.take(self.matrix, tokens, axis=0)
+        return x * jnp.sqrt(self.d_model).astype(self.dtype) if self.scaled else x
 
     def logits(self, x: jax.Array) -> jax.Array:
         """[B, T, d_model] -> float32 [B, T, V]."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from t2t_jax.data.cache import Split
+from t2t_jax.evaluation.bleu import of_sums
 from t2t_jax.study import results
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.results import Entry
-from t2t_jax.study.statistics import bleu
 
 _PARTS = 7  # into which the sentences are divided, as equal as ties allow
 
@@ -27,7 +27,7 @@ def parts(values: np.ndarray) -> list[np.ndarray]:
 def curve(entry: Entry, divided: Sequence[np.ndarray]) -> list[float]:
     """BLEU of each part, the mean over seeds."""
     each = [np.array(run.statistics) for run in entry.runs]
-    return [float(np.mean([bleu(s[part].sum(axis=0)) for s in each])) for part in divided]
+    return [float(np.mean([of_sums(s[part].sum(axis=0)) for s in each])) for part in divided]
 
 
 def draw(
@@ -38,7 +38,7 @@ def draw(
     Args:
       split: the sentences that the study is scored on.
     """
-    if not split.extras:
+    if not split.extras or "dependency" not in split.extras[0]:
         return None
     found = results.collect(grid, only=only, mix=mix, report=report)
     rows = [entry for entry in found if entry.runs]

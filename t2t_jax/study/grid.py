@@ -9,8 +9,9 @@ from t2t_jax import config
 from t2t_jax.config import Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError
+from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import store
-from t2t_jax.study.presets import Preset, shrink
+from t2t_jax.study.presets import PRESETS, Preset, shrink
 from t2t_jax.study.registry import Row, Study
 from t2t_jax.training.flops import run_flops
 
@@ -80,6 +81,13 @@ class Grid:
             raise UsageError(
                 "a study runs under seeds 0 to K - 1: give --seeds K in place of --seed."
             )
+        base = self.study.rows[0].config.data.corpus
+        if metric_of(base) is not metric_of(self.data.corpus):
+            fitting = (p.name for p in PRESETS.values() if _fits(p, base))
+            raise UsageError(
+                f"{self.study.name} reads {base}, and preset {self.preset.name} has "
+                f"{self.data.corpus} in its place: choose --preset {' or '.join(fitting)}."
+            )
         for row in self.rows:
             if twice := self.changes.keys() & row.changes.keys():
                 raise UsageError(
@@ -100,3 +108,8 @@ class Grid:
             for seed in range(seeds)
             for c in [config.replace(self.config(row), seed=seed)]
         ]
+
+
+def _fits(preset: Preset, corpus: str) -> bool:
+    """Whether what a preset reads is scored as a corpus is."""
+    return metric_of(preset.changes.get("corpus", corpus)) is metric_of(corpus)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import results, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
@@ -14,11 +15,11 @@ def draw(grid: Grid, *, only: str = "", mix: bool = False, report: Callable[[str
     """Draws what the grid's store holds; the PNG, beside which lies an SVG."""
     import matplotlib.pyplot as plt
 
-    found = tables.lines(results.collect(grid, only=only, mix=mix, report=report))
+    found = tables.lines(grid, results.collect(grid, only=only, mix=mix, report=report))
     height = 1.5 + 0.24 * len(found)
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, height), layout="constrained")
     _curves(left, found)
-    _gaps(right, found)
+    _gaps(right, grid, found)
     figure.suptitle(f"{grid.study.title}. {grid.preset.about}")
     path = grid.home / f"{grid.name}.png"
     for kind in (".svg", ".png"):
@@ -41,7 +42,7 @@ def _curves(axes, found: Sequence[Line]) -> None:
                 "zorder": 3 if base else 2,
             }
             records = read_metrics(run.directory / "metrics.jsonl")
-            trained = [(r["step"], math.exp(r["nll"])) for r in records if "nll" in r]
+            trained = [(r["step"], math.exp(min(r["nll"], 99))) for r in records if "nll" in r]
             dev = [(r["step"], r["dev_perplexity"]) for r in records if "dev_perplexity" in r]
             axes.plot(
                 *zip(*trained, strict=True),
@@ -63,12 +64,12 @@ def _curves(axes, found: Sequence[Line]) -> None:
         axes.legend(fontsize=6, loc="upper right")
 
 
-def _gaps(axes, found: Sequence[Line]) -> None:
-    """BLEU less base's: ours with its 95% interval, and the paper's."""
+def _gaps(axes, grid: Grid, found: Sequence[Line]) -> None:
+    """BLEU or F1 less base's: ours with its 95% interval, and the paper's."""
     shown = [line for line in found[1:] if line.difference is not None]
-    theirs = found[0].entry.row.BLEU
+    theirs = tables.papers(grid, found[0].entry.row)
     for y, line in enumerate(shown):
-        d, paper = line.difference, line.entry.row.BLEU
+        d, paper = line.difference, tables.papers(grid, line.entry.row)
         assert d is not None
         axes.plot([d.low, d.high], [y, y], color="tab:blue", linewidth=1)
         axes.plot(d.size, y, "o", color="tab:blue", markersize=5, label="ours" * (y == 0))
@@ -78,7 +79,7 @@ def _gaps(axes, found: Sequence[Line]) -> None:
     axes.axvline(0, color="grey", linewidth=1)
     axes.set_yticks(range(len(shown)), [line.entry.row.name for line in shown], fontsize=7)
     axes.invert_yaxis()
-    axes.set(xlabel="BLEU less base's", title="Difference from base")
+    axes.set(xlabel=f"{metric_of(grid.data.corpus).name} less base's", title="Difference from base")
     axes.grid(axis="x", alpha=0.3)
     if shown:
         axes.legend(fontsize=7)

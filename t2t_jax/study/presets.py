@@ -55,6 +55,23 @@ PRESETS: dict[str, Preset] = {
             | dict(corpus="multi30k", vocabulary=8000, warmup=400, shapes=4, evaluate_every=400),
         ),
         Preset(
+            "treebank",
+            "The Penn Treebank's sample, split our own way, widths / 8, depth / 2; 2 CPU cores",
+            width=8,
+            depth=2,
+            steps=3000,
+            changes=_SHORT
+            | dict(
+                corpus="wsj_sample",
+                vocabulary=2000,
+                batch_tokens=2048,
+                max_length=256,
+                warmup=300,
+                shapes=4,
+                evaluate_every=500,
+            ),
+        ),
+        Preset(
             "demo",
             "The built-in corpus, widths / 8, depth / 2, dropout / 4, greedy; 2 CPU cores",
             width=8,
@@ -94,11 +111,16 @@ def shrink(c: Config, preset: Preset) -> Config:
       UsageError: a width, depth or number of steps of the row cannot be divided so.
     """
     flat = config.flatten(c)
-    changes = {n: _divide(n, flat[n], preset.width) for n in WIDTHS}
+    changes: dict[str, Any] = {
+        n: _divide(n, flat[n], preset.width) for n in WIDTHS if config.has(c.model, n)
+    }
     changes["P_drop"] = flat["P_drop"] / preset.dropout
     changes["N"] = _divide("N", flat["N"], preset.depth)
     changes["steps"] = _divide("steps", flat["steps"] * preset.steps, Config().training.steps)
-    return config.replace(c, **changes, **preset.changes)
+    changes |= {n: x for n, x in preset.changes.items() if config.has(c.model, n)}
+    if "evaluate_every" in changes and c.training.average > 1:  # from the second half
+        changes["evaluate_every"] = max(1, changes["steps"] // (2 * c.training.average))
+    return config.replace(c, **changes)
 
 
 def _divide(name: str, value: int, by: int) -> int:

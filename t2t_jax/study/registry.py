@@ -13,6 +13,7 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 
+PAPER = ("PPL", "BLEU", "F1", "params", "FLOPs")  # fields of a row that hold the paper's values
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
@@ -23,7 +24,8 @@ class Row:
     Attributes:
       group: the block of the table that it stands in: a letter, or the row's own name.
       changes: config fields that differ from base, at the paper's scale.
-      PPL, BLEU, params: what the paper reports, params in millions; None where its cell is blank.
+      PPL, BLEU, F1, params, FLOPs: what the paper reports, params in millions; None where its
+        cell is blank.
       label: what the paper writes across the cells where no number tells the change.
     """
 
@@ -32,6 +34,8 @@ class Row:
     PPL: float | None = None
     BLEU: float | None = None
     params: float | None = None
+    FLOPs: float | None = None
+    F1: float | None = None
     label: str = ""
 
     @property
@@ -58,7 +62,7 @@ class Study:
     Attributes:
       columns: config fields that have a column of their own.
       rows: the first is base, which the others are compared with.
-      split: what BLEU is measured on.
+      split: what BLEU or F1 is measured on.
       V: the vocabulary at which parameters are counted at the paper's scale.
       equal_flops: every row has as many steps as base's FLOPs allow it.
     """

@@ -9,6 +9,7 @@ from typing import Any
 
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
+from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import store
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import Row
@@ -20,15 +21,15 @@ class Run:
     """One run of a row.
 
     Attributes:
-      BLEU: 13a, cased.
-      statistics: what BLEU adds up of every sentence [sentences, 10].
+      score: the grid's metric: BLEU, 13a, cased, or F1 of trees.
+      statistics: what the metric adds up of every sentence.
       odd: in what it differs from most others, where a mixture was asked for.
     """
 
     directory: Path
     seed: int
     result: Mapping[str, Any]
-    BLEU: float
+    score: float
     statistics: Sequence[Sequence[int]]
     odd: str = ""
 
@@ -59,7 +60,7 @@ def collect(
     Raises:
       UsageError: runs differ in their data, vocabulary, metric or code, and `mix` is not set.
     """
-    rows, split = grid.rows, grid.study.split
+    rows, split, metric = grid.rows, grid.study.split, metric_of(grid.data.corpus)
     wanted = [grid.config(row) for row in rows]
     index = {_key(c): i for i, c in enumerate(wanted)}
     finished: list[list[tuple[Run, dict[str, str]]]] = [[] for _ in rows]
@@ -78,11 +79,11 @@ def collect(
         if result is None or split not in result["scores"]:
             standing[i].append(f"seed {c.training.seed} {_standing(directory, c)}")
             continue
-        came_from = origins(directory, result, split)
+        came_from = origins(directory, result, split, metric.key)
         if only and not any(value.startswith(only) for value in came_from.values()):
             continue
         statistics = json.loads((directory / f"{split}.statistics.json").read_text())
-        score = result["scores"][split]["bleu"]["score"]
+        score = result["scores"][split][metric.key]["score"]
         finished[i].append((Run(directory, c.training.seed, result, score, statistics), came_from))
     usual = _usual([origin for runs in finished for _, origin in runs], grid.home, mix)
     return [
@@ -91,13 +92,13 @@ def collect(
     ]
 
 
-def origins(directory: Path, result: Mapping[str, Any], split: str) -> dict[str, str]:
+def origins(directory: Path, result: Mapping[str, Any], split: str, key: str) -> dict[str, str]:
     """What results must share to stand in one table."""
     about = json.loads((directory / "data.json").read_text())
     return {
         "data": about["data"],
         "vocabulary": about["vocabulary"],
-        "metric": result["scores"][split]["bleu"]["signature"],
+        "metric": result["scores"][split][key]["signature"],
         "code": result["environment"]["code"],
     }
 

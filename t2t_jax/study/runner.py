@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -112,9 +112,10 @@ def _finish(
     """Keeps the parameters and the translations of a trained run; its costs and scores."""
     import jax
 
-    from t2t_jax.evaluation.bleu import sentence_statistics
+    from t2t_jax.evaluation.metric import metric_of
     from t2t_jax.inference.translate import translate
     from t2t_jax.training.checkpoints import write_params
+    from t2t_jax.training.throughput import peak_flops
 
     write_params(directory / "final", trained.params)
     scores = {}
@@ -133,9 +134,10 @@ def _finish(
         )
         text = "".join(f"{h}\n" for h in hypotheses)
         store.write(directory / f"{name}.{c.data.target}", text)
-        statistics = sentence_statistics(hypotheses, split.references)
+        against = hypotheses, split.references, split.extras
+        statistics = metric_of(c.data.corpus).sentences(*against)
         store.write(directory / f"{name}.statistics.json", json.dumps(statistics))
-        scores[name] = _score(hypotheses, split.references, c.data.target)
+        scores[name] = _scores(*against, c.data)
     standing = trained.standing
     return {
         "parameters": sum(x.size for x in jax.tree.leaves(trained.params)),
@@ -145,6 +147,7 @@ def _finish(
         "training_seconds": standing.seconds,
         "flops": standing.flops,
         "compiled_flops": standing.compiled_flops,
+        "peak_flops": peak_flops(),
         "memory": standing.memory,
     }
 
@@ -191,6 +194,7 @@ def evaluate(
 
     c, model, params, vocabulary = load(directory)
     c = config.replace(c, **changes)
+    extras: Sequence[Mapping[str, Any]] = ()
     if pair is None:
         from t2t_jax.data.cache import open_dataset
         from t2t_jax.data.corpora import prepare
@@ -200,18 +204,25 @@ def evaluate(
         tests = [name for name in dataset.splits if name != "train"]
         if split not in tests:
             raise UsageError(f"the corpus has no split {split!r} to score: {near(split, tests)}")
-        pair = (dataset.splits[split].sources, dataset.splits[split].references)
+        chosen = dataset.splits[split]
+        pair, extras = (chosen.sources, chosen.references), chosen.extras
     hypotheses = translate(
         model, params, pair[0], vocabulary, c.decoding, longest=model.limit, warn=report
     )
-    return _score(hypotheses, pair[1], c.data.target)
+    return _scores(hypotheses, pair[1], extras, c.data)
 
 
-def _score(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> dict[str, Any]:
-    """The scores of `t2t_jax.evaluation.bleu` as JSON."""
-    from t2t_jax.evaluation.bleu import scores
+def _scores(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    extras: Sequence[Mapping[str, Any]],
+    data: config.Data,
+) -> dict[str, Any]:
+    """Every score that there is for a corpus, as JSON."""
+    from t2t_jax.evaluation.metric import metric_of
 
-    return {key: asdict(s) for key, s in scores(hypotheses, references, lang).items()}
+    scores = metric_of(data.corpus).scores(hypotheses, references, extras, data.target)
+    return {key: asdict(score) for key, score in scores.items()}
 
 
 def _check_lengths(dev: Split, limit: int | None) -> None:

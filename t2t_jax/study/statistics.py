@@ -1,7 +1,7 @@
 """Which differences are real: deviation over seeds, paired bootstrap over sentences and seeds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ class Spread(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Of two rows in mean BLEU: its size, its 95% interval, and p of no difference (two-sided)."""
+    """Of two rows in their mean: its size, its 95% interval, and p of no difference (two-sided)."""
 
     size: float
     low: float
@@ -34,36 +34,31 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(mean, math.sqrt(squares / (n - 1)) if n > 1 else math.nan, n)
 
 
-def bleu(sums: np.ndarray) -> float:
-    """Corpus BLEU of summed `sentence_statistics` [10], as sacreBLEU computes it."""
-    from sacrebleu.metrics import BLEU
-
-    counts = sums.astype(int).tolist()
-    return BLEU.compute_bleu(counts[:4], counts[4:8], counts[8], counts[9]).score
-
-
-def resampled(statistics: Sequence[np.ndarray]) -> np.ndarray:
-    """BLEU [seeds, TIMES] of sentences drawn anew; draw i is the same for every row and seed.
+def resampled(
+    statistics: Sequence[np.ndarray], of_sums: Callable[[np.ndarray], float]
+) -> np.ndarray:
+    """A metric [seeds, TIMES] of sentences drawn anew; draw i is the same for every row and seed.
 
     Args:
-      statistics: of the same sentences, [sentences, 10] for each seed.
+      statistics: what the metric adds up of the same sentences, [sentences, ...] for each seed.
+      of_sums: the metric of that, summed.
     """
     n = len(statistics[0])
     draws = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=TIMES)
-    return np.array([[bleu(sums) for sums in draws @ counts] for counts in statistics])
+    return np.array([[of_sums(sums) for sums in draws @ counts] for counts in statistics])
 
 
 def compare(
     row: Sequence[float], base: Sequence[float], row_draws: np.ndarray, base_draws: np.ndarray
 ) -> Difference:
-    """How a row differs from base in mean BLEU.
+    """How a row differs from base in the mean of a metric.
 
     Paired bootstrap (Koehn 2004) over sentences. A difference between trained models is also one
     between seeds: K - 1 of K are drawn anew, which makes the variance of their mean unbiased (Rao
     and Wu 1988). A single seed tells nothing of the others.
 
     Args:
-      row, base: BLEU of each seed.
+      row, base: the metric of each seed.
       row_draws, base_draws: `resampled` of the same seeds.
     """
     random = np.random.default_rng(1)

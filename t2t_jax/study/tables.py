@@ -12,8 +12,10 @@ import numpy as np
 
 from t2t_jax import config
 from t2t_jax.config import Config
+from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import statistics
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.registry import PAPER, Row
 from t2t_jax.study.results import Entry
 from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.typeset import Cell, Table, as_latex, as_markdown, as_text
@@ -27,7 +29,7 @@ class Line:
 
     entry: Entry
     PPL: Spread | None
-    BLEU: Spread | None
+    score: Spread | None
     difference: Difference | None = None
     p: float | None = None
 
@@ -36,43 +38,45 @@ class Line:
         return self.p is not None and self.p < REAL
 
 
-def lines(entries: Sequence[Entry]) -> list[Line]:
+def lines(grid: Grid, entries: Sequence[Entry]) -> list[Line]:
     """The numbers of every row; the first row is base, which the others are compared with."""
+    of_sums = metric_of(grid.data.corpus).of_sums
     drawn = [
-        statistics.resampled([np.array(run.statistics) for run in e.runs]) if e.runs else None
+        statistics.resampled([np.array(run.statistics) for run in e.runs], of_sums)
+        if e.runs
+        else None
         for e in entries
     ]
-    bleus = [[run.BLEU for run in e.runs] for e in entries]
+    scores = [[run.score for run in e.runs] for e in entries]
     out = []
     for i, e in enumerate(entries):
         ppl = (
             statistics.spread([run.result["dev_perplexity"] for run in e.runs]) if e.runs else None
         )
-        score = statistics.spread(bleus[i]) if e.runs else None
+        score = statistics.spread(scores[i]) if e.runs else None
         difference = None
         if i and (ours := drawn[i]) is not None and (base := drawn[0]) is not None:
-            difference = statistics.compare(bleus[i], bleus[0], ours, base)
+            difference = statistics.compare(scores[i], scores[0], ours, base)
         out.append(Line(e, ppl, score, difference))
     compared = [line for line in out if line.difference]
     p = statistics.holm([line.difference.p for line in compared if line.difference])
     corrected = dict(zip(map(id, compared), p, strict=True))
-    return [Line(x.entry, x.PPL, x.BLEU, x.difference, corrected.get(id(x))) for x in out]
+    return [Line(x.entry, x.PPL, x.score, x.difference, corrected.get(id(x))) for x in out]
 
 
 def quality(grid: Grid, found: Sequence[Line]) -> Table:
     """The paper's table, with our columns beside the paper's where it has any."""
-    study = grid.study
-    best = {
-        "PPL": min((x.PPL.mean for x in found if x.PPL), default=math.nan),
-        "BLEU": max((x.BLEU.mean for x in found if x.BLEU), default=math.nan),
-    }
+    study, metric = grid.study, metric_of(grid.data.corpus)
+    lowest = min((x.PPL.mean for x in found if x.PPL), default=math.nan)
+    highest = max((x.score.mean for x in found if x.score), default=math.nan)
     header = (
         ("", ""),
         *(("", name) for name in study.columns),
         ("PPL", "paper"),
         ("PPL", "ours"),
-        ("BLEU", "paper"),
-        ("BLEU", "ours"),
+        (metric.name, "paper"),
+        (metric.name, "ours"),
+        ("valid trees", "(%)"),
         ("", "n"),
         ("params (M)", "paper"),
         ("params (M)", "ours"),
@@ -91,22 +95,48 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
         cells = [Cell(row.group if row.name == row.group else f"({row.group})"), *changed]
         cells += [
             Cell(_number(row.PPL, 2)),
-            _ours(line.PPL, 3, best["PPL"]),
-            Cell(_number(row.BLEU, 1)),
-            _ours(line.BLEU, 2, best["BLEU"], "*" * line.real + "†" * _odd(line)),
+            _ours(line.PPL, 3, lowest),
+            Cell(_number(papers(grid, row), 1)),
+            _ours(line.score, 2, highest, "*" * line.real + "†" * _odd(line)),
+            Cell(_mean(line, study.split, "valid")),
             Cell(str(len(line.entry.runs)) if line.entry.runs else ""),
             Cell(_number(row.params, 0)),
             Cell(f"{line.entry.runs[0].result['parameters'] / 1e6:.2f}" if line.entry.runs else ""),
         ]
         groups.setdefault(row.group, []).append(tuple(cells))
+    title = f"{study.title}. {grid.preset.about}."
+    return _table(title, header, groups, _notes(grid, found))
+
+
+def _table(
+    title: str,
+    header: Sequence[tuple[str, str]],
+    groups: Mapping[str, Sequence[tuple[Cell, ...]]],
+    notes: Sequence[str],
+) -> Table:
+    """Without the columns that are empty in every row."""
     lines = [line for group in groups.values() for line in group]
-    kept = [i for i, (_, x) in enumerate(header) if x != "paper" or any(line[i] for line in lines)]
+    kept = [0, *(i for i in range(1, len(header)) if any(line[i] for line in lines))]
     return Table(
-        f"{study.title}. {grid.preset.about}.",
+        title,
         tuple(header[i] for i in kept),
         tuple(tuple(tuple(line[i] for i in kept) for line in g) for g in groups.values()),
-        tuple(_notes(found, study.split)),
+        tuple(notes),
     )
+
+
+def papers(grid: Grid, row: Row) -> float | None:
+    """What the paper has in our metric; nothing beside a sample, whose test set is another."""
+    sample = grid.data.corpus.endswith("_sample")
+    return None if sample else getattr(row, metric_of(grid.data.corpus).name)
+
+
+def _mean(line: Line, split: str, key: str) -> str:
+    """Of a score over a row's runs; nothing where its corpus has none."""
+    found = [
+        s[key]["score"] for run in line.entry.runs if key in (s := run.result["scores"][split])
+    ]
+    return f"{math.fsum(found) / len(found):.1f}" if found else ""
 
 
 def _scaled(paper: Any, ours: Any) -> str:
@@ -135,33 +165,36 @@ def _odd(line: Line) -> bool:
     return any(run.odd for run in line.entry.runs)
 
 
-def _notes(found: Sequence[Line], split: str) -> list[str]:
+def _notes(grid: Grid, found: Sequence[Line]) -> list[str]:
+    metric, split = metric_of(grid.data.corpus), grid.study.split
     runs = [run for line in found for run in line.entry.runs]
     if not runs:
         return [*_missing(found), "No run of this table is finished yet."]
     n = min(len(line.entry.runs) for line in found if line.entry.runs)
-    signatures = {run.result["scores"][split]["bleu"]["signature"] for run in runs}
+    signatures = {run.result["scores"][split][metric.key]["signature"] for run in runs}
     notes = [
-        f"PPL per subword on dev, BLEU on {split}: {'; '.join(sorted(signatures))}; mean ± "
-        "standard deviation over n seeds; best in bold.",
+        f"PPL per subword on dev, {metric.name} on {split}: {'; '.join(sorted(signatures))}; mean "
+        "± standard deviation over n seeds; best in bold.",
         f"*: differs from {found[0].entry.row.name} (paired bootstrap over sentences"
         + (" and seeds" if n > 1 else "; one seed, so nothing is said of other seeds")
         + f", Holm's p < {REAL}).",
     ]
+    if baseline := _mean(found[0], split, "baseline"):
+        notes.append(f"Right-branching trees reach an F1 of {baseline}.")
     notes += [f"†: {run.odd} ({run.directory})." for run in runs if run.odd]
-    unlike = [line.entry.row.name for line in found if _unlike_the_paper(line, found[0])]
+    unlike = [line.entry.row.name for line in found if _unlike_the_paper(grid, line, found[0])]
     if unlike:
         notes.append(
-            "Not as in the paper, whose BLEU lies on the other side of base: "
+            f"Not as in the paper, whose {metric.name} lies on the other side of base: "
             + "; ".join(unlike)
             + "."
         )
     return notes + _missing(found)
 
 
-def _unlike_the_paper(line: Line, base: Line) -> bool:
+def _unlike_the_paper(grid: Grid, line: Line, base: Line) -> bool:
     """Whether a real difference from base has the other sign than the paper's."""
-    theirs, reference = line.entry.row.BLEU, base.entry.row.BLEU
+    theirs, reference = (papers(grid, x.entry.row) for x in (line, base))
     if not line.real or line.difference is None or theirs is None or reference is None:
         return False
     return line.difference.size * (theirs - reference) < 0
@@ -184,8 +217,10 @@ def cost(found: Sequence[Line]) -> Table:
     header = (
         ("", ""),
         ("params", "(M)"),
+        ("training FLOPs", "paper"),
         ("training FLOPs", "counted"),
         ("training FLOPs", "compiled"),
+        ("training FLOPs", "time x peak"),
         ("minutes", "training"),
         ("minutes", "scoring"),
         ("memory", "(MB)"),
@@ -197,12 +232,17 @@ def cost(found: Sequence[Line]) -> Table:
             continue
         of = [_costs(run.result) for run in line.entry.runs]
         mean = {name: math.fsum(o[name] for o in of) / len(of) for name in of[0]}
+        peaks = [run.result.get("peak_flops") for run in line.entry.runs]
+        timed = [s["training_seconds"] * p for s, p in zip(of, peaks, strict=True) if p]
+        theirs = line.entry.row.FLOPs
         devices = sorted({run.result["environment"]["device"] for run in line.entry.runs})
         cells = (
             line.entry.row.name,
             f"{mean['parameters'] / 1e6:.2f}",
+            "" if theirs is None else f"{theirs:.1e}",
             f"{mean['flops']:.2e}",
             f"{mean['compiled_flops']:.2e}",
+            f"{math.fsum(timed) / len(timed):.2e}" if timed else "",
             f"{mean['training_seconds'] / 60:.1f}",
             f"{mean['scoring_seconds'] / 60:.1f}",
             f"{mean['memory'] / 1e6:.0f}",
@@ -210,10 +250,12 @@ def cost(found: Sequence[Line]) -> Table:
         )
         groups.setdefault(line.entry.row.group, []).append(tuple(map(Cell, cells)))
     notes = (
-        "FLOPs counted: matrix products, backward twice forward; compiled: what XLA counts. A "
-        "run that was trained in one program with others has its share of their time.",
+        "FLOPs counted: matrix products, backward twice forward; compiled: what XLA counts, which "
+        "takes a loop's body once; time x peak, as the paper reckons: seconds of training by what "
+        "the device reaches at most. A run that was trained in one program with others has its "
+        "share of their time.",
     )
-    return Table("Cost of a run", header, tuple(tuple(g) for g in groups.values()), notes)
+    return _table("Cost of a run", header, groups, notes)
 
 
 COSTS = "parameters flops compiled_flops training_seconds scoring_seconds memory".split()
@@ -224,9 +266,9 @@ def _costs(result: Mapping[str, Any]) -> dict[str, float]:
     return costs | {"training_seconds": costs["training_seconds"] / result["trained_together"]}
 
 
-def records(found: Sequence[Line]) -> list[dict[str, Any]]:
+def records(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
     """Every row with all that is known of it, as JSON."""
-    out = []
+    metric, out = metric_of(grid.data.corpus), []
     for line in found:
         e = line.entry
         out.append(
@@ -235,9 +277,9 @@ def records(found: Sequence[Line]) -> list[dict[str, Any]]:
                 "group": e.row.group,
                 "changes": dict(e.row.changes),
                 "config": store_config(e.c),
-                "paper": {"PPL": e.row.PPL, "BLEU": e.row.BLEU, "params": e.row.params},
+                "paper": {n: getattr(e.row, n) for n in PAPER},
                 "PPL": _spread(line.PPL),
-                "BLEU": _spread(line.BLEU),
+                metric.name: _spread(line.score),
                 "difference": None if line.difference is None else line.difference._asdict(),
                 "p_holm": line.p,
                 "standing": e.standing,
@@ -247,7 +289,7 @@ def records(found: Sequence[Line]) -> list[dict[str, Any]]:
                         "directory": str(run.directory),
                         "odd": run.odd,
                         "PPL": run.result["dev_perplexity"],
-                        "BLEU": run.BLEU,
+                        metric.name: run.score,
                         "device": run.result["environment"]["device"],
                         "code": run.result["environment"]["code"],
                     }
@@ -272,13 +314,22 @@ def _spread(value: Spread | None) -> dict[str, Any] | None:
     return {"mean": value.mean, "deviation": deviation, "n": value.n}
 
 
-def _csv(found: Sequence[Line]) -> str:
+def _csv(grid: Grid, found: Sequence[Line]) -> str:
     """A line a run, nothing rounded."""
-    names = ["row", "seed", "PPL", "BLEU", *COSTS, "device", "code", "directory"]
+    names = [
+        "row",
+        "seed",
+        "PPL",
+        metric_of(grid.data.corpus).name,
+        *COSTS,
+        "device",
+        "code",
+        "directory",
+    ]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
-    for record in records(found):
+    for record in records(grid, found):
         for run in record["runs"]:
             writer.writerow([record["row"], *(run[name] for name in names[1:])])
     return out.getvalue()
@@ -298,6 +349,6 @@ FORMATS: dict[str, Callable[[Grid, Sequence[Line]], str]] = {
     "text": _both(as_text),
     "md": _both(as_markdown),
     "latex": _both(as_latex),
-    "csv": lambda _, found: _csv(found),
-    "json": lambda _, found: json.dumps(records(found), indent=1) + "\n",
+    "csv": _csv,
+    "json": lambda grid, found: json.dumps(records(grid, found), indent=1) + "\n",
 }

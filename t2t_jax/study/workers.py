@@ -18,6 +18,7 @@ from typing import Any
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, Interrupted, RunError, UsageError
+from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import store
 from t2t_jax.study.grid import Cell, alike
 from t2t_jax.training.flops import run_flops
@@ -237,5 +238,7 @@ def _outcome(cell: Cell) -> str:
     """The scores of a run, or why it has none."""
     if (result := store.read_result(cell.directory)) is None:
         return f"{cell.name}: failed: {store.read_failure(cell.directory)}"
-    scores = "  ".join(f"BLEU {s['bleu']['score']:.2f}" for s in result["scores"].values())
+    metric = metric_of(cell.c.data.corpus)
+    every = (s[metric.key]["score"] for s in result["scores"].values())
+    scores = "  ".join(f"{metric.name} {score:.2f}" for score in every)
     return f"{cell.name}: PPL {result['dev_perplexity']:.3f}  {scores}"

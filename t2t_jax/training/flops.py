@@ -18,6 +18,15 @@ def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
     A multiplication and an addition count as two; the backward pass as twice the forward one.
     Attention counts as its mechanism computes it, what it masks included.
     """
+    forward = {
+        "transformer": _transformer,
+        "recurrent": _recurrent,
+        "convolutional": _convolutional,
+    }
+    return 3 * 2.0 * B * (forward[c.architecture](c, S, T) + T * c.d_model * V)
+
+
+def _transformer(c: Model, S: int, T: int) -> int:
     project = 2 * c.d_model * c.h * (c.d_k + c.d_v)  # two of d_k or d_v in, and W_V, W_O
     feed_forward = 2 * c.d_model * c.d_ff
 
@@ -27,4 +36,21 @@ def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
     encoder = S * (project + feed_forward) + attend(c.encoder_attention, S, S)
     cross = (T + S) * project // 2 + attend(c.cross_attention, T, S)
     decoder = T * (project + feed_forward) + attend(c.decoder_attention, T, T, True) + cross
-    return 3 * 2.0 * B * (c.N * (encoder + decoder) + T * c.d_model * V)
+    return c.N * (encoder + decoder)
+
+
+def _recurrent(c: Model, S: int, T: int) -> int:
+    d = c.d_model
+    gates = {"lstm": 4, "gru": 3}[c.cell]
+    ways = 2 if c.encoder_direction == "both" else 1
+    encoder = S * c.N * gates * (d * d + d * d // ways)
+    decoder = T * c.N * gates * 2 * d * d + (T * gates * d * d if c.feed == "input" else 0)
+    if c.feed == "none":
+        return encoder + decoder
+    return encoder + decoder + products(c.cross_attention, T, S, d, d, False) + T * 2 * d * d
+
+
+def _convolutional(c: Model, S: int, T: int) -> int:
+    d = c.d_model
+    attend = T * 2 * d * d + products(c.cross_attention, T, S, d, d, False)
+    return c.N * ((S + T) * c.kernel * 2 * d * d + attend)

@@ -30,7 +30,7 @@ def logits(p, source, target_in, *, dilation=1, positions="learned", scores="dot
 def embed(p, tokens, table, positions):
     matrix = p["embedding"]["matrix"]
     d = matrix.shape[1]
-    out = matrix[tokens] * np.sqrt(d)
+    out = matrix[tokens]
     if positions == "learned":
         return out + p[table]["table"][: len(tokens)]
     for pos, i in np.ndindex(len(tokens), d):

@@ -1,0 +1,50 @@
+"""Table 2: the Transformer beside recurrent and convolutional sequence to sequence.
+
+    launch/local.sh run table2                         in miniature on the built-in corpus
+    launch/local.sh run table2_flops                   with as many steps as base's FLOPs allow
+    launch/local.sh run table2 --preset multi30k       on real text
+
+Every architecture has about base's 65M parameters at the paper's scale and as many steps (big, too,
+where the paper gave it 300,000). The last 5 checkpoints are averaged, big's last 20. The paper's
+BLEU and FLOPs are on newstest2014 EN-DE; its rivals there are larger systems than ours.
+"""
+
+from t2t_jax.study.registry import Row, study
+
+lstm = dict(architecture="recurrent", N=4, d_model=768, encoder_direction="both", average=5)
+convs2s = dict(
+    architecture="convolutional",
+    N=12,
+    kernel=3,
+    positions="learned",
+    cross_attention="dot_product",
+    average=5,
+)
+big = dict(d_model=1024, d_ff=4096, h=16, P_drop=0.3, average=20)
+
+
+# fmt: off
+def rows():
+    return [
+        #   group                difference from base                           BLEU       FLOPs
+        Row("Transformer base",  dict(average=5),                         BLEU=27.3, FLOPs=3.3e18),
+        Row("Transformer big",   big,                                     BLEU=28.4, FLOPs=2.3e19),
+        Row("LSTM",              lstm),
+        Row("LSTM, dot",         lstm | dict(feed="output", cross_attention="dot_product")),
+        Row("LSTM, additive",    lstm | dict(feed="input", cross_attention="additive")),
+        Row("ConvS2S",           convs2s,                                 BLEU=25.16, FLOPs=9.6e18),
+    ]
+# fmt: on
+
+
+COLUMNS = "architecture N d_model feed cross_attention average steps"
+
+
+@study("Architectures", columns=COLUMNS, split="test", V=41_100)
+def table2():
+    return rows()
+
+
+@study("Architectures at equal FLOPs", columns=COLUMNS, split="test", V=41_100, equal_flops=True)
+def table2_flops():
+    return rows()

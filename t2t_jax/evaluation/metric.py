@@ -1,0 +1,58 @@
+"""Which metric the runs on a corpus are compared by: BLEU of translations, F1 of trees."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from t2t_jax.data.treebank import TREEBANKS
+from t2t_jax.errors import UsageError
+from t2t_jax.evaluation import bleu, parseval
+from t2t_jax.evaluation.score import Score
+
+Extras = Sequence[Mapping[str, Any]]
+
+
+class Metric(NamedTuple):
+    """A metric.
+
+    Attributes:
+      name: of its column, and of the field of a row that holds the paper's value.
+      key: of its score among `scores`.
+      scores: (hypotheses, references, extras, language) -> every score by its short name.
+      sentences: (hypotheses, references, extras) -> what the metric adds up, of each sentence.
+      of_sums: the metric of those, summed.
+    """
+
+    name: str
+    key: str
+    scores: Callable[[Sequence[str], Sequence[str], Extras, str], dict[str, Score]]
+    sentences: Callable[[Sequence[str], Sequence[str], Extras], list[list[int]]]
+    of_sums: Callable[[np.ndarray], float]
+
+
+def metric_of(corpus: str) -> Metric:
+    """Of a corpus by the name that a config has for it."""
+    return F1 if corpus in TREEBANKS else BLEU
+
+
+def _gold(extras: Extras) -> list[str]:
+    if not extras:
+        raise UsageError("there are no gold trees to score against: choose a split of the corpus.")
+    return [x["tree"] for x in extras]
+
+
+BLEU = Metric(
+    "BLEU",
+    "bleu",
+    lambda hypotheses, references, _, lang: bleu.scores(hypotheses, references, lang),
+    lambda hypotheses, references, _: bleu.sentence_statistics(hypotheses, references),
+    bleu.of_sums,
+)
+F1 = Metric(
+    "F1",
+    "f1",
+    lambda hypotheses, _, extras, __: parseval.scores(hypotheses, _gold(extras)),
+    lambda hypotheses, _, extras: parseval.sentence_statistics(hypotheses, _gold(extras)),
+    parseval.of_sums,
+)

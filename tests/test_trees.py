@@ -1,0 +1,205 @@
+"""Trees and their strings, the treebank's splits, and F1 against a published EVALB."""
+
+import os
+import random
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from t2t_jax.config import Data
+from t2t_jax.data import treebank, trees
+from t2t_jax.data.cache import open_dataset
+from t2t_jax.data.corpora import prepare
+from t2t_jax.data.trees import Tree
+from t2t_jax.errors import UsageError
+from t2t_jax.evaluation import parseval
+
+RAW = """
+( (S
+    (NP-SBJ-1 (DT The) (NN cat) )
+    (VP (VBD was)
+      (VP (VBN seen)
+        (NP (-NONE- *-1) )
+        (PP-LOC=2 (IN in)
+          (NP (NNP U.S.) (-LRB- -LRB-) (NN x) (-RRB- -RRB-) ))))
+    (. .) ))
+( (NP (-NONE- *) ))
+(TOP (FRAG (RB So) (PRT (RP up) )))
+"""
+
+
+def test_a_tree_is_stripped_of_traces_functions_and_its_outer_bracket():
+    first, empty, second = (trees.strip(t) for t in trees.parse(RAW, "here"))
+    assert trees.write(first) == (
+        "(S (NP (DT The) (NN cat)) (VP (VBD was) (VP (VBN seen) (PP (IN in) (NP (NNP U.S.) "
+        "(-LRB- -LRB-) (NN x) (-RRB- -RRB-))))) (. .))"
+    )
+    assert empty is None
+    assert " ".join(trees.linearise(second)) == "(FRAG XX (PRT XX )PRT )FRAG"
+
+
+def build(draw, depth):
+    """A tree with words w0, w1, ... to be numbered later."""
+    if depth == 0 or draw.random() < 0.3:
+        return Tree(draw.choice(["NN", ",", "VB"]), ("w",))
+    children = tuple(build(draw, depth - 1) for _ in range(draw.randint(1, 3)))
+    return Tree(draw.choice(["S", "NP", "VP", "PRT", "ADVP"]), children)
+
+
+@given(st.integers(0, 10**6))
+def test_a_tree_comes_back_from_its_string(seed):
+    tree = Tree("S", (build(random.Random(seed), 4), Tree("NN", ("w",))))
+    assert trees.rebuild(trees.linearise(tree), trees.leaves(tree)) == (tree, True)
+    assert next(trees.parse(trees.write(tree), "here")) == tree
+
+
+@given(
+    st.lists(st.sampled_from(["XX", "(NP", ")NP", "(VP", ")VP", "(", "rest"])), st.integers(1, 5)
+)
+def test_any_string_becomes_a_tree_over_the_words(tokens, n):
+    words = [("NN", f"w{i}") for i in range(n)]
+    tree, sound = trees.rebuild(tokens, words)
+    assert trees.leaves(tree) == words
+    assert not tree.is_word
+    if sound:
+        assert trees.linearise(tree) == tokens
+
+
+@pytest.mark.parametrize(
+    ("string", "mended"),
+    [
+        ("(S (NP XX XX )NP", "(S (NP (D a) (N b)) (V c))"),  # open brackets end with the sentence
+        ("(S (NP XX )VP XX )S", "(S (NP (D a) (N b)) (V c))"),  # closes nothing that is open
+        ("(S (NP (VP XX )NP XX XX )S", "(S (NP (VP (D a))) (N b) (V c))"),  # closes two
+        ("(S XX XX XX XX )S", "(S (D a) (N b) (V c))"),  # a word too many
+        ("(NP XX )NP (VP XX XX )VP", "(S (NP (D a)) (VP (N b) (V c)))"),  # nothing around all
+        ("(S (NP )NP XX XX XX )S", "(S (D a) (N b) (V c))"),  # a bracket around nothing
+        ("", "(S (D a) (N b) (V c))"),
+    ],
+)
+def test_a_malformed_string_is_mended(string, mended):
+    words = [("D", "a"), ("N", "b"), ("V", "c")]
+    tree, sound = trees.rebuild(string.split(), words)
+    assert not sound
+    assert trees.write(tree) == mended
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("(S (NN a)\n(VP (VB b)", "ends in line 2 within the tree that begins in line 1"),
+        ("(S (NN a))\n)", "line 2: a bracket closes"),
+        ("(S (NN a))\nword", "line 2: 'word' stands outside"),
+    ],
+)
+def test_a_damaged_file_is_named_with_its_line(tmp_path, text, words):
+    path = tmp_path / "wsj_0001.mrg"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=rf"wsj_0001\.mrg.*{re.escape(words)}"):
+        list(trees.read(path))
+
+
+def test_f1_of_a_sentence_counted_by_hand():
+    gold = next(trees.parse("(S (NP (D a) (, ,) (N b)) (VP (V c) (PRT (RP d))) (. .))", "gold"))
+    found = next(trees.parse("(S (NP (D a)) (, ,) (VP (N b) (V c) (ADVP (RP d))) (. .))", "found"))
+    # S 0-4 and ADVP=PRT 3-4 match; NP 0-1 is not NP 0-2, VP 1-4 not VP 2-4.
+    assert parseval.compare(gold, found) == (2, 4, 4)
+    twice = next(trees.parse("(S (S (NP (D a)) (N b)))", "twice"))
+    once = next(trees.parse("(S (NP (D a)) (N b))", "once"))
+    assert parseval.compare(twice, once) == (2, 3, 2)
+    string = "(S (NP XX )NP XX (VP XX XX (PRT XX )PRT )VP XX )S"
+    scores = parseval.scores([string, "XX"], [trees.write(gold), trees.write(once)])
+    assert scores["valid"].score == 50
+    assert scores["f1"].score == pytest.approx(200 * (2 + 1) / (4 + 4 + 2 + 1))
+
+
+def perturbed(tree, draw):
+    """Some constituents relabelled, some taken out, a few put around two neighbours."""
+    if tree.is_word:
+        return [tree]
+    children = [c for child in tree.children for c in perturbed(child, draw)]
+    if len(children) > 2 and draw.random() < 0.2:
+        i = draw.randrange(len(children) - 1)
+        children[i : i + 2] = [Tree("XP", tuple(children[i : i + 2]))]
+    if draw.random() < 0.15:
+        return children
+    return [Tree("YP" if draw.random() < 0.1 else tree.label, tuple(children))]
+
+
+def prepared(tree):
+    """What COLLINS.prm has EVALB do before it counts, on the text of a tree."""
+    text = re.sub(r"\((,|:|``|''|\.) [^()\s]+\)", "", trees.write(tree))
+    while (shorter := re.sub(r"\([^()\s]+\s*\)", "", text)) != text:
+        text = shorter
+    return text.replace("(PRT ", "(ADVP ")
+
+
+@pytest.fixture(scope="session")
+def treebank_sample():
+    directory = os.environ.get("T2T_JAX_TREEBANK")
+    if not directory:
+        pytest.skip("set T2T_JAX_TREEBANK to a directory with the sample's wsj_0001.mrg and so on")
+    return Path(directory)
+
+
+def test_on_the_sample_strings_are_reversible_and_f1_is_evalbs(treebank_sample):
+    from PYEVALB import parser, scorer
+
+    draw, same, sentences = random.Random(0), 0, 0
+    for path in sorted(treebank_sample.glob("*.mrg")):
+        for tree in filter(None, map(trees.strip, trees.read(path))):
+            sentences += 1
+            words = trees.leaves(tree)
+            assert trees.rebuild(trees.linearise(tree), words) == (tree, True)
+            found = Tree(tree.label, tuple(c for x in tree.children for c in perturbed(x, draw)))
+            kept = [tag not in {",", ":", "``", "''", "."} for tag, _ in words]
+            ours = parseval.compare(tree, found)
+            brackets = [parseval.brackets(t, kept) for t in (tree, found)]
+            if not any(kept) or any(n > 1 for b in brackets for n in b.values()):
+                continue  # the package counts equal brackets once, EVALB each
+            gold, other = (parser.create_from_bracket_string(prepared(t)) for t in (tree, found))
+            theirs = scorer.Scorer().score_trees(gold, other)
+            assert ours == (theirs.matched_brackets, theirs.gold_brackets, theirs.test_brackets)
+            same += 1
+    assert sentences > 1000
+    assert same > 0.8 * sentences
+
+
+def sample_of(directory, sections):
+    """A treebank with two files a section, of one sentence each but for a trace."""
+    for section in sections:
+        folder = directory / f"{section:02}"
+        folder.mkdir(parents=True, exist_ok=True)
+        for n in (8, 9, 10):
+            tree = f"(S (NP (NN s{section}n{n})) (VP (VBZ is) (ADJP (JJ red))) (. .))"
+            text = f"( {tree} )\n( (NP (-NONE- *)) )\n"
+            (folder / f"wsj_{section:02}{n:02}.mrg").write_text(text)
+    return directory
+
+
+def test_a_whole_treebank_is_split_as_the_field_does(tmp_path):
+    directory = sample_of(tmp_path / "wsj", range(25))
+    data = Data(corpus="wsj", target="tree", directory=str(directory), vocabulary=64, max_length=99)
+    dataset = open_dataset(prepare(data, tmp_path / "cache", report=lambda _: None))
+    assert [len(split.source) for split in dataset.splits.values()] == [20 * 3, 3, 3]
+    assert dataset.splits["dev"].sources == [f"s22n{n} is red ." for n in (8, 9, 10)]
+    assert dataset.splits["test"].references[0] == "(S (NP XX )NP (VP XX (ADJP XX )ADJP )VP XX )S"
+    tree = "(S (NP (NN s23n8)) (VP (VBZ is) (ADJP (JJ red))) (. .))"
+    assert dataset.splits["test"].extras[0] == {"tree": tree}
+
+
+def test_what_a_directory_lacks_is_said_with_what_it_has(tmp_path):
+    directory = sample_of(tmp_path / "some", (0, 1, 5))
+    files = treebank.splits(directory, "wsj_sample")
+    assert [p.name for p in files["dev"]] == ["wsj_0008.mrg", "wsj_0108.mrg"]
+    with pytest.raises(UsageError, match=r"02 to 23 .* \(there: 00, 01, 05\)"):
+        treebank.splits(directory, "wsj")
+    with pytest.raises(UsageError, match="no file wsj_SSNN"):
+        treebank.splits(tmp_path / "none", "wsj_sample")
+    with pytest.raises(UsageError, match="--directory"):
+        prepare(Data(corpus="wsj_sample", target="tree"), tmp_path)
+    with pytest.raises(UsageError, match="turns en into tree"):
+        prepare(Data(corpus="wsj_sample", directory=str(directory)), tmp_path)
