@@ -26,8 +26,11 @@ class Model:
     default.
     """
 
-    architecture: Literal["transformer", "recurrent", "convolutional"] = _field(
-        "transformer", "what encodes and decodes"
+    architecture: Literal["transformer", "recurrent", "convolutional", "encoder", "decoder"] = (
+        _field(
+            "transformer",
+            "what translates; encoder and decoder: half of Figure 1 alone, as a language model",
+        )
     )
     N: int = _field(6, "layers in the encoder, and in the decoder")
     d_model: int = _field(512, "width of the residual stream")
@@ -135,11 +138,11 @@ SECTIONS: dict[str, type] = {
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Model)}
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
 # What an architecture has beside N, d_model and dtype.
+_FIGURE_1 = ("d_ff", "h", "d_k", "d_v", "positions", "norm", "P_drop_attention", "P_drop_ff")
 ARCHITECTURES: dict[str, tuple[str, ...]] = {
-    "transformer": (
-        *("d_ff", "h", "d_k", "d_v", "positions", "norm", "P_drop_attention", "P_drop_ff"),
-        *("encoder_attention", "decoder_attention", "cross_attention"),
-    ),
+    "transformer": (*_FIGURE_1, "encoder_attention", "decoder_attention", "cross_attention"),
+    "encoder": (*_FIGURE_1, "encoder_attention"),
+    "decoder": (*_FIGURE_1, "decoder_attention"),
     "recurrent": ("cell", "encoder_direction", "feed", "cross_attention"),
     "convolutional": ("kernel", "dilation", "positions", "cross_attention"),
 }

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from t2t_jax.bench.attention import exponent
+from t2t_jax.bench.race import exponent
 from t2t_jax.cli import main
 
 

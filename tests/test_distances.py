@@ -31,9 +31,9 @@ def test_parts_are_by_size_and_keep_equals_together():
 def test_a_curve_over_all_sentences_is_the_score():
     entry = results.collect(stored())[0]
     everything = np.arange(len(entry.runs[0].statistics))
-    assert distances.curve(entry, [everything])[0] == pytest.approx(entry.runs[0].BLEU, abs=1e-6)
+    assert distances.curve(entry, [everything])[0] == pytest.approx(entry.runs[0].score, abs=1e-6)
     halves = distances.curve(entry, [everything[:500], everything[500:]])
-    assert min(halves) < entry.runs[0].BLEU < max(halves)
+    assert min(halves) < entry.runs[0].score < max(halves)
 
 
 def test_the_plot_is_drawn_where_dependencies_are_known(tmp_path, monkeypatch):

@@ -46,6 +46,12 @@ DEFINED = {
     "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), scaled=False),
     "rotary": transform({"positions": "rotary", "d_k": 6}, positions="rotary"),
     "relative": transform({"positions": "relative"}, positions="relative"),
+    "decoder": (dict(architecture="decoder"), transformer.alone, dict(causal=True)),
+    "encoder": (
+        dict(architecture="encoder", norm="pre", positions="relative"),
+        transformer.alone,
+        dict(causal=False, pre=True, positions="relative"),
+    ),
     "lstm": recur("lstm"),
     "gru": recur("gru", both=True),
     "lstm-luong": recur("lstm", "output", "dot", both=True),
@@ -147,6 +153,7 @@ ONE_OF_EACH = {
     "luong": recur("gru", "output", "dot", both=True)[0],
     "bahdanau": recur("lstm", "input", "additive")[0],
     "convolutional": convolve(N=3, dilation=2)[0],
+    "decoder": dict(architecture="decoder"),
 }
 each = pytest.mark.parametrize("changes", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
 
@@ -208,6 +215,7 @@ def test_bfloat16_keeps_float32_parameters_and_logits(changes):
         (dict(architecture="convolutional", norm="pre"), "norm=pre says nothing"),
         (dict(architecture="convolutional", positions="rotary"), "use learned or sinusoid"),
         (dict(cell="gru"), "cell=gru says nothing with architecture=transformer"),
+        (dict(architecture="decoder", cross_attention="additive"), "cross_attention=additive says"),
         (dict(kernel=0), "kernel must be at least 1"),
         (dict(architecture="recurent"), "recurrent"),
     ],

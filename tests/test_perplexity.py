@@ -15,6 +15,8 @@ V, WIDTH = 11, 5
 class Bag:
     """Next token from the last one and the mean of the source; its logits are for all positions."""
 
+    masked = False
+
     def apply(self, variables, *args, method):
         return getattr(self, method)(variables["params"], *args)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from t2t_jax.evaluation.bleu import sentence_statistics
-from t2t_jax.study.statistics import TIMES, bleu, compare, holm, resampled, spread
+from t2t_jax.evaluation.bleu import of_sums, sentence_statistics
+from t2t_jax.study.statistics import TIMES, compare, holm, resampled, spread
 
 WORDS = "the a cat dog house sees runs , . red old and".split()
 
@@ -48,12 +48,12 @@ def test_summed_statistics_are_corpus_bleu():
         hypotheses = worse(REFERENCES, 2, share)
         wanted = sacrebleu.corpus_bleu(hypotheses, [REFERENCES]).score
         found = np.array(sentence_statistics(hypotheses, REFERENCES)).sum(axis=0)
-        assert bleu(found) == pytest.approx(wanted, abs=1e-9)
+        assert of_sums(found) == pytest.approx(wanted, abs=1e-9)
 
 
 def test_a_draw_is_the_bleu_of_the_sentences_drawn():
     hypotheses = worse(REFERENCES, 3, 0.3)
-    drawn = resampled([np.array(sentence_statistics(hypotheses, REFERENCES))])
+    drawn = resampled([np.array(sentence_statistics(hypotheses, REFERENCES))], of_sums)
     n = len(REFERENCES)
     times = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=TIMES)[7]
     h = [x for x, k in zip(hypotheses, times, strict=True) for _ in range(k)]
@@ -62,8 +62,8 @@ def test_a_draw_is_the_bleu_of_the_sentences_drawn():
 
 
 def difference(row, base):
-    scores = [[bleu(s.sum(axis=0)) for s in seeds] for seeds in (row, base)]
-    return compare(*scores, resampled(row), resampled(base))
+    scores = [[of_sums(s.sum(axis=0)) for s in seeds] for seeds in (row, base)]
+    return compare(*scores, resampled(row, of_sums), resampled(base, of_sums))
 
 
 def test_real_differences_are_told_from_chance():

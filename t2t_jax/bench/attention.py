@@ -1,14 +1,8 @@
-"""Time and memory of every mechanism against the length n: value and gradient, one sequence.
-
-At each n the programs run in turns, round after round, so that what disturbs the machine disturbs
-all of them; times are medians. A mechanism leaves the race before a call would take too long.
-"""
+"""Time and memory of every mechanism against the length n: value and gradient, one sequence."""
 
 import math
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,20 +13,13 @@ from t2t_jax.attention.choice import build, parse
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.weights import PerHead
 from t2t_jax.bench import NAIVE
+from t2t_jax.bench.race import ROUNDS, Program, compiled, exponent, race
+from t2t_jax.bench.race import draw as draw_race
 from t2t_jax.study.store import environment
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 B, H, D = 1, 8, 64
-ROUNDS = 5
 BASE = "scaled_dot_product"
-
-
-class Program(NamedTuple):
-    """A compiled value and gradient, what it is called with, and bytes of its temporaries."""
-
-    run: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    memory: int
 
 
 class AdditiveNaive(Dense):
@@ -77,29 +64,7 @@ def measure(
       What is kept as JSON and printed by `table`: shapes, environment, and for each mechanism,
       causal where it can be, at each n seconds and bytes of temporaries, and what they grow with.
     """
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    racing = list(names)
-    for n in sorted(lengths):
-        for name in list(racing):
-            at = found[name]
-            expected = at[-1]["seconds"] * (n / at[-1]["n"]) ** 2 if at else 0
-            if expected > seconds:
-                say(f"n = {n:,}: {name} leaves; a call would take some {expected:.0f} s")
-                racing.remove(name)
-        programs = {name: _compile(name, n) for name in racing}
-        times: dict[str, list[float]] = {name: [] for name in racing}
-        for r in range(ROUNDS + 1):
-            for name, program in programs.items():
-                start = time.perf_counter()
-                jax.block_until_ready(program.run(*program.arguments))
-                if r:  # the first round warms up
-                    times[name].append(time.perf_counter() - start)
-        for name, program in programs.items():
-            middle, each = statistics.median(times[name]), times[name]
-            found[name].append(
-                dict(n=n, seconds=middle, least=min(each), most=max(each), bytes=program.memory)
-            )
-        say(f"n = {n:,}: " + ", ".join(f"{x} {found[x][-1]['seconds']:.3f} s" for x in racing))
+    found = race(names, lengths, seconds, _compile, say)
     mechanisms = {
         name: {"causal": _causal(name), "at": at}
         | {f"{what}_exponent": exponent(at, what) for what in ("seconds", "bytes")}
@@ -108,16 +73,6 @@ def measure(
     }
     shapes = {"B": B, "h": H, "d_k": D, "d_v": D, "dtype": str(_dtype()), "rounds": ROUNDS}
     return {**shapes, "mechanisms": mechanisms, "environment": environment()}
-
-
-def exponent(at: Sequence[Mapping[str, float]], what: str) -> float | None:
-    """p of a n^p by least squares in logarithms, over the upper half of the lengths, at least 3."""
-    last = at[-max(3, (len(at) + 1) // 2) :]
-    if len(last) < 3 or min(x[what] for x in last) <= 0:
-        return None
-    return statistics.linear_regression(
-        [math.log(x["n"]) for x in last], [math.log(x[what]) for x in last]
-    ).slope
 
 
 def table(found: Mapping[str, Any]) -> list[str]:
@@ -144,29 +99,10 @@ def table(found: Mapping[str, Any]) -> list[str]:
 
 
 def draw(found: Mapping[str, Any], path: Any) -> None:
-    """Time and memory against n, both axes logarithmic: PATH.png and PATH.svg."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
-    colours, marks = plt.get_cmap("tab20"), "os^Dv<>pPX*h"
-    for ax, what, unit, scale in (
-        (axes[0], "seconds", "ms", 1e3),
-        (axes[1], "bytes", "MiB of temporaries", 2**-20),
-    ):
-        for i, (name, m) in enumerate(found["mechanisms"].items()):
-            p = m[f"{what}_exponent"]
-            label = name if p is None else f"{name}, n^{p:.2f}"
-            x, y = [a["n"] for a in m["at"]], [a[what] * scale for a in m["at"]]
-            ax.loglog(x, y, marker=marks[i % len(marks)], color=colours(i), label=label, base=2)
-        ax.set_xlabel("n, the length of the sequence")
-        ax.set_ylabel(unit)
-        ax.legend(fontsize=7)
-        ax.grid(alpha=0.3)
+    """Time and memory against n: PATH.png and PATH.svg."""
     device = found["environment"]["device"]
-    figure.suptitle(f"Value and gradient of attention, B = 1, h = {H}, d = {D}, on {device}")
-    for kind in (".png", ".svg"):
-        figure.savefig(f"{path}{kind}", dpi=150)
-    plt.close(figure)
+    title = f"Value and gradient of attention, B = {B}, h = {H}, d = {D}, on {device}"
+    draw_race({name: m["at"] for name, m in found["mechanisms"].items()}, title, path, "ms")
 
 
 def _compile(name: str, n: int) -> Program:
@@ -184,9 +120,7 @@ def _compile(name: str, n: int) -> Program:
         return (out * g).sum(dtype=jnp.float32)
 
     arguments = (variables, q, k, v, g)
-    program = jax.jit(jax.value_and_grad(value, (0, 1, 2, 3))).lower(*arguments).compile()
-    used: Any = program.memory_analysis()
-    return Program(program, arguments, used.temp_size_in_bytes)
+    return compiled(jax.value_and_grad(value, (0, 1, 2, 3)), *arguments)
 
 
 def _causal(name: str) -> bool:

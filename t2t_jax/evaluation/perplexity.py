@@ -6,11 +6,12 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from t2t_jax.errors import UsageError
 from t2t_jax.training.objective import cross_entropy
-from t2t_jax.training.step import shift
+from t2t_jax.training.step import mask, shift
 
 
 def perplexity(model: Any, params: Any, batches: Iterable[Mapping[str, Any]]) -> float:
@@ -36,9 +37,21 @@ def perplexity(model: Any, params: Any, batches: Iterable[Mapping[str, Any]]) ->
 def negative_log_likelihood(
     model: Any, params: Any, batch: Mapping[str, Any]
 ) -> tuple[jax.Array, jax.Array]:
-    """Of a batch's target, in nats, and its number of tokens: two float32 scalars."""
+    """Of a batch's target, in nats, and its number of tokens: two float32 scalars.
+
+    A masked model is asked for every token in turn, all the others given.
+    """
     variables, target = {"params": params}, batch["target"]
     encoded = model.apply(variables, batch["source"], method="encode")
-    logits = model.apply(variables, encoded, shift(target), method="decode")
-    sums = cross_entropy(logits, target, eps_ls=0.0)
-    return sums["nll"], sums["tokens"]
+
+    def sums(given: jax.Array, wanted: jax.Array) -> jax.Array:
+        logits = model.apply(variables, encoded, given, method="decode")
+        found = cross_entropy(logits, wanted, eps_ls=0.0)
+        return jnp.stack([found["nll"], found["tokens"]])
+
+    if model.masked:
+        each = jnp.eye(target.shape[1], dtype=bool)[:, None]
+        nll, tokens = jax.lax.map(lambda chosen: sums(*mask(target, chosen)), each).sum(axis=0)
+    else:
+        nll, tokens = sums(shift(target), target)
+    return nll, tokens

@@ -38,6 +38,8 @@ class Convolutional(nn.Module):
     longest: int
     dtype: Any = jnp.float32
 
+    masked, translates = False, True
+
     @property
     def limit(self) -> int | None:
         return self.longest if self.c.positions == "learned" else None

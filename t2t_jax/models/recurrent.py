@@ -39,7 +39,7 @@ class Recurrent(nn.Module):
     longest: int
     dtype: Any = jnp.float32
 
-    limit = None
+    masked, translates, limit = False, True, None
 
     def setup(self) -> None:
         c, d = self.c, self.c.d_model

@@ -45,9 +45,10 @@ class Transformer(nn.Module):
     longest: int
     dtype: Any = jnp.float32
 
+    masked, translates = False, True
+
     @property
     def limit(self) -> int | None:
-        """Positions that there are; None where any number may be computed."""
         return self.longest if self.c.positions == "learned" else None
 
     def setup(self) -> None:
@@ -55,7 +56,7 @@ class Transformer(nn.Module):
         self.embedding = Embedding(self.V, c.d_model, self.dtype)
         self.source_positions = Positions(c.positions, self.longest, self.dtype)
         self.target_positions = Positions(c.positions, self.longest, self.dtype)
-        self.encoder = [EncoderLayer(c, self.dtype, name=f"encoder_{i}") for i in range(N)]
+        self.encoder = [Layer(c, "encoder", self.dtype, name=f"encoder_{i}") for i in range(N)]
         self.decoder = [DecoderLayer(c, self.dtype, name=f"decoder_{i}") for i in range(N)]
         if c.positions == "relative":
             self.encoder_bias = RelativeBias(c.h, causal=False)
@@ -115,14 +116,15 @@ class Transformer(nn.Module):
         return self.embedding.logits(self.decoder_norm(x) if self.c.norm == "pre" else x)
 
 
-class EncoderLayer(nn.Module):
-    """Figure 1, left block."""
+class Layer(nn.Module):
+    """Figure 1, left block; with the role of the decoder, its right block without an encoder."""
 
     c: config.Model
+    role: str
     dtype: Any
 
     def setup(self) -> None:
-        self.attention = _multihead(self.c, "encoder", self.dtype)
+        self.attention = _multihead(self.c, self.role, self.dtype)
         self.feed_forward = FeedForward(self.c.d_ff, self.c.P_drop_ff, self.dtype)
         self.add_norm_attention = AddNorm(self.c.norm, self.dtype)
         self.add_norm_feed_forward = AddNorm(self.c.norm, self.dtype)

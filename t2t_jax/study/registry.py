@@ -62,7 +62,7 @@ class Study:
     Attributes:
       columns: config fields that have a column of their own.
       rows: the first is base, which the others are compared with.
-      split: what BLEU or F1 is measured on.
+      split: what BLEU or F1 is measured on; empty: perplexity alone.
       V: the vocabulary at which parameters are counted at the paper's scale.
       equal_flops: every row has as many steps as base's FLOPs allow it.
     """

@@ -21,7 +21,7 @@ class Run:
     """One run of a row.
 
     Attributes:
-      score: the grid's metric: BLEU, 13a, cased, or F1 of trees.
+      score: the grid's metric: BLEU, 13a, cased, or F1 of trees; None where perplexity is all.
       statistics: what the metric adds up of every sentence.
       odd: in what it differs from most others, where a mixture was asked for.
     """
@@ -29,8 +29,8 @@ class Run:
     directory: Path
     seed: int
     result: Mapping[str, Any]
-    score: float
-    statistics: Sequence[Sequence[int]]
+    score: float | None = None
+    statistics: Sequence[Sequence[int]] = ()
     odd: str = ""
 
 
@@ -76,15 +76,18 @@ def collect(
         if i is None:
             continue
         result = store.read_result(directory, report)
-        if result is None or split not in result["scores"]:
+        if result is None or (split and split not in result["scores"]):
             standing[i].append(f"seed {c.training.seed} {_standing(directory, c)}")
             continue
-        came_from = origins(directory, result, split, metric.key)
+        scored = result["scores"][split][metric.key] if split else None
+        came_from = origins(directory, result, scored)
         if only and not any(value.startswith(only) for value in came_from.values()):
             continue
-        statistics = json.loads((directory / f"{split}.statistics.json").read_text())
-        score = result["scores"][split][metric.key]["score"]
-        finished[i].append((Run(directory, c.training.seed, result, score, statistics), came_from))
+        run = Run(directory, c.training.seed, result)
+        if scored:
+            statistics = json.loads((directory / f"{split}.statistics.json").read_text())
+            run = replace(run, score=scored["score"], statistics=statistics)
+        finished[i].append((run, came_from))
     usual = _usual([origin for runs in finished for _, origin in runs], grid.home, mix)
     return [
         Entry(row, c, _by_seed(runs, usual), "; ".join(states))
@@ -92,13 +95,15 @@ def collect(
     ]
 
 
-def origins(directory: Path, result: Mapping[str, Any], split: str, key: str) -> dict[str, str]:
-    """What results must share to stand in one table."""
+def origins(
+    directory: Path, result: Mapping[str, Any], scored: Mapping[str, Any] | None
+) -> dict[str, str]:
+    """What results must share to stand in one table; `scored` by the table's metric."""
     about = json.loads((directory / "data.json").read_text())
     return {
         "data": about["data"],
         "vocabulary": about["vocabulary"],
-        "metric": result["scores"][split][key]["signature"],
+        "metric": scored["signature"] if scored else "perplexity",
         "code": result["environment"]["code"],
     }
 

@@ -120,7 +120,7 @@ def _finish(
     write_params(directory / "final", trained.params)
     scores = {}
     for name, split in dataset.splits.items():
-        if not wanted(name):
+        if not wanted(name) or not model.translates:
             continue
         progress.say(f"translating {name}: {len(split.sources):,} sentences")
         hypotheses = translate(
@@ -156,7 +156,8 @@ def load(directory: Path) -> tuple[Config, Any, Any, Vocabulary]:
     """A trained run: its config, model, parameters (averaged if it is finished) and vocabulary.
 
     Raises:
-      UsageError: there is no run, no parameters yet, or they belong to another model or vocabulary.
+      UsageError: there is no run, no parameters yet, they belong to another model or vocabulary, or
+        the model is none that translates.
     """
     c = store.read_config(directory)
     vocabulary = store.read_vocabulary(directory)
@@ -166,6 +167,11 @@ def load(directory: Path) -> tuple[Config, Any, Any, Vocabulary]:
     from t2t_jax.training.step import abstract
 
     model = build(c, vocabulary.size)
+    if not model.translates:
+        raise UsageError(
+            f"{directory} holds a language model (architecture={c.model.architecture}), which "
+            "translates nothing: name a run of another architecture."
+        )
     like = abstract(model, c, sharding.make_mesh()).params
     final = directory / "final"
     newest = final if final.exists() else checkpoints.newest(directory / "checkpoints")

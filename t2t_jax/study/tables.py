@@ -41,19 +41,19 @@ class Line:
 def lines(grid: Grid, entries: Sequence[Entry]) -> list[Line]:
     """The numbers of every row; the first row is base, which the others are compared with."""
     of_sums = metric_of(grid.data.corpus).of_sums
+    scores = [[run.score for run in e.runs if run.score is not None] for e in entries]
     drawn = [
         statistics.resampled([np.array(run.statistics) for run in e.runs], of_sums)
-        if e.runs
+        if score
         else None
-        for e in entries
+        for e, score in zip(entries, scores, strict=True)
     ]
-    scores = [[run.score for run in e.runs] for e in entries]
     out = []
     for i, e in enumerate(entries):
         ppl = (
             statistics.spread([run.result["dev_perplexity"] for run in e.runs]) if e.runs else None
         )
-        score = statistics.spread(scores[i]) if e.runs else None
+        score = statistics.spread(scores[i]) if scores[i] else None
         difference = None
         if i and (ours := drawn[i]) is not None and (base := drawn[0]) is not None:
             difference = statistics.compare(scores[i], scores[0], ours, base)
@@ -133,9 +133,8 @@ def papers(grid: Grid, row: Row) -> float | None:
 
 def _mean(line: Line, split: str, key: str) -> str:
     """Of a score over a row's runs; nothing where its corpus has none."""
-    found = [
-        s[key]["score"] for run in line.entry.runs if key in (s := run.result["scores"][split])
-    ]
+    scores = [run.result["scores"].get(split, {}) for run in line.entry.runs]
+    found = [s[key]["score"] for s in scores if key in s]
     return f"{math.fsum(found) / len(found):.1f}" if found else ""
 
 
@@ -171,14 +170,16 @@ def _notes(grid: Grid, found: Sequence[Line]) -> list[str]:
     if not runs:
         return [*_missing(found), "No run of this table is finished yet."]
     n = min(len(line.entry.runs) for line in found if line.entry.runs)
-    signatures = {run.result["scores"][split][metric.key]["signature"] for run in runs}
-    notes = [
-        f"PPL per subword on dev, {metric.name} on {split}: {'; '.join(sorted(signatures))}; mean "
-        "± standard deviation over n seeds; best in bold.",
+    measured = "PPL per subword on dev"
+    if split:
+        signatures = {run.result["scores"][split][metric.key]["signature"] for run in runs}
+        measured += f", {metric.name} on {split}: {'; '.join(sorted(signatures))}"
+    notes = [f"{measured}; mean ± standard deviation over n seeds; best in bold."]
+    notes += [
         f"*: differs from {found[0].entry.row.name} (paired bootstrap over sentences"
         + (" and seeds" if n > 1 else "; one seed, so nothing is said of other seeds")
         + f", Holm's p < {REAL}).",
-    ]
+    ] * bool(split)
     if baseline := _mean(found[0], split, "baseline"):
         notes.append(f"Right-branching trees reach an F1 of {baseline}.")
     notes += [f"†: {run.odd} ({run.directory})." for run in runs if run.odd]

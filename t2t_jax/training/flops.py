@@ -22,6 +22,8 @@ def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
         "transformer": _transformer,
         "recurrent": _recurrent,
         "convolutional": _convolutional,
+        "encoder": _alone,
+        "decoder": _alone,
     }
     return 3 * 2.0 * B * (forward[c.architecture](c, S, T) + T * c.d_model * V)
 
@@ -54,3 +56,10 @@ def _convolutional(c: Model, S: int, T: int) -> int:
     d = c.d_model
     attend = T * 2 * d * d + products(c.cross_attention, T, S, d, d, False)
     return c.N * ((S + T) * c.kernel * 2 * d * d + attend)
+
+
+def _alone(c: Model, S: int, T: int) -> int:
+    causal = c.architecture == "decoder"
+    mechanism = c.decoder_attention if causal else c.encoder_attention
+    within = 2 * c.d_model * c.h * (c.d_k + c.d_v) + 2 * c.d_model * c.d_ff
+    return c.N * (T * within + c.h * products(mechanism, T, T, c.d_k, c.d_v, causal))

@@ -62,6 +62,16 @@ def shift(target: jax.Array) -> jax.Array:
     return jnp.where(target != PAD, moved, PAD)
 
 
+MASKED = 0.15  # of the tokens (Devlin et al. 2019)
+MASK = BOS  # which a masked model has no other use for
+
+
+def mask(target: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The target int32 [B, T] with the chosen tokens masked; and those alone, PAD elsewhere."""
+    chosen &= target != PAD
+    return jnp.where(chosen, MASK, target), jnp.where(chosen, target, PAD)
+
+
 def initialise(model: nn.Module, c: Config, mesh: Mesh) -> State:
     """The state before the first step, drawn from the seed, laid out over the mesh."""
     create, out = _creation(model, c, mesh)
@@ -105,18 +115,22 @@ def make_step(
 
     def loss(params: Any, batch: Batch, h: Hyper, key: jax.Array) -> tuple[jax.Array, Any]:
         variables, (encoder_key, decoder_key) = {"params": params}, jax.random.split(key)
+        given, wanted = shift(batch["target"]), batch["target"]
+        if model.masked:
+            chosen = jax.random.bernoulli(jax.random.fold_in(key, 2), MASKED, wanted.shape)
+            given, wanted = mask(wanted, chosen)
         encoded = model.apply(
             variables, batch["source"], h.P_drop, method="encode", rngs={"dropout": encoder_key}
         )
         logits: Any = model.apply(
             variables,
             encoded,
-            shift(batch["target"]),
+            given,
             h.P_drop,
             method="decode",
             rngs={"dropout": decoder_key},
         )
-        sums = cross_entropy(logits, batch["target"], h.eps_ls, t.smoothing)
+        sums = cross_entropy(logits, wanted, h.eps_ls, t.smoothing)
         return sums["loss"], sums
 
     def accumulated(params: Any, batch: Batch, h: Hyper, key: jax.Array) -> tuple[Any, Any]:

@@ -41,6 +41,24 @@ def logits(p, source, target_in, *, scaled=True, positions="sinusoid", pre=False
     return y @ p["embedding"]["matrix"].T
 
 
+def alone(p, source, tokens, *, causal, pre=False, positions="sinusoid"):
+    """[T, V] of one stack as a language model, which knows no source."""
+    role = "decoder" if causal else "encoder"
+    own = extras(p, "bias", positions)
+    x = embed(p, tokens, "positions", positions)
+    for i in range(sum(name.startswith(f"{role}_") for name in p)):
+        q = p[f"{role}_{i}"]
+        for part, f in (
+            ("attention", lambda z, q=q: heads(q["attention"], z, z, causal, True, **own)),
+            ("feed_forward", lambda z, q=q: feed_forward(q["feed_forward"], z)),
+        ):
+            n = q[f"add_norm_{part}"]
+            x = x + f(norm(n, x)) if pre else norm(n, x + f(x))
+    if pre:
+        x = norm({"layer_norm": p["norm"]}, x)
+    return x @ p["embedding"]["matrix"].T
+
+
 def embed(p, tokens, table, positions):
     matrix = p["embedding"]["matrix"]
     d = matrix.shape[1]

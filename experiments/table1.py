@@ -1,0 +1,164 @@
+"""Table 1: per-layer complexity, sequential operations and maximum path length, measured.
+
+    .venv/bin/python experiments/table1.py        10 minutes on 2 CPU cores
+
+Writes table, figures and plot into experiments/results/table1. A layer is what Table 1 counts:
+attention without its projections (8 heads, d = 512), an LSTM, a gated convolution of width 3. FLOPs
+are those of matrix products, counted in the traced program; time and memory are of the forward
+pass. Exponents are fitted over the longer half of n = 256 ... 4,096. A path is as long as the
+layers until the first position moves the last, times the sequential steps within a layer.
+"""
+
+import statistics
+import sys
+from math import log
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results" / "table1"
+D, HEADS, R, KERNEL = 512, 8, 32, 3
+LENGTHS = (256, 512, 1024, 2048, 4096)
+PATHS = (16, 32, 64, 128)
+#        layer               FLOPs            time ~ n  sequential  path
+PAPER = {
+    "self-attention":       ("n^2 d",         2,        "1",        "1"),
+    "restricted":           ("r n d",         1,        "1",        "n/r"),
+    "recurrent":            ("n d^2",         1,        "n",        "n"),
+    "convolutional":        ("k n d^2",       1,        "1",        "n/k"),
+    "dilated":              ("k n d^2",       1,        "1",        "log_k(n)"),
+}  # fmt: skip
+
+
+def make(name, d, r=R):
+    """Layer i of a kind as a function of x [1, n, d], its weights drawn."""
+    import jax
+    import jax.numpy as jnp
+
+    from t2t_jax.attention import MECHANISMS, Visibility
+    from t2t_jax.models.convolutional import Convolution
+    from t2t_jax.models.recurrent import Cell
+
+    def attend(mechanism):
+        def layer(x):
+            heads = x.reshape(*x.shape[:2], HEADS, -1)
+            return mechanism.apply({}, heads, heads, heads, Visibility()).reshape(x.shape)
+
+        return lambda i: layer
+
+    def module(build, **how):
+        def at(i):
+            layer = build(i)
+            variables = layer.init(jax.random.key(i), jnp.zeros((1, 2, d)), **how)
+            return lambda x: run(layer.apply(variables, x, **how))
+
+        return at
+
+    def run(out):
+        return out[0] if isinstance(out, tuple) else out
+
+    return {
+        "self-attention": lambda: attend(MECHANISMS["scaled_dot_product"]()),
+        "restricted": lambda: attend(MECHANISMS["local"](w=r // 2)),
+        "recurrent": lambda: module(
+            lambda i: Cell("lstm", d, d, jnp.float32), method="run", carry=None
+        ),
+        "convolutional": lambda: module(
+            lambda i: Convolution(d, KERNEL, 1, jnp.float32), causal=False
+        ),
+        "dilated": lambda: module(
+            lambda i: Convolution(d, KERNEL, KERNEL**i, jnp.float32), causal=True
+        ),
+    }[name]()
+
+
+def slope(pairs):
+    """p of a x^p by least squares in logarithms."""
+    return statistics.linear_regression(*zip(*((log(x), log(y)) for x, y in pairs), strict=True))[0]
+
+
+def measure(say):
+    import jax
+
+    from t2t_jax.bench.layers import counted, layers_to_the_end
+    from t2t_jax.bench.race import compiled, exponent, race
+    from t2t_jax.study.store import environment
+
+    def program(name, n):
+        return compiled(make(name, D)(0), jax.random.normal(jax.random.key(1), (1, n, D)))
+
+    def flops(name, n, d):
+        return counted(make(name, d)(0), n, d)[0]
+
+    found = {}
+    for name, at in race(list(PAPER), LENGTHS, 60.0, program, say).items():
+        steps = {n: max(1, counted(make(name, 16)(0), n, 16)[1]) for n in PATHS}
+        layers = {n: layers_to_the_end(make(name, 16, 8), n, 16) for n in PATHS}
+        found[name] = {
+            "at": at,
+            "flops": {n: flops(name, n, D) for n in LENGTHS},
+            "flops ~ n": slope((n, flops(name, n, D)) for n in LENGTHS),
+            "flops ~ d": slope((d, flops(name, 256, d)) for d in (D, 2 * D, 4 * D)),
+            "seconds ~ n": exponent(at, "seconds"),
+            "bytes ~ n": exponent(at, "bytes"),
+            "steps": steps,
+            "path": {n: layers[n] * steps[n] for n in PATHS},
+        }
+    constants = {"d": D, "heads": HEADS, "r": R, "r of paths": 8, "k": KERNEL}
+    return {"layers": found, **constants, "environment": environment()}
+
+
+def table(found):
+    """Markdown, a row a layer."""
+    heads = [
+        "layer",
+        "per layer, paper",
+        "FLOPs counted",
+        "time",
+        "memory",
+        f"ms at n = {LENGTHS[-1]:,}",
+        "sequential, paper",
+        "ours",
+        "path, paper",
+        f"ours at n = {', '.join(map(str, PATHS))}",
+    ]
+    lines = [heads, ["---"] * len(heads)]
+    for name, (flops, _, steps, path) in PAPER.items():
+        x = found["layers"][name]
+        grown = slope(x["steps"].items())
+        lines.append(
+            [
+                name,
+                f"O({flops})",
+                f"n^{x['flops ~ n']:.2f} d^{x['flops ~ d']:.2f}",
+                f"n^{x['seconds ~ n']:.2f}",
+                f"n^{x['bytes ~ n']:.2f}" if x["bytes ~ n"] else "none",
+                f"{x['at'][-1]['seconds'] * 1e3:,.1f}",
+                f"O({steps})",
+                "1" if grown < 0.01 else f"n^{grown:.2f}",
+                f"O({path})",
+                ", ".join(map(str, x["path"].values())),
+            ]
+        )
+    device = found["environment"]["device"]
+    note = (
+        f"d = {D}, {HEADS} heads, r = {R} (in paths {found['r of paths']}), k = {KERNEL}, on "
+        f"{device} with jax {found['environment']['jax']}, by `experiments/table1.py`. Dilated: "
+        "taps of layer i stand k^i apart. Memory: temporaries of the forward pass."
+    )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
+
+
+if __name__ == "__main__":
+    from t2t_jax.bench.race import draw
+    from t2t_jax.study.store import write, write_json
+
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    found = measure(lambda line: print(line, file=sys.stderr, flush=True))
+    write_json(RESULTS / "table1.json", found)
+    write(RESULTS / "table1.md", table(found))
+    draw(
+        {name: x["at"] for name, x in found["layers"].items()},
+        f"Forward pass of a layer, d = {D}, on {found['environment']['device']}",
+        RESULTS / "table1",
+        "ms",
+    )
+    print(table(found))

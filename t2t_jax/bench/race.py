@@ -1,0 +1,113 @@
+"""Programs that do the same for one length after another, measured side by side.
+
+At each n the programs run in turns, round after round, so that what disturbs the machine disturbs
+all of them; times are medians. One leaves the race before a call would take too long.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+ROUNDS = 5
+At = dict[str, float]  # n, seconds (the median), least, most, bytes of temporaries
+
+
+class Program(NamedTuple):
+    """A compiled function, what it is called with, and bytes of its temporaries."""
+
+    run: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    memory: int
+
+
+def compiled(function: Callable[..., Any], *arguments: Any) -> Program:
+    """The program of a function for these arguments."""
+    program = jax.jit(function).lower(*arguments).compile()
+    used: Any = program.memory_analysis()
+    return Program(program, arguments, used.temp_size_in_bytes)
+
+
+def race(
+    names: Sequence[str],
+    lengths: Sequence[int],
+    seconds: float,
+    make: Callable[[str, int], Program],
+    say: Callable[[str], object],
+) -> dict[str, list[At]]:
+    """What each needs at each length.
+
+    Args:
+      seconds: the longest that a call may be expected to take.
+      make: the program of a name at a length.
+    """
+    found: dict[str, list[At]] = {name: [] for name in names}
+    racing = list(names)
+    for n in sorted(lengths):
+        for name in list(racing):
+            at = found[name]
+            expected = at[-1]["seconds"] * (n / at[-1]["n"]) ** 2 if at else 0
+            if expected > seconds:
+                say(f"n = {n:,}: {name} leaves; a call would take some {expected:.0f} s")
+                racing.remove(name)
+        programs = {name: make(name, n) for name in racing}
+        times: dict[str, list[float]] = {name: [] for name in racing}
+        for r in range(ROUNDS + 1):
+            for name, program in programs.items():
+                start = time.perf_counter()
+                jax.block_until_ready(program.run(*program.arguments))
+                if r:  # the first round warms up
+                    times[name].append(time.perf_counter() - start)
+        for name, program in programs.items():
+            middle, each = statistics.median(times[name]), times[name]
+            found[name].append(
+                dict(n=n, seconds=middle, least=min(each), most=max(each), bytes=program.memory)
+            )
+        say(f"n = {n:,}: " + ", ".join(f"{x} {found[x][-1]['seconds']:.3f} s" for x in racing))
+    return found
+
+
+def exponent(at: Sequence[Mapping[str, float]], what: str) -> float | None:
+    """p of a n^p by least squares in logarithms, over the upper half of the lengths, at least 3."""
+    last = at[-max(3, (len(at) + 1) // 2) :]
+    if len(last) < 3 or min(x[what] for x in last) <= 0:
+        return None
+    return statistics.linear_regression(
+        [math.log(x["n"]) for x in last], [math.log(x[what]) for x in last]
+    ).slope
+
+
+def draw(
+    found: Mapping[str, Sequence[Mapping[str, float]]], title: str, path: Any, unit: str
+) -> None:
+    """Time and memory against n, both axes logarithmic: PATH.png and PATH.svg."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
+    colours, marks = plt.get_cmap("tab20"), "os^Dv<>pPX*h"
+    for ax, what, label, scale in (
+        (axes[0], "seconds", unit, 1e3),
+        (axes[1], "bytes", "MiB of temporaries", 2**-20),
+    ):
+        for i, (name, at) in enumerate(found.items()):
+            p = exponent(at, what)
+            x, y = [a["n"] for a in at], [a[what] * scale for a in at]
+            ax.loglog(
+                x,
+                y,
+                marker=marks[i % len(marks)],
+                color=colours(i),
+                label=name if p is None else f"{name}, n^{p:.2f}",
+                base=2,
+            )
+        ax.set_xlabel("n, the length of the sequence")
+        ax.set_ylabel(label)
+        ax.legend(fontsize=7)
+        ax.grid(alpha=0.3)
+    figure.suptitle(title)
+    for kind in (".png", ".svg"):
+        figure.savefig(f"{path}{kind}", dpi=150)
+    plt.close(figure)
