@@ -78,6 +78,41 @@ def test_a_finished_run_is_not_run_again(run, words, capsys):
     assert "finished" in capsys.readouterr().err
 
 
+OTHERS = {
+    "recurrent": dict(feed="output", cross_attention="additive", encoder_direction="both"),
+    "convolutional": dict(positions="learned", cross_attention="dot_product", N=2),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("architecture", OTHERS)
+def test_other_architectures_learn_and_translate(architecture, corpus, words, tmp_path, capsys):
+    changes = {"architecture": architecture, "P_drop": 0.0} | OTHERS[architecture]
+    figure_1 = {f"--{name}" for name in ("d_ff", "h", "d_k", "d_v")}
+    given = dict(zip(words[2::2], words[3::2], strict=True))
+    options = {n: x for n, x in given.items() if n not in figure_1}
+    options |= {f"--{name}": str(x) for name, x in changes.items()}
+    directory = tmp_path / "run"
+    said = ["train", "base", *(w for pair in options.items() for w in pair)]
+    assert main([*said, "--run", str(directory)]) == 0
+    result = json.loads((directory / "result.json").read_text())
+    assert result["scores"]["test"]["bleu"]["score"] > 50
+    assert main(["evaluate", str(directory), "--cache", options["--cache"]]) == 0
+    score = result["scores"]["test"]["bleu"]["score"]
+    assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
+
+
+@pytest.mark.full
+def test_a_language_model_has_a_perplexity_and_no_translations(words, tmp_path, capsys):
+    directory = tmp_path / "run"
+    assert main([*words, "--architecture", "encoder", "--run", str(directory)]) == 0
+    result = json.loads((directory / "result.json").read_text())
+    assert result["scores"] == {}
+    assert 1 < result["dev_perplexity"] < 10
+    assert main(["evaluate", str(directory)]) == 2
+    assert "language model" in capsys.readouterr().err
+
+
 def test_translate_gives_a_line_for_each_line_in_order(run):
     text = "one two\n\ntwo\x0bthree\n   \nfive four three two\none two"
     done = command(["translate", run], input=text.encode())
