@@ -85,6 +85,11 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     p.add_argument("--format", default="text", choices=("text", "md", "latex", "csv", "json"))
     _add_fields(p, *SECTIONS)
 
+    p = command("keep", _keep, "copy a study's results, tables and plots, without checkpoints")
+    _add_study(p)
+    p.add_argument("--to", type=Path, required=True, help="takes the directory STUDY-PRESET")
+    _add_fields(p, *SECTIONS)
+
     p = command("prepare", _prepare, "tokenise a corpus into the cache that training reads")
     p.add_argument("recipe", help=f"one of {', '.join(RECIPES)}")
     _add_cache(p)
@@ -217,7 +222,8 @@ def _run(arguments: argparse.Namespace) -> None:
     _table(arguments)
     shown: dict[str, Any] = dict(only=arguments.only, mix=arguments.mix, report=_say)
     print(f"plot: {plots.draw(grid, **shown)}")
-    if path := distances.draw(grid, dataset.splits[grid.study.split], **shown):
+    scored = dataset.splits.get(grid.study.split)
+    if scored and (path := distances.draw(grid, scored, **shown)):
         print(f"plot: {path}")
     if failed:
         raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
@@ -229,6 +235,15 @@ def _table(arguments: argparse.Namespace) -> None:
     grid = _grid(arguments)
     entries = results.collect(grid, only=arguments.only, mix=arguments.mix, report=_say)
     print(tables.FORMATS[arguments.format](grid, tables.lines(grid, entries)), end="")
+
+
+def _keep(arguments: argparse.Namespace) -> None:
+    from t2t_jax.study import results
+    from t2t_jax.study.keep import keep
+
+    grid = _grid(arguments)
+    entries = results.collect(grid, only=arguments.only, mix=arguments.mix, report=_say)
+    print(keep(grid, entries, arguments.to))
 
 
 def _prepare(arguments: argparse.Namespace) -> None:

@@ -224,6 +224,19 @@ def test_a_row_that_fails_is_named_and_the_others_go_on(
     assert numbers(words, home, capsys) == numbers(words, grid, capsys)
 
 
+def test_what_is_kept_gives_the_same_table(grid, words, tmp_path, capsys):
+    assert main(["keep", *words, "--store", str(grid), "--to", str(tmp_path)]) == 0
+    (kept,) = map(Path, capsys.readouterr().out.splitlines())
+    assert kept.parent == tmp_path
+    assert numbers(words, kept, capsys) == numbers(words, grid, capsys)
+    assert not list(kept.rglob("checkpoints"))
+    text = table(words, grid, capsys, "--format", "md")
+    assert (kept / "table.md").read_text() == text
+    assert str(grid) not in (kept / "table.json").read_text()
+    assert main(["keep", *words, "--store", str(tmp_path / "none"), "--to", str(tmp_path)]) == 2
+    assert "no finished run" in capsys.readouterr().err
+
+
 def test_an_edited_result_counts_as_missing(grid, words, tmp_path, capsys):
     home = Path(shutil.copytree(grid, tmp_path / "store"))
     path = next(iter(results(home).values()))

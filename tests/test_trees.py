@@ -28,17 +28,19 @@ RAW = """
     (. .) ))
 ( (NP (-NONE- *) ))
 (TOP (FRAG (RB So) (PRT (RP up) )))
+( (S (UH Oh)) (S (VB go)) )
 """
 
 
 def test_a_tree_is_stripped_of_traces_functions_and_its_outer_bracket():
-    first, empty, second = (trees.strip(t) for t in trees.parse(RAW, "here"))
+    first, empty, second, double = (trees.strip(t) for t in trees.parse(RAW, "here"))
     assert trees.write(first) == (
         "(S (NP (DT The) (NN cat)) (VP (VBD was) (VP (VBN seen) (PP (IN in) (NP (NNP U.S.) "
         "(-LRB- -LRB-) (NN x) (-RRB- -RRB-))))) (. .))"
     )
     assert empty is None
     assert " ".join(trees.linearise(second)) == "(FRAG XX (PRT XX )PRT )FRAG"
+    assert trees.write(double) == "(TOP (S (UH Oh)) (S (VB go)))"
 
 
 def build(draw, depth):

@@ -102,7 +102,7 @@ def strip(tree: Tree) -> Tree | None:
     children = tuple(
         c for child in tree.children if isinstance(child, Tree) and (c := strip(child))
     )
-    return Tree(bare(tree.label), children) if children else None
+    return Tree(bare(tree.label) or "TOP", children) if children else None
 
 
 def bare(label: str) -> str:

@@ -86,10 +86,9 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
         row, at_scale = line.entry.row, config.flatten(line.entry.c)
         full = config.flatten(row.config)
         told = {*row.changes, "steps"} if study.equal_flops else row.changes.keys()
-        changed = [
-            Cell(_scaled(full[n], at_scale[n]) if row is study.rows[0] or n in told else "")
-            for n in study.columns
-        ]
+        if row is study.rows[0]:
+            told = {n for n in study.columns if config.has(row.config.model, n)}
+        changed = [Cell(_scaled(full[n], at_scale[n]) if n in told else "") for n in study.columns]
         if row.label and not any(changed):
             changed[0] = Cell(row.label)
         cells = [Cell(row.group if row.name == row.group else f"({row.group})"), *changed]
