@@ -12,6 +12,7 @@ from t2t_jax.study.cost import parameters
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
 from t2t_jax.study.registry import find, select, studies, study
+from t2t_jax.study.tables import papers
 from t2t_jax.training.flops import run_flops
 
 # The paper's Table 3: group, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps (K), PPL, BLEU,
@@ -89,6 +90,41 @@ def test_parameters_at_the_papers_scale_round_to_the_papers():
     for row in table3.rows:
         if row.params and row.group != "big":  # which fits no vocabulary that the others do
             assert round(parameters(row.config, table3.V) / 1e6) == row.params, row.name
+
+
+def test_table_2_compares_models_of_one_size():
+    table2 = find("table2")
+    sizes = {row.name: parameters(row.config, table2.V) / 1e6 for row in table2.rows}
+    assert sizes.pop("Transformer big") == pytest.approx(218, abs=1)
+    assert all(64 < size < 70 for size in sizes.values()), sizes
+    assert [row.config.training.average for row in table2.rows] == [5, 20, 5, 5, 5, 5]
+    for row in table2.rows:
+        small = shrink(row.config, preset("demo")).training
+        assert small.evaluate_every * small.average <= small.steps / 2
+
+
+def test_table_4_is_the_papers_and_reads_trees_alone():
+    table4 = find("table4")
+    c = table4.rows[0].config
+    assert (c.model.N, c.model.d_model, c.data.vocabulary) == (4, 1024, 16_000)
+    assert (c.decoding.beam, c.decoding.alpha, c.decoding.max_extra) == (21, 0.3, 300)
+    assert (c.data.corpus, table4.rows[0].F1) == ("wsj", 91.3)
+    Grid(table4, preset("treebank"), table4.rows, {}, Path("nowhere")).check()
+    with pytest.raises(UsageError, match="choose --preset paper or treebank"):
+        Grid(table4, preset("demo"), table4.rows, {}, Path("nowhere")).check()
+    rows = find("table3").rows
+    with pytest.raises(UsageError, match="choose --preset paper or multi30k or demo"):
+        Grid(find("table3"), preset("treebank"), rows, {}, Path("nowhere")).check()
+
+
+def test_nothing_stands_beside_a_samples_f1():
+    table4 = find("table4")
+    sample, whole = (
+        Grid(table4, preset(name), table4.rows, {}, Path("nowhere"))
+        for name in ("treebank", "paper")
+    )
+    assert papers(whole, table4.rows[0]) == 91.3
+    assert papers(sample, table4.rows[0]) is None
 
 
 def test_a_row_or_scale_that_does_not_fit_is_refused():

@@ -13,15 +13,18 @@ Layer = Callable[[Array], Array]  # [1, n, d] -> the same
 
 
 def counted(layer: Layer, n: int, d: int) -> tuple[float, int]:
-    """FLOPs of a layer's matrix products and the steps of its loops, from the traced program.
+    """FLOPs of a layer's matrix products, and the steps of its loops."""
+    return count(jax.make_jaxpr(layer)(jnp.zeros((1, n, d))).jaxpr)
+
+
+def count(jaxpr: Any) -> tuple[float, int]:
+    """FLOPs of the matrix products of a traced program, and the steps of its loops in all.
 
     A multiplication and an addition count as two; a loop's body as often as it runs.
+
+    Raises:
+      ValueError: there is a loop of unknown length.
     """
-    traced = jax.make_jaxpr(layer)(jnp.zeros((1, n, d)))
-    return _count(traced.jaxpr)
-
-
-def _count(jaxpr: Any) -> tuple[float, int]:
     flops, steps = 0.0, 0
     for e in jaxpr.eqns:
         if e.primitive.name == "dot_general":
@@ -32,7 +35,7 @@ def _count(jaxpr: Any) -> tuple[float, int]:
             continue
         if e.primitive.name == "while":
             raise ValueError("a loop whose length is not known cannot be counted.")
-        inner = [_count(j) for j in jaxprs_in_params(e.params)]
+        inner = [count(j) for j in jaxprs_in_params(e.params)]
         times = e.params["length"] if e.primitive.name == "scan" else 1
         flops += times * sum(f for f, _ in inner)
         within = sum(s for _, s in inner)

@@ -72,8 +72,8 @@ class Recurrent(nn.Module):
 
     def decode(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
         x = self._drop(self.embedding(target_in), P_drop)
-        memory, state = self.start(encoded, x.shape[1])
         if self.c.feed == "input":  # attention waits for the state before it
+            memory, state = self.start(encoded, x.shape[1])
             steps = nn.scan(
                 Recurrent._position,
                 variable_broadcast="params",
@@ -83,7 +83,7 @@ class Recurrent(nn.Module):
             )
             _, x = steps(self, state, memory, x, jnp.arange(x.shape[1]), P_drop)
             return self.embedding.logits(x)
-        for cell, carry in zip(self.decoder, state, strict=True):
+        for cell, carry in zip(self.decoder, encoded.last, strict=True):
             x = self._drop(cell.run(x, carry)[0], P_drop)
         if self.c.feed == "output":
             q, k = x[:, :, None], encoded.output[:, :, None]

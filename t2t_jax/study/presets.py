@@ -56,7 +56,7 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset(
             "treebank",
-            "The Penn Treebank's sample, split our own way, widths / 8, depth / 2; 2 CPU cores",
+            "The Penn Treebank's sample, split our own way, widths / 8, depth / 2, beam 4; 2 CPU cores",
             width=8,
             depth=2,
             steps=3000,
@@ -69,6 +69,7 @@ PRESETS: dict[str, Preset] = {
                 warmup=300,
                 shapes=4,
                 evaluate_every=500,
+                beam=4,
             ),
         ),
         Preset(

@@ -1,0 +1,94 @@
+"""FLOPs by formula against those of the traced program; what Table 1 finds in a layer."""
+
+import importlib.util
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from t2t_jax.bench.layers import count, counted, layers_to_the_end
+from t2t_jax.training.flops import step_flops
+from tests.small import V, make
+
+B, S, T = 2, 7, 5
+MODELS = {
+    "transformer": dict(),
+    "additive": dict(cross_attention="additive", encoder_attention="general"),
+    "lstm": dict(architecture="recurrent"),
+    "gru-both": dict(architecture="recurrent", cell="gru", encoder_direction="both", N=3),
+    "luong": dict(architecture="recurrent", feed="output", cross_attention="general"),
+    "bahdanau": dict(architecture="recurrent", feed="input", cross_attention="dot_product"),
+    "convolutional": dict(architecture="convolutional", kernel=4, N=3),
+    "encoder": dict(architecture="encoder"),
+    "decoder": dict(architecture="decoder", positions="rotary", d_k=6),
+}
+
+
+@pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
+def test_the_formula_counts_the_products_of_the_forward_pass(changes):
+    model, params = make(**changes)
+    source, target = jnp.ones((B, S), jnp.int32), jnp.ones((B, T), jnp.int32)
+
+    def forward(params):
+        encoded = model.apply({"params": params}, source, method="encode")
+        return model.apply({"params": params}, encoded, target, method="decode")
+
+    found, _ = count(jax.make_jaxpr(forward)(params).jaxpr)
+    additive = changes.get("cross_attention") == "additive"  # a sum that is no matrix product
+    d_k = model.c.d_k
+    found += additive * 2 * B * model.c.N * model.c.h * T * S * d_k
+    assert step_flops(model.c, V, B, S, T) / 3 == pytest.approx(found, rel=1e-9)
+
+
+def test_loops_count_as_often_as_they_run():
+    w = jnp.ones((3, 3))
+
+    def f(x):
+        def outer(x, _):
+            y, _ = jax.lax.scan(lambda y, _: (y @ w, None), x, length=5)
+            return y @ w, None
+
+        return jax.lax.scan(outer, x, length=4)[0]
+
+    assert count(jax.make_jaxpr(f)(jnp.ones((2, 3))).jaxpr) == (4 * 6 * 2 * 2 * 3 * 3, 20)
+    unknown = jax.make_jaxpr(lambda x: jax.lax.while_loop(lambda x: x < 9, lambda x: x + 1, x))(1)
+    with pytest.raises(ValueError, match="not known"):
+        count(unknown.jaxpr)
+
+
+def table1():
+    path = Path(__file__).parents[1] / "experiments" / "table1.py"
+    spec = importlib.util.spec_from_file_location("table1", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_paths_and_steps_are_those_of_table_1():
+    make, d = table1().make, 16
+    found = {
+        name: (layers_to_the_end(make(name, d, 8), 33, d), counted(make(name, d, 8)(0), 33, d)[1])
+        for name in ("self-attention", "restricted", "recurrent", "convolutional", "dilated")
+    }
+    assert found == {
+        "self-attention": (1, 0),
+        "restricted": (8, 0),  # 32 positions by windows of 4 on a side
+        "recurrent": (1, 33),
+        "convolutional": (32, 0),  # one position on a side
+        "dilated": (4, 0),  # 3^4 > 32
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "d"),
+    [("self-attention", 2, 1), ("recurrent", 1, 2), ("convolutional", 1, 2), ("restricted", 1, 1)],
+)
+def test_flops_of_a_layer_grow_as_in_table_1(name, n, d):
+    make = table1().make
+
+    def flops(n, d):
+        return counted(make(name, d, 8)(0), n, d)[0]
+
+    assert flops(128, 16) / flops(64, 16) == 2**n
+    assert flops(64, 32) / flops(64, 16) == 2**d
