@@ -56,7 +56,7 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset(
             "treebank",
-            "The Penn Treebank's sample, split our own way, widths / 8, depth / 2, beam 4; 2 CPU cores",
+            "The Penn Treebank's sample, split our own way; widths / 8, depth / 2, beam 4; 2 cores",
             width=8,
             depth=2,
             steps=3000,
