@@ -5,4 +5,5 @@ set -euo pipefail
 extras="dev"
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$root"
-exec "$venv/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal "$@"
+exec "$venv/bin/python" -m pytest -n auto --maxprocesses 4 --dist loadscope \
+  --no-loadscope-reorder "$@"

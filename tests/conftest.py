@@ -21,9 +21,16 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    if not config.getoption("--full"):  # most of the time goes into compiling what runs once
-        quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
+    """Without --full, programs of this process, most of which run once, are compiled in a hurry."""
+    if config.getoption("--full"):
+        return
+    flags = os.environ.get("XLA_FLAGS", "")
+    hurry = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    os.environ["XLA_FLAGS"] = f"{flags} {hurry}"
+    import jax
+
+    jax.devices()
+    os.environ["XLA_FLAGS"] = flags  # processes that tests start train as users do
 
 
 def pytest_collection_modifyitems(config, items):
