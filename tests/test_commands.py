@@ -190,8 +190,8 @@ def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
     config = json.loads((directory / "config.json").read_text()) | {"steps": wanted}
     (directory / "config.json").write_text(json.dumps(config))  # as if asked for in the first place
     for path in (directory, other):
-        whole = [*longer, "--steps", str(wanted), "--run", str(path)]
-        assert main(whole) == 0
+        done = command([*longer, "--steps", wanted, "--run", path])
+        assert done.returncode == 0, done.stderr.decode()
     assert records(directory)[-1] == records(other)[-1]
     assert "dev_perplexity" in records(other)[-1]
     read = [json.loads((d / "result.json").read_text()) for d in (directory, other)]
@@ -353,6 +353,7 @@ def test_what_the_data_refuses_leaves_no_run(words, tmp_path, capsys):
     assert not new.exists()
 
 
+@pytest.mark.full
 def test_more_output_than_learned_positions_is_cut_and_said(words, tmp_path, capsys):
     options = ["--positions", "learned", "--max_extra", "3", "--steps", "2"]
     assert main([*words, *options, "--run", str(tmp_path / "run")]) == 0

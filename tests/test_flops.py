@@ -68,15 +68,15 @@ def table1():
 def test_paths_and_steps_are_those_of_table_1():
     make, d = table1().make, 16
     found = {
-        name: (layers_to_the_end(make(name, d, 8), 33, d), counted(make(name, d, 8)(0), 33, d)[1])
+        name: (layers_to_the_end(make(name, d, 8), 17, d), counted(make(name, d, 8)(0), 17, d)[1])
         for name in ("self-attention", "restricted", "recurrent", "convolutional", "dilated")
     }
     assert found == {
         "self-attention": (1, 0),
-        "restricted": (8, 0),  # 32 positions by windows of 4 on a side
-        "recurrent": (1, 33),
-        "convolutional": (32, 0),  # one position on a side
-        "dilated": (4, 0),  # 3^4 > 32
+        "restricted": (4, 0),  # 16 positions by windows of 4 on a side
+        "recurrent": (1, 17),
+        "convolutional": (16, 0),  # one position on a side
+        "dilated": (3, 0),  # 3^3 > 16
     }
 
 

@@ -70,6 +70,7 @@ def test_a_population_is_its_members(vectorised, alone, tmp_path):
     assert not np.allclose(first[0], first[2])
 
 
+@pytest.mark.full
 def test_members_that_stand_at_different_steps_end_the_same(tmp_path):
     """One lost its last checkpoint, as a kill between two saves leaves it."""
     whole = run(tmp_path / "whole", VARIED)
