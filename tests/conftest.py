@@ -33,7 +33,11 @@ def pytest_configure(config):
     os.environ["XLA_FLAGS"] = flags  # processes that tests start train as users do
 
 
+LONG = ("test_commands", "test_study", "test_population", "test_training")
+
+
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: item.path.stem not in LONG)  # so that none of them ends alone
     if config.getoption("--full"):
         return
     skip = pytest.mark.skip(reason="exhaustive: run with --full")
