@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from t2t_jax.config import Config
 
 if TYPE_CHECKING:
-    from flax.linen import Module
+    from t2t_jax.models.interface import Model
 
 
 _WHERE = {
@@ -31,12 +31,8 @@ _WHERE = {
 }
 
 
-def build(config: Config, V: int) -> "Module":
-    """The model of `config` for a vocabulary of V subwords.
-
-    Its attributes: the section `c` of the config, `V`, the positions `longest` that a learned table
-    has, and `dtype`; parameters are float32.
-    """
+def build(config: Config, V: int) -> "Model":
+    """The model of `config` for a vocabulary of V subwords."""
     import jax
     import jax.numpy as jnp
 

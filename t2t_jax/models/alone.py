@@ -4,35 +4,22 @@ The decoder without its encoder tells the next token (causal); the encoder witho
 tokens that are masked, from both sides (Devlin et al. 2019). Neither sees the source.
 """
 
-from typing import Any
-
-import flax.linen as nn
-import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax import config
 from t2t_jax.attention.visibility import Visibility
+from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, LayerNorm, Positions, RelativeBias, lengths_of
 from t2t_jax.models.transformer import Layer
 
 
-class Alone(nn.Module):
-    """N layers over V subwords; attributes as of `Transformer`."""
-
-    c: config.Model
-    V: int
-    longest: int
-    dtype: Any = jnp.float32
+class Alone(Model):
+    """N layers of either stack."""
 
     translates = False
 
     @property
-    def masked(self) -> bool:
+    def masked(self) -> bool:  # type: ignore[override]
         return self.c.architecture == "encoder"
-
-    @property
-    def limit(self) -> int | None:
-        return self.longest if self.c.positions == "learned" else None
 
     def setup(self) -> None:
         c, role = self.c, self.c.architecture
@@ -54,7 +41,3 @@ class Alone(nn.Module):
         for layer in self.layers:
             x = layer(x, Visibility(n, n, causal=not self.masked), P_drop, bias)
         return self.embedding.logits(self.norm(x) if self.c.norm == "pre" else x)
-
-    def __call__(self, source: Array, tokens: Array) -> Array:
-        """Touches every parameter: for initialisation."""
-        return self.decode(None, tokens)

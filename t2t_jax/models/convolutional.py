@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from t2t_jax import config
 from t2t_jax.attention.choice import build
 from t2t_jax.attention.mechanism import State
 from t2t_jax.attention.visibility import Visibility, real
-from t2t_jax.models.layers import Embedding, Positions, dropout, lengths_of, parameter
+from t2t_jax.models.interface import Model
+from t2t_jax.models.layers import Embedding, Positions, lengths_of, parameter
 
 HALF = 0.5**0.5  # keeps the variance of a sum of two
 
@@ -30,19 +30,8 @@ class Encoded:
     lengths: Array
 
 
-class Convolutional(nn.Module):
-    """Encoder and decoder of N blocks of width d_model; attributes as of `Transformer`."""
-
-    c: config.Model
-    V: int
-    longest: int
-    dtype: Any = jnp.float32
-
-    masked, translates = False, True
-
-    @property
-    def limit(self) -> int | None:
-        return self.longest if self.c.positions == "learned" else None
+class Convolutional(Model):
+    """Encoder and decoder of N blocks of width d_model."""
 
     def setup(self) -> None:
         c, d = self.c, self.c.d_model
@@ -68,7 +57,7 @@ class Convolutional(nn.Module):
         embedded = x = self.source_positions(self.embedding(source), P_drop)
         for convolution in self.encoder:
             # Beyond a sentence stands what stands beyond the array: zeros.
-            y = convolution(self._drop(jnp.where(present, x, 0), P_drop), causal=False)
+            y = convolution(self.drop(jnp.where(present, x, 0), P_drop), causal=False)
             x = (x + y) * HALF
         return Encoded(x, (x + embedded) * HALF, n)
 
@@ -76,9 +65,9 @@ class Convolutional(nn.Module):
         visibility = Visibility(lengths_of(target_in), encoded.lengths)
         embedded = x = self.target_positions(self.embedding(target_in), P_drop)
         for convolution, attention in zip(self.decoder, self.attention, strict=True):
-            y = convolution(self._drop(x, P_drop), causal=True)
+            y = convolution(self.drop(x, P_drop), causal=True)
             x = (x + (y + attention(y, embedded, encoded, visibility)) * HALF) * HALF
-        return self.embedding.logits(self._drop(x, P_drop))
+        return self.embedding.logits(self.drop(x, P_drop))
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
         """The source as each attention needs it, and the inputs that each kernel still reaches."""
@@ -95,13 +84,6 @@ class Convolutional(nn.Module):
             x = (x + (y + self.attention[i].step(memory[i], y, embedded, t)) * HALF) * HALF
             after.append(seen[:, 1:])
         return self.embedding.logits(x)[:, 0], after
-
-    def __call__(self, source: Array, target_in: Array) -> Array:
-        """Touches every parameter: for initialisation."""
-        return self.decode(self.encode(source), target_in)
-
-    def _drop(self, x: Array, P_drop: Array | None) -> Array:
-        return x if P_drop is None else dropout(x, P_drop, self.make_rng("dropout"))
 
 
 class Convolution(nn.Module):

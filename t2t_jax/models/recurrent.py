@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from t2t_jax import config
 from t2t_jax.attention.choice import build
 from t2t_jax.attention.visibility import Visibility, real
-from t2t_jax.models.layers import Embedding, dropout, lengths_of, parameter
+from t2t_jax.models.interface import Model
+from t2t_jax.models.layers import Embedding, lengths_of, parameter
 
 GATES = {"lstm": 4, "gru": 3}
 Carry = tuple[Array, ...]  # the hidden state [B, width], and an LSTM's cell
@@ -31,15 +31,8 @@ class Encoded:
     last: list[Carry]
 
 
-class Recurrent(nn.Module):
-    """Encoder and decoder of N layers of width d_model; attributes as of `Transformer`."""
-
-    c: config.Model
-    V: int
-    longest: int
-    dtype: Any = jnp.float32
-
-    masked, translates, limit = False, True, None
+class Recurrent(Model):
+    """Encoder and decoder of N layers of width d_model."""
 
     def setup(self) -> None:
         c, d = self.c, self.c.d_model
@@ -62,16 +55,16 @@ class Recurrent(nn.Module):
     def encode(self, source: Array, P_drop: Array | None = None) -> Encoded:
         n = lengths_of(source)
         present = real(n, source.shape[1])
-        x, last = self._drop(self.embedding(source), P_drop), []
+        x, last = self.drop(self.embedding(source), P_drop), []
         for ways in self.encoder:
             done = [cell.run(x, None, present, back == 1) for back, cell in enumerate(ways)]
             states, carries = zip(*done, strict=True)
-            x = self._drop(jnp.concatenate(states, -1), P_drop)
+            x = self.drop(jnp.concatenate(states, -1), P_drop)
             last.append(tuple(jnp.concatenate(parts, -1) for parts in zip(*carries, strict=True)))
         return Encoded(x, n, last)
 
     def decode(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
-        x = self._drop(self.embedding(target_in), P_drop)
+        x = self.drop(self.embedding(target_in), P_drop)
         if self.c.feed == "input":  # attention waits for the state before it
             memory, state = self.start(encoded, x.shape[1])
             steps = nn.scan(
@@ -84,7 +77,7 @@ class Recurrent(nn.Module):
             _, x = steps(self, state, memory, x, jnp.arange(x.shape[1]), P_drop)
             return self.embedding.logits(x)
         for cell, carry in zip(self.decoder, encoded.last, strict=True):
-            x = self._drop(cell.run(x, carry)[0], P_drop)
+            x = self.drop(cell.run(x, carry)[0], P_drop)
         if self.c.feed == "output":
             q, k = x[:, :, None], encoded.output[:, :, None]
             visibility = Visibility(lengths_of(target_in), encoded.lengths)
@@ -102,10 +95,6 @@ class Recurrent(nn.Module):
         state, x = self._position(state, memory, self.embedding(tokens), t, None)
         return self.embedding.logits(x[:, None])[:, 0], state
 
-    def __call__(self, source: Array, target_in: Array) -> Array:
-        """Touches every parameter: for initialisation."""
-        return self.decode(self.encode(source), target_in)
-
     def _position(
         self, state: list[Carry], memory: Any, x: Array, t: Array, P_drop: Array | None
     ) -> tuple[list[Carry], Array]:
@@ -120,14 +109,11 @@ class Recurrent(nn.Module):
             x = jnp.concatenate([x, value], -1)
         for cell, carry in zip(self.decoder, state, strict=True):
             carry = cell.turn(x, carry)
-            x = self._drop(carry[0], P_drop)
+            x = self.drop(carry[0], P_drop)
             after.append(carry)
         if self.c.feed == "output":
             value = attend(x)
         return after, x if value is None else self.readout(x, value)
-
-    def _drop(self, x: Array, P_drop: Array | None) -> Array:
-        return x if P_drop is None else dropout(x, P_drop, self.make_rng("dropout"))
 
 
 class Readout(nn.Module):

@@ -4,12 +4,12 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from flax import struct
 
 from t2t_jax import config
 from t2t_jax.attention.mechanism import Bias
 from t2t_jax.attention.visibility import Visibility
+from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import (
     AddNorm,
     Embedding,
@@ -30,26 +30,8 @@ class Encoded:
     lengths: jax.Array
 
 
-class Transformer(nn.Module):
-    """Encoder and decoder of Figure 1 over V subwords.
-
-    Attributes:
-      c: the hyperparameters.
-      V: size of the vocabulary.
-      longest: positions that a learned table has.
-      dtype: of computation; parameters are float32.
-    """
-
-    c: config.Model
-    V: int
-    longest: int
-    dtype: Any = jnp.float32
-
-    masked, translates = False, True
-
-    @property
-    def limit(self) -> int | None:
-        return self.longest if self.c.positions == "learned" else None
+class Transformer(Model):
+    """Encoder and decoder of Figure 1."""
 
     def setup(self) -> None:
         c, N = self.c, self.c.N
@@ -104,10 +86,6 @@ class Transformer(nn.Module):
             x, own = layer.step(x, cross, own, t, bias)
             after.append(own)
         return self._logits(x)[:, 0], after
-
-    def __call__(self, source: jax.Array, target_in: jax.Array) -> jax.Array:
-        """Touches every parameter: for initialisation."""
-        return self.decode(self.encode(source), target_in)
 
     def _decoder_bias(self) -> Bias:
         return self.decoder_bias() if self.c.positions == "relative" else None
