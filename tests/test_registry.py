@@ -12,7 +12,8 @@ from t2t_jax.study.cost import parameters
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
 from t2t_jax.study.registry import find, select, studies, study
-from t2t_jax.study.tables import papers
+from t2t_jax.study.results import Entry
+from t2t_jax.study.tables import lines, papers, records
 from t2t_jax.training.flops import run_flops
 
 # The paper's Table 3: group, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps (K), PPL, BLEU,
@@ -125,6 +126,9 @@ def test_nothing_stands_beside_a_samples_f1():
     )
     assert papers(whole, table4.rows[0]) == 91.3
     assert papers(sample, table4.rows[0]) is None
+    entry = Entry(table4.rows[0], sample.config(table4.rows[0]), (), "")
+    for made, value in ((whole, 91.3), (sample, None)):
+        assert records(made, lines(made, [entry]))[0]["paper"]["F1"] == value
 
 
 def test_a_row_or_scale_that_does_not_fit_is_refused():

@@ -18,7 +18,8 @@ def keep(grid: Grid, entries: Sequence[Entry], home: Path) -> Path:
     """Copies results without checkpoints to home/STUDY-PRESET, with tables and plots beside them.
 
     Raises:
-      UsageError: no run is finished, or the directory cannot be written.
+      UsageError: no run is finished.
+      RunError: the directory cannot be written.
     """
     runs = [run for entry in entries for run in entry.runs]
     if not runs:

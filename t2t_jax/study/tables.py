@@ -277,7 +277,7 @@ def records(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
                 "group": e.row.group,
                 "changes": dict(e.row.changes),
                 "config": store_config(e.c),
-                "paper": {n: getattr(e.row, n) for n in PAPER},
+                "paper": {n: getattr(e.row, n) for n in PAPER} | {metric.name: papers(grid, e.row)},
                 "PPL": _spread(line.PPL),
                 metric.name: _spread(line.score),
                 "difference": None if line.difference is None else line.difference._asdict(),
