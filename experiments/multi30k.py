@@ -10,7 +10,7 @@ its 8K tokens a batch are 4,096 a side.
 
 DIR holds train.en.gz, train.de.gz, val.* and test_2016_flickr.*; without it they are downloaded.
 
-    .venv/bin/python experiments/multi30k.py runs/multi30k_*
+    launch/local.sh experiments/multi30k.py runs/multi30k_*
 
 keeps config, metrics and result of finished runs in experiments/results/multi30k and draws the
 table and the curves from what is kept there.

@@ -1,10 +1,12 @@
 """Programs that do the same for one length after another, measured side by side.
 
 At each n the programs run in turns, round after round, so that what disturbs the machine disturbs
-all of them; times are medians. One leaves the race before a call would take too long.
+all of them; times are medians. One leaves the race before a call would take too long or too much
+memory.
 """
 
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +47,7 @@ def race(
       make: the program of a name at a length.
     """
     found: dict[str, list[At]] = {name: [] for name in names}
-    racing = list(names)
+    racing, room = list(names), _memory() // 4  # the allocator may keep what others have freed
     for n in sorted(lengths):
         for name in list(racing):
             at = found[name]
@@ -54,6 +56,10 @@ def race(
                 say(f"n = {n:,}: {name} leaves; a call would take some {expected:.0f} s")
                 racing.remove(name)
         programs = {name: make(name, n) for name in racing}
+        for name in [x for x, program in programs.items() if program.memory > room]:
+            needed = programs.pop(name).memory / 2**30
+            say(f"n = {n:,}: {name} leaves; a call would take {needed:.1f} GiB")
+            racing.remove(name)
         times: dict[str, list[float]] = {name: [] for name in racing}
         for r in range(ROUNDS + 1):
             for name, program in programs.items():
@@ -68,6 +74,13 @@ def race(
             )
         say(f"n = {n:,}: " + ", ".join(f"{x} {found[x][-1]['seconds']:.3f} s" for x in racing))
     return found
+
+
+def _memory() -> int:
+    """Bytes of a device."""
+    stats = jax.devices()[0].memory_stats() or {}
+    host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(stats.get("bytes_limit", host))
 
 
 def exponent(at: Sequence[Mapping[str, float]], what: str) -> float | None:
