@@ -1,7 +1,11 @@
-"""The commands. Each reads its words, calls one function, and prints; exit codes 0, 1 and 2."""
+"""The commands. Each reads its words, calls one function, and prints.
+
+Exit codes: 0 done, 1 failed, 2 wrong use, 75 stopped (the same command goes on).
+"""
 
 import argparse
 import gzip
+import io
 import logging
 import os
 import sys
@@ -13,15 +17,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from t2t_jax import config
 from t2t_jax.config import SECTIONS, Config
-from t2t_jax.errors import RunError, UsageError, near
+from t2t_jax.errors import Interrupted, RunError, UsageError, near
 from t2t_jax.recipes import RECIPES, recipe
 
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset
     from t2t_jax.study.grid import Grid
+    from t2t_jax.study.registry import Row
 
 
 _LISTED = "studies, presets, recipes, profiles, mechanisms, fields, or the name of a study"
+_MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (and population) [all along data]"
+_HOSTS = "several processes on one run: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
 _WORKERS = "processes at work [one a core of a CPU, one on accelerators]"
 
 
@@ -43,10 +50,10 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     except RunError as error:
         print(f"t2t-jax: {error}", file=sys.stderr)
-        return 1
+        return Interrupted.CODE if isinstance(error, Interrupted) else 1
     except KeyboardInterrupt:
         print("t2t-jax: interrupted.", file=sys.stderr)
-        return 1
+        return Interrupted.CODE
     except BrokenPipeError:  # whoever read our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -68,6 +75,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     p.add_argument("recipe", help=f"one of {', '.join(RECIPES)}")
     p.add_argument("--profile", default="paper", help="paper or t2t: see `list profiles` [paper]")
     p.add_argument("--run", type=Path, help="the run's directory [runs/RECIPE-SEED]")
+    p.add_argument("--mesh", default="", help=_MESH)
+    p.add_argument("--hosts", default="", help=_HOSTS)
     _add_cache(p)
     _add_fields(p, *SECTIONS)
 
@@ -75,6 +84,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_study(p)
     p.add_argument("--seeds", type=int, default=1, metavar="K", help="runs of each row [1]")
     p.add_argument("--workers", type=int, default=0, metavar="W", help=_WORKERS)
+    p.add_argument("--task", type=int, metavar="I", help="row I alone, from 0, without the table")
+    p.add_argument("--mesh", default="", help=_MESH)
     p.add_argument("--worker", default="", help=argparse.SUPPRESS)  # I/W: one that `run` started
     p.set_defaults(format="text")
     _add_cache(p)
@@ -115,9 +126,15 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     p.add_argument("--seconds", type=float, default=20, help="the longest call to be tried [20]")
     p.add_argument("--out", type=Path, default=Path("bench"), help="directory of results [bench]")
 
+    p = command("doctor", _doctor, "whether this machine can train, and what to mend")
+    p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
+    p.add_argument("--mesh", default="", help=_MESH)
+    _add_cache(p)
+
     p = command("list", _list, "what there is, or the rows of a study")
     p.add_argument("what", nargs="?", default="", help=_LISTED)
-    p.add_argument("--format", default="text", choices=("text", "json"), help="of a study's rows")
+    formats = "text", "json", "names"
+    p.add_argument("--format", default="text", choices=formats, help="of a study's rows")
 
     arguments, rest = parser.parse_known_args(words)
     arguments.words = list(words)
@@ -167,25 +184,39 @@ def _config(arguments: argparse.Namespace) -> Config:
 
 
 def _train(arguments: argparse.Namespace) -> None:
+    c = _config(arguments)
+    directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
     from t2t_jax.study.runner import execute
     from t2t_jax.training.progress import Progress, duration
 
-    c = _config(arguments)
-    directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
-    progress = Progress()
+    first = not arguments.hosts or _join(arguments.hosts, c.data, arguments.cache)
+    progress = Progress() if first else Progress(io.StringIO())
     try:
         dataset = _dataset(c.data, arguments.cache, progress.say)
         _keep_programs(arguments.cache)
-        (result,) = execute([(c, directory)], dataset, lambda s: s.startswith("test"), progress)
+        scored = (lambda split: split.startswith("test")), progress
+        (result,) = execute([(c, directory)], dataset, *scored, arguments.mesh)
         if isinstance(result, Exception):
             raise result
     finally:
         progress.close()
+    if not first:
+        return
     took = duration(result["training_seconds"] + result["scoring_seconds"])
     progress.say(f"done in {took}: {directory / 'result.json'}")
     print(f"dev perplexity {result['dev_perplexity']:.3f}")
     for name, scores in result["scores"].items():
         _print_scores(name, scores)
+
+
+def _join(several: str, data: config.Data, cache: Path) -> bool:
+    """Joins the other processes; the first prepares what all open. Whether this is the first."""
+    from t2t_jax.data.corpora import prepare
+    from t2t_jax.training import hosts
+
+    hosts.join(several)
+    hosts.decide(lambda: prepare(data, cache, report=_say))
+    return hosts.first()
 
 
 def _grid(arguments: argparse.Namespace) -> "Grid":
@@ -207,13 +238,19 @@ def _run(arguments: argparse.Namespace) -> None:
     grid, progress = _grid(arguments), Progress()
     if arguments.seeds < 1 or arguments.workers < 0:
         raise UsageError("--seeds must be at least 1, and --workers if it is given.")
+    row = None if arguments.task is None else _row(grid, arguments.task)
     try:
         dataset = _dataset(grid.data, arguments.cache, progress.say)
         cells = grid.plan(arguments.seeds, dataset)
+        how = grid.study.split, dataset, progress, arguments.mesh
+        if row:
+            _keep_programs(arguments.cache)
+            workers.one_row([cell for cell in cells if cell.row is row], *how)
+            return
         if arguments.worker:
             workers.become(arguments.worker)
             _keep_programs(arguments.cache)
-            workers.work(cells, grid.study.split, dataset, progress)
+            workers.work(cells, *how)
             return
         logs = arguments.store / "workers"
         failed = workers.watch(cells, arguments.words, arguments.workers, logs, progress)
@@ -227,6 +264,12 @@ def _run(arguments: argparse.Namespace) -> None:
         print(f"plot: {path}")
     if failed:
         raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
+
+
+def _row(grid: "Grid", number: int) -> "Row":
+    if not 0 <= number < len(grid.rows):
+        raise UsageError(f"--task {number}: {grid.study.name} has rows 0 to {len(grid.rows) - 1}.")
+    return grid.rows[number]
 
 
 def _table(arguments: argparse.Namespace) -> None:
@@ -367,6 +410,19 @@ def _bench(arguments: argparse.Namespace) -> None:
     store.write(arguments.out / "attention.txt", "\n".join(lines) + "\n")
     bench.draw(found, arguments.out / "attention")
     print(*lines, sep="\n")
+
+
+def _doctor(arguments: argparse.Namespace) -> None:
+    from t2t_jax import doctor
+
+    wrong = 0
+    for finding in doctor.examine(arguments.cache, arguments.store, arguments.mesh):
+        print(f"{'mend' if finding.mend else 'ok':4}  {finding.about:10}  {finding.found}")
+        if finding.mend:
+            print(f"{'':16}  {finding.mend}")
+            wrong += 1
+    if wrong:
+        raise RunError(f"{wrong} of these are to be mended.")
 
 
 def _list(arguments: argparse.Namespace) -> None:

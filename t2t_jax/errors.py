@@ -13,7 +13,9 @@ class RunError(Exception):
 
 
 class Interrupted(RunError):
-    """A person or a scheduler stopped the work; the same command goes on from there."""
+    """A person or a scheduler stopped the work; the same command goes on from there (code 75)."""
+
+    CODE = 75  # EX_TEMPFAIL of sysexits.h: try again
 
 
 class Busy(UsageError):

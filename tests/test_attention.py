@@ -2,12 +2,8 @@
 
 import doctest
 import itertools
-import os
 import re
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import attention
 from t2t_jax.attention import MECHANISMS, TABLE, Visibility, choice
+from tests.eight import on_eight_devices
 from tests.reference import attention as reference
 
 B, H, D_K, D_V = 4, 2, 5, 3
@@ -309,7 +306,7 @@ def test_a_population_is_its_members(name, role):
         close(x, run(name, variables, *member, visibility), 1e-5)
 
 
-def on_eight_devices():
+def rows_and_heads():
     """Rows along one axis of the mesh and heads along the other: as on one device."""
     shape, names = (4, 2), ("data", "tensor")
     mesh = jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,) * 2)
@@ -329,11 +326,7 @@ def on_eight_devices():
 @FULL
 @pytest.mark.timeout(600)
 def test_eight_devices_equal_one():
-    code = "from tests import test_attention; test_attention.on_eight_devices()"
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    root = Path(__file__).parent.parent
-    words = [sys.executable, "-c", code]
-    subprocess.run(words, check=True, env=os.environ | flags, cwd=root, timeout=500)
+    on_eight_devices(rows_and_heads)
 
 
 AT_4096 = {

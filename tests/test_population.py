@@ -13,6 +13,7 @@ from t2t_jax.models import build
 from t2t_jax.study.grid import alike
 from t2t_jax.training.loop import Member, _level, train
 from t2t_jax.training.progress import Progress, read_metrics
+from t2t_jax.training.sharding import make_mesh
 from tests.test_training import SMALL, V, batch
 
 C = config.replace(SMALL, steps=6, evaluate_every=3, warmup=2, peak_lr=2e-2, average=2)
@@ -39,7 +40,8 @@ def members(directory, configs):
 
 
 def run(directory, configs, evaluate=lambda _: 9.0, vectorised=False):
-    return train(build(C, V), members(directory, configs), evaluate, Progress(), vectorised)
+    how = evaluate, Progress(), make_mesh(), vectorised
+    return train(build(C, V), members(directory, configs), *how)
 
 
 def curve(directory):

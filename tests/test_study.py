@@ -26,13 +26,8 @@ STEPS, ROWS = 120, 4
 def words(tmp_path_factory):
     """What follows `run` or `table`, but for the store: base, half of (D), and (E) on a toy."""
     corpus = toy.write(tmp_path_factory.mktemp("corpus"))
-    fields = dict(
-        corpus="text", train=corpus / "train", dev=corpus / "dev", test=corpus / "test",
-        vocabulary=50, max_length=20, batch_tokens=200, shapes=1, N=1, d_model=32, d_ff=20, h=2,
-        d_k=16, d_v=16, steps=STEPS, evaluate_every=60, warmup=40, peak_lr=0.02, beam=2,
-    )  # fmt: skip
-    options = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
-    return ["table3", "--rows", "D:P_drop=0.0", "D:eps_ls=0.2", "E", *options]
+    changes = toy.fields(corpus, shapes=1, average=1, steps=STEPS, evaluate_every=60)
+    return ["table3", "--rows", "D:P_drop=0.0", "D:eps_ls=0.2", "E", *toy.options(changes)]
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +231,23 @@ def test_what_is_kept_gives_the_same_table(grid, words, tmp_path, capsys):
     assert str(grid) not in (kept / "table.json").read_text()
     assert main(["keep", *words, "--store", str(tmp_path / "none"), "--to", str(tmp_path)]) == 2
     assert "no finished run" in capsys.readouterr().err
+
+
+def test_a_task_is_one_row_alone(grid, words, run_words, tmp_path, capsys):
+    home = tmp_path / "store"
+    shutil.copytree(grid, home)
+    rows = json.loads(table(words, home, capsys, "--format", "json"))
+    for run in (*rows[1]["runs"], *rows[3]["runs"]):
+        shutil.rmtree(run["directory"])
+    before = set(results(home))
+    task = ["--store", str(home), "--task"]
+    assert main([*run_words, *task, "3"]) == 0
+    made = {Path(run["directory"]).name for run in rows[3]["runs"]}
+    assert set(results(home)) - before == made
+    after = json.loads(table(words, home, capsys, "--format", "json"))[3]
+    assert [r["BLEU"] for r in after["runs"]] == [r["BLEU"] for r in rows[3]["runs"]]
+    assert main([*run_words, *task, "4"]) == 2
+    assert "rows 0 to 3" in capsys.readouterr().err
 
 
 def test_an_edited_result_counts_as_missing(grid, words, tmp_path, capsys):

@@ -1,10 +1,7 @@
 """The objective, the schedule, Adam, and the step that joins them."""
 
 import math
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -165,7 +162,8 @@ def test_parameters_that_are_no_numbers_are_not_saved(tmp_path):
     batches = (((0, i + 1), batch(i)) for i in range(9))
     seen = iter([3.0, math.nan])
     member = Member(c, lambda *at: batches, tmp_path)
-    (error,) = train(build(c, V), [member], lambda _: next(seen), Progress())
+    how = (lambda _: next(seen)), Progress(), sharding.make_mesh()
+    (error,) = train(build(c, V), [member], *how)
     assert isinstance(error, RunError)
     assert "the checkpoint of step 2 is good" in str(error)
     assert [p.name for p in (tmp_path / "checkpoints").iterdir() if p.name.isdigit()] == ["2"]
@@ -207,29 +205,3 @@ def test_flops_are_those_of_the_papers_base():
     c = config.Config().model
     forward = step_flops(c, 37_000, 1, 64, 64) / 3 / 64
     assert forward == pytest.approx(126e6, rel=0.03)  # a source and a target token
-
-
-EIGHT = """
-import jax, numpy as np, sys
-sys.path.insert(0, sys.argv[1])
-from t2t_jax import config
-from tests.test_training import SMALL, batch, run
-assert jax.device_count() == 8
-c = config.replace(SMALL, P_drop=0.2, peak_lr=1e-2, warmup=1, eps=1e-3)
-out = [m["loss"] for _, m in run(c, [batch(i, B=16) for i in range(20)])]
-np.save(sys.argv[2], np.array(out))
-"""
-
-
-def test_eight_devices_equal_one(tmp_path):
-    root = Path(__file__).parent.parent
-    environment = {
-        "PATH": "/usr/bin",
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-    }
-    words = [sys.executable, "-c", EIGHT, str(root), str(tmp_path / "losses.npy")]
-    subprocess.run(words, check=True, env=environment, timeout=200)
-    c = config.replace(SMALL, P_drop=0.2, peak_lr=1e-2, warmup=1, eps=1e-3)
-    one = [m["loss"] for _, m in run(c, [batch(i, B=16) for i in range(20)])]
-    np.testing.assert_allclose(np.load(tmp_path / "losses.npy"), one, rtol=1e-5)

@@ -11,6 +11,7 @@ from t2t_jax.config import Decoding
 from t2t_jax.inference import translate as room
 from t2t_jax.inference.translate import translate, translate_tokens
 from t2t_jax.tokens import EOS, PAD, UNK
+from t2t_jax.training import sharding
 
 LETTERS = "abcdefghijklmnopqrst"
 PARAMS = {"scale": np.float32(9.0)}
@@ -156,7 +157,5 @@ def test_nothing_is_told_without_need():
 
 
 def test_parameters_laid_out_over_a_mesh():
-    mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    params = jax.device_put(PARAMS, everywhere)
+    params = sharding.replicate(PARAMS, sharding.make_mesh())
     assert translate(Reverse(), params, ["abc"], Letters(), Decoding()) == ["cba"]

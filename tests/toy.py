@@ -1,5 +1,6 @@
 """A corpus that a small model learns in seconds: numbers from one to five."""
 
+import json
 import random
 
 NUMBERS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
@@ -18,3 +19,30 @@ def write(directory):
         for language, lines in zip(("en", "de"), sentences(count, split), strict=True):
             (directory / f"{split}.{language}").write_text("".join(f"{x}\n" for x in lines))
     return directory
+
+
+def fields(corpus, **changes):
+    """The config of a model that learns it."""
+    return dict(
+        corpus="text", train=corpus / "train", dev=corpus / "dev", test=corpus / "test",
+        vocabulary=50, max_length=20, batch_tokens=200, shapes=2, N=1, d_model=32, d_ff=20, h=2,
+        d_k=16, d_v=16, average=2, warmup=40, peak_lr=0.02, beam=2,
+    ) | changes  # fmt: skip
+
+
+def options(changes):
+    """Fields as words of a command."""
+    return [word for name, value in changes.items() for word in (f"--{name}", str(value))]
+
+
+def train(corpus, cache, **changes):
+    """The words of `train` with everything but the run's directory."""
+    words = options(fields(corpus, **changes))
+    return ["train", "base", *words, "--cache", str(cache)]
+
+
+def records(directory):
+    """metrics.jsonl without what depends on the clock."""
+    kept = "step", "loss", "nll", "lr", "dev_perplexity"
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k in kept} for line in lines]

@@ -121,7 +121,7 @@ def shapes_of(
         if most == 0:
             raise UsageError(
                 f"batch_tokens={batch_tokens} holds {batch_tokens // max(S, T)} sentences of "
-                f"{max(S, T)} tokens, but devices and accumulation need {multiple} rows: raise "
+                f"{max(S, T)} tokens, but accumulation needs {multiple} rows: raise "
                 f"batch_tokens to {multiple * max(S, T)} or lower max_length."
             )
         most = max(1, min(most, -(-n // multiple)))  # a shape with few pairs needs no more

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,7 @@ from t2t_jax import config
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.inference import beam as beam_search
 from t2t_jax.tokens import EOS, PAD
+from t2t_jax.training import sharding
 
 _ROWS = 64  # sentences decoded together, fewer where they are longer than _LENGTH
 _LENGTH = 64
@@ -69,16 +71,18 @@ def translate_tokens(
     """
     longest = longest or np.iinfo(np.int32).max
     outputs: list[list[int]] = [[] for _ in range(len(sentences))]
+    mesh = sharding.mesh_of(params)
     for rows, source in _batches(sentences, longest, warn):
-        tokens, _ = decode(
-            model,
-            params,
-            source,
-            np.int32(decoding.max_extra),
-            np.float32(decoding.alpha),
-            beam=decoding.beam,
-            capacity=min(source.shape[1] - 1 + decoding.max_extra, longest),
-        )
+        with sharding.on(mesh):
+            tokens, _ = decode(
+                model,
+                params,
+                sharding.put_batch(source, mesh),
+                np.int32(decoding.max_extra),
+                np.float32(decoding.alpha),
+                beam=decoding.beam,
+                capacity=min(source.shape[1] - 1 + decoding.max_extra, longest),
+            )
         for i, row in zip(rows, np.asarray(tokens), strict=False):
             outputs[i] = _until_end(row)
             room = len(sentences[i]) - 1 + decoding.max_extra
@@ -107,7 +111,7 @@ def decode(
     subwords = (source != PAD).sum(axis=1) - 1
     encoded = model.apply(variables, source, method="encode")
     memory, state = model.apply(variables, encoded, capacity, method="start")
-    return beam_search.search(
+    found = beam_search.search(
         partial(model.apply, variables, method="step"),
         memory,
         state,
@@ -116,6 +120,7 @@ def decode(
         beam=beam,
         alpha=alpha,
     )
+    return nn.with_logical_constraint(found, ((None, None), (None,)))  # whole, on every host
 
 
 def _batches(sentences: Tokens, longest: int, warn: Warn) -> Iterator[tuple[list[int], np.ndarray]]:

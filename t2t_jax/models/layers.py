@@ -19,9 +19,13 @@ def parameter(
     init: Callable[..., jax.Array],
     dtype: Any,
 ) -> jax.Array:
-    """A float32 parameter whose logical axes the sharding rules know, cast for computing."""
+    """A float32 parameter whose logical axes the sharding rules know, cast for computing.
+
+    What is stored in parts along d_model is gathered here, where it is used.
+    """
     weight = module.param(name, nn.with_logical_partitioning(init, axes), shape, jnp.float32)
-    return jnp.asarray(weight, dtype)
+    used = tuple(None if axis == "d_model" else axis for axis in axes)
+    return nn.with_logical_constraint(jnp.asarray(weight, dtype), used)
 
 
 def dropout(x: jax.Array, rate: jax.Array | float, key: jax.Array) -> jax.Array:

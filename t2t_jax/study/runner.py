@@ -24,12 +24,14 @@ def execute(
     dataset: Dataset,
     wanted: Callable[[str], bool],
     progress: Progress,
+    mesh: str = "",
 ) -> list[Result | UsageError | RunError]:
     """Trains, scores and keeps runs that can share a program, or goes on with them.
 
     Args:
       runs: configs that are `grid.alike`, each with the directory of its run.
       wanted: whether a split is to be translated and scored.
+      mesh: the devices, as `sharding.make_mesh` reads it.
 
     Returns:
       For each run its result, as in result.json; or why it has none: `Busy` where another process
@@ -40,49 +42,59 @@ def execute(
       UsageError: a config does not fit the data or the devices; nothing is written then.
       Interrupted: the same call goes on from there.
     """
-    import jax
-
     from t2t_jax.data.batches import Batches, in_order
     from t2t_jax.evaluation.perplexity import perplexity
     from t2t_jax.models import build
-    from t2t_jax.training import sharding
+    from t2t_jax.training import hosts, sharding
     from t2t_jax.training.loop import Member, train
+    from t2t_jax.training.step import abstract
 
     c = runs[0][0]
     model = build(c, dataset.vocabulary.size)
     training, dev = dataset.splits["train"], dataset.splits["dev"]
     _check_lengths(dev, model.limit)
-    multiple = jax.device_count() * c.training.accumulate
-    batches = Batches(
-        training.source, training.target, c.data.batch_tokens, c.data.shapes, multiple
-    )
-    dev_batches = list(in_order(dev.source, dev.target, c.data.batch_tokens, min(4, c.data.shapes)))
-    facts = store.about(dataset) | {"dtype": model.dtype.name, "rows in multiples of": multiple}
+    devices = sharding.make_mesh(mesh)
+    abstract(model, c, devices)  # refuses what the mesh does not divide
+    size = c.data.batch_tokens, c.data.shapes, c.training.accumulate
+    batches = Batches(training.source, training.target, *size)
+    dev_batches = [
+        sharding.put_batch(batch, devices)
+        for batch in in_order(dev.source, dev.target, c.data.batch_tokens, min(4, c.data.shapes))
+    ]
+    facts = store.about(dataset) | {"dtype": model.dtype.name}
 
     def evaluate(params: Any) -> float:
-        with sharding.on(sharding.make_mesh()):  # compiled once, in training and after it
+        with sharding.on(devices):  # compiled once, in training and after it
             return perplexity(model, params, dev_batches)
 
-    with ExitStack() as held:
-        results: dict[Path, Result | UsageError | RunError] = {}
+    def take() -> dict[Path, Result | UsageError | RunError]:
+        """Locks the runs; what there is to say already of some of them."""
+        known: dict[Path, Result | UsageError | RunError] = {}
         for one, directory in runs:
             try:
                 held.enter_context(store.lock(directory))
                 store.claim(directory, one, facts, dataset.vocabulary)
             except UsageError as error:
                 if isinstance(error, Busy) and directory == runs[0][1]:
-                    return [error] * len(runs)  # two who begin together do not divide a population
-                results[directory] = error
+                    return {d: error for _, d in runs}  # two together do not divide a population
+                known[directory] = error
                 continue
             if (result := store.read_result(directory, progress.say)) is not None:
                 progress.say(f"{directory} is finished; remove it to run again.")
-                results[directory] = result
+                known[directory] = result
+        return known
+
+    identities = [store.identity(one) for one, _ in runs]
+    code, described = store.code_version(), sharding.describe(devices)
+    hosts.agree({"config": identities, "code": code, "mesh": described, **facts})
+    with ExitStack() as held:
+        results = hosts.decide(take)
         members = [  # of the population
             Member(one, batches.with_seed(one.training.seed).stream, directory)
             for one, directory in runs
             if directory not in results
         ]
-        ended = train(model, members, evaluate, progress) if members else []
+        ended = train(model, members, evaluate, progress, devices) if members else []
         for member, trained in zip(members, ended, strict=True):
             if isinstance(trained, RunError):
                 results[member.directory] = trained
@@ -94,8 +106,10 @@ def execute(
                 "trained_together": trained.together,
                 "scoring_seconds": time.monotonic() - began,
                 "environment": store.both_environments(member.directory),
+                "mesh": described,
             }
-            store.write_result(member.directory, result)
+            if hosts.first():
+                store.write_result(member.directory, result)
             results[member.directory] = result
     return [results[directory] for _, directory in runs]
 
@@ -114,6 +128,7 @@ def _finish(
 
     from t2t_jax.evaluation.metric import metric_of
     from t2t_jax.inference.translate import translate
+    from t2t_jax.training import hosts
     from t2t_jax.training.checkpoints import write_params
     from t2t_jax.training.throughput import peak_flops
 
@@ -132,12 +147,13 @@ def _finish(
             longest=model.limit,
             warn=progress.say,
         )
-        text = "".join(f"{h}\n" for h in hypotheses)
-        store.write(directory / f"{name}.{c.data.target}", text)
         against = hypotheses, split.references, split.extras
-        statistics = metric_of(c.data.corpus).sentences(*against)
-        store.write(directory / f"{name}.statistics.json", json.dumps(statistics))
         scores[name] = _scores(*against, c.data)
+        if hosts.first():
+            text = "".join(f"{h}\n" for h in hypotheses)
+            store.write(directory / f"{name}.{c.data.target}", text)
+            statistics = metric_of(c.data.corpus).sentences(*against)
+            store.write(directory / f"{name}.statistics.json", json.dumps(statistics))
     standing = trained.standing
     return {
         "parameters": sum(x.size for x in jax.tree.leaves(trained.params)),

@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -229,12 +230,27 @@ def environment() -> dict[str, Any]:
     packages = ("t2t-jax", "jax", "flax", "optax", "orbax-checkpoint", "sacrebleu", "sentencepiece")
     return {
         "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        "processes": jax.process_count(),
         "cores": os.cpu_count(),
         "host": platform.machine(),
+        "node": platform.node(),
+        "git": _git(),
         "python": platform.python_version(),
         "code": code_version(),
         **{name: installed(name) for name in packages},
     }
+
+
+def _git() -> str:
+    """The commit of the code, `-dirty` where it was edited since; empty outside a checkout."""
+    if not (PACKAGE.parent / ".git").exists():
+        return ""
+    words = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if not done.returncode else ""
 
 
 def both_environments(directory: Path) -> dict[str, Any]:

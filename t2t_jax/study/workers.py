@@ -27,17 +27,40 @@ from t2t_jax.training.progress import Progress, duration, read_metrics
 EVERY = 1.0  # seconds between two looks at the store
 
 
-def work(cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress) -> None:
+def work(
+    cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress, mesh: str
+) -> None:
     """Runs what is left, the most expensive first, until no cell is without a result or an error.
+
+    Args:
+      mesh: as `sharding.make_mesh` reads it.
 
     Raises:
       Interrupted: the same call goes on from there.
     """
     left = _populations(cells, dataset.vocabulary.size)
     while left:
-        left = [rest for group in left if (rest := _attempt(group, split, dataset, progress))]
+        how = split, dataset, progress, mesh
+        left = [rest for group in left if (rest := _attempt(group, *how))]
         if left:  # other workers hold these
             time.sleep(EVERY)
+
+
+def one_row(
+    cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress, mesh: str
+) -> None:
+    """`work` on the cells of one row alone, those that failed before among them.
+
+    Raises:
+      RunError: one of them failed.
+    """
+    for cell in cells:
+        store.forget_failure(cell.directory)
+    work(cells, split, dataset, progress, mesh)
+    for cell in cells:
+        progress.say(_outcome(cell))
+    if failed := sum(store.read_failure(cell.directory) is not None for cell in cells):
+        raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
 
 
 def _populations(cells: Sequence[Cell], V: int) -> list[list[Cell]]:
@@ -48,7 +71,9 @@ def _populations(cells: Sequence[Cell], V: int) -> list[list[Cell]]:
     return sorted(groups.values(), key=lambda group: -sum(run_flops(cell.c, V) for cell in group))
 
 
-def _attempt(cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress) -> list[Cell]:
+def _attempt(
+    cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress, mesh: str
+) -> list[Cell]:
     """Runs the cells of a population that have neither result nor error; those that are held."""
     from t2t_jax.study.runner import execute
 
@@ -57,7 +82,7 @@ def _attempt(cells: Sequence[Cell], split: str, dataset: Dataset, progress: Prog
         return cells
     try:
         runs = [(cell.c, cell.directory) for cell in cells]
-        outcomes: Sequence[Any] = execute(runs, dataset, lambda name: name == split, progress)
+        outcomes: Sequence[Any] = execute(runs, dataset, lambda name: name == split, progress, mesh)
     except (Interrupted, KeyboardInterrupt):
         raise
     except Exception as error:  # whatever it is, the other rows go on
@@ -105,6 +130,7 @@ def watch(
         for i in range(workers)
     ]
     view = View(cells, workers, progress)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         while any(p.poll() is None for p in processes):
             view.refresh()
@@ -114,6 +140,7 @@ def watch(
         progress.say("stopping: every run saves where it stands")
         raise Interrupted("stopped; the same command goes on from there.") from None
     finally:
+        signal.signal(signal.SIGTERM, before)
         for p in processes:
             p.send_signal(signal.SIGTERM)
         for p in processes:

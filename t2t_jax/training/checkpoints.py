@@ -13,7 +13,7 @@ import orbax.checkpoint as ocp
 
 from t2t_jax.config import Training
 from t2t_jax.errors import UsageError
-from t2t_jax.training import manifest
+from t2t_jax.training import hosts, manifest
 from t2t_jax.training.step import State
 
 
@@ -31,7 +31,7 @@ class Standing(NamedTuple):
 
 @dataclass
 class _Kept:
-    """Keeps the last k checkpoints that were evaluated, and the newest of all.
+    """Keeps the last k checkpoints that were evaluated, the best of them, and the newest of all.
 
     What an interruption saves between two evaluations must not push one of the k out.
     """
@@ -43,12 +43,14 @@ class _Kept:
     def should_preserve(self, checkpoints: Any, *, context: Any) -> list[bool]:
         steps = [c.step for c in checkpoints]
         evaluated = [s for s in steps if s % self.every == 0 or s == self.last]
-        kept = {*evaluated[-self.k :], *steps[-1:]}
+        scores = {c.step: c.metrics["dev_perplexity"] for c in checkpoints if c.metrics}
+        best = sorted(scores, key=lambda s: scores[s])[:1]
+        kept = {*evaluated[-self.k :], *best, *steps[-1:]}
         return [s in kept for s in steps]
 
 
 def manager(directory: Path, t: Training) -> ocp.CheckpointManager:
-    """Keeps what `t` averages at the end and one more, all evaluated, and the newest.
+    """Keeps what `t` averages at the end and one more, all evaluated, the best and the newest.
 
     Saving goes on in the background until `close`, without which the last one is lost.
     """
@@ -71,19 +73,25 @@ def save(to: ocp.CheckpointManager, state: State, standing: Standing) -> None:
         optimizer=ocp.args.StandardSave(state.optimizer),
         standing=ocp.args.JsonSave(standing._asdict()),
     )
-    to.save(int(state.step), args=items)
+    step = int(state.step)
+    evaluated = dict(standing.evaluations).get(step)
+    to.save(step, args=items, metrics=evaluated and {"dev_perplexity": evaluated})
 
 
 def whole_steps(source: ocp.CheckpointManager, report: Callable[[str], object]) -> set[int]:
     """The steps that are saved whole; a damaged checkpoint is reported and set aside."""
-    for step in source.all_steps():
-        directory = _directory(source, step)
-        if (found := manifest.damage(directory)) is None:
-            continue
-        aside = directory.parent.parent / f"damaged-{step}"
-        shutil.rmtree(aside, ignore_errors=True)
-        directory.rename(aside)
-        report(f"the checkpoint of step {step:,} is damaged ({found}): it is now {aside}.")
+
+    def look() -> None:
+        for step in source.all_steps():
+            directory = _directory(source, step)
+            if (found := manifest.damage(directory)) is None:
+                continue
+            aside = directory.parent.parent / f"damaged-{step}"
+            shutil.rmtree(aside, ignore_errors=True)
+            directory.rename(aside)
+            report(f"the checkpoint of step {step:,} is damaged ({found}): it is now {aside}.")
+
+    hosts.decide(look)
     source.reload()
     return set(source.all_steps())
 
@@ -141,9 +149,13 @@ def write_params(directory: Path, params: Any) -> None:
     aside = directory.absolute().with_name(f"{directory.name}.part")
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(aside / "params", params, force=True)
-    manifest.write(aside)
-    shutil.rmtree(directory, ignore_errors=True)
-    aside.rename(directory)
+
+    def commit() -> None:
+        manifest.write(aside)
+        shutil.rmtree(directory, ignore_errors=True)
+        aside.rename(directory)
+
+    hosts.decide(commit)
 
 
 def read_params(directory: Path, like: Any) -> Any:

@@ -1,21 +1,21 @@
 """The flat loop around the step, for a run or for a population of them."""
 
 import math
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from t2t_jax.config import Config
-from t2t_jax.errors import Interrupted, RunError
-from t2t_jax.training import checkpoints, population, sharding
+from t2t_jax.errors import Interrupted, RunError, UsageError
+from t2t_jax.training import checkpoints, hosts, population, sharding
 from t2t_jax.training.checkpoints import Standing
 from t2t_jax.training.flops import run_flops, step_flops
 from t2t_jax.training.progress import Meter, Metrics, Progress, duration
@@ -60,6 +60,7 @@ def train(
     members: Sequence[Member],
     evaluate: Evaluate,
     progress: Progress,
+    mesh: Mesh,
     vectorised: bool | None = None,
 ) -> list[Trained | RunError]:
     """Trains runs of one shape in one program, going on from what they have saved.
@@ -67,19 +68,21 @@ def train(
     Args:
       members: runs whose configs differ in what `step.Hyper` holds alone.
       evaluate: parameters -> dev perplexity.
-      vectorised: see `population.together`; by default for small steps on anything but a CPU.
+      vectorised: see `population.together`; by default for small steps on anything but a CPU, and
+        where the mesh has a population axis.
 
     Returns:
       What came of each member; an error where its loss was no longer finite.
 
     Raises:
+      UsageError: the mesh's population axis does not divide the members.
       Interrupted: by SIGINT or SIGTERM; the same call goes on from there.
     """
-    mesh = sharding.make_mesh()
     if vectorised is None:
         c = members[0].c
         flops = run_flops(c, model.V) / c.training.steps
-        vectorised = jax.default_backend() != "cpu" and flops < IDLE
+        small = jax.default_backend() != "cpu" and flops < IDLE
+        vectorised = small or mesh.shape["population"] > 1
     out: dict[int, Trained | RunError] = {}
     with ExitStack() as held:
         held.enter_context(sharding.on(mesh))
@@ -90,6 +93,11 @@ def train(
         saved = [checkpoints.whole_steps(manager, progress.say) for manager in managers]
         for start, chosen in _level(saved):
             some, theirs = [members[i] for i in chosen], [managers[i] for i in chosen]
+            if len(some) % mesh.shape["population"]:
+                raise UsageError(
+                    f"population={mesh.shape['population']} of the mesh does not divide the "
+                    f"{len(some)} runs that share a program: choose another --mesh."
+                )
             begun = []
             for m, manager in zip(some, theirs, strict=True):
                 state, standing = initialise(model, m.c, mesh), Standing()
@@ -98,7 +106,8 @@ def train(
                 begun.append((state, standing))
             if start:
                 progress.say(f"going on from step {start:,}")
-            ended = _steps(model, some, evaluate, theirs, progress, begun, start, vectorised)
+            how = mesh, start, vectorised
+            ended = _steps(model, some, evaluate, theirs, progress, begun, *how)
             for i, manager, m, result in zip(chosen, theirs, some, ended, strict=True):
                 if isinstance(result, RunError):
                     out[i] = result
@@ -127,11 +136,12 @@ def _steps(
     managers: Sequence[Any],
     progress: Progress,
     begun: Sequence[tuple[State, Standing]],
+    mesh: Mesh,
     t: int,
     vectorised: bool,
 ) -> list[tuple[Any, Standing] | RunError]:
     """All the steps from t on; of each member its parameters and standing, or its error."""
-    c, P, mesh = members[0].c, len(members), sharding.make_mesh()
+    c, P = members[0].c, len(members)
     step = population.together(make_step(model, c), P, vectorised)
     state: State = population.stack([state for state, _ in begun])
     h: Hyper = population.stack([sharding.replicate(hyper(m.c), mesh) for m in members])
@@ -172,7 +182,7 @@ def _steps(
         if at % RECORD_EVERY == 0:
             elapsed = {"seconds": time.monotonic() - began}
             last_step = {name: values[name] for name in ("lr", "grad_norm")}
-            for i in alive():
+            for i in alive() if hosts.first() else ():
                 metrics[i].write({"step": at} | _of_member(i, elapsed | last_step | now))
             meter = Meter()
 
@@ -180,13 +190,15 @@ def _steps(
         return [i for i in range(P) if i not in errors]
 
     with ExitStack() as held:
-        interrupted = held.enter_context(_interruption())
-        metrics = [held.enter_context(closing(Metrics(m.directory, t))) for m in members]
+        interrupted = held.enter_context(hosts.interruption())
+        metrics = [
+            held.enter_context(closing(Metrics(m.directory, t))) for m in members if hosts.first()
+        ]
         while t < last and alive() and not _exhausted(evaluations[0], c.training.patience):
             drawn = [next(b) for b in batches]
             position, batch = drawn[0][0], _stacked([b for _, b in drawn])
-            (_, B, S), (_, _, T) = batch["source"].shape, batch["target"].shape
-            placed = sharding.put_batch(batch, mesh)
+            placed = sharding.put_batch(batch, mesh, c.training.accumulate)
+            (_, B, S), (_, _, T) = placed["source"].shape, placed["target"].shape
             new = (B, S, T) not in programs
             if new:
                 progress.say(f"compiling for batches of {B} pairs, {S} by {T} subwords")
@@ -203,8 +215,8 @@ def _steps(
                 meter = Meter()
             if len(queued) > AHEAD:
                 read()
-            due = t % c.training.evaluate_every == 0 or t == last
-            if not (due or interrupted()):
+            due, stopped = t % c.training.evaluate_every == 0 or t == last, interrupted(t)
+            if not (due or stopped):
                 continue
             while queued:
                 read()
@@ -215,7 +227,8 @@ def _steps(
                     continue
                 seconds = time.monotonic() - began
                 evaluations[i].append((t, perplexity))
-                metrics[i].write({"step": t, "seconds": seconds, "dev_perplexity": perplexity})
+                if hosts.first():
+                    metrics[i].write({"step": t, "seconds": seconds, "dev_perplexity": perplexity})
                 of = f"{members[i].directory.name}: " if P > 1 else ""
                 progress.say(
                     f"{of}step {t:,}  dev perplexity {perplexity:.3f}  after {duration(seconds)}"
@@ -226,7 +239,7 @@ def _steps(
                     *position, seconds, flops, compiled_flops, memory, [*evaluations[i]]
                 )
                 checkpoints.save(managers[i], population.member(state, i), standings[i])
-            if interrupted():
+            if stopped:
                 for i in alive():
                     managers[i].wait_until_finished()
                 raise Interrupted(f"stopped at step {t:,}; the same command goes on from there.")
@@ -257,20 +270,3 @@ def _exhausted(evaluations: list[tuple[int, float]], patience: int) -> bool:
     """Whether the last `patience` evaluations brought no better perplexity."""
     scores = [p for _, p in evaluations]
     return 0 < patience < len(scores) and min(scores[-patience:]) >= min(scores[:-patience])
-
-
-@contextmanager
-def _interruption() -> Iterator[Callable[[], bool]]:
-    """Turns the first SIGINT or SIGTERM into a flag; a second one ends the process as usual."""
-    received: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        received.append(number)
-        signal.signal(number, before[signal.Signals(number)])
-
-    before = {n: signal.signal(n, note) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(received)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -18,9 +18,9 @@ def together(step: Callable[..., Any], P: int, vectorised: bool) -> Callable[...
     keeps busy and whose caches hold only one, the first.
     """
     if P == 1:  # a loop of one iteration took a quarter longer on a CPU
-        return lambda *stacked: _with_axis(step(*member(stacked, 0)))
+        return lambda *stacked: _with_axis(step(*_member(stacked, 0)))
     if vectorised:
-        return jax.vmap(step)
+        return jax.vmap(step, spmd_axis_name="population")
     return lambda *stacked: jax.lax.map(lambda one: step(*one), stacked)
 
 
@@ -28,23 +28,26 @@ def _with_axis(tree: Any) -> Any:
     return jax.tree.map(lambda x: x[None], tree)
 
 
-@jax.jit
+def stack(trees: Sequence[Any]) -> Any:
+    """Trees of arrays [...] -> one of arrays [P, ...], each laid out as in the first of them."""
+    layout = jax.tree.map(
+        lambda x: NamedSharding(x.sharding.mesh, PartitionSpec("population", *x.sharding.spec)),
+        trees[0],
+    )
+    return jax.jit(_stack, out_shardings=layout)(trees)
+
+
+def member(tree: Any, i: int) -> Any:
+    """Member i of a stacked tree, laid out as it is there."""
+    layout = jax.tree.map(
+        lambda x: NamedSharding(x.sharding.mesh, PartitionSpec(*x.sharding.spec[1:])), tree
+    )
+    return jax.jit(_member, out_shardings=layout)(tree, i)
+
+
 def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def stack(trees: Sequence[Any]) -> Any:
-    """Trees of arrays [...] -> one of arrays [P, ...], laid out as the first of them."""
-    return jax.tree.map(
-        lambda x, like: jax.device_put(x, _layout(like.sharding)), _stack(trees), trees[0]
-    )
-
-
-def _layout(sharding: NamedSharding) -> NamedSharding:
-    return NamedSharding(sharding.mesh, PartitionSpec(None, *sharding.spec))
-
-
-@jax.jit
-def member(tree: Any, i: int) -> Any:
-    """Member i of a stacked tree."""
+def _member(tree: Any, i: int) -> Any:
     return jax.tree.map(lambda x: x[i], tree)

@@ -1,24 +1,40 @@
-"""The mesh, and which logical axis of a parameter or activation lies along which of its axes."""
+"""The mesh, and which logical axis of a parameter or activation lies along which of its axes.
 
+    population   runs that are trained in one program
+    data         rows of a batch
+    fsdp         rows of a batch, too; and parameters, gathered where they are used (ZeRO-3)
+    tensor       heads, d_ff and the vocabulary
+
+An axis of the mesh serves an array once: an activation's d_model stays whole, as its rows lie along
+fsdp already.
+"""
+
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import flax.linen as nn
 import jax
+import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from t2t_jax.errors import UsageError, near
+
+AXES = "population", "data", "fsdp", "tensor"
+ROWS = "data", "fsdp"
+
 # None: every device holds the whole axis.
-RULES: tuple[tuple[str, str | None], ...] = (
-    ("batch", "data"),
+RULES: tuple[tuple[str, str | tuple[str, ...] | None], ...] = (
+    ("batch", ROWS),
+    ("vocabulary", "tensor"),
+    ("heads", "tensor"),
+    ("d_ff", "tensor"),
+    ("d_model", "fsdp"),
     ("length", None),
     ("position", None),
-    ("vocabulary", None),
-    ("d_model", None),
-    ("heads", None),
     ("d_k", None),
     ("d_v", None),
-    ("d_ff", None),
     ("d_hidden", None),
     ("bucket", None),
     ("gates", None),
@@ -26,9 +42,33 @@ RULES: tuple[tuple[str, str | None], ...] = (
 )
 
 
-def make_mesh() -> Mesh:
-    """All devices along `data`."""
-    return jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
+def make_mesh(described: str = "", count: int | None = None) -> Mesh:
+    """The first `count` devices, or all, as `data=2,fsdp=2,tensor=2` says; or else along `data`.
+
+    Raises:
+      UsageError: an axis is unknown or named twice, or their product is not the number of devices.
+    """
+    sizes = dict.fromkeys(AXES, 1)
+    count = count or jax.device_count()
+    for part in described.split(",") if described else [f"data={count}"]:
+        name, _, size = part.partition("=")
+        if name not in AXES:
+            raise UsageError(f"a mesh has no axis {name!r}: {near(name, AXES)}")
+        if sizes[name] != 1 or not size.isdecimal() or not int(size):
+            raise UsageError(f"--mesh {described}: give {name} one size, as in {name}=2.")
+        sizes[name] = int(size)
+    if math.prod(sizes.values()) != count:
+        raise UsageError(
+            f"--mesh {described} takes {math.prod(sizes.values())} devices, but there are {count}: "
+            "the product of its axes must be their number."
+        )
+    how: Any = dict(axis_types=(AxisType.Auto,) * len(AXES), devices=jax.devices()[:count])
+    return jax.make_mesh(tuple(sizes.values()), AXES, **how)
+
+
+def describe(mesh: Mesh) -> str:
+    """The axes that are longer than 1, as `make_mesh` reads them."""
+    return ",".join(f"{name}={n}" for name, n in mesh.shape.items() if n > 1) or "data=1"
 
 
 @contextmanager
@@ -39,13 +79,59 @@ def on(mesh: Mesh) -> Iterator[None]:
 
 
 def shardings(boxed: Any, mesh: Mesh) -> Any:
-    """Of every leaf of a tree of shapes with logical axes (`flax.linen.LogicallyPartitioned`)."""
-    return nn.logical_to_mesh_sharding(nn.get_partition_spec(boxed), mesh, RULES)
+    """Of every leaf of a tree of shapes with logical axes (`flax.linen.LogicallyPartitioned`).
+
+    Raises:
+      UsageError: an axis of the mesh does not divide what lies along it.
+    """
+
+    def lay(path: Any, leaf: Any) -> NamedSharding:
+        if not isinstance(leaf, nn.LogicallyPartitioned):
+            return NamedSharding(mesh, PartitionSpec())
+        spec = nn.logical_to_mesh_axes(leaf.names, RULES) or PartitionSpec()
+        for name, size, along in zip(leaf.names, leaf.value.shape, spec, strict=True):
+            if along and size % mesh.shape[along]:
+                where = jax.tree_util.keystr(path, simple=True, separator="/")
+                raise UsageError(
+                    f"{along}={mesh.shape[along]} of the mesh does not divide {name}={size} of "
+                    f"{where}: choose another --mesh or another {name}."
+                )
+        return NamedSharding(mesh, PartitionSpec(*spec))
+
+    boxed_leaf = nn.LogicallyPartitioned
+    return jax.tree_util.tree_map_with_path(lay, boxed, is_leaf=lambda x: isinstance(x, boxed_leaf))
 
 
-def put_batch(batch: Any, mesh: Mesh) -> Any:
-    """Host arrays [P, B, ...] to the devices, rows shared out along `data`."""
-    return jax.device_put(batch, NamedSharding(mesh, PartitionSpec(None, "data")))
+def mesh_of(tree: Any) -> Mesh:
+    """The mesh that a tree of arrays is laid out over: of one device, if it never was."""
+    layouts = (getattr(x, "sharding", None) for x in jax.tree.leaves(tree))
+    for layout in layouts:
+        if isinstance(layout, NamedSharding) and isinstance(layout.mesh, Mesh):
+            return layout.mesh
+    one = np.array(jax.devices()[:1]).reshape((1,) * len(AXES))
+    return Mesh(one, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def rows(mesh: Mesh) -> int:
+    """How many parts a batch is shared out in."""
+    return math.prod(mesh.shape[axis] for axis in ROWS)
+
+
+def put_batch(batch: Any, mesh: Mesh, multiple: int = 1) -> Any:
+    """Host arrays [B, L], or [P, B, L] of a population, to the devices: to each its rows.
+
+    Rows of PAD are added until B is a multiple of `multiple` times the parts of a batch; they
+    change neither a loss nor the random draws of the others.
+    """
+
+    def put(x: np.ndarray) -> jax.Array:
+        members = x.ndim - 2
+        short = -x.shape[-2] % (multiple * rows(mesh))
+        whole = np.pad(x, [(0, 0)] * members + [(0, short), (0, 0)]) if short else x
+        layout = NamedSharding(mesh, PartitionSpec(*["population"] * members, ROWS))
+        return jax.make_array_from_callback(whole.shape, layout, lambda index: whole[index])
+
+    return jax.tree.map(put, batch)
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:

@@ -96,7 +96,7 @@ def _creation(model: nn.Module, c: Config, mesh: Mesh) -> tuple[Callable[..., St
         params = model.init(jax.random.fold_in(jax.random.key(seed), 0), token, token)["params"]
         return State(jnp.int32(0), params, adam(c.training).init(params))
 
-    with sharding.on(mesh):
+    with nn.logical_axis_rules(()):  # shapes only, before it is known whether the mesh fits them
         out = sharding.shardings(jax.eval_shape(create, jnp.uint32(0)), mesh)
     return lambda seed: nn.meta.unbox(create(seed)), out
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 
 # Dense bf16 matrix FLOP/s of what JAX counts as one device, from the makers' data sheets.
 _PEAK = {
@@ -29,8 +30,8 @@ class Program(NamedTuple):
     """A compiled step of a population, and what one member's part of it costs.
 
     Attributes:
-      flops: all operations that XLA counts, not only matrix products.
-      memory: bytes of state, batch and temporaries at their largest.
+      flops: all operations that XLA counts on all devices, not only matrix products.
+      memory: bytes of state, batch and temporaries at their largest, on one device.
     """
 
     run: Callable[..., Any]
@@ -46,12 +47,15 @@ def compile_for(
     Args:
       vectorised: whether the members' temporaries exist at the same time.
     """
-    compiled = jax.jit(step, donate_argnums=0).lower(state, batch, h).compile()
+    mesh = h.seed.sharding.mesh
+    layout = jax.tree.map(lambda x: x.sharding, state), NamedSharding(mesh, PartitionSpec())
+    jitted = jax.jit(step, donate_argnums=0, out_shardings=layout)
+    compiled = jitted.lower(state, batch, h).compile()
     used: Any = compiled.memory_analysis()
     kept = used.argument_size_in_bytes + used.output_size_in_bytes - used.alias_size_in_bytes
     passing = used.temp_size_in_bytes // (P if vectorised else 1)
-    counted = (compiled.cost_analysis() or {}).get("flops", 0.0) / (P if vectorised else 1)
-    return Program(compiled, counted, kept // P + passing)
+    counted = (compiled.cost_analysis() or {}).get("flops", 0.0) * mesh.size
+    return Program(compiled, counted / (P if vectorised else 1), kept // P + passing)
 
 
 def peak_flops() -> float | None:

@@ -1,0 +1,46 @@
+"""What the doctor finds, in a place where all is well and in places where it is not."""
+
+import json
+from importlib import metadata
+
+from t2t_jax import doctor
+from t2t_jax.cli import main
+
+
+def examined(tmp_path, capsys, *more, code):
+    words = ["doctor", "--cache", str(tmp_path / "cache"), "--store", str(tmp_path / "runs")]
+    assert main([*words, *more]) == code
+    return capsys.readouterr()
+
+
+def test_all_is_well(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "SPACE", 0)
+    monkeypatch.setattr(doctor, "MEMORY", 0)
+    out = examined(tmp_path, capsys, code=0).out
+    assert "mend" not in out
+    for about in ("packages", "memory", "cache", "store", "corpora", "devices", "a step"):
+        assert f"\nok    {about} " in f"\n{out}", about
+    assert "jax 0." in out
+    assert "none prepared yet" in out
+
+
+def test_what_is_wrong_is_named_with_its_remedy(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(doctor, "SPACE", 1e9)
+    monkeypatch.setattr(doctor, "MEMORY", 1e9)
+    monkeypatch.setattr(metadata, "requires", lambda name: ["jax<0.2", "no-such-package>=1"])
+    (tmp_path / "runs").write_text("a file where the store should be")
+    damaged = tmp_path / "cache" / "text-en-de-0"
+    damaged.mkdir(parents=True)
+    (damaged / "meta.json").write_text(json.dumps({"format": -1}))
+    out, err = examined(tmp_path, capsys, "--mesh", "data=3,tensor=5", code=1)
+    for said in (
+        "is not <0.2",
+        "no-such-package is missing",
+        "close something",
+        "make room",
+        "File exists",
+        "was prepared in format -1",
+        "takes 15 devices",
+    ):
+        assert said in out, said
+    assert "7 of these" in err

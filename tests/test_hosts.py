@@ -1,0 +1,129 @@
+"""Several processes on one run, over jax.distributed: as one process alone, stopped and resumed."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests import toy
+from tests.test_commands import wait_for_step
+
+STEPS, EVERY = 60, 20
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return toy.write(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def words(corpus, tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+    return toy.train(corpus, cache, steps=STEPS, evaluate_every=EVERY)
+
+
+def start(count, words, directory, *, last=()):
+    """Processes of one run; `last` are words that only the last of them is given."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{s.getsockname()[1]}"
+    command = [sys.executable, "-m", "t2t_jax.cli", *words, "--run", str(directory)]
+    env = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+    return [
+        subprocess.Popen(
+            [*command, "--hosts", f"{i}/{count}@{address}", *(last if i == count - 1 else ())],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=env,
+        )
+        for i in range(count)
+    ]
+
+
+def finish(processes):
+    """Their exit codes and what they printed; a process that hangs is killed."""
+    try:
+        printed = [p.communicate(timeout=200)[0].decode() for p in processes]
+    finally:
+        for p in processes:
+            p.kill()
+    return [p.returncode for p in processes], printed
+
+
+@pytest.fixture(scope="module")
+def alone(words, tmp_path_factory):
+    """The run of one process."""
+    directory = tmp_path_factory.mktemp("alone")
+    python = [sys.executable, "-m", "t2t_jax.cli"]
+    subprocess.run([*python, *words, "--run", str(directory)], check=True, timeout=200)
+    return directory
+
+
+def assert_same_run(found, wanted, last=False):
+    """All records, or the last: what stands between two that a stop has cut is averaged anew."""
+    ours, theirs = (toy.records(d)[-1 if last else 0 :] for d in (found, wanted))
+    assert [r.keys() for r in ours] == [r.keys() for r in theirs]
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose([*a.values()], [*b.values()], rtol=1e-4)
+    assert (found / "test.de").read_text() == (wanted / "test.de").read_text()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("count", "mesh"),
+    [(2, "data=2"), pytest.param(4, "fsdp=2,tensor=2", marks=pytest.mark.full)],
+)
+def test_several_processes_are_one_run(count, mesh, words, alone, tmp_path):
+    codes, printed = finish(start(count, [*words, "--mesh", mesh], tmp_path))
+    assert codes == [0] * count, printed
+    assert "BLEU" in printed[0]
+    assert not any(word in said for said in printed[1:] for word in ("step", "BLEU"))
+    assert_same_run(tmp_path, alone)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["mesh"] == mesh
+    assert result["environment"]["device"].startswith(f"{count} x")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_a_signal_to_one_process_stops_all_and_one_alone_goes_on(words, tmp_path):
+    longer = [*words, "--steps", "100000", "--schedule", "inverse_sqrt"]
+    processes = start(2, longer, tmp_path)
+    wait_for_step(processes[0], tmp_path, EVERY)
+    processes[1].send_signal(signal.SIGTERM)
+    codes, printed = finish(processes)
+    assert codes == [75, 75], printed
+    stopped = [int(re.search(r"stopped at step ([\d,]+)", p)[1].replace(",", "")) for p in printed]
+    assert stopped[0] == stopped[1] > EVERY
+    assert (tmp_path / "checkpoints" / str(stopped[0])).is_dir()
+    wanted = stopped[0] + EVERY
+    config = json.loads((tmp_path / "config.json").read_text()) | {"steps": wanted}
+    (tmp_path / "config.json").write_text(json.dumps(config))  # as if asked for in the first place
+    whole = tmp_path / "whole"
+    for directory in (tmp_path, whole):
+        python = [sys.executable, "-m", "t2t_jax.cli", *longer, "--steps", str(wanted)]
+        subprocess.run([*python, "--run", str(directory)], check=True, timeout=200)
+    assert_same_run(tmp_path, whole, last=True)
+
+
+@pytest.mark.timeout(400)
+def test_processes_that_differ_are_told_in_what(words, tmp_path):
+    codes, printed = finish(start(2, words, tmp_path / "run", last=["--N", "2"]))
+    assert codes == [2, 2], printed
+    for said in printed:
+        assert "do not agree on config (process 1 differs from process 0)" in said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_what_the_first_process_lacks_stops_all(words, tmp_path):
+    codes, printed = finish(start(2, [*words, "--train", str(tmp_path / "none")], tmp_path / "run"))
+    assert codes == [2, 2], printed
+    assert all(str(tmp_path / "none") in said for said in printed)

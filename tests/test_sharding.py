@@ -1,0 +1,192 @@
+"""The mesh: one run on every layout of eight devices is the run on one."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from t2t_jax import config
+from t2t_jax.bench.collectives import moves
+from t2t_jax.errors import UsageError
+from t2t_jax.models import build
+from t2t_jax.training import population, sharding
+from t2t_jax.training.sharding import make_mesh
+from t2t_jax.training.step import hyper, initialise, make_step
+from t2t_jax.training.throughput import compile_for
+from tests.eight import on_eight_devices
+from tests.test_training import batch
+
+V, STEPS = 24, 20
+C = config.replace(
+    config.Config(),
+    **dict(N=2, d_model=8, d_ff=12, h=4, d_k=3, d_v=5, warmup=8, lr_scale=0.3, P_drop=0.2),
+    **dict(max_length=9, batch_tokens=99),
+)
+MESHES = (
+    "data=8",
+    "fsdp=8",
+    "tensor=4,data=2",
+    "data=2,fsdp=2,tensor=2",
+    "fsdp=4,tensor=2",
+)
+
+
+SHAPES = (6, 7, 5), (10, 4, 6)  # eight devices divide the rows of neither
+
+
+def batches(seed, accumulate=1, shapes=SHAPES):
+    for i in range(STEPS):
+        B, S, T = shapes[i % len(shapes)]
+        yield batch(100 * seed + i, B * accumulate, S, T)
+
+
+def alone(c, model, shapes=SHAPES):
+    """Losses of one run without any mesh."""
+    step, losses = jax.jit(make_step(model, c)), []
+    state = jax.device_get(initialise(model, c, make_mesh()))
+    for b in batches(c.training.seed, c.training.accumulate, shapes):
+        state, metrics = step(state, b, hyper(c))
+        losses.append(float(metrics["loss"]))
+    return losses
+
+
+def together(mesh, configs, model, vectorised=False, shapes=SHAPES):
+    """Losses [steps, P] of runs on a mesh, and how the state lies there at the end."""
+    c, P = configs[0], len(configs)
+    step = population.together(make_step(model, c), P, vectorised)
+    losses, programs = [], {}
+    with sharding.on(mesh):
+        state = population.stack([initialise(model, c, mesh) for c in configs])
+        h = population.stack([sharding.replicate(hyper(c), mesh) for c in configs])
+        streams = [batches(c.training.seed, c.training.accumulate, shapes) for c in configs]
+        for drawn in zip(*streams, strict=True):
+            b = {side: np.stack([d[side] for d in drawn]) for side in drawn[0]}
+            placed = sharding.put_batch(b, mesh, c.training.accumulate)
+            shape = placed["source"].shape
+            if shape not in programs:
+                programs[shape] = compile_for(step, P, vectorised, state, placed, h)
+            state, metrics = programs[shape].run(state, placed, h)
+            losses.append(np.asarray(metrics["loss"]))
+    return np.array(losses), state
+
+
+def a_mixed_mesh():
+    c = config.replace(C, N=1)
+    model, mesh = build(c, V), make_mesh("data=2,fsdp=2,tensor=2")
+    found, _ = together(mesh, [c], model, shapes=SHAPES[:1])
+    np.testing.assert_allclose(found[:, 0], alone(c, model, SHAPES[:1]), rtol=1e-5)
+
+
+def every_mesh():
+    for accumulate in (1, 2):
+        c = config.replace(C, accumulate=accumulate)
+        model = build(c, V)
+        wanted = alone(c, model)
+        assert wanted[-1] < 0.9 * wanted[0]
+        for described in MESHES if accumulate == 1 else MESHES[3:4]:
+            mesh = make_mesh(described)
+            found, state = together(mesh, [c], model)
+            np.testing.assert_allclose(found[:, 0], wanted, rtol=1e-5, err_msg=described)
+            check_layout(state, mesh)
+
+
+def check_layout(state, mesh):
+    """Every parameter and its moments: in as many parts as the rules say, none whole anywhere."""
+    along = mesh.shape
+    parts = {
+        "embedding/matrix": along["fsdp"] * along["tensor"],
+        "encoder_0/attention/W_Q": along["fsdp"] * along["tensor"],
+        "decoder_1/cross_attention/W_O": along["fsdp"] * along["tensor"],
+        "decoder_1/feed_forward/W_2": along["fsdp"] * along["tensor"],
+        "encoder_1/feed_forward/b_1": along["tensor"],
+        "encoder_1/add_norm_attention/layer_norm/affine/scale": along["fsdp"],
+    }
+    leaves = jax.tree_util.tree_leaves_with_path((state.params, state.optimizer))
+    for name, count in parts.items():
+        found = [
+            leaf
+            for path, leaf in leaves
+            if jax.tree_util.keystr(path, simple=True, separator="/").endswith(name)
+        ]
+        assert len(found) == 3, name  # the parameter and two moments
+        for leaf in found:
+            held = {math.prod(shard.data.shape) for shard in leaf.addressable_shards}
+            assert held == {leaf.size // count}, (name, mesh)
+
+
+def every_population():
+    configs = [config.replace(C, N=1, seed=seed, P_drop=0.1 * seed) for seed in range(4)]
+    model = build(C, V)
+    wanted = np.array([alone(c, model) for c in configs]).T
+    for described in ("population=4,data=2", "population=2,fsdp=2,tensor=2"):
+        mesh = make_mesh(described)
+        found, state = together(mesh, configs, model, vectorised=True)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, err_msg=described)
+        held = {shard.data.shape[0] for shard in jax.tree.leaves(state)[1].addressable_shards}
+        assert held == {4 // mesh.shape["population"]}
+
+
+def what_moves():
+    """Collective operations of known size, as the compiled program names them."""
+    mesh = make_mesh("data=4,tensor=2")
+    x = jax.device_put(
+        jnp.zeros((8, 250), jnp.float32), NamedSharding(mesh, PartitionSpec("data", "tensor"))
+    )
+
+    def found(function, layout):
+        with jax.set_mesh(mesh):
+            program = jax.jit(function, out_shardings=NamedSharding(mesh, layout))
+            return list(moves(program.lower(x).compile(), 8))
+
+    (whole,) = found(lambda x: x, PartitionSpec("data", None))
+    assert whole == ("all-gather", 2, 2 * 250 * 4)
+    assert whole.sent == 1000
+    (summed,) = found(lambda x: x.sum(0), PartitionSpec("tensor"))
+    assert summed == ("all-reduce", 4, 125 * 4)
+    assert summed.sent == 2 * 500 * 3 / 4
+    assert found(lambda x: 2 * x, PartitionSpec("data", "tensor")) == []
+
+
+def refusals():
+    model = build(C, V)
+    for described, said in (
+        ("tensor=8", "tensor=8 of the mesh does not divide"),
+        ("data=4", "takes 4 devices, but there are 8"),
+        ("date=8", "did you mean 'data'"),
+        ("data=2,data=4", "give data one size"),
+        ("data=0", "give data one size"),
+        ("data", "give data one size"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            initialise(model, C, make_mesh(described))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        refusals,
+        what_moves,
+        a_mixed_mesh,
+        pytest.param(every_mesh, marks=pytest.mark.full),
+        pytest.param(every_population, marks=pytest.mark.full),
+    ],
+)
+@pytest.mark.timeout(600)
+def test_eight_devices(function):
+    on_eight_devices(function)
+
+
+def test_rows_that_fill_a_mesh_up_change_nothing():
+    """Padding rows behind a batch leave the loss and the random draws of the others."""
+    c = config.replace(C, N=1)
+    model = build(c, V)
+    step, h = jax.jit(make_step(model, c)), hyper(c)
+    state = jax.device_get(initialise(model, c, make_mesh()))
+    b = batch(3, 5, 7, 6)
+    longer = {side: jnp.pad(x, ((0, 3), (0, 0))) for side, x in b.items()}
+    found, wanted = (step(state, x, h)[1] for x in (longer, b))
+    for name in wanted:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6, err_msg=name)
