@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# One run in N processes of this machine, on as many parts of its devices:
+#   launch/processes.sh 2 train grammar --mesh data=2
+# On several machines by hand, start on each: launch/local.sh train ... --hosts I/N@ADDRESS:PORT
+set -euo pipefail
+extras=""
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+[[ "${1:-}" =~ ^[1-9][0-9]*$ ]] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
+count="$1"
+shift
+port="$("$venv/bin/python" -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')"
+gpus=0
+command -v nvidia-smi >/dev/null && gpus="$(nvidia-smi --list-gpus | wc -l)"
+children=()
+for ((i = 0; i < count; i++)); do
+  if ((gpus >= count)); then
+    per=$((gpus / count))
+    export CUDA_VISIBLE_DEVICES="$(seq -s, $((i * per)) $((i * per + per - 1)))"
+  fi
+  "$venv/bin/t2t-jax" "$@" --hosts "$i/$count@127.0.0.1:$port" &
+  children+=($!)
+done
+trap 'kill -TERM "${children[@]}" 2>/dev/null' TERM INT
+code=0
+for child in "${children[@]}"; do
+  wait "$child" || code=$?
+  while kill -0 "$child" 2>/dev/null; do # a trap ends `wait` before the child has ended
+    wait "$child" || code=$?
+  done
+done
+exit $code

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# A study as a SLURM job array, one row of it a task, or one large run on several nodes:
+#   launch/slurm.sh --gres=gpu:1 --time=24:00:00 -- run table3 --preset paper --store /shared/runs
+#   launch/slurm.sh --nodes=4 --gres=gpu:8 -- train big --mesh data=4,fsdp=8 --run /shared/big
+# What stands before -- is sbatch's, what follows t2t-jax's. A task that is preempted saves, is
+# requeued and goes on; `launch/local.sh table STUDY --store ...` shows how far the study is.
+set -euo pipefail
+extras=""
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+options=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
+[ $# -ge 3 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+shift
+export T2T_JAX_ROOT="$root"
+if [ "$1" = run ]; then
+  rows="$("$venv/bin/t2t-jax" list "$2" --format names | wc -l)"
+  options+=("--array=0-$((rows - 1))")
+else
+  set -- "$@" --hosts auto
+fi
+exec sbatch --requeue --open-mode=append --signal=B:TERM@120 "${options[@]}" \
+  "$root/launch/slurm-task.sh" "$@"

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# One run on every host of a TPU VM (a slice or a pod), which holds this folder in the same place:
+#   launch/tpu.sh NAME ZONE train big --mesh data=4,fsdp=8 --run /shared/big
+# A preempted slice loses its machines: create it again, and the same command goes on from there.
+set -euo pipefail
+[ $# -ge 3 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
+name="$1" zone="$2"
+shift 2
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+exec gcloud compute tpus tpu-vm ssh "$name" --zone="$zone" --worker=all \
+  --command="$(printf '%q ' env T2T_JAX_EXTRAS=tpu "$root/launch/local.sh" "$@" --hosts auto)"
