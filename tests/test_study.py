@@ -244,8 +244,6 @@ def test_a_task_is_one_row_alone(grid, words, run_words, tmp_path, capsys):
     assert main([*run_words, *task, "3"]) == 0
     made = {Path(run["directory"]).name for run in rows[3]["runs"]}
     assert set(results(home)) - before == made
-    after = json.loads(table(words, home, capsys, "--format", "json"))[3]
-    assert [r["BLEU"] for r in after["runs"]] == [r["BLEU"] for r in rows[3]["runs"]]
     assert main([*run_words, *task, "4"]) == 2
     assert "rows 0 to 3" in capsys.readouterr().err
 
