@@ -71,7 +71,14 @@ def measure(
         for name, at in found.items()
         if at
     }
-    shapes = {"B": B, "h": H, "d_k": D, "d_v": D, "dtype": str(_dtype()), "rounds": ROUNDS}
+    shapes = {
+        "B": B,
+        "h": H,
+        "d_k": D,
+        "d_v": D,
+        "dtype": jnp.dtype(_dtype()).name,
+        "rounds": ROUNDS,
+    }
     return {**shapes, "mechanisms": mechanisms, "environment": environment()}
 
 

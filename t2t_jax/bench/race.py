@@ -99,27 +99,30 @@ def draw(
     """Time and memory against n, both axes logarithmic: PATH.png and PATH.svg."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(13, 5), layout="constrained")
     colours, marks = plt.get_cmap("tab20"), "os^Dv<>pPX*h"
     for ax, what, label, scale in (
         (axes[0], "seconds", unit, 1e3),
         (axes[1], "bytes", "MiB of temporaries", 2**-20),
     ):
         for i, (name, at) in enumerate(found.items()):
-            p = exponent(at, what)
+            powers = (exponent(at, w) for w in ("seconds", "bytes"))
             x, y = [a["n"] for a in at], [a[what] * scale for a in at]
             ax.loglog(
                 x,
                 y,
                 marker=marks[i % len(marks)],
                 color=colours(i),
-                label=name if p is None else f"{name}, n^{p:.2f}",
+                label=", ".join([name, *(f"n^{p:.2f}" for p in powers if p is not None)]),
                 base=2,
             )
         ax.set_xlabel("n, the length of the sequence")
         ax.set_ylabel(label)
-        ax.legend(fontsize=7)
         ax.grid(alpha=0.3)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside right upper", fontsize=8, title="time, memory grow as"
+    )
     figure.suptitle(title)
     for kind in (".png", ".svg"):
         figure.savefig(f"{path}{kind}", dpi=150)
