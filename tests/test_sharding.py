@@ -9,12 +9,14 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import config
+from t2t_jax.attention import TABLE
 from t2t_jax.bench.collectives import moves
+from t2t_jax.config import ARCHITECTURES
 from t2t_jax.errors import UsageError
 from t2t_jax.models import build
 from t2t_jax.training import population, sharding
 from t2t_jax.training.sharding import make_mesh
-from t2t_jax.training.step import hyper, initialise, make_step
+from t2t_jax.training.step import abstract, hyper, initialise, make_step
 from t2t_jax.training.throughput import compile_for
 from tests.eight import on_eight_devices
 from tests.test_training import batch
@@ -78,6 +80,20 @@ def a_mixed_mesh():
     model, mesh = build(c, V), make_mesh("data=2,fsdp=2,tensor=2")
     found, _ = together(mesh, [c], model, shapes=SHAPES[:1])
     np.testing.assert_allclose(found[:, 0], alone(c, model, SHAPES[:1]), rtol=1e-5)
+
+
+def every_model():
+    """Every parameter of every mechanism and architecture has a place on the mesh."""
+    mesh, width = make_mesh("data=2,fsdp=2,tensor=2"), dict(N=1, d_model=8)
+    models = [config.replace(C, N=1, **{f"{t.roles[0]}_attention": n}) for n, t in TABLE.items()]
+    models += [config.replace(C, d_k=4, positions=p) for p in ("learned", "relative", "rotary")]
+    models += [config.replace(config.Config(), architecture=a, **width) for a in ARCHITECTURES]
+    for c in models:
+        parts = [
+            math.prod(x.shape) // math.prod(x.sharding.shard_shape(x.shape))
+            for x in jax.tree.leaves(abstract(build(c, V), c, mesh).params)
+        ]
+        assert max(parts) >= 2, c.model
 
 
 def every_mesh():
@@ -170,6 +186,7 @@ def refusals():
         refusals,
         what_moves,
         a_mixed_mesh,
+        every_model,
         pytest.param(every_mesh, marks=pytest.mark.full),
         pytest.param(every_population, marks=pytest.mark.full),
     ],

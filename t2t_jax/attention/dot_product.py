@@ -26,7 +26,7 @@ class General(DotProduct):
     """softmax(q W k^T) v with a matrix W [d_k, d_k] for each head."""
 
     def setup(self) -> None:
-        self.W = PerHead(("d_k", "d_k"))
+        self.W = PerHead(("d_k", "d_hidden"))
 
     def keys(self, k: Array) -> Array:
         """k W^T, once a key."""
