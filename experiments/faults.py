@@ -1,6 +1,6 @@
 """What a run survives: kills, damaged checkpoints, a full disk, a frozen store, a clock that jumps.
 
-    launch/local.sh experiments/faults.py [kills]        10 minutes on 2 CPU cores
+    launch/local.sh experiments/faults.py [KILLS]        15 minutes on 2 CPU cores
 
 Writes experiments/results/faults. A small model is trained on the built-in corpus, saving every 20
 steps, once left alone and once killed (-9) at random moments and resumed, 50 times; both must end
@@ -8,11 +8,11 @@ with the same bits. Then every file of a checkpoint is harmed in every way, and 
 a run in turn. The full disk and the frozen store need Linux and the right to mount.
 """
 
-import itertools
 import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -96,6 +96,25 @@ def kills(home, cache, count, say):
         "steps": last,
         **{f"same {what}": ours[what] == theirs[what] for what in ours},
     }
+
+
+def preempted(home, cache, say):
+    """A run told to stop at random moments: seconds until it has saved and left, and its code."""
+    draw, run, seconds, codes = random.Random(1), home / "preempted", [], set()
+    for i in range(10):
+        before = steps(run)
+        process = subprocess.Popen(
+            words(run, cache), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while process.poll() is None and steps(run) == before:
+            time.sleep(0.02)
+        time.sleep(draw.uniform(0, 0.6))
+        began = time.monotonic()
+        process.send_signal((signal.SIGTERM, signal.SIGINT)[i % 2])
+        codes.add(process.wait())
+        seconds.append(round(time.monotonic() - began, 2))
+    say(f"told to stop: codes {codes}, at most {max(seconds)} s")
+    return {"exit codes": sorted(codes), "seconds": seconds}
 
 
 def damages(home, cache, say):
@@ -212,10 +231,14 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         home, cache = Path(directory), Path(directory) / "cache"
         found = {"killed": kills(home, cache, count, say), "damaged": damages(home, cache, say)}
-        for name, fault in itertools.chain(
-            {"full disk": full_disk, "read-only store": frozen}.items(),
-            {"clock that jumps": jumping_clock, "two workers": two_workers}.items(),
-        ):
+        faults = {
+            "told to stop": preempted,
+            "full disk": full_disk,
+            "read-only store": frozen,
+            "clock that jumps": jumping_clock,
+            "two workers": two_workers,
+        }
+        for name, fault in faults.items():
             found[name] = fault(home, cache, say)
     RESULTS.mkdir(parents=True, exist_ok=True)
     write_json(RESULTS / "faults.json", found | {"environment": environment()})
