@@ -102,6 +102,13 @@ def shardings(boxed: Any, mesh: Mesh) -> Any:
     return jax.tree_util.tree_map_with_path(lay, boxed, is_leaf=lambda x: isinstance(x, boxed_leaf))
 
 
+def axes(boxed: Any) -> Any:
+    """The logical axes of every leaf of such a tree."""
+    return jax.tree.map(
+        lambda x: x.names, boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
+    )
+
+
 def mesh_of(tree: Any) -> Mesh:
     """The mesh that a tree of arrays is laid out over: of one device, if it never was."""
     layouts = (getattr(x, "sharding", None) for x in jax.tree.leaves(tree))

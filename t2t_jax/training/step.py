@@ -1,6 +1,7 @@
 """The pure train step: `step(state, batch, hyper) -> state, metrics`."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -92,13 +93,17 @@ def _creation(model: nn.Module, c: Config, mesh: Mesh) -> tuple[Callable[..., St
     """The function from a seed to a state, and the layout of what it returns."""
 
     def create(seed: jax.Array) -> State:
-        token = jnp.ones((1, 1), jnp.int32)
-        params = model.init(jax.random.fold_in(jax.random.key(seed), 0), token, token)["params"]
+        params = _draw(model, jax.random.fold_in(jax.random.key(seed), 0))
         return State(jnp.int32(0), params, adam(c.training).init(params))
 
     with nn.logical_axis_rules(()):  # shapes only, before it is known whether the mesh fits them
         out = sharding.shardings(jax.eval_shape(create, jnp.uint32(0)), mesh)
     return lambda seed: nn.meta.unbox(create(seed)), out
+
+
+def _draw(model: nn.Module, key: jax.Array) -> Any:
+    token = jnp.ones((1, 1), jnp.int32)
+    return model.init(key, token, token)["params"]
 
 
 def make_step(
@@ -112,6 +117,7 @@ def make_step(
     """
     t = c.training
     optimizer = adam(t)
+    axes = sharding.axes(jax.eval_shape(partial(_draw, model), jax.random.key(0)))
 
     def loss(params: Any, batch: Batch, h: Hyper, key: jax.Array) -> tuple[jax.Array, Any]:
         variables, (encoder_key, decoder_key) = {"params": params}, jax.random.split(key)
@@ -156,6 +162,7 @@ def make_step(
     def step(state: State, batch: Batch, h: Hyper) -> tuple[State, dict[str, jax.Array]]:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(h.seed), 1), state.step)
         gradient, sums = accumulated(state.params, batch, h, key)
+        gradient = nn.with_logical_constraint(gradient, axes)  # each device updates its part
         tokens = jnp.maximum(sums["tokens"], 1)
         gradient = jax.tree.map(lambda g: g / tokens, gradient)
         direction, moments = optimizer.update(gradient, state.optimizer)
