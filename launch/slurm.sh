@@ -18,5 +18,5 @@ if [ "$1" = run ]; then
 else
   set -- "$@" --hosts auto
 fi
-exec sbatch --requeue --open-mode=append --signal=B:TERM@120 "${options[@]}" \
+exec sbatch --requeue --open-mode=append --signal=TERM@120 "${options[@]}" \
   "$root/launch/slurm-task.sh" "$@"

@@ -128,7 +128,7 @@ def ended(env, count):
 def test_a_grid_as_a_job_array_with_a_task_preempted(slurm, tmp_path):
     corpus = toy.write(tmp_path)
     store, rows = tmp_path / "store", 15
-    changes = toy.fields(corpus, steps=1500, evaluate_every=500, average=1)
+    changes = toy.fields(corpus, steps=1500, evaluate_every=500, average=1, peak_lr=0.003)
     where = ["--store", str(store), "--cache", str(tmp_path / "cache")]
     words = ["run", "attention", *where, *toy.options(changes)]
     out = ["--output", str(tmp_path / "task-%a.txt"), "--time=10"]
