@@ -10,6 +10,7 @@ _OPERATION = re.compile(
     r"= (?P<result>\(.*?\)|\S+) "
     r"(?P<kind>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
+_CHANNEL = re.compile(r"channel_id=(\d+)")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 # The devices of a group: listed, as an iota, or by axes of a mesh, of which parts may be named.
 _LISTED = re.compile(r"replica_groups=\{\{([\d,]+)\}")
@@ -38,18 +39,28 @@ class Move(NamedTuple):
 
 
 def moves(compiled: Any, devices: int) -> Iterator[Move]:
-    """The collective operations of a compiled program; one in a loop counts once."""
+    """The collective operations of a compiled program; one in a loop counts once.
+
+    A TPU's compiler writes one that overlaps with others several times, under one channel, and a
+    reduce-scatter as an all-reduce of which a fusion keeps a part.
+    """
+    fusion, channels = "", set()
     for line in compiled.as_text().splitlines():
-        found = _OPERATION.search(line)
-        if found is None:
+        if line.endswith("{") and not line.startswith(" "):
+            fusion = line.split(" ")[0]
+        found, channel = _OPERATION.search(line), _CHANNEL.search(line)
+        if found is None or (channel and channel[1] in channels):
             continue
+        channels.add(channel[1] if channel else "")
         arrays = _ARRAY.findall(found["result"])
         result = sum(
             _BYTES[kind] * prod(map(int, filter(None, shape.split(",")))) for kind, shape in arrays
         )
         group = _group(line) or devices
+        scattered = "all-reduce-scatter" in fusion
+        kind, kept = ("reduce-scatter", result // group) if scattered else (found["kind"], result)
         if group > 1:
-            yield Move(found["kind"], group, result)
+            yield Move(kind, group, kept)
 
 
 def _group(line: str) -> int | None:
