@@ -418,6 +418,17 @@ def test_features_of_any_size_stay_finite():
     close(out[:, 0], v[:, 0], 1e-5)
 
 
+@pytest.mark.parametrize("role", ["encoder", "decoder"])
+@pytest.mark.parametrize(("name", "spread", "shift"), [("performer", 12, 0), ("linear", 3, -15)])
+def test_gradients_last_where_denominators_are_tiny(name, spread, shift, role):
+    """At 1e-20 or below: the square of one of these is nothing in float32."""
+    q, k, v = draw(13, 13, 9)
+    q, k = spread * q + shift, spread * k + shift
+    g = upstream(13)
+    found = pull(name, {}, q, k, v, seen(role, 13, 13), g)
+    close(found, defined(name, {}, q, k, v, role, g), 1e-4)
+
+
 def test_the_packages_example_runs():
     tried = doctest.testmod(attention)
     assert tried.attempted

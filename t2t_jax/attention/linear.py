@@ -15,6 +15,7 @@ from t2t_jax.attention.visibility import Visibility, blank
 
 _CHUNK = 64  # positions that a causal sum moves on by
 _NOTHING = -1e30  # the logarithm of a sum of nothing
+_LEAST = 1e-30  # denominators below it, of features far apart, are as of a query that sees nothing
 
 
 class Linear(Mechanism):
@@ -27,7 +28,8 @@ class Linear(Mechanism):
     def features(self, x: Array) -> tuple[Array, Array]:
         """x [B, L, h, d_k] -> phi(x) e^-a [B, L, h, m] in float32 or wider, and a [B, L, h]."""
         x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-        return jax.nn.elu(x) + 1, jnp.zeros(x.shape[:-1], x.dtype)
+        # exp below zero, for elu + 1 rounds what is small to nothing.
+        return jnp.where(x > 0, x + 1, jnp.exp(jnp.minimum(x, 0))), jnp.zeros_like(x[..., 0])
 
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
@@ -152,6 +154,8 @@ def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array) -> Array:
 
 
 def _divide(sums: Array) -> Array:
-    """Numerators [..., d_v] over the denominator in the last place; zeros where it is zero."""
-    total = sums[..., -1:]
-    return jnp.where(total > 0, sums[..., :-1] / jnp.where(total > 0, total, 1), 0)
+    """Numerators [..., d_v] over the denominator in the last place; zeros where it is none."""
+    some = sums[..., -1:] > _LEAST
+    # The quotient's derivative has the denominator's square: it is of size one before it is squared.
+    sums = sums / jax.lax.stop_gradient(jnp.where(some, sums[..., -1:], 1))
+    return jnp.where(some, sums[..., :-1] / jnp.where(some, sums[..., -1:], 1), 0)

@@ -80,8 +80,10 @@ def scores(xp, name, o, own, q, k, head, h):
     if name == "performer":
         W = features(h, o["m"], d_k, o["seed"])[head]
         x, y = (z / d_k**0.25 for z in (q, k))
-        phi_x, phi_y = (xp.exp(z @ W.T - (z * z).sum(1, keepdims=True) / 2) for z in (x, y))
-        return xp.log(phi_x @ phi_y.T / o["m"])
+        log_x, log_y = (z @ W.T - (z * z).sum(1, keepdims=True) / 2 for z in (x, y))
+        pairs = log_x[:, None] + log_y[None]
+        largest = pairs.max(2, keepdims=True)
+        return largest[..., 0] + xp.log(xp.exp(pairs - largest).sum(2) / o["m"])
     return q @ k.T / np.sqrt(d_k)
 
 
