@@ -1,0 +1,277 @@
+"""What each command does: it reads its words, calls one function, and prints."""
+
+import gzip
+import io
+import sys
+import zlib
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.errors import RunError, UsageError
+from t2t_jax.recipes import recipe
+
+if TYPE_CHECKING:
+    from t2t_jax.data.cache import Dataset
+    from t2t_jax.study.grid import Grid
+    from t2t_jax.study.registry import Row
+
+
+def _changes(arguments: Namespace) -> dict[str, Any]:
+    """The config fields given on the command line."""
+    return {n: v for n, v in vars(arguments).items() if n in config.SECTION_OF}
+
+
+def _config(arguments: Namespace) -> Config:
+    profile = getattr(arguments, "profile", "paper")
+    return config.replace(recipe(arguments.recipe, profile), **_changes(arguments))
+
+
+def train(arguments: Namespace) -> None:
+    c = _config(arguments)
+    directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
+    from t2t_jax.study.runner import execute
+    from t2t_jax.training.progress import Progress, duration
+
+    first = not arguments.hosts or _join(arguments.hosts, c.data, arguments.cache)
+    progress = Progress() if first else Progress(io.StringIO())
+    try:
+        dataset = _dataset(c.data, arguments.cache, progress.say)
+        _keep_programs(arguments.cache)
+        scored = (lambda split: split.startswith("test")), progress
+        (result,) = execute([(c, directory)], dataset, *scored, arguments.mesh)
+        if isinstance(result, Exception):
+            raise result
+    finally:
+        progress.close()
+    if not first:
+        return
+    took = duration(result["training_seconds"] + result["scoring_seconds"])
+    progress.say(f"done in {took}: {directory / 'result.json'}")
+    print(f"dev perplexity {result['dev_perplexity']:.3f}")
+    for name, scores in result["scores"].items():
+        _print_scores(name, scores)
+
+
+def _join(several: str, data: config.Data, cache: Path) -> bool:
+    """Joins the other processes; the first prepares what all open. Whether this is the first."""
+    from t2t_jax.data.corpora import prepare
+    from t2t_jax.training import hosts
+
+    hosts.join(several)
+    hosts.decide(lambda: prepare(data, cache, report=_say))
+    return hosts.first()
+
+
+def _grid(arguments: Namespace) -> "Grid":
+    from t2t_jax.study.grid import Grid
+    from t2t_jax.study.presets import preset
+    from t2t_jax.study.registry import find, select
+
+    study = find(arguments.study)
+    rows = select(study, arguments.rows)
+    grid = Grid(study, preset(arguments.preset), rows, _changes(arguments), arguments.store)
+    grid.check()
+    return grid
+
+
+def run(arguments: Namespace) -> None:
+    from t2t_jax.study import distances, plots, workers
+    from t2t_jax.training.progress import Progress
+
+    grid, progress = _grid(arguments), Progress()
+    if arguments.seeds < 1 or arguments.workers < 0:
+        raise UsageError("--seeds must be at least 1, and --workers if it is given.")
+    row = None if arguments.task is None else _row(grid, arguments.task)
+    try:
+        dataset = _dataset(grid.data, arguments.cache, progress.say)
+        cells = grid.plan(arguments.seeds, dataset)
+        how = grid.study.split, dataset, progress, arguments.mesh
+        if row:
+            _keep_programs(arguments.cache)
+            workers.one_row([cell for cell in cells if cell.row is row], *how)
+            return
+        if arguments.worker:
+            workers.become(arguments.worker)
+            _keep_programs(arguments.cache)
+            workers.work(cells, *how)
+            return
+        logs = arguments.store / "workers"
+        failed = workers.watch(cells, arguments.words, arguments.workers, logs, progress)
+    finally:
+        progress.close()
+    table(arguments)
+    shown: dict[str, Any] = dict(only=arguments.only, mix=arguments.mix, report=_say)
+    print(f"plot: {plots.draw(grid, **shown)}")
+    scored = dataset.splits.get(grid.study.split)
+    if scored and (path := distances.draw(grid, scored, **shown)):
+        print(f"plot: {path}")
+    if failed:
+        raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
+
+
+def _row(grid: "Grid", number: int) -> "Row":
+    if not 0 <= number < len(grid.rows):
+        raise UsageError(f"--task {number}: {grid.study.name} has rows 0 to {len(grid.rows) - 1}.")
+    return grid.rows[number]
+
+
+def table(arguments: Namespace) -> None:
+    from t2t_jax.study import results, tables
+
+    grid = _grid(arguments)
+    entries = results.collect(grid, only=arguments.only, mix=arguments.mix, report=_say)
+    print(tables.FORMATS[arguments.format](grid, tables.lines(grid, entries)), end="")
+
+
+def keep(arguments: Namespace) -> None:
+    from t2t_jax.study import results
+    from t2t_jax.study.keep import keep
+
+    grid = _grid(arguments)
+    entries = results.collect(grid, only=arguments.only, mix=arguments.mix, report=_say)
+    print(keep(grid, entries, arguments.to))
+
+
+def prepare(arguments: Namespace) -> None:
+    from t2t_jax.data.corpora import prepare
+
+    print(prepare(_config(arguments).data, arguments.cache, report=_say))
+
+
+def translate(arguments: Namespace) -> None:
+    from t2t_jax.inference.translate import translate
+    from t2t_jax.study.runner import load
+
+    _keep_programs(arguments.cache)
+    c, model, params, vocabulary = load(arguments.run)
+    c = config.replace(c, **_changes(arguments))
+    lines = _lines("standard input", sys.stdin.buffer.read())
+    out = translate(model, params, lines, vocabulary, c.decoding, longest=model.limit, warn=_say)
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in out).encode())
+    sys.stdout.buffer.flush()
+
+
+def evaluate(arguments: Namespace) -> None:
+    from t2t_jax.study.runner import evaluate
+
+    pair = (arguments.sources, arguments.references)
+    if (pair[0] is None) != (pair[1] is None):
+        raise UsageError("--sources and --references go together: give both, or a --split.")
+    lines = None
+    if pair[0] is not None:
+        lines = _lines(str(pair[0]), _read(pair[0])), _lines(str(pair[1]), _read(pair[1]))
+        if len(lines[0]) != len(lines[1]):
+            raise UsageError(
+                f"{pair[0]} has {len(lines[0])} lines and {pair[1]} has {len(lines[1])}: "
+                "they must match line by line."
+            )
+    _keep_programs(arguments.cache)
+    scores = evaluate(
+        arguments.run, arguments.cache, arguments.split, lines, _changes(arguments), _say
+    )
+    _print_scores(str(pair[0] or arguments.split), scores)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is not a whole gzip file"
+        raise UsageError(f"cannot read {path}: {reason}.") from None
+
+
+def _lines(name: str, content: bytes) -> list[str]:
+    """Lines as the newline alone divides them; other separators stay in their line."""
+    lines = content.removesuffix(b"\n").split(b"\n") if content else []
+    try:
+        return [line.decode() for line in lines]
+    except UnicodeDecodeError:
+        bad = next(i for i, line in enumerate(lines, 1) if not _is_utf8(line))
+        raise UsageError(f"{name}, line {bad}, is not UTF-8: convert it.") from None
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _dataset(data: config.Data, cache: Path, report: Any) -> "Dataset":
+    from t2t_jax.data.cache import open_dataset
+    from t2t_jax.data.corpora import prepare
+
+    return open_dataset(prepare(data, cache, report=report))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _print_scores(name: str, scores: dict[str, Any]) -> None:
+    print(name)
+    for s in scores.values():
+        print(f"  {s['score']:6.2f}  {s['name']}  [{s['signature']}]")
+
+
+def _keep_programs(cache: Path) -> None:
+    """Compiled programs are kept from one process to the next."""
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", str(cache / "programs"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1)
+
+
+def bench(arguments: Namespace) -> None:
+    from t2t_jax.attention import TABLE, choice
+    from t2t_jax.bench import NAIVE
+    from t2t_jax.study import store
+
+    lengths = arguments.lengths
+    if lengths and min(lengths) < 1:
+        raise UsageError(f"--lengths must be positive, not {min(lengths)}.")
+    names = arguments.mechanisms or (*TABLE, NAIVE)
+    for name in names:
+        if name != NAIVE:
+            choice.parse(name)
+    try:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {arguments.out}: {error.strerror}.") from None
+    from t2t_jax.bench import attention as bench
+
+    found = bench.measure(
+        names,
+        lengths or bench.LENGTHS,
+        arguments.seconds,
+        lambda x: print(x, file=sys.stderr, flush=True),
+    )
+    store.write_json(arguments.out / "attention.json", found)
+    lines = bench.table(found)
+    store.write(arguments.out / "attention.txt", "\n".join(lines) + "\n")
+    bench.draw(found, arguments.out / "attention")
+    print(*lines, sep="\n")
+
+
+def doctor(arguments: Namespace) -> None:
+    from t2t_jax import doctor
+
+    wrong = 0
+    for finding in doctor.examine(arguments.cache, arguments.store, arguments.mesh):
+        print(f"{'mend' if finding.mend else 'ok':4}  {finding.about:10}  {finding.found}")
+        if finding.mend:
+            print(f"{'':16}  {finding.mend}")
+            wrong += 1
+    if wrong:
+        raise RunError(f"{wrong} of these are to be mended.")
+
+
+def list_(arguments: Namespace) -> None:
+    from t2t_jax.listing import listing
+
+    print("\n".join(listing(arguments.what, arguments.format)))
