@@ -42,14 +42,13 @@ RULES: tuple[tuple[str, str | tuple[str, ...] | None], ...] = (
 )
 
 
-def make_mesh(described: str = "", count: int | None = None) -> Mesh:
-    """The first `count` devices, or all, as `data=2,fsdp=2,tensor=2` says; or else along `data`.
+def make_mesh(described: str = "") -> Mesh:
+    """All devices, as `data=2,fsdp=2,tensor=2` says; or else along `data`.
 
     Raises:
       UsageError: an axis is unknown or named twice, or their product is not the number of devices.
     """
-    sizes = dict.fromkeys(AXES, 1)
-    count = count or jax.device_count()
+    sizes, count = dict.fromkeys(AXES, 1), jax.device_count()
     for part in described.split(",") if described else [f"data={count}"]:
         name, _, size = part.partition("=")
         if name not in AXES:
@@ -62,8 +61,7 @@ def make_mesh(described: str = "", count: int | None = None) -> Mesh:
             f"--mesh {described} takes {math.prod(sizes.values())} devices, but there are {count}: "
             "the product of its axes must be their number."
         )
-    how: Any = dict(axis_types=(AxisType.Auto,) * len(AXES), devices=jax.devices()[:count])
-    return jax.make_mesh(tuple(sizes.values()), AXES, **how)
+    return jax.make_mesh(tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def describe(mesh: Mesh) -> str:
