@@ -117,18 +117,20 @@ def preempted(home, cache, say):
     return {"exit codes": sorted(codes), "seconds": seconds}
 
 
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
 def damages(home, cache, say):
     """Every file of the newest checkpoint of a run truncated, removed and changed in one bit."""
     from t2t_jax.config import Training
     from t2t_jax.training import checkpoints
-
-    def truncate(path):
-        path.write_bytes(path.read_bytes()[:-1])
-
-    def flip(path):
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
 
     source = home / "alone" / "checkpoints"
     before, newest = steps(home / "alone")[-2:]

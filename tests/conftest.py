@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import toy
+
 # In the processes that tests start, too.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 if "PYTEST_XDIST_WORKER" not in os.environ:  # a program is compiled once for all of them
@@ -44,6 +46,12 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "full" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> Path:
+    """A directory with the toy corpus."""
+    return toy.write(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from experiments.faults import flip, truncate
 from t2t_jax.config import Training
 from t2t_jax.training import checkpoints
 from t2t_jax.training.checkpoints import Standing
@@ -29,16 +30,6 @@ def two(tmp_path_factory):
         for step in (1, 2):
             checkpoints.save(manager, state(step), Standing(batch=step))
     return directory
-
-
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("harm", [truncate, flip, Path.unlink])
@@ -82,3 +73,13 @@ def test_what_interruptions_save_pushes_no_evaluated_checkpoint_out(tmp_path):
         10: [3, 6, 9, 10],
         11: [6, 9, 11],
     }
+
+
+def test_the_best_checkpoint_is_kept(tmp_path):
+    t, standing = Training(evaluate_every=1, steps=9, average=1), Standing()
+    with checkpoints.manager(tmp_path, t) as manager:
+        for step, perplexity in enumerate((5.0, 2.0, 3.0, 4.0, 2.5), 1):
+            standing = Standing(evaluations=[*standing.evaluations, (step, perplexity)])
+            checkpoints.save(manager, state(step), standing)
+        manager.wait_until_finished()
+        assert manager.all_steps() == [2, 4, 5]

@@ -21,11 +21,6 @@ STEPS, EVERY = 900, 300
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return toy.write(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
 def words(corpus, tmp_path_factory):
     """`train` with everything but the run's directory."""
     cache = tmp_path_factory.mktemp("cache")

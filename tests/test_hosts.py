@@ -18,11 +18,6 @@ STEPS, EVERY = 60, 20
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return toy.write(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
 def words(corpus, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
     return toy.train(corpus, cache, steps=STEPS, evaluate_every=EVERY)

@@ -23,9 +23,8 @@ STEPS, ROWS = 120, 4
 
 
 @pytest.fixture(scope="module")
-def words(tmp_path_factory):
+def words(corpus):
     """What follows `run` or `table`, but for the store: base, half of (D), and (E) on a toy."""
-    corpus = toy.write(tmp_path_factory.mktemp("corpus"))
     changes = toy.fields(corpus, shapes=1, average=1, steps=STEPS, evaluate_every=60)
     return ["table3", "--rows", "D:P_drop=0.0", "D:eps_ls=0.2", "E", *toy.options(changes)]
 

@@ -156,6 +156,6 @@ def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array) -> Array:
 def _divide(sums: Array) -> Array:
     """Numerators [..., d_v] over the denominator in the last place; zeros where it is none."""
     some = sums[..., -1:] > _LEAST
-    # The quotient's derivative has the denominator's square: it is of size one before it is squared.
+    # The quotient's derivative squares the denominator, which is of size one by then.
     sums = sums / jax.lax.stop_gradient(jnp.where(some, sums[..., -1:], 1))
     return jnp.where(some, sums[..., :-1] / jnp.where(some, sums[..., -1:], 1), 0)
