@@ -109,6 +109,9 @@ def test_f1_of_a_sentence_counted_by_hand():
     found = next(trees.parse("(S (NP (D a)) (, ,) (VP (N b) (V c) (ADVP (RP d))) (. .))", "found"))
     # S 0-4 and ADVP=PRT 3-4 match; NP 0-1 is not NP 0-2, VP 1-4 not VP 2-4.
     assert parseval.compare(gold, found) == (2, 4, 4)
+    inside = next(trees.parse("(S (NP (D a) (, ,)) (VP (V c)))", "inside"))
+    outside = next(trees.parse("(S (NP (D a)) (, ,) (VP (V c)))", "outside"))
+    assert parseval.compare(inside, outside) == (3, 3, 3)
     twice = next(trees.parse("(S (S (NP (D a)) (N b)))", "twice"))
     once = next(trees.parse("(S (NP (D a)) (N b))", "once"))
     assert parseval.compare(twice, once) == (2, 3, 2)
