@@ -15,8 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from t2t_jax import config
 from t2t_jax.cli import main
+from t2t_jax.config import Config
+from t2t_jax.data.cache import open_dataset
+from t2t_jax.data.corpora import prepare
+from t2t_jax.errors import Busy
 from t2t_jax.study import store
+from t2t_jax.study.runner import execute
+from t2t_jax.training.progress import Progress
 from tests import toy
 
 STEPS, ROWS = 120, 4
@@ -155,6 +162,23 @@ def test_two_who_begin_together_share_a_grid(grid, words, run_words, tmp_path, c
     logs = "".join(p.read_text() for p in (tmp_path / "workers").iterdir())
     assert logs.count("translating dev") == 2 * ROWS  # none was run twice
     assert numbers(words, tmp_path, capsys) == numbers(words, grid, capsys)
+
+
+def test_a_population_whose_first_run_is_held_is_left_whole(corpus, tmp_path):
+    fields = toy.fields(corpus, steps=2, evaluate_every=2)
+    fields |= {name: str(fields[name]) for name in ("train", "dev", "test")}
+    c = config.replace(Config(), **fields)
+    dataset = open_dataset(prepare(c.data, tmp_path / "cache"))
+    runs = [(config.replace(c, seed=seed), tmp_path / str(seed)) for seed in (0, 1)]
+    hold = "import sys, pathlib; from t2t_jax.study.store import lock\n"
+    hold += "with lock(pathlib.Path(sys.argv[1])): print(flush=True); input()"
+    words = [sys.executable, "-c", hold, str(tmp_path / "0")]
+    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    other.stdout.readline()
+    outcomes = execute(runs, dataset, lambda _: False, Progress())
+    other.communicate(b"\n", timeout=20)
+    assert [type(outcome) for outcome in outcomes] == [Busy, Busy]
+    assert not list(tmp_path.rglob("metrics.jsonl"))
 
 
 def test_workers_end_with_who_started_them(run_words, tmp_path):
