@@ -25,7 +25,7 @@ SMALL = {
     "local_p": dict(w=2),
     "sparse_strided": dict(l=3),
     "sparse_fixed": dict(l=3, c=2),
-    "sparse_random": dict(b=2, r=2, seed=5),
+    "sparse_random": dict(b=2, r=2, seed=8),  # which draws a block twice
     "performer": dict(m=7, seed=3),
 }
 FULL = pytest.mark.full
