@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax.config import PATHS
+from t2t_jax.study import style
 from t2t_jax.training.progress import duration, read_metrics
 
 RESULTS = Path(__file__).parent / "results" / "multi30k"
@@ -81,23 +82,18 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 
 def draw(results: dict[str, dict[str, Any]]) -> None:
     """Dev perplexity against the time in steps."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for (name, r), style in zip(results.items(), ("-", "--", ":", "-.") * 9, strict=False):
-        records = read_metrics(RESULTS / name / "metrics.jsonl")
-        minutes = step_seconds(records) / 60
-        points = [
-            (m["step"] * minutes, m["dev_perplexity"]) for m in records if "dev_perplexity" in m
-        ]
-        score = r["scores"]["test"]["bleu"]["score"]
-        axes.plot(*zip(*points, strict=True), style, label=f"{name}: {score:.1f} BLEU")
-    axes.set(xlabel="minutes in training steps", ylabel="dev perplexity", yscale="log")
-    axes.set_title("Multi30k EN-DE")
-    axes.legend(title="test2016, 13a cased")
-    axes.grid(alpha=0.3)
-    for kind in ("png", "svg"):
-        figure.savefig(RESULTS / f"curves.{kind}", dpi=150)
+    with style.figure(RESULTS / "curves", 1, 1, size=(6, 4)) as (_, axes):
+        for i, (name, r) in enumerate(results.items()):
+            records = read_metrics(RESULTS / name / "metrics.jsonl")
+            minutes = step_seconds(records) / 60
+            points = [
+                (m["step"] * minutes, m["dev_perplexity"]) for m in records if "dev_perplexity" in m
+            ]
+            label = f"{name}: {r['scores']['test']['bleu']['score']:.1f} BLEU"
+            axes.plot(*zip(*points, strict=True), label=label, **style.line(i))
+        axes.set(xlabel="minutes in training steps", ylabel="dev perplexity", yscale="log")
+        axes.set_title("Multi30k EN-DE")
+        axes.legend(title="test2016, 13a cased")
 
 
 def main(runs: list[Path]) -> None:

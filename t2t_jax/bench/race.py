@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from t2t_jax.study import style
+
 ROUNDS = 5
 At = dict[str, float]  # n, seconds (the median), least, most, bytes of temporaries
 
@@ -96,34 +98,18 @@ def exponent(at: Sequence[Mapping[str, float]], what: str) -> float | None:
 def draw(
     found: Mapping[str, Sequence[Mapping[str, float]]], title: str, path: Any, unit: str
 ) -> None:
-    """Time and memory against n, both axes logarithmic: PATH.png and PATH.svg."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(13, 5), layout="constrained")
-    colours, marks = plt.get_cmap("tab20"), "os^Dv<>pPX*h"
-    for ax, what, label, scale in (
-        (axes[0], "seconds", unit, 1e3),
-        (axes[1], "bytes", "MiB of temporaries", 2**-20),
-    ):
-        for i, (name, at) in enumerate(found.items()):
-            powers = (exponent(at, w) for w in ("seconds", "bytes"))
-            x, y = [a["n"] for a in at], [a[what] * scale for a in at]
-            ax.loglog(
-                x,
-                y,
-                marker=marks[i % len(marks)],
-                color=colours(i),
-                label=", ".join([name, *(f"n^{p:.2f}" for p in powers if p is not None)]),
-                base=2,
-            )
-        ax.set_xlabel("n, the length of the sequence")
-        ax.set_ylabel(label)
-        ax.grid(alpha=0.3)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside right upper", fontsize=8, title="time, memory grow as"
-    )
-    figure.suptitle(title)
-    for kind in (".png", ".svg"):
-        figure.savefig(f"{path}{kind}", dpi=150)
-    plt.close(figure)
+    """Time and memory against n, both axes logarithmic: PATH.png, .svg and .pdf."""
+    with style.figure(path, 1, 2, size=(10, 4)) as (figure, axes):
+        for ax, what, label, scale in (
+            (axes[0], "seconds", unit, 1e3),
+            (axes[1], "bytes", "MiB of temporaries", 2**-20),
+        ):
+            for i, (name, at) in enumerate(found.items()):
+                powers = (exponent(at, w) for w in ("seconds", "bytes"))
+                x, y = [a["n"] for a in at], [a[what] * scale for a in at]
+                label_of = ", ".join([name, *(f"n^{p:.2f}" for p in powers if p is not None)])
+                ax.loglog(x, y, label=label_of, base=2, **style.line(i))
+            ax.set(xlabel="n, the length of the sequence", ylabel=label)
+        handles = axes[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside right upper", title="time, memory grow as")
+        figure.suptitle(title)

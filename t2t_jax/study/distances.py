@@ -3,18 +3,47 @@
 Needs a corpus that knows its sentences' dependencies, as grammar does: it shows where windows end.
 """
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.bleu import of_sums
-from t2t_jax.study import results
-from t2t_jax.study.grid import Grid
 from t2t_jax.study.results import Entry
+from t2t_jax.study.tables import Line
 
 _PARTS = 7  # into which the sentences are divided, as equal as ties allow
+
+
+class Curves(NamedTuple):
+    """BLEU of every row, the mean over seeds, on each part of the sentences.
+
+    Attributes:
+      what: the sentences are divided by.
+      parts: for each what its sentences have, as text, and how many they are.
+      rows: by name.
+    """
+
+    what: str
+    parts: Sequence[tuple[str, int]]
+    rows: Mapping[str, Sequence[float]]
+
+
+def curves(found: Sequence[Line], split: Split) -> list[Curves]:
+    """By dependency and by length; nothing where the corpus knows no dependencies."""
+    if not split.extras or "dependency" not in split.extras[0]:
+        return []
+    rows = [line.entry for line in found if line.entry.runs]
+    out = []
+    for what, values in (
+        ("longest dependency, in words", [x["dependency"] for x in split.extras]),
+        ("words of the sentence", [len(r.split()) for r in split.references]),
+    ):
+        divided = parts(np.array(values))
+        spans = [(_span(np.array(values)[part]), len(part)) for part in divided]
+        out.append(Curves(what, spans, {e.row.name: curve(e, divided) for e in rows}))
+    return out
 
 
 def parts(values: np.ndarray) -> list[np.ndarray]:
@@ -28,54 +57,6 @@ def curve(entry: Entry, divided: Sequence[np.ndarray]) -> list[float]:
     """BLEU of each part, the mean over seeds."""
     each = [np.array(run.statistics) for run in entry.runs]
     return [float(np.mean([of_sums(s[part].sum(axis=0)) for s in each])) for part in divided]
-
-
-def draw(
-    grid: Grid, split: Split, *, only: str = "", mix: bool = False, report: Callable[[str], object]
-) -> Path | None:
-    """Draws what the grid's store holds; the PNG, beside which lies an SVG. None: nothing known.
-
-    Args:
-      split: the sentences that the study is scored on.
-    """
-    if not split.extras or "dependency" not in split.extras[0]:
-        return None
-    found = results.collect(grid, only=only, mix=mix, report=report)
-    rows = [entry for entry in found if entry.runs]
-    if not rows:
-        return None
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained", sharey=True)
-    colours, marks = plt.get_cmap("tab20"), "os^Dv<>pPX*h"
-    for ax, values, what in (
-        (
-            axes[0],
-            np.array([x["dependency"] for x in split.extras]),
-            "longest dependency, in words",
-        ),
-        (axes[1], np.array([len(r.split()) for r in split.references]), "words of the sentence"),
-    ):
-        divided = parts(values)
-        names = [_span(values[part]) for part in divided]
-        for i, entry in enumerate(rows):
-            style = {"color": "black", "linewidth": 2.5} if i == 0 else {"color": colours(i % 20)}
-            ax.plot(
-                names, curve(entry, divided), marker=marks[i % 12], label=entry.row.name, **style
-            )
-        ax.set_xlabel(f"{what} (number of sentences)")
-        ax.set_xticks(
-            range(len(names)), [f"{n}\n({len(p)})" for n, p in zip(names, divided, strict=True)]
-        )
-        ax.grid(alpha=0.3)
-    axes[0].set_ylabel(f"BLEU on {grid.study.split}")
-    axes[1].legend(fontsize=7)
-    figure.suptitle(f"{grid.study.title}: quality against distance")
-    path = grid.home / f"{grid.name}-distances.png"
-    for kind in (".svg", ".png"):
-        figure.savefig(path.with_suffix(kind), dpi=150)
-    plt.close(figure)
-    return path
 
 
 def _span(values: np.ndarray) -> str:

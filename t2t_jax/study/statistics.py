@@ -18,12 +18,23 @@ class Spread(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Of two rows in their mean: its size, its 95% interval, and p of no difference (two-sided)."""
+    """Of two rows in their mean: its size, its 95% interval, and p of no difference (two-sided).
+
+    `deviation` is that of the draws.
+    """
 
     size: float
     low: float
     high: float
     p: float
+    deviation: float
+
+    @property
+    def normal_p(self) -> float:
+        """p as if the draws were normal: for more comparisons than draws can tell apart."""
+        if not self.deviation:
+            return 0.0 if self.size else 1.0
+        return math.erfc(abs(self.size) / self.deviation / math.sqrt(2))
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -71,7 +82,8 @@ def compare(
     drawn = mean(row_draws) - mean(base_draws)
     by_chance = np.abs(drawn - drawn.mean()) >= abs(size)
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return Difference(size, float(low), float(high), float((by_chance.sum() + 1) / (TIMES + 1)))
+    p = float((by_chance.sum() + 1) / (TIMES + 1))
+    return Difference(size, float(low), float(high), p, float(drawn.std()))
 
 
 def holm(p: Sequence[float]) -> list[float]:

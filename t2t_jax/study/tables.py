@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -40,14 +41,7 @@ class Line:
 
 def lines(grid: Grid, entries: Sequence[Entry]) -> list[Line]:
     """The numbers of every row; the first row is base, which the others are compared with."""
-    of_sums = metric_of(grid.data.corpus).of_sums
-    scores = [[run.score for run in e.runs if run.score is not None] for e in entries]
-    drawn = [
-        statistics.resampled([np.array(run.statistics) for run in e.runs], of_sums)
-        if score
-        else None
-        for e, score in zip(entries, scores, strict=True)
-    ]
+    scores, drawn = _scores(grid, entries)
     out = []
     for i, e in enumerate(entries):
         ppl = (
@@ -62,6 +56,40 @@ def lines(grid: Grid, entries: Sequence[Entry]) -> list[Line]:
     p = statistics.holm([line.difference.p for line in compared if line.difference])
     corrected = dict(zip(map(id, compared), p, strict=True))
     return [Line(x.entry, x.PPL, x.score, x.difference, corrected.get(id(x))) for x in out]
+
+
+def _scores(
+    grid: Grid, entries: Sequence[Entry]
+) -> tuple[list[list[float]], list[np.ndarray | None]]:
+    """The metric of every row's seeds, and `statistics.resampled` of them."""
+    of_sums = metric_of(grid.data.corpus).of_sums
+    scores = [[run.score for run in e.runs if run.score is not None] for e in entries]
+    drawn = [
+        statistics.resampled([np.array(run.statistics) for run in e.runs], of_sums)
+        if score
+        else None
+        for e, score in zip(entries, scores, strict=True)
+    ]
+    return scores, drawn
+
+
+def pairs(grid: Grid, found: Sequence[Line]) -> dict[tuple[str, str], tuple[float, float]]:
+    """For the names of any two rows with scores their difference, and Holm's p over all pairs."""
+    shown = [line.entry for line in found if line.score]
+    scores, drawn = _scores(grid, shown)
+    compared = {}
+    for i, j in itertools.combinations(range(len(shown)), 2):
+        a, b = drawn[i], drawn[j]
+        assert a is not None
+        assert b is not None
+        compared[i, j] = statistics.compare(scores[i], scores[j], a, b)
+    p = statistics.holm([difference.normal_p for difference in compared.values()])
+    out = {}
+    for ((i, j), difference), corrected in zip(compared.items(), p, strict=True):
+        a_name, b_name = shown[i].row.name, shown[j].row.name
+        out[a_name, b_name] = difference.size, corrected
+        out[b_name, a_name] = -difference.size, corrected
+    return out
 
 
 def quality(grid: Grid, found: Sequence[Line]) -> Table:
@@ -230,7 +258,7 @@ def cost(found: Sequence[Line]) -> Table:
     for line in found:
         if not line.entry.runs:
             continue
-        of = [_costs(run.result) for run in line.entry.runs]
+        of = [costs(run.result) for run in line.entry.runs]
         mean = {name: math.fsum(o[name] for o in of) / len(of) for name in of[0]}
         peaks = [run.result.get("peak_flops") for run in line.entry.runs]
         timed = [s["training_seconds"] * p for s, p in zip(of, peaks, strict=True) if p]
@@ -261,7 +289,7 @@ def cost(found: Sequence[Line]) -> Table:
 COSTS = "parameters flops compiled_flops training_seconds scoring_seconds memory".split()
 
 
-def _costs(result: Mapping[str, Any]) -> dict[str, float]:
+def costs(result: Mapping[str, Any]) -> dict[str, float]:
     costs = {name: float(result[name]) for name in COSTS}
     return costs | {"training_seconds": costs["training_seconds"] / result["trained_together"]}
 
@@ -293,7 +321,7 @@ def records(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
                         "device": run.result["environment"]["device"],
                         "code": run.result["environment"]["code"],
                     }
-                    | _costs(run.result)
+                    | costs(run.result)
                     for run in e.runs
                 ],
             }

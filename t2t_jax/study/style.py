@@ -1,0 +1,74 @@
+"""How every plot looks, and the files it becomes: PNG to look at, SVG and PDF for a paper."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from t2t_jax.study import store
+
+# Okabe and Ito's colours, which differ for all kinds of sight; black stands for base.
+COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9".split()
+LINES = "-", "--", ":", "-."
+MARKS = "os^Dv<>pPX*h"
+
+_SETTINGS: Any = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "lines.markersize": 4,
+    "legend.fontsize": 6,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 150,
+    "pdf.fonttype": 42,  # fonts that journals take
+    "svg.hashsalt": "t2t_jax",  # the same figure is the same file
+}
+
+
+def line(i: int) -> dict[str, Any]:
+    """How the i-th of many things is drawn: the first in black, no two alike by colour alone."""
+    if i == 0:
+        return {"color": "black", "linestyle": "-", "marker": MARKS[0], "zorder": 3}
+    return {
+        "color": COLOURS[i % len(COLOURS)],
+        "linestyle": LINES[(i // len(COLOURS)) % len(LINES)],
+        "marker": MARKS[i % len(MARKS)],
+    }
+
+
+@contextmanager
+def figure(path: Path, *panels: int, size: tuple[float, float]) -> Iterator[tuple[Any, Any]]:
+    """A figure and its axes, in inches; written to `path` with .png, .svg and .pdf at the end."""
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context(_SETTINGS):
+        drawn, axes = plt.subplots(*panels, figsize=size)
+        try:
+            yield drawn, axes
+            for kind, undated in (
+                ("png", {}),
+                ("svg", {"Date": None}),
+                ("pdf", {"CreationDate": None}),
+            ):
+                content = io.BytesIO()
+                drawn.savefig(content, format=kind, metadata=undated)
+                store.write(path.with_name(f"{path.name}.{kind}"), content.getvalue())
+        finally:
+            plt.close(drawn)
+
+
+def logarithmic(*axes: Any) -> None:
+    """Scales with ticks at 1, 2 and 5, written as plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    for axis in axes:
+        set_scale = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
+        set_scale("log")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axis.set_minor_locator(NullLocator())

@@ -1,0 +1,45 @@
+"""The demo's stored runs of three rows, and sentences that they could have been scored on."""
+
+import dataclasses
+from pathlib import Path
+
+from t2t_jax.data.cache import Split
+from t2t_jax.study import grid as grids
+from t2t_jax.study import presets, registry, results
+
+DEMO = Path(__file__).parents[1] / "experiments" / "results" / "table3-demo"
+N = 1000
+
+
+def grid(home=DEMO, rows=3):
+    study = registry.find("table3")
+    return grids.Grid(study, presets.preset("demo"), study.rows[:rows], {}, home)
+
+
+def entries(rows=3):
+    return results.collect(grid(rows=rows))
+
+
+def split(directory, source="a word", target=("ein Wort", "noch ein Wort mehr")):
+    """N sentences of two lengths whose longest dependencies differ."""
+    lines = [target[2 * i // N] for i in range(N)]
+    (directory / "dev.source.txt").write_text(f"{source}\n" * N)
+    (directory / "dev.target.txt").write_text("".join(f"{line}\n" for line in lines))
+    extras = "".join(f'{{"dependency": {i % 9}}}\n' for i in range(N))
+    (directory / "dev.extras.jsonl").write_text(extras)
+    return Split(None, None, directory / "dev")
+
+
+def translated(directory, some, text):
+    """Entries whose runs have a translation of every sentence."""
+    out = []
+    for i, entry in enumerate(some):
+        runs = []
+        for run in entry.runs:
+            home = directory / f"run-{i}"
+            home.mkdir()
+            (home / "dev.de").write_text(f"{text}\n" * N)
+            (home / "metrics.jsonl").write_text((run.directory / "metrics.jsonl").read_text())
+            runs.append(dataclasses.replace(run, directory=home))
+        out.append(dataclasses.replace(entry, runs=tuple(runs)))
+    return out

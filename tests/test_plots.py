@@ -1,0 +1,47 @@
+"""Plots of the demo's stored runs, as files for a paper."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from t2t_jax.study import plots, tables
+from tests import stored
+
+
+def test_every_plot_is_a_picture_and_two_drawings(tmp_path):
+    grid = stored.grid(tmp_path)
+    found = tables.lines(grid, stored.entries())
+    paths = plots.draw(grid, found, stored.split(tmp_path))
+    kinds = ["learning", "cost", "differences", "distances"]
+    assert paths == [tmp_path / f"table3-demo-{kind}.png" for kind in kinds]
+    for path in paths:
+        assert path.stat().st_size > 15_000
+        assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+        drawn = path.with_suffix(".svg").read_text()
+        texts = re.findall(r"<!-- (.*?) -->", drawn)  # that matplotlib draws as outlines
+        for line in found[1:] if "differences" in path.name else found:
+            assert line.entry.row.name in texts, (path, line.entry.row.name)
+
+
+def test_a_plot_is_the_same_file_each_time(tmp_path):
+    grid = stored.grid(tmp_path)
+    found = tables.lines(grid, stored.entries())
+    drawn = [plots.cost(grid, found).with_name("table3-demo-cost.svg").read_text() for _ in "12"]
+    assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_without_dependencies_nothing_is_drawn_against_them(known, tmp_path):
+    grid = stored.grid(tmp_path)
+    split = stored.split(tmp_path)
+    if not known:
+        Path(f"{split.stem}.extras.jsonl").unlink()
+    drawn = plots.draw(grid, tables.lines(grid, stored.entries()), split)
+    assert any("distances" in path.name for path in drawn) == known
+
+
+def test_an_empty_study_has_no_plots(tmp_path):
+    grid = stored.grid(tmp_path)
+    none = [entry.__class__(entry.row, entry.c, (), "") for entry in stored.entries()]
+    assert plots.draw(grid, tables.lines(grid, none), None) == []
