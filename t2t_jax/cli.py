@@ -89,11 +89,24 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     p.add_argument("--format", default="text", choices=("text", "md", "latex", "csv", "json"))
     _add_fields(p, *SECTIONS)
 
+    p = command("plot", commands.plot, "the plots of a study, as PNG, SVG and PDF")
+    _add_study(p)
+    _add_cache(p)
+    _add_fields(p, *SECTIONS)
+
+    p = command("report", commands.report, "a page of a study: table, curves, costs, translations")
+    _add_study(p)
+    p.add_argument("--out", type=Path, help="the file [STUDY-PRESET.html in the store]")
+    p.add_argument("--watch", action="store_true", help="make it anew until nothing runs")
+    _add_cache(p)
+    _add_fields(p, *SECTIONS)
+
     p = command(
         "keep", commands.keep, "copy a study's results, tables and plots, without checkpoints"
     )
     _add_study(p)
     p.add_argument("--to", type=Path, required=True, help="takes the directory STUDY-PRESET")
+    _add_cache(p)
     _add_fields(p, *SECTIONS)
 
     p = command("prepare", commands.prepare, "tokenise a corpus into the cache that training reads")

@@ -1,8 +1,10 @@
 """What each command does: it reads its words, calls one function, and prints."""
 
+import dataclasses
 import gzip
 import io
 import sys
+import time
 import zlib
 from argparse import Namespace
 from pathlib import Path
@@ -14,9 +16,10 @@ from t2t_jax.errors import RunError, UsageError
 from t2t_jax.recipes import recipe
 
 if TYPE_CHECKING:
-    from t2t_jax.data.cache import Dataset
+    from t2t_jax.data.cache import Dataset, Split
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.registry import Row
+    from t2t_jax.study.tables import Line
 
 
 def _changes(arguments: Namespace) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def _grid(arguments: Namespace) -> "Grid":
 
 
 def run(arguments: Namespace) -> None:
-    from t2t_jax.study import distances, plots, workers
+    from t2t_jax.study import plots, workers
     from t2t_jax.training.progress import Progress
 
     grid, progress = _grid(arguments), Progress()
@@ -103,10 +106,7 @@ def run(arguments: Namespace) -> None:
     finally:
         progress.close()
     table(arguments)
-    shown: dict[str, Any] = dict(only=arguments.only, mix=arguments.mix, report=_say)
-    print(f"plot: {plots.draw(grid, **shown)}")
-    scored = dataset.splits.get(grid.study.split)
-    if scored and (path := distances.draw(grid, scored, **shown)):
+    for path in plots.draw(grid, _lines_of(grid, arguments), dataset.splits.get(grid.study.split)):
         print(f"plot: {path}")
     if failed:
         raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
@@ -119,20 +119,75 @@ def _row(grid: "Grid", number: int) -> "Row":
 
 
 def table(arguments: Namespace) -> None:
-    from t2t_jax.study import results, tables
+    from t2t_jax.study import tables
 
     grid = _grid(arguments)
+    print(tables.FORMATS[arguments.format](grid, _lines_of(grid, arguments)), end="")
+
+
+def plot(arguments: Namespace) -> None:
+    from t2t_jax.study import plots
+
+    grid = _grid(arguments)
+    found = _lines_of(grid, arguments)
+    drawn = plots.draw(grid, found, _sentences(grid, found, arguments.cache))
+    if not drawn:
+        raise RunError(f"{grid.home} has no finished run of {grid.study.name}: run it first.")
+    print(*drawn, sep="\n")
+
+
+def report(arguments: Namespace) -> None:
+    from t2t_jax.report.study import REFRESH, study_page
+    from t2t_jax.study import store
+
+    grid = _grid(arguments)
+    out = arguments.out or grid.home / f"{grid.name}.html"
+    words = [w for w in arguments.words[1:] if w != "--watch"]
+    while True:
+        found = _lines_of(grid, arguments)
+        live = arguments.watch and any("running," in x.entry.standing for x in found)
+        sentences = _sentences(grid, found, arguments.cache)
+        store.write(out, study_page(grid, found, sentences, words, live))
+        if not live:
+            break
+        time.sleep(REFRESH)
+    print(out)
+
+
+def _lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":
+    """The numbers of every row, as the store has them."""
+    from t2t_jax.study import results, tables
+
     entries = results.collect(grid, only=arguments.only, mix=arguments.mix, report=_say)
-    print(tables.FORMATS[arguments.format](grid, tables.lines(grid, entries)), end="")
+    return tables.lines(grid, entries)
+
+
+def _sentences(grid: "Grid", found: "list[Line]", cache: Path) -> "Split | None":
+    """What the study's runs were scored on, where it is at hand."""
+    from t2t_jax.study import store
+
+    runs = [run for line in found for run in line.entry.runs]
+    if not grid.study.split or not runs:
+        return None
+    try:
+        dataset = _dataset(grid.data, cache, lambda _: None)
+        store.check(runs[0].directory, store.about(dataset))
+    except UsageError as error:
+        _say(f"without the sentences of {grid.data.corpus}: {error}")
+        return None
+    return dataset.splits[grid.study.split]
 
 
 def keep(arguments: Namespace) -> None:
-    from t2t_jax.study import results
-    from t2t_jax.study.keep import keep
+    from t2t_jax.study import keep as keeping
+    from t2t_jax.study import plots
 
     grid = _grid(arguments)
-    entries = results.collect(grid, only=arguments.only, mix=arguments.mix, report=_say)
-    print(keep(grid, entries, arguments.to))
+    found = _lines_of(grid, arguments)
+    folder = keeping.keep(grid, found, arguments.to)
+    sentences = _sentences(grid, found, arguments.cache)
+    plots.draw(dataclasses.replace(grid, home=folder), found, sentences)
+    print(folder)
 
 
 def prepare(arguments: Namespace) -> None:

@@ -1,0 +1,146 @@
+"""The page of a study, read as text and in a browser."""
+
+import dataclasses
+import json
+import re
+import shutil
+
+import pytest
+
+from t2t_jax.report.samples import marked
+from t2t_jax.report.study import study_page
+from t2t_jax.study import registry, tables
+from tests import stored
+from tests.browser import opened
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def write(home, entries, split, live=False, rows=20):
+    grid = stored.grid(home, rows)
+    words = ["table3", "--store", f"runs {HOSTILE}"]
+    text = study_page(grid, tables.lines(grid, entries), split, words, live)
+    path = home / "page.html"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The page of the demo, with sentences and translations."""
+    home = tmp_path_factory.mktemp("report")
+    entries = stored.translated(home, stored.entries(20), f"ein {HOSTILE} Wort")
+    return write(home, entries, stored.split(home, source=HOSTILE))
+
+
+def test_a_page_has_all_there_is_and_asks_for_nothing(whole):
+    with opened(whole, 1200) as page:
+        assert page.locator("#result tbody tr").count() == 20
+        assert page.locator("#matrix tbody tr").count() == 20
+        page.wait_for_selector(".chart.vega-embed svg")
+        assert page.locator(".chart").count() == 7
+        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
+        assert page.locator("dl.samples:not([hidden])").count() == 1
+        assert page.locator("dl.samples:not([hidden]) dd").first.inner_text() == HOSTILE
+        assert page.locator("dl.samples:not([hidden]) mark").first.inner_text() == HOSTILE
+        page.select_option("#sentence", "3")
+        assert page.locator("dl.samples:not([hidden])").get_attribute("data-sentence") == "3"
+        assert page.evaluate("performance.timing.loadEventEnd - performance.timing.fetchStart")
+    assert whole.stat().st_size < 5e6
+
+
+def test_a_row_tells_its_config_by_keyboard_and_by_mouse(whole):
+    with opened(whole, 1200) as page:
+        row = page.locator("#result tbody tr").nth(1)
+        assert row.get_attribute("title") == "A:h=1,d_k=512,d_v=512: h=1, d_k=64, d_v=64; n = 1"
+        row.locator("button").focus()
+        page.keyboard.press("Enter")
+        told = page.locator("[popover]:popover-open")
+        assert '"d_model": 64' in told.inner_text()
+        page.keyboard.press("Escape")
+        assert told.count() == 0
+        row.locator("button").click()
+        assert told.count() == 1
+
+
+def test_a_page_fits_a_telephone(whole):
+    with opened(whole, 360) as page:
+        page.wait_for_selector(".chart.vega-embed svg")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_without_scripts_the_charts_stand_there_as_pictures(whole):
+    with opened(whole, 1200, scripts=False) as page:
+        assert page.locator(".chart > svg").count() == 7
+        assert page.locator("dl.samples").count() == 12
+
+
+def test_user_text_is_text(whole):
+    text = whole.read_text()
+    assert "<img src=x" not in text
+    assert "<script>alert" not in text
+    assert text.count("<script") == 3
+    assert f"runs {HOSTILE}" not in text
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    entries = stored.entries(20)
+    entries[3] = dataclasses.replace(entries[3], runs=(), standing="seed 0 failed: <b>boom</b>")
+    entries[5] = dataclasses.replace(entries[5], runs=(), standing="seed 0 running, at step 5 of 9")
+    path = write(tmp_path, entries, None, live=True)
+    assert 'http-equiv="refresh"' in path.read_text()
+    with opened(path, 1200) as page:
+        said = page.locator("#standing").inner_text()
+        assert "failed: <b>boom</b>" in said
+        assert "running, at step 5 of 9" in said
+        assert (
+            "18 runs are finished, of 18 of 20 rows" in page.locator("[role=status]").inner_text()
+        )
+        assert page.locator("#matrix tbody tr").count() == 18
+        assert page.locator("#samples").count() == 0
+
+
+def test_an_empty_study_is_a_page(tmp_path):
+    empty = [dataclasses.replace(e, runs=(), standing="") for e in stored.entries(20)]
+    with opened(write(tmp_path, empty, None), 1200) as page:
+        assert "No run of this table is finished yet." in page.locator("#result").inner_text()
+        assert page.locator("#result tbody tr").count() == 20
+        assert page.locator("#charts").count() == 0
+
+
+def test_many_rows_and_seeds_stay_small(tmp_path):
+    """21 rows and 3 seeds, each run with the longest curves that a preset makes."""
+    one = stored.entries(20)
+    directory = shutil.copytree(one[-1].runs[0].directory, tmp_path / "long")
+    records = [{"step": i, "nll": 9 / i, "dev_perplexity": 100 / i} for i in range(1, 400)]
+    (directory / "metrics.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
+    entries = [
+        dataclasses.replace(
+            e,
+            runs=tuple(dataclasses.replace(e.runs[0], seed=s, directory=directory) for s in "012"),
+        )
+        for e in [*one, one[-1]]
+    ]
+    grid = stored.grid(tmp_path, 20)
+    other = registry.Row("another", {})
+    entries[-1] = dataclasses.replace(entries[-1], row=other)
+    grid = dataclasses.replace(grid, rows=(*grid.rows, other))
+    text = study_page(grid, tables.lines(grid, entries), None, ["table3"], False)
+    assert 1e6 < len(text.encode()) < 5e6
+    (tmp_path / "page.html").write_text(text)
+    with opened(tmp_path / "page.html", 1200) as page:
+        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
+
+
+def test_differences_are_marked_word_by_word():
+    assert marked("der Hund sah die Katze", "der Hund hört die Katze") == [
+        ("der Hund", False), ("sah", True), ("die Katze", False),
+    ]  # fmt: skip
+    assert marked("a b", "c") == [("a b", True)]
+    assert marked("", "c") == []
+
+
+def test_signs_of_the_matrix_are_of_the_row_less_the_column(whole):
+    text = whole.read_text()
+    assert re.search(r'class="above" title="base less A:h=1,d_k=512,d_v=512: \+8', text)
+    assert re.search(r'class="below" title="A:h=1,d_k=512,d_v=512 less base: -8', text)
