@@ -249,10 +249,31 @@ def test_what_is_kept_gives_the_same_table(grid, words, tmp_path, capsys):
     assert kept.parent == tmp_path
     assert numbers(words, kept, capsys) == numbers(words, grid, capsys)
     assert not list(kept.rglob("checkpoints"))
+    assert len(list(kept.glob("*/dev.de"))) == ROWS  # of first seeds
+    assert len(list(kept.glob("*.pdf"))) == 3
     text = table(words, grid, capsys, "--format", "md")
     assert (kept / "table.md").read_text() == text
     assert str(grid) not in (kept / "table.json").read_text()
     assert main(["keep", *words, "--store", str(tmp_path / "none"), "--to", str(tmp_path)]) == 2
+    assert "no finished run" in capsys.readouterr().err
+
+
+def test_plots_and_a_page_are_made_of_results(grid, words, run_words, tmp_path, capsys):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    cache = run_words[-2:]
+    assert main(["plot", *words, "--store", str(home), *cache]) == 0
+    made = capsys.readouterr().out.split()
+    assert len(made) == 3
+    assert all(Path(path).exists() for path in made)
+    assert main(["report", *words, "--store", str(home), *cache]) == 0
+    page = Path(capsys.readouterr().out.strip())
+    assert page == home / "table3-demo.html"
+    assert 'id="samples"' in page.read_text()
+    assert main(["report", *words, "--store", str(home), "--test", "other", *cache]) == 0
+    page, said = capsys.readouterr()
+    assert "without the sentences of text" in said
+    assert 'id="samples"' not in Path(page.strip()).read_text()
+    assert main(["plot", *words, "--store", str(tmp_path / "none"), *cache]) == 1
     assert "no finished run" in capsys.readouterr().err
 
 
@@ -302,10 +323,11 @@ def test_results_of_other_code_are_not_mixed_in_silence(grid, words, tmp_path, c
     assert sum(len(row["runs"]) for row in only) == 1
 
 
-def test_the_readmes_table_is_that_of_the_stored_runs(capsys):
+@pytest.mark.parametrize("preset", ["demo", "multi30k"])
+def test_the_readmes_tables_are_those_of_the_stored_runs(preset, capsys):
     root = Path(__file__).parent.parent
-    kept = root / "experiments" / "results" / "table3-demo"
-    shown = table(["table3"], kept, capsys, "--format", "md").split("**Cost of a run**")[0]
+    kept, words = root / "experiments" / "results" / f"table3-{preset}", ["--preset", preset]
+    shown = table(["table3", *words], kept, capsys, "--format", "md").split("**Cost of a run**")[0]
     assert shown.strip() in (root / "README.md").read_text()
 
 
