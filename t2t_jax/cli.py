@@ -127,6 +127,16 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_cache(p)
     _add_fields(p, "decoding")
 
+    p = command(
+        "attend", commands.attend, "what a model attends to in a sentence: picture and page"
+    )
+    p.add_argument("run", type=Path, help="a run's directory")
+    p.add_argument("sentence", help="in the source language")
+    p.add_argument("--translation", help="to be attended from [the model's own]")
+    p.add_argument("--out", type=Path, default=Path("attention"), help="directory [attention]")
+    _add_cache(p)
+    _add_fields(p, "decoding")
+
     p = command("bench", commands.bench, "measure what things cost on this device")
     p.add_argument("what", choices=("attention",), help="attention: time and memory against length")
     p.add_argument("--lengths", nargs="+", type=int, metavar="N", help="[256 512 ... 16384]")

@@ -230,6 +230,48 @@ def evaluate(arguments: Namespace) -> None:
     _print_scores(str(pair[0] or arguments.split), scores)
 
 
+def attend(arguments: Namespace) -> None:
+    from t2t_jax.report import attention
+    from t2t_jax.study import store
+    from t2t_jax.study.runner import load
+
+    _keep_programs(arguments.cache)
+    c, model, params, vocabulary = load(arguments.run)
+    c = config.replace(c, **_changes(arguments))
+    if not (sentence := arguments.sentence.strip()):
+        raise UsageError("the sentence is empty: give one.")
+    if c.model.architecture == "recurrent" and c.model.feed == "none":
+        raise UsageError(f"{arguments.run} has no attention (feed=none): name another run.")
+    translation = arguments.translation
+    if translation is None:
+        from t2t_jax.inference.translate import translate
+
+        how: Any = dict(longest=model.limit, warn=_say)
+        (translation,) = translate(model, params, [sentence], vocabulary, c.decoding, **how)
+    source, target = vocabulary.encode([sentence, translation])
+    longest = max(len(source), len(target)) + 1
+    if model.limit and longest > model.limit:
+        raise UsageError(f"it has {longest} subwords, but the model {model.limit} positions.")
+    shown = attention.attended(model, params, vocabulary, source, target)
+    known = None
+    try:
+        dataset = _dataset(c.data, arguments.cache, lambda _: None)
+        store.check(arguments.run, store.about(dataset))
+        known = attention.heads(model, params, vocabulary, dataset.splits["dev"])
+    except UsageError as error:
+        _say(f"without the corpus, on which heads are measured: {error}")
+    out = arguments.out
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {out}: {error.strerror}.") from None
+    attention.picture(shown, out / "attention")
+    page = attention.attention_page(shown, c.model, known)
+    store.write(out / "attention.html", page)
+    print(translation, *(attention.told(known) if known else ()), sep="\n")
+    print(out / "attention.html", out / "attention.png", sep="\n")
+
+
 def _read(path: Path) -> bytes:
     try:
         content = path.read_bytes()

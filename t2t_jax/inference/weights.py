@@ -1,0 +1,139 @@
+"""What a trained model attends to: the weights of every layer and head, whatever the mechanism.
+
+A mechanism mixes values, so what it makes of the unit vectors is its weights: they are put beside
+the values, and taken off the output. Linear attention forms no weights; these are its effective
+ones, phi(q_t) phi(k_s) over their sum.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from t2t_jax import config
+from t2t_jax.attention.linear import Linear
+from t2t_jax.attention.mechanism import Mechanism
+from t2t_jax.tokens import BOS, PAD
+
+_ROLES = "encoder", "decoder", "cross"
+_ROWS = 32  # pairs that are computed together
+
+
+class Map(NamedTuple):
+    """Weights [h, T, S] of one place of a model on one pair.
+
+    Attributes:
+      role: encoder, decoder or cross.
+      effective: whether the mechanism never forms them.
+    """
+
+    role: str
+    layer: int
+    effective: bool
+    weights: np.ndarray
+
+
+def attention_maps(
+    model: Any, params: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> list[list[Map]]:
+    """For each pair of ids, EOS included, the maps of every place: encoder, decoder, cross.
+
+    The target is given (teacher forcing): row t of a decoder's map belongs to the prediction of
+    target token t, and column s to its input s, which is BOS and the target moved on by one.
+    """
+    out = []
+    for first in range(0, len(sources), _ROWS):
+        some = slice(first, first + _ROWS)
+        given = [[BOS, *target[:-1]] for target in targets[some]]
+        places = _places(model, params, _padded(sources[some]), _padded(given))
+        for i, (source, target) in enumerate(zip(sources[some], given, strict=True)):
+            maps = []
+            for (role, layer, effective), weights in places.items():
+                T = len(source if role == "encoder" else target)
+                S = len(target if role == "decoder" else source)
+                maps.append(Map(role, layer, effective, weights[i, :, :T, :S]))
+            out.append(maps)
+    return out
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """int32 [B, L], L a multiple of 16: few shapes to compile."""
+    L = -(-max(map(len, rows)) // 16) * 16
+    out = np.full((len(rows), L), PAD, np.int32)
+    for row, ids in zip(out, rows, strict=True):
+        row[: len(ids)] = ids
+    return out
+
+
+def _places(
+    model: Any, params: Any, source: np.ndarray, target_in: np.ndarray
+) -> dict[tuple[str, int, bool], np.ndarray]:
+    """Weights [B, h, T, S] by role, layer and whether they are effective ones."""
+    kinds: dict[tuple[str, ...], bool] = {}
+    with jax.disable_jit() if _loops(model.c) else nullcontext():
+        found = jax.jit(partial(_traced, model, kinds))(params, source, target_in)
+    places = {(*_place(path), kinds[path]): np.asarray(x, np.float32) for path, x in found.items()}
+    return dict(sorted(places.items(), key=lambda x: (_ROLES.index(x[0][0]), x[0][1])))
+
+
+def _traced(
+    model: Any, kinds: dict[tuple[str, ...], bool], params: Any, source: Array, target_in: Array
+) -> dict[tuple[str, ...], Array]:
+    """Weights [B, h, T, S] by the path of the module; says in `kinds` which are effective."""
+    found: dict[tuple[str, ...], list[Array]] = {}
+
+    def watch(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+        module, method = context.module, context.method_name
+        if not isinstance(module, Mechanism) or method not in ("__call__", "start", "step"):
+            return call(*args, **kwargs)
+        kinds[module.path] = isinstance(module, Linear)
+        if method == "start":
+            k, v, *rest = args
+            return call(k, _with_units(v), *rest, **kwargs)
+        if method == "__call__":
+            q, k, v, *rest = args
+            out, after = call(q, k, _with_units(v), *rest, **kwargs), ()
+        else:
+            out, *after = call(*args, **kwargs)
+        units = source.shape[1] if method == "step" else args[1].shape[1]
+        found.setdefault(module.path, []).append(out[..., -units:])
+        return (out[..., :-units], *after) if method == "step" else out[..., :-units]
+
+    def run(module: Any) -> None:
+        encoded = module.encode(source)
+        if not _loops(module.c):
+            module.decode(encoded, target_in)
+            return
+        memory, state = module.start(encoded, target_in.shape[1])
+        for t in range(target_in.shape[1]):
+            _, state = module.step(memory, state, target_in[:, t], jnp.int32(t))
+
+    with nn.intercept_methods(watch):
+        model.apply({"params": params}, method=run)
+    return {path: jnp.concatenate(x, 1).swapaxes(1, 2) for path, x in found.items()}
+
+
+def _loops(c: config.Model) -> bool:
+    """Whether attention stands in a loop, out of which nothing is carried: then step by step."""
+    return c.architecture == "recurrent" and c.feed == "input"
+
+
+def _with_units(v: Array) -> Array:
+    """v [B, S, h, d_v] -> [B, S, h, d_v + S]: beside each value the unit vector of its place."""
+    B, S, h, _ = v.shape
+    units = jnp.eye(S, dtype=v.dtype)[None, :, None]
+    return jnp.concatenate([v, jnp.broadcast_to(units, (B, S, h, S))], -1)
+
+
+def _place(path: tuple[str, ...]) -> tuple[str, int]:
+    """Role and layer of a mechanism, from the names of the modules that it stands in."""
+    name, _, number = path[0].rpartition("_")
+    layer = int(number) if number.isdigit() else 0
+    role = name if name in ("encoder", "decoder") and "cross_attention" not in path else "cross"
+    return role, layer

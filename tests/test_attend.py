@@ -1,0 +1,197 @@
+"""What a model attends to: weights of every mechanism, gold alignments, picture and page."""
+
+import json
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t2t_jax import config
+from t2t_jax.cli import main
+from t2t_jax.data.grammar.sentences import words
+from t2t_jax.evaluation import alignment
+from t2t_jax.evaluation.alignment import by_words, error_rate, links, tracked, word_of
+from t2t_jax.inference.weights import attention_maps
+from t2t_jax.models import build
+from t2t_jax.report.attention import Attended, Heads, attention_page, picture
+from tests import toy
+from tests.browser import opened
+from tests.reference.attention import attention as reference
+
+V, SOURCES, TARGETS = 30, [[5, 6, 7, 8, 2], [9, 2]], [[4, 5, 2], [4, 6, 7, 2]]
+MODELS = {
+    "transformer": dict(N=2, d_ff=20, h=2, d_k=8, d_v=4),
+    "mixed": dict(
+        N=2, d_ff=20, h=2, d_k=8, d_v=4, encoder_attention="local:w=2",
+        decoder_attention="linear", cross_attention="performer:m=8",
+    ),
+    "relative": dict(N=1, d_ff=20, h=2, d_k=8, d_v=4, positions="relative"),
+    "luong": dict(N=2, architecture="recurrent", feed="output", cross_attention="additive"),
+    "bahdanau": dict(N=1, architecture="recurrent", feed="input", cross_attention="general"),
+    "convs2s": dict(N=2, architecture="convolutional"),
+}  # fmt: skip
+
+
+def made(name):
+    c = config.replace(config.Config(), d_model=16, **MODELS[name])
+    model, ids = build(c, V), jnp.full((1, 4), 5)
+    return model, nn.meta.unbox(model.init(jax.random.key(0), ids, ids)["params"])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_place_has_weights_that_see_what_they_may(name):
+    model, params = made(name)
+    places = {"transformer": 6, "mixed": 6, "relative": 3, "convs2s": 2}.get(name, 1)
+    for source, target, maps in zip(
+        SOURCES, TARGETS, attention_maps(model, params, SOURCES, TARGETS), strict=True
+    ):
+        assert len(maps) == places
+        S, T = len(source), len(target)
+        for one in maps:
+            shape = {"encoder": (S, S), "decoder": (T, T), "cross": (T, S)}[one.role]
+            assert one.weights.shape[1:] == shape
+            np.testing.assert_allclose(one.weights.sum(-1), 1, rtol=1e-5)
+            assert (one.weights >= 0).all()
+            if one.role == "decoder":
+                assert not np.triu(one.weights, 1).any()
+            if name == "mixed" and one.role == "encoder":
+                assert not np.triu(one.weights, 3).any()
+            assert one.effective == (name == "mixed" and one.role != "encoder")
+
+
+def test_weights_are_those_of_the_definition():
+    """Of the first encoder layer, whose queries and keys are known without the others."""
+    for name in ("transformer", "mixed"):
+        model, params = made(name)
+        embedded = model.apply(
+            {"params": params},
+            jnp.array([SOURCES[0]]),
+            method=lambda m, x: m.source_positions(m.embedding(x)),
+        )
+        own = params["encoder_0"]["attention"]
+        q, k = (
+            np.einsum("btm,mhd->bthd", *(np.asarray(z, np.float64) for z in (embedded, own[W])))
+            for W in ("W_Q", "W_K")
+        )
+        S = len(SOURCES[0])
+        units = np.broadcast_to(np.eye(S)[None, :, None], (1, S, 2, S))
+        kind = "local" if name == "mixed" else "scaled_dot_product"
+        wanted = reference(kind, {"w": 2}, {}, q, k, units, [S], [S], False, xp=np)
+        found = attention_maps(model, params, SOURCES, TARGETS)[0][0].weights
+        np.testing.assert_allclose(found, wanted[0].swapaxes(0, 1), rtol=1e-4, atol=1e-6)
+
+
+def test_weights_take_nothing_from_other_sentences():
+    model, params = made("transformer")
+    both = attention_maps(model, params, SOURCES, TARGETS)
+    (alone,) = attention_maps(model, params, SOURCES[1:], TARGETS[1:])
+    for a, b in zip(both[1], alone, strict=True):
+        np.testing.assert_allclose(a.weights, b.weights, rtol=1e-5, atol=1e-7)
+
+
+def test_subwords_become_words():
+    assert word_of(["▁Der", "▁Hu", "nd", ",", "▁sie", "ht"]) == [0, 1, 1, 1, 2, 2]
+    assert word_of(["▁", "Der", "▁Hund"]) == [0, 0, 1]
+    weights = np.array([[[0.1, 0.2, 0.7], [0.5, 0.1, 0.4], [0.3, 0.3, 0.4]]])
+    found = by_words(weights, [0, 0], [-1, 0, 0])  # BOS and the last query left out
+    np.testing.assert_allclose(found, [[[(0.9 + 0.5) / 2]]])
+    found = by_words(weights, [0, 1, 1], [0, 1])
+    np.testing.assert_allclose(found, [[[0.1, 0.2], [0.4, 0.2]]])
+
+
+def test_error_rate_by_hand():
+    assert links(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])) == {(1, 0), (0, 1), (1, 2)}
+    assert error_rate([{(0, 0), (1, 1)}, {(0, 0)}], [{(0, 0), (1, 2)}, {(0, 0), (1, 0)}]) == (
+        pytest.approx(1 - 2 * 2 / 7)
+    )
+    assert error_rate([{(0, 0)}], [{(0, 0)}]) == 0
+
+
+def test_a_head_tracks_what_it_finds_more_often_than_chance():
+    look = np.zeros((2, 4, 4))
+    look[0, 3, 1] = look[1, 3, 2] = look[1, 2, 0] = look[0, 2, 1] = 1
+    kinds = [[("subject", 3, 1), ("prefix", 0, 2), ("subject", 1, 1)]]
+    found = {x.kind: x for x in tracked([{5: look}], kinds)}
+    assert found["subject"] == alignment.Tracked("subject", 1, 5, 0, 1.0, 1.0)
+    assert found["prefix"] == alignment.Tracked("prefix", 1, 5, 1, 1.0, 1.0)
+
+
+@pytest.fixture(scope="module")
+def shown():
+    (maps,) = attention_maps(*made("mixed"), [[5, 2]], [[6, 7, 2]])
+    return Attended(["▁<b>a</b>", "</s>"], ["▁x", "▁y", "</s>"], maps)
+
+
+@pytest.fixture(scope="module")
+def page(shown, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "attention.html"
+    known = Heads(7, {(0, 0): 0.5, (0, 1): 0.25}, [alignment.Tracked("subject", 3, 1, 0, 0.6, 0.3)])
+    path.write_text(attention_page(shown, made("mixed")[0].c, known))
+    return path
+
+
+def test_a_place_a_head_and_a_token_are_chosen_by_keyboard_and_mouse(shown, page):
+    with opened(page, 800) as p:
+        said = p.locator("#said")
+        assert p.locator("#place option").all_inner_texts() == [
+            "encoder self-attention, layer 0: local:w=2",
+            "encoder self-attention, layer 1: local:w=2",
+            "decoder self-attention, layer 0: linear (effective weights)",
+            "decoder self-attention, layer 1: linear (effective weights)",
+            "decoder over encoder, layer 0: performer:m=8 (effective weights)",
+            "decoder over encoder, layer 1: performer:m=8 (effective weights)",
+        ]
+        assert said.inner_text().startswith("▁<b>a</b>: ")
+        p.locator("#place").focus()
+        for _ in range(3):
+            p.keyboard.press("ArrowDown")
+        assert said.inner_text() == "▁x: <s> 100%"
+        p.locator("#rows button").first.focus()
+        p.keyboard.press("ArrowDown")
+        assert said.inner_text().startswith("▁y: ")
+        assert p.locator("#lines line").count() == 2
+        before = said.inner_text()
+        p.select_option("#head", "1")
+        assert said.inner_text() != before
+        p.locator("#rows button").nth(2).click()
+        weights = shown.maps[3].weights[1, 2]
+        cells = p.locator("#weights tr.chosen td").all_inner_texts()
+        assert [float(x or 0) for x in cells] == pytest.approx(weights, abs=0.006)
+        assert p.locator("strong").inner_text() == "0.25"
+        assert p.evaluate("document.documentElement.scrollWidth") <= 800
+
+
+def test_user_text_is_text(page):
+    assert "<b>a</b>" not in page.read_text()
+
+
+def test_the_picture_has_every_head(shown, tmp_path):
+    picture(shown, tmp_path / "attention")
+    drawn = (tmp_path / "attention.svg").read_text()
+    assert drawn.count("<image") == 12
+    assert (tmp_path / "attention.png").stat().st_size > 10_000
+
+
+def test_the_command(tmp_path, corpus, capsys):
+    run, cache = tmp_path / "run", tmp_path / "cache"
+    assert main([*toy.train(corpus, cache, steps=2, evaluate_every=2), "--run", str(run)]) == 0
+    out = ["--out", str(tmp_path / "out"), "--cache", str(cache)]
+    capsys.readouterr()
+    assert main(["attend", str(run), "one two", "--translation", "eins zwei", *out]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "eins zwei"
+    places = (tmp_path / "out" / "attention.html").read_text()
+    found = json.loads(places.split('id="places">')[1].split("</script>")[0])
+    assert [len(x["weights"]) for x in found] == [2, 2, 2]
+    assert main(["attend", str(run), " ", *out]) == 2
+    assert "the sentence is empty" in capsys.readouterr().err
+    assert main(["attend", str(tmp_path), "one", *out]) == 2
+    assert "is no run" in capsys.readouterr().err
+
+
+def test_gold_words_are_the_words_of_subwords():
+    """The corpus counts words at spaces, as subwords mark their beginnings."""
+    text = "Der Hund, der schläft, sieht ihn."
+    pieces = ["▁Der", "▁Hund", ",", "▁der", "▁schl", "äft", ",", "▁sieht", "▁ihn", "."]
+    assert word_of(pieces)[-1] + 1 == len(words(text))
