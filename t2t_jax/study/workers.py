@@ -18,11 +18,11 @@ from typing import Any
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, Interrupted, RunError, UsageError
-from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import store
 from t2t_jax.study.grid import Cell, alike
+from t2t_jax.study.view import View, ended, outcome
 from t2t_jax.training.flops import run_flops
-from t2t_jax.training.progress import Progress, duration, read_metrics
+from t2t_jax.training.progress import Progress
 
 EVERY = 1.0  # seconds between two looks at the store
 
@@ -58,7 +58,7 @@ def one_row(
         store.forget_failure(cell.directory)
     work(cells, split, dataset, progress, mesh)
     for cell in cells:
-        progress.say(_outcome(cell))
+        progress.say(outcome(cell))
     if failed := sum(store.read_failure(cell.directory) is not None for cell in cells):
         raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
 
@@ -88,15 +88,10 @@ def _attempt(
     except Exception as error:  # whatever it is, the other rows go on
         traceback.print_exc()
         outcomes = [error] * len(cells)
-    for cell, outcome in zip(cells, outcomes, strict=True):
-        if isinstance(outcome, Exception) and not isinstance(outcome, Busy):
-            store.write_failure(cell.directory, outcome)
-    return [c for c, outcome in zip(cells, outcomes, strict=True) if isinstance(outcome, Busy)]
-
-
-def ended(directory: Path) -> bool:
-    """Whether a run has a result or an error."""
-    return store.read_result(directory) is not None or store.read_failure(directory) is not None
+    for cell, came in zip(cells, outcomes, strict=True):
+        if isinstance(came, Exception) and not isinstance(came, Busy):
+            store.write_failure(cell.directory, came)
+    return [cell for cell, came in zip(cells, outcomes, strict=True) if isinstance(came, Busy)]
 
 
 def watch(
@@ -129,13 +124,13 @@ def watch(
         _start([*words, "--worker", f"{i}/{workers}"], logs / f"worker-{i}.txt")
         for i in range(workers)
     ]
-    view = View(cells, workers, progress)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        while any(p.poll() is None for p in processes):
+        with View(cells, workers, progress) as view:
+            while any(p.poll() is None for p in processes):
+                view.refresh()
+                time.sleep(EVERY)
             view.refresh()
-            time.sleep(EVERY)
-        view.refresh()
     except KeyboardInterrupt:
         progress.say("stopping: every run saves where it stands")
         raise Interrupted("stopped; the same command goes on from there.") from None
@@ -196,76 +191,3 @@ def become(number: str) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=follow, daemon=True).start()
-
-
-class View:
-    """What a person sees of a grid, read from its store, whoever works on it."""
-
-    def __init__(self, cells: Sequence[Cell], workers: int, progress: Progress) -> None:
-        self.cells, self.workers, self.progress = cells, workers, progress
-        self.cost = {cell: run_flops(cell.c, cell.c.data.vocabulary) for cell in cells}
-        self.began, self.shown = time.monotonic(), {c for c in cells if ended(c.directory)}
-        self.first: tuple[float, float, int] | None = None  # when steps were first seen; as `_look`
-        self.before, _ = self._look()
-        if self.shown:
-            progress.say(f"{len(self.shown)} of {len(cells)} runs are done already")
-
-    def refresh(self) -> None:
-        """Says which runs ended since the last look, and shows where the others are."""
-        for cell in self.cells:
-            if cell in self.shown or not ended(cell.directory):
-                continue
-            self.shown.add(cell)
-            self.progress.say(f"{_outcome(cell)}  ({len(self.shown)} of {len(self.cells)})")
-        parts = [f"{len(self.shown)}/{len(self.cells)} runs", *self._running(), self._left()]
-        self.progress.show("  ".join(part for part in parts if part))
-
-    def _running(self) -> list[str]:
-        """The runs that are at the same step, by one of them, and the step."""
-        at: dict[str, list[str]] = {}
-        for cell in self.cells:
-            step, of = self._step(cell), cell.c.training.steps
-            if step and cell not in self.shown:
-                place = f"{step:,}/{of:,}" if step < of else "translating"
-                at.setdefault(place, []).append(cell.name)
-        return [
-            names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") + f" {place}"
-            for place, names in at.items()
-        ]
-
-    def _left(self) -> str:
-        """Time left: of the steps at the speed so far, and of compiling as long as at first."""
-        (done, started), now = self._look(), time.monotonic()
-        if self.first is None:
-            if done > self.before:
-                self.first = now, done, started
-            return "compiling"
-        since, begun_with, started_then = self.first
-        compiling = (since - self.began) / self.workers
-        steps = now - since - compiling * (started - started_then)
-        if done == begun_with or steps <= 0:
-            return ""
-        left = (sum(self.cost.values()) - done) / (done - begun_with) * steps
-        waiting = {alike(c.c) for c in self.cells if c not in self.shown and not self._step(c)}
-        return f"{duration(left + compiling * len(waiting))} left"
-
-    def _look(self) -> tuple[float, int]:
-        """FLOPs of the steps that are done, and how many programs have begun."""
-        steps = {cell: self._step(cell) for cell in self.cells}
-        share = {c: 1.0 if c in self.shown else s / c.c.training.steps for c, s in steps.items()}
-        begun = {alike(cell.c) for cell, step in steps.items() if step}
-        return sum(self.cost[cell] * share[cell] for cell in self.cells), len(begun)
-
-    def _step(self, cell: Cell) -> int:
-        records = read_metrics(cell.directory / "metrics.jsonl")
-        return records[-1]["step"] if records else 0
-
-
-def _outcome(cell: Cell) -> str:
-    """The scores of a run, or why it has none."""
-    if (result := store.read_result(cell.directory)) is None:
-        return f"{cell.name}: failed: {store.read_failure(cell.directory)}"
-    metric = metric_of(cell.c.data.corpus)
-    every = (s[metric.key]["score"] for s in result["scores"].values())
-    scores = "  ".join(f"{metric.name} {score:.2f}" for score in every)
-    return f"{cell.name}: PPL {result['dev_perplexity']:.3f}  {scores}"
