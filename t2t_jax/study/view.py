@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
@@ -65,7 +65,7 @@ class View:
         else:
             self.progress.say(line)
 
-    def _table(self) -> Table:
+    def _table(self) -> Group | Text:
         """The runs at work, and below them how many are done, failed and waiting."""
         table = Table("run", *(Column(name, justify="right") for name in _COLUMNS), box=SIMPLE)
         waiting = []
@@ -82,14 +82,12 @@ class View:
             speed = f"{last['tokens_per_second']:,.0f}"
             table.add_row(Text(cell.name), f"{step:,}/{of:,}", ppl, speed, left)
         failed = sum(store.read_failure(cell.directory) is not None for cell in self.shown)
-        table.caption = Text(
-            f"{len(self.shown)} of {len(self.cells)} runs are done"
-            + (f", {failed} of them failed" if failed else "")
-            + f"; {self._left()}\n"
-            + (f"waiting: {', '.join(waiting)}" if waiting else "")
-        )
-        table.caption_justify = "left"
-        return table
+        done = f"{len(self.shown)} of {len(self.cells)} runs are done"
+        told = [done + (f", {failed} of them failed" if failed else ""), self._left()]
+        below = "; ".join(part for part in told if part)
+        if waiting:
+            below += f"\nwaiting: {', '.join(waiting)}"
+        return Group(table, Text(below)) if table.row_count else Text(below)
 
     def _running(self) -> list[str]:
         """The runs that are at the same step, by one of them, and the step."""
