@@ -154,6 +154,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     formats = "text", "json", "names"
     p.add_argument("--format", default="text", choices=formats, help="of a study's rows")
 
+    p = command("help", commands.help_, "how to add a mechanism, a row, a corpus, an architecture")
+    p.add_argument("topic", help=f"one of {', '.join(commands.topics())}")
+
     arguments, rest = parser.parse_known_args(words)
     arguments.words = list(words)
     if rest:

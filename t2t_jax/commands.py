@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.errors import RunError, UsageError
+from t2t_jax.errors import RunError, UsageError, near
 from t2t_jax.recipes import recipe
 
 if TYPE_CHECKING:
@@ -372,3 +372,19 @@ def list_(arguments: Namespace) -> None:
     from t2t_jax.listing import listing
 
     print("\n".join(listing(arguments.what, arguments.format)))
+
+
+_HELP = Path(__file__).with_name("help")
+
+
+def topics() -> list[str]:
+    """What `help` knows of."""
+    return sorted(path.stem for path in _HELP.glob("*.md"))
+
+
+def help_(arguments: Namespace) -> None:
+    if arguments.topic not in topics():
+        raise UsageError(
+            f"there is no help on {arguments.topic!r}: {near(arguments.topic, topics())}"
+        )
+    print((_HELP / f"{arguments.topic}.md").read_text(), end="")

@@ -44,9 +44,9 @@ def learning(grid: Grid, found: Sequence[Line]) -> Path:
     with style.figure(path, 1, 1, size=(6.5, 0.12 * len(found) + 2.5)) as (figure, axes):
         for i, line in enumerate(found):
             if line.entry.runs:
-                (x, y), dev = (zip(*points, strict=True) for points in curve(line))
+                trained, dev = (np.array(points).reshape(-1, 2).T for points in curve(line))
                 look: dict[str, Any] = style.line(i)
-                axes.plot(x, y, linewidth=1, **look | {"marker": ""})
+                axes.plot(*trained, linewidth=1, **look | {"marker": ""})
                 axes.plot(*dev, label=line.entry.row.name, **look | {"linestyle": "none"})
         axes.set(xlabel="step", ylabel="perplexity: training (lines), dev (marks)")
         style.logarithmic(axes.xaxis, axes.yaxis)

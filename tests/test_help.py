@@ -1,0 +1,85 @@
+"""What `help` teaches is done as it stands there, in a copy of the code, and works."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from t2t_jax.cli import main
+from tests import toy
+
+ROOT = Path(__file__).parents[1]
+TOPICS = sorted(path.stem for path in (ROOT / "t2t_jax" / "help").glob("*.md"))
+SHORT = "--steps 4 --evaluate_every 2 --average 1 --max_length 20 --batch_tokens 500"
+SMALL = f"{SHORT} --d_model 16 --N 1 --d_ff 16 --h 2 --d_k 8 --d_v 8"
+MORE = {  # behind a command, so that it is soon done
+    "mechanism": SMALL,
+    "row": f"{SHORT} --rows wide --seeds 1",
+    "corpus": SMALL,
+    "architecture": f"{SHORT} --d_model 16",
+}
+
+
+def blocks(topic):
+    """(language, the file that it is, text) of every block."""
+    text = (ROOT / "t2t_jax" / "help" / f"{topic}.md").read_text()
+    return re.findall(r"^```(\w+) ?(\S*)\n(.*?)^```$", text, re.M | re.S)
+
+
+def test_topics_are_listed_and_printed(capsys):
+    assert TOPICS == ["architecture", "corpus", "mechanism", "row"]
+    for topic in TOPICS:
+        assert main(["help", topic]) == 0
+        assert capsys.readouterr().out.startswith("# Adding a")
+    assert main(["help", "mechanisms"]) == 2
+    assert "did you mean 'mechanism'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_it_takes_fewer_than_20_lines(topic):
+    counted = 0
+    for language, _, text in blocks(topic):
+        lines = text.splitlines()
+        if language == "diff":
+            lines = [x[1:] for x in lines if x.startswith("+") and not x.startswith("+++")]
+        elif language != "python":
+            continue
+        words = [x.strip() for x in lines if x.strip()]
+        counted += sum(not x.startswith(("import ", "from ", '"""')) for x in words)
+    assert 0 < counted < 20
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("topic", TOPICS)
+def test_it_works(topic, corpus, tmp_path):
+    for name in ("t2t_jax", "experiments"):
+        ignored = shutil.ignore_patterns("results", "__pycache__")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    commands = []
+    for language, name, text in blocks(topic):
+        if language == "python":
+            assert not (tmp_path / name).exists()
+            (tmp_path / name).write_text(text)
+        elif language == "diff":
+            apply = ["git", "apply", "--unidiff-zero", "-"]
+            env = os.environ | {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+            subprocess.run(apply, input=text.encode(), cwd=tmp_path, env=env, check=True)
+        else:
+            commands += text.strip().splitlines()
+    home = {"HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    for command in commands:
+        words = [sys.executable, "-m", *command.replace("t2t-jax", "t2t_jax.cli").split()]
+        if words[3] != "list":
+            words += MORE[topic].split()
+        if words[3] != "list" and topic != "corpus":
+            fields = toy.fields(corpus)
+            data = {n: fields[n] for n in ("corpus", "train", "dev", "test", "vocabulary")}
+            words += toy.options(data)
+        env = os.environ | home | {"T2T_JAX_CACHE": str(tmp_path / "cache")}
+        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, timeout=300)
+        assert done.returncode == 0, done.stderr.decode()
+        assert {"train": b"BLEU", "run": b"wide", "list": b"deep"}[words[3]] in done.stdout
