@@ -17,9 +17,10 @@ from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import statistics
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import PAPER, Row
-from t2t_jax.study.results import Entry
+from t2t_jax.study.results import Entry, Run
 from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.typeset import Cell, Table, as_latex, as_markdown, as_text
+from t2t_jax.training.progress import read_metrics
 
 REAL = 0.05  # of p, corrected for the number of rows
 
@@ -249,8 +250,9 @@ def cost(found: Sequence[Line]) -> Table:
         ("training FLOPs", "counted"),
         ("training FLOPs", "compiled"),
         ("training FLOPs", "time x peak"),
-        ("minutes", "training"),
-        ("minutes", "scoring"),
+        ("time of", "training (min)"),
+        ("time of", "a step (ms)"),
+        ("time of", "scoring (s)"),
         ("memory", "(MB)"),
         ("", "device"),
     )
@@ -272,7 +274,8 @@ def cost(found: Sequence[Line]) -> Table:
             f"{mean['compiled_flops']:.2e}",
             f"{math.fsum(timed) / len(timed):.2e}" if timed else "",
             f"{mean['training_seconds'] / 60:.1f}",
-            f"{mean['scoring_seconds'] / 60:.1f}",
+            f"{1e3 * statistics.spread([_step(run) for run in line.entry.runs]).mean:.0f}",
+            f"{mean['scoring_seconds']:.0f}",
             f"{mean['memory'] / 1e6:.0f}",
             ", ".join(devices),
         )
@@ -284,6 +287,13 @@ def cost(found: Sequence[Line]) -> Table:
         "share of their time.",
     )
     return _table("Cost of a run", header, groups, notes)
+
+
+def _step(run: Run) -> float:
+    """Seconds of a training step, the median; in a program with others its share."""
+    records = read_metrics(run.directory / "metrics.jsonl")
+    each = [r["seconds_per_step"] for r in records if "seconds_per_step" in r]
+    return float(np.median(each)) / run.result["trained_together"] if each else math.nan
 
 
 COSTS = "parameters flops compiled_flops training_seconds scoring_seconds memory".split()
