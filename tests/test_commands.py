@@ -146,14 +146,8 @@ def saved(directory):
     return {int(p.name) for p in (directory / "checkpoints").iterdir() if p.name.isdigit()}
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGKILL,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.full),
-        pytest.param(signal.SIGINT, marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
     """Stopped three times, each time between two evaluations."""
     directory, other = tmp_path / "run", tmp_path / "other"

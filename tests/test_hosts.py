@@ -69,11 +69,9 @@ def assert_same_run(found, wanted, last=False):
     assert (found / "test.de").read_text() == (wanted / "test.de").read_text()
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    ("count", "mesh"),
-    [(2, "data=2"), pytest.param(4, "fsdp=2,tensor=2", marks=pytest.mark.full)],
-)
+@pytest.mark.parametrize(("count", "mesh"), [(2, "data=2"), (4, "fsdp=2,tensor=2")])
 def test_several_processes_are_one_run(count, mesh, words, alone, tmp_path):
     codes, printed = finish(start(count, [*words, "--mesh", mesh], tmp_path))
     assert codes == [0] * count, printed

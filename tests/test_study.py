@@ -72,7 +72,7 @@ def test_every_row_has_one_result_under_every_seed(grid, words, capsys):
     assert len(results(grid)) == 2 * ROWS
     assert len(numbers(words, grid, capsys)) == 2 * ROWS
     for kind in ("png", "svg"):
-        assert (grid / f"table3-demo.{kind}").stat().st_size > 10_000
+        assert (grid / f"table3-demo-learning.{kind}").stat().st_size > 10_000
 
 
 def test_same_shaped_rows_were_trained_together(grid, words, capsys):
@@ -277,6 +277,7 @@ def test_plots_and_a_page_are_made_of_results(grid, words, run_words, tmp_path, 
     assert "no finished run" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_a_task_is_one_row_alone(grid, words, run_words, tmp_path, capsys):
     home = tmp_path / "store"
     shutil.copytree(grid, home)
