@@ -27,7 +27,7 @@ def test_every_plot_is_a_picture_and_two_drawings(tmp_path):
 def test_a_plot_is_the_same_file_each_time(tmp_path):
     grid = stored.grid(tmp_path)
     found = tables.lines(grid, stored.entries())
-    drawn = [plots.cost(grid, found).with_name("table3-demo-cost.svg").read_text() for _ in "12"]
+    drawn = [plots.costs(grid, found).with_name("table3-demo-cost.svg").read_text() for _ in "12"]
     assert drawn[0] == drawn[1]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study import plots, style, tables
+from t2t_jax.study import cost, plots, style, tables
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
@@ -170,7 +170,7 @@ def _thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]
 def _costs(grid: Grid, found: Sequence[Line], key: str, unit: float) -> list[dict[str, Any]]:
     values = []
     for line in found:
-        x = np.mean([tables.costs(run.result)[key] for run in line.entry.runs]) / unit
+        x = np.mean([cost.costs(run.result)[key] for run in line.entry.runs]) / unit
         y, n = plots.quality(grid, line), len(line.entry.runs)
         values.append({"row": line.entry.row.name, "x": float(x), "y": y, "n": n})
     return values

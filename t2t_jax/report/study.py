@@ -12,7 +12,7 @@ from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.report.charts import charts
 from t2t_jax.report.page import page, vega
 from t2t_jax.report.samples import samples
-from t2t_jax.study import distances, tables
+from t2t_jax.study import cost, distances, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
 from t2t_jax.study.typeset import Cell, Table
@@ -60,8 +60,8 @@ def study_page(
         table=quality,
         spans=_spans(quality),
         groups=_told(grid, quality, found),
-        cost=tables.cost(found),
-        cost_spans=_spans(tables.cost(found)),
+        cost=cost.table([x.entry for x in found]),
+        cost_spans=_spans(cost.table([x.entry for x in found])),
         standing=[(x.entry.row.name, x.entry.standing) for x in found if x.entry.standing],
         finished=sum(len(x.entry.runs) for x in found),
         rows=sum(1 for x in found if x.entry.runs),

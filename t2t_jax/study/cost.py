@@ -1,8 +1,16 @@
-"""What a config costs before it is run."""
+"""What a config costs before it is run, and what its runs have cost."""
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from t2t_jax.config import Config
+from t2t_jax.study import statistics
+from t2t_jax.study.results import Entry, Run
+from t2t_jax.study.typeset import Cell, Table, without_empty
+from t2t_jax.training.progress import read_metrics
 
 
 def parameters(c: Config, V: int) -> int:
@@ -15,3 +23,66 @@ def parameters(c: Config, V: int) -> int:
     token = jnp.ones((1, 1), jnp.int32)
     shapes = jax.eval_shape(build(c, V).init, jax.random.key(0), token, token)
     return sum(math.prod(x.shape) for x in jax.tree.leaves(shapes["params"]))
+
+
+def table(entries: Sequence[Entry]) -> Table:
+    """What every row cost: means over its seeds."""
+    header = (
+        ("", ""),
+        ("params", "(M)"),
+        ("training FLOPs", "paper"),
+        ("training FLOPs", "counted"),
+        ("training FLOPs", "compiled"),
+        ("training FLOPs", "time x peak"),
+        ("time of", "training (min)"),
+        ("time of", "a step (ms)"),
+        ("time of", "scoring (s)"),
+        ("memory", "(MB)"),
+        ("", "device"),
+    )
+    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    for entry in entries:
+        if not entry.runs:
+            continue
+        of = [costs(run.result) for run in entry.runs]
+        mean = {name: math.fsum(o[name] for o in of) / len(of) for name in of[0]}
+        peaks = [run.result.get("peak_flops") for run in entry.runs]
+        timed = [s["training_seconds"] * p for s, p in zip(of, peaks, strict=True) if p]
+        theirs = entry.row.FLOPs
+        devices = sorted({run.result["environment"]["device"] for run in entry.runs})
+        cells = (
+            entry.row.name,
+            f"{mean['parameters'] / 1e6:.2f}",
+            "" if theirs is None else f"{theirs:.1e}",
+            f"{mean['flops']:.2e}",
+            f"{mean['compiled_flops']:.2e}",
+            f"{math.fsum(timed) / len(timed):.2e}" if timed else "",
+            f"{mean['training_seconds'] / 60:.1f}",
+            f"{1e3 * statistics.spread([_step(run) for run in entry.runs]).mean:.0f}",
+            f"{mean['scoring_seconds']:.0f}",
+            f"{mean['memory'] / 1e6:.0f}",
+            ", ".join(devices),
+        )
+        groups.setdefault(entry.row.group, []).append(tuple(map(Cell, cells)))
+    notes = (
+        "FLOPs counted: matrix products, backward twice forward; compiled: what XLA counts, which "
+        "takes a loop's body once; time x peak, as the paper reckons: seconds of training by what "
+        "the device reaches at most. A run that was trained in one program with others has its "
+        "share of their time.",
+    )
+    return without_empty("Cost of a run", header, groups, notes)
+
+
+def _step(run: Run) -> float:
+    """Seconds of a training step, the median; in a program with others its share."""
+    records = read_metrics(run.directory / "metrics.jsonl")
+    each = [r["seconds_per_step"] for r in records if "seconds_per_step" in r]
+    return float(np.median(each)) / run.result["trained_together"] if each else math.nan
+
+
+COSTS = "parameters flops compiled_flops training_seconds scoring_seconds memory".split()
+
+
+def costs(result: Mapping[str, Any]) -> dict[str, float]:
+    costs = {name: float(result[name]) for name in COSTS}
+    return costs | {"training_seconds": costs["training_seconds"] / result["trained_together"]}

@@ -9,7 +9,7 @@ import numpy as np
 
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study import distances, style, tables
+from t2t_jax.study import cost, distances, style, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
 from t2t_jax.training.progress import read_metrics
@@ -23,7 +23,7 @@ def draw(grid: Grid, found: Sequence[Line], split: Split | None) -> list[Path]:
     """
     if not any(line.entry.runs for line in found):
         return []
-    drawn = [learning(grid, found), cost(grid, found)]
+    drawn = [learning(grid, found), costs(grid, found)]
     if any(line.difference for line in found):
         drawn.append(differences(grid, found))
     if split and grid.study.split and (curves := distances.curves(found, split)):
@@ -92,7 +92,7 @@ def quality(grid: Grid, line: Line) -> float | None:
     return None if spread is None else spread.mean
 
 
-def cost(grid: Grid, found: Sequence[Line]) -> Path:
+def costs(grid: Grid, found: Sequence[Line]) -> Path:
     """Quality against parameters, FLOPs and time."""
     path = grid.home / f"{grid.name}-cost"
     name = metric_of(grid.data.corpus).name if grid.study.split else "perplexity"
@@ -100,7 +100,7 @@ def cost(grid: Grid, found: Sequence[Line]) -> Path:
         for axes, (key, (label, unit)) in zip(panels, COSTS.items(), strict=True):
             for i, line in enumerate(found):
                 if line.entry.runs:
-                    x = np.mean([tables.costs(run.result)[key] for run in line.entry.runs]) / unit
+                    x = np.mean([cost.costs(run.result)[key] for run in line.entry.runs]) / unit
                     look: dict[str, Any] = style.line(i) | {"linestyle": "none"}
                     axes.plot(x, quality(grid, line), label=line.entry.row.name, **look)
             axes.set_xlabel(label)

@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,12 @@ import numpy as np
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study import statistics
+from t2t_jax.study import cost, statistics
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import PAPER, Row
-from t2t_jax.study.results import Entry, Run
+from t2t_jax.study.results import Entry
 from t2t_jax.study.statistics import Difference, Spread
-from t2t_jax.study.typeset import Cell, Table, as_latex, as_markdown, as_text
-from t2t_jax.training.progress import read_metrics
+from t2t_jax.study.typeset import Cell, Table, as_latex, as_markdown, as_text, without_empty
 
 REAL = 0.05  # of p, corrected for the number of rows
 
@@ -133,24 +132,7 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
         ]
         groups.setdefault(row.group, []).append(tuple(cells))
     title = f"{study.title}. {grid.preset.about}."
-    return _table(title, header, groups, _notes(grid, found))
-
-
-def _table(
-    title: str,
-    header: Sequence[tuple[str, str]],
-    groups: Mapping[str, Sequence[tuple[Cell, ...]]],
-    notes: Sequence[str],
-) -> Table:
-    """Without the columns that are empty in every row."""
-    lines = [line for group in groups.values() for line in group]
-    kept = [0, *(i for i in range(1, len(header)) if any(line[i] for line in lines))]
-    return Table(
-        title,
-        tuple(header[i] for i in kept),
-        tuple(tuple(tuple(line[i] for i in kept) for line in g) for g in groups.values()),
-        tuple(notes),
-    )
+    return without_empty(title, header, groups, _notes(grid, found))
 
 
 def papers(grid: Grid, row: Row) -> float | None:
@@ -241,69 +223,6 @@ def _missing(found: Sequence[Line]) -> list[str]:
     return standing + ([f"Missing: {'; '.join(missing)}."] if missing else [])
 
 
-def cost(found: Sequence[Line]) -> Table:
-    """What every row cost: means over its seeds."""
-    header = (
-        ("", ""),
-        ("params", "(M)"),
-        ("training FLOPs", "paper"),
-        ("training FLOPs", "counted"),
-        ("training FLOPs", "compiled"),
-        ("training FLOPs", "time x peak"),
-        ("time of", "training (min)"),
-        ("time of", "a step (ms)"),
-        ("time of", "scoring (s)"),
-        ("memory", "(MB)"),
-        ("", "device"),
-    )
-    groups: dict[str, list[tuple[Cell, ...]]] = {}
-    for line in found:
-        if not line.entry.runs:
-            continue
-        of = [costs(run.result) for run in line.entry.runs]
-        mean = {name: math.fsum(o[name] for o in of) / len(of) for name in of[0]}
-        peaks = [run.result.get("peak_flops") for run in line.entry.runs]
-        timed = [s["training_seconds"] * p for s, p in zip(of, peaks, strict=True) if p]
-        theirs = line.entry.row.FLOPs
-        devices = sorted({run.result["environment"]["device"] for run in line.entry.runs})
-        cells = (
-            line.entry.row.name,
-            f"{mean['parameters'] / 1e6:.2f}",
-            "" if theirs is None else f"{theirs:.1e}",
-            f"{mean['flops']:.2e}",
-            f"{mean['compiled_flops']:.2e}",
-            f"{math.fsum(timed) / len(timed):.2e}" if timed else "",
-            f"{mean['training_seconds'] / 60:.1f}",
-            f"{1e3 * statistics.spread([_step(run) for run in line.entry.runs]).mean:.0f}",
-            f"{mean['scoring_seconds']:.0f}",
-            f"{mean['memory'] / 1e6:.0f}",
-            ", ".join(devices),
-        )
-        groups.setdefault(line.entry.row.group, []).append(tuple(map(Cell, cells)))
-    notes = (
-        "FLOPs counted: matrix products, backward twice forward; compiled: what XLA counts, which "
-        "takes a loop's body once; time x peak, as the paper reckons: seconds of training by what "
-        "the device reaches at most. A run that was trained in one program with others has its "
-        "share of their time.",
-    )
-    return _table("Cost of a run", header, groups, notes)
-
-
-def _step(run: Run) -> float:
-    """Seconds of a training step, the median; in a program with others its share."""
-    records = read_metrics(run.directory / "metrics.jsonl")
-    each = [r["seconds_per_step"] for r in records if "seconds_per_step" in r]
-    return float(np.median(each)) / run.result["trained_together"] if each else math.nan
-
-
-COSTS = "parameters flops compiled_flops training_seconds scoring_seconds memory".split()
-
-
-def costs(result: Mapping[str, Any]) -> dict[str, float]:
-    costs = {name: float(result[name]) for name in COSTS}
-    return costs | {"training_seconds": costs["training_seconds"] / result["trained_together"]}
-
-
 def records(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
     """Every row with all that is known of it, as JSON."""
     metric, out = metric_of(grid.data.corpus), []
@@ -331,7 +250,7 @@ def records(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
                         "device": run.result["environment"]["device"],
                         "code": run.result["environment"]["code"],
                     }
-                    | costs(run.result)
+                    | cost.costs(run.result)
                     for run in e.runs
                 ],
             }
@@ -359,7 +278,7 @@ def _csv(grid: Grid, found: Sequence[Line]) -> str:
         "seed",
         "PPL",
         metric_of(grid.data.corpus).name,
-        *COSTS,
+        *cost.COSTS,
         "device",
         "code",
         "directory",
@@ -377,7 +296,9 @@ def _both(set_one: Callable[[Table], str]) -> Callable[[Grid, Sequence[Line]], s
     """Quality, and cost below it."""
 
     def both(grid: Grid, found: Sequence[Line]) -> str:
-        made = [quality(grid, found)] + [cost(found)] * any(line.entry.runs for line in found)
+        made = [quality(grid, found)] + [cost.table([x.entry for x in found])] * any(
+            line.entry.runs for line in found
+        )
         return "\n".join(map(set_one, made))
 
     return both

@@ -1,6 +1,6 @@
 """Tables set as text, Markdown and LaTeX."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -24,6 +24,23 @@ class Table:
     header: tuple[tuple[str, str], ...]
     groups: tuple[tuple[tuple[Cell, ...], ...], ...]
     notes: tuple[str, ...]
+
+
+def without_empty(
+    title: str,
+    header: Sequence[tuple[str, str]],
+    groups: Mapping[str, Sequence[tuple[Cell, ...]]],
+    notes: Sequence[str],
+) -> Table:
+    """A table without the columns that are empty in every row."""
+    lines = [line for group in groups.values() for line in group]
+    kept = [0, *(i for i in range(1, len(header)) if any(line[i] for line in lines))]
+    return Table(
+        title,
+        tuple(header[i] for i in kept),
+        tuple(tuple(tuple(line[i] for i in kept) for line in g) for g in groups.values()),
+        tuple(notes),
+    )
 
 
 def _texts(
