@@ -143,9 +143,12 @@ def report(arguments: Namespace) -> None:
     grid = _grid(arguments)
     out = arguments.out or grid.home / f"{grid.name}.html"
     words = [w for w in arguments.words[1:] if w != "--watch"]
+    store.make(out.parent)
+    idle = 0  # looks at which nothing ran: one may fall between two runs
     while True:
         found = _lines_of(grid, arguments)
-        live = arguments.watch and any("running," in x.entry.standing for x in found)
+        idle = 0 if any("running," in x.entry.standing for x in found) else idle + 1
+        live = arguments.watch and idle < 2
         sentences = _sentences(grid, found, arguments.cache)
         store.write(out, study_page(grid, found, sentences, words, live))
         if not live:
@@ -261,10 +264,7 @@ def attend(arguments: Namespace) -> None:
     except UsageError as error:
         _say(f"without the corpus, on which heads are measured: {error}")
     out = arguments.out
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write to {out}: {error.strerror}.") from None
+    store.make(out)
     attention.picture(shown, out / "attention")
     page = attention.attention_page(shown, c.model, known)
     store.write(out / "attention.html", page)
@@ -336,10 +336,7 @@ def bench(arguments: Namespace) -> None:
     for name in names:
         if name != NAIVE:
             choice.parse(name)
-    try:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write to {arguments.out}: {error.strerror}.") from None
+    store.make(arguments.out)
     from t2t_jax.bench import attention as bench
 
     found = bench.measure(

@@ -273,8 +273,35 @@ def test_plots_and_a_page_are_made_of_results(grid, words, run_words, tmp_path, 
     page, said = capsys.readouterr()
     assert "without the sentences of text" in said
     assert 'id="samples"' not in Path(page.strip()).read_text()
+    assert main(["report", *words, "--store", str(tmp_path / "none"), *cache]) == 0
+    assert (
+        "No run of this table is finished yet" in Path(capsys.readouterr().out.strip()).read_text()
+    )
+    assert main(["report", *words, "--store", str(grid), "--out", "/dev/null/x", *cache]) == 2
+    assert "cannot write to /dev/null" in capsys.readouterr().err
     assert main(["plot", *words, "--store", str(tmp_path / "none"), *cache]) == 1
     assert "no finished run" in capsys.readouterr().err
+
+
+def test_a_page_is_made_anew_while_something_runs(grid, words, run_words, tmp_path, monkeypatch):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    (home / of_row(home, "E").name / "result.json").unlink()
+    hold = "import sys, pathlib; from t2t_jax.study.store import lock\n"
+    hold += "with lock(pathlib.Path(sys.argv[1])): print(flush=True); input()"
+    command = [sys.executable, "-c", hold, str(of_row(home, "E"))]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    other.stdout.readline()
+    path, refreshed = home / "table3-demo.html", []
+
+    def sleep(seconds):
+        refreshed.append('http-equiv="refresh"' in path.read_text())
+        if len(refreshed) == 2:
+            other.communicate(b"\n")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert main(["report", *words, "--watch", "--store", str(home), *run_words[-2:]]) == 0
+    assert refreshed == [True, True, True]  # twice while it runs, and once more
+    assert 'http-equiv="refresh"' not in path.read_text()
 
 
 @pytest.mark.full

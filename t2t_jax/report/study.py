@@ -17,7 +17,7 @@ from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
 from t2t_jax.study.typeset import Cell, Table
 
-REFRESH = 20  # seconds between two looks at a study that runs
+REFRESH = 60  # seconds between two looks at a study that runs
 
 
 class Told(NamedTuple):

@@ -54,8 +54,8 @@ def lock(directory: Path) -> Iterator[None]:
       Busy: another process is at work there.
       UsageError: the directory cannot be written to.
     """
+    make(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         file = (directory / "lock").open("a")
     except OSError as error:
         raise UsageError(f"cannot write to {directory}: {error.strerror}.") from None
@@ -257,6 +257,18 @@ def both_environments(directory: Path) -> dict[str, Any]:
     """`environment`, where anything has changed since the run was begun with both values."""
     now, begun = environment(), _read(directory / "environment.json")
     return {n: x if begun.get(n, x) == x else f"{begun[n]}, then {x}" for n, x in now.items()}
+
+
+def make(directory: Path) -> None:
+    """Makes a directory that results can be written to, if it is not there.
+
+    Raises:
+      UsageError: it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {directory}: {error.strerror}.") from None
 
 
 def write(path: Path, content: str | bytes) -> None:

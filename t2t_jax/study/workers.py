@@ -17,7 +17,7 @@ from typing import Any
 
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
-from t2t_jax.errors import Busy, Interrupted, RunError, UsageError
+from t2t_jax.errors import Busy, Interrupted, RunError
 from t2t_jax.study import store
 from t2t_jax.study.grid import Cell, alike
 from t2t_jax.study.view import View, ended, outcome
@@ -111,10 +111,7 @@ def watch(
       Interrupted: they were stopped; the same call goes on from there.
       RunError: a worker died, and cells are left.
     """
-    try:
-        logs.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write to {logs.parent}: {error.strerror}.") from None
+    store.make(logs)
     for cell in cells:  # what failed is tried again
         store.forget_failure(cell.directory)
     if all(ended(cell.directory) for cell in cells):
