@@ -83,6 +83,17 @@ def test_weights_are_those_of_the_definition():
         np.testing.assert_allclose(found, wanted[0].swapaxes(0, 1), rtol=1e-4, atol=1e-6)
 
 
+def test_the_decoder_is_given_the_target_moved_on_by_one():
+    model, params = made("transformer")
+    ends = [4, 5, 2], [4, 5, 9], [4, 6, 2]
+    one, same, other = attention_maps(model, params, SOURCES[:1] * 3, ends)
+    for a, b, c in zip(one, same, other, strict=True):
+        np.testing.assert_array_equal(a.weights, b.weights)  # the last token is no input
+        if a.role != "encoder":
+            np.testing.assert_allclose(a.weights[:, :2], c.weights[:, :2], atol=1e-6)
+            assert np.abs(a.weights[:, 2] - c.weights[:, 2]).max() > 1e-4
+
+
 def test_weights_take_nothing_from_other_sentences():
     model, params = made("transformer")
     both = attention_maps(model, params, SOURCES, TARGETS)
