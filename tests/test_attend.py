@@ -28,6 +28,7 @@ MODELS = {
         decoder_attention="linear", cross_attention="performer:m=8",
     ),
     "relative": dict(N=1, d_ff=20, h=2, d_k=8, d_v=4, positions="relative"),
+    "learned": dict(N=1, d_ff=20, h=2, d_k=8, d_v=4, positions="learned"),
     "luong": dict(N=2, architecture="recurrent", feed="output", cross_attention="additive"),
     "bahdanau": dict(N=1, architecture="recurrent", feed="input", cross_attention="general"),
     "convs2s": dict(N=2, architecture="convolutional"),
@@ -35,7 +36,8 @@ MODELS = {
 
 
 def made(name):
-    c = config.replace(config.Config(), d_model=16, **MODELS[name])
+    short = dict(max_length=5, max_extra=2) if name == "learned" else {}
+    c = config.replace(config.Config(), d_model=16, **MODELS[name], **short)
     model, ids = build(c, V), jnp.full((1, 4), 5)
     return model, nn.meta.unbox(model.init(jax.random.key(0), ids, ids)["params"])
 
@@ -43,7 +45,7 @@ def made(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_every_place_has_weights_that_see_what_they_may(name):
     model, params = made(name)
-    places = {"transformer": 6, "mixed": 6, "relative": 3, "convs2s": 2}.get(name, 1)
+    places = {"transformer": 6, "mixed": 6, "relative": 3, "learned": 3, "convs2s": 2}.get(name, 1)
     for source, target, maps in zip(
         SOURCES, TARGETS, attention_maps(model, params, SOURCES, TARGETS), strict=True
     ):

@@ -51,7 +51,8 @@ def attention_maps(
     for first in range(0, len(sources), _ROWS):
         some = slice(first, first + _ROWS)
         given = [[BOS, *target[:-1]] for target in targets[some]]
-        places = _places(model, params, _padded(sources[some]), _padded(given))
+        sides = (_padded(side, model.limit) for side in (sources[some], given))
+        places = _places(model, params, *sides)
         for i, (source, target) in enumerate(zip(sources[some], given, strict=True)):
             maps = []
             for (role, layer, effective), weights in places.items():
@@ -62,9 +63,10 @@ def attention_maps(
     return out
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    """int32 [B, L], L a multiple of 16: few shapes to compile."""
+def _padded(rows: Sequence[Sequence[int]], limit: int | None) -> np.ndarray:
+    """int32 [B, L], L a multiple of 16, or `limit`: few shapes to compile."""
     L = -(-max(map(len, rows)) // 16) * 16
+    L = min(L, limit) if limit else L
     out = np.full((len(rows), L), PAD, np.int32)
     for row, ids in zip(out, rows, strict=True):
         row[: len(ids)] = ids
