@@ -142,7 +142,9 @@ def report(arguments: Namespace) -> None:
 
     grid = _grid(arguments)
     out = arguments.out or grid.home / f"{grid.name}.html"
-    words = [w for w in arguments.words[1:] if w != "--watch"]
+    rows = ["--rows", *arguments.rows] if arguments.rows else []
+    words = [arguments.study, "--preset", arguments.preset, *rows, "--store", str(arguments.store)]
+    words += [w for name, value in _changes(arguments).items() for w in (f"--{name}", str(value))]
     store.make(out.parent)
     idle = 0  # looks at which nothing ran: one may fall between two runs
     while True:

@@ -1,10 +1,12 @@
 """A study as a person runs it: shared out, killed, repeated, and its table."""
 
 import csv
+import html
 import io
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import statistics
@@ -243,7 +245,8 @@ def test_a_row_that_fails_is_named_and_the_others_go_on(
     assert numbers(words, home, capsys) == numbers(words, grid, capsys)
 
 
-def test_what_is_kept_gives_the_same_table(grid, words, tmp_path, capsys):
+def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("T2T_JAX_CACHE", run_words[-1])
     assert main(["keep", *words, "--store", str(grid), "--to", str(tmp_path)]) == 0
     (kept,) = map(Path, capsys.readouterr().out.splitlines())
     assert kept.parent == tmp_path
@@ -258,7 +261,10 @@ def test_what_is_kept_gives_the_same_table(grid, words, tmp_path, capsys):
     assert "no finished run" in capsys.readouterr().err
 
 
-def test_plots_and_a_page_are_made_of_results(grid, words, run_words, tmp_path, capsys):
+def test_plots_and_a_page_are_made_of_results(
+    grid, words, run_words, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("T2T_JAX_CACHE", run_words[-1])
     home = Path(shutil.copytree(grid, tmp_path / "store"))
     cache = run_words[-2:]
     assert main(["plot", *words, "--store", str(home), *cache]) == 0
@@ -269,6 +275,12 @@ def test_plots_and_a_page_are_made_of_results(grid, words, run_words, tmp_path, 
     page = Path(capsys.readouterr().out.strip())
     assert page == home / "table3-demo.html"
     assert 'id="samples"' in page.read_text()
+    shown = html.unescape(page.read_text().split("<pre>t2t-jax")[-1].split("</pre>")[0])
+    _, *others = f"t2t-jax{shown}".splitlines()  # `run`, the first, has no more to do
+    assert len(others) == 3
+    for line in others:
+        assert main(shlex.split(line, comments=True)[1:]) == 0, line
+    capsys.readouterr()
     assert main(["report", *words, "--store", str(home), "--test", "other", *cache]) == 0
     page, said = capsys.readouterr()
     assert "without the sentences of text" in said
