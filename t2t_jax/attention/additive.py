@@ -26,7 +26,7 @@ class Additive(Dense):
 
     def keys(self, k: Array) -> Array:
         """k W_k, once a key."""
-        return _project(k, self.W_k)
+        return _project(k, self.W_k).swapaxes(1, 2)
 
     def rows(
         self,
@@ -41,8 +41,8 @@ class Additive(Dense):
         refuse("additive", drop=drop)
         B, T, h, d = q.shape
         u = self.v(q, d)
-        a, c, u = (jnp.moveaxis(x, -1, 0) for x in (_project(q, self.W_q), keys, u))
-        a, c = a.swapaxes(2, 3), c.swapaxes(2, 3)  # [d, B, h, T], [d, B, h, S]
+        a = _project(q, self.W_q).swapaxes(1, 2)
+        a, c, u = (jnp.moveaxis(x, -1, 0) for x in (a, keys, u))  # [d, B, h, T], [d, B, h, S]
 
         @jax.checkpoint
         def tile(a: Array, at: Array | int) -> Array:

@@ -31,20 +31,20 @@ def weighted(
     drop: Drop = None,
     bias: Bias = None,
 ) -> Array:
-    """Weighted sum [B, T, h, d_v] of v [B, S, h, d_v] by the softmax of scores [B, h, T, S].
+    """Weighted sum [B, T, h, d_v] of v [B, h, S, d_v] by the softmax of scores [B, h, T, S].
 
     Args:
       first: the position of the first query.
       drop: dropout of the weights, which the paper does without.
     """
     t = (first + jnp.arange(scores.shape[2]))[None, :, None]
-    s = jnp.arange(v.shape[1])[None, None, :]
+    s = jnp.arange(v.shape[2])[None, None, :]
     if bias is not None:
         scores += bias((s - t)[0])[None]
     a = softmax(scores, visibility.allows(t, s)[:, None])
     if drop is not None:
         a = drop(a)
-    return jnp.einsum("bhts,bshd->bthd", a.astype(v.dtype), v)
+    return jnp.einsum("bhts,bhsd->bthd", a.astype(v.dtype), v)
 
 
 def one(q: Array, k: Array, v: Array, seen: Array, after: Array, bias: Bias = None) -> Array:
@@ -62,11 +62,15 @@ def one(q: Array, k: Array, v: Array, seen: Array, after: Array, bias: Bias = No
 
 
 class Dense(Mechanism):
-    """softmax(scores(q, keys(k))) v: mechanisms that differ in their scores alone."""
+    """softmax(scores(q, keys(k))) v: mechanisms that differ in their scores alone.
+
+    Keys and values have the length behind the heads, [B, h, S, ...], as products of a head read
+    them: a step of decoding would otherwise transpose them every time.
+    """
 
     def keys(self, k: Array) -> Array:
-        """What scores and decoding need of the keys [B, S, h, d_k]: [B, S, h, ...]."""
-        return k
+        """What scores and decoding need of the keys [B, S, h, d_k]: [B, h, S, ...]."""
+        return k.swapaxes(1, 2)
 
     def scores(self, q: Array, keys: Array) -> Array:
         """Scores [B, h, T, S], in float32 or wider."""
@@ -88,19 +92,20 @@ class Dense(Mechanism):
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
     ) -> Array:
-        return self.rows(q, self.keys(k), v, visibility, 0, drop, bias)
+        return self.rows(q, self.keys(k), v.swapaxes(1, 2), visibility, 0, drop, bias)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values, and for cross-attention how many are real."""
         lengths = visibility.kv_lengths
         k, v = blank(k, lengths), blank(v, lengths)
-        known = {"k": self.keys(k), "v": v}
+        known = {"k": self.keys(k), "v": v.swapaxes(1, 2)}
         return known if visibility.causal else known | {"lengths": lengths}
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        state = {"k": put(state["k"], self.keys(k), t), "v": put(state["v"], v, t)}
+        k, v = self.keys(k), v.swapaxes(1, 2)
+        state = {"k": put(state["k"], k, t, 2), "v": put(state["v"], v, t, 2)}
         causal = Visibility(causal=True)
         return self.rows(q, state["k"], state["v"], causal, t, bias=bias), state
 

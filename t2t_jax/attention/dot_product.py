@@ -12,7 +12,7 @@ class DotProduct(Dense):
 
     def scores(self, q: Array, keys: Array) -> Array:
         wide = jnp.promote_types(q.dtype, jnp.float32)
-        return jnp.einsum("bthd,bshd->bhts", q, keys, preferred_element_type=wide)
+        return jnp.einsum("bthd,bhsd->bhts", q, keys, preferred_element_type=wide)
 
 
 class ScaledDotProduct(DotProduct):
@@ -31,4 +31,4 @@ class General(DotProduct):
     def keys(self, k: Array) -> Array:
         """k W^T, once a key."""
         d_k = k.shape[-1]
-        return jnp.einsum("bshe,hde->bshd", k, self.W(k, d_k, d_k))
+        return jnp.einsum("bshe,hde->bhsd", k, self.W(k, d_k, d_k))

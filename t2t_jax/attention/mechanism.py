@@ -91,6 +91,6 @@ def refuse(name: str, **given: Any) -> None:
             raise ValueError(f"{name} attention cannot be given {what}.")
 
 
-def put(x: Array, new: Array, t: Array) -> Array:
-    """x [B, S, ...] with new [B, 1, ...] at position t."""
-    return jax.lax.dynamic_update_slice_in_dim(x, new, t, axis=1)
+def put(x: Array, new: Array, t: Array, axis: int = 1) -> Array:
+    """x [B, S, ...] with new [B, 1, ...] at position t; S may be another axis."""
+    return jax.lax.dynamic_update_slice_in_dim(x, new, t, axis)

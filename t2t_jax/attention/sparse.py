@@ -206,7 +206,11 @@ class Random(_Sparse):
         if visibility.causal:
             return out
         everything = weighted(
-            scaled("bthd,bshd->bhts", q[:, :b], k), v, visibility, drop=drop, bias=bias
+            scaled("bthd,bshd->bhts", q[:, :b], k),
+            v.swapaxes(1, 2),
+            visibility,
+            drop=drop,
+            bias=bias,
         )
         return jnp.concatenate([everything, out[:, b:]], axis=1)
 

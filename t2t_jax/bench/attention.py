@@ -32,7 +32,7 @@ class AdditiveNaive(Dense):
     def scores(self, q: jax.Array, keys: jax.Array) -> jax.Array:
         d = q.shape[-1]
         a = jnp.einsum("bthd,hde->bhte", q, self.W_q(q, d, d))
-        c = jnp.einsum("bshd,hde->bhse", keys, self.W_k(keys, d, d))
+        c = jnp.einsum("bhsd,hde->bhse", keys, self.W_k(q, d, d))
         return jnp.einsum(
             "bhtse,he->bhts", jnp.tanh(a[:, :, :, None] + c[:, :, None]), self.v(q, d)
         )
