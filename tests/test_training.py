@@ -11,7 +11,7 @@ import pytest
 from t2t_jax import config
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
-from t2t_jax.models.layers import dropout
+from t2t_jax.models.dropout import dropout, threefry
 from t2t_jax.training import population, sharding
 from t2t_jax.training.flops import step_flops
 from t2t_jax.training.loop import Member, train
@@ -138,6 +138,39 @@ def test_dropout_drops_its_share_and_keeps_the_mean(rate):
     np.testing.assert_allclose(x[kept], 1 / (1 - rate), rtol=2e-2 if rate > 0.99 else 1e-4)
     neighbours = np.corrcoef(kept[:, :-1].ravel(), kept[:, 1:].ravel())[0, 1] if rate else 0
     assert abs(neighbours) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("rounds", "words"),
+    [
+        (13, "9d1c5ec6 8bd50731 fd36d048 2d17272c ba3e4725 f27d669e"),
+        (20, "6b200159 99ba4efe 1cb996fc bb002be7 c4923a9c 483df7a0"),
+    ],
+)
+def test_threefry_gives_the_published_words(rounds, words):
+    """The known answers of Random123's distribution."""
+    keys = jnp.array([[0, 0], [2**32 - 1] * 2, [0x13198A2E, 0x03707344]], jnp.uint32)
+    counters = jnp.array([[0, 0], [2**32 - 1] * 2, [0x243F6A88, 0x85A308D3]], jnp.uint32)
+    found = threefry(tuple(keys.T), tuple(counters.T), rounds)
+    assert [f"{int(x):08x}" for x in np.stack(found, 1).ravel()] == words.split()
+
+
+def test_what_is_dropped_here_tells_nothing_of_what_is_dropped_there():
+    """Between steps, elements, rows and the four elements of a draw; of any width and height."""
+    keys = jax.random.split(jax.random.key(3), 2)
+    ones = jnp.ones((64, 25, 30))
+    masks = np.stack([dropout(ones, 0.5, key) != 0 for key in keys]).astype(float)
+    pairs = {"keys": (masks[0], masks[1])}
+    for apart in (1, 2, 7, 8, 15, 16):  # a draw decides elements one and some columns apart
+        pairs[f"column {apart}"] = masks[:, :, :, :-apart], masks[:, :, :, apart:]
+        pairs[f"row {apart}"] = masks[:, :, :-apart], masks[:, :, apart:]
+    for name, (a, b) in pairs.items():
+        correlation = np.corrcoef(a.ravel(), b.ravel())[0, 1]
+        assert abs(correlation) < 4.5 / np.sqrt(a.size), name
+    columns = masks.mean((0, 1, 2))
+    assert abs(columns - 0.5).max() < 4.5 * 0.5 / np.sqrt(2 * 64 * 25)
+    fewer = dropout(ones[:7], 0.5, keys[0]) != 0
+    np.testing.assert_array_equal(fewer, masks[0, :7] != 0)
 
 
 def test_training_fits_a_batch():

@@ -84,7 +84,7 @@ def test_every_layer_drops_with_a_draw_of_its_own(changes, sites):
 
     def draws(jaxpr):
         inner = (j for e in jaxpr.eqns for j in jaxprs_in_params(e.params))
-        here = sum(e.primitive.name == "random_bits" for e in jaxpr.eqns)
+        here = sum(e.primitive.name == "bitcast_convert_type" for e in jaxpr.eqns)  # of bits
         return here + sum(draws(j) for j in inner)
 
     traced = jax.make_jaxpr(forward)(params, 0.1)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax import config
-from t2t_jax.models.layers import dropout
+from t2t_jax.models.dropout import dropout
 
 
 class Model(nn.Module):

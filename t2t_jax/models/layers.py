@@ -1,4 +1,4 @@
-"""Parts of a layer: Add & Norm, feed-forward (section 3.3), embedding (3.4), dropout (5.4)."""
+"""Parts of a layer: Add & Norm, feed-forward (section 3.3), embedding (3.4)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from t2t_jax.models.dropout import dropout
 from t2t_jax.models.positions import BUCKETS, bucket, encode_positions
 from t2t_jax.tokens import PAD
+
+EPSILON = 1e-6  # of layer norm
 
 
 def parameter(
@@ -26,19 +29,6 @@ def parameter(
     weight = module.param(name, nn.with_logical_partitioning(init, axes), shape, jnp.float32)
     used = tuple(None if axis == "d_model" else axis for axis in axes)
     return nn.with_logical_constraint(jnp.asarray(weight, dtype), used)
-
-
-def dropout(x: jax.Array, rate: jax.Array | float, key: jax.Array) -> jax.Array:
-    """x with a share `rate` of its elements zeroed and the others scaled up to keep the mean.
-
-    `rate` may be traced. One draw of 32 bits decides two elements, to 2^-16.
-    """
-    drawn = jax.random.bits(key, (*x.shape[:-1], (x.shape[-1] + 1) // 2), jnp.uint32)
-    bits = jax.lax.bitcast_convert_type(drawn, jnp.uint16)
-    bits = bits.reshape(*x.shape[:-1], -1)[..., : x.shape[-1]]
-    cut = jnp.round(jnp.asarray(rate, jnp.float32) * 2**16)
-    scale = (2**16 / (2**16 - cut)).astype(x.dtype)
-    return jnp.where(bits >= cut.astype(jnp.uint16), x * scale, jnp.zeros_like(x))
 
 
 def lengths_of(tokens: jax.Array) -> jax.Array:
@@ -74,7 +64,7 @@ class LayerNorm(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         return nn.LayerNorm(
-            epsilon=1e-6,
+            epsilon=EPSILON,
             dtype=self.dtype,
             scale_init=nn.with_logical_partitioning(nn.initializers.ones, ("d_model",)),
             bias_init=nn.with_logical_partitioning(nn.initializers.zeros, ("d_model",)),

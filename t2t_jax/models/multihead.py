@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from t2t_jax.attention.choice import build
 from t2t_jax.attention.mechanism import Bias
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.models.layers import dropout, parameter
+from t2t_jax.models.dropout import dropout
+from t2t_jax.models.layers import parameter
 from t2t_jax.models.positions import rotate
 
 
