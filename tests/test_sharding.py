@@ -1,6 +1,7 @@
 """The mesh: one run on every layout of eight devices is the run on one."""
 
 import math
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -164,6 +165,48 @@ def what_moves():
     assert summed == ("all-reduce", 4, 125 * 4)
     assert summed.sent == 2 * 500 * 3 / 4
     assert found(lambda x: 2 * x, PartitionSpec("data", "tensor")) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        (
+            "%all-gather.5 = f32[1024,512]{1,0:T(8,128)S(1)} all-gather(%param), channel_id=1, "
+            "replica_groups=mesh['axis_0'=4,'axis_1'=1,'axis_2'=2], device_ids=([2,4]T(1,0)) "
+            "{'axis_0'}, dimensions={0}, use_global_device_ids=true",
+            [("all-gather", 4, 1024 * 512 * 4)],
+        ),
+        (
+            "ROOT %all-reduce = f32[512]{0:T(512)} all-reduce(%reduce), channel_id=1, "
+            "replica_groups=mesh['axis_0'=2,'axis_1'=1,'axis_2'=4] {'axis_0'}",
+            [("all-reduce", 2, 2048)],
+        ),
+        (
+            "%all-reduce.2 = bf16[7]{0} all-reduce(%x), channel_id=3, "
+            "replica_groups=mesh['a'=16,'b'=2] {'a':(4)2,'b'}\n"
+            "%all-reduce.3 = bf16[7]{0} all-reduce(%x), channel_id=3, replica_groups={{0,1}}",
+            [("all-reduce", 4, 14)],  # the second is the same, written again
+        ),
+        (
+            "%all-reduce.1 = f32[1024,512]{1,0:T(8,128)} all-reduce(%input), channel_id=1, "
+            "replica_groups={{0,1,2,3},{4,5,6,7}}, to_apply=%region_0.0.clone",
+            [("reduce-scatter", 4, 1024 * 512)],
+        ),
+        (
+            "%collective-permute-start = (bf16[256,1024]{1,0:T(8,128)(2,1)S(1)}, "
+            "bf16[256,1024]{1,0:T(8,128)(2,1)S(1)}, u32[]{:S(2)}, u32[]{:S(2)}) "
+            "collective-permute-start(%fusion), channel_id=1, source_target_pairs={{0,0},{1,4}}\n"
+            "%collective-permute-done = bf16[256,1024]{1,0} "
+            "collective-permute-done(%collective-permute-start)",
+            [("collective-permute", 8, 256 * 1024 * 2)],
+        ),
+    ],
+)
+def test_what_a_tpu_moves_is_read_from_its_program(lines, wanted):
+    """Lines that the compiler of a v5e slice has written."""
+    fusion = "all-reduce-scatter" if "reduce-scatter" in str(wanted) else "ENTRY"
+    text = f"%{fusion} (x: f32[1]) -> f32[1] {{\n  " + lines.replace("\n", "\n  ")
+    assert list(moves(SimpleNamespace(as_text=lambda: text), 8)) == wanted
 
 
 def refusals():

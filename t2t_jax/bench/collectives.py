@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "f64": 8}
 _OPERATION = re.compile(
     r"= (?P<result>\(.*?\)|\S+) "
-    r"(?P<kind>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
+    r"(?P<kind>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?P<start>-start)?\("
 )
 _CHANNEL = re.compile(r"channel_id=(\d+)")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 # The devices of a group: listed, as an iota, or by axes of a mesh, of which parts may be named.
 _LISTED = re.compile(r"replica_groups=\{\{([\d,]+)\}")
 _IOTA = re.compile(r"replica_groups=\[\d+,(\d+)\]")
-_AXES = re.compile(r"replica_groups=mesh\[([^\]]*)\] ?\{([^}]*)\}")
+_AXES = re.compile(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(.*?\))? ?\{([^}]*)\}")
 
 
 class Move(NamedTuple):
@@ -53,6 +53,9 @@ def moves(compiled: Any, devices: int) -> Iterator[Move]:
             continue
         channels.add(channel[1] if channel else "")
         arrays = _ARRAY.findall(found["result"])
+        if found["start"] and found["kind"] in ("all-gather", "collective-permute"):
+            arrays = [x for x in arrays if x != ("u32", "")]  # its contexts
+            arrays = arrays[len(arrays) // 2 :]  # behind what it is given
         result = sum(
             _BYTES[kind] * prod(map(int, filter(None, shape.split(",")))) for kind, shape in arrays
         )
