@@ -11,6 +11,8 @@ import sys
 import numpy as np
 import pytest
 
+from t2t_jax.errors import UsageError
+from t2t_jax.training import hosts
 from tests import toy
 from tests.test_commands import wait_for_step
 
@@ -103,6 +105,19 @@ def test_a_signal_to_one_process_stops_all_and_one_alone_goes_on(words, tmp_path
         python = [sys.executable, "-m", "t2t_jax.cli", *longer, "--steps", str(wanted)]
         subprocess.run([*python, "--run", str(directory)], check=True, timeout=200)
     assert_same_run(tmp_path, whole, last=True)
+
+
+@pytest.mark.parametrize("said", ["", "2/2@here:1", "1@here:1", "0/2@here", "x/2@here:1"])
+def test_hosts_that_cannot_be_read_are_refused(said):
+    with pytest.raises(UsageError, match=re.escape(f"--hosts {said}: give auto")):
+        hosts.join(said)
+
+
+def test_without_a_launcher_auto_says_what_else_there_is(words, tmp_path):
+    command = [sys.executable, "-m", "t2t_jax.cli", *words, "--run", str(tmp_path / "run")]
+    done = subprocess.run([*command, "--hosts", "auto"], capture_output=True, timeout=100)
+    assert done.returncode == 2, done.stderr.decode()
+    assert "finds no launcher here" in done.stderr.decode()
 
 
 @pytest.mark.timeout(400)

@@ -29,7 +29,6 @@ def join(hosts: str) -> None:
       UsageError: it cannot be read, or no launcher is found.
       RunError: the others did not come.
     """
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
     how: dict[str, Any] = {}
     if hosts != "auto":
         number, _, address = hosts.partition("@")
@@ -37,6 +36,7 @@ def join(hosts: str) -> None:
         if not (i.isdecimal() and n.isdecimal() and ":" in address and int(i) < int(n)):
             raise UsageError(f"--hosts {hosts}: give auto, or I/N@ADDRESS:PORT with I from 0 on.")
         how = dict(coordinator_address=address, process_id=int(i), num_processes=int(n))
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         jax.distributed.initialize(**how)
     except ValueError:
