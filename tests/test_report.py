@@ -9,7 +9,8 @@ import pytest
 
 from t2t_jax.report.samples import marked
 from t2t_jax.report.study import study_page
-from t2t_jax.study import registry, tables
+from t2t_jax.study import presets, registry, results, tables
+from t2t_jax.study.grid import Grid
 from tests import stored
 from tests.browser import opened
 
@@ -108,6 +109,7 @@ def test_an_empty_study_is_a_page(tmp_path):
         assert page.locator("#charts").count() == 0
 
 
+@pytest.mark.full
 def test_many_rows_and_seeds_stay_small(tmp_path):
     """21 rows and 3 seeds, each run with the longest curves that a preset makes."""
     one = stored.entries(20)
@@ -129,6 +131,18 @@ def test_many_rows_and_seeds_stay_small(tmp_path):
     assert 1e6 < len(text.encode()) < 5e6
     (tmp_path / "page.html").write_text(text)
     with opened(tmp_path / "page.html", 1200) as page:
+        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
+
+
+def test_a_study_of_which_the_paper_says_nothing(tmp_path):
+    study = registry.find("attention")
+    home = stored.DEMO.parent / "attention-demo"
+    grid = Grid(study, presets.preset("demo"), study.rows, {}, home)
+    text = study_page(grid, tables.lines(grid, results.collect(grid)), None, ["attention"], False)
+    assert "diamond)" not in text
+    (tmp_path / "page.html").write_text(text)
+    with opened(tmp_path / "page.html", 1200) as page:
+        assert page.locator("#result tbody tr").count() == len(study.rows)
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
 
 

@@ -39,9 +39,13 @@ def charts(grid: Grid, found: Sequence[Line], curves: Sequence[Curves]) -> list[
             _chart(f"cost-{key}", f"{metric} against {label}.", _cost(values, label, metric))
         )
     if any(line.difference for line in found):
-        caption = f"{metric} less that of {found[0].entry.row.name}, with its 95% interval: ours "
-        out.append(_chart("differences", caption + "(dot) and the paper's (diamond).",
-                          _differences(grid, found, metric)))  # fmt: skip
+        values = _differences(grid, found)
+        paper = any(v["paper"] is not None for v in values)
+        caption = f"{metric} less that of {found[0].entry.row.name}, with its 95% interval" + (
+            ": ours (dot) and the paper's (diamond)." if paper else "."
+        )
+        spec = _difference(values, f"{metric} less that of {found[0].entry.row.name}", paper)
+        out.append(_chart("differences", caption, spec))
     for i, one in enumerate(curves):
         out.append(_chart(f"distance-{i}", f"BLEU by {one.what}.", _distance(one)))
     return out
@@ -219,7 +223,7 @@ def _cost(values: Sequence[Mapping[str, Any]], label: str, metric: str) -> Spec:
     }
 
 
-def _differences(grid: Grid, found: Sequence[Line], metric: str) -> Spec:
+def _differences(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
     base, values = tables.papers(grid, found[0].entry.row), []
     for line in found:
         if line.difference is None:
@@ -228,11 +232,19 @@ def _differences(grid: Grid, found: Sequence[Line], metric: str) -> Spec:
         gap = None if paper is None or base is None else round(paper - base, 2)
         values.append({"row": line.entry.row.name, "paper": gap, "p": line.p,
                        **line.difference._asdict() | {"p": line.p}})  # fmt: skip
-    about = "row size low high paper".split()
+    return values
+
+
+def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) -> Spec:
+    about = ["row", "size", "low", "high", *(["paper"] if paper else [])]
     y = {"field": "row", "type": "nominal", "sort": None, "title": None}
-    x = {"type": "quantitative", "title": f"{metric} less that of {found[0].entry.row.name}"}
+    x = {"type": "quantitative", "title": title}
+    diamond = {
+        "mark": {"type": "point", "shape": "diamond", "stroke": "currentColor"},
+        "encoding": {"x": x | {"field": "paper"}},
+    }
     return {
-        "data": {"values": values},
+        "data": {"values": list(values)},
         "height": 18 * len(values),
         "encoding": {"y": y | {"axis": {"labelLimit": 220}}},
         "layer": [
@@ -247,10 +259,7 @@ def _differences(grid: Grid, found: Sequence[Line], metric: str) -> Spec:
                     "tooltip": [{"field": f, "format": "" if f == "row" else ".2f"} for f in about],
                 },
             },
-            {
-                "mark": {"type": "point", "shape": "diamond", "stroke": "currentColor"},
-                "encoding": {"x": x | {"field": "paper"}},
-            },
+            *([diamond] if paper else []),
             {
                 "mark": {"type": "rule", "stroke": "currentColor", "opacity": 0.5},
                 "encoding": {"x": {"datum": 0}, "y": {"value": 0}, "y2": {"value": "height"}},
