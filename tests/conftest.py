@@ -23,16 +23,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Without --full, programs of this process, most of which run once, are compiled in a hurry."""
-    if config.getoption("--full"):
-        return
-    flags = os.environ.get("XLA_FLAGS", "")
-    hurry = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    os.environ["XLA_FLAGS"] = f"{flags} {hurry}"
-    import jax
-
-    jax.devices()
-    os.environ["XLA_FLAGS"] = flags  # processes that tests start train as users do
+    """Without --full, programs, most of which run once, are compiled in a hurry."""
+    if not config.getoption("--full"):
+        hurry = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {hurry}"
 
 
 LONG = ("test_commands", "test_study", "test_population", "test_training")

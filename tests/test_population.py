@@ -55,7 +55,7 @@ def alone(tmp_path_factory):
     return [run(tmp_path_factory.mktemp("alone"), [c])[0] for c in VARIED]
 
 
-@pytest.mark.parametrize("vectorised", [False, True])
+@pytest.mark.parametrize("vectorised", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_a_population_is_its_members(vectorised, alone, tmp_path):
     together = run(tmp_path / "together", VARIED, vectorised=vectorised)
     for found, wanted in zip(together, alone, strict=True):
@@ -93,6 +93,7 @@ def test_who_goes_on_together():
     assert _level([{6}, set(), {6}]) == [(0, [1]), (6, [0, 2])]
 
 
+@pytest.mark.full
 def test_a_member_that_diverges_leaves_the_others_alone(alone, tmp_path):
     wild = config.replace(C, peak_lr=1e30, seed=1)
     good, bad = run(tmp_path / "both", [C, wild])

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -143,10 +144,10 @@ def start(run_words, home):
     )
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.full)])
-def test_a_killed_grid_ends_as_one_left_alone(kills, grid, words, run_words, tmp_path, capsys):
-    moment = random.Random(kills)
-    for _ in range(kills):
+@pytest.mark.full
+def test_a_killed_grid_ends_as_one_left_alone(grid, words, run_words, tmp_path, capsys):
+    moment = random.Random(0)
+    for _ in range(10):
         process = start(run_words, tmp_path)
         time.sleep(moment.uniform(1, 25))
         os.killpg(process.pid, signal.SIGKILL)
@@ -172,13 +173,8 @@ def test_a_population_whose_first_run_is_held_is_left_whole(corpus, tmp_path):
     c = config.replace(Config(), **fields)
     dataset = open_dataset(prepare(c.data, tmp_path / "cache"))
     runs = [(config.replace(c, seed=seed), tmp_path / str(seed)) for seed in (0, 1)]
-    hold = "import sys, pathlib; from t2t_jax.study.store import lock\n"
-    hold += "with lock(pathlib.Path(sys.argv[1])): print(flush=True); input()"
-    words = [sys.executable, "-c", hold, str(tmp_path / "0")]
-    other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    other.stdout.readline()
-    outcomes = execute(runs, dataset, lambda _: False, Progress())
-    other.communicate(b"\n", timeout=20)
+    with toy.held(tmp_path / "0"):
+        outcomes = execute(runs, dataset, lambda _: False, Progress())
     assert [type(outcome) for outcome in outcomes] == [Busy, Busy]
     assert not list(tmp_path.rglob("metrics.jsonl"))
 
@@ -224,7 +220,8 @@ def full_disk(directory):
     return "No space left on device"
 
 
-@pytest.mark.parametrize("harm", [other_data, pytest.param(full_disk, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("harm", [other_data, full_disk])
 def test_a_row_that_fails_is_named_and_the_others_go_on(
     harm, grid, words, run_words, tmp_path, capsys
 ):
@@ -298,20 +295,17 @@ def test_plots_and_a_page_are_made_of_results(
 def test_a_page_is_made_anew_while_something_runs(grid, words, run_words, tmp_path, monkeypatch):
     home = Path(shutil.copytree(grid, tmp_path / "store"))
     (home / of_row(home, "E").name / "result.json").unlink()
-    hold = "import sys, pathlib; from t2t_jax.study.store import lock\n"
-    hold += "with lock(pathlib.Path(sys.argv[1])): print(flush=True); input()"
-    command = [sys.executable, "-c", hold, str(of_row(home, "E"))]
-    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    other.stdout.readline()
     path, refreshed = home / "table3-demo.html", []
+    with ExitStack() as held:
+        held.enter_context(toy.held(of_row(home, "E")))
 
-    def sleep(seconds):
-        refreshed.append('http-equiv="refresh"' in path.read_text())
-        if len(refreshed) == 2:
-            other.communicate(b"\n")
+        def sleep(seconds):
+            refreshed.append('http-equiv="refresh"' in path.read_text())
+            if len(refreshed) == 2:
+                held.close()
 
-    monkeypatch.setattr(time, "sleep", sleep)
-    assert main(["report", *words, "--watch", "--store", str(home), *run_words[-2:]]) == 0
+        monkeypatch.setattr(time, "sleep", sleep)
+        assert main(["report", *words, "--watch", "--store", str(home), *run_words[-2:]]) == 0
     assert refreshed == [True, True, True]  # twice while it runs, and once more
     assert 'http-equiv="refresh"' not in path.read_text()
 

@@ -2,6 +2,9 @@
 
 import json
 import random
+import subprocess
+import sys
+from contextlib import contextmanager
 
 NUMBERS = {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
 
@@ -39,6 +42,18 @@ def train(corpus, cache, **changes):
     """The words of `train` with everything but the run's directory."""
     words = options(fields(corpus, **changes))
     return ["train", "base", *words, "--cache", str(cache)]
+
+
+@contextmanager
+def held(directory):
+    """Another process holds the run of a directory."""
+    hold = "import sys, pathlib; from t2t_jax.study.store import lock\n"
+    hold += "with lock(pathlib.Path(sys.argv[1])): print(flush=True); input()"
+    command = [sys.executable, "-c", hold, str(directory)]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    other.stdout.readline()
+    yield other
+    other.communicate(b"\n")
 
 
 def records(directory):
