@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from t2t_jax import commands, config
+from t2t_jax.bench import TASKS
 from t2t_jax.config import SECTIONS
 from t2t_jax.errors import Interrupted, RunError, UsageError, near
 from t2t_jax.recipes import RECIPES
@@ -57,8 +58,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     )
     added = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, function: Any, help: str) -> argparse.ArgumentParser:
-        p = added.add_parser(name, help=help, description=help, allow_abbrev=False)
+    def command(name: str, function: Any, help: str, to: Any = added) -> argparse.ArgumentParser:
+        p = to.add_parser(name, help=help, description=help, allow_abbrev=False)
         p.set_defaults(command=function, parser=p)
         return p
 
@@ -127,6 +128,13 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_cache(p)
     _add_fields(p, "decoding")
 
+    p = command("export", commands.export, "a run's model for CTranslate2, to be served")
+    p.add_argument("run", type=Path, help="a run's directory")
+    p.add_argument(
+        "--format", default="ctranslate2", choices=("ctranslate2",), help="[ctranslate2]"
+    )
+    p.add_argument("--out", type=Path, help="directory [RUN/ctranslate2]")
+
     p = command(
         "attend", commands.attend, "what a model attends to in a sentence: picture and page"
     )
@@ -138,11 +146,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_fields(p, "decoding")
 
     p = command("bench", commands.bench, "measure what things cost on this device")
-    p.add_argument("what", choices=("attention",), help="attention: time and memory against length")
-    p.add_argument("--lengths", nargs="+", type=int, metavar="N", help="[256 512 ... 16384]")
-    p.add_argument("--mechanisms", nargs="+", metavar="NAME", help="[all, and one written naively]")
-    p.add_argument("--seconds", type=float, default=20, help="the longest call to be tried [20]")
-    p.add_argument("--out", type=Path, default=Path("bench"), help="directory of results [bench]")
+    _add_benches(command, p.add_subparsers(required=True, metavar="WHAT"))
 
     p = command("doctor", commands.doctor, "whether this machine can train, and what to mend")
     p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
@@ -163,6 +167,38 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         options = [o for o in arguments.parser._option_string_actions if o.startswith("--")]
         raise UsageError(f"there is no option {rest[0]!r} here: {near(rest[0], options)}")
     return arguments
+
+
+def _add_benches(command: Any, to: Any) -> None:
+    def bench(what: str, help: str) -> argparse.ArgumentParser:
+        p: argparse.ArgumentParser = command(what, commands.bench, help, to)
+        p.set_defaults(what=what)
+        out = "takes the figures, as JSON and text [bench]"
+        p.add_argument("--out", type=Path, default=Path("bench"), help=out)
+        return p
+
+    p = bench("attention", "time and memory of every mechanism against the length")
+    p.add_argument("--lengths", nargs="+", type=int, metavar="N", help="[256 512 ... 16384]")
+    p.add_argument("--mechanisms", nargs="+", metavar="NAME", help="[all, and one written naively]")
+    p.add_argument("--seconds", type=float, default=20, help="the longest call to be tried [20]")
+    sizes: Any = dict(nargs="+", choices=("tiny", "base", "big"), metavar="SIZE")
+    p = bench("train", "training steps: time, tokens a second, share of the peak, memory")
+    p.add_argument("--sizes", **sizes, default=["tiny", "base"], help="[tiny base]; big")
+    tokens = "a side [2048 on a CPU, 25000 on accelerators]"
+    p.add_argument("--batch_tokens", type=int, metavar="N", help=tokens)
+    p = bench("translate", "sentences translated a second, greedy and with a beam of 4")
+    p.add_argument("--sizes", **sizes, default=["tiny"], help="[tiny]; base big")
+    p = bench("input", "tokens a second that batches are read at")
+    p.add_argument("recipe", nargs="?", default="grammar", help="whose corpus [grammar]")
+    _add_cache(p)
+    p = bench("start", "from the command to the first step, without and with programs in the cache")
+    p.add_argument("recipe", nargs="?", default="grammar", help="to be trained [grammar]")
+    _add_cache(p)
+    p = bench("peers", "the same work by other toolkits, in turns")
+    environment = "Python of an environment with PyTorch, CTranslate2, JoeyNMT, OpenNMT-py or some"
+    p.add_argument("--python", type=Path, required=True, help=environment)
+    tasks = list(TASKS)
+    p.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, metavar="TASK", help="[all]")
 
 
 def _add_study(p: argparse.ArgumentParser) -> None:

@@ -235,6 +235,16 @@ def evaluate(arguments: Namespace) -> None:
     _print_scores(str(pair[0] or arguments.split), scores)
 
 
+def export(arguments: Namespace) -> None:
+    from t2t_jax.inference.export import export
+    from t2t_jax.study.runner import load
+
+    c, _, params, vocabulary = load(arguments.run)
+    out = arguments.out or arguments.run / arguments.format
+    export(c, params, vocabulary, out)
+    print(out)
+
+
 def attend(arguments: Namespace) -> None:
     from t2t_jax.report import attention
     from t2t_jax.study import store
@@ -327,31 +337,9 @@ def _keep_programs(cache: Path) -> None:
 
 
 def bench(arguments: Namespace) -> None:
-    from t2t_jax.attention import TABLE, choice
-    from t2t_jax.bench import NAIVE
-    from t2t_jax.study import store
+    from t2t_jax.bench import command
 
-    lengths = arguments.lengths
-    if lengths and min(lengths) < 1:
-        raise UsageError(f"--lengths must be positive, not {min(lengths)}.")
-    names = arguments.mechanisms or (*TABLE, NAIVE)
-    for name in names:
-        if name != NAIVE:
-            choice.parse(name)
-    store.make(arguments.out)
-    from t2t_jax.bench import attention as bench
-
-    found = bench.measure(
-        names,
-        lengths or bench.LENGTHS,
-        arguments.seconds,
-        lambda x: print(x, file=sys.stderr, flush=True),
-    )
-    store.write_json(arguments.out / "attention.json", found)
-    lines = bench.table(found)
-    store.write(arguments.out / "attention.txt", "\n".join(lines) + "\n")
-    bench.draw(found, arguments.out / "attention")
-    print(*lines, sep="\n")
+    getattr(command, arguments.what)(arguments)
 
 
 def doctor(arguments: Namespace) -> None:

@@ -1,11 +1,15 @@
-"""The benchmark of attention through its command, and the fit of exponents."""
+"""The benchmarks through their commands, and the fit of exponents."""
 
 import json
+import sys
 
+import numpy as np
 import pytest
 
+from t2t_jax.bench import work
 from t2t_jax.bench.race import exponent
 from t2t_jax.cli import main
+from t2t_jax.tokens import EOS, PAD
 
 
 def test_exponents_are_those_of_the_upper_half():
@@ -19,11 +23,11 @@ def test_exponents_are_those_of_the_upper_half():
 
 def test_attention_is_measured_printed_and_drawn(tmp_path, capsys):
     names = ["scaled_dot_product", "local:w=4", "additive_naive", "local_p"]
-    words = ["--lengths", "48", "16", "32", "--mechanisms", *names, "--out", str(tmp_path)]
+    words = ["--lengths", "32", "16", "--mechanisms", *names, "--out", str(tmp_path)]
     assert main(["bench", "attention", *words]) == 0
     found = json.loads((tmp_path / "attention.json").read_text())
     assert list(found["mechanisms"]) == names
-    assert [x["n"] for x in found["mechanisms"]["local:w=4"]["at"]] == [16, 32, 48]
+    assert [x["n"] for x in found["mechanisms"]["local:w=4"]["at"]] == [16, 32]
     assert not found["mechanisms"]["local_p"]["causal"]
     assert all(
         0 < x["least"] <= x["seconds"] <= x["most"] for x in found["mechanisms"]["local_p"]["at"]
@@ -36,12 +40,66 @@ def test_attention_is_measured_printed_and_drawn(tmp_path, capsys):
     assert (tmp_path / "attention.svg").exists()
 
 
+def test_every_contender_is_given_the_same_work():
+    s = work.size("tiny", 512)
+    batches, again = work.batches(s), work.batches(s)
+    assert len(batches) == work.BATCHES
+    assert len({b["source"].shape + b["target"].shape for b in batches}) <= work.SHAPES
+    for one, other in zip(batches, again, strict=True):
+        for side, x in one.items():
+            np.testing.assert_array_equal(x, other[side])
+            assert 256 < x.size <= 512
+            assert x.max() < s.V
+            assert ((x == EOS).sum(1) == (x != PAD).any(1)).all()
+    assert work.tokens(batches) == sum(np.count_nonzero(x) for b in batches for x in b.values())
+    assert work.facts(s) == dict(N=4, d_model=128, d_ff=256, h=4, V=8000, P_drop=0.1, eps_ls=0.1)
+
+
+@pytest.mark.full
+def test_what_people_wait_for_is_measured(tmp_path, capsys):
+    out, cache = ["--out", str(tmp_path)], ["--cache", str(tmp_path / "cache")]
+    for words in (
+        ["train", "--sizes", "tiny", "--batch_tokens", "256"],
+        ["translate"],
+        ["input", *cache],
+        ["start", *cache],
+    ):
+        assert main(["bench", *words, *out]) == 0
+        printed = capsys.readouterr().out
+        assert (tmp_path / f"{words[0]}.txt").read_text() == printed
+    read = {p.stem: json.loads(p.read_text()) for p in tmp_path.glob("*.json")}
+    x = read["train"]["sizes"]["tiny"]
+    assert x["least"] <= x["seconds"] <= x["most"] < x["first_round"]
+    tokens = work.tokens(work.batches(work.size("tiny", 256))) / work.BATCHES
+    assert x["tokens_per_second"] == pytest.approx(tokens / x["seconds"])
+    assert 0 < x["share_of_peak"] < 1
+    assert min(at["least"] for at in read["translate"]["sizes"]["tiny"].values()) > 1
+    assert read["input"]["tokens_per_second"] > 1e5
+    assert 1 < read["start"]["seconds"]["warm"] < read["start"]["seconds"]["cold"]
+
+
+@pytest.mark.full
+def test_peers_are_raced_where_they_are_installed(tmp_path, capsys):
+    pytest.importorskip("ctranslate2")
+    words = ["peers", "--python", sys.executable, "--tasks", "greedy-tiny", "--out", str(tmp_path)]
+    assert main(["bench", *words]) == 0
+    assert "JoeyNMT is left out: ModuleNotFoundError" in capsys.readouterr().err
+    at = json.loads((tmp_path / "peers.json").read_text())["tasks"]["greedy-tiny"]
+    assert list(at) == ["t2t_jax", "CTranslate2"]
+    ours, theirs = (x["per_second"] for x in at.values())
+    assert at["CTranslate2"]["ours_to_it"] == pytest.approx(ours / theirs)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["attention", "--mechanisms", "locl"], "local"),
         (["attention", "--lengths", "0"], "--lengths"),
         (["atention"], "attention"),
+        (["train", "--sizes", "huge"], "huge"),
+        (["train", "--lengths", "3"], "--lengths"),
+        (["train", "--batch_tokens", "0"], "batch_tokens"),
+        (["peers", "--python", "/no/python"], "/no/python"),
     ],
 )
 def test_bad_words_are_refused(words, said, capsys):

@@ -12,9 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
+import sentencepiece
 
+from t2t_jax import config
 from t2t_jax.cli import main
+from t2t_jax.inference.translate import translate
 from t2t_jax.recipes import RECIPES
+from t2t_jax.study.runner import load
 from tests import toy
 
 STEPS, EVERY = 900, 300
@@ -31,7 +35,10 @@ def words(corpus, tmp_path_factory):
 def run(words, tmp_path_factory):
     """A finished run, which has learnt the toy well enough to be wrong where decoding is."""
     directory = tmp_path_factory.mktemp("runs") / "whole"
-    assert main([*words, "--run", str(directory)]) == 0
+    process = start(words, directory)
+    output = process.communicate(timeout=200)[0].decode()
+    assert process.returncode == 0, output
+    (directory / "printed.txt").write_text(output)
     return directory
 
 
@@ -108,6 +115,22 @@ def test_translate_gives_a_line_for_each_line_in_order(run):
     assert command(["translate", run], input=b"").stdout == b""
 
 
+def test_an_exported_run_translates_as_it_did(run, tmp_path, capsys):
+    ctranslate2, out = pytest.importorskip("ctranslate2"), tmp_path / "out"
+    assert main(["export", str(run), "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    c, model, params, vocabulary = load(run)
+    lines = ["one two", "five four three two", "one one three"]
+    greedy = config.replace(c, beam=1).decoding
+    ours = translate(model, params, lines, vocabulary, greedy, longest=model.limit)
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(out / "vocabulary.model"))
+    translator = ctranslate2.Translator(str(out), compute_type="float32")
+    found = translator.translate_batch(pieces.encode(lines, out_type=str), beam_size=1)
+    assert [pieces.decode(x.hypotheses[0]) for x in found] == ours
+    assert len(set(ours)) == 3
+    refused(["export", run, "--out", out], capsys, out, "is not empty")
+
+
 def test_evaluate_agrees_with_the_run(run, corpus, tmp_path, capsys):
     score = json.loads((run / "result.json").read_text())["scores"]["test"]["bleu"]["score"]
     cache = run.parent / "cache"
@@ -146,6 +169,25 @@ def saved(directory):
     return {int(p.name) for p in (directory / "checkpoints").iterdir() if p.name.isdigit()}
 
 
+def test_a_killed_run_ends_as_one_left_alone(run, words, tmp_path):
+    process = start(words, tmp_path / "run")
+    wait_for_step(process, tmp_path / "run", EVERY)
+    process.kill()
+    process.communicate(timeout=100)
+    assert not (tmp_path / "run" / "result.json").exists()
+    done = command([*words, "--run", tmp_path / "run"])
+    assert "going on from step" in done.stderr.decode()
+    same_end(tmp_path / "run", run)
+
+
+def same_end(directory, other):
+    assert toy.records(directory)[-1] == toy.records(other)[-1]
+    assert "dev_perplexity" in toy.records(other)[-1]
+    read = [json.loads((d / "result.json").read_text()) for d in (directory, other)]
+    for name in ("dev_perplexity", "averaged_steps", "scores"):
+        assert read[0][name] == read[1][name]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
@@ -163,26 +205,17 @@ def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
             stopped = int(re.search(r"stopped at step ([\d,]+)", output)[1].replace(",", ""))
             assert stopped in saved(directory)
         wanted = max(saved(directory)) // EVERY * EVERY + EVERY
-    config = json.loads((directory / "config.json").read_text()) | {"steps": wanted}
-    (directory / "config.json").write_text(json.dumps(config))  # as if asked for in the first place
+    c = json.loads((directory / "config.json").read_text()) | {"steps": wanted}
+    (directory / "config.json").write_text(json.dumps(c))  # as if asked for in the first place
     for path in (directory, other):
         done = command([*longer, "--steps", wanted, "--run", path])
         assert done.returncode == 0, done.stderr.decode()
-    assert toy.records(directory)[-1] == toy.records(other)[-1]
-    assert "dev_perplexity" in toy.records(other)[-1]
-    read = [json.loads((d / "result.json").read_text()) for d in (directory, other)]
-    assert read[0]["averaged_steps"] == [wanted - EVERY, wanted]
-    for name in ("dev_perplexity", "averaged_steps", "scores"):
-        assert read[0][name] == read[1][name]
+    same_end(directory, other)
 
 
 def test_two_processes_do_not_work_on_one_run(words, tmp_path, capsys):
-    directory = tmp_path / "run"
-    process = start([*words, "--steps", "100000"], directory)
-    wait_for_step(process, directory, EVERY)
-    refused([*words, "--steps", "100000", "--run", directory], capsys, directory, "another process")
-    process.kill()
-    process.communicate(timeout=100)
+    with toy.held(tmp_path):
+        refused([*words, "--run", tmp_path], capsys, tmp_path, "another process")
 
 
 @pytest.mark.full
@@ -209,10 +242,8 @@ def test_every_recipe_trains(name, words, tmp_path):
     assert main(["train", name, *kept, *options]) == 0
 
 
-def test_the_output_in_a_pipe_is_plain_lines(words, tmp_path):
-    process = start(words, tmp_path / "run")
-    output = process.communicate(timeout=100)[0].decode()
-    assert process.returncode == 0, output
+def test_the_output_in_a_pipe_is_plain_lines(run):
+    output = (run / "printed.txt").read_text()
     assert "dev perplexity" in output
     assert "\r" not in output
     assert "\x1b" not in output

@@ -1,0 +1,26 @@
+"""CTranslate2, on the weights that `t2t_jax` translates with."""
+
+import ctranslate2
+
+from t2t_jax.bench import work
+from t2t_jax.bench.contenders import serve
+
+
+def translate(size, beam, directory):
+    s = work.size(size, 2048)
+    translator = ctranslate2.Translator(
+        directory, compute_type="float32", inter_threads=1, intra_threads=0
+    )
+    names = [[f"▁{i}" for i in row] for row in work.sentences(s.V)]
+
+    def round_():
+        translator.translate_batch(
+            names, beam_size=int(beam), length_penalty=0.6, max_batch_size=work.ROWS,
+            min_decoding_length=work.LENGTH, max_decoding_length=work.LENGTH,
+        )  # fmt: skip
+
+    return round_
+
+
+if __name__ == "__main__":
+    serve({"translate": translate})

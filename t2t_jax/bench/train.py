@@ -1,0 +1,95 @@
+"""A training step's time, on the batches of `work`: what `train` does, without its loop."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from t2t_jax.bench import work
+from t2t_jax.models import build
+from t2t_jax.study.store import environment
+from t2t_jax.training import population, sharding
+from t2t_jax.training.flops import step_flops
+from t2t_jax.training.step import hyper, initialise, make_step
+from t2t_jax.training.throughput import Program, compile_for, peak_flops
+
+ROUNDS = 5
+
+
+class Steps:
+    """A model's training steps on a round of batches; `programs` by their shapes."""
+
+    def __init__(self, s: work.Size) -> None:
+        self.mesh, model = sharding.make_mesh(), build(s.c, s.V)
+        self.state = population.stack([initialise(model, s.c, self.mesh)])
+        self.h = population.stack([sharding.replicate(hyper(s.c), self.mesh)])
+        self.step = population.together(make_step(model, s.c), 1, False)
+        self.batches = [{k: x[None] for k, x in b.items()} for b in work.batches(s)]
+        self.programs: dict[Any, Program] = {}
+
+    def __call__(self) -> None:
+        """All of them, and waits for the last."""
+        with sharding.on(self.mesh):
+            for batch in self.batches:
+                placed = sharding.put_batch(batch, self.mesh)
+                shape = tuple(x.shape for x in placed.values())
+                if shape not in self.programs:
+                    given = self.state, placed, self.h
+                    self.programs[shape] = compile_for(self.step, 1, False, *given)
+                self.state, reported = self.programs[shape].run(self.state, placed, self.h)
+            jax.block_until_ready(reported)
+
+
+def measure(
+    sizes: Sequence[str], batch_tokens: int, say: Callable[[str], object]
+) -> dict[str, Any]:
+    """Runs each size's rounds.
+
+    Returns:
+      What is kept as JSON and printed by `table`: of each size seconds a step (median of rounds,
+      least, most), seconds of the first round, which compiles, tokens a second of both sides
+      without padding, share of the device's peak FLOP/s, and bytes of the largest program.
+    """
+    found: dict[str, Any] = {"batch_tokens": batch_tokens, "rounds": ROUNDS, "sizes": {}}
+    peak = peak_flops()
+    for name in sizes:
+        s = work.size(name, batch_tokens)
+        steps, times = Steps(s), []
+        for _ in range(ROUNDS + 1):
+            begun = time.perf_counter()
+            steps()
+            times.append((time.perf_counter() - begun) / work.BATCHES)
+            say(f"{name}: {times[-1] * 1e3:,.1f} ms a step")
+        first, *times = times
+        shapes = [(b["source"].shape[1:], b["target"].shape[2]) for b in steps.batches]
+        flops = sum(step_flops(s.c.model, s.V, B, S, T) for (B, S), T in shapes)
+        middle = statistics.median(times)
+        found["sizes"][name] = {
+            "seconds": middle,
+            "least": min(times),
+            "most": max(times),
+            "first_round": first * work.BATCHES,
+            "tokens_per_second": work.tokens(steps.batches) / work.BATCHES / middle,
+            "share_of_peak": flops / work.BATCHES / middle / peak if peak else None,
+            "bytes": max(p.memory for p in steps.programs.values()),
+        }
+    return found | {"peak_flops": peak, "environment": environment()}
+
+
+def table(found: Mapping[str, Any]) -> list[str]:
+    """Lines, one a size."""
+    device = found["environment"]["device"]
+    out = [
+        f"training steps of {found['batch_tokens']:,} tokens a side, on {device}",
+        f"{'':8}{'ms a step (least, most)':>30}{'tokens/s':>12}{'of peak':>10}{'MiB':>10}",
+    ]
+    for name, x in found["sizes"].items():
+        ms = [f"{1e3 * x[k]:,.1f}" for k in ("seconds", "least", "most")]
+        share = f"{x['share_of_peak']:.0%}" if x["share_of_peak"] else ""
+        out.append(
+            f"{name:8}{f'{ms[0]} ({ms[1]}, {ms[2]})':>30}{x['tokens_per_second']:>12,.0f}"
+            f"{share:>10}{x['bytes'] / 2**20:>10,.0f}"
+        )
+    return out

@@ -1,0 +1,82 @@
+"""What CTranslate2, a decoder of other hands, makes of our weights."""
+
+import json
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.errors import RunError, UsageError
+from t2t_jax.inference.export import check, export
+from t2t_jax.inference.translate import translate_tokens
+from t2t_jax.models.layers import EPSILON
+from tests.small import SENTENCES, V, full_logits, make
+
+PIECES = ["<pad>", "<s>", "</s>", "<unk>", *(f"▁{i}" for i in range(4, V))]
+VOCABULARY = SimpleNamespace(size=V, pieces=lambda ids: [PIECES[i] for i in ids], model=b"model")
+EXTRA = 4
+MODELS = {
+    "paper": {},
+    "tensor2tensor": dict(norm="pre", positions="sinusoid_halves"),
+    "learned": dict(positions="learned", max_length=17),
+}
+
+
+def exported(directory, **changes):
+    model, params = make(d_k=6, d_v=6, max_extra=EXTRA, **changes)  # h d_k is not d_model
+    c = config.replace(Config(), **{f: getattr(model.c, f) for f in ("positions", "norm")})
+    c = config.replace(c, N=2, d_model=12, d_ff=22, h=3, d_k=6, d_v=6)
+    export(c, params, VOCABULARY, directory)
+    return model, params
+
+
+@pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
+def test_greedy_translations_and_scores_are_the_same(changes, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    model, params = exported(tmp_path / "out", **changes)
+    translator = ctranslate2.Translator(str(tmp_path / "out"), compute_type="float32")
+    decoding = config.Decoding(beam=1, max_extra=EXTRA)
+    said = translate_tokens(model, params, [source for source, _ in SENTENCES], decoding)
+    log_p = jax.nn.log_softmax(full_logits(model, params))
+    for i, ((source, target), ours) in enumerate(zip(SENTENCES, said, strict=True)):
+        pieces = [PIECES[i] for i in source[:-1]]
+        (theirs,) = translator.translate_batch(
+            [pieces],
+            beam_size=1,
+            max_decoding_length=len(pieces) + EXTRA,
+            suppress_sequences=[["<pad>"], ["<s>"]],
+        )
+        assert theirs.hypotheses[0] == [PIECES[i] for i in ours]
+        (scored,) = translator.score_batch([pieces], [[PIECES[i] for i in target[:-1]]])
+        wanted = log_p[i, np.arange(len(target)), np.array(target)]
+        np.testing.assert_allclose(scored.log_probs, wanted, rtol=1e-4, atol=1e-4)
+    assert len({tuple(row) for row in said}) == len(SENTENCES)
+
+
+def test_what_ctranslate2_lacks_is_refused():
+    for changes, said in (
+        (dict(encoder_attention="local"), "encoder_attention=local"),
+        (dict(positions="rotary"), "positions=rotary"),
+        (dict(d_v=32), "d_v=32: it takes 64"),
+        (dict(architecture="recurrent"), "architecture=recurrent"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            check(config.replace(Config(), **changes))
+
+
+def test_nothing_is_written_over(tmp_path):
+    pytest.importorskip("ctranslate2")
+    exported(tmp_path / "out")
+    files = {p.name for p in (tmp_path / "out").iterdir()}
+    assert files == {"config.json", "model.bin", "shared_vocabulary.json", "vocabulary.model"}
+    told = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert told["layer_norm_epsilon"] == EPSILON  # too small to be seen in translations
+    with pytest.raises(UsageError, match="is not empty"):
+        exported(tmp_path / "out")
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="cannot write"):
+        exported(tmp_path / "file" / "out")
+    assert {p.name for p in tmp_path.iterdir()} == {"out", "file"}
