@@ -59,14 +59,13 @@ PRESETS: dict[str, Preset] = {
             "The Penn Treebank's sample, split our own way; widths / 8, depth / 2, beam 4; 2 cores",
             width=8,
             depth=2,
-            steps=3000,
+            steps=6000,
             changes=_SHORT
             | dict(
                 corpus="wsj_sample",
                 vocabulary=2000,
-                batch_tokens=2048,
                 max_length=256,
-                warmup=300,
+                warmup=600,
                 shapes=4,
                 evaluate_every=500,
                 beam=4,
