@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from t2t_jax.bench import work
+from t2t_jax.bench import peers, pipeline, start, train, translate, work
 from t2t_jax.bench.race import exponent
 from t2t_jax.cli import main
 from t2t_jax.tokens import EOS, PAD
@@ -55,8 +55,18 @@ def test_every_contender_is_given_the_same_work():
     assert work.facts(s) == dict(N=4, d_model=128, d_ff=256, h=4, V=8000, P_drop=0.1, eps_ls=0.1)
 
 
+@pytest.fixture
+def briefly(monkeypatch):
+    """One round of everything, of few sentences and batches of one shape."""
+    for module in (peers, pipeline, start, train, translate):
+        monkeypatch.setattr(module, "ROUNDS", 1)
+    monkeypatch.setattr(work, "SENTENCES", 128)
+    monkeypatch.setattr(work, "SHAPES", 1)
+
+
 @pytest.mark.full
-def test_what_people_wait_for_is_measured(tmp_path, capsys):
+@pytest.mark.timeout(600)
+def test_what_people_wait_for_is_measured(briefly, tmp_path, capsys):
     out, cache = ["--out", str(tmp_path)], ["--cache", str(tmp_path / "cache")]
     for words in (
         ["train", "--sizes", "tiny", "--batch_tokens", "256"],
@@ -79,7 +89,7 @@ def test_what_people_wait_for_is_measured(tmp_path, capsys):
 
 
 @pytest.mark.full
-def test_peers_are_raced_where_they_are_installed(tmp_path, capsys):
+def test_peers_are_raced_where_they_are_installed(briefly, tmp_path, capsys):
     pytest.importorskip("ctranslate2")
     words = ["peers", "--python", sys.executable, "--tasks", "greedy-tiny", "--out", str(tmp_path)]
     assert main(["bench", *words]) == 0
