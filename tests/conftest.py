@@ -23,10 +23,18 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Without --full, programs, most of which run once, are compiled in a hurry."""
-    if not config.getoption("--full"):
-        hurry = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {hurry}"
+    """Programs, most of which run once, are compiled in a hurry.
+
+    With --full, those of the processes that tests start are compiled as users' are.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    hurry = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    os.environ["XLA_FLAGS"] = f"{flags} {hurry}"
+    if config.getoption("--full"):
+        import jax
+
+        jax.devices()
+        os.environ["XLA_FLAGS"] = flags
 
 
 LONG = ("test_commands", "test_study", "test_population", "test_training")

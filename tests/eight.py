@@ -5,12 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+COUNT = "--xla_force_host_platform_device_count=8"
+EIGHT = {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {COUNT}"}
 
 
-def on_eight_devices(function):
-    """Calls a function of a test file there; what it raises is raised here."""
-    code = f"from tests.{function.__module__.split('.')[-1]} import {function.__name__} as f; f()"
+def on_eight_devices(*functions):
+    """Calls functions of a test file there, one after the other; what one raises is raised here."""
+    file = functions[0].__module__.split(".")[-1]
+    code = f"from tests.{file} import *\n" + "\n".join(f"{f.__name__}()" for f in functions)
     words = [sys.executable, "-W", "error", "-c", code]
     root = Path(__file__).parent.parent
     done = subprocess.run(words, capture_output=True, env=os.environ | EIGHT, cwd=root, timeout=500)

@@ -20,6 +20,7 @@ from t2t_jax.inference.translate import translate
 from t2t_jax.recipes import RECIPES
 from t2t_jax.study.runner import load
 from tests import toy
+from tests.eight import EIGHT
 
 STEPS, EVERY = 900, 300
 
@@ -220,8 +221,7 @@ def test_two_processes_do_not_work_on_one_run(words, tmp_path, capsys):
 
 @pytest.mark.full
 def test_training_on_eight_devices(words, tmp_path):
-    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    options = dict(capture_output=True, timeout=200, env=os.environ | devices)
+    options = dict(capture_output=True, timeout=200, env=os.environ | EIGHT)
     words = [sys.executable, "-m", "t2t_jax.cli", *words, "--run", str(tmp_path / "run")]
     words += ["--accumulate", "2", "--batch_tokens", "400", "--mesh", "data=4,tensor=2"]
     done = subprocess.run(words, **options)

@@ -224,21 +224,18 @@ def refusals():
 
 
 @pytest.mark.parametrize(
-    "function",
+    "functions",
     [
-        refusals,
-        what_moves,
-        a_mixed_mesh,
-        every_model,
-        pytest.param(every_mesh, marks=pytest.mark.full),
-        pytest.param(every_population, marks=pytest.mark.full),
+        pytest.param((refusals, what_moves, every_model, a_mixed_mesh), id="quick"),
+        pytest.param((every_mesh, every_population), id="all", marks=pytest.mark.full),
     ],
 )
 @pytest.mark.timeout(600)
-def test_eight_devices(function):
-    on_eight_devices(function)
+def test_eight_devices(functions):
+    on_eight_devices(*functions)
 
 
+@pytest.mark.full
 def test_rows_that_fill_a_mesh_up_change_nothing():
     """Padding rows behind a batch leave the loss and the random draws of the others."""
     c = config.replace(C, N=1)
