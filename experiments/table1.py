@@ -163,8 +163,8 @@ if __name__ == "__main__":
     write(RESULTS / "table1.md", table(found))
     draw(
         {name: x["at"] for name, x in found["layers"].items()},
+        {name: (x["seconds ~ n"], x["bytes ~ n"]) for name, x in found["layers"].items()},
         f"Forward pass of a layer, d = {D}, on {found['environment']['device']}",
         RESULTS / "table1",
-        "ms",
     )
     print(table(found))

@@ -109,7 +109,9 @@ def draw(found: Mapping[str, Any], path: Any) -> None:
     """Time and memory against n: PATH.png and PATH.svg."""
     device = found["environment"]["device"]
     title = f"Value and gradient of attention, B = {B}, h = {H}, d = {D}, on {device}"
-    draw_race({name: m["at"] for name, m in found["mechanisms"].items()}, title, path, "ms")
+    raced = found["mechanisms"]
+    powers = {name: (m["seconds_exponent"], m["bytes_exponent"]) for name, m in raced.items()}
+    draw_race({name: m["at"] for name, m in raced.items()}, powers, title, path)
 
 
 def _compile(name: str, n: int) -> Program:

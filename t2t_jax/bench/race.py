@@ -96,18 +96,25 @@ def exponent(at: Sequence[Mapping[str, float]], what: str) -> float | None:
 
 
 def draw(
-    found: Mapping[str, Sequence[Mapping[str, float]]], title: str, path: Any, unit: str
+    found: Mapping[str, Sequence[Mapping[str, float]]],
+    powers: Mapping[str, Sequence[float | None]],
+    title: str,
+    path: Any,
 ) -> None:
-    """Time and memory against n, both axes logarithmic: PATH.png, .svg and .pdf."""
+    """Time and memory against n, both axes logarithmic: PATH.png, .svg and .pdf.
+
+    Args:
+      powers: of each name the exponents of time and memory, for the legend.
+    """
     with style.figure(path, 1, 2, size=(10, 4)) as (figure, axes):
         for ax, what, label, scale in (
-            (axes[0], "seconds", unit, 1e3),
+            (axes[0], "seconds", "ms", 1e3),
             (axes[1], "bytes", "MiB of temporaries", 2**-20),
         ):
             for i, (name, at) in enumerate(found.items()):
-                powers = (exponent(at, w) for w in ("seconds", "bytes"))
                 x, y = [a["n"] for a in at], [a[what] * scale for a in at]
-                label_of = ", ".join([name, *(f"n^{p:.2f}" for p in powers if p is not None)])
+                grown = (f"n^{p:.2f}" for p in powers[name] if p is not None)
+                label_of = ", ".join([name, *grown])
                 ax.loglog(x, y, label=label_of, base=2, **style.line(i))
             ax.set(xlabel="n, the length of the sequence", ylabel=label)
         handles = axes[0].get_legend_handles_labels()
