@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import toy
+from tests.eight import HURRY
 
 # In the processes that tests start, too.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
@@ -28,8 +29,7 @@ def pytest_configure(config):
     With --full, those of the processes that tests start are compiled as users' are.
     """
     flags = os.environ.get("XLA_FLAGS", "")
-    hurry = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    os.environ["XLA_FLAGS"] = f"{flags} {hurry}"
+    os.environ["XLA_FLAGS"] = f"{flags} {HURRY}"
     if config.getoption("--full"):
         import jax
 
