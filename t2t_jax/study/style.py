@@ -63,12 +63,14 @@ def figure(path: Path, *panels: int, size: tuple[float, float]) -> Iterator[tupl
 
 
 def logarithmic(*axes: Any) -> None:
-    """Scales with ticks at 1, 2 and 5, written as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    """Scales with ticks at 1, 2 and 5, or a few even ones, as plain numbers; to be set last."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     for axis in axes:
         set_scale = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
         set_scale("log")
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        low, high = axis.get_data_interval()
+        wide = high > 10 * low
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if wide else MaxNLocator(4))
         axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         axis.set_minor_locator(NullLocator())
