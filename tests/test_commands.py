@@ -332,8 +332,9 @@ def test_a_damaged_checkpoint_is_set_aside(run, copy, words, capsys):
     data = max((last / "params").rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
     data.write_bytes(data.read_bytes()[:-1] + b"x")
     refused(["translate", copy], capsys, last, data.name, "damaged")
-    assert main([*words, "--run", str(copy)]) == 0
-    said = capsys.readouterr().err
+    done = command([*words, "--run", copy])  # compiled as the run was
+    said = done.stderr.decode()
+    assert done.returncode == 0, said
     assert f"checkpoint of step {STEPS} is damaged ({data.relative_to(last)} is changed)" in said
     assert f"going on from step {STEPS - EVERY}" in said
     assert (copy / f"damaged-{STEPS}").is_dir()
