@@ -13,7 +13,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
 shift
 export T2T_JAX_ROOT="$root"
 if [ "$1" = run ]; then
-  rows="$("$venv/bin/t2t-jax" list "$2" --format names | wc -l)"
+  rows="$("$venv/bin/t2t-jax" "$@" --tasks)" # says at once what is wrong with the study
   options+=("--array=0-$((rows - 1))")
 else
   set -- "$@" --hosts auto

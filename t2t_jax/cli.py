@@ -79,6 +79,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     p.add_argument("--seeds", type=int, default=1, metavar="K", help="runs of each row [1]")
     p.add_argument("--workers", type=int, default=0, metavar="W", help=_WORKERS)
     p.add_argument("--task", type=int, metavar="I", help="row I alone, from 0, without the table")
+    p.add_argument("--tasks", action="store_true", help="print how many rows there are, and end")
     p.add_argument("--mesh", default="", help=_MESH)
     p.add_argument("--worker", default="", help=argparse.SUPPRESS)  # I/W: one that `run` started
     p.set_defaults(format="text")
@@ -155,8 +156,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
     p = command("list", commands.list_, "what there is, or the rows of a study")
     p.add_argument("what", nargs="?", default="", help=_LISTED)
-    formats = "text", "json", "names"
-    p.add_argument("--format", default="text", choices=formats, help="of a study's rows")
+    p.add_argument("--format", default="text", choices=("text", "json"), help="of a study's rows")
 
     p = command("help", commands.help_, "how to add a mechanism, a row, a corpus, an architecture")
     p.add_argument("topic", help=f"one of {', '.join(commands.topics())}")

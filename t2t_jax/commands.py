@@ -84,7 +84,11 @@ def run(arguments: Namespace) -> None:
     from t2t_jax.study import plots, workers
     from t2t_jax.training.progress import Progress
 
-    grid, progress = _grid(arguments), Progress()
+    grid = _grid(arguments)
+    if arguments.tasks:
+        print(len(grid.rows))
+        return
+    progress = Progress()
     if arguments.seeds < 1 or arguments.workers < 0:
         raise UsageError("--seeds must be at least 1, and --workers if it is given.")
     row = None if arguments.task is None else _row(grid, arguments.task)

@@ -68,8 +68,6 @@ def _rows(study: "Study", format: str) -> list[str]:
             for row in study.rows
         ]
         return json.dumps(rows, indent=1).split("\n")
-    if format == "names":
-        return [row.name for row in study.rows]
     width = max(len(row.name) for row in study.rows) + 2
     known = [n for n in PAPER if any(getattr(row, n) is not None for row in study.rows)]
     names = [f"{'params (M)' if n == 'params' else n:>12}" for n in known]

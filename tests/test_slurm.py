@@ -113,8 +113,8 @@ def jobs(env):
     found = {}
     for line in call(["scontrol", "-o", "show", "job"], env).splitlines():
         fields = dict(part.split("=", 1) for part in line.split() if "=" in part)
-        if "ArrayTaskId" in fields and "-" in fields["ArrayTaskId"]:
-            continue  # what of an array has not begun
+        if "JobState" not in fields or "-" in fields.get("ArrayTaskId", ""):
+            continue  # "No jobs in the system", or what of an array has not begun
         found[fields["JobId"]] = fields["JobState"], int(fields["Restarts"])
     return found
 
@@ -127,10 +127,11 @@ def ended(env, count):
 
 def test_a_grid_as_a_job_array_with_a_task_preempted(slurm, tmp_path):
     corpus = toy.write(tmp_path)
-    store, rows = tmp_path / "store", 15
+    store = tmp_path / "store"
+    rows = ["scaled dot product", "additive", "local", "strided", "linear", "rotary"]
     changes = toy.fields(corpus, steps=1500, evaluate_every=500, average=1, peak_lr=0.003)
     where = ["--store", str(store), "--cache", str(tmp_path / "cache")]
-    words = ["run", "attention", *where, *toy.options(changes)]
+    words = ["run", "attention", "--rows", *rows, *where, *toy.options(changes)]
     out = ["--output", str(tmp_path / "task-%a.txt"), "--time=10"]
     call(["launch/slurm.sh", *out, "--cpus-per-task=1", "--", *words], slurm)
 
@@ -140,11 +141,11 @@ def test_a_grid_as_a_job_array_with_a_task_preempted(slurm, tmp_path):
     until(training, "row that trains")
     urgent = ["--partition=high", "--exclusive", "--output=/dev/null", "--wrap", "sleep 3"]
     call(["sbatch", *urgent], slurm)
-    until(lambda: ended(slurm, rows + 1), "end of the grid", 700)
+    until(lambda: ended(slurm, len(rows) + 1), "end of the grid", 700)
     restarts = [n for _, n in jobs(slurm).values()]
     assert max(restarts) > 0
     results = [json.loads(p.read_text()) for p in store.glob("*/result.json")]
-    assert len(results) == rows
+    assert len(results) == len(rows)
     printed = "".join(p.read_text() for p in tmp_path.glob("task-*.txt"))
     assert "stopped at step" in printed
     assert "going on from step" in printed

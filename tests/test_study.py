@@ -326,6 +326,13 @@ def test_a_task_is_one_row_alone(grid, words, run_words, tmp_path, capsys):
     assert "rows 0 to 3" in capsys.readouterr().err
 
 
+def test_a_job_array_has_a_task_for_every_row_named(run_words, tmp_path, capsys):
+    count = ["--store", str(tmp_path), "--tasks"]
+    assert main([*run_words, *count]) == 0
+    assert capsys.readouterr().out == f"{ROWS}\n"
+    assert not any(tmp_path.iterdir())
+
+
 def test_an_edited_result_counts_as_missing(grid, words, tmp_path, capsys):
     home = Path(shutil.copytree(grid, tmp_path / "store"))
     path = next(iter(results(home).values()))
