@@ -1,7 +1,9 @@
 """Errors for the person at the keyboard: one sentence each, with the place and the remedy."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class UsageError(Exception):
@@ -29,3 +31,19 @@ def near(name: str, choices: Iterable[str]) -> str:
     if not close:  # a wrong letter case in a one-letter symbol, say
         close = [c for c in choices if c.lower() == name.lower()][:1]
     return f"did you mean {close[0]!r}?" if close else f"the choices are {', '.join(choices)}."
+
+
+@contextmanager
+def writing(path: Path, kind: type[Exception] = OSError) -> Iterator[None]:
+    """What keeps `path` from being written, in a sentence.
+
+    Raises:
+      RunError: in place of any exception of the kind.
+    """
+    try:
+        yield
+    except kind as error:
+        why = getattr(error, "strerror", None) or str(error).split("\n")[0].split(": ")[-1]
+        raise RunError(
+            f"cannot write {path} ({why}); once that is mended, the same command goes on."
+        ) from error

@@ -1,5 +1,7 @@
 """Checkpoints that are whole or not used: every file of one harmed in every way."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -9,7 +11,8 @@ import pytest
 
 from experiments.faults import flip, truncate
 from t2t_jax.config import Training
-from t2t_jax.training import checkpoints
+from t2t_jax.errors import RunError
+from t2t_jax.training import checkpoints, manifest
 from t2t_jax.training.checkpoints import Standing
 from t2t_jax.training.step import State
 
@@ -83,3 +86,27 @@ def test_the_best_checkpoint_is_kept(tmp_path):
             checkpoints.save(manager, state(step), standing)
         manager.wait_until_finished()
         assert manager.all_steps() == [2, 4, 5]
+
+
+def test_a_disk_without_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    full = shutil.disk_usage(tmp_path)._replace(free=40)
+    with checkpoints.manager(tmp_path, Training(evaluate_every=1)) as manager:
+        checkpoints.save(manager, state(1), Standing())
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+        with pytest.raises(RunError, match="make room"):  # 4 + 24 + 20 bytes
+            checkpoints.save(manager, state(2), Standing())
+        assert manager.all_steps() == [1]
+        assert [p.name for p in tmp_path.iterdir()] == ["1"]
+
+
+def test_a_save_that_fails_in_the_background_is_told_in_a_sentence(tmp_path, monkeypatch):
+    def full(directory):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(manifest, "write", full)
+    with (
+        pytest.raises(RunError, match=r"^cannot write .*No space left on device.*goes on\.$"),
+        checkpoints.manager(tmp_path, Training(evaluate_every=1)) as manager,
+    ):
+        checkpoints.save(manager, state(1), Standing())
+    assert not checkpoints.newest(tmp_path)

@@ -30,7 +30,7 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.data.vocabulary import Vocabulary
-from t2t_jax.errors import Busy, RunError, UsageError
+from t2t_jax.errors import Busy, RunError, UsageError, writing
 
 PACKAGE = Path(__file__).parents[1]
 # The rooms whose code decides a number. What the corpora are, their fingerprints say.
@@ -278,13 +278,9 @@ def write(path: Path, content: str | bytes) -> None:
       RunError: it cannot be written: the disk is full, say.
     """
     aside = path.with_name(f"{path.name}.part")
-    try:
+    with writing(path):
         aside.write_bytes(content.encode() if isinstance(content, str) else content)
         aside.replace(path)
-    except OSError as error:
-        raise RunError(
-            f"cannot write {path}: {error.strerror}; make room, then run it again."
-        ) from None
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

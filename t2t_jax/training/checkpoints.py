@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
 from t2t_jax.config import Training
-from t2t_jax.errors import UsageError
+from t2t_jax.errors import RunError, UsageError, writing
 from t2t_jax.training import hosts, manifest
 from t2t_jax.training.step import State
 
@@ -49,10 +49,14 @@ class _Kept:
         return [s in kept for s in steps]
 
 
-def manager(directory: Path, t: Training) -> ocp.CheckpointManager:
+@contextmanager
+def manager(directory: Path, t: Training) -> Iterator[ocp.CheckpointManager]:
     """Keeps what `t` averages at the end and one more, all evaluated, the best and the newest.
 
-    Saving goes on in the background until `close`, without which the last one is lost.
+    Saving goes on in the background; leaving finishes it.
+
+    Raises:
+      RunError: on leaving, if the last one cannot be written.
     """
 
     def before_commit() -> None:
@@ -63,11 +67,23 @@ def manager(directory: Path, t: Training) -> ocp.CheckpointManager:
         preservation_policy=_Kept(t.average + 1, t.evaluate_every, t.steps),
         async_options=ocp.AsyncOptions(post_finalization_callback=before_commit),
     )
-    return ocp.CheckpointManager(directory.absolute(), options=options)
+    source = ocp.CheckpointManager(directory.absolute(), options=options)
+    try:
+        yield source
+    finally:
+        with writing(directory, Exception):
+            source.close()
 
 
 def save(to: ocp.CheckpointManager, state: State, standing: Standing) -> None:
-    """Keeps a run as it stands after `state.step` steps."""
+    """Keeps a run as it stands after `state.step` steps, once the save before it has finished.
+
+    Raises:
+      RunError: there is no room, or the save before it failed.
+    """
+    finish(to)
+    needed = sum(x.nbytes for x in jax.tree.leaves(state))
+    hosts.decide(lambda: _check_room(Path(to.directory), needed))
     items = ocp.args.Composite(
         params=ocp.args.StandardSave(state.params),
         optimizer=ocp.args.StandardSave(state.optimizer),
@@ -75,7 +91,24 @@ def save(to: ocp.CheckpointManager, state: State, standing: Standing) -> None:
     )
     step = int(state.step)
     evaluated = dict(standing.evaluations).get(step)
-    to.save(step, args=items, metrics=evaluated and {"dev_perplexity": evaluated})
+    with writing(Path(to.directory), Exception):
+        to.save(step, args=items, metrics=evaluated and {"dev_perplexity": evaluated})
+
+
+def _check_room(directory: Path, needed: int) -> None:
+    """Refuses to begin what Orbax would fail at in a hundred lines."""
+    free = shutil.disk_usage(directory).free
+    if free < needed:
+        raise RunError(
+            f"a checkpoint takes {needed / 2**20:,.1f} MiB and {directory} has "
+            f"{free / 2**20:,.1f} left: make room, then the same command goes on from the last one."
+        )
+
+
+def finish(source: ocp.CheckpointManager) -> None:
+    """Waits until what is being saved has been."""
+    with writing(Path(source.directory), Exception):
+        source.wait_until_finished()
 
 
 def whole_steps(source: ocp.CheckpointManager, report: Callable[[str], object]) -> set[int]:
@@ -147,7 +180,7 @@ def average(
 def write_params(directory: Path, params: Any) -> None:
     """Parameters alone, replacing what is there; whole once the directory exists."""
     aside = directory.absolute().with_name(f"{directory.name}.part")
-    with ocp.StandardCheckpointer() as checkpointer:
+    with writing(directory, Exception), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(aside / "params", params, force=True)
 
     def commit() -> None:

@@ -76,6 +76,7 @@ def train(
 
     Raises:
       UsageError: the mesh's population axis does not divide the members.
+      RunError: what has to be kept cannot be written.
       Interrupted: by SIGINT or SIGTERM; the same call goes on from there.
     """
     if vectorised is None:
@@ -113,7 +114,7 @@ def train(
                     out[i] = result
                     continue
                 params, standing = result
-                manager.wait_until_finished()
+                checkpoints.finish(manager)
                 k = m.c.training.average
                 averaged = checkpoints.average(manager, params, standing, k)
                 out[i] = Trained(*averaged, standing, len(some))
@@ -241,7 +242,7 @@ def _steps(
                 checkpoints.save(managers[i], population.member(state, i), standings[i])
             if stopped:
                 for i in alive():
-                    managers[i].wait_until_finished()
+                    checkpoints.finish(managers[i])
                 raise Interrupted(f"stopped at step {t:,}; the same command goes on from there.")
             meter = Meter()
     return [

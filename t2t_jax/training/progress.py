@@ -9,6 +9,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from t2t_jax.errors import writing
+
 
 class Progress:
     """Prints to a stream, at most every second on a terminal and every 15 s in a pipe."""
@@ -92,26 +94,59 @@ class Metrics:
         aside = path.with_suffix(".part")
         aside.write_text("".join(f"{json.dumps(r)}\n" for r in kept))
         aside.rename(path)
-        self.file = path.open("a")
+        self.path, self.file = path, path.open("a")
         try:
-            from tensorboardX import SummaryWriter
+            self.board: _Board | None = _Board(directory / "tensorboard", step)
         except ImportError:
             self.board = None
-        else:
-            self.board = SummaryWriter(str(directory / "tensorboard"), purge_step=step + 1)
 
     def write(self, record: dict[str, Any]) -> None:
-        self.file.write(f"{json.dumps(record)}\n")
-        self.file.flush()
-        if self.board is not None:
-            for name, value in record.items():
-                if name != "step":
-                    self.board.add_scalar(name, value, record["step"])
+        with writing(self.path):
+            self.file.write(f"{json.dumps(record)}\n")
+            self.file.flush()
+            if self.board is not None:
+                self.board.write(record)
 
     def close(self) -> None:
-        self.file.close()
-        if self.board is not None:
-            self.board.close()
+        with writing(self.path):
+            self.file.close()
+            if self.board is not None:
+                self.board.close()
+
+
+class _Board:
+    """TensorBoard's event file, written as records come.
+
+    tensorboardX's own writer leaves that to a thread, which dies of a clock that is set back, and
+    then blocks whoever writes.
+
+    Raises:
+      ImportError: tensorboardX is not installed.
+    """
+
+    def __init__(self, directory: Path, step: int) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto import event_pb2, summary_pb2
+
+        self.event, self.summary = event_pb2.Event, summary_pb2.Summary
+        directory.mkdir(exist_ok=True)
+        self.writer = EventsWriter(str(directory / "events"))
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)  # drops what came later
+        self.writer.write_event(self.event(step=step + 1, session_log=start))
+
+    def write(self, record: dict[str, Any]) -> None:
+        values = [
+            self.summary.Value(tag=name, simple_value=value)
+            for name, value in record.items()
+            if name != "step"
+        ]
+        summary = self.summary(value=values)
+        event = self.event(wall_time=time.time(), step=record["step"], summary=summary)
+        self.writer.write_event(event)
+        self.writer.flush()
+
+    def close(self) -> None:
+        self.writer.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
