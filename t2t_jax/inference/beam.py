@@ -132,10 +132,10 @@ def _continuations(logits: Array, log_p: Array) -> tuple[Array, Array, Array]:
     """What may follow each of [B, K] hypotheses: log-probabilities of ending [B, K] and of its best
     words [B, K, k], and the words' ids [B, K, k]. k = K words suffice for the best K of all."""
     B, K = log_p.shape
-    V = logits.shape[1]
-    base = log_p.reshape(B * K) - jax.nn.logsumexp(logits, axis=1)
-    # PAD, BOS and EOS are no words. The mask is applied again by `top` where it gathers.
-    words, ids = top(logits, min(K, V), first=EOS + 1)
+    words, ids = top(logits, min(K, logits.shape[1]), first=EOS + 1)  # PAD, BOS, EOS are no words
+    largest = jnp.maximum(words[:, 0], logits[:, : EOS + 1].max(axis=1))
+    log_z = largest + jnp.log(jnp.exp(logits - largest[:, None]).sum(axis=1))
+    base = log_p.reshape(B * K) - log_z
     ends, words = base + logits[:, EOS], base[:, None] + words
     return ends.reshape(B, K), words.reshape(B, K, -1), ids.reshape(B, K, -1)
 
@@ -147,14 +147,14 @@ def top(x: Array, k: int, first: int = 0) -> tuple[Array, Array]:
     reads x once, where on a CPU `lax.top_k` takes five times as long.
     """
     R, V = x.shape
-    allowed = jnp.where(jnp.arange(V)[None] >= first, x, -jnp.inf)
     groups = -(-V // _GROUP)
     if groups <= k:
-        return lax.top_k(allowed, k)
+        return lax.top_k(jnp.where(jnp.arange(V)[None] >= first, x, -jnp.inf), k)
     padding = ((0, 0), (0, groups * _GROUP - V))
     maxima = lax.reduce_window(
-        allowed, -jnp.inf, lax.max, (1, _GROUP), (1, _GROUP), padding
+        x, -jnp.inf, lax.max, (1, _GROUP), (1, _GROUP), padding
     )  # [R, groups]
+    maxima = maxima.at[:, 0].set(x[:, first:_GROUP].max(axis=1))  # a mask of x would be written out
     _, group = lax.top_k(maxima, k)
     group = jnp.sort(group, axis=1)  # so that ties go to the lower id
     ids = (group[:, :, None] * _GROUP + jnp.arange(_GROUP)[None, None]).reshape(R, -1)

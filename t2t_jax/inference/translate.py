@@ -1,7 +1,9 @@
 """Sentences in, translations out, in order."""
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol
 
@@ -71,9 +73,11 @@ def translate_tokens(
     """
     longest = longest or np.iinfo(np.int32).max
     outputs: list[list[int]] = [[] for _ in range(len(sentences))]
-    mesh = sharding.mesh_of(params)
-    for rows, source in _batches(sentences, longest, warn):
-        with sharding.on(mesh):
+    mesh, compiling = sharding.mesh_of(params), threading.Lock()
+
+    def decoded(batch: tuple[list[int], np.ndarray]) -> np.ndarray:
+        _, source = batch
+        with compiling, sharding.on(mesh):
             tokens, _ = decode(
                 model,
                 params,
@@ -83,7 +87,14 @@ def translate_tokens(
                 beam=decoding.beam,
                 capacity=min(source.shape[1] - 1 + decoding.max_extra, longest),
             )
-        for i, row in zip(rows, np.asarray(tokens), strict=False):
+        return np.asarray(tokens)
+
+    batches = list(_batches(sentences, longest, warn))
+    # Operations of a step are too small for all cores; what devices exchange needs one order.
+    with ThreadPoolExecutor(2 if mesh.size == 1 else 1) as pool:
+        found = list(pool.map(decoded, batches))
+    for (rows, _), tokens in zip(batches, found, strict=True):
+        for i, row in zip(rows, tokens, strict=False):
             outputs[i] = _until_end(row)
             room = len(sentences[i]) - 1 + decoding.max_extra
             if len(outputs[i]) == longest < room:
