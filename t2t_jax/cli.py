@@ -33,7 +33,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
-    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of what is meant to be
+    logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax logs what it raises, too
     try:
         arguments = _parse(sys.argv[1:] if words is None else words)
         arguments.command(arguments)
@@ -186,6 +186,8 @@ def _add_benches(command: Any, to: Any) -> None:
     p.add_argument("--sizes", **sizes, default=["tiny", "base"], help="[tiny base]; big")
     tokens = "a side [2048 on a CPU, 25000 on accelerators]"
     p.add_argument("--batch_tokens", type=int, metavar="N", help=tokens)
+    several = "models trained in one program, vectorised [1]"
+    p.add_argument("--population", type=int, default=1, metavar="P", help=several)
     p = bench("translate", "sentences translated a second, greedy and with a beam of 4")
     p.add_argument("--sizes", **sizes, default=["tiny"], help="[tiny]; base big")
     p = bench("input", "tokens a second that batches are read at")

@@ -30,6 +30,8 @@ def attention(arguments: Namespace) -> None:
 
 
 def train(arguments: Namespace) -> None:
+    if arguments.population < 1:
+        raise UsageError(f"--population must be at least 1, not {arguments.population}.")
     store.make(arguments.out)
     import jax
 
@@ -38,7 +40,8 @@ def train(arguments: Namespace) -> None:
     tokens = arguments.batch_tokens
     if tokens is None:
         tokens = 2048 if jax.default_backend() == "cpu" else 25_000
-    _keep("train", train, train.measure(arguments.sizes, tokens, _say), arguments.out)
+    found = train.measure(arguments.sizes, tokens, arguments.population, _say)
+    _keep("train", train, found, arguments.out)
 
 
 def translate(arguments: Namespace) -> None:

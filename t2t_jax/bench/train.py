@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from t2t_jax.bench import work
 from t2t_jax.models import build
@@ -19,14 +20,17 @@ ROUNDS = 5
 
 
 class Steps:
-    """A model's training steps on a round of batches; `programs` by their shapes."""
+    """Training steps of P equal models on a round of batches; `programs` by their shapes.
 
-    def __init__(self, s: work.Size) -> None:
+    Several are vectorised, on a CPU, too, where a grid would train them one after the other.
+    """
+
+    def __init__(self, s: work.Size, P: int = 1) -> None:
         self.mesh, model = sharding.make_mesh(), build(s.c, s.V)
-        self.state = population.stack([initialise(model, s.c, self.mesh)])
-        self.h = population.stack([sharding.replicate(hyper(s.c), self.mesh)])
-        self.step = population.together(make_step(model, s.c), 1, False)
-        self.batches = [{k: x[None] for k, x in b.items()} for b in work.batches(s)]
+        self.state = population.stack([initialise(model, s.c, self.mesh)] * P)
+        self.h = population.stack([sharding.replicate(hyper(s.c), self.mesh)] * P)
+        self.P, self.step = P, population.together(make_step(model, s.c), P, P > 1)
+        self.batches = [{k: np.stack([x] * P) for k, x in b.items()} for b in work.batches(s)]
         self.programs: dict[Any, Program] = {}
 
     def __call__(self) -> None:
@@ -36,27 +40,28 @@ class Steps:
                 placed = sharding.put_batch(batch, self.mesh)
                 shape = tuple(x.shape for x in placed.values())
                 if shape not in self.programs:
-                    given = self.state, placed, self.h
-                    self.programs[shape] = compile_for(self.step, 1, False, *given)
+                    how = self.step, self.P, self.P > 1
+                    self.programs[shape] = compile_for(*how, self.state, placed, self.h)
                 self.state, reported = self.programs[shape].run(self.state, placed, self.h)
             jax.block_until_ready(reported)
 
 
 def measure(
-    sizes: Sequence[str], batch_tokens: int, say: Callable[[str], object]
+    sizes: Sequence[str], batch_tokens: int, P: int, say: Callable[[str], object]
 ) -> dict[str, Any]:
-    """Runs each size's rounds.
+    """Runs each size's rounds, P models in each step.
 
     Returns:
       What is kept as JSON and printed by `table`: of each size seconds a step (median of rounds,
       least, most), seconds of the first round, which compiles, tokens a second of both sides
-      without padding, share of the device's peak FLOP/s, and bytes of the largest program.
+      without padding, share of the device's peak FLOP/s, and a model's bytes in the largest
+      program.
     """
-    found: dict[str, Any] = {"batch_tokens": batch_tokens, "rounds": ROUNDS, "sizes": {}}
+    found: dict[str, Any] = dict(batch_tokens=batch_tokens, population=P, rounds=ROUNDS, sizes={})
     peak = peak_flops()
     for name in sizes:
         s = work.size(name, batch_tokens)
-        steps, times = Steps(s), []
+        steps, times = Steps(s, P), []
         for _ in range(ROUNDS + 1):
             begun = time.perf_counter()
             steps()
@@ -64,7 +69,7 @@ def measure(
             say(f"{name}: {times[-1] * 1e3:,.1f} ms a step")
         first, *times = times
         shapes = [(b["source"].shape[1:], b["target"].shape[2]) for b in steps.batches]
-        flops = sum(step_flops(s.c.model, s.V, B, S, T) for (B, S), T in shapes)
+        flops = P * sum(step_flops(s.c.model, s.V, B, S, T) for (B, S), T in shapes)
         middle = statistics.median(times)
         found["sizes"][name] = {
             "seconds": middle,
@@ -81,8 +86,9 @@ def measure(
 def table(found: Mapping[str, Any]) -> list[str]:
     """Lines, one a size."""
     device = found["environment"]["device"]
+    models = f", of {found['population']} models at once" if found["population"] > 1 else ""
     out = [
-        f"training steps of {found['batch_tokens']:,} tokens a side, on {device}",
+        f"training steps of {found['batch_tokens']:,} tokens a side{models}, on {device}",
         f"{'':8}{'ms a step (least, most)':>30}{'tokens/s':>12}{'of peak':>10}{'MiB':>10}",
     ]
     for name, x in found["sizes"].items():
