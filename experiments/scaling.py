@@ -57,13 +57,17 @@ def compiled_on(c, mesh, tokens):
 
 def figures(c, shape, n):
     """What the step of a config on a slice moves, holds and takes."""
-    from jax.experimental import topologies
+    from jax.experimental import mesh_utils, topologies
+    from jax.sharding import Mesh
 
     from t2t_jax.training.flops import step_flops
     from t2t_jax.training.sharding import AXES
 
     slice = topologies.get_topology_desc(platform="tpu", topology_name=f"v5e:{SLICES[n]}")
-    program, sent = compiled_on(c, topologies.make_mesh(slice, shape(n), AXES), TOKENS * n)
+    chips = mesh_utils.create_device_mesh(
+        shape(n), list(slice.devices), allow_split_physical_axes=True
+    )
+    program, sent = compiled_on(c, Mesh(chips, AXES), TOKENS * n)
     pairs = TOKENS * n // LENGTH
     computing = step_flops(c.model, V, pairs, LENGTH, LENGTH) / n / FLOPS
     moving = sum(move.sent for move in sent) / RING
