@@ -252,8 +252,50 @@ def two_workers(home, cache, say):
     return {"exit codes": sorted(codes), "refused": refused, "same as one": same}
 
 
+def table(found):
+    """Markdown, a row a fault."""
+    killed, damaged, stopped = found["killed"], found["damaged"], found["told to stop"]
+
+    def same(what):
+        equal = [x for name, x in what.items() if name.startswith("same ")]
+        return f"{sum(equal)} of {len(equal)} the same"
+
+    def harmed(kind):
+        x = damaged[kind]
+        return (
+            f"{x['went back a step']} found, of which none is restored, and {len(x['not found'])} "
+            f"that hold nothing ({', '.join(sorted(x['not found']))}); {x['with the same bits']} "
+            f"of {x['went on to the end']} runs from there ended with the same bits"
+        )
+
+    early, shared = found["clock that jumps"], found["two workers"]
+    rows = {
+        f"{killed['kills']} kills (-9) at random moments of training, {killed['of them in a save']}"
+        " of them in a save": "all resumed; parameters, metrics, translations and scores against "
+        f"those of a run left alone, bit for bit: {same(killed)}",
+        **{
+            f"each of {damaged['files']} files of a checkpoint {name}": harmed(kind)
+            for kind, name in (("truncate", "cut in half"), ("flip", "changed in one bit"),
+                               ("remove", "removed"))
+        },
+        f"{len(stopped['seconds'])} times told to stop (SIGTERM, SIGINT)": "exit code "
+        f"{', '.join(map(str, stopped['exit codes']))}, saved and gone after "
+        f"{min(stopped['seconds'])} to {max(stopped['seconds'])} s",
+        **{
+            name: f"exit code {found[name]['exit code']}: `{found[name]['said']}`"
+            for name in ("full disk", "read-only store")
+        },
+        "a clock that jumps by years every two seconds": f"{len(early['ended early'])} times a "
+        f"save timed out and the same command went on; {same(early)}",
+        "two workers on one run": f"exit codes {', '.join(map(str, shared['exit codes']))}: "
+        f"`{', '.join(shared['refused'])}`",
+    }  # fmt: skip
+    lines = ["| fault | what came of it |", "| --- | --- |"]
+    return "\n".join([*lines, *(f"| {name} | {what} |" for name, what in rows.items())]) + "\n"
+
+
 def main():
-    from t2t_jax.study.store import environment, write_json
+    from t2t_jax.study.store import environment, write, write_json
 
     def say(line):
         print(line, file=sys.stderr, flush=True)
@@ -273,7 +315,8 @@ def main():
             found[name] = fault(home, cache, say)
     RESULTS.mkdir(parents=True, exist_ok=True)
     write_json(RESULTS / "faults.json", found | {"environment": environment()})
-    print((RESULTS / "faults.json").read_text())
+    write(RESULTS / "faults.md", table(found))
+    print(table(found))
 
 
 if __name__ == "__main__":

@@ -31,13 +31,13 @@ class Steps:
         self.h = population.stack([sharding.replicate(hyper(s.c), self.mesh)] * P)
         self.P, self.step = P, population.together(make_step(model, s.c), P, P > 1)
         self.batches = [{k: np.stack([x] * P) for k, x in b.items()} for b in work.batches(s)]
-        self.programs: dict[Any, Program] = {}
+        self.accumulate, self.programs = s.c.training.accumulate, dict[Any, Program]()
 
     def __call__(self) -> None:
         """All of them, and waits for the last."""
         with sharding.on(self.mesh):
             for batch in self.batches:
-                placed = sharding.put_batch(batch, self.mesh)
+                placed = sharding.put_batch(batch, self.mesh, self.accumulate)
                 shape = tuple(x.shape for x in placed.values())
                 if shape not in self.programs:
                     how = self.step, self.P, self.P > 1
