@@ -11,6 +11,7 @@ a run in turn. The full disk and the frozen store need Linux and the right to mo
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -288,10 +289,11 @@ def table(found):
         "a clock that jumps by years every two seconds": f"{len(early['ended early'])} times a "
         f"save timed out and the same command went on; {same(early)}",
         "two workers on one run": f"exit codes {', '.join(map(str, shared['exit codes']))}: "
-        f"`{', '.join(shared['refused'])}`",
+        f"`{', '.join(shared['refused'])}`; the other ended as one alone: {shared['same as one']}",
     }  # fmt: skip
     lines = ["| fault | what came of it |", "| --- | --- |"]
-    return "\n".join([*lines, *(f"| {name} | {what} |" for name, what in rows.items())]) + "\n"
+    lines += [f"| {name} | {what} |" for name, what in rows.items()]
+    return re.sub(r"/\S*/(mounted|shared)", "RUN", "\n".join(lines)) + "\n"
 
 
 def main():

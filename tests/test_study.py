@@ -376,9 +376,10 @@ def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):
     assert shown.strip() in (root / "README.md").read_text()
 
 
-def test_the_readmes_table_1_is_the_stored_one():
+@pytest.mark.parametrize("name", ["table1", "faults"])
+def test_the_readmes_other_tables_are_the_stored_ones(name):
     root = Path(__file__).parent.parent
-    kept = (root / "experiments" / "results" / "table1" / "table1.md").read_text()
+    kept = (root / "experiments" / "results" / name / f"{name}.md").read_text()
     assert kept.strip() in (root / "README.md").read_text()
 
 
