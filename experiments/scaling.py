@@ -14,6 +14,7 @@ sent is hidden behind it) and at best (all is).
 import json
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results" / "scaling"
@@ -124,7 +125,8 @@ def main():
                 if name not in found:
                     print(name, file=sys.stderr, flush=True)
                     found[name] = figures(c, shape, n)
-                    write_json(path, {"steps": found, "environment": environment()})
+                    made = environment() | {"libtpu": version("libtpu")}
+                    write_json(path, {"steps": found, "environment": made})
     write(RESULTS / "scaling.md", table(found))
     print(table(found))
 
