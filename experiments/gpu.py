@@ -1,15 +1,17 @@
 """What a GPU does: checks, speed, memory, profiles, and Table 3 on real text, part by part.
 
-    launch/local.sh experiments/gpu.py [--sizes tiny] [PART ...]      an hour on one H100
+    launch/local.sh experiments/gpu.py [--sizes tiny] [PART ...]
 
-Writes experiments/results/gpu; a part that is there is not done again, and one that fails is said
-to have and leaves the others be. Runs on a CPU, too, where --sizes tiny takes a quarter of an hour.
+Writes experiments/results/gpu; a part that is done is not done again, and one that fails is said to
+have and leaves the others be. Runs on a CPU, too. Multi30k is to be in the cache: `prepare` puts it
+there.
 """
 
 import argparse
 import collections
 import gzip
 import json
+import multiprocessing
 import statistics
 import subprocess
 import sys
@@ -22,18 +24,37 @@ SIZES = ["tiny", "base", "big"]
 TOKENS = 25_000, 2048  # a side, on an accelerator and on a CPU
 
 
-def command(*words):
-    """A part that is one command of `t2t-jax`, and its output."""
+def call(out, *words):
+    """One command of `t2t-jax`, what it printed kept; whether it went well."""
+    command = [sys.executable, "-m", "t2t_jax.cli", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    (out / "printed.txt").write_text(done.stdout)
+    return not done.returncode
+
+
+def bench(*words):
+    """A part that is one benchmark."""
 
     def part(out, sizes):
-        options = ["--sizes", *sizes] if {"train", "translate"} & {*words} else []
-        where = ["--out", str(out)] if words[0] == "bench" else []
-        call = [sys.executable, "-m", "t2t_jax.cli", *words, *options, *where]
-        done = subprocess.run(call, stdout=subprocess.PIPE, text=True)
-        (out / "printed.txt").write_text(done.stdout)
-        return done.returncode == 0
+        options = ["--sizes", *sizes] if words[0] in ("train", "translate") else []
+        return call(out, "bench", *words, *options, "--out", str(out))
 
     return part
+
+
+def grid(preset, *words):
+    """A part that is Table 3 at a scale, its results kept without checkpoints."""
+
+    def part(out, sizes):
+        study = ["table3", "--preset", preset, "--store", "runs/gpu"]
+        ran = call(out, "run", *study, *words)
+        return call(out, "keep", *study, "--to", str(out)) and ran
+
+    return part
+
+
+def doctor(out, sizes):
+    return call(out, "doctor")
 
 
 def flash(out, sizes):
@@ -151,7 +172,8 @@ def kernels(trace):
     spent = collections.Counter()
     for e in events:
         device = rows.get((e.get("pid"), None), "") + rows.get((e.get("pid"), e.get("tid")), "")
-        if e.get("ph") == "X" and ("Stream" in device or "XLAEigen" in device or "tf_" in device):
+        kernel = e.get("ph") == "X" and "::" not in e["name"]  # not a scope around several
+        if kernel and ("Stream" in device or "XLAEigen" in device):
             spent[e["name"]] += e["dur"] / 1e3
     return dict(spent.most_common(100))
 
@@ -169,19 +191,23 @@ def where():
 
 
 PARTS = {
-    "doctor": command("doctor"),
-    "train": command("bench", "train"),
-    "population": command("bench", "train", "--population", "8", "--batch_tokens", "2048"),
-    "alone": command("bench", "train", "--batch_tokens", "2048"),
+    "doctor": doctor,
+    "train": bench("train"),
+    "population": bench("train", "--population", "8", "--batch_tokens", "2048"),
+    "alone": bench("train", "--batch_tokens", "2048"),
     "flash": flash,
     "memory": memory,
     "profile": profile,
-    "translate": command("bench", "translate"),
-    "attention": command("bench", "attention"),
-    "start": command("bench", "start"),
-    "demo": command("run", "table3"),
-    "grid": command("run", "table3", "--preset", "multi30k", "--seeds", "3"),
+    "translate": bench("translate"),
+    "attention": bench("attention"),
+    "start": bench("start"),
+    "demo": grid("demo"),
+    "grid": grid("multi30k", "--seeds", "3"),
 }
+
+
+def do(name, out, sizes):
+    sys.exit(not PARTS[name](out, sizes))
 
 
 def main():
@@ -190,23 +216,23 @@ def main():
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES)
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    if len(arguments.parts) == 1:
-        (name,) = arguments.parts
-        out = arguments.out / name
-        out.mkdir(parents=True, exist_ok=True)
-        sys.exit(not PARTS[name](out, arguments.sizes))
-    failed = 0
-    for name in arguments.parts:  # each in a process of its own, which has the whole GPU
-        done, begun = arguments.out / name / "done", time.monotonic()
-        if done.exists():
+    failed = False
+    for name in arguments.parts:
+        out, begun = arguments.out / name, time.monotonic()
+        if (out / "done").exists():
             continue
-        options = ["--sizes", *arguments.sizes, "--out", str(arguments.out)]
-        ok = not subprocess.run([sys.executable, __file__, name, *options]).returncode
-        print(f"{name}: {time.monotonic() - begun:.0f} s", "" if ok else "failed", flush=True)
-        failed += not ok
-        if ok:
-            done.touch()
-    sys.exit(bool(failed))
+        out.mkdir(parents=True, exist_ok=True)
+        # Each in a process of its own, which has the whole GPU.
+        process = multiprocessing.get_context("spawn").Process(
+            target=do, args=(name, out, arguments.sizes)
+        )
+        process.start()
+        process.join()
+        print(name, "failed" if process.exitcode else f"{time.monotonic() - begun:.0f} s")
+        failed |= bool(process.exitcode)
+        if not process.exitcode:
+            (out / "done").touch()
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
