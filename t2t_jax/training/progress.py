@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -92,13 +93,13 @@ class Metrics:
         path = directory / "metrics.jsonl"
         kept = [r for r in read_metrics(path) if r["step"] <= step]
         aside = path.with_suffix(".part")
-        aside.write_text("".join(f"{json.dumps(r)}\n" for r in kept))
-        aside.rename(path)
-        self.path, self.file = path, path.open("a")
-        try:
-            self.board: _Board | None = _Board(directory / "tensorboard", step)
-        except ImportError:
-            self.board = None
+        self.board: _Board | None = None
+        with writing(path):
+            aside.write_text("".join(f"{json.dumps(r)}\n" for r in kept))
+            aside.rename(path)
+            self.path, self.file = path, path.open("a")
+            with suppress(ImportError):
+                self.board = _Board(directory / "tensorboard", step)
 
     def write(self, record: dict[str, Any]) -> None:
         with writing(self.path):
