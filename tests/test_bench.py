@@ -3,6 +3,7 @@
 import json
 import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -65,6 +66,21 @@ def briefly(monkeypatch):
 
 
 @pytest.mark.full
+def test_several_models_at_once_are_counted_as_several(briefly, monkeypatch):
+    monkeypatch.setattr(work, "BATCHES", 1)
+    s = work.size("tiny", 256)
+    one, two = train.Steps(s), train.Steps(s, 2)
+    for steps in (one, two):
+        steps()
+    assert work.tokens(two.batches) == 2 * work.tokens(one.batches)
+    alone = jax.tree.leaves(one.state.optimizer)
+    for both, single in zip(jax.tree.leaves(two.state.optimizer), alone, strict=True):
+        assert both.shape == (2, *single.shape[1:])
+        np.testing.assert_allclose(both[0], both[1], rtol=0, atol=1e-7)
+        np.testing.assert_allclose(both[0], single[0], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_what_people_wait_for_is_measured(briefly, tmp_path, capsys):
     out, cache = ["--out", str(tmp_path)], ["--cache", str(tmp_path / "cache")]
@@ -109,6 +125,7 @@ def test_peers_are_raced_where_they_are_installed(briefly, tmp_path, capsys):
         (["train", "--sizes", "huge"], "huge"),
         (["train", "--lengths", "3"], "--lengths"),
         (["train", "--batch_tokens", "0"], "batch_tokens"),
+        (["train", "--population", "0"], "--population"),
         (["peers", "--python", "/no/python"], "/no/python"),
     ],
 )
