@@ -37,20 +37,20 @@ def compiled_on(c, mesh, tokens):
 
     from t2t_jax.bench.collectives import moves
     from t2t_jax.models import build
-    from t2t_jax.training import population, sharding
+    from t2t_jax.training import sharding
     from t2t_jax.training.step import abstract, hyper, make_step
     from t2t_jax.training.throughput import compile_for
 
     def lay(x, *spec):
-        layout = NamedSharding(mesh, PartitionSpec("population", *spec))
-        return jax.ShapeDtypeStruct((1, *x.shape), x.dtype, sharding=layout)
+        layout = NamedSharding(mesh, PartitionSpec(*spec))
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout)
 
     model = build(c, V).clone(dtype=jnp.bfloat16)
-    state = jax.tree.map(lambda x: lay(x, *x.sharding.spec), abstract(model, c, mesh))
+    state = abstract(model, c, mesh)
     h = jax.tree.map(lay, jax.eval_shape(lambda: hyper(c)))
     side = lay(jax.ShapeDtypeStruct((tokens // LENGTH, LENGTH), jnp.int32), sharding.ROWS)
     batch = {"source": side, "target": side}
-    step = population.together(make_step(model, c), 1, False)
+    step = make_step(model, c)
     with sharding.on(mesh):
         program = compile_for(step, 1, False, state, batch, h)
     return program, list(moves(program.run, mesh.size))

@@ -66,13 +66,13 @@ def together(mesh, configs, model, vectorised=False, shapes=SHAPES):
         h = population.stack([sharding.replicate(hyper(c), mesh) for c in configs])
         streams = [batches(c.training.seed, c.training.accumulate, shapes) for c in configs]
         for drawn in zip(*streams, strict=True):
-            b = {side: np.stack([d[side] for d in drawn]) for side in drawn[0]}
+            b = population.stack_batches(drawn)
             placed = sharding.put_batch(b, mesh, c.training.accumulate)
             shape = placed["source"].shape
             if shape not in programs:
                 programs[shape] = compile_for(step, P, vectorised, state, placed, h)
             state, metrics = programs[shape].run(state, placed, h)
-            losses.append(np.asarray(metrics["loss"]))
+            losses.append(np.atleast_1d(metrics["loss"]))
     return np.array(losses), state
 
 

@@ -1,6 +1,7 @@
 """The objective, the schedule, Adam, and the step that joins them."""
 
 import math
+import re
 import struct
 import time
 from functools import cache
@@ -14,7 +15,7 @@ from t2t_jax import config
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
 from t2t_jax.models.dropout import dropout, threefry
-from t2t_jax.training import population, sharding
+from t2t_jax.training import sharding
 from t2t_jax.training.flops import step_flops
 from t2t_jax.training.loop import Member, train
 from t2t_jax.training.objective import cross_entropy
@@ -48,28 +49,38 @@ def initial(c):
 
 @cache
 def compiled(c):
-    return jax.jit(population.together(make_step(build(c, V), c), 1, False), donate_argnums=0)
+    return jax.jit(make_step(build(c, V), c), donate_argnums=0)
 
 
 def run(c, batches):
     """Parameters and metrics after each batch."""
-    mesh, h, out = sharding.make_mesh(), jax.tree.map(lambda x: x[None], hyper(c)), []
+    mesh, h, out = sharding.make_mesh(), hyper(c), []
     step, state = (
         compiled(config.replace(c, seed=0, **TRACED)),
         initial(config.replace(c, **TRACED)),
     )
     with sharding.on(mesh):
-        state = population.stack([sharding.replicate(state, mesh)])
+        state = sharding.replicate(state, mesh)
         for b in batches:
-            b = {side: x[None] for side, x in b.items()}
             state, metrics = step(state, sharding.put_batch(b, mesh), h)
-            out.append(jax.tree.map(lambda x: x[0], jax.device_get((state.params, metrics))))
+            out.append(jax.device_get((state.params, metrics)))
     return out
 
 
 def assert_close(a, b, rtol=1e-5, atol=1e-6):
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         np.testing.assert_allclose(x, y, rtol, atol)
+
+
+def test_a_step_updates_the_state_in_place():
+    c, mesh = config.replace(SMALL, seed=0, **TRACED), sharding.make_mesh()
+    with sharding.on(mesh):
+        state, b = sharding.replicate(initial(c), mesh), sharding.put_batch(batch(0), mesh)
+        text = compiled(c).lower(state, b, hyper(c)).compile().as_text()
+    entry = text[text.index("ENTRY") :]
+    matrices = re.findall(r"%(\S+) = f32\[\d+,\S+ parameter\(", entry)
+    assert len(matrices) > 3 * 12  # parameters and both moments of every layer
+    assert not [name for name in matrices if f"copy(%{name})" in entry]
 
 
 @pytest.mark.parametrize("smoothing", ["uniform", "others"])

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from t2t_jax.bench import work
 from t2t_jax.models import build
@@ -30,7 +29,7 @@ class Steps:
         self.state = population.stack([initialise(model, s.c, self.mesh)] * P)
         self.h = population.stack([sharding.replicate(hyper(s.c), self.mesh)] * P)
         self.P, self.step = P, population.together(make_step(model, s.c), P, P > 1)
-        self.batches = [{k: np.stack([x] * P) for k, x in b.items()} for b in work.batches(s)]
+        self.batches = [population.stack_batches([b] * P) for b in work.batches(s)]
         self.accumulate, self.programs = s.c.training.accumulate, dict[Any, Program]()
 
     def __call__(self) -> None:
@@ -68,7 +67,7 @@ def measure(
             times.append((time.perf_counter() - begun) / work.BATCHES)
             say(f"{name}: {times[-1] * 1e3:,.1f} ms a step")
         first, *times = times
-        shapes = [(b["source"].shape[1:], b["target"].shape[2]) for b in steps.batches]
+        shapes = [(b["source"].shape[-2:], b["target"].shape[-1]) for b in steps.batches]
         flops = P * sum(step_flops(s.c.model, s.V, B, S, T) for (B, S), T in shapes)
         middle = statistics.median(times)
         found["sizes"][name] = {

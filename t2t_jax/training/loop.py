@@ -165,7 +165,7 @@ def _steps(
         """Waits for the oldest queued step and keeps what it reports."""
         nonlocal meter
         at, cost, reported = queued.popleft()
-        values = jax.device_get(reported)  # each [P]
+        values = jax.tree.map(np.atleast_1d, jax.device_get(reported))  # each [P]
         for i in range(P):
             finite = math.isfinite(values["loss"][i]) and math.isfinite(values["grad_norm"][i])
             if i not in errors and not finite:
@@ -197,9 +197,9 @@ def _steps(
         ]
         while t < last and alive() and not _exhausted(evaluations[0], c.training.patience):
             drawn = [next(b) for b in batches]
-            position, batch = drawn[0][0], _stacked([b for _, b in drawn])
+            position, batch = drawn[0][0], population.stack_batches([b for _, b in drawn])
             placed = sharding.put_batch(batch, mesh, c.training.accumulate)
-            (_, B, S), (_, _, T) = placed["source"].shape, placed["target"].shape
+            (B, S), T = placed["source"].shape[-2:], placed["target"].shape[-1]
             new = (B, S, T) not in programs
             if new:
                 progress.say(f"compiling for batches of {B} pairs, {S} by {T} subwords")
@@ -222,7 +222,7 @@ def _steps(
             while queued:
                 read()
             for i in alive() if due else ():
-                perplexity = evaluate(population.member(state.params, i))
+                perplexity = evaluate(population.member(state.params, i, P))
                 if math.isnan(perplexity):
                     fail(i, t)
                     continue
@@ -239,20 +239,16 @@ def _steps(
                 standings[i] = Standing(
                     *position, seconds, flops, compiled_flops, memory, [*evaluations[i]]
                 )
-                checkpoints.save(managers[i], population.member(state, i), standings[i])
+                checkpoints.save(managers[i], population.member(state, i, P), standings[i])
             if stopped:
                 for i in alive():
                     checkpoints.finish(managers[i])
                 raise Interrupted(f"stopped at step {t:,}; the same command goes on from there.")
             meter = Meter()
     return [
-        errors[i] if i in errors else (population.member(state.params, i), standings[i])
+        errors[i] if i in errors else (population.member(state.params, i, P), standings[i])
         for i in range(P)
     ]
-
-
-def _stacked(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {side: np.stack([b[side] for b in batches]) for side in batches[0]}
 
 
 def _of_member(i: int, values: dict[str, Any]) -> dict[str, float]:

@@ -1,6 +1,8 @@
 """Several runs of one shape in one program: state, batch and hyper get a leading axis P.
 
 Members may differ in what `step.Hyper` holds: dropout, label smoothing, learning rate and seed.
+A run that is alone has no such axis: under one of length 1, XLA copies the state in every step
+instead of updating it in place.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 
@@ -17,19 +20,17 @@ def together(step: Callable[..., Any], P: int, vectorised: bool) -> Callable[...
     An accelerator that a small model leaves idle wants the second; a CPU, whose cores one member
     keeps busy and whose caches hold only one, the first.
     """
-    if P == 1:  # a loop of one iteration took a quarter longer on a CPU
-        return lambda *stacked: _with_axis(step(*_member(stacked, 0)))
+    if P == 1:
+        return step
     if vectorised:
         return jax.vmap(step, spmd_axis_name="population")
     return lambda *stacked: jax.lax.map(lambda one: step(*one), stacked)
 
 
-def _with_axis(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x[None], tree)
-
-
 def stack(trees: Sequence[Any]) -> Any:
     """Trees of arrays [...] -> one of arrays [P, ...], each laid out as in the first of them."""
+    if len(trees) == 1:
+        return trees[0]
     layout = jax.tree.map(
         lambda x: NamedSharding(x.sharding.mesh, PartitionSpec("population", *x.sharding.spec)),
         trees[0],
@@ -37,8 +38,17 @@ def stack(trees: Sequence[Any]) -> Any:
     return jax.jit(_stack, out_shardings=layout)(trees)
 
 
-def member(tree: Any, i: int) -> Any:
-    """Member i of a stacked tree, laid out as it is there."""
+def stack_batches(batches: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Each member's batch on the host -> one."""
+    if len(batches) == 1:
+        return batches[0]
+    return {side: np.stack([batch[side] for batch in batches]) for side in batches[0]}
+
+
+def member(tree: Any, i: int, P: int) -> Any:
+    """Member i of P in a stacked tree, laid out as it is there."""
+    if P == 1:
+        return tree
     layout = jax.tree.map(
         lambda x: NamedSharding(x.sharding.mesh, PartitionSpec(*x.sharding.spec[1:])), tree
     )

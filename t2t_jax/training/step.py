@@ -164,14 +164,18 @@ def make_step(
         gradient, sums = accumulated(state.params, batch, h, key)
         gradient = nn.with_logical_constraint(gradient, axes)  # each device updates its part
         tokens = jnp.maximum(sums["tokens"], 1)
-        gradient = jax.tree.map(lambda g: g / tokens, gradient)
-        direction, moments = optimizer.update(gradient, state.optimizer)
+        each = 1 / tokens  # products are computed anew where they are used, quotients written out
+        mean = jax.tree.map(lambda g: g * each, gradient)
+        grad_norm = optax.tree.norm(gradient) * each
+        direction, moments = optimizer.update(mean, state.optimizer)
         lr = learning_rate(state.step + 1, h.peak_lr, h.warmup, h.steps, t.schedule)
-        params = optax.apply_updates(state.params, jax.tree.map(lambda d: -lr * d, direction))
+        # Waiting for every gradient lets XLA update parameters in place: none is read after it.
+        waited = jnp.where(jnp.isnan(grad_norm), jnp.nan, lr)
+        params = optax.apply_updates(state.params, jax.tree.map(lambda d: -waited * d, direction))
         metrics = {
             "loss": sums["loss"] / tokens,
             "nll": sums["nll"] / tokens,
-            "grad_norm": optax.tree.norm(gradient),
+            "grad_norm": grad_norm,
             "target_tokens": sums["tokens"],
             "source_tokens": (batch["source"] != PAD).sum(dtype=jnp.float32),
             "lr": lr,
