@@ -1,6 +1,7 @@
 """Beam search against brute force, and against a slow search written from its definition."""
 
 import itertools
+import re
 from functools import partial
 
 import jax
@@ -295,6 +296,17 @@ def test_beams_wider_than_the_vocabulary(V, K):
         best, path = slow_search(chain(chances), V, n, K, 0.6, early=False)
         assert row == path
         np.testing.assert_allclose(score, best, rtol=1e-4)
+
+
+def test_nothing_is_sorted_but_the_best():
+    """On a CPU, XLA knows `top_k` from a full sort only where all its values are used alike."""
+    V, K = 1000, 4
+    memory, lengths = np.zeros((2, 1, V, V), np.float32), np.array([3, 4], np.int32)
+    how = {"capacity": 4, "beam": K}
+    text = run.lower(chain_step, memory, (), lengths, np.float32(0.6), **how).compile().as_text()
+    shapes = re.findall(r"%sort\S* = \(?\w+\[([\d,]+)\]", text)
+    assert {int(shape.split(",")[-1]) for shape in shapes} <= {K}
+    assert "TopK" in text
 
 
 @settings(deadline=None, max_examples=40)

@@ -74,6 +74,7 @@ def search(
     Returns:
       tokens int32 [B, capacity], EOS included and PAD after it, and scores float32 [B].
     """
+    # No value of a `top_k` is picked by its place below: XLA would sort everything to serve both.
     B, K = max_lengths.shape[0], beam
     max_lengths = jnp.minimum(max_lengths, capacity)
 
@@ -88,7 +89,8 @@ def search(
         n = s.t + 1
 
         everything = jnp.concatenate([ends, words.reshape(B, -1)], axis=1)
-        in_first_K = (ends >= lax.top_k(everything, K)[0][:, -1:]) & (ends > -jnp.inf)
+        last = lax.top_k(everything, K)[0].min(axis=1, keepdims=True)
+        in_first_K = (ends >= last) & (ends > -jnp.inf)
         ends = jnp.where(in_first_K, ends, -jnp.inf)
         ended = _take(s.tokens, jnp.argmax(ends, axis=1)[:, None])[:, 0]
         ended = ended.at[:, s.t].set(EOS)
@@ -103,13 +105,14 @@ def search(
         # One that merely ran out of room stands in where none has finished.
         cut = (n >= max_lengths) & (finished == 0)
         ended = jnp.where(cut[:, None], tokens[:, 0], ended)
-        score = jnp.where(cut, log_p[:, 0], ends.max(axis=1)) / lp(n)
+        first = log_p.max(axis=1)
+        score = jnp.where(cut, first, ends.max(axis=1)) / lp(n)
         better = ~s.done & ((score > s.score) | cut)
         best = jnp.where(better[:, None], ended, s.best)
         score = jnp.where(better, score, s.score)
 
-        enough = (finished >= K) & (score >= log_p[:, 0] / lp(n))
-        hopeless = score >= log_p[:, 0] / lp(max_lengths)
+        enough = (finished >= K) & (score >= first / lp(n))
+        hopeless = score >= first / lp(max_lengths)
         done = s.done | enough | hopeless | (n >= max_lengths)
         return Beam(n, state, tokens, log_p, best, score, finished, done)
 
@@ -133,7 +136,7 @@ def _continuations(logits: Array, log_p: Array) -> tuple[Array, Array, Array]:
     words [B, K, k], and the words' ids [B, K, k]. k = K words suffice for the best K of all."""
     B, K = log_p.shape
     words, ids = top(logits, min(K, logits.shape[1]), first=EOS + 1)  # PAD, BOS, EOS are no words
-    largest = jnp.maximum(words[:, 0], logits[:, : EOS + 1].max(axis=1))
+    largest = jnp.maximum(words.max(axis=1), logits[:, : EOS + 1].max(axis=1))
     log_z = largest + jnp.log(jnp.exp(logits - largest[:, None]).sum(axis=1))
     base = log_p.reshape(B * K) - log_z
     ends, words = base + logits[:, EOS], base[:, None] + words
