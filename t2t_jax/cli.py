@@ -199,6 +199,8 @@ def _add_benches(command: Any, to: Any) -> None:
     p = bench("peers", "the same work by other toolkits, in turns")
     environment = "Python of an environment with PyTorch, CTranslate2, JoeyNMT, OpenNMT-py or some"
     p.add_argument("--python", type=Path, required=True, help=environment)
+    against = "another checkout of this project, such as one before a change, raced as well"
+    p.add_argument("--against", type=Path, metavar="DIR", help=against)
     tasks = list(TASKS)
     p.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, metavar="TASK", help="[all]")
 

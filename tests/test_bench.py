@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -107,12 +108,14 @@ def test_what_people_wait_for_is_measured(briefly, tmp_path, capsys):
 @pytest.mark.full
 def test_peers_are_raced_where_they_are_installed(briefly, tmp_path, capsys):
     pytest.importorskip("ctranslate2")
-    words = ["peers", "--python", sys.executable, "--tasks", "greedy-tiny", "--out", str(tmp_path)]
-    assert main(["bench", *words]) == 0
+    before = tmp_path / "before"
+    before.symlink_to(Path(peers.__file__).parents[2])
+    words = ["--python", sys.executable, "--against", str(before), "--out", str(tmp_path)]
+    assert main(["bench", "peers", "--tasks", "greedy-tiny", *words]) == 0
     assert "JoeyNMT is left out: ModuleNotFoundError" in capsys.readouterr().err
     at = json.loads((tmp_path / "peers.json").read_text())["tasks"]["greedy-tiny"]
-    assert list(at) == ["t2t_jax", "CTranslate2"]
-    ours, theirs = (x["per_second"] for x in at.values())
+    assert list(at) == ["t2t_jax", "t2t_jax, before", "CTranslate2"]
+    ours, _, theirs = (x["per_second"] for x in at.values())
     assert at["CTranslate2"]["ours_to_it"] == pytest.approx(ours / theirs)
 
 
@@ -127,6 +130,7 @@ def test_peers_are_raced_where_they_are_installed(briefly, tmp_path, capsys):
         (["train", "--batch_tokens", "0"], "batch_tokens"),
         (["train", "--population", "0"], "--population"),
         (["peers", "--python", "/no/python"], "/no/python"),
+        (["peers", "--python", sys.executable, "--against", "/no/tree"], "/no/tree"),
     ],
 )
 def test_bad_words_are_refused(words, said, capsys):

@@ -75,11 +75,14 @@ def start(arguments: Namespace) -> None:
 
 def peers(arguments: Namespace) -> None:
     store.make(arguments.out)
-    from t2t_jax.bench import peers
+    from t2t_jax.bench import CONTENDER, peers
 
     if not arguments.python.exists():
         raise UsageError(f"--python {arguments.python}: there is no such file.")
-    _keep("peers", peers, peers.measure(arguments.python, arguments.tasks, _say), arguments.out)
+    if arguments.against and not (arguments.against / CONTENDER).exists():
+        raise UsageError(f"--against {arguments.against}: there is no {CONTENDER} in it.")
+    who = arguments.python, arguments.against
+    _keep("peers", peers, peers.measure(*who, arguments.tasks, _say), arguments.out)
 
 
 def _keep(name: str, module: ModuleType, found: dict[str, Any], out: Path) -> None:

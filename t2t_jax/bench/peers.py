@@ -31,11 +31,14 @@ TRANSLATE = {"CTranslate2": ("ctranslate2_",), "JoeyNMT": ("joeynmt_",)}
 _ROOT = Path(__file__).parents[2]
 
 
-def measure(python: Path, tasks: Sequence[str], say: Callable[[str], object]) -> dict[str, Any]:
+def measure(
+    python: Path, against: Path | None, tasks: Sequence[str], say: Callable[[str], object]
+) -> dict[str, Any]:
     """Races everyone at each of `TASKS`.
 
     Args:
       python: of an environment with the other toolkits.
+      against: another checkout of this project.
 
     Returns:
       What is kept as JSON and printed by `table`: of each task and contender units a second
@@ -45,7 +48,7 @@ def measure(python: Path, tasks: Sequence[str], say: Callable[[str], object]) ->
     for title in tasks:
         words = TASKS[title]
         with ExitStack() as held:
-            racing = dict(_started(held, python, words, say))
+            racing = dict(_started(held, python, against, words, say))
             times: dict[str, list[float]] = {name: [] for name in racing}
             for _ in range(ROUNDS):
                 for name, process in racing.items():
@@ -75,16 +78,18 @@ def _units(words: tuple[str, ...]) -> int:
 
 
 def _started(
-    held: ExitStack, python: Path, words: tuple[str, ...], say: Callable[[str], object]
+    held: ExitStack,
+    python: Path,
+    against: Path | None,
+    words: tuple[str, ...],
+    say: Callable[[str], object],
 ) -> Iterator[tuple[str, Any]]:
     """Everyone who can do a task, one after the other, each after its first round."""
     task, size, _ = words
-    peers = TRAIN if task == "train" else TRANSLATE
-    for name, (module, *more) in {OURS: ("t2t",), **peers}.items():
+    for name, who, root, (module, *more) in _contenders(task, python, against):
         error = held.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
         if name == "CTranslate2":
             more = [str(held.enter_context(_exported(size)))]
-        who = Path(sys.executable) if name == OURS else python
         command = [who, "-m", f"t2t_jax.bench.contenders.{module}", *words, *more]
         process = held.enter_context(
             subprocess.Popen(
@@ -92,7 +97,7 @@ def _started(
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=error,
-                env=os.environ | {"PYTHONPATH": str(_ROOT)},
+                env=os.environ | {"PYTHONPATH": str(root)},
                 text=True,
             )
         )
@@ -105,6 +110,17 @@ def _started(
             continue
         say(f"{name}: first round {float(first):.1f} s")
         yield name, process
+
+
+def _contenders(
+    task: str, python: Path, against: Path | None
+) -> Iterator[tuple[str, Path, Path, tuple[str, ...]]]:
+    """Name, Python, checkout of this project and contender in it, with its words."""
+    yield OURS, Path(sys.executable), _ROOT, ("t2t",)
+    if against is not None:
+        yield f"{OURS}, {against.name}", Path(sys.executable), against.resolve(), ("t2t",)
+    for name, words in (TRAIN if task == "train" else TRANSLATE).items():
+        yield name, python, _ROOT, words
 
 
 @contextmanager
