@@ -48,11 +48,10 @@ def chain(log_p):
     return lambda prefix: log_p[(len(prefix) - 1) % len(log_p), prefix[-1]]
 
 
-@partial(jax.jit, static_argnames=("step", "capacity", "beam"))
-def run(step, memory, state, max_lengths, alpha, *, capacity, beam):
-    return beam_search.search(
-        step, memory, state, max_lengths=max_lengths, capacity=capacity, beam=beam, alpha=alpha
-    )
+@partial(jax.jit, static_argnames=("step", "capacity", "beam", "few"))
+def run(step, memory, state, max_lengths, alpha, *, capacity, beam, few=0):
+    how = {"capacity": capacity, "beam": beam, "few": few}
+    return beam_search.search(step, memory, state, max_lengths=max_lengths, alpha=alpha, **how)
 
 
 def search_chains(log_p, max_lengths, beam, alpha, capacity=None):
@@ -201,23 +200,24 @@ def test_is_the_search_of_its_definition(seed, alpha, K, temperature):
         np.testing.assert_allclose(score, best, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("K", [1, 3, 4])
-def test_state_follows_its_hypothesis(K):
+@pytest.mark.parametrize(("K", "few"), [(1, 0), (3, 0), (4, 0), (1, 2), (3, 2), (4, 4)])
+def test_state_follows_its_hypothesis(K, few):
     """Every next token hangs on the whole prefix, which only the state knows."""
     batch, V, n = 5, 11, 9
     weights = np.random.default_rng(0).integers(1, 97, (batch, n)).astype(np.int32)
     memory = (weights, np.zeros((batch, V), np.int8))
     start = np.zeros((batch, n), np.int32)
-    lengths = np.full(batch, n, np.int32)
-    alpha = np.float32(0.6)
-    tokens, scores = run(histories_step, memory, start, lengths, alpha, capacity=n, beam=K)
+    lengths = np.array([9, 3, 8, 9, 5], np.int32)
+    alpha, how = np.float32(0.6), {"capacity": n, "beam": K, "few": few}
+    tokens, scores = run(histories_step, memory, start, lengths, alpha, **how)
 
     def model(weights, prefix):
         padded = jnp.asarray([0] * (n - len(prefix)) + list(prefix))
         return np.asarray(jax.nn.log_softmax(prefix_logits(padded, weights, V)))
 
-    for row, score, w in zip(np.asarray(tokens), np.asarray(scores), weights, strict=True):
-        best, path = slow_search(partial(model, w), V, n, K, 0.6, early=False)
+    found = np.asarray(tokens), np.asarray(scores), weights, lengths
+    for row, score, w, longest in zip(*found, strict=True):
+        best, path = slow_search(partial(model, w), V, longest, K, 0.6, early=False)
         assert strip(row) == path
         np.testing.assert_allclose(score, best, rtol=1e-4)
 

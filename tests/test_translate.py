@@ -62,8 +62,9 @@ def sentences(count, longest, seed=0):
     return ["".join(rng.choices(LETTERS, k=rng.randint(1, longest))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("K", [1, 3])
-def test_results_are_in_the_order_of_the_input(K):
+@pytest.mark.parametrize(("K", "many"), [(1, 32), (3, 32), (1, 2), (3, 2)])
+def test_results_are_in_the_order_of_the_input(K, many, monkeypatch):
+    monkeypatch.setattr(room, "_MANY", many)
     inputs = sentences(150, 40)
     inputs[0] = inputs[70] = ""
     inputs[31] = "   "

@@ -4,6 +4,7 @@ Axes: B batch, K beam, V vocabulary. Rows of one sentence are adjacent on an axi
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -40,6 +41,7 @@ def search(
     capacity: int,
     beam: int,
     alpha: float | Array,
+    few: int = 0,
 ) -> tuple[Array, Array]:
     """The best hypothesis that beam search finds for each sentence. Pure; wrap it in `jax.jit`.
 
@@ -70,18 +72,20 @@ def search(
       capacity: the longest hypothesis there is room for; static.
       beam: K, static.
       alpha: length penalty, at least 0.
+      few: when no more sentences than these are left, they go on without the others; static.
 
     Returns:
       tokens int32 [B, capacity], EOS included and PAD after it, and scores float32 [B].
     """
     # No value of a `top_k` is picked by its place below: XLA would sort everything to serve both.
-    B, K = max_lengths.shape[0], beam
+    B, K = len(max_lengths), beam
     max_lengths = jnp.minimum(max_lengths, capacity)
 
     def lp(length: Array) -> Array:
         return ((5 + length.astype(jnp.float32)) / 6) ** alpha
 
-    def advance(s: Beam) -> Beam:
+    def advance(memory: Tree, max_lengths: Array, s: Beam) -> Beam:
+        B = len(s.done)
         previous = lax.dynamic_index_in_dim(s.tokens, s.t - 1, axis=2, keepdims=False)
         previous = jnp.where(s.t == 0, BOS, previous)
         logits, state = step(memory, s.state, previous.reshape(B * K), s.t)
@@ -127,8 +131,21 @@ def search(
         finished=jnp.zeros(B, jnp.int32),
         done=max_lengths <= 0,
     )
-    end = lax.while_loop(lambda s: ~s.done.all(), advance, start)
-    return end.best, end.score
+
+    def until(left: int, memory: Tree, max_lengths: Array, s: Beam) -> Beam:
+        more = partial(advance, memory, max_lengths)
+        return lax.while_loop(lambda s: (~s.done).sum() > left, more, s)
+
+    if not few:
+        end = until(0, memory, max_lengths, start)
+        return end.best, end.score
+    end = until(few, memory, max_lengths, start)
+    rows = jnp.argsort(end.done)[:few]
+    of_rows = (rows[:, None] * K + jnp.arange(K)[None]).reshape(-1)
+    state, memory = jax.tree.map(lambda x: x[of_rows], (end.state, memory))
+    part = [x[rows] for x in end[2:]]
+    last = until(0, memory, max_lengths[rows], Beam(end.t, state, *part))
+    return end.best.at[rows].set(last.best), end.score.at[rows].set(last.score)
 
 
 def _continuations(logits: Array, log_p: Array) -> tuple[Array, Array, Array]:

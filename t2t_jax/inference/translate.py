@@ -21,6 +21,7 @@ from t2t_jax.training import sharding
 
 _ROWS = 64  # sentences decoded together, fewer where they are longer than _LENGTH
 _LENGTH = 64
+_MANY = 32  # batches for which it pays to compile the search for the last sentences of each, too
 _SHORTEST = 16  # source lengths are padded to this or to a power of two above it
 Warn = Callable[[str], Any]
 
@@ -86,6 +87,7 @@ def translate_tokens(
                 np.float32(decoding.alpha),
                 beam=decoding.beam,
                 capacity=min(source.shape[1] - 1 + decoding.max_extra, longest),
+                few=len(source) // 4 if len(batches) >= _MANY else 0,
             )
         return np.asarray(tokens)
 
@@ -102,7 +104,7 @@ def translate_tokens(
     return outputs
 
 
-@partial(jax.jit, static_argnames=("model", "beam", "capacity"))
+@partial(jax.jit, static_argnames=("model", "beam", "capacity", "few"))
 def decode(
     model: Any,
     params: Any,
@@ -112,6 +114,7 @@ def decode(
     *,
     beam: int,
     capacity: int,
+    few: int = 0,
 ) -> tuple[Array, Array]:
     """Beam search from source int32 [B, S] -> tokens int32 [B, capacity], scores float32 [B].
 
@@ -130,6 +133,7 @@ def decode(
         capacity=capacity,
         beam=beam,
         alpha=alpha,
+        few=few,
     )
     return nn.with_logical_constraint(found, ((None, None), (None,)))  # whole, on every host
 
