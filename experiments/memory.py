@@ -16,10 +16,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from scaling import LENGTH, compiled_on
-
 RESULTS = Path(__file__).parent / "results" / "memory"
-TOKENS, PARTS = 25_000, (1, 2, 4)
+TOKENS, LENGTH, PARTS = 25_000, 64, (1, 2, 4)
 GIB = 2**30
 
 
@@ -28,6 +26,7 @@ def bytes_of(c):
     import numpy as np
     from jax.experimental import topologies
     from jax.sharding import Mesh
+    from scaling import compiled_on
 
     from t2t_jax.training.sharding import AXES
 
