@@ -77,7 +77,6 @@ def search(
     Returns:
       tokens int32 [B, capacity], EOS included and PAD after it, and scores float32 [B].
     """
-    # No value of a `top_k` is picked by its place below: XLA would sort everything to serve both.
     B, K = len(max_lengths), beam
     max_lengths = jnp.minimum(max_lengths, capacity)
 
@@ -85,6 +84,7 @@ def search(
         return ((5 + length.astype(jnp.float32)) / 6) ** alpha
 
     def advance(memory: Tree, max_lengths: Array, s: Beam) -> Beam:
+        # No value of a `top_k` is picked by its place: XLA would sort everything to serve both.
         B = len(s.done)
         previous = lax.dynamic_index_in_dim(s.tokens, s.t - 1, axis=2, keepdims=False)
         previous = jnp.where(s.t == 0, BOS, previous)
@@ -133,6 +133,7 @@ def search(
     )
 
     def until(left: int, memory: Tree, max_lengths: Array, s: Beam) -> Beam:
+        """As many steps as it takes until no more than `left` sentences are not done."""
         more = partial(advance, memory, max_lengths)
         return lax.while_loop(lambda s: (~s.done).sum() > left, more, s)
 
@@ -140,7 +141,7 @@ def search(
         end = until(0, memory, max_lengths, start)
         return end.best, end.score
     end = until(few, memory, max_lengths, start)
-    rows = jnp.argsort(end.done)[:few]
+    rows = jnp.argsort(end.done)[:few]  # what is not done comes first
     of_rows = (rows[:, None] * K + jnp.arange(K)[None]).reshape(-1)
     state, memory = jax.tree.map(lambda x: x[of_rows], (end.state, memory))
     part = [x[rows] for x in end[2:]]
