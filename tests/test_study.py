@@ -376,7 +376,7 @@ def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):
     assert shown.strip() in (root / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["table1", "faults"])
+@pytest.mark.parametrize("name", ["table1", "faults", "scaling"])
 def test_the_readmes_other_tables_are_the_stored_ones(name):
     root = Path(__file__).parent.parent
     kept = (root / "experiments" / "results" / name / f"{name}.md").read_text()
