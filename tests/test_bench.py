@@ -2,13 +2,12 @@
 
 import json
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from t2t_jax.bench import peers, pipeline, start, train, translate, work
+from t2t_jax.bench import CONTENDER, peers, pipeline, start, train, translate, work
 from t2t_jax.bench.race import exponent
 from t2t_jax.cli import main
 from t2t_jax.tokens import EOS, PAD
@@ -109,13 +108,18 @@ def test_what_people_wait_for_is_measured(briefly, tmp_path, capsys):
 def test_peers_are_raced_where_they_are_installed(briefly, tmp_path, capsys):
     pytest.importorskip("ctranslate2")
     before = tmp_path / "before"
-    before.symlink_to(Path(peers.__file__).parents[2])
+    contender = before / CONTENDER
+    contender.parent.mkdir(parents=True)
+    for package in [*contender.parents][:3]:
+        (package / "__init__.py").touch()
+    contender.write_text("while True: print(8.0, flush=True); input()")
     words = ["--python", sys.executable, "--against", str(before), "--out", str(tmp_path)]
     assert main(["bench", "peers", "--tasks", "greedy-tiny", *words]) == 0
     assert "JoeyNMT is left out: ModuleNotFoundError" in capsys.readouterr().err
     at = json.loads((tmp_path / "peers.json").read_text())["tasks"]["greedy-tiny"]
     assert list(at) == ["t2t_jax", "t2t_jax, before", "CTranslate2"]
-    ours, _, theirs = (x["per_second"] for x in at.values())
+    ours, earlier, theirs = (x["per_second"] for x in at.values())
+    assert earlier == work.SENTENCES / 8
     assert at["CTranslate2"]["ours_to_it"] == pytest.approx(ours / theirs)
 
 

@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -50,8 +51,10 @@ def measure(
         with ExitStack() as held:
             racing = dict(_started(held, python, against, words, say))
             times: dict[str, list[float]] = {name: [] for name in racing}
+            turns = deque(racing.items())
             for _ in range(ROUNDS):
-                for name, process in racing.items():
+                turns.rotate()  # nobody always follows the same one
+                for name, process in turns:
                     process.stdin.write("\n")
                     process.stdin.flush()
                     times[name].append(float(process.stdout.readline()))
@@ -90,13 +93,14 @@ def _started(
         error = held.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
         if name == "CTranslate2":
             more = [str(held.enter_context(_exported(size)))]
-        command = [who, "-m", f"t2t_jax.bench.contenders.{module}", *words, *more]
+        command = [who.absolute(), "-m", f"t2t_jax.bench.contenders.{module}", *words, *more]
         process = held.enter_context(
             subprocess.Popen(
                 [str(w) for w in command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=error,
+                cwd=root,  # where Python looks first
                 env=os.environ | {"PYTHONPATH": str(root)},
                 text=True,
             )
