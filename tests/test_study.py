@@ -377,7 +377,14 @@ def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["table1/table1.md", "faults/faults.md", "scaling/scaling.md", "bench_peers/peers.txt"]
+    "name",
+    [
+        "table1/table1.md",
+        "faults/faults.md",
+        "scaling/scaling.md",
+        "memory/memory.md",
+        "bench_peers/peers.txt",
+    ],
 )
 def test_the_readmes_other_tables_are_the_stored_ones(name):
     root = Path(__file__).parent.parent

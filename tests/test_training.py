@@ -72,6 +72,14 @@ def assert_close(a, b, rtol=1e-5, atol=1e-6):
         np.testing.assert_allclose(x, y, rtol, atol)
 
 
+def test_moments_are_of_the_mean_gradient():
+    c, b = config.replace(SMALL, seed=0, **TRACED), batch(0)
+    state, metrics = jax.jit(make_step(build(c, V), c))(initial(c), b, hyper(c))
+    mean = jax.tree.leaves(state.optimizer.mu)
+    norm = np.sqrt(sum(np.square(x, dtype=np.float64).sum() for x in mean)) / (1 - c.training.beta1)
+    np.testing.assert_allclose(metrics["grad_norm"], norm, rtol=1e-4)
+
+
 def test_a_step_updates_the_state_in_place():
     c, mesh = config.replace(SMALL, seed=0, **TRACED), sharding.make_mesh()
     with sharding.on(mesh):

@@ -82,7 +82,6 @@ def save(to: ocp.CheckpointManager, state: State, standing: Standing) -> None:
       RunError: there is no room, or the save before it failed.
     """
     finish(to)
-    state = jax.tree.map(jnp.copy, state)  # while it is written, the next step takes its memory
     needed = sum(x.nbytes for x in jax.tree.leaves(state))
     hosts.decide(lambda: _check_room(Path(to.directory), needed))
     items = ocp.args.Composite(
