@@ -14,6 +14,7 @@ sent is hidden behind it) and at best (all is).
 import json
 import os
 import sys
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -108,27 +109,35 @@ def table(found):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def main():
+def go_on(results, what, wanted, table):
+    """Keeps what each of `wanted`, functions by name, finds and is not kept yet, and the table."""
     os.environ |= {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"}
-    from t2t_jax import config
-    from t2t_jax.recipes import recipe
     from t2t_jax.study.store import environment, write, write_json
 
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / "scaling.json"
-    found = json.loads(path.read_text())["steps"] if path.exists() else {}
+    results.mkdir(parents=True, exist_ok=True)
+    path = results / f"{results.name}.json"
+    found = json.loads(path.read_text())[what] if path.exists() else {}
+    for name, find in wanted.items():
+        if name not in found:
+            print(name, file=sys.stderr, flush=True)
+            found[name] = find()
+            made = environment() | {"libtpu": version("libtpu")}
+            write_json(path, {what: found, "environment": made})
+    write(results / f"{results.name}.md", table(found))
+    print(table(found))
+
+
+def main():
+    from t2t_jax import config
+    from t2t_jax.recipes import recipe
+
+    wanted = {}
     for model in ("base", "big"):
         c = config.replace(recipe(model, "paper"), max_length=LENGTH)
         for mesh, shape in MESHES.items():
             for n in SLICES:
-                name = f"{model}, {mesh}, {n}"
-                if name not in found:
-                    print(name, file=sys.stderr, flush=True)
-                    found[name] = figures(c, shape, n)
-                    made = environment() | {"libtpu": version("libtpu")}
-                    write_json(path, {"steps": found, "environment": made})
-    write(RESULTS / "scaling.md", table(found))
-    print(table(found))
+                wanted[f"{model}, {mesh}, {n}"] = partial(figures, c, shape, n)
+    go_on(RESULTS, "steps", wanted, table)
 
 
 if __name__ == "__main__":
