@@ -53,7 +53,7 @@ def compiled_on(c, mesh, tokens):
     batch = {"source": side, "target": side}
     step = make_step(model, c)
     with sharding.on(mesh):
-        program = compile_for(step, 1, False, state, batch, h)
+        program = compile_for(step, 1, state, batch, h)
     return program, list(moves(program.run, mesh.size))
 
 

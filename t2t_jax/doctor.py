@@ -140,7 +140,7 @@ def _step(mesh: str) -> Finding:
         h = sharding.replicate(hyper(c), devices)
         tokens = np.full((16, 8), 5, np.int32)
         batch = sharding.put_batch({"source": tokens, "target": tokens}, devices)
-        program = compile_for(make_step(model, c), 1, False, state, batch, h)
+        program = compile_for(make_step(model, c), 1, state, batch, h)
         losses = []
         for _ in range(20):
             state, metrics = program.run(state, batch, h)

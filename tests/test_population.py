@@ -1,4 +1,4 @@
-"""Runs trained together in one program are the runs trained alone."""
+"""Runs that share a program are the runs trained alone: to the bit, or to rounding at once."""
 
 import math
 import shutil
@@ -40,8 +40,16 @@ def members(directory, configs):
 
 
 def run(directory, configs, evaluate=lambda _: 9.0, vectorised=False):
-    how = evaluate, Progress(), make_mesh(), vectorised
-    return train(build(C, V), members(directory, configs), *how)
+    some, how = members(directory, configs), (evaluate, Progress(), make_mesh(), vectorised)
+    ended = dict(train(build(C, V), some, *how))
+    return [ended[one] for one in some]
+
+
+def assert_same(found, wanted, vectorised):
+    """Parameters: to the bit, unless XLA has fused members into one computation."""
+    bound = dict(rtol=2e-4, atol=2e-6) if vectorised else dict(rtol=0, atol=0)
+    for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(wanted.params), strict=True):
+        np.testing.assert_allclose(a, b, **bound)
 
 
 def curve(directory):
@@ -60,13 +68,12 @@ def test_a_population_is_its_members(vectorised, alone, tmp_path):
     together = run(tmp_path / "together", VARIED, vectorised=vectorised)
     for found, wanted in zip(together, alone, strict=True):
         assert found.averaged == wanted.averaged == [3, 6]
-        assert (found.together, wanted.together) == (3, 1)
+        assert (found.together, wanted.together) == (3 if vectorised else 1, 1)
         assert found.standing.flops == wanted.standing.flops > 0
         assert found.standing.compiled_flops == pytest.approx(
             wanted.standing.compiled_flops, rel=0.02
         )
-        for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(wanted.params), strict=True):
-            np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
+        assert_same(found, wanted, vectorised)
     first = [np.asarray(jax.tree.leaves(r.params)[0]) for r in together]
     assert not np.allclose(first[0], first[1])
     assert not np.allclose(first[0], first[2])
@@ -75,11 +82,11 @@ def test_a_population_is_its_members(vectorised, alone, tmp_path):
 @pytest.mark.full
 def test_members_that_stand_at_different_steps_end_the_same(tmp_path):
     """One lost its last checkpoint, as a kill between two saves leaves it."""
-    whole = run(tmp_path / "whole", VARIED)
+    whole = run(tmp_path / "whole", VARIED, vectorised=True)
     cut = tmp_path / "cut"
     shutil.copytree(tmp_path / "whole", cut)
     shutil.rmtree(cut / "1" / "checkpoints" / "6")
-    for found, wanted in zip(run(cut, VARIED), whole, strict=True):
+    for found, wanted in zip(run(cut, VARIED, vectorised=True), whole, strict=True):
         assert found.together == 3
         for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(wanted.params), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -94,18 +101,18 @@ def test_who_goes_on_together():
 
 
 @pytest.mark.full
-def test_a_member_that_diverges_leaves_the_others_alone(alone, tmp_path):
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_member_that_diverges_leaves_the_others_alone(vectorised, alone, tmp_path):
     wild = config.replace(C, peak_lr=1e30, seed=1)
-    good, bad = run(tmp_path / "both", [C, wild])
+    bad, good = run(tmp_path / "both", [wild, C], vectorised=vectorised)
     assert isinstance(bad, RunError)
     assert "not a number" in str(bad)
-    for a, b in zip(jax.tree.leaves(good.params), jax.tree.leaves(alone[0].params), strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
-    assert not [p for p in (tmp_path / "both" / "1" / "checkpoints").iterdir() if p.name == "6"]
+    assert_same(good, alone[0], vectorised)
+    assert not [p for p in (tmp_path / "both" / "0" / "checkpoints").iterdir() if p.name == "6"]
 
 
 def test_a_perplexity_that_is_no_number_stops_that_member(tmp_path):
-    seen = iter([3.0, 4.0, math.nan, 5.0])
+    seen = iter([3.0, math.nan, 4.0, 5.0])
     bad, good = run(tmp_path, VARIED[:2], evaluate=lambda _: next(seen))
     assert isinstance(bad, RunError)
     assert good.averaged == [3, 6]

@@ -56,10 +56,10 @@ def alone(c, model, shapes=SHAPES):
     return losses
 
 
-def together(mesh, configs, model, vectorised=False, shapes=SHAPES):
+def together(mesh, configs, model, shapes=SHAPES):
     """Losses [steps, P] of runs on a mesh, and how the state lies there at the end."""
     c, P = configs[0], len(configs)
-    step = population.together(make_step(model, c), P, vectorised)
+    step = population.together(make_step(model, c), P)
     losses, programs = [], {}
     with sharding.on(mesh):
         state = population.stack([initialise(model, c, mesh) for c in configs])
@@ -70,7 +70,7 @@ def together(mesh, configs, model, vectorised=False, shapes=SHAPES):
             placed = sharding.put_batch(b, mesh, c.training.accumulate)
             shape = placed["source"].shape
             if shape not in programs:
-                programs[shape] = compile_for(step, P, vectorised, state, placed, h)
+                programs[shape] = compile_for(step, P, state, placed, h)
             state, metrics = programs[shape].run(state, placed, h)
             losses.append(np.atleast_1d(metrics["loss"]))
     return np.array(losses), state
@@ -140,7 +140,7 @@ def every_population():
     wanted = np.array([alone(c, model) for c in configs]).T
     for described in ("population=4,data=2", "population=2,fsdp=2,tensor=2"):
         mesh = make_mesh(described)
-        found, state = together(mesh, configs, model, vectorised=True)
+        found, state = together(mesh, configs, model)
         np.testing.assert_allclose(found, wanted, rtol=1e-5, err_msg=described)
         held = {shard.data.shape[0] for shard in jax.tree.leaves(state)[1].addressable_shards}
         assert held == {4 // mesh.shape["population"]}

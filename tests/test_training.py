@@ -245,7 +245,7 @@ def test_parameters_that_are_no_numbers_are_not_saved(tmp_path):
     seen = iter([3.0, math.nan])
     member = Member(c, lambda *at: batches, tmp_path)
     how = (lambda _: next(seen)), Progress(), sharding.make_mesh()
-    (error,) = train(build(c, V), [member], *how)
+    ((_, error),) = train(build(c, V), [member], *how)
     assert isinstance(error, RunError)
     assert "the checkpoint of step 2 is good" in str(error)
     assert [p.name for p in (tmp_path / "checkpoints").iterdir() if p.name.isdigit()] == ["2"]

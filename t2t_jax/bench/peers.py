@@ -20,7 +20,7 @@ from t2t_jax.bench.translate import weights
 from t2t_jax.inference.export import export
 from t2t_jax.study.store import environment
 
-ROUNDS = 5
+ROUNDS, FEWER = 5, 3  # of tiny models, and of others, which take a minute each
 OURS = "t2t_jax"
 TRAIN = {
     "PyTorch": ("torch_",),
@@ -43,16 +43,22 @@ def measure(
 
     Returns:
       What is kept as JSON and printed by `table`: of each task and contender units a second
-      (tokens of both sides without padding, or sentences), and the ratio of ours to it.
+      (tokens of both sides without padding, or sentences), and the ratio of ours to it; and the
+      version of each.
     """
-    found: dict[str, Any] = {"rounds": ROUNDS, "tasks": {}}
+    found: dict[str, Any] = {"tasks": {}, "versions": {}}
     for title in tasks:
         words = TASKS[title]
         with ExitStack() as held:
-            racing = dict(_started(held, python, against, words, say))
+            racing = {}
+            for name, process, version in _started(held, python, against, words, say):
+                racing[name] = process
+                if version:
+                    found["versions"][name] = version
             times: dict[str, list[float]] = {name: [] for name in racing}
             turns = deque(racing.items())
-            for _ in range(ROUNDS):
+            rounds = ROUNDS if words[1] == "tiny" else min(ROUNDS, FEWER)
+            for _ in range(rounds):
                 turns.rotate()  # nobody always follows the same one
                 for name, process in turns:
                     process.stdin.write("\n")
@@ -66,6 +72,7 @@ def measure(
                 "least": units / max(t),
                 "most": units / min(t),
                 "ours_to_it": middle[name] / middle[OURS],
+                "rounds": rounds,
             }
             for name, t in times.items()
         }
@@ -86,8 +93,8 @@ def _started(
     against: Path | None,
     words: tuple[str, ...],
     say: Callable[[str], object],
-) -> Iterator[tuple[str, Any]]:
-    """Everyone who can do a task, one after the other, each after its first round."""
+) -> Iterator[tuple[str, Any, str]]:
+    """Everyone who can do a task, one after the other, each after its first round; its version."""
     task, size, _ = words
     for name, who, root, (module, *more) in _contenders(task, python, against):
         error = held.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
@@ -112,8 +119,9 @@ def _started(
             said = error.read().strip().splitlines() or ["it said nothing"]
             say(f"{name} is left out: {said[-1]}")
             continue
-        say(f"{name}: first round {float(first):.1f} s")
-        yield name, process
+        seconds, *version = first.split()
+        say(f"{name}: first round {float(seconds):.1f} s")
+        yield name, process, " ".join(version)
 
 
 def _contenders(
@@ -142,9 +150,12 @@ def _exported(size: str) -> Iterator[Path]:
 
 def table(found: Mapping[str, Any]) -> list[str]:
     """Lines: of each task, everyone's speed and how many times as fast ours is."""
-    out = [f"on {found['environment']['device']}, medians of {found['rounds']} rounds in turns"]
+    versions = [f"{name} {version}" for name, version in sorted(found["versions"].items())]
+    out = [
+        f"on {found['environment']['device']}, medians of rounds in turns; {', '.join(versions)}"
+    ]
     for title, at in found["tasks"].items():
-        out.append(title)
+        out.append(f"{title}, {at[OURS]['rounds']} rounds")
         for name, x in at.items():
             speeds = [f"{x[k]:,.0f}" for k in ("per_second", "least", "most")]
             ratio = "" if name == OURS else f"ours {x['ours_to_it']:.2f} times as fast"

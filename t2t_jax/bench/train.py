@@ -19,16 +19,13 @@ ROUNDS = 5
 
 
 class Steps:
-    """Training steps of P equal models on a round of batches; `programs` by their shapes.
-
-    Several are vectorised, on a CPU, too, where a grid would train them one after the other.
-    """
+    """Steps of P equal models at once on a round of batches; `programs` by their shapes."""
 
     def __init__(self, s: work.Size, P: int = 1) -> None:
         self.mesh, model = sharding.make_mesh(), build(s.c, s.V)
         self.state = population.stack([initialise(model, s.c, self.mesh)] * P)
         self.h = population.stack([sharding.replicate(hyper(s.c), self.mesh)] * P)
-        self.P, self.step = P, population.together(make_step(model, s.c), P, P > 1)
+        self.P, self.step = P, population.together(make_step(model, s.c), P)
         self.batches = [population.stack_batches([b] * P) for b in work.batches(s)]
         self.accumulate, self.programs = s.c.training.accumulate, dict[Any, Program]()
 
@@ -39,8 +36,8 @@ class Steps:
                 placed = sharding.put_batch(batch, self.mesh, self.accumulate)
                 shape = tuple(x.shape for x in placed.values())
                 if shape not in self.programs:
-                    how = self.step, self.P, self.P > 1
-                    self.programs[shape] = compile_for(*how, self.state, placed, self.h)
+                    how = self.step, self.P, self.state, placed, self.h
+                    self.programs[shape] = compile_for(*how)
                 self.state, reported = self.programs[shape].run(self.state, placed, self.h)
             jax.block_until_ready(reported)
 

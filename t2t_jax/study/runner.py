@@ -46,7 +46,7 @@ def execute(
     from t2t_jax.evaluation.perplexity import perplexity
     from t2t_jax.models import build
     from t2t_jax.training import hosts, sharding
-    from t2t_jax.training.loop import Member, train
+    from t2t_jax.training.loop import Member, Trained, train
     from t2t_jax.training.step import abstract
 
     c = runs[0][0]
@@ -84,6 +84,20 @@ def execute(
                 known[directory] = result
         return known
 
+    def keep(member: Member, trained: Trained) -> Result:
+        began = time.monotonic()
+        result = _finish(model, member.c, member.directory, trained, dataset, wanted, progress)
+        result |= {
+            "dev_perplexity": evaluate(trained.params),
+            "trained_together": trained.together,
+            "scoring_seconds": time.monotonic() - began,
+            "environment": store.both_environments(member.directory),
+            "mesh": described,
+        }
+        if hosts.first():
+            store.write_result(member.directory, result)
+        return result
+
     identities = [store.identity(one) for one, _ in runs]
     code, described = store.code_version(), sharding.describe(devices)
     hosts.agree({"config": identities, "code": code, "mesh": described, **facts})
@@ -94,23 +108,12 @@ def execute(
             for one, directory in runs
             if directory not in results
         ]
-        ended = train(model, members, evaluate, progress, devices) if members else []
-        for member, trained in zip(members, ended, strict=True):
-            if isinstance(trained, RunError):
-                results[member.directory] = trained
-                continue
-            began = time.monotonic()
-            result = _finish(model, member.c, member.directory, trained, dataset, wanted, progress)
-            result |= {
-                "dev_perplexity": evaluate(trained.params),
-                "trained_together": trained.together,
-                "scoring_seconds": time.monotonic() - began,
-                "environment": store.both_environments(member.directory),
-                "mesh": described,
-            }
-            if hosts.first():
-                store.write_result(member.directory, result)
-            results[member.directory] = result
+        for one, outcome in train(model, members, evaluate, progress, devices) if members else ():
+            try:
+                kept = outcome if isinstance(outcome, RunError) else keep(one, outcome)
+            except RunError as error:  # the others go on
+                kept = error
+            results[one.directory] = kept
     return [results[directory] for _, directory in runs]
 
 

@@ -89,7 +89,7 @@ def _attempt(
         traceback.print_exc()
         outcomes = [error] * len(cells)
     for cell, came in zip(cells, outcomes, strict=True):
-        if isinstance(came, Exception) and not isinstance(came, Busy):
+        if isinstance(came, Exception) and not isinstance(came, Busy) and not ended(cell.directory):
             store.write_failure(cell.directory, came)
     return [cell for cell, came in zip(cells, outcomes, strict=True) if isinstance(came, Busy)]
 

@@ -28,6 +28,7 @@ IDLE = 1e12  # FLOPs of a step that leaves an accelerator mostly idle
 
 Stream = Callable[[int, int], Iterator[tuple[tuple[int, int], dict[str, Any]]]]
 Evaluate = Callable[[Any], float]
+Programs = dict[tuple[tuple[int, ...], tuple[int, ...]], Program]  # by the shapes of a batch
 
 
 class Member(NamedTuple):
@@ -62,17 +63,20 @@ def train(
     progress: Progress,
     mesh: Mesh,
     vectorised: bool | None = None,
-) -> list[Trained | RunError]:
-    """Trains runs of one shape in one program, going on from what they have saved.
+) -> Iterator[tuple[Member, Trained | RunError]]:
+    """Trains runs of one shape in one compiled program, going on from what they have saved.
 
     Args:
       members: runs whose configs differ in what `step.Hyper` holds alone.
       evaluate: parameters -> dev perplexity.
-      vectorised: see `population.together`; by default for small steps on anything but a CPU, and
-        where the mesh has a population axis.
+      vectorised: all at once, as one wider computation, and not one after the other. An accelerator
+        that a small model leaves idle wants it; a CPU, whose cores one member keeps busy and whose
+        caches hold only one, does not. By default for small steps on anything but a CPU, and where
+        the mesh has a population axis.
 
-    Returns:
-      What came of each member; an error where its loss was no longer finite.
+    Yields:
+      Each member when it has ended, and what came of it; an error where its loss was no longer
+      finite.
 
     Raises:
       UsageError: the mesh's population axis does not divide the members.
@@ -84,7 +88,25 @@ def train(
         flops = run_flops(c, model.V) / c.training.steps
         small = jax.default_backend() != "cpu" and flops < IDLE
         vectorised = small or mesh.shape["population"] > 1
-    out: dict[int, Trained | RunError] = {}
+    groups = [members] if vectorised else [[member] for member in members]
+    programs: Programs = {}
+    for i, group in enumerate(groups, 1):
+        if len(groups) > 1:
+            progress.say(
+                f"{group[0].directory.name}: run {i} of {len(groups)} that share a program"
+            )
+        yield from _at_once(model, group, evaluate, progress, mesh, programs)
+
+
+def _at_once(
+    model: nn.Module,
+    members: Sequence[Member],
+    evaluate: Evaluate,
+    progress: Progress,
+    mesh: Mesh,
+    programs: Programs,
+) -> list[tuple[Member, Trained | RunError]]:
+    out: list[tuple[Member, Trained | RunError]] = []
     with ExitStack() as held:
         held.enter_context(sharding.on(mesh))
         managers = [
@@ -107,22 +129,21 @@ def train(
                 begun.append((state, standing))
             if start:
                 progress.say(f"going on from step {start:,}")
-            how = mesh, start, vectorised
-            ended = _steps(model, some, evaluate, theirs, progress, begun, *how)
-            for i, manager, m, result in zip(chosen, theirs, some, ended, strict=True):
+            ended = _steps(model, some, evaluate, theirs, progress, begun, mesh, start, programs)
+            for manager, m, result in zip(theirs, some, ended, strict=True):
                 if isinstance(result, RunError):
-                    out[i] = result
+                    out.append((m, result))
                     continue
                 params, standing = result
                 checkpoints.finish(manager)
                 k = m.c.training.average
                 averaged = checkpoints.average(manager, params, standing, k)
-                out[i] = Trained(*averaged, standing, len(some))
-    return [out[i] for i in range(len(members))]
+                out.append((m, Trained(*averaged, standing, len(some))))
+    return out
 
 
 def _level(saved: Sequence[set[int]]) -> list[tuple[int, list[int]]]:
-    """Populations as (step to go on from, members): one, unless no step was saved by all."""
+    """Who goes on at once, as (step to go on from, members): all, unless they share no step."""
     common = set.intersection(*saved)
     if common or not any(saved):
         return [(max(common, default=0), list(range(len(saved))))]
@@ -139,11 +160,11 @@ def _steps(
     begun: Sequence[tuple[State, Standing]],
     mesh: Mesh,
     t: int,
-    vectorised: bool,
+    programs: Programs,
 ) -> list[tuple[Any, Standing] | RunError]:
     """All the steps from t on; of each member its parameters and standing, or its error."""
     c, P = members[0].c, len(members)
-    step = population.together(make_step(model, c), P, vectorised)
+    step = population.together(make_step(model, c), P)
     state: State = population.stack([state for state, _ in begun])
     h: Hyper = population.stack([sharding.replicate(hyper(m.c), mesh) for m in members])
     standings = [standing for _, standing in begun]
@@ -153,7 +174,6 @@ def _steps(
     batches = [m.stream(first.epoch, first.batch) for m in members]
     began, peak = time.monotonic() - first.seconds, peak_flops()
     flops, compiled_flops, memory = first.flops, first.compiled_flops, first.memory
-    programs: dict[tuple[int, ...], Program] = {}
     meter, queued = Meter(), deque[tuple[int, float, Any]]()
 
     def fail(i: int, at: int) -> None:
@@ -200,17 +220,19 @@ def _steps(
             position, batch = drawn[0][0], population.stack_batches([b for _, b in drawn])
             placed = sharding.put_batch(batch, mesh, c.training.accumulate)
             (B, S), T = placed["source"].shape[-2:], placed["target"].shape[-1]
-            new = (B, S, T) not in programs
+            shapes = placed["source"].shape, placed["target"].shape
+            new = shapes not in programs
             if new:
                 progress.say(f"compiling for batches of {B} pairs, {S} by {T} subwords")
                 while queued:
                     read()
-                programs[B, S, T] = compile_for(step, P, vectorised, state, placed, h)
-                memory = max(memory, programs[B, S, T].memory)
-            state, reported = programs[B, S, T].run(state, placed, h)
+                programs[shapes] = compile_for(step, P, state, placed, h)
+            program = programs[shapes]
+            state, reported = program.run(state, placed, h)
             t += 1
             counted = step_flops(c.model, model.V, B, S, T)
-            flops, compiled_flops = flops + counted, compiled_flops + programs[B, S, T].flops
+            flops, compiled_flops = flops + counted, compiled_flops + program.flops
+            memory = max(memory, program.memory)
             queued.append((t, P * counted, reported))
             if new:  # the speed that is shown is that of training, not of compiling
                 meter = Meter()

@@ -1,4 +1,4 @@
-"""Several runs of one shape in one program: state, batch and hyper get a leading axis P.
+"""Several runs of one shape as one wider computation: state, batch and hyper get an axis P.
 
 Members may differ in what `step.Hyper` holds: dropout, label smoothing, learning rate and seed.
 A run that is alone has no such axis: under one of length 1, XLA copies the state in every step
@@ -14,17 +14,9 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 
-def together(step: Callable[..., Any], P: int, vectorised: bool) -> Callable[..., Any]:
-    """A step of all P members: one after the other, or as one wider computation.
-
-    An accelerator that a small model leaves idle wants the second; a CPU, whose cores one member
-    keeps busy and whose caches hold only one, the first.
-    """
-    if P == 1:
-        return step
-    if vectorised:
-        return jax.vmap(step, spmd_axis_name="population")
-    return lambda *stacked: jax.lax.map(lambda one: step(*one), stacked)
+def together(step: Callable[..., Any], P: int) -> Callable[..., Any]:
+    """A step of P members at once."""
+    return step if P == 1 else jax.vmap(step, spmd_axis_name="population")
 
 
 def stack(trees: Sequence[Any]) -> Any:

@@ -1,6 +1,6 @@
 """The mesh, and which logical axis of a parameter or activation lies along which of its axes.
 
-    population   runs that are trained in one program
+    population   runs that are trained at once
     data         rows of a batch
     fsdp         rows of a batch, too; and parameters, gathered where they are used (ZeRO-3)
     tensor       heads, d_ff and the vocabulary

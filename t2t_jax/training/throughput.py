@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -39,25 +40,19 @@ class Program(NamedTuple):
     memory: int
 
 
-def compile_for(
-    step: Callable[..., Any], P: int, vectorised: bool, state: Any, batch: Any, h: Any
-) -> Program:
-    """Compiles a step of P members for these arguments; the old state's memory takes the new one.
-
-    Args:
-      vectorised: whether the members' temporaries exist at the same time.
-    """
+def compile_for(step: Callable[..., Any], P: int, state: Any, batch: Any, h: Any) -> Program:
+    """Compiles a step of P members for such arguments; the old state's memory takes the new one."""
     mesh = h.seed.sharding.mesh
     layout = jax.tree.map(lambda x: x.sharding, state), NamedSharding(mesh, PartitionSpec())
     jitted = jax.jit(step, donate_argnums=0, out_shardings=layout)
     compiled = jitted.lower(state, batch, h).compile()
     used: Any = compiled.memory_analysis()
     kept = used.argument_size_in_bytes + used.output_size_in_bytes - used.alias_size_in_bytes
-    passing = used.temp_size_in_bytes // (P if vectorised else 1)
     counted = (compiled.cost_analysis() or {}).get("flops", 0.0) * mesh.size
-    return Program(compiled, counted / (P if vectorised else 1), kept // P + passing)
+    return Program(compiled, counted / P, (kept + used.temp_size_in_bytes) // P)
 
 
+@cache
 def peak_flops() -> float | None:
     """FLOP/s that all devices reach at most: the data sheet's, on a CPU that of a measured product.
 

@@ -23,4 +23,4 @@ def translate(size, beam, directory):
 
 
 if __name__ == "__main__":
-    serve({"translate": translate})
+    serve({"translate": translate}, "ctranslate2")

@@ -83,4 +83,4 @@ def translate(size, beam):
 
 
 if __name__ == "__main__":
-    serve({"train": train, "translate": translate})
+    serve({"train": train, "translate": translate}, "joeynmt")

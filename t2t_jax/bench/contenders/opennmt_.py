@@ -61,4 +61,4 @@ def train(size, batch_tokens):
 
 
 if __name__ == "__main__":
-    serve({"train": train})
+    serve({"train": train}, "OpenNMT-py")

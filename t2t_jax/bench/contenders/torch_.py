@@ -72,4 +72,4 @@ def train(size, batch_tokens, compiled=""):
 
 
 if __name__ == "__main__":
-    serve({"train": train})
+    serve({"train": train}, "torch")
