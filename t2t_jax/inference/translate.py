@@ -21,7 +21,7 @@ from t2t_jax.training import sharding
 
 _ROWS = 64  # sentences decoded together, fewer where they are longer than _LENGTH
 _LENGTH = 64
-_MANY = 32  # batches for which it pays to compile the search for the last sentences of each, too
+_MANY = 32  # batches for which it pays to compile the search for more shapes
 _SHORTEST = 16  # source lengths are padded to this or to a power of two above it
 Warn = Callable[[str], Any]
 
@@ -148,8 +148,12 @@ def _batches(sentences: Tokens, longest: int, warn: Warn) -> Iterator[tuple[list
         )
     order = [int(i) for i in np.argsort(-lengths, kind="stable") if lengths[i] > 1]
     most = min(_ROWS, _power_of_two(len(order)))
+    bucket = max(_SHORTEST, _power_of_two(int(lengths.max(initial=0))))
+    by = 2 if len(order) >= _MANY * _ROWS else 4
     while order:
-        S = min(max(_SHORTEST, _power_of_two(int(lengths[order[0]]))), longest)
+        while bucket // by >= max(_SHORTEST, lengths[order[0]]):
+            bucket //= by
+        S = min(bucket, longest)
         B = max(1, min(most, _ROWS * _LENGTH // S))
         rows, order = order[:B], order[B:]
         source = np.full((B, S), PAD, np.int32)
