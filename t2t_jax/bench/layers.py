@@ -48,7 +48,8 @@ def layers_to_the_end(layer: Callable[[int], Layer], n: int, d: int) -> int:
     x = jax.random.normal(jax.random.key(0), (1, n, d))
     dx = jnp.zeros_like(x).at[:, 0].set(1.0)
     for depth in range(n):
-        x, dx = jax.jvp(layer(depth), (x,), (dx,))
+        x, back = jax.vjp(layer(depth), x)
+        (dx,) = jax.linear_transpose(lambda dy, back=back: back(dy)[0], x)(dx)  # transposed twice
         if jnp.any(dx[0, -1] != 0):
             return depth + 1
         dx /= jnp.abs(dx).max()

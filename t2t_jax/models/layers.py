@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from t2t_jax.models.dropout import dropout
 from t2t_jax.models.positions import BUCKETS, bucket, encode_positions
+from t2t_jax.models.product import product
 from t2t_jax.tokens import PAD
 
 EPSILON = 1e-6  # of layer norm
@@ -87,11 +88,11 @@ class FeedForward(nn.Module):
         b_1 = parameter(self, "b_1", (d_ff,), ("d_ff",), zeros, self.dtype)
         W_2 = parameter(self, "W_2", (d_ff, d_model), ("d_ff", "d_model"), glorot, self.dtype)
         b_2 = parameter(self, "b_2", (d_model,), ("d_model",), zeros, self.dtype)
-        hidden = jax.nn.relu(jnp.einsum("btd,df->btf", x, W_1) + b_1[None, None, :])
+        hidden = jax.nn.relu(product(x, W_1) + b_1[None, None, :])
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "d_ff"))
         if train and self.P_drop_ff:
             hidden = dropout(hidden, self.P_drop_ff, self.make_rng("dropout"))
-        return jnp.einsum("btf,fd->btd", hidden, W_2) + b_2[None, None, :]
+        return product(hidden, W_2) + b_2[None, None, :]
 
 
 class Embedding(nn.Module):
@@ -118,7 +119,7 @@ class Embedding(nn.Module):
 
     def logits(self, x: jax.Array) -> jax.Array:
         """[B, T, d_model] -> float32 [B, T, V]."""
-        z = jnp.einsum("btd,vd->btv", x, self.matrix, preferred_element_type=jnp.float32)
+        z = product(x, self.matrix.T, wide=jnp.float32)
         return nn.with_logical_constraint(z, ("batch", "length", "vocabulary"))
 
 

@@ -13,6 +13,7 @@ from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models.dropout import dropout
 from t2t_jax.models.layers import parameter
 from t2t_jax.models.positions import rotate
+from t2t_jax.models.product import product
 
 
 class MultiHead(nn.Module):
@@ -93,11 +94,11 @@ class MultiHead(nn.Module):
         return self._merge(out)
 
     def _heads(self, x: jax.Array, W: jax.Array) -> jax.Array:
-        y = jnp.einsum("btm,mhd->bthd", x, W)
+        y = product(x, W)
         return nn.with_logical_constraint(y, ("batch", "length", "heads", None))
 
     def _turn(self, x: jax.Array, first: jax.Array | int = 0) -> jax.Array:
         return rotate(x, first + jnp.arange(x.shape[1])) if self.rotary else x
 
     def _merge(self, x: jax.Array) -> jax.Array:
-        return jnp.einsum("bthd,hdm->btm", x, self.W_O)
+        return product(x, self.W_O, summed=2)

@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy (section 5.4), and the unsmoothed one that perplexity comes from."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +29,7 @@ def cross_entropy(
     """
     V = logits.shape[-1]
     log_z = jax.nn.logsumexp(logits, axis=-1)
-    at_target = jnp.arange(V)[None, None] == target[..., None]
-    chosen = jnp.where(at_target, logits, 0).sum(axis=-1)
+    chosen = _at(logits, target)
     total = logits.sum(axis=-1)
     nll = log_z - chosen
     if smoothing == "uniform":
@@ -45,6 +44,24 @@ def cross_entropy(
         "nll": jnp.where(real, nll, 0).sum(),
         "tokens": real.sum(dtype=jnp.float32),
     }
+
+
+@jax.custom_vjp
+def _at(logits: jax.Array, target: jax.Array) -> jax.Array:
+    """The target's logit [B, T]; its gradient is a comparison that fuses, and no scatter."""
+    return jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
+
+
+def _at_forward(logits: jax.Array, target: jax.Array) -> tuple[jax.Array, Any]:
+    return _at(logits, target), (target, jnp.arange(logits.shape[-1])[None, None])
+
+
+def _at_backward(kept: Any, gradient: jax.Array) -> tuple[jax.Array, None]:
+    target, places = kept
+    return jnp.where(places == target[..., None], gradient[..., None], 0), None
+
+
+_at.defvjp(_at_forward, _at_backward)
 
 
 def _xlogx(x: jax.Array | float) -> jax.Array:
