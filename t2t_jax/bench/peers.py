@@ -54,7 +54,7 @@ def measure(
             for name, process, version in _started(held, python, against, words, say):
                 racing[name] = process
                 if version:
-                    found["versions"][name] = version
+                    found["versions"][name.split(",")[0]] = version  # compiled or not
             times: dict[str, list[float]] = {name: [] for name in racing}
             turns = deque(racing.items())
             rounds = ROUNDS if words[1] == "tiny" else min(ROUNDS, FEWER)

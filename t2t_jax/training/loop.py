@@ -106,6 +106,7 @@ def _at_once(
     mesh: Mesh,
     programs: Programs,
 ) -> list[tuple[Member, Trained | RunError]]:
+    """`train` on members that step together."""
     out: list[tuple[Member, Trained | RunError]] = []
     with ExitStack() as held:
         held.enter_context(sharding.on(mesh))
