@@ -21,9 +21,8 @@ for extra in base $extras; do
   echo "$wanted" >"$stamp"
 done
 
-# glibc keeps freed memory instead of returning it, be it gigabytes: temporaries are not faulted in
-# anew by each step.
+# glibc keeps freed memory instead of returning it: large temporaries are not faulted in each step.
 export MALLOC_ARENA_MAX="${MALLOC_ARENA_MAX:-1}"
-export MALLOC_MMAP_MAX_="${MALLOC_MMAP_MAX_:-0}"
+export MALLOC_MMAP_THRESHOLD_="${MALLOC_MMAP_THRESHOLD_:-1073741824}"
 export MALLOC_TRIM_THRESHOLD_="${MALLOC_TRIM_THRESHOLD_:-8589934592}"
 export MALLOC_TOP_PAD_="${MALLOC_TOP_PAD_:-268435456}"
