@@ -150,7 +150,7 @@ def test_a_killed_grid_ends_as_one_left_alone(grid, words, run_words, tmp_path, 
     moment = random.Random(0)
     for _ in range(10):
         process = start(run_words, tmp_path)
-        time.sleep(moment.uniform(1, 16))
+        time.sleep(moment.uniform(1, 25))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     assert main([*run_words, "--store", str(tmp_path)]) == 0
