@@ -21,8 +21,10 @@ for extra in base $extras; do
   echo "$wanted" >"$stamp"
 done
 
-# glibc keeps freed memory instead of returning it: large temporaries are not faulted in each step.
+# glibc keeps freed memory instead of returning it, so that a step's temporaries of up to 4 GiB are not
+# faulted in anew each time, and has it in huge pages where the kernel lets it.
 export MALLOC_ARENA_MAX="${MALLOC_ARENA_MAX:-1}"
-export MALLOC_MMAP_THRESHOLD_="${MALLOC_MMAP_THRESHOLD_:-1073741824}"
+export MALLOC_MMAP_THRESHOLD_="${MALLOC_MMAP_THRESHOLD_:-4294967296}"
 export MALLOC_TRIM_THRESHOLD_="${MALLOC_TRIM_THRESHOLD_:-8589934592}"
 export MALLOC_TOP_PAD_="${MALLOC_TOP_PAD_:-268435456}"
+export GLIBC_TUNABLES="glibc.malloc.hugetlb=1${GLIBC_TUNABLES:+:$GLIBC_TUNABLES}"

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from t2t_jax.models import build
 from t2t_jax.study.store import environment
 from t2t_jax.training import population, sharding
 from t2t_jax.training.flops import step_flops
+from t2t_jax.training.loop import ahead
 from t2t_jax.training.step import hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops
 
@@ -31,6 +33,7 @@ class Steps:
 
     def __call__(self) -> None:
         """All of them, and waits for the last."""
+        queued = deque[Any]()
         with sharding.on(self.mesh):
             for batch in self.batches:
                 placed = sharding.put_batch(batch, self.mesh, self.accumulate)
@@ -38,8 +41,11 @@ class Steps:
                 if shape not in self.programs:
                     how = self.step, self.P, self.state, placed, self.h
                     self.programs[shape] = compile_for(*how)
+                while len(queued) > ahead():
+                    jax.block_until_ready(queued.popleft())
                 self.state, reported = self.programs[shape].run(self.state, placed, self.h)
-            jax.block_until_ready(reported)
+                queued.append(reported)
+            jax.block_until_ready(queued)
 
 
 def measure(

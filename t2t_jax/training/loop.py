@@ -23,12 +23,16 @@ from t2t_jax.training.step import Hyper, State, hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops
 
 RECORD_EVERY = 50  # steps, in metrics.jsonl
-AHEAD = 2  # steps that the host queues before it reads a loss
 IDLE = 1e12  # FLOPs of a step that leaves an accelerator mostly idle
 
 Stream = Callable[[int, int], Iterator[tuple[tuple[int, int], dict[str, Any]]]]
 Evaluate = Callable[[Any], float]
 Programs = dict[tuple[tuple[int, ...], tuple[int, ...]], Program]  # by the shapes of a batch
+
+
+def ahead() -> int:
+    """Steps that the host queues behind the one at work; on a CPU each would hold its temporaries."""
+    return 0 if jax.default_backend() == "cpu" else 2
 
 
 class Member(NamedTuple):
@@ -229,6 +233,8 @@ def _steps(
                     read()
                 programs[shapes] = compile_for(step, P, state, placed, h)
             program = programs[shapes]
+            while len(queued) > ahead():
+                read()
             state, reported = program.run(state, placed, h)
             t += 1
             counted = step_flops(c.model, model.V, B, S, T)
@@ -237,8 +243,6 @@ def _steps(
             queued.append((t, P * counted, reported))
             if new:  # the speed that is shown is that of training, not of compiling
                 meter = Meter()
-            if len(queued) > AHEAD:
-                read()
             due, stopped = t % c.training.evaluate_every == 0 or t == last, interrupted(t)
             if not (due or stopped):
                 continue
