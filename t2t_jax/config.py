@@ -8,6 +8,7 @@ import dataclasses
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from t2t_jax.attention import choice
@@ -199,6 +200,7 @@ def profile(name: str) -> Config:
     return replace(Config(), **PROFILES[name])
 
 
+@cache
 def field_type(name: str) -> type | tuple[str, ...]:
     """The type of a field: a class, or for a field of named choices the tuple of them."""
     hint = typing.get_type_hints(SECTIONS[_section(name)])[name]

@@ -76,11 +76,8 @@ def mask(target: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
 def initialise(model: nn.Module, c: Config, mesh: Mesh) -> State:
     """The state before the first step, drawn from the seed, laid out over the mesh."""
     create, out = _creation(model, c, mesh)
-    # Compiling costs a CPU more than running once: the same numbers in half the time.
-    once = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else {}
     with sharding.on(mesh):
-        drawn = jax.jit(create, out_shardings=out, compiler_options=once)
-        return drawn(jnp.uint32(c.training.seed))
+        return jax.jit(create, out_shardings=out)(jnp.uint32(c.training.seed))
 
 
 def abstract(model: nn.Module, c: Config, mesh: Mesh) -> State:
