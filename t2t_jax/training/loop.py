@@ -31,7 +31,7 @@ Programs = dict[tuple[tuple[int, ...], tuple[int, ...]], Program]  # by the shap
 
 
 def ahead() -> int:
-    """Steps that the host queues behind the one at work; on a CPU each would hold its temporaries."""
+    """Steps queued behind the one at work; on a CPU each would hold its temporaries."""
     return 0 if jax.default_backend() == "cpu" else 2
 
 

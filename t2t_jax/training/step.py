@@ -1,7 +1,7 @@
 """The pure train step: `step(state, batch, hyper) -> state, metrics`."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import flax.linen as nn
@@ -75,35 +75,42 @@ def mask(target: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def initialise(model: nn.Module, c: Config, mesh: Mesh) -> State:
     """The state before the first step, drawn from the seed, laid out over the mesh."""
-    create, out = _creation(model, c, mesh)
+    out = jax.tree.map(lambda x: x.sharding, abstract(model, c, mesh))
+
+    def create(seed: jax.Array) -> State:
+        params = _draw(model, jax.random.fold_in(jax.random.key(seed), 0))
+        return nn.meta.unbox(_first(c, params))
+
     with sharding.on(mesh):
         return jax.jit(create, out_shardings=out)(jnp.uint32(c.training.seed))
 
 
 def abstract(model: nn.Module, c: Config, mesh: Mesh) -> State:
     """Shapes, types and layout of a state, computed without one."""
-    create, out = _creation(model, c, mesh)
-    shapes = jax.eval_shape(create, jnp.uint32(0))
+    boxed = jax.eval_shape(partial(_first, c), _shapes(model))
+    with nn.logical_axis_rules(()):  # shapes only: it is not known yet whether the mesh fits them
+        shapes = jax.eval_shape(nn.meta.unbox, boxed)
     return jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, out
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+        shapes,
+        sharding.shardings(boxed, mesh),
     )
 
 
-def _creation(model: nn.Module, c: Config, mesh: Mesh) -> tuple[Callable[..., State], Any]:
-    """The function from a seed to a state, and the layout of what it returns."""
-
-    def create(seed: jax.Array) -> State:
-        params = _draw(model, jax.random.fold_in(jax.random.key(seed), 0))
-        return State(jnp.int32(0), params, adam(c.training).init(params))
-
-    with nn.logical_axis_rules(()):  # shapes only, before it is known whether the mesh fits them
-        out = sharding.shardings(jax.eval_shape(create, jnp.uint32(0)), mesh)
-    return lambda seed: nn.meta.unbox(create(seed)), out
+def _first(c: Config, params: Any) -> State:
+    return State(jnp.int32(0), params, adam(c.training).init(params))
 
 
 def _draw(model: nn.Module, key: jax.Array) -> Any:
     token = jnp.ones((1, 1), jnp.int32)
     return model.init(key, token, token)["params"]
+
+
+@cache
+def _shapes(model: nn.Module) -> Any:
+    """Of the parameters, with their logical axes; tracing a model takes a while."""
+    with nn.logical_axis_rules(()):
+        return jax.eval_shape(lambda: _draw(model, jax.random.key(0)))
 
 
 def make_step(
@@ -117,7 +124,7 @@ def make_step(
     """
     t = c.training
     optimizer = adam(t)
-    axes = sharding.axes(jax.eval_shape(partial(_draw, model), jax.random.key(0)))
+    axes = sharding.axes(_shapes(model))
 
     def loss(params: Any, batch: Batch, h: Hyper, key: jax.Array) -> tuple[jax.Array, Any]:
         variables, (encoder_key, decoder_key) = {"params": params}, jax.random.split(key)
