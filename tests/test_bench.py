@@ -119,10 +119,25 @@ def test_peers_are_raced_where_they_are_installed(briefly, tmp_path, capsys):
     found = json.loads((tmp_path / "peers.json").read_text())
     assert found["versions"] == {"CTranslate2": ctranslate2.__version__}
     at = found["tasks"]["greedy-tiny"]
-    assert list(at) == ["t2t_jax", "t2t_jax, before", "CTranslate2"]
-    ours, earlier, theirs = (x["per_second"] for x in at.values())
-    assert earlier == work.SENTENCES / 8
-    assert at["CTranslate2"]["ours_to_it"] == pytest.approx(ours / theirs)
+    assert list(at) == ["t2t_jax, before", "CTranslate2"]
+    earlier = at["t2t_jax, before"]
+    assert earlier["per_second"] == [work.SENTENCES / 8] * 3
+    _, least, most = earlier["ours_per_second"]
+    assert earlier["ours_to_it"][1:] == pytest.approx(
+        [8 * x / work.SENTENCES for x in (least, most)]
+    )
+
+
+def test_a_contender_that_ends_in_its_turns_is_named(briefly, tmp_path, capsys):
+    contender = tmp_path / "other" / CONTENDER
+    contender.parent.mkdir(parents=True)
+    for package in [*contender.parents][:3]:
+        (package / "__init__.py").touch()
+    contender.write_text("print(1.0, flush=True); input()")
+    words = ["--python", sys.executable, "--against", str(tmp_path / "other")]
+    words += ["--tasks", "greedy-tiny", "--out", str(tmp_path)]
+    assert main(["bench", "peers", *words]) == 1
+    assert "t2t_jax, other ended in round 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

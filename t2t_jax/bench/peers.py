@@ -1,6 +1,7 @@
-"""The same work by other toolkits, in turns: each in a process of its own, asked for a round.
+"""The same work by other toolkits, each in turns with ours, in a process of its own.
 
-A toolkit that cannot be imported by the Python that is named is left out, and said to be.
+No more than two are in memory at once, and neither takes from the other what it keeps for its next
+round. A toolkit that cannot be imported by the Python that is named is left out, and said to be.
 """
 
 import os
@@ -8,15 +9,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from t2t_jax.bench import TASKS, work
 from t2t_jax.bench.translate import weights
+from t2t_jax.errors import RunError
 from t2t_jax.inference.export import export
 from t2t_jax.study.store import environment
 
@@ -32,10 +33,20 @@ TRANSLATE = {"CTranslate2": ("ctranslate2_",), "JoeyNMT": ("joeynmt_",)}
 _ROOT = Path(__file__).parents[2]
 
 
+class Contender(NamedTuple):
+    """Who it is: a module of a checkout of this project, with its words, and the Python for it."""
+
+    name: str
+    python: Path
+    root: Path
+    module: str
+    words: tuple[str, ...] = ()
+
+
 def measure(
     python: Path, against: Path | None, tasks: Sequence[str], say: Callable[[str], object]
 ) -> dict[str, Any]:
-    """Races everyone at each of `TASKS`.
+    """Races ours against everyone else, one after the other, at each of `TASKS`.
 
     Args:
       python: of an environment with the other toolkits.
@@ -43,41 +54,56 @@ def measure(
 
     Returns:
       What is kept as JSON and printed by `table`: of each task and contender units a second
-      (tokens of both sides without padding, or sentences), and the ratio of ours to it; and the
+      (tokens of both sides without padding, or sentences) of it and of ours in the same rounds,
+      and how many times as fast ours was, round by round, all as median, least and most; and the
       version of each.
+
+    Raises:
+      RunError: somebody who had begun ended before the race.
     """
     found: dict[str, Any] = {"tasks": {}, "versions": {}}
     for title in tasks:
-        words = TASKS[title]
+        task, size, _ = words = TASKS[title]
+        rounds, units = ROUNDS if size == "tiny" else FEWER, _units(words)
+        at: dict[str, Any] = {}
+        found["tasks"][title] = at
         with ExitStack() as held:
-            racing = {}
-            for name, process, version in _started(held, python, against, words, say):
-                racing[name] = process
+            us = Contender(OURS, Path(sys.executable), _ROOT, "t2t")
+            ours, _ = held.enter_context(_started(us, words, say))
+            for other in _others(task, python, against):
+                with _started(other, words, say) as (theirs, version):
+                    if theirs is None:
+                        continue
+                    times = _in_turns({OURS: ours, other.name: theirs}, rounds)
                 if version:
-                    found["versions"][name.split(",")[0]] = version  # compiled or not
-            times: dict[str, list[float]] = {name: [] for name in racing}
-            turns = deque(racing.items())
-            rounds = ROUNDS if words[1] == "tiny" else min(ROUNDS, FEWER)
-            for _ in range(rounds):
-                turns.rotate()  # nobody always follows the same one
-                for name, process in turns:
-                    process.stdin.write("\n")
-                    process.stdin.flush()
-                    times[name].append(float(process.stdout.readline()))
-        units = _units(words)
-        middle = {name: statistics.median(t) for name, t in times.items()}
-        found["tasks"][title] = {
-            name: {
-                "per_second": units / middle[name],
-                "least": units / max(t),
-                "most": units / min(t),
-                "ours_to_it": middle[name] / middle[OURS],
-                "rounds": rounds,
-            }
-            for name, t in times.items()
-        }
-        say(f"{title}: " + ", ".join(f"{n} {units / t:,.0f}" for n, t in middle.items()))
+                    found["versions"][other.name.split(",")[0]] = version  # compiled or not
+                mine, its = times.values()
+                at[other.name] = {
+                    "per_second": _spread([units / t for t in its]),
+                    "ours_per_second": _spread([units / t for t in mine]),
+                    "ours_to_it": _spread([t / m for m, t in zip(mine, its, strict=True)]),
+                    "rounds": rounds,
+                }
+                say(f"{title}: ours {at[other.name]['ours_to_it'][0]:.2f} times as fast")
     return found | {"environment": environment()}
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    return [statistics.median(values), min(values), max(values)]
+
+
+def _in_turns(racing: Mapping[str, Any], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every round; who goes first changes."""
+    times: dict[str, list[float]] = {name: [] for name in racing}
+    for r in range(rounds):
+        for name in list(racing)[:: -1 if r % 2 else 1]:
+            racing[name].stdin.write("\n")
+            racing[name].stdin.flush()
+            said = racing[name].stdout.readline()
+            if not said:
+                raise RunError(f"{name} ended in round {r + 1}: it may have run out of memory.")
+            times[name].append(float(said))
+    return times
 
 
 def _units(words: tuple[str, ...]) -> int:
@@ -87,52 +113,49 @@ def _units(words: tuple[str, ...]) -> int:
     return work.tokens(work.batches(work.size(size, int(tokens))))
 
 
+@contextmanager
 def _started(
-    held: ExitStack,
-    python: Path,
-    against: Path | None,
-    words: tuple[str, ...],
-    say: Callable[[str], object],
-) -> Iterator[tuple[str, Any, str]]:
-    """Everyone who can do a task, one after the other, each after its first round; its version."""
-    task, size, _ = words
-    for name, who, root, (module, *more) in _contenders(task, python, against):
-        error = held.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
-        if name == "CTranslate2":
-            more = [str(held.enter_context(_exported(size)))]
-        command = [who.absolute(), "-m", f"t2t_jax.bench.contenders.{module}", *words, *more]
+    who: Contender, words: tuple[str, ...], say: Callable[[str], object]
+) -> Iterator[tuple[Any, str]]:
+    """Its process, after its first round, and its version; None of one that cannot be imported."""
+    with ExitStack() as held:
+        error = held.enter_context(tempfile.TemporaryFile("w+"))
+        more = who.words
+        if who.name == "CTranslate2":
+            more = (str(held.enter_context(_exported(words[1]))),)
+        module = f"t2t_jax.bench.contenders.{who.module}"
         process = held.enter_context(
             subprocess.Popen(
-                [str(w) for w in command],
+                [str(who.python.absolute()), "-m", module, *words, *more],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=error,
-                cwd=root,  # where Python looks first
-                env=os.environ | {"PYTHONPATH": str(root)},
+                cwd=who.root,  # where Python looks first
+                env=os.environ | {"PYTHONPATH": str(who.root)},
                 text=True,
             )
         )
         held.callback(process.kill)  # before its pipes are closed and it is waited for
         first = process.stdout.readline() if process.stdout else ""
-        if not first:
-            error.seek(0)
-            said = error.read().strip().splitlines() or ["it said nothing"]
-            say(f"{name} is left out: {said[-1]}")
-            continue
-        seconds, *version = first.split()
-        say(f"{name}: first round {float(seconds):.1f} s")
-        yield name, process, " ".join(version)
+        if first:
+            seconds, *version = first.split()
+            say(f"{who.name}: first round {float(seconds):.1f} s")
+            yield process, " ".join(version)
+            return
+        error.seek(0)
+        said = (error.read().strip().splitlines() or ["it said nothing"])[-1]
+        if who.name == OURS:
+            raise RunError(f"our own part of the race ended: {said}")
+        say(f"{who.name} is left out: {said}")
+        yield None, ""
 
 
-def _contenders(
-    task: str, python: Path, against: Path | None
-) -> Iterator[tuple[str, Path, Path, tuple[str, ...]]]:
-    """Name, Python, checkout of this project and contender in it, with its words."""
-    yield OURS, Path(sys.executable), _ROOT, ("t2t",)
+def _others(task: str, python: Path, against: Path | None) -> Iterator[Contender]:
     if against is not None:
-        yield f"{OURS}, {against.name}", Path(sys.executable), against.resolve(), ("t2t",)
-    for name, words in (TRAIN if task == "train" else TRANSLATE).items():
-        yield name, python, _ROOT, words
+        name = f"{OURS}, {against.name}"
+        yield Contender(name, Path(sys.executable), against.resolve(), "t2t")
+    for name, (module, *words) in (TRAIN if task == "train" else TRANSLATE).items():
+        yield Contender(name, python, _ROOT, module, tuple(words))
 
 
 @contextmanager
@@ -149,15 +172,17 @@ def _exported(size: str) -> Iterator[Path]:
 
 
 def table(found: Mapping[str, Any]) -> list[str]:
-    """Lines: of each task, everyone's speed and how many times as fast ours is."""
+    """Lines: of each task, everyone's speed, ours in the same rounds, and the ratio."""
     versions = [f"{name} {version}" for name, version in sorted(found["versions"].items())]
-    out = [
-        f"on {found['environment']['device']}, medians of rounds in turns; {', '.join(versions)}"
-    ]
+    out = [f"on {found['environment']['device']}; {', '.join(versions)}; median (least, most)"]
     for title, at in found["tasks"].items():
-        out.append(f"{title}, {at[OURS]['rounds']} rounds")
+        rounds = max((x["rounds"] for x in at.values()), default=0)
+        out.append(f"{f'{title}, {rounds} rounds':22}{'its speed':>24}{'ours':>26}{'ratio':>20}")
         for name, x in at.items():
-            speeds = [f"{x[k]:,.0f}" for k in ("per_second", "least", "most")]
-            ratio = "" if name == OURS else f"ours {x['ours_to_it']:.2f} times as fast"
-            out.append(f"  {name:20}{f'{speeds[0]} ({speeds[1]}, {speeds[2]})':>30}  {ratio}")
+            its, ours = (
+                "{:,.0f} ({:,.0f}, {:,.0f})".format(*x[key])
+                for key in ("per_second", "ours_per_second")
+            )
+            ratio = "{:.2f} ({:.2f}, {:.2f})".format(*x["ours_to_it"])
+            out.append(f"  {name:20}{its:>24}{ours:>26}{ratio:>20}")
     return out

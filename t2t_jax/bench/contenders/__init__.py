@@ -4,7 +4,6 @@
 NAME's framework and numpy: one that has no JAX reads this folder and `t2t_jax.bench.work` only.
 """
 
-import ctypes
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -16,20 +15,14 @@ def serve(tasks: Mapping[str, Callable[..., Callable[[], Any]]], distribution: s
     """Makes the task that the command line names, does a round, then one for each line it is sent.
 
     Prints how long each round took in seconds; after the first, which includes compiling, the
-    version of the installed distribution that does the work. Between rounds freed memory goes back
-    to the system, so that all who race fit into it.
+    version of the installed distribution that does the work.
     """
     begun = time.perf_counter()
     name, size, *rest = sys.argv[1:]
     work = tasks[name](size, *rest)
     work()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)  # glibc has it
-    seconds, said = time.perf_counter() - begun, distribution and version(distribution)
-    trim(0)
-    print(seconds, said, flush=True)
+    print(time.perf_counter() - begun, distribution and version(distribution), flush=True)
     for _ in sys.stdin:
         begun = time.perf_counter()
         work()
-        seconds = time.perf_counter() - begun
-        trim(0)
-        print(seconds, flush=True)
+        print(time.perf_counter() - begun, flush=True)
