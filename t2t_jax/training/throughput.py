@@ -60,13 +60,14 @@ def peak_flops() -> float | None:
     """
     device = jax.devices()[0]
     if device.platform == "cpu":
-        return _measured()
+        return product_flops()
     kind = device.device_kind.replace("-", " ")
     names = [n for n in _PEAK if f" {n} " in f" {kind} "]
     return _PEAK[max(names, key=len)] * jax.device_count() if names else None
 
 
-def _measured() -> float:
+def product_flops() -> float:
+    """FLOP/s of a float32 matrix product, the fastest of a few."""
     n = 2048
     a = jnp.ones((n, n), jnp.float32)
     product = jax.jit(lambda x: x @ x)
