@@ -384,6 +384,7 @@ def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):
         "faults/faults.md",
         "scaling/scaling.md",
         "memory/memory.md",
+        "bench/train.txt",
         "bench/translate.txt",
         "bench/input.txt",
         "bench/start.txt",
