@@ -177,7 +177,8 @@ def table(found: Mapping[str, Any]) -> list[str]:
     out = [f"on {found['environment']['device']}; {', '.join(versions)}; median (least, most)"]
     for title, at in found["tasks"].items():
         rounds = max((x["rounds"] for x in at.values()), default=0)
-        out.append(f"{f'{title}, {rounds} rounds':22}{'its speed':>24}{'ours':>26}{'ratio':>20}")
+        heads = f"{'its speed':>24}{'ours':>26}{'ours to it':>20}"
+        out.append(f"{f'{title}, {rounds} rounds':22}{heads}")
         for name, x in at.items():
             its, ours = (
                 "{:,.0f} ({:,.0f}, {:,.0f})".format(*x[key])
