@@ -1,20 +1,23 @@
-"""OpenNMT-py: its model and loss in a plain training step."""
+"""OpenNMT-py: its model and loss in a plain training step; its translator."""
 
+import numpy as np
 import onmt.opts
 import pyonmttok
 import torch
 from onmt.constants import DefaultTokens
 from onmt.model_builder import build_base_model
+from onmt.translate import GNMTGlobalScorer
+from onmt.translate.translator import Translator
 from onmt.utils.parse import ArgumentParser
 from torch import nn
 
 from t2t_jax.bench import work
 from t2t_jax.bench.contenders import serve
-from t2t_jax.tokens import BOS, PAD
+from t2t_jax.tokens import BOS, EOS, PAD
 
 
-def train(size, batch_tokens):
-    s = work.size(size, int(batch_tokens))
+def built(s):
+    """The model and its vocabularies, whose ids are ours."""
     f = work.facts(s)
     parser = ArgumentParser()
     onmt.opts.model_opts(parser)
@@ -35,9 +38,22 @@ def train(size, batch_tokens):
     vocabulary = pyonmttok.build_vocab_from_tokens(names, special_tokens=specials)
     assert len(vocabulary) == s.V
     assert vocabulary[DefaultTokens.PAD] == PAD
-    model = build_base_model(
-        options, {"src": vocabulary, "tgt": vocabulary, "data_task": "seq2seq"}
+    vocabularies = dict(
+        src=vocabulary, tgt=vocabulary, data_task="seq2seq", decoder_start_token=DefaultTokens.BOS
     )
+    model = build_base_model(options, vocabularies)
+    for name, x in model.named_parameters():  # as its own training does: they are not set before
+        if x.dim() > 1:
+            nn.init.xavier_uniform_(x)
+        elif name.endswith("bias"):
+            nn.init.zeros_(x)
+    return model, vocabularies
+
+
+def train(size, batch_tokens):
+    s = work.size(size, int(batch_tokens))
+    f = work.facts(s)
+    model, _ = built(s)
     model.train()
     criterion = nn.CrossEntropyLoss(ignore_index=PAD, reduction="sum", label_smoothing=f["eps_ls"])
     optimizer = torch.optim.Adam(model.parameters(), 1e-4, (0.9, 0.98), 1e-9)
@@ -60,5 +76,26 @@ def train(size, batch_tokens):
     return round_
 
 
+def translate(size, beam):
+    s = work.size(size, 2048)
+    model, vocabularies = built(s)
+    model.eval()
+    n = work.LENGTH
+    translator = Translator(
+        model, vocabularies, min_length=n, max_length=n, max_length_ratio=0, beam_size=int(beam),
+        global_scorer=GNMTGlobalScorer(0.6, 0.0, "wu", "none"), dump_beam="",
+    )  # fmt: skip
+    ended = np.pad(work.sentences(s.V), ((0, 0), (0, 1)), constant_values=EOS)
+    sentences = torch.from_numpy(ended).long()
+
+    def round_():
+        for rows in sentences.split(work.ROWS):
+            batch = dict(src=rows[:, :, None], srclen=torch.full((len(rows),), rows.shape[1]))
+            found = translator.translate_batch(batch, False)["predictions"]
+            assert {len(best) for best, *_ in found} == {n}
+
+    return round_
+
+
 if __name__ == "__main__":
-    serve({"train": train}, "OpenNMT-py")
+    serve({"train": train, "translate": translate}, "OpenNMT-py")
