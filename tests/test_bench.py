@@ -119,7 +119,7 @@ def test_peers_are_raced_where_they_are_installed(briefly, tmp_path, capsys):
     found = json.loads((tmp_path / "peers.json").read_text())
     assert found["versions"] == {"CTranslate2": ctranslate2.__version__}
     at = found["tasks"]["greedy-tiny"]
-    assert list(at) == ["t2t_jax, before", "CTranslate2"]
+    assert list(at) == ["t2t_jax, before", "CTranslate2", "CTranslate2, a batch a core"]
     earlier = at["t2t_jax, before"]
     assert earlier["per_second"] == [work.SENTENCES / 8] * 3
     _, least, most = earlier["ours_per_second"]

@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from t2t_jax.inference.export import export
 from t2t_jax.study.store import environment
 
 ROUNDS, FEWER = 5, 3  # of tiny models, and of others, which take a minute each
+PAUSE = 0.5  # seconds before a turn: OpenMP's threads go on spinning for 0.2 after theirs
 OURS = "t2t_jax"
 TRAIN = {
     "PyTorch": ("torch_",),
@@ -29,7 +31,12 @@ TRAIN = {
     "OpenNMT-py": ("opennmt_",),
     "JoeyNMT": ("joeynmt_",),
 }
-TRANSLATE = {"CTranslate2": ("ctranslate2_",), "JoeyNMT": ("joeynmt_",)}
+TRANSLATE = {
+    "CTranslate2": ("ctranslate2_",),
+    "CTranslate2, a batch a core": ("ctranslate2_", "parallel"),
+    "OpenNMT-py": ("opennmt_",),
+    "JoeyNMT": ("joeynmt_",),
+}
 _ROOT = Path(__file__).parents[2]
 
 
@@ -97,6 +104,7 @@ def _in_turns(racing: Mapping[str, Any], rounds: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in racing}
     for r in range(rounds):
         for name in list(racing)[:: -1 if r % 2 else 1]:
+            time.sleep(PAUSE)
             racing[name].stdin.write("\n")
             racing[name].stdin.flush()
             said = racing[name].stdout.readline()
@@ -121,8 +129,8 @@ def _started(
     with ExitStack() as held:
         error = held.enter_context(tempfile.TemporaryFile("w+"))
         more = who.words
-        if who.name == "CTranslate2":
-            more = (str(held.enter_context(_exported(words[1]))),)
+        if who.module == "ctranslate2_":
+            more = (str(held.enter_context(_exported(words[1]))), *more)
         module = f"t2t_jax.bench.contenders.{who.module}"
         process = held.enter_context(
             subprocess.Popen(
@@ -178,12 +186,12 @@ def table(found: Mapping[str, Any]) -> list[str]:
     for title, at in found["tasks"].items():
         rounds = max((x["rounds"] for x in at.values()), default=0)
         heads = f"{'its speed':>24}{'ours':>26}{'ours to it':>20}"
-        out.append(f"{f'{title}, {rounds} rounds':22}{heads}")
+        out.append(f"{f'{title}, {rounds} rounds':30}{heads}")
         for name, x in at.items():
             its, ours = (
                 "{:,.0f} ({:,.0f}, {:,.0f})".format(*x[key])
                 for key in ("per_second", "ours_per_second")
             )
             ratio = "{:.2f} ({:.2f}, {:.2f})".format(*x["ours_to_it"])
-            out.append(f"  {name:20}{its:>24}{ours:>26}{ratio:>20}")
+            out.append(f"  {name:28}{its:>24}{ours:>26}{ratio:>20}")
     return out

@@ -1,15 +1,19 @@
 """CTranslate2, on the weights that `t2t_jax` translates with."""
 
+import os
+
 import ctranslate2
 
 from t2t_jax.bench import work
 from t2t_jax.bench.contenders import serve
 
 
-def translate(size, beam, directory):
+def translate(size, beam, directory, parallel=""):
+    """A round by all cores at one batch after the other, or by a core a batch."""
     s = work.size(size, 2048)
+    inter, intra = (os.cpu_count(), 1) if parallel else (1, 0)
     translator = ctranslate2.Translator(
-        directory, compute_type="float32", inter_threads=1, intra_threads=0
+        directory, compute_type="float32", inter_threads=inter, intra_threads=intra
     )
     names = [[f"▁{i}" for i in row] for row in work.sentences(s.V)]
 
