@@ -39,6 +39,7 @@ def built(s):
 
 def source_of(source):
     mask = source != SPECIALS.index(PAD)
+    mask[:, 0] = True  # a row that is all padding attends to something, or it would be NaN
     return dict(src=source, src_mask=mask[:, None], src_length=mask.sum(1))
 
 
@@ -62,6 +63,7 @@ def train(size, batch_tokens):
             (loss / b["trg_mask"].sum()).backward()
             optimizer.step()
             optimizer.zero_grad()
+        assert loss.isfinite()
 
     return round_
 

@@ -72,6 +72,7 @@ def train(size, batch_tokens):
             loss = criterion(model.generator(out).flatten(0, 1), target.flatten())
             (loss / (target != PAD).sum()).backward()
             optimizer.step()
+        assert loss.isfinite()
 
     return round_
 

@@ -66,7 +66,7 @@ def train(size, batch_tokens, compiled=""):
                 value = loss(b["source"], b["target"])
             value.backward()
             optimizer.step()
-        return value.item()
+        assert value.isfinite()
 
     return round_
 
