@@ -80,6 +80,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     p.add_argument("--workers", type=int, default=0, metavar="W", help=_WORKERS)
     p.add_argument("--task", type=int, metavar="I", help="row I alone, from 0, without the table")
     p.add_argument("--tasks", action="store_true", help="print how many rows there are, and end")
+    p.add_argument("--rerun", action="store_true", help="make runs of other code again")
     p.add_argument("--mesh", default="", help=_MESH)
     p.add_argument("--worker", default="", help=argparse.SUPPRESS)  # I/W: one that `run` started
     p.set_defaults(format="text")
@@ -210,7 +211,9 @@ def _add_study(p: argparse.ArgumentParser) -> None:
     p.add_argument("--preset", default="demo", help="its scale: see `list presets` [demo]")
     p.add_argument("--rows", nargs="+", default=(), metavar="ROW", help="rows or groups [all]")
     p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
-    p.add_argument("--only", default="", help="show only runs of this data, metric or code")
+    p.add_argument(
+        "--only", default="", help="show only runs of this code, data, dtype, device, ..."
+    )
     p.add_argument("--mix", action="store_true", help="show runs of any of these, and mark them")
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 import zlib
 from argparse import Namespace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from t2t_jax.recipes import recipe
 
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset, Split
-    from t2t_jax.study.grid import Grid
+    from t2t_jax.study.grid import Cell, Grid
     from t2t_jax.study.registry import Row
     from t2t_jax.study.tables import Line
 
@@ -51,7 +52,8 @@ def train(arguments: Namespace) -> None:
         progress.close()
     if not first:
         return
-    took = duration(result["training_seconds"] + result["scoring_seconds"])
+    scoring = sum(s["seconds"] for s in result["scoring"].values())
+    took = duration(result["training_seconds"] + result["overhead_seconds"] + scoring)
     progress.say(f"done in {took}: {directory / 'result.json'}")
     print(f"dev perplexity {result['dev_perplexity']:.3f}")
     for name, scores in result["scores"].items():
@@ -97,8 +99,12 @@ def run(arguments: Namespace) -> None:
         cells = grid.plan(arguments.seeds, dataset)
         how = grid.study.split, dataset, progress, arguments.mesh
         if row:
+            cells = [cell for cell in cells if cell.row is row]
+        if not arguments.worker:
+            _outdated(cells, arguments.rerun, progress.say)
+        if row:
             _keep_programs(arguments.cache)
-            workers.one_row([cell for cell in cells if cell.row is row], *how)
+            workers.one_row(cells, *how)
             return
         if arguments.worker:
             workers.become(arguments.worker)
@@ -109,11 +115,30 @@ def run(arguments: Namespace) -> None:
         failed = workers.watch(cells, arguments.words, arguments.workers, logs, progress)
     finally:
         progress.close()
+    arguments.mix = True  # what `run` keeps of other code is marked
     table(arguments)
     for path in plots.draw(grid, _lines_of(grid, arguments), dataset.splits.get(grid.study.split)):
         print(f"plot: {path}")
     if failed:
         raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
+
+
+def _outdated(cells: "Sequence[Cell]", rerun: bool, report: Callable[[str], object]) -> None:
+    """Says which runs were made by other code; sets them aside if they are to be made again."""
+    from t2t_jax.study import store
+
+    changes = {cell: store.outdated(cell.directory, cell.c) for cell in cells}
+    runs = [cell for cell, names in changes.items() if names]
+    if not runs:
+        return
+    names = sorted({name for names in changes.values() for name in names})
+    what = f"{len(runs)} of {len(cells)} runs were made or begun by code that differs in "
+    what += ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    if rerun:
+        homes = {store.set_aside(cell.directory).parent for cell in runs}
+        report(f"{what}: they are made again; the old ones are in {', '.join(map(str, homes))}")
+    else:
+        report(f"{what}: they are kept, and the table says so; --rerun makes them again")
 
 
 def _row(grid: "Grid", number: int) -> "Row":

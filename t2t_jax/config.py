@@ -147,6 +147,7 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "recurrent": ("cell", "encoder_direction", "feed", "cross_attention"),
     "convolutional": ("kernel", "dilation", "positions", "cross_attention"),
 }
+LANGUAGE_MODELS = ("encoder", "decoder")  # they translate nothing, so only perplexity is measured
 PATHS = ("directory", "train", "dev", "test")  # where data lies; what it is, the data says itself
 
 # tensor2tensor's transformer_base_v2 where it differs from the paper.

@@ -25,6 +25,7 @@ from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import Busy
 from t2t_jax.study import store
+from t2t_jax.study.code import digest
 from t2t_jax.study.runner import execute
 from t2t_jax.training.progress import Progress
 from tests import toy
@@ -210,6 +211,11 @@ def of_row(home, row, seed=0):
     raise AssertionError(row)
 
 
+def is_base(result):
+    c = json.loads((result.parent / "config.json").read_text())
+    return (c["seed"], c["positions"], c["P_drop"], c["eps_ls"]) == (0, "sinusoid", 0.025, 0.1)
+
+
 def other_data(directory):
     path = directory / "data.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"data": "another"}))
@@ -255,6 +261,7 @@ def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, cap
     text = table(words, grid, capsys, "--format", "md")
     assert (kept / "table.md").read_text() == text
     assert str(grid) not in (kept / "table.json").read_text()
+    (tmp_path / "none").mkdir()
     assert main(["keep", *words, "--store", str(tmp_path / "none"), "--to", str(tmp_path)]) == 2
     assert "no finished run" in capsys.readouterr().err
 
@@ -283,6 +290,7 @@ def test_plots_and_a_page_are_made_of_results(
     page, said = capsys.readouterr()
     assert "without the sentences of text" in said
     assert 'id="samples"' not in Path(page.strip()).read_text()
+    (tmp_path / "none").mkdir()
     assert main(["report", *words, "--store", str(tmp_path / "none"), *cache]) == 0
     assert (
         "No run of this table is finished yet" in Path(capsys.readouterr().out.strip()).read_text()
@@ -348,21 +356,166 @@ def test_an_edited_result_counts_as_missing(grid, words, tmp_path, capsys):
     assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
 
 
+def made_by_other_code(directory, name="training.loop._steps", git="0123456789ab"):
+    """As if the run had been made when a definition was another."""
+    result, path = store.read_result(directory), directory / "code.json"
+    code = store.read_code(directory, result["environment"]) | {name: "0000000000"}
+    store.write_json(path, json.loads(path.read_text()) | {digest(code): code})
+    environment = result["environment"] | {"code": digest(code), "git": git}
+    store.write_result(directory, result | {"environment": environment})
+
+
 def test_results_of_other_code_are_not_mixed_in_silence(grid, words, tmp_path, capsys):
     home = Path(shutil.copytree(grid, tmp_path / "store"))
-    directory = next(iter(results(home).values())).parent
-    result = store.read_result(directory)
-    environment = result["environment"] | {"code": "0123456789ab"}
-    store.write_result(directory, result | {"environment": environment})
+    made_by_other_code(next(iter(results(home).values())).parent)
     message = table(words, home, capsys, code=2)
     assert "differ in code" in message
-    assert "0123456789ab: 1 runs" in message
+    assert "0123456789ab: 1 run)" in message
     mixed = table(words, home, capsys, "--mix")
     assert "†" in mixed
     assert "code 0123456789ab" in mixed
+    assert "Made by code 0123456789ab" in mixed
     only = json.loads(table(words, home, capsys, "--only", "0123", "--format", "json"))
-    assert [len(row["runs"]) for row in only].count(1) == 1
     assert sum(len(row["runs"]) for row in only) == 1
+    only = json.loads(table(words, home, capsys, "--only", "current", "--format", "json"))
+    assert sum(len(row["runs"]) for row in only) == 2 * ROWS - 1
+
+
+def test_a_table_of_one_older_version_says_which(grid, words, tmp_path, capsys):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    for path in results(home).values():
+        made_by_other_code(path.parent)
+    text = table(words, home, capsys)
+    assert "†" not in text
+    note = "Made by code 0123456789ab; since then the code has changed in training.loop._steps."
+    assert text.count(note) == 1
+
+
+def test_code_that_other_rows_do_not_reach_does_not_tell_runs_apart(grid, words, tmp_path, capsys):
+    """Two versions that differ in what only one row has are one version to the table."""
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    for path in results(home).values():
+        made_by_other_code(path.parent)
+    made_by_other_code(of_row(home, "E"), "models.layers.OnlyLearned", git="another")
+    assert "†" not in table(words, home, capsys)
+
+
+def test_run_says_what_was_made_by_other_code_and_makes_it_again_if_asked(
+    grid, words, run_words, tmp_path, capsys
+):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    old = of_row(home, "E")
+    made_by_other_code(old)
+    edited = (old / "result.json").read_text()
+    assert main([*run_words, "--store", str(home)]) == 0
+    out, err = capsys.readouterr()
+    said = f"1 of {2 * ROWS} runs were made or begun by code that differs in training.loop._steps"
+    assert f"{said}: they are kept" in err
+    assert "†" in out
+    assert "Made by code 0123456789ab" in out
+    assert (old / "result.json").read_text() == edited
+    assert main([*run_words, "--store", str(home), "--rerun"]) == 0
+    out, err = capsys.readouterr()
+    assert f"{said}: they are made again" in err
+    assert "†" not in out
+    assert (home / "replaced" / f"{old.name}-0" / "result.json").read_text() == edited
+    assert numbers(words, home, capsys) == numbers(words, grid, capsys)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "name"),
+    [
+        ("data.json", {"dtype": "bfloat16"}, "dtype (float32: 7 runs, bfloat16: 1 run)"),
+        ("environment", {"device": "1 x NVIDIA H200"}, "device (cpu: 7 runs, NVIDIA H200: 1 run)"),
+        ("environment", {"jax": "0.11.2"}, "libraries (jax "),
+    ],
+)
+def test_what_else_a_number_comes_from_is_not_mixed(
+    file, change, name, grid, words, tmp_path, capsys
+):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    directory = of_row(home, "E")
+    if file == "environment":
+        result = store.read_result(directory)
+        store.write_result(directory, result | {file: result[file] | change})
+    else:
+        facts = json.loads((directory / file).read_text())
+        store.write_json(directory / file, facts | change)
+    assert name in table(words, home, capsys, code=2)
+    rows = json.loads(table(words, home, capsys, "--mix", "--format", "json"))
+    assert [row["difference"] is None for row in rows] == [True, False, False, True]
+    assert "†" in table(words, home, capsys, "--mix")
+    only = json.loads(table(words, home, capsys, "--only", "cpu", "--format", "json"))
+    assert sum(len(row["runs"]) for row in only) == 2 * ROWS - (change.keys() == {"device"})
+
+
+def test_a_table_says_what_was_trained_at_once(grid, words, tmp_path, capsys):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    assert "at once with others" not in table(words, home, capsys).split("Cost of a run")[0]
+    for seed in (0, 1):
+        directory = of_row(home, "E", seed)
+        store.write_result(directory, store.read_result(directory) | {"trained_together": 2})
+    assert "one vectorised program: E:positions=learned." in table(words, home, capsys)
+
+
+def test_a_run_serves_every_study_that_shares_its_config(grid, words, run_words, tmp_path, capsys):
+    """It is scored on another split from its parameters, and not trained again."""
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    base = next(p.parent for p in results(home).values() if is_base(p))
+    trained = (base / "metrics.jsonl").stat().st_mtime_ns
+    changes = words[words.index("E") + 1 :]
+    study = ["attention", "--rows", "scaled dot product", *changes]
+    assert "is trained, but not scored on test: `run` scores it" in table(study, home, capsys)
+    cache = run_words[run_words.index("--cache") :]
+    assert main(["run", *study, "--workers", "1", *cache, "--store", str(home)]) == 0
+    out = capsys.readouterr().out
+    assert "not scored" not in out.split("seed 1")[0]
+    assert (base / "metrics.jsonl").stat().st_mtime_ns == trained
+    assert len(results(home)) == 2 * ROWS
+    result = json.loads((base / "result.json").read_text())
+    assert main(["evaluate", str(base), "--split", "test", *cache]) == 0
+    assert f"{result['scores']['test']['bleu']['score']:6.2f}  BLEU " in capsys.readouterr().out
+    assert numbers(words, home, capsys) == numbers(words, grid, capsys)
+
+
+def test_a_run_without_parameters_cannot_be_scored_and_says_so(
+    grid, words, run_words, tmp_path, capsys
+):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    for path in results(home).values():
+        shutil.rmtree(path.parent / "final")
+    changes = words[words.index("E") + 1 :]
+    study = ["attention", "--rows", "scaled dot product", *changes]
+    more = ["--workers", "1", *run_words[run_words.index("--cache") :], "--store", str(home)]
+    assert main(["run", *study, *more]) == 1
+    out, err = capsys.readouterr()
+    assert "has no parameters (final/)" in out + err
+    assert numbers(words, home, capsys) == numbers(words, grid, capsys)
+
+
+def test_edited_statistics_are_made_again_without_training(
+    grid, words, run_words, tmp_path, capsys
+):
+    home = Path(shutil.copytree(grid, tmp_path / "store"))
+    directory = of_row(home, "E")
+    path = directory / "dev.statistics.json"
+    before, trained = path.read_text(), (directory / "metrics.jsonl").stat().st_mtime_ns
+    path.write_text(before.replace("[", "[1", 2).replace("[1[", "[[", 1))
+    assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
+    assert main([*run_words, "--store", str(home)]) == 0
+    assert path.read_text() == before
+    assert (directory / "metrics.jsonl").stat().st_mtime_ns == trained
+    assert numbers(words, home, capsys) == numbers(words, grid, capsys)
+
+
+def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys):
+    capsys.readouterr()
+    other = [*words, "--steps", "60", "--store", str(grid)]
+    assert main(["table", *other]) == 0
+    out, err = capsys.readouterr()
+    assert "No run of this table is finished yet" in out
+    assert f"the store holds {2 * ROWS} runs, none of these settings" in err
+    assert "give --steps 120, or" in err
 
 
 @pytest.mark.parametrize(
@@ -399,9 +552,16 @@ def test_the_readmes_other_tables_are_the_stored_ones(name):
 
 
 def test_what_is_missing_is_said(words, tmp_path, capsys):
-    out = table(words, tmp_path / "nowhere", capsys)
+    out = table(words, tmp_path, capsys)
     assert "No run of this table is finished yet" in out
     assert "Missing: base; D:P_drop=0.0" in out
+
+
+def test_a_store_that_does_not_exist_is_refused(words, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    for home in (tmp_path / "none", tmp_path / "file"):
+        for command in ("table", "plot", "report"):
+            refused([command, *words, "--store", home], capsys, f"there is no store {home}")
 
 
 def refused(words, capsys, *mentions):

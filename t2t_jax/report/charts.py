@@ -174,7 +174,7 @@ def _thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]
 def _costs(grid: Grid, found: Sequence[Line], key: str, unit: float) -> list[dict[str, Any]]:
     values = []
     for line in found:
-        x = np.mean([cost.costs(run.result)[key] for run in line.entry.runs]) / unit
+        x = np.mean([cost.costs(run)[key] for run in line.entry.runs]) / unit
         y, n = plots.quality(grid, line), len(line.entry.runs)
         values.append({"row": line.entry.row.name, "x": float(x), "y": y, "n": n})
     return values

@@ -1,8 +1,7 @@
 """What a config costs before it is run, and what its runs have cost."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -37,6 +36,7 @@ def table(entries: Sequence[Entry]) -> Table:
         ("time of", "training (min)"),
         ("time of", "a step (ms)"),
         ("time of", "scoring (s)"),
+        ("time of", "compiling, dev (s)"),
         ("memory", "(MB)"),
         ("", "device"),
     )
@@ -44,7 +44,7 @@ def table(entries: Sequence[Entry]) -> Table:
     for entry in entries:
         if not entry.runs:
             continue
-        of = [costs(run.result) for run in entry.runs]
+        of = [costs(run) for run in entry.runs]
         mean = {name: math.fsum(o[name] for o in of) / len(of) for name in of[0]}
         peaks = [run.result.get("peak_flops") for run in entry.runs]
         timed = [s["training_seconds"] * p for s, p in zip(of, peaks, strict=True) if p]
@@ -60,6 +60,7 @@ def table(entries: Sequence[Entry]) -> Table:
             f"{mean['training_seconds'] / 60:.1f}",
             f"{1e3 * statistics.spread([_step(run) for run in entry.runs]).mean:.0f}",
             f"{mean['scoring_seconds']:.0f}",
+            f"{mean['overhead_seconds']:.0f}",
             f"{mean['memory'] / 1e6:.0f}",
             ", ".join(devices),
         )
@@ -67,8 +68,9 @@ def table(entries: Sequence[Entry]) -> Table:
     notes = (
         "FLOPs counted: matrix products, backward twice forward; compiled: what XLA counts, which "
         "takes a loop's body once; time x peak, as the paper reckons: seconds of training by what "
-        "the device reaches at most. A run that was trained in one program with others has its "
-        "share of their time.",
+        "the device reaches at most. The time of training is that of steps and checkpoints; the "
+        "first of the runs that share a program compiles it. A run that was trained at once with "
+        "others has its share of their time.",
     )
     return without_empty("Cost of a run", header, groups, notes)
 
@@ -80,9 +82,12 @@ def _step(run: Run) -> float:
     return float(np.median(each)) / run.result["trained_together"] if each else math.nan
 
 
-COSTS = "parameters flops compiled_flops training_seconds scoring_seconds memory".split()
+SHARED = "training_seconds", "overhead_seconds"  # by the runs that were trained at once
+COSTS = ("parameters", "flops", "compiled_flops", *SHARED, "scoring_seconds", "memory")
 
 
-def costs(result: Mapping[str, Any]) -> dict[str, float]:
-    costs = {name: float(result[name]) for name in COSTS}
-    return costs | {"training_seconds": costs["training_seconds"] / result["trained_together"]}
+def costs(run: Run) -> dict[str, float]:
+    """What a run has cost, by the names in `COSTS`."""
+    costs = {name: float(run.result[name]) for name in COSTS if name in run.result}
+    shares = {name: costs[name] / run.result["trained_together"] for name in SHARED}
+    return costs | shares | {"scoring_seconds": run.scoring_seconds}

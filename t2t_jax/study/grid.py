@@ -18,12 +18,13 @@ from t2t_jax.training.flops import run_flops
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """A run of a grid: a row under a seed, and where it is kept."""
+    """A run of a grid: a row under a seed, where it is kept, and the split it is scored on."""
 
     row: Row
     seed: int
     c: Config
     directory: Path
+    split: str
 
     @property
     def name(self) -> str:
@@ -60,6 +61,10 @@ class Grid:
         V = c.data.vocabulary
         steps = c.training.steps * run_flops(self.config(base), V) / run_flops(c, V)
         return config.replace(c, steps=max(1, round(steps)))
+
+    def split(self, c: Config) -> str:
+        """The split that a row is scored on; empty if perplexity is all there is."""
+        return "" if c.model.architecture in config.LANGUAGE_MODELS else self.study.split
 
     @property
     def data(self) -> Data:
@@ -103,7 +108,7 @@ class Grid:
         """Every row under seeds 0, 1, ..., in the rows' order."""
         facts = store.about(dataset)
         return [
-            Cell(row, seed, c, self.home / store.key(c, facts))
+            Cell(row, seed, c, self.home / store.key(c, facts), self.split(c))
             for row in self.rows
             for seed in range(seeds)
             for c in [config.replace(self.config(row), seed=seed)]

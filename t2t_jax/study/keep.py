@@ -11,7 +11,7 @@ from t2t_jax.study import store, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
 
-KEPT = "data.json", "environment.json", "metrics.jsonl", "result.json"
+KEPT = "data.json", "environment.json", "code.json", "metrics.jsonl", "result.json"
 
 
 def keep(grid: Grid, found: Sequence[Line], home: Path) -> Path:

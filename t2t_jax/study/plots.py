@@ -100,7 +100,7 @@ def costs(grid: Grid, found: Sequence[Line]) -> Path:
         for axes, (key, (label, unit)) in zip(panels, COSTS.items(), strict=True):
             for i, line in enumerate(found):
                 if line.entry.runs:
-                    x = np.mean([cost.costs(run.result)[key] for run in line.entry.runs]) / unit
+                    x = np.mean([cost.costs(run)[key] for run in line.entry.runs]) / unit
                     look: dict[str, Any] = style.line(i) | {"linestyle": "none"}
                     axes.plot(x, quality(grid, line), label=line.entry.row.name, **look)
             axes.set_xlabel(label)

@@ -1,29 +1,39 @@
-"""What a store holds of a study: found by config, never mixed in silence."""
+"""What a store holds of a study: matched by config, and never mixed without a mark."""
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import store
+from t2t_jax.study.code import changed, code_of, conflict
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import Row
 from t2t_jax.training.progress import read_metrics
 
+CURRENT = "current"  # the version of the code that makes the table
+_LIBRARIES = "jax", "flax", "optax"
+
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a row.
+    """One finished run of a row.
 
     Attributes:
       score: the grid's metric: BLEU, 13a, cased, or F1 of trees; None where perplexity is all.
       statistics: what the metric adds up of every sentence.
-      odd: in what it differs from most others, where a mixture was asked for.
+      scoring_seconds: time of translating and scoring.
+      code: every definition that it ran, with a hash.
+      outdated: the definitions that differ in the code that makes the table.
+      origins: what it must share with the other runs of a table, by name.
+      odd: in which origins it differs from most others, where a mixture was asked for.
     """
 
     directory: Path
@@ -31,6 +41,10 @@ class Run:
     result: Mapping[str, Any]
     score: float | None = None
     statistics: Sequence[Sequence[int]] = ()
+    scoring_seconds: float = 0.0
+    code: Mapping[str, str] = field(default_factory=dict)
+    outdated: Sequence[str] = ()
+    origins: Mapping[str, str] = field(default_factory=dict)
     odd: str = ""
 
 
@@ -54,93 +68,166 @@ def collect(
     """What its store holds of a grid, under any seed.
 
     Args:
-      only: takes only runs one of whose `origins` begins so.
+      only: takes only runs one of whose origins begins so.
       mix: takes runs of different origins, and marks them.
 
     Raises:
-      UsageError: runs differ in their data, vocabulary, metric or code, and `mix` is not set.
+      UsageError: there is no store, or runs differ in their origins and `mix` is not set.
     """
-    rows, split, metric = grid.rows, grid.study.split, metric_of(grid.data.corpus)
-    wanted = [grid.config(row) for row in rows]
-    index = {_key(c): i for i, c in enumerate(wanted)}
-    finished: list[list[tuple[Run, dict[str, str]]]] = [[] for _ in rows]
-    standing: list[list[str]] = [[] for _ in rows]
-    for path in sorted(grid.home.glob("*/config.json")):
-        directory = path.parent
-        try:
-            c = store.read_config(directory)
-        except UsageError as error:
-            report(str(error))
+    configs = [grid.config(row) for row in grid.rows]
+    keys = [_key(c) for c in configs]
+    finished: list[list[Run]] = [[] for _ in configs]
+    standing: list[list[str]] = [[] for _ in configs]
+    others = []
+    for directory, c in _stored(grid.home, report):
+        matching = [i for i, key in enumerate(keys) if key == _key(c)]
+        if not matching:
+            others.append(c)
             continue
-        i = index.get(_key(c))
-        if i is None:
-            continue
-        result = store.read_result(directory, report)
-        if result is None or (split and split not in result["scores"]):
-            standing[i].append(f"seed {c.training.seed} {_standing(directory, c)}")
-            continue
-        scored = result["scores"][split][metric.key] if split else None
-        came_from = origins(directory, result, scored)
-        if only and not any(value.startswith(only) for value in came_from.values()):
-            continue
-        run = Run(directory, c.training.seed, result)
-        if scored:
-            statistics = json.loads((directory / f"{split}.statistics.json").read_text())
-            run = replace(run, score=scored["score"], statistics=statistics)
-        finished[i].append((run, came_from))
-    usual = _usual([origin for runs in finished for _, origin in runs], grid.home, mix)
+        run = _read(grid, directory, c, report)
+        for i in matching:
+            if isinstance(run, Run):
+                finished[i].append(run)
+            else:
+                standing[i].append(f"seed {c.training.seed} {run}")
+    if others and not any(finished) and not any(standing):
+        report(_nearest(configs, others))
+    finished = [[r for r in runs if _is_of(r, only)] for runs in _with_versions(finished)]
+    usual = _usual([run.origins for runs in finished for run in runs], grid.home, mix)
     return [
         Entry(row, c, _by_seed(runs, usual), "; ".join(states))
-        for row, c, runs, states in zip(rows, wanted, finished, standing, strict=True)
+        for row, c, runs, states in zip(grid.rows, configs, finished, standing, strict=True)
     ]
 
 
-def origins(
-    directory: Path, result: Mapping[str, Any], scored: Mapping[str, Any] | None
-) -> dict[str, str]:
-    """What results must share to stand in one table; `scored` by the table's metric."""
+def _stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Config]]:
+    """The runs of a store, as (directory, config)."""
+    if not home.is_dir():
+        raise UsageError(f"there is no store {home}: run the study first, or correct --store.")
+    for path in sorted(home.glob("*/config.json")):
+        try:
+            yield path.parent, store.read_config(path.parent)
+        except UsageError as error:
+            report(str(error))
+
+
+def _read(grid: Grid, directory: Path, c: Config, report: Callable[[str], object]) -> "Run | str":
+    """A finished run, or how it stands."""
+    result = store.read_result(directory, report)
+    if result is None:
+        return _standing(directory, c)
+    environment = result["environment"]
+    run = Run(directory, c.training.seed, result)
+    signature = "perplexity"
+    if split := grid.split(c):
+        statistics = store.read_statistics(directory, result, split)
+        if statistics is None:
+            failure = store.read_failure(directory)
+            state = f"failed: {failure}" if failure else "`run` scores it"
+            return f"is trained, but not scored on {split}: {state}"
+        metric, scoring = metric_of(c.data.corpus), result["scoring"][split]
+        environment = environment | scoring["environment"]
+        scored = result["scores"][split][metric.key]
+        signature, seconds = scored["signature"], scoring["seconds"]
+        run = replace(run, score=scored["score"], statistics=statistics, scoring_seconds=seconds)
+    code = store.read_code(directory, environment)
+    outdated = changed(code, code_of(c))
     about = json.loads((directory / "data.json").read_text())
-    return {
-        "data": about["data"],
-        "vocabulary": about["vocabulary"],
-        "metric": scored["signature"] if scored else "perplexity",
-        "code": result["environment"]["code"],
-    }
+    # What rows that differ in their vocabulary read is compared with other runs of such rows.
+    reads = "" if c.data == grid.data else f" of vocabulary {c.data.vocabulary}"
+    return replace(
+        run,
+        code=code,
+        outdated=outdated,
+        origins={
+            f"data{reads}": about["data"][:12],
+            f"vocabulary{reads}": about["vocabulary"][:12],
+            "metric": signature,
+            "dtype": about["dtype"],
+            "device": re.sub(r"\d+ x ", "", environment["device"]),
+            "libraries": ", ".join(f"{name} {environment[name]}" for name in _LIBRARIES),
+            "code": (environment["git"] or environment["code"]) if outdated else CURRENT,
+        },
+    )
+
+
+def _with_versions(finished: Sequence[Sequence[Run]]) -> list[list[Run]]:
+    """Runs that agree in every definition that they share are of one version of the code.
+
+    It has the name of the first of them.
+    """
+    versions: list[tuple[str, dict[str, str]]] = []
+
+    def version(run: Run) -> str:
+        if not run.outdated:
+            return CURRENT
+        for name, code in versions:
+            if not conflict(run.code, code):
+                code |= run.code
+                return name
+        versions.append((run.origins["code"], dict(run.code)))
+        return run.origins["code"]
+
+    return [
+        [replace(run, origins={**run.origins, "code": version(run)}) for run in runs]
+        for runs in finished
+    ]
+
+
+def _is_of(run: Run, only: str) -> bool:
+    return any(value.startswith(only) for value in run.origins.values())
 
 
 def _key(c: Config) -> str:
-    return json.dumps(store.identity(c) | {"seed": 0}, sort_keys=True)
+    return json.dumps(store.identity(config.replace(c, seed=0)), sort_keys=True)
 
 
-def _usual(found: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
+def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:
+    """Which flags would show runs that the store holds of other settings."""
+
+    def differences(c: Config, other: Config) -> dict[str, Any]:
+        theirs, ours = store.identity(other), store.identity(c)
+        names = (theirs.keys() | ours.keys()) - {"seed"}
+        flat = config.flatten(other)
+        return {n: flat[n] for n in sorted(names) if theirs.get(n) != ours.get(n)}
+
+    nearest = min((differences(c, other) for c in configs for other in others), key=len)
+    flags = " ".join(f"--{name} {value}" for name, value in nearest.items())
+    return (
+        f"the store holds {len(others)} runs, none of these settings; to show the nearest, give "
+        f"{flags}, or the --preset, --rows and fields that `run` was given."
+    )
+
+
+def _usual(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
     """The most frequent value of each origin.
 
     Raises:
       UsageError: there are several, and `mix` is not set.
     """
     usual = {}
-    for name in found[0] if found else ():
-        counts = Counter(origin[name] for origin in found).most_common()
+    for name in dict.fromkeys(name for origin in origins for name in origin):
+        counts = Counter(origin[name] for origin in origins if name in origin).most_common()
         if len(counts) > 1 and not mix:
-            listed = ", ".join(f"{value[:12]}: {n} runs" for value, n in counts)
+            listed = ", ".join(f"{value}: {_runs(n)}" for value, n in counts)
             raise UsageError(
                 f"the results in {home} differ in {name} ({listed}): take those of one with "
-                f"--only {counts[0][0][:12]}, or all of them, marked, with --mix."
+                f"--only '{counts[0][0]}', or all of them, marked, with --mix."
             )
         usual[name] = counts[0][0]
     return usual
 
 
-def _by_seed(
-    runs: Sequence[tuple[Run, Mapping[str, str]]], usual: Mapping[str, str]
-) -> tuple[Run, ...]:
-    """One run a seed, the newest, marked where its origin is not the usual one."""
+def _runs(n: int) -> str:
+    return f"{n} run" if n == 1 else f"{n} runs"
+
+
+def _by_seed(runs: Sequence[Run], usual: Mapping[str, str]) -> tuple[Run, ...]:
+    """One run a seed, the newest, marked where its origins are not the usual ones."""
     chosen: dict[int, Run] = {}
-    for run, origin in sorted(runs, key=lambda r: (r[0].directory / "result.json").stat().st_mtime):
-        odd = ", ".join(
-            f"{name} {origin[name][:12]}" for name in usual if origin[name] != usual[name]
-        )
-        chosen[run.seed] = replace(run, odd=odd)
+    for run in sorted(runs, key=lambda run: (run.directory / "result.json").stat().st_mtime):
+        differing = (f"{n} {value}" for n, value in run.origins.items() if value != usual[n])
+        chosen[run.seed] = replace(run, odd=", ".join(differing))
     return tuple(chosen[seed] for seed in sorted(chosen))
 
 

@@ -1,12 +1,12 @@
 """Runs, from their configs to their results, and what can be asked of them afterwards."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
@@ -14,7 +14,11 @@ from t2t_jax.data.cache import Dataset, Split
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import Busy, RunError, UsageError, near
 from t2t_jax.study import store
+from t2t_jax.study.code import code_of, digest
 from t2t_jax.training.progress import Progress
+
+if TYPE_CHECKING:
+    from t2t_jax.training.loop import Trained
 
 Result = dict[str, Any]
 
@@ -46,6 +50,7 @@ def execute(
     from t2t_jax.evaluation.perplexity import perplexity
     from t2t_jax.models import build
     from t2t_jax.training import hosts, sharding
+    from t2t_jax.training.checkpoints import write_params
     from t2t_jax.training.loop import Member, Trained, train
     from t2t_jax.training.step import abstract
 
@@ -54,7 +59,7 @@ def execute(
     training, dev = dataset.splits["train"], dataset.splits["dev"]
     _check_lengths(dev, model.limit)
     devices = sharding.make_mesh(mesh)
-    abstract(model, c, devices)  # refuses what the mesh does not divide
+    like = abstract(model, c, devices).params  # refuses what the mesh does not divide
     size = c.data.batch_tokens, c.data.shapes, c.training.accumulate
     batches = Batches(training.source, training.target, *size)
     dev_batches = [
@@ -80,95 +85,153 @@ def execute(
                 known[directory] = error
                 continue
             if (result := store.read_result(directory, progress.say)) is not None:
-                progress.say(f"{directory} is finished; remove it to run again.")
                 known[directory] = result
+                if not unscored(directory, result):
+                    progress.say(f"{directory} is finished; remove it to train it again.")
         return known
 
     def keep(member: Member, trained: Trained) -> Result:
+        one, directory = member.c, member.directory
+        write_params(directory / "final", trained.params)
         began = time.monotonic()
-        result = _finish(model, member.c, member.directory, trained, dataset, wanted, progress)
-        result |= {
-            "dev_perplexity": evaluate(trained.params),
-            "trained_together": trained.together,
-            "scoring_seconds": time.monotonic() - began,
-            "environment": store.both_environments(member.directory),
+        perplexity = evaluate(trained.params)
+        begun = hosts.decide(partial(store.read_environment, directory))
+        result = _costs(trained, time.monotonic() - began) | {
+            "dev_perplexity": perplexity,
             "mesh": described,
+            "environment": hosts.decide(partial(store.environment_now, directory, one, begun)),
+            "scores": {},
+            "scoring": {},
         }
+        return score(one, directory, trained.params, result)
+
+    def score(one: Config, directory: Path, params: Any, result: Result) -> Result:
+        """Adds the scores of the splits that lack them, and keeps the result."""
+        for name in hosts.decide(lambda: unscored(directory, result)):
+            scores, scoring = _score(model, params, one, directory, name, dataset, progress)
+            before = result["environment"]
+            now = hosts.decide(partial(store.environment_now, directory, one, before))
+            scoring["environment"] = {n: x for n, x in now.items() if before.get(n) != x}
+            result["scores"][name], result["scoring"][name] = scores, scoring
         if hosts.first():
-            store.write_result(member.directory, result)
+            store.write_result(directory, result)
         return result
 
+    def unscored(directory: Path, result: Result) -> list[str]:
+        return [
+            name
+            for name in dataset.splits
+            if wanted(name)
+            and model.translates
+            and store.read_statistics(directory, result, name) is None
+        ]
+
+    def complete(one: Config, directory: Path, result: Result) -> Result | UsageError | RunError:
+        """A finished run, with the scores that it lacks."""
+        if not hosts.decide(lambda: unscored(directory, result)):
+            return result
+        try:
+            return score(one, directory, _final(directory, like), result)
+        except (UsageError, RunError) as error:
+            return error
+
     identities = [store.identity(one) for one, _ in runs]
-    code, described = store.code_version(), sharding.describe(devices)
-    hosts.agree({"config": identities, "code": code, "mesh": described, **facts})
+    described = sharding.describe(devices)
+    hosts.agree({"config": identities, "code": digest(code_of(c)), "mesh": described, **facts})
     with ExitStack() as held:
         results = hosts.decide(take)
+        for one, directory in runs:
+            if isinstance(result := results.get(directory), dict):
+                results[directory] = complete(one, directory, result)
         members = [  # of the population
             Member(one, batches.with_seed(one.training.seed).stream, directory)
             for one, directory in runs
             if directory not in results
         ]
-        for one, outcome in train(model, members, evaluate, progress, devices) if members else ():
+        trained = train(model, members, evaluate, progress, devices) if members else ()
+        for member, outcome in trained:
             try:
-                kept = outcome if isinstance(outcome, RunError) else keep(one, outcome)
+                kept = outcome if isinstance(outcome, RunError) else keep(member, outcome)
             except RunError as error:  # the others go on
                 kept = error
-            results[one.directory] = kept
+            results[member.directory] = kept
     return [results[directory] for _, directory in runs]
 
 
-def _finish(
-    model: Any,
-    c: Config,
-    directory: Path,
-    trained: Any,
-    dataset: Dataset,
-    wanted: Callable[[str], bool],
-    progress: Progress,
-) -> dict[str, Any]:
-    """Keeps the parameters and the translations of a trained run; its costs and scores."""
+def _costs(trained: "Trained", evaluating: float) -> Result:
+    """What a run has cost, in FLOPs, seconds and bytes.
+
+    Args:
+      evaluating: seconds of the last evaluation on dev.
+    """
     import jax
 
-    from t2t_jax.evaluation.metric import metric_of
-    from t2t_jax.inference.translate import translate
-    from t2t_jax.training import hosts
-    from t2t_jax.training.checkpoints import write_params
     from t2t_jax.training.throughput import peak_flops
 
-    write_params(directory / "final", trained.params)
-    scores = {}
-    for name, split in dataset.splits.items():
-        if not wanted(name) or not model.translates:
-            continue
-        progress.say(f"translating {name}: {len(split.sources):,} sentences")
-        hypotheses = translate(
-            model,
-            trained.params,
-            split.sources,
-            dataset.vocabulary,
-            c.decoding,
-            longest=model.limit,
-            warn=progress.say,
-        )
-        against = hypotheses, split.references, split.extras
-        scores[name] = _scores(*against, c.data)
-        if hosts.first():
-            text = "".join(f"{h}\n" for h in hypotheses)
-            store.write(directory / f"{name}.{c.data.target}", text)
-            statistics = metric_of(c.data.corpus).sentences(*against)
-            store.write(directory / f"{name}.statistics.json", json.dumps(statistics))
     standing = trained.standing
     return {
         "parameters": sum(x.size for x in jax.tree.leaves(trained.params)),
         "averaged_steps": trained.averaged,
         "steps": standing.evaluations[-1][0],
-        "scores": scores,
+        "trained_together": trained.together,
         "training_seconds": standing.seconds,
+        "overhead_seconds": standing.overhead + evaluating,
         "flops": standing.flops,
         "compiled_flops": standing.compiled_flops,
         "peak_flops": peak_flops(),
         "memory": standing.memory,
     }
+
+
+def _score(
+    model: Any,
+    params: Any,
+    c: Config,
+    directory: Path,
+    split: str,
+    dataset: Dataset,
+    progress: Progress,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Translates a split and keeps the translations; its scores, and how they were computed."""
+    from t2t_jax.evaluation.metric import metric_of
+    from t2t_jax.inference.translate import translate
+    from t2t_jax.training import hosts
+
+    began, sentences = time.monotonic(), dataset.splits[split]
+    progress.say(f"translating {split}: {len(sentences.sources):,} sentences")
+    hypotheses = translate(
+        model,
+        params,
+        sentences.sources,
+        dataset.vocabulary,
+        c.decoding,
+        longest=model.limit,
+        warn=progress.say,
+    )
+    compared = hypotheses, sentences.references, sentences.extras
+    scores, checksum = _scores(*compared, c.data), ""
+    if hosts.first():
+        text = "".join(f"{h}\n" for h in hypotheses)
+        store.write(directory / f"{split}.{c.data.target}", text)
+        statistics = metric_of(c.data.corpus).sentences(*compared)
+        checksum = store.write_statistics(directory, split, statistics)
+    return scores, {"seconds": time.monotonic() - began, "statistics": checksum}
+
+
+def _final(directory: Path, like: Any) -> Any:
+    """The parameters of a finished run.
+
+    Raises:
+      UsageError: they were not kept.
+    """
+    from t2t_jax.training.checkpoints import read_params
+
+    if not (directory / "final").exists():
+        raise UsageError(
+            f"{directory} is finished but has no parameters (final/), so no other split can be "
+            "scored: bring them back, or remove the directory to train it again."
+        )
+    return read_params(directory / "final", like)
 
 
 def load(directory: Path) -> tuple[Config, Any, Any, Vocabulary]:

@@ -1,26 +1,25 @@
 """The directory of a run: what determines it, how far it is, what came out.
 
     config.json data.json vocabulary.model       what determines it
-    environment.json                             where it was begun
+    environment.json code.json                   where it was begun, and by which code
     metrics.jsonl checkpoints/                   how far it is
     final/                                       averaged parameters
     SPLIT.LANGUAGE SPLIT.statistics.json         translations, and what BLEU adds up of each
-    result.json                                  written last, with its own checksum
+    result.json                                  written last, with its own checksum, and again when
+                                                 another split is scored
     failed.json                                  instead of a result: why there is none
     lock                                         held by the process at work
 
 Files are written aside and renamed: each is whole or absent.
 """
 
-import ast
 import fcntl
-import functools
 import hashlib
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,10 +30,9 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import Busy, RunError, UsageError, writing
+from t2t_jax.study.code import changed, code_of, digest
 
 PACKAGE = Path(__file__).parents[1]
-# The rooms whose code decides a number. What the corpora are, their fingerprints say.
-_ROOMS = "attention", "data", "evaluation", "inference", "models", "training"
 
 
 def about(dataset: Dataset) -> dict[str, Any]:
@@ -104,7 +102,9 @@ def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Voca
         return
     write(directory / "vocabulary.model", vocabulary.model)
     write_json(directory / "data.json", facts)
-    write_json(directory / "environment.json", environment())
+    write_json(
+        directory / "environment.json", environment() | {"code": _keep_code(directory, code_of(c))}
+    )
     write_json(directory / "config.json", config.flatten(c))
 
 
@@ -149,7 +149,7 @@ def read_vocabulary(directory: Path) -> Vocabulary:
 
 
 def key(c: Config, data: Mapping[str, Any]) -> str:
-    """Of what determines a result, but for code and device: twelve hex digits of its sha256.
+    """Twelve hex digits of the sha256 of what determines a result, but for code and device.
 
     Args:
       data: `about` the data.
@@ -158,8 +158,32 @@ def key(c: Config, data: Mapping[str, Any]) -> str:
 
 
 def identity(c: Config) -> dict[str, Any]:
-    """Every field of a config but where files lie."""
-    return {n: v for n, v in config.flatten(c).items() if n not in config.PATHS}
+    """The fields of a config that differ from their defaults, but for where files lie.
+
+    A field that is added later, with a default that changes nothing, changes no identity.
+    """
+    changes = config.difference(c, Config())
+    return {name: value for name, (value, _) in changes.items() if name not in config.PATHS}
+
+
+def read_code(directory: Path, environment: Mapping[str, Any]) -> dict[str, str]:
+    """The code that an environment of a run names: its definitions and their hashes.
+
+    Where it was not kept, each definition counts as one of that unknown code.
+    """
+    path = directory / "code.json"
+    known = _read(path) if path.exists() else {}
+    name = environment["code"]
+    return known.get(name) or dict.fromkeys(code_of(read_config(directory)), name)
+
+
+def _keep_code(directory: Path, code: dict[str, str]) -> str:
+    """Adds to code.json, which has all the code that worked on a run; the digest it goes by."""
+    path, name = directory / "code.json", digest(code)
+    known = _read(path) if path.exists() else {}
+    if name not in known:
+        write(path, json.dumps(known | {name: code}) + "\n")
+    return name
 
 
 def write_result(directory: Path, result: Mapping[str, Any]) -> None:
@@ -175,13 +199,36 @@ def read_result(
     path = directory / "result.json"
     try:
         result = json.loads(path.read_text())
-        if result.pop("sha256") == _sha256(result):
+        if result.pop("sha256") == _sha256(result) and "scoring" in result:
             return result
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
-    report(f"{path} was edited or cut short and counts as missing: the run makes it again.")
+    report(
+        f"{path} was edited, cut short or written in an older format, and counts as missing: "
+        "the command that made it makes it again."
+    )
+    return None
+
+
+def write_statistics(directory: Path, split: str, statistics: Sequence[Sequence[int]]) -> str:
+    """What the metric adds up of every sentence of a split; the checksum for the result."""
+    content = json.dumps(statistics)
+    write(directory / f"{split}.statistics.json", content)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def read_statistics(
+    directory: Path, result: Mapping[str, Any], split: str
+) -> list[list[int]] | None:
+    """The statistics of a scored split; None if it is not scored, or they were edited."""
+    try:
+        content = (directory / f"{split}.statistics.json").read_bytes()
+        if hashlib.sha256(content).hexdigest() == result["scoring"][split]["statistics"]:
+            return json.loads(content)
+    except (OSError, KeyError):
+        pass
     return None
 
 
@@ -207,16 +254,6 @@ def _sha256(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-@functools.cache
-def code_version() -> str:
-    """Of the code that decides results, comments and layout apart: twelve hex digits."""
-    digest = hashlib.sha256()
-    for path in sorted(p for room in _ROOMS for p in (PACKAGE / room).glob("*.py")):
-        tree = ast.parse(path.read_text())
-        digest.update(f"{path.relative_to(PACKAGE)} {ast.dump(tree)}".encode())
-    return digest.hexdigest()[:12]
-
-
 def environment() -> dict[str, Any]:
     """Where and with what something is measured."""
     import jax
@@ -236,7 +273,6 @@ def environment() -> dict[str, Any]:
         "node": platform.node(),
         "git": _git(),
         "python": platform.python_version(),
-        "code": code_version(),
         **{name: installed(name) for name in packages},
     }
 
@@ -253,10 +289,47 @@ def _git() -> str:
     return done.stdout.strip() if not done.returncode else ""
 
 
-def both_environments(directory: Path) -> dict[str, Any]:
-    """`environment`, where anything has changed since the run was begun with both values."""
-    now, begun = environment(), _read(directory / "environment.json")
-    return {n: x if begun.get(n, x) == x else f"{begun[n]}, then {x}" for n, x in now.items()}
+def environment_now(directory: Path, c: Config, before: Mapping[str, Any]) -> dict[str, Any]:
+    """`environment` with the run's code; what differs from `before` has both values.
+
+    Args:
+      before: the environment in which the run was begun, or trained.
+    """
+    code, begun = code_of(c), read_code(directory, before)
+    both = {
+        name: begun[name] if begun[name] == code.get(name) else f"{begun[name]}+{code.get(name)}"
+        for name in begun
+    }
+    now = environment() | {"code": _keep_code(directory, code | both)}
+    known = dict(before) | {"code": now["code"]}
+    return {n: x if known.get(n, x) == x else f"{known[n]}, then {x}" for n, x in now.items()}
+
+
+def outdated(directory: Path, c: Config) -> list[str]:
+    """The definitions that have changed since a run was made, or begun; none if there is no run."""
+    if not (directory / "environment.json").exists():
+        return []
+    result = read_result(directory)
+    environment = result["environment"] if result else read_environment(directory)
+    return changed(read_code(directory, environment), code_of(c))
+
+
+def set_aside(directory: Path) -> Path:
+    """Moves a run out of the way of its repetition; where it is then.
+
+    Raises:
+      Busy: another process is at work there.
+    """
+    with lock(directory):
+        home = directory.parent / "replaced"
+        make(home)
+        taken = sum(1 for _ in home.glob(f"{directory.name}-*"))
+        return directory.rename(home / f"{directory.name}-{taken}")
+
+
+def read_environment(directory: Path) -> dict[str, Any]:
+    """The environment in which a run was begun."""
+    return _read(directory / "environment.json")
 
 
 def make(directory: Path) -> None:

@@ -17,7 +17,7 @@ from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import cost, statistics
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import PAPER, Row
-from t2t_jax.study.results import Entry
+from t2t_jax.study.results import Entry, Run
 from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.typeset import Cell, Table, as_latex, as_markdown, as_text, without_empty
 
@@ -49,7 +49,8 @@ def lines(grid: Grid, entries: Sequence[Entry]) -> list[Line]:
         )
         score = statistics.spread(scores[i]) if scores[i] else None
         difference = None
-        if i and (ours := drawn[i]) is not None and (base := drawn[0]) is not None:
+        comparable = not any(run.odd for run in (*e.runs, *entries[0].runs))
+        if i and comparable and (ours := drawn[i]) is not None and (base := drawn[0]) is not None:
             difference = statistics.compare(scores[i], scores[0], ours, base)
         out.append(Line(e, ppl, score, difference))
     compared = [line for line in out if line.difference]
@@ -192,7 +193,10 @@ def _notes(grid: Grid, found: Sequence[Line]) -> list[str]:
     ] * bool(split)
     if baseline := _mean(found[0], split, "baseline"):
         notes.append(f"Right-branching trees reach an F1 of {baseline}.")
-    notes += [f"†: {run.odd} ({run.directory})." for run in runs if run.odd]
+    notes += [
+        f"†, and not compared with others: {run.odd} ({run.directory})." for run in runs if run.odd
+    ]
+    notes += _versions(runs) + _populations(found)
     unlike = [line.entry.row.name for line in found if _unlike_the_paper(grid, line, found[0])]
     if unlike:
         notes.append(
@@ -201,6 +205,37 @@ def _notes(grid: Grid, found: Sequence[Line]) -> list[str]:
             + "."
         )
     return notes + _missing(found)
+
+
+def _versions(runs: Sequence[Run]) -> list[str]:
+    """Which runs were made by other code than that which makes the table, and where it differs."""
+    outdated: dict[str, set[str]] = {}
+    for run in runs:
+        if run.outdated:
+            outdated.setdefault(run.origins["code"], set()).update(run.outdated)
+    return [
+        f"Made by code {version}; since then the code has changed in {_several(sorted(names))}."
+        for version, names in outdated.items()
+    ]
+
+
+def _several(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    shown, more = names[:3], len(names) - 3
+    return ", ".join(shown) + (f" and {more} more definitions" if more > 0 else "")
+
+
+def _populations(found: Sequence[Line]) -> list[str]:
+    """Which rows were trained at once with others, where some were and some were not."""
+    together = {
+        line.entry.row.name: any(run.result["trained_together"] > 1 for run in line.entry.runs)
+        for line in found
+        if line.entry.runs
+    }
+    names = [name for name, vectorised in together.items() if vectorised]
+    if not names or len(names) == len(together):
+        return []
+    return [f"Trained at once with others, in one vectorised program: {'; '.join(names)}."]
 
 
 def _unlike_the_paper(grid: Grid, line: Line, base: Line) -> bool:
@@ -249,8 +284,9 @@ def records(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
                         metric.name: run.score,
                         "device": run.result["environment"]["device"],
                         "code": run.result["environment"]["code"],
+                        "version": run.origins["code"],
                     }
-                    | cost.costs(run.result)
+                    | cost.costs(run)
                     for run in e.runs
                 ],
             }

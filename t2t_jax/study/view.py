@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
@@ -27,7 +26,7 @@ class View:
     def __init__(self, cells: Sequence[Cell], workers: int, progress: Progress) -> None:
         self.cells, self.workers, self.progress = cells, workers, progress
         self.cost = {cell: run_flops(cell.c, cell.c.data.vocabulary) for cell in cells}
-        self.began, self.shown = time.monotonic(), {c for c in cells if ended(c.directory)}
+        self.began, self.shown = time.monotonic(), {c for c in cells if ended(c)}
         self.first: tuple[float, float, int] | None = None  # when steps were first seen; as `_look`
         self.before, _ = self._look()
         self.live = None
@@ -49,7 +48,7 @@ class View:
     def refresh(self) -> None:
         """Says which runs ended since the last look, and shows where the others are."""
         for cell in self.cells:
-            if cell in self.shown or not ended(cell.directory):
+            if cell in self.shown or not ended(cell):
                 continue
             self.shown.add(cell)
             self._say(f"{outcome(cell)}  ({len(self.shown)} of {len(self.cells)})")
@@ -137,16 +136,23 @@ def _last(cell: Cell) -> dict[str, Any]:
     return merged
 
 
-def ended(directory: Path) -> bool:
-    """Whether a run has a result or an error."""
-    return store.read_result(directory) is not None or store.read_failure(directory) is not None
+def ended(cell: Cell) -> bool:
+    """Whether a run is finished and scored, or has failed."""
+    if store.read_failure(cell.directory) is not None:
+        return True
+    result = store.read_result(cell.directory)
+    if result is None or not cell.split:
+        return result is not None
+    return store.read_statistics(cell.directory, result, cell.split) is not None
 
 
 def outcome(cell: Cell) -> str:
     """The scores of a run, or why it has none."""
-    if (result := store.read_result(cell.directory)) is None:
-        return f"{cell.name}: failed: {store.read_failure(cell.directory)}"
+    result, failure = store.read_result(cell.directory), store.read_failure(cell.directory)
+    if result is None or failure is not None:
+        return f"{cell.name}: failed: {failure}"
+    line = f"{cell.name}: PPL {result['dev_perplexity']:.3f}"
+    if not cell.split:
+        return line
     metric = metric_of(cell.c.data.corpus)
-    every = (s[metric.key]["score"] for s in result["scores"].values())
-    scores = "  ".join(f"{metric.name} {score:.2f}" for score in every)
-    return f"{cell.name}: PPL {result['dev_perplexity']:.3f}  {scores}"
+    return f"{line}  {metric.name} {result['scores'][cell.split][metric.key]['score']:.2f}"

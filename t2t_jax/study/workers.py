@@ -77,7 +77,7 @@ def _attempt(
     """Runs the cells of a population that have neither result nor error; those that are held."""
     from t2t_jax.study.runner import execute
 
-    cells = [cell for cell in cells if not ended(cell.directory)]
+    cells = [cell for cell in cells if not ended(cell)]
     if not cells or store.busy(cells[0].directory):
         return cells
     try:
@@ -89,7 +89,7 @@ def _attempt(
         traceback.print_exc()
         outcomes = [error] * len(cells)
     for cell, came in zip(cells, outcomes, strict=True):
-        if isinstance(came, Exception) and not isinstance(came, Busy) and not ended(cell.directory):
+        if isinstance(came, Exception) and not isinstance(came, Busy) and not ended(cell):
             store.write_failure(cell.directory, came)
     return [cell for cell, came in zip(cells, outcomes, strict=True) if isinstance(came, Busy)]
 
@@ -114,7 +114,7 @@ def watch(
     store.make(logs)
     for cell in cells:  # what failed is tried again
         store.forget_failure(cell.directory)
-    if all(ended(cell.directory) for cell in cells):
+    if all(ended(cell) for cell in cells):
         return 0
     workers = workers or _fitting(len({alike(cell.c) for cell in cells}))
     processes = [
@@ -139,7 +139,7 @@ def watch(
             p.wait()
             if p.stdin:
                 p.stdin.close()
-    if not all(ended(cell.directory) for cell in cells):
+    if not all(ended(cell) for cell in cells):
         codes = ", ".join(str(p.returncode) for p in processes)
         raise RunError(
             f"the workers ended before the grid (exit codes {codes}): see {logs}; the same command "

@@ -23,6 +23,7 @@ class Standing(NamedTuple):
     epoch: int = 0  # of the next batch
     batch: int = 0  # within the epoch
     seconds: float = 0.0  # of training
+    overhead: float = 0.0  # seconds of compiling, and of evaluating on dev
     flops: float = 0.0  # of matrix products, by the model's formula
     compiled_flops: float = 0.0  # of all operations, as XLA counts them in the compiled step
     memory: int = 0  # bytes that the step holds at its largest

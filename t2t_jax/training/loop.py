@@ -51,7 +51,7 @@ class Member(NamedTuple):
 class Trained(NamedTuple):
     """Parameters, averaged over the checkpoints of these steps, and what they cost.
 
-    `together` runs were trained in one program; `standing.seconds` are those of all of them.
+    `together` runs were trained at once; `standing` has the seconds of all of them.
     """
 
     params: Any
@@ -177,7 +177,8 @@ def _steps(
     last, first = c.training.steps, standings[0]
     evaluations = [list(s.evaluations) for s in standings]
     batches = [m.stream(first.epoch, first.batch) for m in members]
-    began, peak = time.monotonic() - first.seconds, peak_flops()
+    peak, overhead = peak_flops(), 0.0
+    began = time.monotonic() - first.seconds
     flops, compiled_flops, memory = first.flops, first.compiled_flops, first.memory
     meter, queued = Meter(), deque[tuple[int, float, Any]]()
 
@@ -206,11 +207,14 @@ def _steps(
             f"{now['tokens_per_second']:,.0f} tokens/s{share}  {left} left"
         )
         if at % RECORD_EVERY == 0:
-            elapsed = {"seconds": time.monotonic() - began}
+            elapsed = {"seconds": training_seconds()}
             last_step = {name: values[name] for name in ("lr", "grad_norm")}
             for i in alive() if hosts.first() else ():
                 metrics[i].write({"step": at} | _of_member(i, elapsed | last_step | now))
             meter = Meter()
+
+    def training_seconds() -> float:
+        return time.monotonic() - began - overhead
 
     def alive() -> list[int]:
         return [i for i in range(P) if i not in errors]
@@ -231,7 +235,9 @@ def _steps(
                 progress.say(f"compiling for batches of {B} pairs, {S} by {T} subwords")
                 while queued:
                     read()
+                since = time.monotonic()
                 programs[shapes] = compile_for(step, P, state, placed, h)
+                overhead += time.monotonic() - since
             program = programs[shapes]
             while len(queued) > ahead():
                 read()
@@ -249,11 +255,13 @@ def _steps(
             while queued:
                 read()
             for i in alive() if due else ():
+                since = time.monotonic()
                 perplexity = evaluate(population.member(state.params, i, P))
+                overhead += time.monotonic() - since
                 if math.isnan(perplexity):
                     fail(i, t)
                     continue
-                seconds = time.monotonic() - began
+                seconds = training_seconds()
                 evaluations[i].append((t, perplexity))
                 if hosts.first():
                     metrics[i].write({"step": t, "seconds": seconds, "dev_perplexity": perplexity})
@@ -261,10 +269,10 @@ def _steps(
                 progress.say(
                     f"{of}step {t:,}  dev perplexity {perplexity:.3f}  after {duration(seconds)}"
                 )
-            seconds = time.monotonic() - began
+            spent = training_seconds(), first.overhead + overhead
             for i in alive():
                 standings[i] = Standing(
-                    *position, seconds, flops, compiled_flops, memory, [*evaluations[i]]
+                    *position, *spent, flops, compiled_flops, memory, [*evaluations[i]]
                 )
                 checkpoints.save(managers[i], population.member(state, i, P), standings[i])
             if stopped:

@@ -1,0 +1,185 @@
+"""Which code a run's result depends on: what is executed, and what a change tells apart."""
+
+import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import jax
+import pytest
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.data.cache import open_dataset
+from t2t_jax.data.corpora import prepare
+from t2t_jax.study import code
+from t2t_jax.study.runner import execute
+from t2t_jax.training.progress import Progress
+from tests import toy
+
+PACKAGE = Path(code.__file__).parents[1]
+
+MODELS = {
+    "transformer": dict(encoder_attention="linear", decoder_attention="sparse_strided:l=3"),
+    "recurrent": dict(architecture="recurrent", feed="output", cross_attention="additive"),
+    "convolutional": dict(architecture="convolutional", cross_attention="dot_product"),
+    "decoder": dict(architecture="decoder", decoder_attention="local:w=2", positions="rotary"),
+}
+OTHERS = ("recurrent", "convolutional", "decoder")
+
+
+def definition(executed):
+    """The definition of ours that a code object belongs to."""
+    path, name = Path(executed.co_filename), executed.co_qualname.split(".")[0]
+    function = executed.co_flags & inspect.CO_OPTIMIZED  # and not the body of a module or class
+    if not function or not path.is_relative_to(PACKAGE):
+        return None
+    if name in ("<lambda>", "_Lazy", "check"):  # the registry's; `check` serves config alone
+        return None
+    module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+    return code.Definition(module.removesuffix(".__init__"), name)
+
+
+@pytest.mark.parametrize(
+    "model", ["transformer", *(pytest.param(m, marks=pytest.mark.full) for m in OTHERS)]
+)
+def test_every_function_that_a_run_executes_is_part_of_its_code(model, corpus, tmp_path):
+    """The syntax tree must lead to whatever the interpreter sees."""
+    small = {n: str(x) if isinstance(x, Path) else x for n, x in toy.fields(corpus).items()}
+    if "architecture" in MODELS[model] and model != "decoder":
+        small = {n: x for n, x in small.items() if n not in ("h", "d_k", "d_v", "d_ff")}
+    c = config.replace(Config(), **small, steps=3, evaluate_every=2, accumulate=2, **MODELS[model])
+    dataset = open_dataset(prepare(c.data, tmp_path / "cache"))
+    executed = set()
+
+    def profile(frame, event, argument):
+        if event == "call":
+            executed.add(frame.f_code)
+
+    jax.clear_caches()
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        (result,) = execute(
+            [(c, tmp_path / "run")], dataset, lambda name: name == "dev", Progress()
+        )
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert not isinstance(result, Exception), result
+    decisive = {
+        str(d)
+        for d in map(definition, executed)
+        if d and d.module not in code.WITHOUT_EFFECT and d not in code.REGISTRIES
+    }
+    assert len(decisive) > 80
+    assert decisive <= code.code_of(c).keys()
+
+
+ROWS = {
+    "base": {},
+    "local": dict(decoder_attention="local:w=4"),
+    "linear": dict(encoder_attention="linear"),
+    "strided": dict(encoder_attention="sparse_strided:l=4"),
+    "fixed": dict(encoder_attention="sparse_fixed:l=4,c=1"),
+    "recurrent": dict(architecture="recurrent"),
+}
+PRINT = """
+import json
+from t2t_jax import config
+from t2t_jax.study import store
+from t2t_jax.study.code import code_of, digest
+rows = json.loads(input())
+configs = {name: config.replace(config.Config(), **changes) for name, changes in rows.items()}
+print(json.dumps({name: [store.key(c, {}), digest(code_of(c))] for name, c in configs.items()}))
+"""
+
+
+def identities(root):
+    """Key and code of every row, by the package under a root."""
+    done = subprocess.run(
+        [sys.executable, "-c", PRINT],
+        input=json.dumps(ROWS),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A copy of the package."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=ignored)
+    return tmp_path
+
+
+def edit(root, name, *pairs):
+    path = root / PACKAGE.name / name
+    text = path.read_text()
+    for old, new in pairs:
+        assert old in text, (name, old)
+        text = text.replace(old, new, 1)
+    path.write_text(text)
+
+
+def test_growth_changes_no_key_and_no_code(root):
+    before = identities(root)
+    (root / PACKAGE.name / "attention" / "mine.py").write_text(
+        "from t2t_jax.attention.dot_product import DotProduct\nclass Mine(DotProduct): pass\n"
+    )
+    entry = '    "mine": Entry("mine:Mine", "a new mechanism"),\n'
+    edit(
+        root,
+        "attention/__init__.py",
+        ('    "dot_product": Entry(', entry + '    "dot_product": Entry('),
+    )
+    field = '    temperature: float = _field(1.0, "a new field")\n'
+    edit(root, "config.py", ("    seed: int = _field(0", field + "    seed: int = _field(0"))
+    edit(root, "attention/work.py", ("def dense(", "def mine(o):\n    return 1\n\n\ndef dense("))
+    edit(root, "training/step.py", ('"""The pure train step', '"""A better description'))
+    edit(root, "attention/local.py", ("_LEAST = 16", "# a comment\n_LEAST = 16"))
+    edit(root, "training/progress.py", ("{seconds:.0f} s", "{seconds:.1f} s"))
+    edit(root, "study/registry.py", ("class Study:", "class Study:  # a comment"))
+    assert identities(root) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "rows"),
+    [
+        ("attention/local.py", "_LEAST = 16", "_LEAST = 32", {"local"}),
+        ("attention/linear.py", "_LEAST = 1e-30", "_LEAST = 1e-20", {"linear"}),
+        ("attention/sparse.py", "class Strided(", "class Strided(object, ", {"strided"}),
+        ("models/recurrent.py", "class Recurrent(", "class Recurrent(object, ", {"recurrent"}),
+        ("tokens.py", "range(4)", "range(4 + 0)", set(ROWS)),
+        (
+            "study/runner.py",
+            "directory, trained.params, result)",
+            "directory, None, result)",
+            set(ROWS),
+        ),
+        ("training/optimizer.py", ") ** -0.5)", ") ** -0.4)", set(ROWS)),
+    ],
+)
+def test_a_change_tells_apart_the_runs_that_reach_it(root, name, old, new, rows):
+    before = identities(root)
+    edit(root, name, (old, new))
+    after = identities(root)
+    assert {row for row in ROWS if before[row][1] != after[row][1]} == rows
+    assert [key for key, _ in before.values()] == [key for key, _ in after.values()]
+
+
+def test_code_that_shares_no_changed_definition_does_not_conflict():
+    base, local = (code.code_of(config.replace(Config(), **ROWS[n])) for n in ("base", "local"))
+    assert code.changed(base, local)
+    assert not code.conflict(base, local)
+    shared = next(name for name in base if name in local)
+    assert code.conflict(base | {shared: "0"}, local)
+    assert code.changed(base | {shared: "0"}, base) == [shared]
