@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import time
 
 import jax
 import numpy as np
@@ -11,9 +12,11 @@ from t2t_jax import config
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
 from t2t_jax.study.grid import alike
+from t2t_jax.training import loop
 from t2t_jax.training.loop import Member, _level, train
 from t2t_jax.training.progress import Progress, read_metrics
 from t2t_jax.training.sharding import make_mesh
+from t2t_jax.training.throughput import compile_for
 from tests.test_training import SMALL, V, batch
 
 C = config.replace(SMALL, steps=6, evaluate_every=3, warmup=2, peak_lr=2e-2, average=2)
@@ -125,3 +128,25 @@ def test_who_may_share_a_program():
         assert alike(config.replace(C, **change)) != alike(C), change
     stops = [config.replace(c, patience=2) for c in VARIED]
     assert len({alike(c) for c in stops}) == 3
+
+
+def test_compiling_and_evaluating_are_not_charged_as_training(tmp_path, monkeypatch):
+    """By a clock that compiling moves on by 1000 s and an evaluation by 100 s."""
+    clock, passed = time.monotonic, [0.0]
+
+    def compile_slowly(*arguments):
+        passed[0] += 1000
+        return compile_for(*arguments)
+
+    def evaluate(_):
+        passed[0] += 100
+        return 9.0
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed[0])
+    monkeypatch.setattr(loop, "compile_for", compile_slowly)
+    first, second = (x.standing for x in run(tmp_path, VARIED[:2], evaluate))
+    assert max(first.seconds, second.seconds) < 100
+    assert 1200 <= first.overhead < 1300
+    assert 200 <= second.overhead < 300
+    records = read_metrics(tmp_path / "0" / "metrics.jsonl")
+    assert max(r["seconds"] for r in records) < 100
