@@ -174,13 +174,13 @@ def report(arguments: Namespace) -> None:
     rows = ["--rows", *arguments.rows] if arguments.rows else []
     words = [arguments.study, "--preset", arguments.preset, *rows, "--store", str(arguments.store)]
     words += [w for name, value in _changes(arguments).items() for w in (f"--{name}", str(value))]
-    store.make(out.parent)
     idle = 0  # looks at which nothing ran: one may fall between two runs
     while True:
         found = _lines_of(grid, arguments)
         idle = 0 if any("running," in x.entry.standing for x in found) else idle + 1
         live = arguments.watch and idle < 2
         sentences = _sentences(grid, found, arguments.cache)
+        store.make(out.parent)
         store.write(out, study_page(grid, found, sentences, words, live))
         if not live:
             break

@@ -445,8 +445,6 @@ def test_what_else_a_number_comes_from_is_not_mixed(
     rows = json.loads(table(words, home, capsys, "--mix", "--format", "json"))
     assert [row["difference"] is None for row in rows] == [True, False, False, True]
     assert "†" in table(words, home, capsys, "--mix")
-    only = json.loads(table(words, home, capsys, "--only", "cpu", "--format", "json"))
-    assert sum(len(row["runs"]) for row in only) == 2 * ROWS - (change.keys() == {"device"})
 
 
 def test_a_table_says_what_was_trained_at_once(grid, words, tmp_path, capsys):
