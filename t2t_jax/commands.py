@@ -81,6 +81,7 @@ def _grid(arguments: Namespace) -> "Grid":
 
 
 def run(arguments: Namespace) -> None:
+    from t2t_jax.data.corpora import opener
     from t2t_jax.study import plots, workers
     from t2t_jax.training.progress import Progress
 
@@ -93,9 +94,9 @@ def run(arguments: Namespace) -> None:
         raise UsageError("--seeds must be at least 1, and --workers if it is given.")
     row = None if arguments.task is None else _row(grid, arguments.task)
     try:
-        dataset = _dataset(grid.data, arguments.cache, progress.say)
-        cells = grid.plan(arguments.seeds, dataset)
-        how = grid.study.split, dataset, progress, arguments.mesh
+        open_data = opener(arguments.cache, progress.say)
+        cells = grid.plan(arguments.seeds, open_data)
+        how = grid.study.split, open_data, progress, arguments.mesh
         if row:
             _keep_programs(arguments.cache)
             workers.one_row([cell for cell in cells if cell.row is row], *how)
@@ -110,7 +111,8 @@ def run(arguments: Namespace) -> None:
     finally:
         progress.close()
     table(arguments)
-    for path in plots.draw(grid, _lines_of(grid, arguments), dataset.splits.get(grid.study.split)):
+    sentences = open_data(grid.data).splits.get(grid.study.split)
+    for path in plots.draw(grid, _lines_of(grid, arguments), sentences):
         print(f"plot: {path}")
     if failed:
         raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
@@ -175,12 +177,12 @@ def _sentences(grid: "Grid", found: "list[Line]", cache: Path) -> "Split | None"
     """What the study's runs were scored on, where it is at hand."""
     from t2t_jax.study import store
 
-    runs = [run for line in found for run in line.entry.runs]
-    if not grid.study.split or not runs:
+    entries = [line.entry for line in found if line.entry.runs]
+    if not grid.study.split or not entries:
         return None
     try:
-        dataset = _dataset(grid.data, cache, lambda _: None)
-        store.check(runs[0].directory, store.about(dataset))
+        dataset = _dataset(entries[0].c.data, cache, lambda _: None)
+        store.check(entries[0].runs[0].directory, store.about(dataset))
     except UsageError as error:
         _say(f"without the sentences of {grid.data.corpus}: {error}")
         return None

@@ -148,6 +148,7 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "convolutional": ("kernel", "dilation", "positions", "cross_attention"),
 }
 PATHS = ("directory", "train", "dev", "test")  # where data lies; what it is, the data says itself
+SENTENCES = ("corpus", "source", "target", *PATHS)  # which sentences there are, however cut
 
 # tensor2tensor's transformer_base_v2 where it differs from the paper.
 T2T: Mapping[str, Any] = dict(

@@ -60,8 +60,8 @@ def _rows(study: "Study", format: str) -> list[str]:
                 "row": row.name,
                 "group": row.group,
                 "changes": dict(row.changes),
-                "config": config.flatten(row.config),
-                "parameters": parameters(row.config, study.V),
+                "config": config.flatten(study.config(row)),
+                "parameters": parameters(study.config(row), study.V),
                 "vocabulary": study.V,
                 "paper": {name: getattr(row, name) for name in PAPER},
             }

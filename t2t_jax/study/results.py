@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from t2t_jax import config
 from t2t_jax.config import Config
+from t2t_jax.data.corpora import PREPARED
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import store
@@ -80,7 +82,7 @@ def collect(
             standing[i].append(f"seed {c.training.seed} {_standing(directory, c)}")
             continue
         scored = result["scores"][split][metric.key] if split else None
-        came_from = origins(directory, result, scored)
+        came_from = origins(directory, result, scored, _cut(wanted[i], wanted[0]))
         if only and not any(value.startswith(only) for value in came_from.values()):
             continue
         run = Run(directory, c.training.seed, result)
@@ -96,16 +98,27 @@ def collect(
 
 
 def origins(
-    directory: Path, result: Mapping[str, Any], scored: Mapping[str, Any] | None
+    directory: Path, result: Mapping[str, Any], scored: Mapping[str, Any] | None, cut: str = ""
 ) -> dict[str, str]:
-    """What results must share to stand in one table; `scored` by the table's metric."""
+    """What results must share to stand in one table.
+
+    Args:
+      scored: by the table's metric.
+      cut: how the row's corpus is cut, which its tokens are compared for.
+    """
     about = json.loads((directory / "data.json").read_text())
     return {
-        "data": about["data"],
-        "vocabulary": about["vocabulary"],
+        f"data{cut}": about["data"],
+        f"vocabulary{cut}": about["vocabulary"],
         "metric": scored["signature"] if scored else "perplexity",
         "code": result["environment"]["code"],
     }
+
+
+def _cut(c: Config, base: Config) -> str:
+    """How a row's sentences become tokens, where that is not as in base: other data is right."""
+    fields = {n: x for n, x in config.difference(c, base).items() if n in PREPARED}
+    return "".join(f" of {n} {x}" for n, (x, _) in fields.items())
 
 
 def _key(c: Config) -> str:
@@ -119,8 +132,8 @@ def _usual(found: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[st
       UsageError: there are several, and `mix` is not set.
     """
     usual = {}
-    for name in found[0] if found else ():
-        counts = Counter(origin[name] for origin in found).most_common()
+    for name in {name: None for origin in found for name in origin}:
+        counts = Counter(origin[name] for origin in found if name in origin).most_common()
         if len(counts) > 1 and not mix:
             listed = ", ".join(f"{value[:12]}: {n} runs" for value, n in counts)
             raise UsageError(
@@ -138,7 +151,7 @@ def _by_seed(
     chosen: dict[int, Run] = {}
     for run, origin in sorted(runs, key=lambda r: (r[0].directory / "result.json").stat().st_mtime):
         odd = ", ".join(
-            f"{name} {origin[name][:12]}" for name in usual if origin[name] != usual[name]
+            f"{name} {value[:12]}" for name, value in origin.items() if value != usual[name]
         )
         chosen[run.seed] = replace(run, odd=odd)
     return tuple(chosen[seed] for seed in sorted(chosen))

@@ -112,10 +112,10 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
     groups: dict[str, list[tuple[Cell, ...]]] = {}
     for line in found:
         row, at_scale = line.entry.row, config.flatten(line.entry.c)
-        full = config.flatten(row.config)
+        full = config.flatten(study.config(row))
         told = {*row.changes, "steps"} if study.equal_flops else row.changes.keys()
         if row is study.rows[0]:
-            told = {n for n in study.columns if config.has(row.config.model, n)}
+            told = {n for n in study.columns if config.has(line.entry.c.model, n)}
         changed = [Cell(_scaled(full[n], at_scale[n]) if n in told else "") for n in study.columns]
         if row.label and not any(changed):
             changed[0] = Cell(row.label)
