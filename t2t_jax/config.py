@@ -194,6 +194,16 @@ def difference(config: Config, base: Config) -> dict[str, tuple[Any, Any]]:
     return {n: (ours[n], theirs[n]) for n in ours if ours[n] != theirs[n]}
 
 
+def describe(config: Config, paper: Config) -> str:
+    """The fields in which a config differs from the paper's: `N 3 (paper: 6), norm pre (...)`.
+
+    Where files lie and the seed are left out.
+    """
+    fields = difference(config, paper)
+    named = (n for n in fields if n not in (*PATHS, "seed"))
+    return ", ".join(f"{n} {fields[n][0]} (paper: {fields[n][1]})" for n in named)
+
+
 def profile(name: str) -> Config:
     """The base model as the paper states it (`paper`) or as tensor2tensor runs it (`t2t`)."""
     if name not in PROFILES:

@@ -1,13 +1,14 @@
 """What `t2t-jax list` prints: what there is, by kind, and the rows of a study."""
 
 import json
+import textwrap
 from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from t2t_jax import config
 from t2t_jax.attention import TABLE
-from t2t_jax.config import SECTIONS
+from t2t_jax.config import SECTIONS, Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.recipes import RECIPES
 
@@ -43,9 +44,14 @@ def _studies() -> list[str]:
 
 
 def _presets() -> list[str]:
-    from t2t_jax.study.presets import PRESETS
+    from t2t_jax.study.presets import PRESETS, shrink
 
-    return [f"{name:18}{preset.about}" for name, preset in PRESETS.items()]
+    lines = []
+    for name, preset in PRESETS.items():
+        lines.append(f"{name:18}{preset.about}")
+        fields = config.describe(shrink(Config(), {}, preset), Config())
+        lines += textwrap.wrap(fields, 100, initial_indent=" " * 18, subsequent_indent=" " * 18)
+    return [*lines, "Of Table 3's base; other tables and rows are scaled by the same factors."]
 
 
 def _rows(study: "Study", format: str) -> list[str]:

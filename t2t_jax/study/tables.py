@@ -95,7 +95,8 @@ def pairs(grid: Grid, found: Sequence[Line]) -> dict[tuple[str, str], tuple[floa
 def quality(grid: Grid, found: Sequence[Line]) -> Table:
     """The paper's table, with our columns beside the paper's where it has any."""
     study, metric = grid.study, metric_of(grid.data.corpus)
-    lowest = min((x.PPL.mean for x in found if x.PPL), default=math.nan)
+    alike = [x for x in found if _subwords(x) == _subwords(found[0])]
+    lowest = min((x.PPL.mean for x in alike if x.PPL), default=math.nan)
     highest = max((x.score.mean for x in found if x.score), default=math.nan)
     header = (
         ("", ""),
@@ -131,8 +132,29 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
             Cell(f"{line.entry.runs[0].result['parameters'] / 1e6:.2f}" if line.entry.runs else ""),
         ]
         groups.setdefault(row.group, []).append(tuple(cells))
-    title = f"{study.title}. {grid.preset.about}."
-    return without_empty(title, header, groups, _notes(grid, found))
+    notes = [scale(grid), *_of_vocabularies(found), *_notes(grid, found)]
+    return without_empty(f"{grid.title}.", header, groups, notes)
+
+
+def scale(grid: Grid) -> str:
+    """In which fields base, as it is run here, differs from the paper's, as a sentence."""
+    base = grid.study.rows[0]
+    fields = config.describe(grid.config(base), grid.study.config(base))
+    return f"Base differs from the paper's in {fields}." if fields else "Base is the paper's."
+
+
+def _of_vocabularies(found: Sequence[Line]) -> list[str]:
+    """Which rows' PPL says nothing beside base's, as a sentence if there are any."""
+    base = found[0]
+    others = [line.entry.row.name for line in found if _subwords(line) != _subwords(base)]
+    return [
+        f"PPL is per subword, so that of a row with other subwords than {base.entry.row.name}'s "
+        f"cannot be compared with it: {'; '.join(others)}."
+    ] * bool(others)
+
+
+def _subwords(line: Line) -> int:
+    return line.entry.c.data.vocabulary
 
 
 def papers(grid: Grid, row: Row) -> float | None:
