@@ -41,6 +41,11 @@ def train(arguments: Namespace) -> None:
     first = not arguments.hosts or _join(arguments.hosts, c.data, arguments.cache)
     progress = Progress() if first else Progress(io.StringIO())
     try:
+        if arguments.profile != "paper":
+            papers = config.replace(recipe(arguments.recipe), **_changes(arguments))
+            sets = config.describe(c, papers)
+            rest = "all that neither it nor a flag sets is as in the paper"
+            progress.say(f"profile {arguments.profile} sets {sets}; {rest}")
         dataset = _dataset(c.data, arguments.cache, progress.say)
         _keep_programs(arguments.cache)
         scored = (lambda split: split.startswith("test")), progress

@@ -93,7 +93,8 @@ def _profiles() -> list[str]:
     lines += [f"{n:18}{paper!s:>12}{t2t!s:>18}" for n, (t2t, paper) in rows.items()]
     return [
         *lines,
-        "Everything else is the same; `train RECIPE --profile t2t` is the right column.",
+        "Everything else is the same. `train base --profile t2t`, or big, is the right column.",
+        "Other recipes set warm-up, schedule and peak themselves and take no profile.",
     ]
 
 
