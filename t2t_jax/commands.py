@@ -42,6 +42,11 @@ def train(arguments: Namespace) -> None:
     first = not arguments.hosts or _join(arguments.hosts, c.data, arguments.cache)
     progress = Progress() if first else Progress(io.StringIO())
     try:
+        if arguments.profile != "paper":
+            papers = config.replace(recipe(arguments.recipe), **_changes(arguments))
+            sets = config.describe(c, papers)
+            rest = "all that neither it nor a flag sets is as in the paper"
+            progress.say(f"profile {arguments.profile} sets {sets}; {rest}")
         dataset = _dataset(c.data, arguments.cache, progress.say)
         _keep_programs(arguments.cache)
         scored = (lambda split: split.startswith("test")), progress
@@ -83,6 +88,7 @@ def _grid(arguments: Namespace) -> "Grid":
 
 
 def run(arguments: Namespace) -> None:
+    from t2t_jax.data.corpora import opener
     from t2t_jax.study import plots, workers
     from t2t_jax.training.progress import Progress
 
@@ -95,9 +101,9 @@ def run(arguments: Namespace) -> None:
         raise UsageError("--seeds must be at least 1, and --workers if it is given.")
     row = None if arguments.task is None else _row(grid, arguments.task)
     try:
-        dataset = _dataset(grid.data, arguments.cache, progress.say)
-        cells = grid.plan(arguments.seeds, dataset)
-        how = grid.study.split, dataset, progress, arguments.mesh
+        open_data = opener(arguments.cache, progress.say)
+        cells = grid.plan(arguments.seeds, open_data)
+        how = open_data, progress, arguments.mesh
         if row:
             cells = [cell for cell in cells if cell.row is row]
         if not arguments.worker:
@@ -117,7 +123,8 @@ def run(arguments: Namespace) -> None:
         progress.close()
     arguments.mix = True  # what `run` keeps of other code is marked
     table(arguments)
-    for path in plots.draw(grid, _lines_of(grid, arguments), dataset.splits.get(grid.study.split)):
+    sentences = open_data(grid.data).splits.get(grid.study.split)
+    for path in plots.draw(grid, _lines_of(grid, arguments), sentences):
         print(f"plot: {path}")
     if failed:
         raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
@@ -200,12 +207,12 @@ def _sentences(grid: "Grid", found: "list[Line]", cache: Path) -> "Split | None"
     """What the study's runs were scored on, where it is at hand."""
     from t2t_jax.study import store
 
-    runs = [run for line in found for run in line.entry.runs]
-    if not grid.study.split or not runs:
+    entries = [line.entry for line in found if line.entry.runs]
+    if not grid.study.split or not entries:
         return None
     try:
-        dataset = _dataset(grid.data, cache, lambda _: None)
-        store.check(runs[0].directory, store.about(dataset))
+        dataset = _dataset(entries[0].c.data, cache, lambda _: None)
+        store.check(entries[0].runs[0].directory, store.about(dataset))
     except UsageError as error:
         _say(f"without the sentences of {grid.data.corpus}: {error}")
         return None

@@ -149,6 +149,7 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
 }
 LANGUAGE_MODELS = ("encoder", "decoder")  # they translate nothing, so only perplexity is measured
 PATHS = ("directory", "train", "dev", "test")  # where data lies; what it is, the data says itself
+SENTENCES = ("corpus", "source", "target", *PATHS)  # which sentences there are, however cut
 
 # tensor2tensor's transformer_base_v2 where it differs from the paper.
 T2T: Mapping[str, Any] = dict(
@@ -192,6 +193,16 @@ def difference(config: Config, base: Config) -> dict[str, tuple[Any, Any]]:
     """The fields in which two configs differ: name -> (value in `config`, value in `base`)."""
     ours, theirs = flatten(config), flatten(base)
     return {n: (ours[n], theirs[n]) for n in ours if ours[n] != theirs[n]}
+
+
+def describe(config: Config, paper: Config) -> str:
+    """The fields in which a config differs from the paper's: `N 3 (paper: 6), norm pre (...)`.
+
+    Where files lie and the seed are left out.
+    """
+    fields = difference(config, paper)
+    named = (n for n in fields if n not in (*PATHS, "seed"))
+    return ", ".join(f"{n} {fields[n][0]} (paper: {fields[n][1]})" for n in named)
 
 
 def profile(name: str) -> Config:

@@ -1,13 +1,14 @@
 """What `t2t-jax list` prints: what there is, by kind, and the rows of a study."""
 
 import json
+import textwrap
 from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from t2t_jax import config
 from t2t_jax.attention import TABLE
-from t2t_jax.config import SECTIONS
+from t2t_jax.config import SECTIONS, Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.recipes import RECIPES
 
@@ -43,9 +44,14 @@ def _studies() -> list[str]:
 
 
 def _presets() -> list[str]:
-    from t2t_jax.study.presets import PRESETS
+    from t2t_jax.study.presets import PRESETS, shrink
 
-    return [f"{name:18}{preset.about}" for name, preset in PRESETS.items()]
+    lines = []
+    for name, preset in PRESETS.items():
+        lines.append(f"{name:18}{preset.about}")
+        fields = config.describe(shrink(Config(), {}, preset), Config())
+        lines += textwrap.wrap(fields, 100, initial_indent=" " * 18, subsequent_indent=" " * 18)
+    return [*lines, "Of Table 3's base; other tables and rows are scaled by the same factors."]
 
 
 def _rows(study: "Study", format: str) -> list[str]:
@@ -60,8 +66,8 @@ def _rows(study: "Study", format: str) -> list[str]:
                 "row": row.name,
                 "group": row.group,
                 "changes": dict(row.changes),
-                "config": config.flatten(row.config),
-                "parameters": parameters(row.config, study.V),
+                "config": config.flatten(study.config(row)),
+                "parameters": parameters(study.config(row), study.V),
                 "vocabulary": study.V,
                 "paper": {name: getattr(row, name) for name in PAPER},
             }
@@ -87,7 +93,8 @@ def _profiles() -> list[str]:
     lines += [f"{n:18}{paper!s:>12}{t2t!s:>18}" for n, (t2t, paper) in rows.items()]
     return [
         *lines,
-        "Everything else is the same; `train RECIPE --profile t2t` is the right column.",
+        "Everything else is the same. `train base --profile t2t`, or big, is the right column.",
+        "Other recipes set warm-up, schedule and peak themselves and take no profile.",
     ]
 
 

@@ -1,4 +1,8 @@
-"""Configs that ship: each is its difference from the profile, which is the paper unless named."""
+"""Configs that ship: each is its difference from the paper's base.
+
+A profile in the paper's place is for the paper's own recipes: another recipe's learning rate and
+its warm-up were chosen together, and a profile would change one without the other.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +23,8 @@ _SMALL_UPDATES: dict[str, Any] = dict(
     peak_lr=5e-3,
     alpha=1.4,  # the best of 0.6, 1.0 and 1.4 on dev
 )
+
+PAPERS = "base", "big"  # which take a profile
 
 RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
     "base": ("Table 3, base, on WMT14 EN-DE", {}),
@@ -86,8 +92,20 @@ def recipe(name: str, profile: str = "paper") -> Config:
     """The config that ships under a name; what it leaves open, the profile decides.
 
     Raises:
-      UsageError: there is none of that name, or no such profile.
+      UsageError: there is none of that name, no such profile, or the recipe takes none.
     """
     if name not in RECIPES:
         raise UsageError(f"there is no recipe {name!r}: {near(name, RECIPES)}")
-    return config.replace(config.profile(profile), **RECIPES[name][1])
+    start, changes = config.profile(profile), RECIPES[name][1]
+    if profile != "paper" and name not in PAPERS:
+        own = [
+            n
+            for n in changes
+            if n in config.PROFILES[profile] or config.SECTION_OF[n] == "training"
+        ]
+        raise UsageError(
+            f"profile {profile} is for the paper's recipes {' and '.join(PAPERS)}, and {name} sets "
+            f"{', '.join(own)} itself: use `train base --profile {profile}` with the flags that "
+            f"you need, or {name} without a profile."
+        )
+    return config.replace(start, **changes)

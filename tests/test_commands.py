@@ -16,8 +16,10 @@ import sentencepiece
 
 from t2t_jax import config
 from t2t_jax.cli import main
+from t2t_jax.config import Config
 from t2t_jax.inference.translate import translate
 from t2t_jax.recipes import RECIPES
+from t2t_jax.study.presets import PRESETS, shrink
 from t2t_jax.study.runner import load
 from tests import toy
 from tests.eight import EIGHT
@@ -404,3 +406,27 @@ def test_lists(capsys):
     }.items():
         assert main(["list", what]) == 0
         assert wanted in capsys.readouterr().out
+
+
+def test_presets_are_listed_with_every_field_in_which_they_differ_from_the_paper(capsys):
+    assert main(["list", "presets"]) == 0
+    listed = " ".join(capsys.readouterr().out.split())
+    for name, scale in PRESETS.items():
+        changes = config.difference(shrink(Config(), {}, scale), Config())
+        fields = (f"{n} {ours} (paper: {paper})" for n, (ours, paper) in changes.items())
+        assert f"{name} {scale.about} {', '.join(fields)}".strip() in listed
+    assert "schedule linear (paper: inverse_sqrt)" in listed
+
+
+def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, capsys):
+    names = "norm, schedule, peak_lr, warmup", "`train base --profile t2t`"
+    refused(["train", "grammar", "--profile", "t2t"], capsys, "base and big", *names)
+    words = ["--profile", "t2t", "--corpus", "text", "--train", tmp_path, "--norm", "post"]
+    for name in ("base", "big"):
+        assert main(["train", name, *map(str, words)]) == 2  # there is no such corpus
+        said = capsys.readouterr().err.splitlines()[0]
+        assert "profile t2t sets positions sinusoid_halves (paper: sinusoid), " in said
+        assert "warmup 8000 (paper: 4000)" in said
+        assert "lr_scale 2.0 (paper: 1.0)" in said
+        assert said.endswith("; all that neither it nor a flag sets is as in the paper")
+        assert "norm" not in said  # which a flag took back

@@ -1,11 +1,12 @@
 """Plots of the demo's stored runs, as files for a paper."""
 
+import dataclasses
 import re
 from pathlib import Path
 
 import pytest
 
-from t2t_jax.study import plots, tables
+from t2t_jax.study import plots, results, tables
 from tests import stored
 
 
@@ -15,7 +16,9 @@ def test_every_plot_is_a_picture_and_two_drawings(tmp_path):
     paths = plots.draw(grid, found, stored.split(tmp_path))
     kinds = ["learning", "cost", "differences", "distances"]
     assert paths == [tmp_path / f"table3-demo-{kind}.png" for kind in kinds]
+    title = "Variations on the Transformer, preset demo"
     for path in paths:
+        assert f"<!-- {title}" in path.with_suffix(".svg").read_text()
         assert path.stat().st_size > 15_000
         assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
         drawn = path.with_suffix(".svg").read_text()
@@ -45,3 +48,11 @@ def test_an_empty_study_has_no_plots(tmp_path):
     grid = stored.grid(tmp_path)
     none = [entry.__class__(entry.row, entry.c, (), "") for entry in stored.entries()]
     assert plots.draw(grid, tables.lines(grid, none), None) == []
+
+
+def test_a_plots_title_says_what_the_command_line_changed(tmp_path):
+    grid = dataclasses.replace(stored.grid(tmp_path), changes=dict(alpha=0.6))
+    found = tables.lines(grid, results.collect(dataclasses.replace(grid, home=stored.DEMO)))
+    drawn = plots.learning(grid, found).with_suffix(".svg").read_text()
+    assert "preset demo" in drawn
+    assert "alpha 0.6" in drawn

@@ -11,7 +11,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.study.cost import parameters
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
-from t2t_jax.study.registry import find, select, studies, study
+from t2t_jax.study.registry import Row, find, select, studies, study
 from t2t_jax.study.results import Entry
 from t2t_jax.study.tables import lines, papers, records
 from t2t_jax.training.flops import run_flops
@@ -44,13 +44,14 @@ COLUMNS = "N d_model d_ff h d_k d_v P_drop eps_ls".split()
 
 
 def test_table_3_is_the_papers():
-    rows = find("table3").rows
+    study = find("table3")
+    rows = study.rows
     lines = PAPER.strip().split("\n")
     assert len(rows) == len(lines) == 20
     for row, line in zip(rows, lines, strict=True):
         group, *values = line.split()
         assert row.group == group
-        flat = config.flatten(row.config)
+        flat = config.flatten(study.config(row))
         assert [str(flat[name]) for name in COLUMNS] == values[:8]
         assert flat["steps"] == 1000 * int(values[8])
         assert flat["positions"] == ("learned" if group == "E" else "sinusoid")
@@ -61,9 +62,10 @@ def test_table_3_is_the_papers():
 
 
 def test_the_paper_preset_is_the_paper():
-    for row in find("table3").rows:
-        assert shrink(row.config, preset("paper")) == row.config
-    c = find("table3").rows[0].config
+    for table in studies().values():
+        for row in table.rows:
+            assert shrink(table.config(), row.changes, preset("paper")) == table.config(row)
+    c = find("table3").config()
     assert (c.data.corpus, c.data.source, c.data.target) == ("wmt14", "en", "de")
     assert (c.decoding.beam, c.decoding.alpha, c.decoding.max_extra) == (4, 0.6, 50)
     assert (c.training.average, c.training.warmup, c.data.batch_tokens) == (1, 4000, 25_000)
@@ -74,7 +76,7 @@ def test_the_paper_preset_is_the_paper():
 def test_what_holds_at_the_papers_scale_holds_at_every_scale(name):
     scale = preset(name)
     for row in find("table3").rows:
-        full, small = row.config, shrink(row.config, scale)
+        full, small = find("table3").config(row), shrink(Config(), row.changes, scale)
         assert (full.model.h * full.model.d_k == full.model.d_model) == (
             small.model.h * small.model.d_k == small.model.d_model
         )
@@ -90,23 +92,23 @@ def test_parameters_at_the_papers_scale_round_to_the_papers():
     table3 = find("table3")
     for row in table3.rows:
         if row.params and row.group != "big":  # which fits no vocabulary that the others do
-            assert round(parameters(row.config, table3.V) / 1e6) == row.params, row.name
+            assert round(parameters(table3.config(row), table3.V) / 1e6) == row.params, row.name
 
 
 def test_table_2_compares_models_of_one_size():
     table2 = find("table2")
-    sizes = {row.name: parameters(row.config, table2.V) / 1e6 for row in table2.rows}
+    sizes = {row.name: parameters(table2.config(row), table2.V) / 1e6 for row in table2.rows}
     assert sizes.pop("Transformer big") == pytest.approx(218, abs=1)
     assert all(64 < size < 70 for size in sizes.values()), sizes
-    assert [row.config.training.average for row in table2.rows] == [5, 20, 5, 5, 5, 5]
+    assert [table2.config(row).training.average for row in table2.rows] == [5, 20, 5, 5, 5, 5]
     for row in table2.rows:
-        small = shrink(row.config, preset("demo")).training
+        small = shrink(table2.config(), row.changes, preset("demo")).training
         assert small.evaluate_every * small.average <= small.steps / 8
 
 
 def test_table_4_is_the_papers_and_reads_trees_alone():
     table4 = find("table4")
-    c = table4.rows[0].config
+    c = table4.config(table4.rows[0])
     assert (c.model.N, c.model.d_model, c.data.vocabulary) == (4, 1024, 16_000)
     assert (c.decoding.beam, c.decoding.alpha, c.decoding.max_extra) == (21, 0.3, 300)
     assert (c.data.corpus, table4.rows[0].F1) == ("wsj", 91.3)
@@ -138,10 +140,18 @@ def test_a_row_or_scale_that_does_not_fit_is_refused():
         def typo():
             return [replace(find("table3").rows[0], changes=dict(d_modle=3))]
 
-    with pytest.raises(UsageError, match="d_k=4 cannot be divided by 8"):
-        shrink(config.replace(Config(), d_k=4), preset("demo"))
-    with pytest.raises(UsageError, match="N=3 cannot"):
-        shrink(config.replace(Config(), N=3), preset("demo"))
+    with pytest.raises(UsageError, match=r"names the seed: .* --seeds K"):
+
+        @study("", columns="", split="dev", V=9)
+        def seeded():
+            return [Row("base"), Row("A", dict(seed=3))]
+
+    with pytest.raises(UsageError, match="d_k=4 x 1/8 is no whole number"):
+        shrink(Config(), dict(d_k=4), preset("demo"))
+    with pytest.raises(UsageError, match="N=3 x 1/2 is no"):
+        shrink(Config(), dict(N=3), preset("demo"))
+    with pytest.raises(UsageError, match="batch of 26 tokens"):
+        shrink(Config(), dict(batch_tokens=1250), preset("demo"))
 
 
 def test_unknown_names_bring_the_near_ones():
@@ -171,6 +181,179 @@ def test_a_study_is_one_file(tmp_path):
     (tmp_path / "broken.py").write_text("1 +")
     with pytest.raises(UsageError, match=r"broken\.py cannot be loaded: SyntaxError"):
         studies(tmp_path)
+
+
+# Values of every field that a row may name; where a preset sets the field, also others than its.
+NAMED = {
+    "architecture": ("recurrent", "decoder"),
+    "N": (4, 12),
+    "d_model": (1024,),
+    "d_ff": (1024,),
+    "h": (4,),
+    "d_k": (128,),
+    "d_v": (32,),
+    "positions": ("rotary",),
+    "norm": ("pre", "post"),
+    "encoder_attention": ("local:w=3",),
+    "decoder_attention": ("linear",),
+    "cross_attention": ("additive",),
+    "cell": ("gru",),
+    "encoder_direction": ("both",),
+    "feed": ("output",),
+    "kernel": (5,),
+    "dilation": (2,),
+    "P_drop_attention": (0.1,),
+    "P_drop_ff": (0.1,),
+    "dtype": ("bfloat16",),
+    "corpus": ("text", "grammar"),
+    "source": ("de",),
+    "target": ("fr",),
+    "directory": ("there",),
+    "train": ("there",),
+    "dev": ("there",),
+    "test": ("there",),
+    "vocabulary": (18_500, 9999),
+    "max_length": (128, 200),
+    "batch_tokens": (12_500, 33_333),
+    "shapes": (4, 2),
+    "steps": (300_000, 50_000),
+    "schedule": ("linear", "inverse_sqrt"),
+    "warmup": (8000, 777, 1),
+    "peak_lr": (1e-3,),
+    "lr_scale": (2.0,),
+    "beta1": (0.8,),
+    "beta2": (0.99,),
+    "eps": (1e-6,),
+    "P_drop": (0.3, 0.0),
+    "eps_ls": (0.0,),
+    "smoothing": ("others",),
+    "accumulate": (2,),
+    "evaluate_every": (500, 1),
+    "patience": (3,),
+    "average": (5,),
+    "beam": (4, 1, 12),
+    "alpha": (1.0,),
+    "max_extra": (20,),
+}
+BESIDE = {  # what a study's base needs for a field to mean anything
+    **{n: dict(architecture="recurrent") for n in ("cell", "encoder_direction", "feed")},
+    **{n: dict(architecture="convolutional") for n in ("kernel", "dilation")},
+}
+PROPORTIONAL = (
+    "d_model d_ff d_k d_v N P_drop steps warmup batch_tokens vocabulary max_length evaluate_every"
+).split()
+
+
+def test_every_field_but_the_seed_is_tried():
+    assert {*NAMED} == {*config.SECTION_OF} - {"seed"}
+
+
+@pytest.mark.parametrize("scale", PRESETS)
+@pytest.mark.parametrize("name", NAMED)
+def test_a_row_wins_over_a_preset(name, scale):
+    full = config.replace(Config(), **BESIDE.get(name, {}))
+    base = shrink(full, {}, preset(scale))
+    paper, small = config.flatten(full), config.flatten(base)
+    for value in NAMED[name]:
+        c = shrink(full, {name: value}, preset(scale))
+        expected = value
+        if name in PROPORTIONAL:
+            expected = value * small[name] / paper[name]
+            expected = pytest.approx(expected) if name == "P_drop" else max(1, round(expected))
+        assert config.flatten(c)[name] == expected
+        others = {n for n in config.difference(c, base) if n != name}
+        if name == "architecture":  # which brings and takes fields
+            others = {n for n in others if config.has(c.model, n) and config.has(base.model, n)}
+        if name == "average":  # checkpoints are averaged that lie close together
+            assert others == ({"evaluate_every"} if scale != "paper" else set())
+            assert c.training.evaluate_every == (1000 if not others else c.training.steps // 40)
+        else:
+            assert not others
+
+
+def test_a_row_brings_back_what_its_base_lacks_at_the_presets_scale():
+    lstm = config.replace(Config(), architecture="recurrent")
+    assert shrink(lstm, dict(architecture="transformer"), preset("demo")) == shrink(
+        Config(), {}, preset("demo")
+    )
+
+
+def test_a_preset_replaces_the_scale_of_a_study_and_its_rows_keep_their_proportion():
+    table4 = find("table4")
+    base = shrink(table4.config(), {}, preset("treebank"))
+    assert (base.model.N, base.model.d_model) == (2, 128)
+    assert (base.data.vocabulary, base.data.corpus, base.decoding.beam) == (2000, "wsj_sample", 4)
+    assert (base.decoding.alpha, base.decoding.max_extra) == (0.3, 300)
+    half = shrink(table4.config(), dict(vocabulary=8000, beam=21), preset("treebank"))
+    assert (half.data.vocabulary, half.decoding.beam) == (1000, 21)
+
+
+def made(study, scale="demo", rows=None, **changes):
+    return Grid(study, preset(scale), rows or study.rows, changes, Path("nowhere"))
+
+
+def of(rows, **fields):
+    """A study of rows."""
+
+    @study("Made up", columns="steps", split="dev", V=9, base=fields)
+    def mine():
+        return [Row("base"), *rows]
+
+    return mine
+
+
+def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
+    table3 = find("table3")
+    big = table3.rows[-1]
+    assert shrink(Config(), big.changes, preset("demo")).training.steps == 1920
+    changed = made(table3, steps=2560, d_ff=128, P_drop=0.05)
+    changed.check()
+    assert changed.config(table3.rows[0]).training.steps == 2560
+    assert changed.config(big).training.steps == 7680
+    assert changed.config(big).model.d_ff == 256
+    assert changed.config(big).training.P_drop == pytest.approx(0.15)
+    with pytest.raises(UsageError, match="h is what row A:h=1,d_k=512,d_v=512 of table3 is about"):
+        made(table3, h=4).check()
+    with pytest.raises(UsageError, match="d_ff=1024 x 101/2048 is no whole number"):
+        made(table3, d_ff=101).check()
+    parsing = find("table4")
+    small = made(parsing, "treebank", N=1)
+    assert small.config(parsing.rows[0]).model.N == 1
+    with pytest.raises(UsageError, match="d_k is what row Transformer of table4 is about"):
+        made(parsing, "treebank", d_k=8).check()
+    with pytest.raises(UsageError, match="h=1 says nothing with architecture=recurrent"):
+        made(table3, architecture="recurrent").check()
+    with pytest.raises(UsageError, match="'positions'"):
+        made(table3, position="learned").config(big)
+
+
+def test_a_command_line_decides_how_close_averaged_checkpoints_lie():
+    table2 = find("table2")
+    lstm = table2.rows[2]
+    assert made(table2).config(lstm).training.evaluate_every == 640 // 40
+    assert made(table2, steps=5120).config(lstm).training.evaluate_every == 5120 // 40
+    assert made(table2, evaluate_every=7).config(lstm).training.evaluate_every == 7
+
+
+def test_rows_may_cut_the_same_sentences_otherwise():
+    rows = [
+        Row("A", {name: value})
+        for name, value in dict(vocabulary=9250, max_length=64, batch_tokens=50_000).items()
+    ]
+    grid = made(of([*rows, Row("A", dict(shapes=7))]))
+    grid.check()
+    assert grid.config(grid.rows[1]).data.vocabulary == 1000
+    other = made(of([Row("A", dict(corpus="text", train="a", dev="b"))]), "paper")
+    with pytest.raises(UsageError, match=r"reads corpus 'text' and base 'wmt14'.*same sentences"):
+        other.check()
+
+
+def test_two_rows_that_come_to_one_run_are_refused():
+    with pytest.raises(UsageError, match="rows base and A:norm=pre of mine are the same run"):
+        made(of([Row("A", dict(norm="pre"))])).check()
+    made(of([Row("A", dict(norm="pre"))]), "paper").check()
+    with pytest.raises(UsageError, match=r"rows base and D:P_drop=0\.0 of table3 are the same run"):
+        made(find("table3"), P_drop=0.0).check()
 
 
 @pytest.mark.parametrize("name", ["demo", "multi30k"])

@@ -18,7 +18,7 @@ from typing import Any
 
 from t2t_jax.config import Data
 from t2t_jax.data import multi30k, treebank
-from t2t_jax.data.cache import FORMAT, SIDES, open_dataset, sentence
+from t2t_jax.data.cache import FORMAT, SIDES, Dataset, open_dataset, sentence
 from t2t_jax.data.tokenise import FilesMissing, Raw, Stream, build
 from t2t_jax.data.treebank import TREEBANKS
 from t2t_jax.errors import UsageError
@@ -35,6 +35,19 @@ class Corpus:
 
     content: Mapping[str, Any]
     streams: Callable[[], Mapping[str, Stream]]
+
+
+def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
+    """A function that opens the prepared corpus of `data`, built if missing; each once."""
+
+    @functools.cache
+    def opened(asked: Data) -> Dataset:
+        return open_dataset(prepare(asked, root, report))
+
+    def open_(data: Data) -> Dataset:
+        return opened(Data(**{name: getattr(data, name) for name in PREPARED}))
+
+    return open_
 
 
 def prepare(data: Data, root: Path, report: Report = print) -> Path:
@@ -83,6 +96,7 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
 
 
 _ASKED = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
+PREPARED = (*_ASKED, "directory")  # fields that a prepared corpus depends on; batches come later
 _USED = {
     "grammar": (),
     "multi30k": ("directory",),

@@ -54,8 +54,7 @@ def study_page(
     drawn = charts(grid, found, curves)
     return page(
         "study.html",
-        title=grid.study.title,
-        about=grid.preset.about,
+        title=grid.title,
         name=grid.name,
         table=quality,
         spans=_spans(quality),

@@ -1,17 +1,17 @@
 """A study at a preset's scale, under seeds: which runs that makes, and where they are kept."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
-from t2t_jax.config import Config, Data
+from t2t_jax.config import SENTENCES, Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import store
-from t2t_jax.study.presets import PRESETS, Preset, shrink
+from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink
 from t2t_jax.study.registry import Row, Study
 from t2t_jax.training.flops import run_flops
 
@@ -32,7 +32,10 @@ class Cell:
 
 
 def alike(c: Config) -> Config:
-    """What runs must share to be trained in one program; early stopping stands alone."""
+    """What runs must share to be trained in one program, their data among it.
+
+    Early stopping stands alone.
+    """
     traced = dict(P_drop=0.0, eps_ls=0.0, peak_lr=0.0, lr_scale=1.0, warmup=1, seed=0)
     return c if c.training.patience else config.replace(c, **traced)
 
@@ -42,7 +45,8 @@ class Grid:
     """Rows of a study at a preset's scale.
 
     Attributes:
-      changes: config fields that differ from the preset, alike in every row.
+      changes: config fields that a command line changes: of a scaled quantity it gives base's
+        value, to which the rows keep their proportion; others are alike in every row.
       home: the store, a directory of runs.
     """
 
@@ -54,13 +58,12 @@ class Grid:
 
     def config(self, row: Row) -> Config:
         """A row at the grid's scale, under seed 0."""
-        c = config.replace(shrink(row.config, self.preset), **self.changes)
+        c = shrink(self.study.config(), row.changes, self.preset, self.changes)
         base = self.study.rows[0]
         if not self.study.equal_flops or row is base:
             return c
-        V = c.data.vocabulary
-        steps = c.training.steps * run_flops(self.config(base), V) / run_flops(c, V)
-        return config.replace(c, steps=max(1, round(steps)))
+        share = _flops(self.config(base)) / _flops(c)
+        return config.replace(c, steps=max(1, round(c.training.steps * share)))
 
     def split(self, c: Config) -> str:
         """The split that a row is scored on; empty if perplexity is all there is."""
@@ -68,51 +71,83 @@ class Grid:
 
     @property
     def data(self) -> Data:
-        """The corpus, which is that of every row."""
+        """Base's data; the sentences are those of every row."""
         return self.config(self.rows[0]).data
 
     @property
     def name(self) -> str:
         return f"{self.study.name}-{self.preset.name}"
 
+    @property
+    def title(self) -> str:
+        return f"{self.study.title}, preset {self.preset.name}"
+
+    @property
+    def flags(self) -> str:
+        """What a command line changed, where files lie apart: `N 1, steps 200`."""
+        named = (n for n in self.changes if n not in config.PATHS)
+        return ", ".join(f"{n} {self.changes[n]}" for n in named)
+
     def check(self) -> None:
         """Refuses what can be no grid.
 
         Raises:
-          UsageError: a row does not fit the preset, rows read different corpora, or a change names
-            the seed or what a row is about.
+          UsageError: a row does not fit the preset, rows read different sentences or are one run,
+            or a change names the seed or what a row is about.
         """
         if "seed" in self.changes:
             raise UsageError(
                 "a study runs under seeds 0 to K - 1: give --seeds K in place of --seed."
             )
-        base = self.study.rows[0].config.data.corpus
+        base = self.study.config(self.study.rows[0]).data.corpus
         if metric_of(base) is not metric_of(self.data.corpus):
             fitting = (p.name for p in PRESETS.values() if _fits(p, base))
             raise UsageError(
                 f"{self.study.name} reads {base}, and preset {self.preset.name} has "
                 f"{self.data.corpus} in its place: choose --preset {' or '.join(fitting)}."
             )
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        rows: dict[Config, Row] = {}
         for row in self.rows:
-            if twice := self.changes.keys() & row.changes.keys():
+            proportional = {*SCALED} if row is not self.study.rows[0] else set()
+            if twice := (self.changes.keys() & row.changes.keys()) - proportional:
                 raise UsageError(
                     f"{min(twice)} is what row {row.name} of {self.study.name} is about: leave it "
                     "out, or choose other rows with --rows."
                 )
-            if self.config(row).data != self.data:
+            c = self.config(row)
+            for name in SENTENCES:
+                ours, base = getattr(c.data, name), getattr(self.data, name)
+                if ours != base:
+                    raise UsageError(
+                        f"row {row.name} of {self.study.name} reads {name} {ours!r} and base "
+                        f"{base!r}: rows of a table are scored on the same sentences."
+                    )
+            if c in rows:
                 raise UsageError(
-                    f"row {row.name} of {self.study.name} reads other data than the others."
+                    f"rows {rows[c].name} and {row.name} of {self.study.name} are the same run "
+                    f"with preset {self.preset.name}: name in both what tells them apart, or "
+                    "choose another preset or other --rows."
                 )
+            rows[c] = row
 
-    def plan(self, seeds: int, dataset: Dataset) -> list[Cell]:
-        """Every row under seeds 0, 1, ..., in the rows' order."""
-        facts = store.about(dataset)
-        return [
-            Cell(row, seed, c, self.home / store.key(c, facts), self.split(c))
-            for row in self.rows
-            for seed in range(seeds)
-            for c in [config.replace(self.config(row), seed=seed)]
-        ]
+    def plan(self, seeds: int, open_data: Callable[[Data], Dataset]) -> list[Cell]:
+        """Every row under seeds 0, 1, ..., in the rows' order; `open_data` opens its corpus."""
+        cells = []
+        for row in self.rows:
+            c = self.config(row)
+            facts = store.about(open_data(c.data))
+            for seed in range(seeds):
+                seeded = config.replace(c, seed=seed)
+                home = self.home / store.key(seeded, facts)
+                cells.append(Cell(row, seed, seeded, home, self.split(c)))
+        return cells
+
+
+def _flops(c: Config) -> float:
+    return run_flops(c, c.data.vocabulary)
 
 
 def _fits(preset: Preset, corpus: str) -> bool:

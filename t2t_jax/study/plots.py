@@ -1,6 +1,7 @@
 """The plots of a study, made from stored results alone, in the study's store."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -123,9 +124,10 @@ def distance(grid: Grid, curves: Sequence[distances.Curves]) -> Path:
             axes.set_xlabel(f"{one.what} (number of sentences)")
         panels[0].set_ylabel(f"BLEU on {grid.study.split}")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
-        figure.suptitle(f"{grid.study.title}: quality against distance")
+        figure.suptitle(_title(grid, ": quality against distance"))
     return path
 
 
-def _title(grid: Grid) -> str:
-    return f"{grid.study.title}\n{grid.preset.about}"
+def _title(grid: Grid, what: str = "") -> str:
+    """The study, the preset and, below them, what a command line changed."""
+    return "\n".join([grid.title + what, *textwrap.wrap(grid.flags, 80)])

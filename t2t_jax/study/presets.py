@@ -1,11 +1,13 @@
 """The same grid in miniature: every row of a study shrinks by the same factors.
 
-Widths are divided by one number and depths by another, so that what holds between fields at the
-paper's scale, such as h d_k = d_model, holds at every scale.
+A row wins over a preset, and a command line over both. What a row names is scaled as base is, or
+taken as it stands: half of base's batch is half of base's batch at every scale, and what holds
+between fields at the paper's scale, such as h d_k = d_model, holds at every scale.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from t2t_jax import config
@@ -13,6 +15,9 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 
 WIDTHS = "d_model", "d_ff", "d_k", "d_v"
+WHOLE = (*WIDTHS, "N", "steps")  # scaled to a whole number, or refused
+ROUNDED = "warmup", "batch_tokens", "vocabulary", "max_length", "evaluate_every"
+SCALED = (*WHOLE, *ROUNDED, "P_drop")
 
 
 @dataclass(frozen=True)
@@ -20,12 +25,12 @@ class Preset:
     """A scale.
 
     Attributes:
-      name, about: how it is called, and what it is in a few words.
+      name, about: how it is called, and what it is for.
       width: what d_model, d_ff, d_k and d_v are divided by.
       depth: what N is divided by.
       dropout: what P_drop is divided by: a narrow model that is trained for minutes needs little.
       steps: training steps in place of the paper's 100,000; other numbers in proportion.
-      changes: what else differs from the paper, alike in every row.
+      changes: what else differs from the paper in base, and in rows that do not name it.
     """
 
     name: str
@@ -44,10 +49,10 @@ _SHORT: dict[str, Any] = dict(norm="pre", schedule="linear", batch_tokens=1024, 
 PRESETS: dict[str, Preset] = {
     p.name: p
     for p in (
-        Preset("paper", "WMT14 EN-DE, dev newstest2013, to the digit; days of GPUs a row"),
+        Preset("paper", "the paper's own scale"),
         Preset(
             "multi30k",
-            "Multi30k EN-DE, widths / 4, depth / 2; minutes a row on 2 CPU cores",
+            "small, on real text",
             width=4,
             depth=2,
             steps=1600,
@@ -56,7 +61,7 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset(
             "treebank",
-            "The Penn Treebank's sample, split our own way; widths / 8, depth / 2, beam 4; 2 cores",
+            "small, for parsing",
             width=8,
             depth=2,
             steps=6000,
@@ -73,7 +78,7 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset(
             "demo",
-            "The built-in corpus, widths / 8, depth / 2, dropout / 4, greedy; 2 CPU cores",
+            "the smallest, with nothing to download",
             width=8,
             depth=2,
             dropout=4,
@@ -104,30 +109,54 @@ def preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-def shrink(c: Config, preset: Preset) -> Config:
+def shrink(
+    base: Config, row: Mapping[str, Any], preset: Preset, flags: Mapping[str, Any] | None = None
+) -> Config:
     """A row's config at a preset's scale.
 
+    Args:
+      base: the study's base at the paper's scale.
+      row: the fields in which the row differs from it.
+      flags: the fields that a command line changes; of a scaled one it gives base's value.
+
     Raises:
-      UsageError: a width, depth or number of steps of the row cannot be divided so.
+      UsageError: a width, depth or number of steps of the row is no whole number at this scale, or
+        the fields do not go together.
     """
-    flat = config.flatten(c)
-    changes: dict[str, Any] = {
-        n: _divide(n, flat[n], preset.width) for n in WIDTHS if config.has(c.model, n)
-    }
-    changes["P_drop"] = flat["P_drop"] / preset.dropout
-    changes["N"] = _divide("N", flat["N"], preset.depth)
-    changes["steps"] = _divide("steps", flat["steps"] * preset.steps, Config().training.steps)
-    changes |= {n: x for n, x in preset.changes.items() if config.has(c.model, n)}
-    if "evaluate_every" in changes and c.training.average > 1:
+    flags = dict(flags or {})
+    if "architecture" in flags:  # a row that names a field which it lacks is refused
+        base = config.replace(base, architecture=flags["architecture"])
+    full = config.replace(base, **row)
+    flat, factors = config.flatten(full), _factors(base, preset, flags)
+    scaled = {n: _scale(n, flat[n], factors[n]) for n in SCALED if config.has(full.model, n)}
+    common = {n: x for n, x in preset.changes.items() if config.has(full.model, n)} | flags
+    c = config.replace(full, **scaled | {n: x for n, x in common.items() if n not in row})
+    named = {*row, *flags}
+    if "evaluate_every" in preset.changes.keys() - named and c.training.average > 1:
         # The paper averages what the last 7% (base) and 4% (big) of its training saved.
-        changes["evaluate_every"] = max(1, changes["steps"] // (8 * c.training.average))
-    return config.replace(c, **changes)
+        every = c.training.steps // (8 * c.training.average)
+        c = config.replace(c, evaluate_every=max(1, every))
+    return c
 
 
-def _divide(name: str, value: int, by: int) -> int:
-    whole, rest = divmod(value, by)
-    if rest or not whole:
+def _factors(base: Config, preset: Preset, flags: Mapping[str, Any]) -> dict[str, Fraction]:
+    """What scaled fields are multiplied by: base's value at this scale over the paper's."""
+    factors = dict.fromkeys(SCALED, Fraction(1)) | dict.fromkeys(WIDTHS, Fraction(1, preset.width))
+    factors["N"] = Fraction(1, preset.depth)
+    factors["P_drop"] = Fraction(1, preset.dropout)
+    factors["steps"] = Fraction(preset.steps, Config().training.steps)
+    paper, changes = config.flatten(base), {**preset.changes, **flags}
+    named = (n for n in SCALED if n in changes and paper[n])
+    return factors | {n: Fraction(changes[n]) / Fraction(paper[n]) for n in named}
+
+
+def _scale(name: str, value: float, factor: Fraction) -> float:
+    exact = Fraction(value) * factor
+    if name == "P_drop":
+        return float(exact)
+    if name in WHOLE and (exact.denominator > 1 or exact < 1):
         raise UsageError(
-            f"{name}={value} cannot be divided by {by}: choose a row or a preset that fits."
+            f"{name}={value} x {factor} is no whole number: choose a row, a preset or flags that "
+            "fit."
         )
-    return whole
+    return max(1, round(exact))

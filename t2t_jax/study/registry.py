@@ -23,7 +23,7 @@ class Row:
 
     Attributes:
       group: the block of the table that it stands in: a letter, or the row's own name.
-      changes: config fields that differ from base, at the paper's scale.
+      changes: config fields that differ from the study's base, at the paper's scale.
       PPL, BLEU, F1, params, FLOPs: what the paper reports, params in millions; None where its
         cell is blank.
       label: what the paper writes across the cells where no number tells the change.
@@ -45,15 +45,6 @@ class Row:
             return self.group
         return f"{self.group}:" + ",".join(f"{n}={v}" for n, v in self.changes.items())
 
-    @property
-    def config(self) -> Config:
-        """The row at the paper's scale.
-
-        Raises:
-          UsageError: a change names no field, or a value is out of range.
-        """
-        return config.replace(Config(), **self.changes)
-
 
 @dataclass(frozen=True)
 class Study:
@@ -65,6 +56,8 @@ class Study:
       split: what BLEU or F1 is measured on; empty: perplexity alone.
       V: the vocabulary at which parameters are counted at the paper's scale.
       equal_flops: every row has as many steps as base's FLOPs allow it.
+      base: config fields in which this table's base differs from Table 3's; they are the table's
+        scale, which a preset may replace by its own.
     """
 
     name: str
@@ -74,25 +67,50 @@ class Study:
     split: str
     V: int
     equal_flops: bool = False
+    base: Mapping[str, Any] = field(default_factory=dict)
+
+    def config(self, row: Row | None = None) -> Config:
+        """A row at the paper's scale; base if none is named.
+
+        Raises:
+          UsageError: a change names no field, or a value is out of range.
+        """
+        base = config.replace(Config(), **self.base)
+        return config.replace(base, **row.changes) if row else base
 
 
 def study(
-    title: str, *, columns: str, split: str, V: int, equal_flops: bool = False
+    title: str,
+    *,
+    columns: str,
+    split: str,
+    V: int,
+    equal_flops: bool = False,
+    base: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[[], Sequence[Row]]], Study]:
     """Turns a function that returns rows into a study of its name; see `Study` for the others."""
 
     def make(rows: Callable[[], Sequence[Row]]) -> Study:
-        made = Study(
-            rows.__name__, title, tuple(columns.split()), tuple(rows()), split, V, equal_flops
-        )
-        for row in made.rows:
-            _ = row.config  # a change that names no field is found here
-        names = [row.name for row in made.rows]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise UsageError(f"{made.name} has two rows {twice[0]}: change one, or its group.")
+        of = rows.__name__, title, tuple(columns.split()), tuple(rows()), split, V, equal_flops
+        made = Study(*of, base or {})
+        _check(made)
         return made
 
     return make
+
+
+def _check(study: Study) -> None:
+    """Refuses changes that name no field, or the seed, and two rows of one name."""
+    for row in study.rows:
+        study.config(row)
+        if "seed" in {**study.base, **row.changes}:
+            raise UsageError(
+                f"row {row.name} of {study.name} names the seed: leave it out, every row runs "
+                "under the seeds 0 to K - 1 of --seeds K."
+            )
+    names = [row.name for row in study.rows]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{study.name} has two rows {twice[0]}: change one, or its group.")
 
 
 def studies(folder: Path = EXPERIMENTS) -> dict[str, Study]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
+from t2t_jax.data.corpora import PREPARED
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import store
@@ -133,15 +134,14 @@ def _read(grid: Grid, directory: Path, c: Config, report: Callable[[str], object
     code = store.read_code(directory, environment)
     outdated = changed(code, code_of(c))
     about = json.loads((directory / "data.json").read_text())
-    # What rows that differ in their vocabulary read is compared with other runs of such rows.
-    reads = "" if c.data == grid.data else f" of vocabulary {c.data.vocabulary}"
+    cut = _cut(c, grid.config(grid.rows[0]))
     return replace(
         run,
         code=code,
         outdated=outdated,
         origins={
-            f"data{reads}": about["data"][:12],
-            f"vocabulary{reads}": about["vocabulary"][:12],
+            f"data{cut}": about["data"][:12],
+            f"vocabulary{cut}": about["vocabulary"][:12],
             "metric": signature,
             "dtype": about["dtype"],
             "device": re.sub(r"\d+ x ", "", environment["device"]),
@@ -149,6 +149,12 @@ def _read(grid: Grid, directory: Path, c: Config, report: Callable[[str], object
             "code": (environment["git"] or environment["code"]) if outdated else CURRENT,
         },
     )
+
+
+def _cut(c: Config, base: Config) -> str:
+    """How a row's sentences become tokens, where that is not as in base: other data is right."""
+    fields = {n: x for n, x in config.difference(c, base).items() if n in PREPARED}
+    return "".join(f" of {n} {x}" for n, (x, _) in fields.items() if n not in config.PATHS)
 
 
 def _with_versions(finished: Sequence[Sequence[Run]]) -> list[list[Run]]:

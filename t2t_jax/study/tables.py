@@ -96,7 +96,8 @@ def pairs(grid: Grid, found: Sequence[Line]) -> dict[tuple[str, str], tuple[floa
 def quality(grid: Grid, found: Sequence[Line]) -> Table:
     """The paper's table, with our columns beside the paper's where it has any."""
     study, metric = grid.study, metric_of(grid.data.corpus)
-    lowest = min((x.PPL.mean for x in found if x.PPL), default=math.nan)
+    alike = [x for x in found if _subwords(x) == _subwords(found[0])]
+    lowest = min((x.PPL.mean for x in alike if x.PPL), default=math.nan)
     highest = max((x.score.mean for x in found if x.score), default=math.nan)
     header = (
         ("", ""),
@@ -113,10 +114,10 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
     groups: dict[str, list[tuple[Cell, ...]]] = {}
     for line in found:
         row, at_scale = line.entry.row, config.flatten(line.entry.c)
-        full = config.flatten(row.config)
+        full = config.flatten(study.config(row))
         told = {*row.changes, "steps"} if study.equal_flops else row.changes.keys()
         if row is study.rows[0]:
-            told = {n for n in study.columns if config.has(row.config.model, n)}
+            told = {n for n in study.columns if config.has(line.entry.c.model, n)}
         changed = [Cell(_scaled(full[n], at_scale[n]) if n in told else "") for n in study.columns]
         if row.label and not any(changed):
             changed[0] = Cell(row.label)
@@ -132,8 +133,29 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
             Cell(f"{line.entry.runs[0].result['parameters'] / 1e6:.2f}" if line.entry.runs else ""),
         ]
         groups.setdefault(row.group, []).append(tuple(cells))
-    title = f"{study.title}. {grid.preset.about}."
-    return without_empty(title, header, groups, _notes(grid, found))
+    notes = [scale(grid), *_of_vocabularies(found), *_notes(grid, found)]
+    return without_empty(f"{grid.title}.", header, groups, notes)
+
+
+def scale(grid: Grid) -> str:
+    """In which fields base, as it is run here, differs from the paper's, as a sentence."""
+    base = grid.study.rows[0]
+    fields = config.describe(grid.config(base), grid.study.config(base))
+    return f"Base differs from the paper's in {fields}." if fields else "Base is the paper's."
+
+
+def _of_vocabularies(found: Sequence[Line]) -> list[str]:
+    """Which rows' PPL says nothing beside base's, as a sentence if there are any."""
+    base = found[0]
+    others = [line.entry.row.name for line in found if _subwords(line) != _subwords(base)]
+    return [
+        f"PPL is per subword, so that of a row with other subwords than {base.entry.row.name}'s "
+        f"cannot be compared with it: {'; '.join(others)}."
+    ] * bool(others)
+
+
+def _subwords(line: Line) -> int:
+    return line.entry.c.data.vocabulary
 
 
 def papers(grid: Grid, row: Row) -> float | None:

@@ -11,11 +11,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_jax.config import Config
+from t2t_jax.config import Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, Interrupted, RunError
 from t2t_jax.study import store
@@ -25,30 +25,28 @@ from t2t_jax.training.flops import run_flops
 from t2t_jax.training.progress import Progress
 
 EVERY = 1.0  # seconds between two looks at the store
+Open = Callable[[Data], Dataset]
 
 
-def work(
-    cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress, mesh: str
-) -> None:
+def work(cells: Sequence[Cell], open_data: Open, progress: Progress, mesh: str) -> None:
     """Runs what is left, the most expensive first, until no cell is without a result or an error.
 
     Args:
+      open_data: opens the corpus of a cell, which cells that share a program share too.
       mesh: as `sharding.make_mesh` reads it.
 
     Raises:
       Interrupted: the same call goes on from there.
     """
-    left = _populations(cells, dataset.vocabulary.size)
+    left = _populations(cells, open_data)
     while left:
-        how = split, dataset, progress, mesh
+        how = open_data, progress, mesh
         left = [rest for group in left if (rest := _attempt(group, *how))]
         if left:  # other workers hold these
             time.sleep(EVERY)
 
 
-def one_row(
-    cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress, mesh: str
-) -> None:
+def one_row(cells: Sequence[Cell], open_data: Open, progress: Progress, mesh: str) -> None:
     """`work` on the cells of one row alone, those that failed before among them.
 
     Raises:
@@ -56,24 +54,27 @@ def one_row(
     """
     for cell in cells:
         store.forget_failure(cell.directory)
-    work(cells, split, dataset, progress, mesh)
+    work(cells, open_data, progress, mesh)
     for cell in cells:
         progress.say(outcome(cell))
     if failed := sum(store.read_failure(cell.directory) is not None for cell in cells):
         raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
 
 
-def _populations(cells: Sequence[Cell], V: int) -> list[list[Cell]]:
+def _populations(cells: Sequence[Cell], open_data: Open) -> list[list[Cell]]:
     """Cells that can share a program, together; the most expensive first."""
     groups: dict[Config, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(alike(cell.c), []).append(cell)
-    return sorted(groups.values(), key=lambda group: -sum(run_flops(cell.c, V) for cell in group))
+
+    def flops(group: Sequence[Cell]) -> float:
+        V = open_data(group[0].c.data).vocabulary.size
+        return sum(run_flops(cell.c, V) for cell in group)
+
+    return sorted(groups.values(), key=flops, reverse=True)
 
 
-def _attempt(
-    cells: Sequence[Cell], split: str, dataset: Dataset, progress: Progress, mesh: str
-) -> list[Cell]:
+def _attempt(cells: Sequence[Cell], open_data: Open, progress: Progress, mesh: str) -> list[Cell]:
     """Runs the cells of a population that have neither result nor error; those that are held."""
     from t2t_jax.study.runner import execute
 
@@ -82,6 +83,8 @@ def _attempt(
         return cells
     try:
         runs = [(cell.c, cell.directory) for cell in cells]
+        dataset = open_data(cells[0].c.data)
+        split = cells[0].split  # of all, as they share their architecture
         outcomes: Sequence[Any] = execute(runs, dataset, lambda name: name == split, progress, mesh)
     except (Interrupted, KeyboardInterrupt):
         raise

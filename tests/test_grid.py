@@ -1,0 +1,144 @@
+"""Rows that differ in what a preset sets: seven rows are seven runs, in one table that says so."""
+
+import dataclasses
+import io
+
+import pytest
+
+from t2t_jax.data.corpora import opener
+from t2t_jax.errors import UsageError
+from t2t_jax.study import results, store, tables, workers
+from t2t_jax.study.grid import Grid, alike
+from t2t_jax.study.presets import preset
+from t2t_jax.study.registry import Row, find, study
+from t2t_jax.training.progress import Progress
+from tests import toy
+
+
+@study("What a preset sets", columns="norm schedule warmup beam", split="dev", V=9)
+def seven():
+    return [
+        Row("base"),
+        Row("A", dict(norm="post")),
+        Row("A", dict(schedule="inverse_sqrt")),
+        Row("A", dict(warmup=8000)),
+        Row("A", dict(batch_tokens=12_500)),
+        Row("A", dict(max_length=64)),
+        Row("A", dict(vocabulary=29_600)),
+        Row("A", dict(beam=4)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def open_data(tmp_path_factory):
+    return opener(tmp_path_factory.mktemp("cache"), lambda _: None)
+
+
+@pytest.fixture
+def grid(corpus, tmp_path):
+    """Of the toy corpus, with an empty store."""
+    fields = toy.fields(corpus, average=1, shapes=1, d_model=16, d_k=8, d_v=8, max_extra=5)
+    fields |= {n: str(fields[n]) for n in ("train", "dev", "test")}
+    del fields["beam"]  # which a row is about
+    changes = fields | dict(steps=40, evaluate_every=40, warmup=10)
+    made = Grid(seven, preset("demo"), seven.rows, changes, tmp_path)
+    made.check()
+    return made
+
+
+def test_seven_rows_are_seven_runs_and_populations_share_their_data(grid, open_data):
+    cells = grid.plan(2, open_data)
+    assert len({cell.directory for cell in cells}) == 2 * len(seven.rows)
+    for cell in cells:
+        key = store.key(cell.c, store.about(open_data(cell.c.data)))
+        assert cell.directory.name == key
+    opened = {id(open_data(cell.c.data)) for cell in cells}
+    assert len(opened) == 3  # base's, that of shorter sentences and that of fewer subwords
+    programs = {}
+    for cell in cells:
+        programs.setdefault(alike(cell.c), set()).add(id(open_data(cell.c.data)))
+    assert len(programs) == len(seven.rows) - 1  # base's is that of a longer warm-up
+    assert all(len(data) == 1 for data in programs.values())
+
+
+@pytest.mark.full
+def test_seven_rows_have_seven_results(grid, open_data):
+    cells = grid.plan(1, open_data)
+    workers.work(cells, "dev", open_data, Progress(io.StringIO()), "")
+    entries = results.collect(grid)
+    assert all(len(e.runs) == 1 for e in entries), [e.standing for e in entries]
+    found = [(e.runs[0].result["dev_perplexity"], e.runs[0].score) for e in entries]
+    assert len(set(found)) == len(seven.rows)
+    same = [e.row.name for e, (ppl, _) in zip(entries, found, strict=True) if ppl == found[0][0]]
+    assert same == ["base", "A:beam=4"]  # which is trained as base is
+
+
+@pytest.fixture
+def finished(grid, open_data):
+    """As if every row had been run, for perplexity alone."""
+    grid = dataclasses.replace(grid, study=dataclasses.replace(seven, split=""))
+    for i, cell in enumerate(grid.plan(1, open_data)):
+        dataset = open_data(cell.c.data)
+        store.make(cell.directory)
+        store.claim(cell.directory, cell.c, store.about(dataset), dataset.vocabulary)
+        ppl = 5.0 + (i if cell.c.data.vocabulary == 50 else -1)  # least with fewer subwords
+        made = {"dev_perplexity": ppl, "scores": {}, "parameters": 9, "steps": 40}
+        store.write_result(cell.directory, made | {"environment": store.environment()})
+    return grid
+
+
+def test_rows_of_other_subwords_stand_in_one_table_but_are_not_compared(finished):
+    table = tables.quality(finished, tables.lines(finished, results.collect(finished)))
+    assert table.title == "What a preset sets, preset demo."
+    assert table.notes[1] == (
+        "PPL is per subword, so that of a row with other subwords than base's cannot be compared "
+        "with it: A:vocabulary=29600."
+    )
+    best = [cell for group in table.groups for line in group for cell in line if cell.best]
+    assert best == ["5.000"]
+
+
+def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data):
+    """Runs of a row that has other subwords than base must still share theirs."""
+    cells = finished.plan(2, open_data)
+    other = next(cell for cell in cells[::2] if cell.row.changes == dict(vocabulary=29_600))
+    again = other.directory.with_name("again")
+    facts = store.about(open_data(other.c.data)) | {"data": "another"}
+    store.make(again)
+    store.claim(
+        again,
+        dataclasses.replace(other.c, training=dataclasses.replace(other.c.training, seed=1)),
+        facts,
+        open_data(other.c.data).vocabulary,
+    )
+    store.write_result(again, store.read_result(other.directory))
+    with pytest.raises(UsageError, match="differ in data of vocabulary 40"):
+        results.collect(finished)
+
+
+def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
+    note = tables.scale(grid)
+    assert note.startswith("Base differs from the paper's in N 1 (paper: 6), d_model 16 (paper: ")
+    for words in (
+        "norm pre (paper: post)",
+        "corpus text (paper: wmt14)",
+        "warmup 10 (paper: 4000)",
+    ):
+        assert words in note
+    assert str(grid.changes["train"]) not in note
+    table4 = find("table4")
+    parsing = Grid(table4, preset("treebank"), table4.rows, {}, grid.home)
+    assert "vocabulary 2000 (paper: 16000)" in tables.scale(parsing)
+    assert "N 2 (paper: 4)" in tables.scale(parsing)
+    table3 = find("table3")
+    paper = Grid(table3, preset("paper"), table3.rows, {}, grid.home)
+    assert tables.scale(paper) == "Base is the paper's."
+    flags = dict(corpus="text", N=1, directory="there")
+    changed = dataclasses.replace(paper, changes=flags, rows=table3.rows[:4])
+    assert tables.scale(changed) == (
+        "Base differs from the paper's in N 1 (paper: 6), corpus text (paper: wmt14)."
+    )
+    unfinished = tables.quality(changed, tables.lines(changed, results.collect(changed)))
+    assert unfinished.title == "Variations on the Transformer, preset paper."
+    assert unfinished.notes[0] == tables.scale(changed)
+    assert changed.flags == "corpus text, N 1"
