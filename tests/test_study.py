@@ -1,6 +1,7 @@
 """A study as a person runs it: shared out, killed, repeated, and its table."""
 
 import csv
+import dataclasses
 import html
 import io
 import json
@@ -24,12 +25,13 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import Busy
-from t2t_jax.study import store
+from t2t_jax.study import cost, store
 from t2t_jax.study.runner import execute
 from t2t_jax.training.progress import Progress
-from tests import toy
+from tests import stored, toy
 
 STEPS, ROWS = 120, 4
+MEASURED = '{"step": 9, "nll": 2.0, "seconds_per_step": 0.6}'
 
 
 @pytest.fixture(scope="module")
@@ -402,6 +404,23 @@ def test_what_is_missing_is_said(words, tmp_path, capsys):
     out = table(words, tmp_path / "nowhere", capsys)
     assert "No run of this table is finished yet" in out
     assert "Missing: base; D:P_drop=0.0" in out
+
+
+def test_the_time_of_a_step_is_the_mean_of_the_runs_that_measured_it(tmp_path):
+    """Of none it is empty, and of three runs in one program a third of what they took."""
+    entry = stored.entries(1)[0]
+    runs = []
+    for seed, content in enumerate(('{"step": 9, "dev_perplexity": 4.0}', MEASURED)):
+        (tmp_path / str(seed)).mkdir()
+        (tmp_path / str(seed) / "metrics.jsonl").write_text(f"{content}\n")
+        result = {**entry.runs[0].result, "trained_together": 3}
+        runs.append(
+            dataclasses.replace(entry.runs[0], directory=tmp_path / str(seed), result=result)
+        )
+    for some, shown in ((runs[:1], ""), (runs, "200")):
+        table = cost.table([dataclasses.replace(entry, runs=tuple(some))])
+        column = dict(zip(table.header, table.groups[0][0], strict=True))
+        assert column.get(("time of", "a step (ms)"), "") == shown
 
 
 def refused(words, capsys, *mentions):
