@@ -25,7 +25,7 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import Busy
-from t2t_jax.study import cost, store
+from t2t_jax.study import cost, store, tables
 from t2t_jax.study.runner import execute
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
@@ -404,6 +404,18 @@ def test_what_is_missing_is_said(words, tmp_path, capsys):
     out = table(words, tmp_path / "nowhere", capsys)
     assert "No run of this table is finished yet" in out
     assert "Missing: base; D:P_drop=0.0" in out
+
+
+def test_the_seeds_that_a_row_lacks_are_counted():
+    found = tables.lines(stored.grid(), stored.entries())
+    most = found[0].entry.runs * 3
+    for lacks, counted in ((1, "1 seed"), (2, "2 seeds")):
+        lines = [
+            dataclasses.replace(x, entry=dataclasses.replace(x.entry, runs=most[: 3 - lacks * i]))
+            for i, x in enumerate(found[:2])
+        ]
+        name = found[1].entry.row.name
+        assert f"Missing: {name} ({counted})." in tables.quality(stored.grid(), lines).notes
 
 
 def test_the_time_of_a_step_is_the_mean_of_the_runs_that_measured_it(tmp_path):
