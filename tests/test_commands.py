@@ -116,6 +116,16 @@ def test_translate_gives_a_line_for_each_line_in_order(run):
     assert command(["translate", run], input=b"").stdout == b""
 
 
+def test_translate_warns_of_a_line_longer_than_any_in_training(run):
+    """One of 14,000 characters, where training sentences have at most 20 subwords."""
+    done = command(["translate", run], input=("one two\n" + "one two three " * 1000).encode())
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().startswith("eins zwei\n")
+    (warning,) = done.stderr.decode().splitlines()
+    assert re.match(r"line 2 has [3-9],\d{3} subwords", warning)
+    assert "at most 20" in warning
+
+
 def test_an_exported_run_translates_as_it_did(run, tmp_path, capsys):
     ctranslate2, out = pytest.importorskip("ctranslate2"), tmp_path / "out"
     assert main(["export", str(run), "--out", str(out)]) == 0

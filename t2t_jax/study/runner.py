@@ -231,9 +231,8 @@ def evaluate(
             raise UsageError(f"the corpus has no split {split!r} to score: {near(split, tests)}")
         chosen = dataset.splits[split]
         pair, extras = (chosen.sources, chosen.references), chosen.extras
-    hypotheses = translate(
-        model, params, pair[0], vocabulary, c.decoding, longest=model.limit, warn=report
-    )
+    limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
+    hypotheses = translate(model, params, pair[0], vocabulary, c.decoding, **limits)
     return _scores(hypotheses, pair[1], extras, c.data)
 
 
