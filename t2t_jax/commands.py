@@ -210,7 +210,7 @@ def translate(arguments: Namespace) -> None:
     from t2t_jax.study.runner import load
 
     _keep_programs(arguments.cache)
-    c, model, params, vocabulary = load(arguments.run)
+    c, model, params, vocabulary = load(arguments.run, _say)
     c = config.replace(c, **_changes(arguments))
     lines = _lines("standard input", sys.stdin.buffer.read())
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=_say)
@@ -256,7 +256,7 @@ def attend(arguments: Namespace) -> None:
     from t2t_jax.study.runner import load
 
     _keep_programs(arguments.cache)
-    c, model, params, vocabulary = load(arguments.run)
+    c, model, params, vocabulary = load(arguments.run, _say)
     c = config.replace(c, **_changes(arguments))
     if not (sentence := arguments.sentence.strip()):
         raise UsageError("the sentence is empty: give one.")

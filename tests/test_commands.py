@@ -401,6 +401,25 @@ def test_a_run_without_a_checkpoint_is_refused(copy, capsys):
     refused(["translate", copy], capsys, copy, "no checkpoint")
 
 
+def test_an_unfinished_run_says_which_step_is_used_and_is_not_exported(copy, capsys):
+    shutil.rmtree(copy / "final")
+    (copy / "result.json").unlink()
+    for step in range(STEPS, 600, -1):
+        shutil.rmtree(copy / "checkpoints" / str(step), ignore_errors=True)
+    used = f"{copy} is not finished (step 600 of 900): its newest checkpoint is used."
+    (copy / "a").write_text("one two\n")
+    pair = "--sources", copy / "a", "--references", copy / "a"
+    attend = "attend", copy, "one two", "--out", copy, "--cache", copy.parent / "cache"
+    for words in (("evaluate", copy, *pair), attend):
+        assert main([str(word) for word in words]) == 0
+        assert used in capsys.readouterr().err.splitlines()
+    done = command(["translate", copy], input=b"one two\n")
+    assert done.stderr.decode().splitlines() == [used]
+    out = copy / "out"
+    refused(["export", copy, "--out", out], capsys, copy, "not finished", "step 600 of 900")
+    assert not out.exists()
+
+
 def test_an_unknown_split_is_refused(run, capsys):
     refused(["evaluate", run, "--split", "tset"], capsys, "tset", "'test'")
 
