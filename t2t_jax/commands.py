@@ -242,10 +242,11 @@ def translate(arguments: Namespace) -> None:
     from t2t_jax.study.runner import load
 
     _keep_programs(arguments.cache)
-    c, model, params, vocabulary = load(arguments.run)
+    c, model, params, vocabulary = load(arguments.run, _say)
     c = config.replace(c, **_changes(arguments))
     lines = _lines("standard input", sys.stdin.buffer.read())
-    out = translate(model, params, lines, vocabulary, c.decoding, longest=model.limit, warn=_say)
+    limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=_say)
+    out = translate(model, params, lines, vocabulary, c.decoding, **limits)
     sys.stdout.buffer.write("".join(f"{line}\n" for line in out).encode())
     sys.stdout.buffer.flush()
 
@@ -287,7 +288,7 @@ def attend(arguments: Namespace) -> None:
     from t2t_jax.study.runner import load
 
     _keep_programs(arguments.cache)
-    c, model, params, vocabulary = load(arguments.run)
+    c, model, params, vocabulary = load(arguments.run, _say)
     c = config.replace(c, **_changes(arguments))
     if not (sentence := arguments.sentence.strip()):
         raise UsageError("the sentence is empty: give one.")
@@ -297,8 +298,8 @@ def attend(arguments: Namespace) -> None:
     if translation is None:
         from t2t_jax.inference.translate import translate
 
-        how: Any = dict(longest=model.limit, warn=_say)
-        (translation,) = translate(model, params, [sentence], vocabulary, c.decoding, **how)
+        limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=_say)
+        (translation,) = translate(model, params, [sentence], vocabulary, c.decoding, **limits)
     source, target = vocabulary.encode([sentence, translation])
     longest = max(len(source), len(target)) + 1
     if model.limit and longest > model.limit:

@@ -118,6 +118,16 @@ def test_translate_gives_a_line_for_each_line_in_order(run):
     assert command(["translate", run], input=b"").stdout == b""
 
 
+def test_translate_warns_of_a_line_longer_than_any_in_training(run):
+    """One of 14,000 characters, where training sentences have at most 20 subwords."""
+    done = command(["translate", run], input=("one two\n" + "one two three " * 1000).encode())
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().startswith("eins zwei\n")
+    (warning,) = done.stderr.decode().splitlines()
+    assert re.match(r"line 2 has [3-9],\d{3} subwords", warning)
+    assert "at most 20" in warning
+
+
 def test_an_exported_run_translates_as_it_did(run, tmp_path, capsys):
     ctranslate2, out = pytest.importorskip("ctranslate2"), tmp_path / "out"
     assert main(["export", str(run), "--out", str(out)]) == 0
@@ -391,6 +401,25 @@ def test_a_run_without_a_checkpoint_is_refused(copy, capsys):
     capsys.readouterr()
     shutil.rmtree(copy / "checkpoints")
     refused(["translate", copy], capsys, copy, "no checkpoint")
+
+
+def test_an_unfinished_run_says_which_step_is_used_and_is_not_exported(copy, capsys):
+    shutil.rmtree(copy / "final")
+    (copy / "result.json").unlink()
+    for step in range(STEPS, 600, -1):
+        shutil.rmtree(copy / "checkpoints" / str(step), ignore_errors=True)
+    used = f"{copy} is not finished (step 600 of 900): its newest checkpoint is used."
+    (copy / "a").write_text("one two\n")
+    pair = "--sources", copy / "a", "--references", copy / "a"
+    attend = "attend", copy, "one two", "--out", copy, "--cache", copy.parent / "cache"
+    for words in (("evaluate", copy, *pair), attend):
+        assert main([str(word) for word in words]) == 0
+        assert used in capsys.readouterr().err.splitlines()
+    done = command(["translate", copy], input=b"one two\n")
+    assert done.stderr.decode().splitlines() == [used]
+    out = copy / "out"
+    refused(["export", copy, "--out", out], capsys, copy, "not finished", "step 600 of 900")
+    assert not out.exists()
 
 
 def test_an_unknown_split_is_refused(run, capsys):

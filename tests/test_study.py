@@ -1,6 +1,7 @@
 """A study as a person runs it: shared out, killed, repeated, and its table."""
 
 import csv
+import dataclasses
 import html
 import io
 import json
@@ -24,13 +25,14 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import Busy
-from t2t_jax.study import store
+from t2t_jax.study import cost, store, tables
 from t2t_jax.study.code import digest
 from t2t_jax.study.runner import execute
 from t2t_jax.training.progress import Progress
-from tests import toy
+from tests import stored, toy
 
 STEPS, ROWS = 120, 4
+MEASURED = '{"step": 9, "nll": 2.0, "seconds_per_step": 0.6}'
 
 
 @pytest.fixture(scope="module")
@@ -560,6 +562,35 @@ def test_a_store_that_does_not_exist_is_refused(words, tmp_path, capsys):
     for home in (tmp_path / "none", tmp_path / "file"):
         for command in ("table", "plot", "report"):
             refused([command, *words, "--store", home], capsys, f"there is no store {home}")
+
+
+def test_the_seeds_that_a_row_lacks_are_counted():
+    found = tables.lines(stored.grid(), stored.entries())
+    most = found[0].entry.runs * 3
+    for lacks, counted in ((1, "1 seed"), (2, "2 seeds")):
+        lines = [
+            dataclasses.replace(x, entry=dataclasses.replace(x.entry, runs=most[: 3 - lacks * i]))
+            for i, x in enumerate(found[:2])
+        ]
+        name = found[1].entry.row.name
+        assert f"Missing: {name} ({counted})." in tables.quality(stored.grid(), lines).notes
+
+
+def test_the_time_of_a_step_is_the_mean_of_the_runs_that_measured_it(tmp_path):
+    """Of none it is empty, and of three runs in one program a third of what they took."""
+    entry = stored.entries(1)[0]
+    runs = []
+    for seed, content in enumerate(('{"step": 9, "dev_perplexity": 4.0}', MEASURED)):
+        (tmp_path / str(seed)).mkdir()
+        (tmp_path / str(seed) / "metrics.jsonl").write_text(f"{content}\n")
+        result = {**entry.runs[0].result, "trained_together": 3}
+        runs.append(
+            dataclasses.replace(entry.runs[0], directory=tmp_path / str(seed), result=result)
+        )
+    for some, shown in ((runs[:1], ""), (runs, "200")):
+        table = cost.table([dataclasses.replace(entry, runs=tuple(some))])
+        column = dict(zip(table.header, table.groups[0][0], strict=True))
+        assert column.get(("time of", "a step (ms)"), "") == shown
 
 
 def refused(words, capsys, *mentions):

@@ -251,6 +251,18 @@ def test_parameters_that_are_no_numbers_are_not_saved(tmp_path):
     assert [p.name for p in (tmp_path / "checkpoints").iterdir() if p.name.isdigit()] == ["2"]
 
 
+def test_a_run_of_few_steps_has_a_record_of_its_last_step(tmp_path):
+    """Records are otherwise of every 50 steps."""
+    c = config.replace(SMALL, steps=3, evaluate_every=2)
+    batches = (((0, i + 1), batch(i)) for i in range(9))
+    member = Member(c, lambda *at: batches, tmp_path)
+    ((_, trained),) = train(build(c, V), [member], lambda _: 3.0, Progress(), sharding.make_mesh())
+    assert trained.standing.evaluations == [(2, 3.0), (3, 3.0)]
+    records = read_metrics(tmp_path / "metrics.jsonl")
+    assert [(r["step"], "nll" in r) for r in records] == [(2, False), (3, True), (3, False)]
+    assert records[1]["seconds_per_step"] > 0
+
+
 def test_accumulation_equals_the_whole_batch():
     batches = [batch(i) for i in range(3)]
     c = config.replace(SMALL, P_drop=0.0, peak_lr=1e-2, warmup=1, eps=1e-3)

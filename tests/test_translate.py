@@ -75,7 +75,7 @@ def test_results_are_in_the_order_of_the_input(K, many, monkeypatch):
 def test_nothing_in_nothing_out():
     assert translate(Reverse(), PARAMS, [], Letters(), Decoding()) == []
     assert translate(Reverse(), PARAMS, ["", " \t"], Letters(), Decoding()) == ["", ""]
-    assert not list(room._batches([[], [EOS]], 10**6, warn=pytest.fail))
+    assert not list(room._batches([[], [EOS]], 10**6))
 
 
 @pytest.mark.parametrize(("K", "extra"), [(1, 50), (4, 50), (2, 0)])
@@ -111,7 +111,7 @@ def test_few_shapes_each_compiled_once():
 def test_every_sentence_is_in_one_batch_without_its_padding_in_the_way():
     ids = [[*row, EOS] for row in Letters().encode(sentences(300, 200))]
     seen = []
-    for rows, source in room._batches(ids, 10**6, warn=pytest.fail):
+    for rows, source in room._batches(ids, 10**6):
         assert source.shape[0] >= len(rows)
         assert not source[len(rows) :].any()
         for i, row in zip(rows, source, strict=False):
@@ -121,7 +121,7 @@ def test_every_sentence_is_in_one_batch_without_its_padding_in_the_way():
 
 
 def test_one_line_is_not_decoded_as_many():
-    [(_, source)] = room._batches([[5, 6, EOS]], 10**6, warn=pytest.fail)
+    [(_, source)] = room._batches([[5, 6, EOS]], 10**6)
     assert source.shape == (1, 16)
 
 
@@ -136,6 +136,36 @@ def test_what_a_model_has_no_positions_for_is_cut_and_told():
     assert "line 3" in told[0]
     assert "19 subwords" in told[0]
     assert "11 positions" in told[0]
+
+
+def warnings_of(inputs, **limits):
+    """The warnings of translating these lines with a model trained on at most 8 subwords."""
+    said = []
+    limits = {"max_length": 8, "warn": said.append} | limits
+    outputs = translate(Reverse(), PARAMS, inputs, Letters(), Decoding(), **limits)
+    if "longest" not in limits:
+        assert outputs == [s[::-1] for s in inputs]
+    return said
+
+
+def test_a_line_longer_than_any_in_training_is_named_with_its_length():
+    (warning,) = warnings_of(["abcdefg", "abcdefgh", "", "ab"])  # of 8 and 9, EOS counted
+    assert "line 2 has 9 subwords" in warning
+    assert "at most 8" in warning
+
+
+def test_many_lines_longer_than_any_in_training_are_named_together():
+    (warning,) = warnings_of(["abcdefgh", "ab", "abcdefghij", "abcdefgh"])
+    assert "3 lines (1, 3, 4) have up to 11 subwords" in warning
+    (warning,) = warnings_of(["abcdefgh"] * 12)
+    assert "12 lines (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...) have up to 9 subwords" in warning
+
+
+def test_lines_that_are_cut_are_named_together_and_not_again_as_long():
+    cut, long = warnings_of(["abcdefghij", "abcdefghijk", "abcdefgh"], longest=10)
+    assert "2 lines (1, 2) have up to 12 subwords" in cut
+    assert "10 positions" in cut
+    assert "line 3 has 9 subwords" in long
 
 
 def test_an_output_that_a_model_has_no_positions_for_is_told():

@@ -12,18 +12,16 @@ from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.score import Score
 
 
-def scores(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> dict[str, Score]:
+def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
     """Every metric of detokenised `hypotheses` against raw `references`, by its short name.
 
     - `bleu`: sacreBLEU's default, 13a tokenisation, cased
     - `bleu_lc`: the same, lowercased
     - `bleu_intl`: international tokenisation, cased
-    - `bleu_moses_lc`: the Multi30k literature's, see `lc_norm_tok`
     - `chrf`: chrF2
 
     Args:
       hypotheses, references: one sentence each, line by line.
-      lang: the target language, for the Moses tokeniser.
 
     Raises:
       UsageError: there is nothing to score, or the two differ in length.
@@ -36,7 +34,6 @@ def scores(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> d
     if not references:
         raise UsageError("there is nothing to score: the reference has no lines.")
 
-    import sacremoses
     from sacrebleu.metrics import BLEU, CHRF
 
     metrics = {
@@ -49,6 +46,18 @@ def scores(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> d
     for key, (name, metric) in metrics.items():
         score = metric.corpus_score(hypotheses, [references]).score
         out[key] = Score(name, score, str(metric.get_signature()))
+    return out
+
+
+def moses_score(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
+    """BLEU of what `lc_norm_tok` makes of both sides, as the Multi30k literature has it.
+
+    Args:
+      hypotheses, references: one sentence each, line by line.
+      lang: the target language, for the Moses tokeniser.
+    """
+    import sacremoses
+    from sacrebleu.metrics import BLEU
 
     tokenised = BLEU(tokenize="none", force=True)  # force: no warning that it looks tokenised
     score = tokenised.corpus_score(
@@ -58,9 +67,7 @@ def scores(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> d
         f"{tokenised.get_signature()} after lowercase, Moses normalize-punctuation and tokenizer "
         f"-l {lang} (sacremoses {sacremoses.__version__})"
     )
-    name = "BLEU lowercased, normalised, tokenised (Multi30k)"
-    out["bleu_moses_lc"] = Score(name, score, signature)
-    return {key: out[key] for key in ("bleu", "bleu_lc", "bleu_intl", "bleu_moses_lc", "chrf")}
+    return Score("BLEU lowercased, normalised, tokenised (Moses)", score, signature)
 
 
 def sentence_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:

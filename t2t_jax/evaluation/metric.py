@@ -33,7 +33,9 @@ class Metric(NamedTuple):
 
 def metric_of(corpus: str) -> Metric:
     """Of a corpus by the name that a config has for it."""
-    return F1 if corpus in TREEBANKS else BLEU
+    if corpus in TREEBANKS:
+        return F1
+    return MULTI30K if corpus == "multi30k" else BLEU
 
 
 def _gold(extras: Extras) -> list[str]:
@@ -45,9 +47,16 @@ def _gold(extras: Extras) -> list[str]:
 BLEU = Metric(
     "BLEU",
     "bleu",
-    lambda hypotheses, references, _, lang: bleu.scores(hypotheses, references, lang),
+    lambda hypotheses, references, *_: bleu.scores(hypotheses, references),
     lambda hypotheses, references, _: bleu.sentence_statistics(hypotheses, references),
     bleu.of_sums,
+)
+# The published scores of Multi30k are of lowercased tokens.
+MULTI30K = BLEU._replace(
+    scores=lambda hypotheses, references, _, lang: {
+        **bleu.scores(hypotheses, references),
+        "bleu_moses_lc": bleu.moses_score(hypotheses, references, lang),
+    }
 )
 F1 = Metric(
     "F1",

@@ -22,6 +22,7 @@ from t2t_jax.training import sharding
 _ROWS = 64  # sentences decoded together, fewer where they are longer than _LENGTH
 _LENGTH = 64
 _MANY = 32  # batches for which it pays to compile the search for more shapes
+_LISTED = 10  # line numbers in a warning
 _SHORTEST = 16  # source lengths are padded to this or to a power of two above it
 Warn = Callable[[str], Any]
 
@@ -41,6 +42,7 @@ def translate(
     decoding: config.Decoding,
     *,
     longest: int | None = None,
+    max_length: int | None = None,
     warn: Warn = warnings.warn,
 ) -> list[str]:
     """One translation for each sentence, in order; a blank sentence gives an empty one.
@@ -50,12 +52,12 @@ def translate(
       params: its parameters, wherever they are placed.
       decoding: beam, length penalty, and the longest output beyond the input's length.
       longest: the positions the model has, EOS included, if it has a limit.
-      warn: is told of every sentence that `longest` cuts, by its line number.
+      max_length: the longest sentence that the model was trained on, EOS included.
+      warn: receives a line about the sentences longer than either, with their line numbers.
     """
     ids = [[*tokens, EOS] for tokens in vocabulary.encode([s.strip() for s in sentences])]
-    return vocabulary.decode(
-        translate_tokens(model, params, ids, decoding, longest=longest, warn=warn)
-    )
+    limits: Any = dict(longest=longest, max_length=max_length, warn=warn)
+    return vocabulary.decode(translate_tokens(model, params, ids, decoding, **limits))
 
 
 def translate_tokens(
@@ -65,6 +67,7 @@ def translate_tokens(
     decoding: config.Decoding,
     *,
     longest: int | None = None,
+    max_length: int | None = None,
     warn: Warn = warnings.warn,
 ) -> list[list[int]]:
     """`translate` on token ids, EOS included in the input and left out of the output.
@@ -91,7 +94,8 @@ def translate_tokens(
             )
         return np.asarray(tokens)
 
-    batches = list(_batches(sentences, longest, warn))
+    _warn_of_long(_lengths(sentences), longest, max_length or longest, warn)
+    batches = list(_batches(sentences, longest))
     # Operations of a step are too small for all cores; what devices exchange needs one order.
     with ThreadPoolExecutor(2 if mesh.size == 1 else 1) as pool:
         found = list(pool.map(decoded, batches))
@@ -138,14 +142,39 @@ def decode(
     return nn.with_logical_constraint(found, ((None, None), (None,)))  # whole, on every host
 
 
-def _batches(sentences: Tokens, longest: int, warn: Warn) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Batches (indices, source int32 [B, S]) that cover every sentence that is not empty."""
-    lengths = np.array([len(sentences[i]) for i in range(len(sentences))], int)
-    for line in np.flatnonzero(lengths > longest) + 1:
+def _lengths(sentences: Tokens) -> np.ndarray:
+    return np.array([len(sentences[i]) for i in range(len(sentences))], int)
+
+
+def _warn_of_long(lengths: np.ndarray, positions: int, max_length: int, warn: Warn) -> None:
+    """Warns of the sentences that do not fit the model, and of others it was not trained for."""
+    cut = lengths > positions
+    long = (lengths > max_length) & ~cut
+    if cut.any():
         warn(
-            f"line {line}: the sentence has {lengths[line - 1]} subwords with its end mark, but "
-            f"the model only {longest} positions: the rest is cut off."
+            f"{_subject(lengths, cut)} subwords with the end mark, but the model has only "
+            f"{positions:,} positions: the rest is cut off."
         )
+    if long.any():
+        warn(
+            f"{_subject(lengths, long)} subwords with the end mark, but the model was trained on "
+            f"sentences of at most {max_length:,}: the translation will be cut short or "
+            "unreliable, so split such lines into sentences."
+        )
+
+
+def _subject(lengths: np.ndarray, chosen: np.ndarray) -> str:
+    """The chosen lines by their numbers, and how long they are: "line 2 has 300"."""
+    lines, most = np.flatnonzero(chosen) + 1, lengths[chosen].max()
+    if len(lines) == 1:
+        return f"line {lines[0]} has {most:,}"
+    listed = ", ".join(map(str, lines[:_LISTED])) + ", ..." * (len(lines) > _LISTED)
+    return f"{len(lines):,} lines ({listed}) have up to {most:,}"
+
+
+def _batches(sentences: Tokens, longest: int) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Batches (indices, source int32 [B, S]) that cover every sentence that is not empty."""
+    lengths = _lengths(sentences)
     order = [int(i) for i in np.argsort(-lengths, kind="stable") if lengths[i] > 1]
     most = min(_ROWS, _power_of_two(len(order)))
     bucket = max(_SHORTEST, _power_of_two(int(lengths.max(initial=0))))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from t2t_jax.config import Config
-from t2t_jax.study import statistics
 from t2t_jax.study.results import Entry, Run
 from t2t_jax.study.typeset import Cell, Table, without_empty
 from t2t_jax.training.progress import read_metrics
@@ -49,6 +48,7 @@ def table(entries: Sequence[Entry]) -> Table:
         peaks = [run.result.get("peak_flops") for run in entry.runs]
         timed = [s["training_seconds"] * p for s, p in zip(of, peaks, strict=True) if p]
         theirs = entry.row.FLOPs
+        steps = [seconds for run in entry.runs if (seconds := _step(run)) is not None]
         devices = sorted({run.result["environment"]["device"] for run in entry.runs})
         cells = (
             entry.row.name,
@@ -58,7 +58,7 @@ def table(entries: Sequence[Entry]) -> Table:
             f"{mean['compiled_flops']:.2e}",
             f"{math.fsum(timed) / len(timed):.2e}" if timed else "",
             f"{mean['training_seconds'] / 60:.1f}",
-            f"{1e3 * statistics.spread([_step(run) for run in entry.runs]).mean:.0f}",
+            f"{1e3 * math.fsum(steps) / len(steps):.0f}" if steps else "",
             f"{mean['scoring_seconds']:.0f}",
             f"{mean['overhead_seconds']:.0f}",
             f"{mean['memory'] / 1e6:.0f}",
@@ -75,11 +75,11 @@ def table(entries: Sequence[Entry]) -> Table:
     return without_empty("Cost of a run", header, groups, notes)
 
 
-def _step(run: Run) -> float:
-    """Seconds of a training step, the median; in a program with others its share."""
+def _step(run: Run) -> float | None:
+    """Median seconds of a training step, in a program with others its share; None if unknown."""
     records = read_metrics(run.directory / "metrics.jsonl")
     each = [r["seconds_per_step"] for r in records if "seconds_per_step" in r]
-    return float(np.median(each)) / run.result["trained_together"] if each else math.nan
+    return float(np.median(each)) / run.result["trained_together"] if each else None
 
 
 SHARED = "training_seconds", "overhead_seconds"  # by the runs that were trained at once

@@ -100,7 +100,7 @@ class Grid:
                 "a study runs under seeds 0 to K - 1: give --seeds K in place of --seed."
             )
         base = self.study.config(self.study.rows[0]).data.corpus
-        if metric_of(base) is not metric_of(self.data.corpus):
+        if metric_of(base).name != metric_of(self.data.corpus).name:
             fitting = (p.name for p in PRESETS.values() if _fits(p, base))
             raise UsageError(
                 f"{self.study.name} reads {base}, and preset {self.preset.name} has "
@@ -152,4 +152,4 @@ def _flops(c: Config) -> float:
 
 def _fits(preset: Preset, corpus: str) -> bool:
     """Whether what a preset reads is scored as a corpus is."""
-    return metric_of(preset.changes.get("corpus", corpus)) is metric_of(corpus)
+    return metric_of(preset.changes.get("corpus", corpus)).name == metric_of(corpus).name

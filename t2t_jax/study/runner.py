@@ -234,12 +234,18 @@ def _final(directory: Path, like: Any) -> Any:
     return read_params(directory / "final", like)
 
 
-def load(directory: Path) -> tuple[Config, Any, Any, Vocabulary]:
+def load(
+    directory: Path, report: Callable[[str], Any] | None = None
+) -> tuple[Config, Any, Any, Vocabulary]:
     """A trained run: its config, model, parameters (averaged if it is finished) and vocabulary.
 
+    Args:
+      report: receives a line about the checkpoint that is used where training is not finished;
+        without it such a run is refused.
+
     Raises:
-      UsageError: there is no run, no parameters yet, they belong to another model or vocabulary, or
-        the model is none that translates.
+      UsageError: there is no run, no parameters yet, they belong to another model or vocabulary,
+        training is not finished, or the model is none that translates.
     """
     c = store.read_config(directory)
     vocabulary = store.read_vocabulary(directory)
@@ -259,6 +265,12 @@ def load(directory: Path) -> tuple[Config, Any, Any, Vocabulary]:
     newest = final if final.exists() else checkpoints.newest(directory / "checkpoints")
     if newest is None:
         raise UsageError(f"{directory} has no checkpoint yet: train it first.")
+    if newest != final:
+        step, last = int(newest.name), c.training.steps
+        unfinished = f"{directory} is not finished (step {step:,} of {last:,})"
+        if report is None:
+            raise UsageError(f"{unfinished}: finish it with the command that began it.")
+        report(f"{unfinished}: its newest checkpoint is used.")
     return c, model, checkpoints.read_params(newest, like), vocabulary
 
 
@@ -280,7 +292,7 @@ def evaluate(
     """
     from t2t_jax.inference.translate import translate
 
-    c, model, params, vocabulary = load(directory)
+    c, model, params, vocabulary = load(directory, report)
     c = config.replace(c, **changes)
     extras: Sequence[Mapping[str, Any]] = ()
     if pair is None:
@@ -294,9 +306,8 @@ def evaluate(
             raise UsageError(f"the corpus has no split {split!r} to score: {near(split, tests)}")
         chosen = dataset.splits[split]
         pair, extras = (chosen.sources, chosen.references), chosen.extras
-    hypotheses = translate(
-        model, params, pair[0], vocabulary, c.decoding, longest=model.limit, warn=report
-    )
+    limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
+    hypotheses = translate(model, params, pair[0], vocabulary, c.decoding, **limits)
     return _scores(hypotheses, pair[1], extras, c.data)
 
 

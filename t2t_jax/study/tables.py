@@ -272,11 +272,8 @@ def _missing(found: Sequence[Line]) -> list[str]:
     most = max(1, *(len(line.entry.runs) for line in found))
     standing = [f"{x.entry.row.name}: {x.entry.standing}." for x in found if x.entry.standing]
     rest = [x.entry for x in found if not x.entry.standing]
-    missing = [
-        e.row.name + (f" ({most - len(e.runs)} seeds)" if e.runs else "")
-        for e in rest
-        if len(e.runs) < most
-    ]
+    lacks = [(e, most - len(e.runs)) for e in rest if len(e.runs) < most]
+    missing = [e.row.name + (f" ({n} seed{'s' * (n > 1)})" if e.runs else "") for e, n in lacks]
     return standing + ([f"Missing: {'; '.join(missing)}."] if missing else [])
 
 

@@ -22,7 +22,7 @@ from t2t_jax.training.progress import Meter, Metrics, Progress, duration
 from t2t_jax.training.step import Hyper, State, hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops
 
-RECORD_EVERY = 50  # steps, in metrics.jsonl
+RECORD_EVERY = 50  # steps, in metrics.jsonl, which has the last step, too
 IDLE = 1e12  # FLOPs of a step that leaves an accelerator mostly idle
 
 Stream = Callable[[int, int], Iterator[tuple[tuple[int, int], dict[str, Any]]]]
@@ -206,7 +206,7 @@ def _steps(
             f"step {at:,}/{last:,}  loss {now['loss'][alive()].mean():.3f}  "
             f"{now['tokens_per_second']:,.0f} tokens/s{share}  {left} left"
         )
-        if at % RECORD_EVERY == 0:
+        if at % RECORD_EVERY == 0 or at == last:
             elapsed = {"seconds": training_seconds()}
             last_step = {name: values[name] for name in ("lr", "grad_norm")}
             for i in alive() if hosts.first() else ():
@@ -230,14 +230,14 @@ def _steps(
             placed = sharding.put_batch(batch, mesh, c.training.accumulate)
             (B, S), T = placed["source"].shape[-2:], placed["target"].shape[-1]
             shapes = placed["source"].shape, placed["target"].shape
-            new = shapes not in programs
-            if new:
+            if shapes not in programs:
                 progress.say(f"compiling for batches of {B} pairs, {S} by {T} subwords")
                 while queued:
                     read()
                 since = time.monotonic()
                 programs[shapes] = compile_for(step, P, state, placed, h)
                 overhead += time.monotonic() - since
+                meter = Meter()  # the speed that is shown is that of training, not of compiling
             program = programs[shapes]
             while len(queued) > ahead():
                 read()
@@ -247,8 +247,6 @@ def _steps(
             flops, compiled_flops = flops + counted, compiled_flops + program.flops
             memory = max(memory, program.memory)
             queued.append((t, P * counted, reported))
-            if new:  # the speed that is shown is that of training, not of compiling
-                meter = Meter()
             due, stopped = t % c.training.evaluate_every == 0 or t == last, interrupted(t)
             if not (due or stopped):
                 continue
