@@ -1,5 +1,6 @@
 """Which differences are real: deviation over seeds, paired bootstrap over sentences and seeds."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -46,17 +47,26 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def resampled(
-    statistics: Sequence[np.ndarray], of_sums: Callable[[np.ndarray], float]
+    statistics: Sequence[np.ndarray], of_sums: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """A metric [seeds, TIMES] of sentences drawn anew; draw i is the same for every row and seed.
 
     Args:
-      statistics: what the metric adds up of the same sentences, [sentences, ...] for each seed.
-      of_sums: the metric of that, summed.
+      statistics: what the metric adds up of the same sentences, [sentences, counts] for each seed.
+      of_sums: the metric of sums [..., counts].
     """
-    n = len(statistics[0])
+    weights = _weights(len(statistics[0]))
+    return np.array([of_sums(weights @ counts) for counts in statistics])
+
+
+@functools.lru_cache(maxsize=1)
+def _weights(n: int) -> np.ndarray:
+    """How often each draw has each of n sentences, [TIMES, n].
+
+    As floats, whose product is faster than that of integers, and exact for counts.
+    """
     draws = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=TIMES)
-    return np.array([[of_sums(sums) for sums in draws @ counts] for counts in statistics])
+    return draws.astype(float)
 
 
 def compare(
