@@ -1,6 +1,7 @@
 """Plots of the demo's stored runs, as files for a paper."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,15 @@ def test_an_empty_study_has_no_plots(tmp_path):
     grid = stored.grid(tmp_path)
     none = [entry.__class__(entry.row, entry.c, (), "") for entry in stored.entries()]
     assert plots.draw(grid, tables.lines(grid, none), None) == []
+
+
+def test_an_interval_says_what_it_covers(tmp_path):
+    """Of rows with one seed it is over sentences."""
+    one = tables.lines(stored.grid(tmp_path), stored.entries())
+    assert plots.interval(one) == "interval over sentences"
+    entries = [replace(e, runs=(*e.runs, *stored.entries()[1].runs)) for e in stored.entries()]
+    two = tables.lines(stored.grid(tmp_path), entries)
+    assert plots.interval(two) == "interval over seeds and sentences"
+    assert "dashed: interval over sentences" in plots.interval([one[1], two[2]])
+    path = plots.differences(stored.grid(tmp_path), one)
+    assert "95% interval over sentences" in path.with_name(f"{path.name}.svg").read_text()
