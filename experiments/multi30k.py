@@ -63,7 +63,10 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         test = r["scores"]["test"]
         cells = [name, f"{r['parameters'] / 1e6:.2f}M", f"{r['steps']:,}"]
         seconds = step_seconds(read_metrics(RESULTS / name / "metrics.jsonl"))
-        cells += [duration(r["steps"] * seconds), duration(r["training_seconds"] + r["overhead_seconds"])]
+        cells += [
+            duration(r["steps"] * seconds),
+            duration(r["training_seconds"] + r["overhead_seconds"]),
+        ]
         cells.append(f"{r['dev_perplexity']:.2f}")
         lines.append(" | ".join([*cells, *(f"{test[s]['score']:.2f}" for s in SCORES)]))
     notes = [f"{label}: `{signature}`" for label, signature in sorted(signatures)]

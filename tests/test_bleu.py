@@ -5,10 +5,14 @@ import subprocess
 import sys
 from collections import Counter
 
+import numpy as np
 import pytest
+import sacrebleu
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.bleu import lc_norm_tok, moses_score, scores
+from t2t_jax.evaluation.bleu import lc_norm_tok, moses_score, of_sums, scores, sentence_statistics
 from t2t_jax.evaluation.metric import metric_of
 
 REFERENCES = [
@@ -126,6 +130,27 @@ def test_by_hand():
     expected = 100 * math.exp(-0.2) * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
     for key in ("bleu", "bleu_lc", "bleu_intl", "bleu_moses_lc"):
         assert found[key].score == pytest.approx(expected)
+
+
+LINES = st.lists(st.sampled_from("a b c d".split()), max_size=7).map(" ".join)
+CORPORA = st.lists(st.tuples(LINES, LINES.filter(bool)), min_size=1, max_size=7)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(CORPORA)
+def test_bleu_of_summed_statistics_is_that_of_the_corpus(corpus):
+    """Short and hopeless ones, too: sacreBLEU smooths precisions without a match."""
+    hypotheses, references = zip(*corpus, strict=True)
+    expected = sacrebleu.corpus_bleu(hypotheses, [references]).score
+    sums = np.sum(sentence_statistics(hypotheses, references), axis=0)
+    assert float(of_sums(sums)) == pytest.approx(expected, abs=1e-9)
+
+
+def test_bleu_of_summed_statistics_maps_over_leading_axes():
+    sums = np.array(sentence_statistics(HYPOTHESES, REFERENCES))
+    subsets = np.random.default_rng(0).integers(0, 2, (3, 5, len(REFERENCES)))
+    expected = [[float(of_sums(chosen @ sums)) for chosen in row] for row in subsets]
+    np.testing.assert_allclose(of_sums(subsets @ sums), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

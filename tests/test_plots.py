@@ -56,3 +56,17 @@ def test_a_plots_title_says_what_the_command_line_changed(tmp_path):
     drawn = plots.learning(grid, found).with_suffix(".svg").read_text()
     assert "preset demo" in drawn
     assert "alpha 0.6" in drawn
+
+
+def test_an_interval_says_what_it_covers(tmp_path):
+    """Of rows with one seed it is over sentences."""
+    one = tables.lines(stored.grid(tmp_path), stored.entries())
+    assert plots.interval(one) == "interval over sentences"
+    entries = [
+        dataclasses.replace(e, runs=(*e.runs, *stored.entries()[1].runs)) for e in stored.entries()
+    ]
+    two = tables.lines(stored.grid(tmp_path), entries)
+    assert plots.interval(two) == "interval over seeds and sentences"
+    assert "dashed: interval over sentences" in plots.interval([one[1], two[2]])
+    path = plots.differences(stored.grid(tmp_path), one)
+    assert "95% interval over sentences" in path.with_name(f"{path.name}.svg").read_text()

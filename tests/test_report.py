@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import pytest
@@ -36,7 +37,7 @@ def whole(tmp_path_factory):
 def test_a_page_has_all_there_is_and_asks_for_nothing(whole):
     with opened(whole, 1200) as page:
         assert page.locator("#result tbody tr").count() == 20
-        assert page.locator("#matrix tbody tr").count() == 20
+        assert page.locator("#matrix").count() == 0  # one seed: nothing is tested
         page.wait_for_selector(".chart.vega-embed svg")
         assert page.locator(".chart").count() == 7
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
@@ -96,7 +97,6 @@ def test_what_is_not_there_is_said(tmp_path):
         assert (
             "18 runs are finished, of 18 of 20 rows" in page.locator("[role=status]").inner_text()
         )
-        assert page.locator("#matrix tbody tr").count() == 18
         assert page.locator("#samples").count() == 0
 
 
@@ -133,15 +133,24 @@ def test_many_rows_and_seeds_stay_small(tmp_path):
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
 
 
-def test_a_study_of_which_the_paper_says_nothing(tmp_path):
+@pytest.fixture(scope="module")
+def attention():
+    """A study whose rows have three seeds, and its lines."""
     study = registry.find("attention")
     home = stored.DEMO.parent / "attention-demo"
     grid = Grid(study, presets.preset("demo"), study.rows, {}, home)
-    text = study_page(grid, tables.lines(grid, results.collect(grid)), None, ["attention"], False)
+    return grid, tables.lines(grid, results.collect(grid))
+
+
+def test_a_study_of_which_the_paper_says_nothing(attention, tmp_path):
+    grid, found = attention
+    study = grid.study
+    text = study_page(grid, found, None, ["attention"], False)
     assert "diamond)" not in text
     (tmp_path / "page.html").write_text(text)
     with opened(tmp_path / "page.html", 1200) as page:
         assert page.locator("#result tbody tr").count() == len(study.rows)
+        assert page.locator("#matrix tbody tr").count() == len(study.rows)
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
 
 
@@ -153,11 +162,26 @@ def test_differences_are_marked_word_by_word():
     assert marked("", "c") == []
 
 
-def test_signs_of_the_matrix_are_of_the_row_less_the_column(whole):
-    text, one = whole.read_text(), "A:h=1,d_k=512,d_v=512"
-    kept = json.loads((stored.DEMO / "table.json").read_text())
-    bleu = {row["row"]: row["BLEU"]["mean"] for row in kept}
-    more = bleu["base"] - bleu[one]
+def test_signs_of_the_matrix_are_of_the_row_less_the_column(attention):
+    grid, found = attention
+    text, base, one = study_page(grid, found, None, [], False), "scaled dot product", "general"
+    bleu = {line.entry.row.name: line.score.mean for line in found}
+    more = bleu[base] - bleu[one]
     assert more > 0
-    assert f'class="above" title="base less {one}: {more:+.2f} ' in text
-    assert f'class="below" title="{one} less base: {-more:+.2f} ' in text
+    assert f'class="above" title="{base} less {one}: {more:+.2f} ' in text
+    assert f'class="below" title="{one} less {base}: {-more:+.2f} ' in text
+    assert re.search(rf'class="open" title="rotary less {base}: .* BLEU, p = .*, not sig', text)
+
+
+def test_a_row_with_one_seed_is_not_tested(attention):
+    grid, found = attention
+    entries = [line.entry for line in found]
+    entries[2] = dataclasses.replace(entries[2], runs=entries[2].runs[:1])
+    name = entries[2].row.name
+    found = tables.lines(grid, entries)
+    text = study_page(grid, found, None, [], False)
+    assert found[2].p is None
+    assert found[3].p == pytest.approx(13 * found[3].difference.p)
+    assert f'class="open" title="{name} less local: ' in text
+    assert "BLEU, not tested: one seed" in text
+    assert "A row with one seed is not tested" in text

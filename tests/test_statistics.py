@@ -1,4 +1,4 @@
-"""Deviation, paired bootstrap and Holm's correction, against independent computations."""
+"""Deviation, bootstrap and significance of differences, against independent computations."""
 
 import math
 import statistics as standard
@@ -6,9 +6,19 @@ import statistics as standard
 import numpy as np
 import pytest
 import sacrebleu
+from scipy import stats
 
+from experiments import significance
 from t2t_jax.evaluation.bleu import of_sums, sentence_statistics
-from t2t_jax.study.statistics import TIMES, compare, holm, resampled, spread
+from t2t_jax.study.statistics import (
+    TIMES,
+    compare,
+    corrected,
+    p_value,
+    resampled,
+    spread,
+    standard_error,
+)
 
 WORDS = "the a cat dog house sees runs , . red old and".split()
 
@@ -28,6 +38,24 @@ def worse(lines, seed, share):
 
 
 REFERENCES = sentences(0)
+# BLEU's over the seeds of a study of attention, base first.
+DEVIATIONS = (
+    0.95,
+    1.11,
+    0.32,
+    2.66,
+    0.31,
+    0.44,
+    1.35,
+    1.84,
+    1.25,
+    0.16,
+    2.1,
+    0.85,
+    1.44,
+    1.42,
+    4.89,
+)
 
 
 def counts(share, seed=1):
@@ -66,36 +94,88 @@ def difference(row, base):
     return compare(*scores, resampled(row, of_sums), resampled(base, of_sums))
 
 
-def test_real_differences_are_told_from_chance():
-    base = [counts(0.2)]
-    assert difference([counts(0.2, seed=9)], base).p > 0.05
-    far = difference([counts(0.4)], base)
+def test_large_differences_are_told_from_chance():
+    base = [counts(0.2, s) for s in range(3)]
+    assert difference([counts(0.2, s) for s in range(3, 6)], base).p > 0.05
+    far = difference([counts(0.4, s) for s in range(3, 6)], base)
     assert far.p < 0.01
     assert far.low < far.size < far.high < 0
+    assert far.over == "seeds and sentences"
 
 
-def test_p_is_rarely_small_where_nothing_differs():
-    p = [difference([counts(0.2, 2 * i)], [counts(0.2, 2 * i + 1)]).p for i in range(20)]
-    assert sum(x < 0.05 for x in p) <= 4
+def test_one_seed_has_an_interval_over_sentences_and_no_p():
+    one, two = [counts(0.4)], [counts(0.2, s) for s in range(2)]
+    for row, base in ((one, one[:]), (one, two), (two, one)):
+        found = difference(row, base)
+        assert found.p is None
+        assert found.over == "sentences"
+    drawn = resampled(one, of_sums)[0] - resampled(two, of_sums).mean(axis=0)
+    found = difference(one, two)
+    assert [found.low, found.high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
 
 
-def test_seeds_that_differ_much_make_a_difference_less_real():
+def test_seeds_that_differ_much_make_a_difference_less_significant():
     close, far = [counts(0.2, s) for s in range(3)], [counts(x) for x in (0.1, 0.2, 0.3)]
     base = [counts(0.26, s) for s in range(3, 6)]
     assert difference(close, base).p < difference(far, base).p
 
 
-def test_the_interval_is_as_wide_as_the_deviation_of_means():
-    """Sentences that never differ leave the seeds alone: K - 1 draws give s^2 / K, unbiased."""
-    rng = np.random.default_rng(0)
-    row, base = rng.normal(30, 2, 4), rng.normal(25, 2, 4)
-    drawn = [np.repeat(x[:, None], TIMES, axis=1) for x in (row, base)]
-    found = compare(row, base, *drawn)
-    wanted = math.sqrt(row.var(ddof=1) / 4 + base.var(ddof=1) / 4)
-    assert (found.high - found.low) / 2 / 1.96 == pytest.approx(wanted, rel=0.08)
+def test_without_variance_over_sentences_it_is_welchs_test():
+    random = np.random.default_rng(0)
+    for n in ((2, 2), (3, 5), (10, 2)):
+        row, base = (random.normal(30, s, k) for s, k in zip((0.3, 4), n, strict=True))
+        variances = np.array([row.var(ddof=1), base.var(ddof=1)])
+        error, freedom = standard_error(variances, np.array(n), 0.0)
+        expected = stats.ttest_ind(row, base, equal_var=False)
+        assert p_value(row.mean() - base.mean(), error, freedom) == pytest.approx(expected.pvalue)
+        interval = expected.confidence_interval()
+        half = stats.t.ppf(0.975, freedom) * error
+        assert 2 * half == pytest.approx(interval.high - interval.low)
 
 
-def test_holm():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.9, 0.8]) == [1, 1]
-    assert holm([]) == []
+def test_the_variance_is_that_of_seeds_and_of_what_they_share_of_the_sentences():
+    """Of draws with known parts: shared by all rows 2^2, by a row's seeds 0.5^2, by none 0.8^2."""
+    random, n = np.random.default_rng(0), (4, 3)
+    shared = 2 * random.normal(size=TIMES)
+    draws = [
+        shared + 0.5 * random.normal(size=TIMES) + 0.8 * random.normal(size=(k, TIMES)) for k in n
+    ]
+    row, base = random.normal(30, 1, n[0]), random.normal(25, 2, n[1])
+    found = compare(row, base, *draws)
+    variances = np.array([row.var(ddof=1), base.var(ddof=1)])
+    error, freedom = standard_error(variances, np.array(n), 2 * 0.5**2)
+    half = stats.t.ppf(0.975, freedom) * error
+    assert found.high - found.low == pytest.approx(2 * half, rel=0.02)
+    assert found.p == pytest.approx(float(p_value(found.size, error, freedom)), rel=0.1)
+
+
+def test_draws_that_never_vary_show_no_difference():
+    """Nor do seeds without deviation: neither says how large a difference is by chance."""
+    row, base = [0.0525, 0.0526, 0.0525], [0.0518, 0.0518, 0.0519]
+    still = np.zeros((3, TIMES))
+    assert compare(row, base, still, still + 1).p == 1
+    drawn = np.random.default_rng(0).normal(size=(3, TIMES))
+    assert compare([5.0] * 3, [9.0] * 3, drawn, drawn[::-1] + still).p == 1
+
+
+def test_p_is_corrected_for_the_number_of_tests():
+    assert corrected([0.01, None, 0.4, 0.03]) == pytest.approx([0.03, None, 1, 0.09])
+    assert corrected([None]) == [None]
+    assert corrected([]) == []
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+@pytest.mark.parametrize("over", ["base", "pairs"])
+def test_few_tables_without_a_difference_have_a_star(seeds, over):
+    """The rates that experiments/significance.py has more exactly, within 3 standard errors."""
+    tables = 3000
+    bound = significance.LEVEL + 3 * math.sqrt(significance.LEVEL * 0.95 / tables)
+    for sentences in (0.0, significance.SENTENCES):
+        for others_differ in (False, True):
+            scene = significance.Scene(DEVIATIONS, seeds, sentences, over, others_differ)
+            assert significance.false_stars(scene, tables, significance.WELCH) < bound, scene
+
+
+def test_most_differences_of_5_bleu_have_a_star_at_5_seeds():
+    scene = significance.Scene(DEVIATIONS, 5, significance.SENTENCES, effect=5.0)
+    assert significance.power(scene, 500, significance.WELCH) > 0.8

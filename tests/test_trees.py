@@ -5,6 +5,7 @@ import random
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,6 +120,11 @@ def test_f1_of_a_sentence_counted_by_hand():
     scores = parseval.scores([string, "XX"], [trees.write(gold), trees.write(once)])
     assert scores["valid"].score == 50
     assert scores["f1"].score == pytest.approx(200 * (2 + 1) / (4 + 4 + 2 + 1))
+
+
+def test_f1_of_summed_statistics_maps_over_leading_axes():
+    sums = np.array([[[3, 4, 8, 1], [0, 0, 0, 2]], [[5, 5, 5, 0], [0, 7, 2, 1]]])
+    assert parseval.of_sums(sums).tolist() == [[50, 0], [100, 0]]
 
 
 def perturbed(tree, draw):

@@ -82,12 +82,20 @@ def sentence_statistics(hypotheses: Sequence[str], references: Sequence[str]) ->
     return [[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in found]
 
 
-def of_sums(sums: np.ndarray) -> float:
-    """Corpus BLEU of summed `sentence_statistics` [10], as sacreBLEU computes it."""
-    from sacrebleu.metrics import BLEU
+def of_sums(sums: np.ndarray) -> np.ndarray:
+    """Corpus BLEU of summed `sentence_statistics` [..., 10], as sacreBLEU's default computes it.
 
-    counts = sums.astype(int).tolist()
-    return BLEU.compute_bleu(counts[:4], counts[4:8], counts[8], counts[9]).score
+    The k-th precision without a match counts as 2^-k matches (smooth:exp). A corpus without any
+    match, or without any n-gram of some order, has a BLEU of 0.
+    """
+    matches, totals = sums[..., :4], sums[..., 4:8]
+    length, reference_length = sums[..., 8], sums[..., 9]
+    zero = matches == 0
+    smoothed = np.where(zero, 0.5 ** np.cumsum(zero, axis=-1), matches)
+    log_precision = np.log(smoothed / np.maximum(totals, 1)).mean(axis=-1)
+    log_brevity = np.minimum(0, 1 - reference_length / np.maximum(length, 1))
+    scorable = totals.all(axis=-1) & matches.any(axis=-1)
+    return np.where(scorable, 100 * np.exp(log_precision + log_brevity), 0.0)
 
 
 def lc_norm_tok(lines: Sequence[str], lang: str) -> list[str]:

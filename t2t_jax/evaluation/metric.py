@@ -21,14 +21,14 @@ class Metric(NamedTuple):
       key: of its score among `scores`.
       scores: (hypotheses, references, extras, language) -> every score by its short name.
       sentences: (hypotheses, references, extras) -> what the metric adds up, of each sentence.
-      of_sums: the metric of those, summed.
+      of_sums: the metric of those, summed [..., counts] -> [...].
     """
 
     name: str
     key: str
     scores: Callable[[Sequence[str], Sequence[str], Extras, str], dict[str, Score]]
     sentences: Callable[[Sequence[str], Sequence[str], Extras], list[list[int]]]
-    of_sums: Callable[[np.ndarray], float]
+    of_sums: Callable[[np.ndarray], np.ndarray]
 
 
 def metric_of(corpus: str) -> Metric:

@@ -53,10 +53,10 @@ def sentence_statistics(hypotheses: Sequence[str], gold: Sequence[str]) -> list[
     return out
 
 
-def of_sums(sums: np.ndarray) -> float:
-    """F1 in percent of summed `sentence_statistics`."""
-    matched, gold, found = (int(x) for x in sums[:3])
-    return 200 * matched / (gold + found) if gold + found else 0.0
+def of_sums(sums: np.ndarray) -> np.ndarray:
+    """F1 in percent of summed `sentence_statistics` [..., 4]."""
+    matched, both = sums[..., 0], sums[..., 1] + sums[..., 2]
+    return 200 * matched / np.maximum(both, 1)
 
 
 def scores(hypotheses: Sequence[str], gold: Sequence[str]) -> dict[str, Score]:
@@ -70,11 +70,11 @@ def scores(hypotheses: Sequence[str], gold: Sequence[str]) -> dict[str, Score]:
     matched, wanted, found, sound = statistics.sum(axis=0).tolist()
     plain = [compare(t, trees.right_branching(leaves(t))) for t in map(_tree, gold)]
     return {
-        "f1": Score("F1", of_sums(statistics.sum(axis=0)), SIGNATURE),
+        "f1": Score("F1", float(of_sums(statistics.sum(axis=0))), SIGNATURE),
         "recall": Score("recall", 100 * matched / max(wanted, 1), SIGNATURE),
         "precision": Score("precision", 100 * matched / max(found, 1), SIGNATURE),
         "valid": Score("valid trees", 100 * sound / len(gold), "share, the others mended"),
-        "baseline": Score("F1 of right branches", of_sums(np.sum(plain, axis=0)), SIGNATURE),
+        "baseline": Score("F1 of right branches", float(of_sums(np.sum(plain, axis=0))), SIGNATURE),
     }
 
 

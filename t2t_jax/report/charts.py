@@ -41,8 +41,9 @@ def charts(grid: Grid, found: Sequence[Line], curves: Sequence[Curves]) -> list[
     if any(line.difference for line in found):
         values = _differences(grid, found)
         paper = any(v["paper"] is not None for v in values)
-        caption = f"{metric} less that of {found[0].entry.row.name}, with its 95% interval" + (
-            ": ours (dot) and the paper's (diamond)." if paper else "."
+        caption = (
+            f"{metric} less that of {found[0].entry.row.name}, 95% {plots.interval(found)}"
+            + (": ours (dot) and the paper's (diamond)." if paper else ".")
         )
         spec = _difference(values, f"{metric} less that of {found[0].entry.row.name}", paper)
         out.append(_chart("differences", caption, spec))
@@ -230,13 +231,19 @@ def _differences(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
             continue
         paper = tables.papers(grid, line.entry.row)
         gap = None if paper is None or base is None else round(paper - base, 2)
-        values.append({"row": line.entry.row.name, "paper": gap, "p": line.p,
+        values.append({"row": line.entry.row.name, "paper": gap,
                        **line.difference._asdict() | {"p": line.p}})  # fmt: skip
     return values
 
 
+def _shown(name: str) -> dict[str, str]:
+    """A line of a difference's tooltip."""
+    title = "interval over" if name == "over" else name
+    return {"field": name, "title": title} | ({} if name in ("row", "over") else {"format": ".2f"})
+
+
 def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) -> Spec:
-    about = ["row", "size", "low", "high", *(["paper"] if paper else [])]
+    about = ["row", "size", "low", "high", "over", *(["paper"] if paper else [])]
     y = {"field": "row", "type": "nominal", "sort": None, "title": None}
     x = {"type": "quantitative", "title": title}
     diamond = {
@@ -250,13 +257,20 @@ def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) ->
         "layer": [
             {
                 "mark": {"type": "rule", "color": style.COLOURS[0]},
-                "encoding": {"x": x | {"field": "low"}, "x2": {"field": "high"}},
+                "encoding": {
+                    "x": x | {"field": "low"},
+                    "x2": {"field": "high"},
+                    "strokeDash": {
+                        "condition": {"test": "datum.over === 'sentences'", "value": [4, 3]},
+                        "value": [1, 0],
+                    },
+                },
             },
             {
                 "mark": {"type": "point", "filled": True, "size": 50, "color": style.COLOURS[0]},
                 "encoding": {
                     "x": x | {"field": "size"},
-                    "tooltip": [{"field": f, "format": "" if f == "row" else ".2f"} for f in about],
+                    "tooltip": [_shown(name) for name in about],
                 },
             },
             *([diamond] if paper else []),

@@ -68,7 +68,7 @@ def study_page(
         charts=drawn,
         specs={chart.name: chart.spec for chart in drawn},
         matrix=_matrix(grid, found),
-        real=tables.REAL,
+        level=tables.LEVEL,
         metric=metric_of(grid.data.corpus).name,
         samples=samples(grid, found, split) if split and known else [],
         split=grid.study.split,
@@ -111,22 +111,25 @@ def _tell(grid: Grid, cells: tuple[Cell, ...], line: Line) -> Told:
 
 
 def _matrix(grid: Grid, found: Sequence[Line]) -> list[tuple[str, list[Pair]]]:
-    """Row against row: which differences are real, Holm's p over all pairs."""
+    """Row against row: which differences are significant; empty where none is tested."""
     metric = metric_of(grid.data.corpus).name
     compared = tables.pairs(grid, found)
+    if all(p is None for _, p in compared.values()):
+        return []
     names = [line.entry.row.name for line in found if line.score]
-    return [
-        (a, [_pair(metric, a, b, compared.get((a, b))) for b in names]) for a in names if compared
-    ]
+    return [(a, [_pair(metric, a, b, compared.get((a, b))) for b in names]) for a in names]
 
 
-def _pair(metric: str, a: str, b: str, known: tuple[float, float] | None) -> Pair:
+def _pair(metric: str, a: str, b: str, known: tuple[float, float | None] | None) -> Pair:
     if known is None:
         return Pair("", "", "same")
     size, p = known
-    words = f"{a} less {b}: {size:+.2f} {metric}, p = {p:.3g}"
-    if p >= tables.REAL:
-        return Pair("·", f"{words}, not told apart", "open")
+    words = f"{a} less {b}: {size:+.2f} {metric}"
+    if p is None:
+        return Pair("·", f"{words}, not tested: one seed", "open")
+    words += f", p = {p:.3g}"
+    if p >= tables.LEVEL:
+        return Pair("·", f"{words}, not significant", "open")
     return Pair("▲" if size > 0 else "▼", words, "above" if size > 0 else "below")
 
 

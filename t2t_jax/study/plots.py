@@ -61,11 +61,12 @@ def differences(grid: Grid, found: Sequence[Line]) -> Path:
     path = grid.home / f"{grid.name}-differences"
     shown = [line for line in found if line.difference is not None]
     theirs = tables.papers(grid, found[0].entry.row)
-    with style.figure(path, 1, 1, size=(5.5, 0.18 * len(shown) + 1)) as (figure, axes):
+    with style.figure(path, 1, 1, size=(5.5, 0.18 * len(shown) + 1.4)) as (figure, axes):
         for y, line in enumerate(shown):
             d, paper = line.difference, tables.papers(grid, line.entry.row)
             assert d is not None
-            axes.plot([d.low, d.high], [y, y], color=style.COLOURS[0], linewidth=1)
+            dash = "--" if d.over == "sentences" else "-"
+            axes.plot([d.low, d.high], [y, y], dash, color=style.COLOURS[0], linewidth=1)
             axes.plot(d.size, y, "o", color=style.COLOURS[0], label="ours" * (y == 0))
             if paper is not None and theirs is not None:
                 label = "paper" * (y == 0)
@@ -74,10 +75,18 @@ def differences(grid: Grid, found: Sequence[Line]) -> Path:
         axes.set_yticks(range(len(shown)), [line.entry.row.name for line in shown])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel(f"{metric_of(grid.data.corpus).name} less base's")
+        axes.set_xlabel(f"{metric_of(grid.data.corpus).name} less base's,\n95% {interval(shown)}")
         figure.suptitle(_title(grid))
         axes.legend()
     return path
+
+
+def interval(shown: Sequence[Line]) -> str:
+    """What the intervals of differences cover; those over sentences alone are dashed."""
+    covered = {line.difference.over for line in shown if line.difference}
+    if len(covered) == 1:
+        return f"interval over {covered.pop()}"
+    return "interval over seeds and sentences\n(dashed: interval over sentences)"
 
 
 COSTS = {

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,12 @@ from t2t_jax.study.results import Entry, Run
 from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.typeset import Cell, Table, as_latex, as_markdown, as_text, without_empty
 
-REAL = 0.05  # of p, corrected for the number of rows
+LEVEL = 0.05  # of p, corrected for the number of comparisons
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row with its numbers; `p` of its difference from base is Holm's."""
+    """A row with its numbers; `p` of its difference from base is corrected for all rows."""
 
     entry: Entry
     PPL: Spread | None
@@ -35,8 +35,8 @@ class Line:
     p: float | None = None
 
     @property
-    def real(self) -> bool:
-        return self.p is not None and self.p < REAL
+    def significant(self) -> bool:
+        return self.p is not None and self.p < LEVEL
 
 
 def lines(grid: Grid, entries: Sequence[Entry]) -> list[Line]:
@@ -53,10 +53,8 @@ def lines(grid: Grid, entries: Sequence[Entry]) -> list[Line]:
         if i and comparable and (ours := drawn[i]) is not None and (base := drawn[0]) is not None:
             difference = statistics.compare(scores[i], scores[0], ours, base)
         out.append(Line(e, ppl, score, difference))
-    compared = [line for line in out if line.difference]
-    p = statistics.holm([line.difference.p for line in compared if line.difference])
-    corrected = dict(zip(map(id, compared), p, strict=True))
-    return [Line(x.entry, x.PPL, x.score, x.difference, corrected.get(id(x))) for x in out]
+    p = statistics.corrected([line.difference and line.difference.p for line in out])
+    return [replace(line, p=x) for line, x in zip(out, p, strict=True)]
 
 
 def _scores(
@@ -74,9 +72,9 @@ def _scores(
     return scores, drawn
 
 
-def pairs(grid: Grid, found: Sequence[Line]) -> dict[tuple[str, str], tuple[float, float]]:
-    """For the names of any two rows with scores their difference, and Holm's p over all pairs."""
-    shown = [line.entry for line in found if line.score]
+def pairs(grid: Grid, found: Sequence[Line]) -> dict[tuple[str, str], tuple[float, float | None]]:
+    """For the names of any two comparable rows their difference, and p corrected for all pairs."""
+    shown = [line.entry for line in found if line.score and not _odd(line)]
     scores, drawn = _scores(grid, shown)
     compared = {}
     for i, j in itertools.combinations(range(len(shown)), 2):
@@ -84,12 +82,12 @@ def pairs(grid: Grid, found: Sequence[Line]) -> dict[tuple[str, str], tuple[floa
         assert a is not None
         assert b is not None
         compared[i, j] = statistics.compare(scores[i], scores[j], a, b)
-    p = statistics.holm([difference.normal_p for difference in compared.values()])
+    p = statistics.corrected([difference.p for difference in compared.values()])
     out = {}
-    for ((i, j), difference), corrected in zip(compared.items(), p, strict=True):
+    for ((i, j), difference), x in zip(compared.items(), p, strict=True):
         a_name, b_name = shown[i].row.name, shown[j].row.name
-        out[a_name, b_name] = difference.size, corrected
-        out[b_name, a_name] = -difference.size, corrected
+        out[a_name, b_name] = difference.size, x
+        out[b_name, a_name] = -difference.size, x
     return out
 
 
@@ -126,7 +124,7 @@ def quality(grid: Grid, found: Sequence[Line]) -> Table:
             Cell(_number(row.PPL, 2)),
             _ours(line.PPL, 3, lowest),
             Cell(_number(papers(grid, row), 1)),
-            _ours(line.score, 2, highest, "*" * line.real + "†" * _odd(line)),
+            _ours(line.score, 2, highest, "*" * line.significant + "†" * _odd(line)),
             Cell(_mean(line, study.split, "valid")),
             Cell(str(len(line.entry.runs)) if line.entry.runs else ""),
             Cell(_number(row.params, 0)),
@@ -202,17 +200,12 @@ def _notes(grid: Grid, found: Sequence[Line]) -> list[str]:
     runs = [run for line in found for run in line.entry.runs]
     if not runs:
         return [*_missing(found), "No run of this table is finished yet."]
-    n = min(len(line.entry.runs) for line in found if line.entry.runs)
     measured = "PPL per subword on dev"
     if split:
         signatures = {run.result["scores"][split][metric.key]["signature"] for run in runs}
         measured += f", {metric.name} on {split}: {'; '.join(sorted(signatures))}"
     notes = [f"{measured}; mean ± standard deviation over n seeds; best in bold."]
-    notes += [
-        f"*: differs from {found[0].entry.row.name} (paired bootstrap over sentences"
-        + (" and seeds" if n > 1 else "; one seed, so nothing is said of other seeds")
-        + f", Holm's p < {REAL}).",
-    ] * bool(split)
+    notes += _about_stars(found)
     if baseline := _mean(found[0], split, "baseline"):
         notes.append(f"Right-branching trees reach an F1 of {baseline}.")
     notes += [
@@ -221,11 +214,7 @@ def _notes(grid: Grid, found: Sequence[Line]) -> list[str]:
     notes += _versions(runs) + _populations(found)
     unlike = [line.entry.row.name for line in found if _unlike_the_paper(grid, line, found[0])]
     if unlike:
-        notes.append(
-            f"Not as in the paper, whose {metric.name} lies on the other side of base: "
-            + "; ".join(unlike)
-            + "."
-        )
+        notes.append(f"Significant, and opposite in sign to the paper's: {'; '.join(unlike)}.")
     return notes + _missing(found)
 
 
@@ -260,10 +249,24 @@ def _populations(found: Sequence[Line]) -> list[str]:
     return [f"Trained at once with others, in one vectorised program: {'; '.join(names)}."]
 
 
+def _about_stars(found: Sequence[Line]) -> list[str]:
+    """What a star means, and where there can be none."""
+    compared = [line for line in found if line.difference]
+    tested, notes = sum(line.p is not None for line in compared), []
+    if tested:
+        notes.append(
+            f"*: differs from {found[0].entry.row.name} (Welch's t over seeds, variance over "
+            f"sentences added; Bonferroni's p < {LEVEL} over {tested} rows)."
+        )
+    if tested < len(compared):
+        notes.append("A row with one seed is not tested: it says nothing about other seeds.")
+    return notes
+
+
 def _unlike_the_paper(grid: Grid, line: Line, base: Line) -> bool:
-    """Whether a real difference from base has the other sign than the paper's."""
+    """Whether a significant difference from base has the other sign than the paper's."""
     theirs, reference = (papers(grid, x.entry.row) for x in (line, base))
-    if not line.real or line.difference is None or theirs is None or reference is None:
+    if not line.significant or line.difference is None or theirs is None or reference is None:
         return False
     return line.difference.size * (theirs - reference) < 0
 
@@ -292,7 +295,7 @@ def records(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
                 "PPL": _spread(line.PPL),
                 metric.name: _spread(line.score),
                 "difference": None if line.difference is None else line.difference._asdict(),
-                "p_holm": line.p,
+                "p_bonferroni": line.p,
                 "standing": e.standing,
                 "runs": [
                     {
