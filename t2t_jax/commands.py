@@ -133,14 +133,15 @@ def run(arguments: Namespace) -> None:
 def _outdated(cells: "Sequence[Cell]", rerun: bool, report: Callable[[str], object]) -> None:
     """Says which runs were made by other code; sets them aside if they are to be made again."""
     from t2t_jax.study import store
+    from t2t_jax.study.results import several
 
     changes = {cell: store.outdated(cell.directory, cell.c) for cell in cells}
     runs = [cell for cell, names in changes.items() if names]
     if not runs:
         return
     names = sorted({name for names in changes.values() for name in names})
-    what = f"{len(runs)} of {len(cells)} runs were made or begun by code that differs in "
-    what += ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    what = f"{len(runs)} of {len(cells)} runs were made or begun by code that has changed "
+    what += f"({several(names)})"
     if rerun:
         homes = {store.set_aside(cell.directory).parent for cell in runs}
         report(f"{what}: they are made again; the old ones are in {', '.join(map(str, homes))}")

@@ -31,6 +31,7 @@ class Run:
       score: the grid's metric: BLEU, 13a, cased, or F1 of trees; None where perplexity is all.
       statistics: what the metric adds up of every sentence.
       scoring_seconds: time of translating and scoring.
+      version: the commit of its code, or the digest of it where there is none or it was edited.
       code: every definition that it ran, with a hash.
       outdated: the definitions that differ in the code that makes the table.
       origins: what it must share with the other runs of a table, by name.
@@ -43,6 +44,7 @@ class Run:
     score: float | None = None
     statistics: Sequence[Sequence[int]] = ()
     scoring_seconds: float = 0.0
+    version: str = ""
     code: Mapping[str, str] = field(default_factory=dict)
     outdated: Sequence[str] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -94,6 +96,7 @@ def collect(
     if others and not any(finished) and not any(standing):
         report(_nearest(configs, others))
     finished = [[r for r in runs if _is_of(r, only)] for runs in _with_versions(finished)]
+    _report_outdated([run for runs in finished for run in runs], report)
     usual = _usual([run.origins for runs in finished for run in runs], grid.home, mix)
     return [
         Entry(row, c, _by_seed(runs, usual), "; ".join(states))
@@ -135,8 +138,10 @@ def _read(grid: Grid, directory: Path, c: Config, report: Callable[[str], object
     outdated = changed(code, code_of(c))
     about = json.loads((directory / "data.json").read_text())
     cut = _cut(c, grid.config(grid.rows[0]))
+    git = environment.get("git", "")
     return replace(
         run,
+        version=environment["code"] if not git or "dirty" in git else git,
         code=code,
         outdated=outdated,
         origins={
@@ -146,7 +151,6 @@ def _read(grid: Grid, directory: Path, c: Config, report: Callable[[str], object
             "dtype": about["dtype"],
             "device": re.sub(r"\d+ x ", "", environment["device"]),
             "libraries": ", ".join(f"{name} {environment[name]}" for name in _LIBRARIES),
-            "code": (environment["git"] or environment["code"]) if outdated else CURRENT,
         },
     )
 
@@ -160,7 +164,7 @@ def _cut(c: Config, base: Config) -> str:
 def _with_versions(finished: Sequence[Sequence[Run]]) -> list[list[Run]]:
     """Runs that agree in every definition that they share are of one version of the code.
 
-    It has the name of the first of them.
+    An older one has the name of its first run.
     """
     versions: list[tuple[str, dict[str, str]]] = []
 
@@ -171,13 +175,28 @@ def _with_versions(finished: Sequence[Sequence[Run]]) -> list[list[Run]]:
             if not conflict(run.code, code):
                 code |= run.code
                 return name
-        versions.append((run.origins["code"], dict(run.code)))
-        return run.origins["code"]
+        versions.append((run.version, dict(run.code)))
+        return run.version
 
     return [
         [replace(run, origins={**run.origins, "code": version(run)}) for run in runs]
         for runs in finished
     ]
+
+
+def _report_outdated(runs: Sequence[Run], report: Callable[[str], object]) -> None:
+    """Says how many runs were made by code that has changed, and where."""
+    outdated = [run for run in runs if run.outdated]
+    names = sorted({name for run in outdated for name in run.outdated})
+    if outdated:
+        which = f"{len(outdated)} of {_runs(len(runs))} were made by code that has changed"
+        report(f"{which}: {several(names)}")
+
+
+def several(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {more} more definitions" if more > 0 else "")
 
 
 def _is_of(run: Run, only: str) -> bool:

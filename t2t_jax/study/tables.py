@@ -219,21 +219,8 @@ def _notes(grid: Grid, found: Sequence[Line]) -> list[str]:
 
 
 def _versions(runs: Sequence[Run]) -> list[str]:
-    """Which runs were made by other code than that which makes the table, and where it differs."""
-    outdated: dict[str, set[str]] = {}
-    for run in runs:
-        if run.outdated:
-            outdated.setdefault(run.origins["code"], set()).update(run.outdated)
-    return [
-        f"Made by code {version}; since then the code has changed in {_several(sorted(names))}."
-        for version, names in outdated.items()
-    ]
-
-
-def _several(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
-    shown, more = names[:3], len(names) - 3
-    return ", ".join(shown) + (f" and {more} more definitions" if more > 0 else "")
+    """Which code made the table."""
+    return [f"Made by code {', '.join(sorted({run.version for run in runs}))}."]
 
 
 def _populations(found: Sequence[Line]) -> list[str]:
@@ -306,7 +293,7 @@ def records(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
                         metric.name: run.score,
                         "device": run.result["environment"]["device"],
                         "code": run.result["environment"]["code"],
-                        "version": run.origins["code"],
+                        "version": run.version,
                     }
                     | cost.costs(run)
                     for run in e.runs
