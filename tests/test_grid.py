@@ -80,10 +80,12 @@ def finished(grid, open_data):
     for i, cell in enumerate(grid.plan(1, open_data)):
         dataset = open_data(cell.c.data)
         store.make(cell.directory)
-        store.claim(cell.directory, cell.c, store.about(dataset), dataset.vocabulary)
+        facts = store.about(dataset) | {"dtype": "float32"}
+        store.claim(cell.directory, cell.c, facts, dataset.vocabulary)
         ppl = 5.0 + (i if cell.c.data.vocabulary == 50 else -1)  # least with fewer subwords
-        made = {"dev_perplexity": ppl, "scores": {}, "parameters": 9, "steps": 40}
-        store.write_result(cell.directory, made | {"environment": store.environment()})
+        made = {"dev_perplexity": ppl, "scores": {}, "scoring": {}, "parameters": 9, "steps": 40}
+        made |= {"environment": store.read_environment(cell.directory), "trained_together": 1}
+        store.write_result(cell.directory, made)
     return grid
 
 
@@ -103,7 +105,7 @@ def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data):
     cells = finished.plan(2, open_data)
     other = next(cell for cell in cells[::2] if cell.row.changes == dict(vocabulary=29_600))
     again = other.directory.with_name("again")
-    facts = store.about(open_data(other.c.data)) | {"data": "another"}
+    facts = store.about(open_data(other.c.data)) | {"data": "another", "dtype": "float32"}
     store.make(again)
     store.claim(
         again,

@@ -20,10 +20,14 @@ class Terminal(io.StringIO):
 def cells(tmp_path):
     """One done, one failed, one at work, one waiting."""
     grid = stored.grid(tmp_path, 4)
-    made = [Cell(row, 0, grid.config(row), tmp_path / str(i)) for i, row in enumerate(grid.rows)]
+    made = [
+        Cell(row, 0, grid.config(row), tmp_path / str(i), "dev") for i, row in enumerate(grid.rows)
+    ]
     scores = {"dev": {"bleu": {"score": 12.345, "name": "BLEU", "signature": ""}}}
     made[0].directory.mkdir()
-    store.write_result(made[0].directory, {"dev_perplexity": 5.5, "scores": scores})
+    scoring = {"dev": {"statistics": store.write_statistics(made[0].directory, "dev", [[1]])}}
+    result = {"dev_perplexity": 5.5, "scores": scores, "scoring": scoring}
+    store.write_result(made[0].directory, result)
     store.write_failure(made[1].directory, RuntimeError("[boom] it went wrong"))
     made[2].directory.mkdir()
     records = [
