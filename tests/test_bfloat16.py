@@ -7,6 +7,8 @@ import pytest
 from flax.core import meta
 
 from t2t_jax import config
+from t2t_jax.attention import Visibility
+from t2t_jax.attention.choice import build as build_attention
 from t2t_jax.models import build
 from t2t_jax.models.layers import Embedding
 from t2t_jax.models.recurrent import Cell
@@ -89,6 +91,26 @@ def test_every_gradient_is_near_that_of_float32(name):
     wanted = gradient("float32")
     errors = {leaf: error(x, wanted[leaf]) for leaf, x in gradient("bfloat16").items()}
     assert {leaf: x for leaf, x in errors.items() if x > 0.035} == {}
+
+
+def test_keys_that_many_queries_gather_sum_their_gradients_in_float32():
+    """Queries near zero predict one place: local-p gathers the same keys for all of them."""
+    T, S, h, d = 1024, 410, 2, 16
+    rng = np.random.default_rng(5)
+    q, k, v, g = (
+        scale * np.abs(rng.normal(size=(1, n, h, d))).astype(jnp.bfloat16)
+        for scale, n in ((0.02, T), (1, S), (1, S), (1, T))
+    )
+    mechanism = build_attention("local_p:w=8")
+    variables = meta.unbox(mechanism.init(jax.random.key(0), q, k, v, Visibility()))
+
+    def gradients(dtype):
+        x = [jnp.asarray(x, dtype) for x in (q, k, v, g)]
+        attend = jax.jit(lambda k, v: mechanism.apply(variables, x[0], k, v, Visibility()))
+        return jax.vjp(attend, *x[1:3])[1](x[3])
+
+    for found, wanted in zip(gradients(jnp.bfloat16), gradients(jnp.float32), strict=True):
+        assert error(found, wanted) < 0.003
 
 
 def test_an_lstms_cell_counts_beyond_what_bfloat16_can():

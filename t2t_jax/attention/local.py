@@ -100,16 +100,18 @@ class LocalPredictive(Mechanism):
         predicted = jnp.einsum("bthe,he->bth", hidden, self.v_p(x, d_k))
         lengths = visibility.kv_lengths[:, None, None]
         p = lengths * jax.nn.sigmoid(predicted)
+        k, v = k.astype(x.dtype), v.astype(x.dtype)  # gathered often: their gradients are sums
 
         @jax.checkpoint
         def rows(q: Array, p: Array, seeing: Array) -> Array:
             s = jnp.ceil(p - self.w).astype(jnp.int32)[..., None]
             s += along(3, 4, jnp.arange(2 * self.w + 1))
             seen = (s >= 0) & (s < lengths[..., None]) & (jnp.abs(s - p[..., None]) <= self.w)
-            scores = scaled("bthd,bthkd->bthk", q, _each(k, s))
+            scores = scaled("bthd,bthkd->bthk", q, _each(k, s).astype(q.dtype))
             a = softmax(scores, seen & seeing[..., None])
             a *= jnp.exp(-2 * ((s - p[..., None]) / self.w) ** 2)
-            return jnp.einsum("bthk,bthkd->bthd", a.astype(v.dtype), _each(v, s))
+            values = _each(v, s).astype(q.dtype)
+            return jnp.einsum("bthk,bthkd->bthd", a.astype(q.dtype), values)
 
         n = -(-T // _TILE)
         t = jnp.arange(T)[None, :, None]
