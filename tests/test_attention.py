@@ -16,6 +16,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import attention
 from t2t_jax.attention import MECHANISMS, TABLE, Visibility, choice
+from t2t_jax.attention.dense import Dense
+from t2t_jax.attention.linear import Linear
 from tests.eight import on_eight_devices
 from tests.reference import attention as reference
 
@@ -175,6 +177,29 @@ def test_a_bias_is_added_to_the_scores(name, role):
             close(out[:, 0], whole[:, t], 1e-5)
 
 
+@pytest.mark.parametrize("name", ["scaled_dot_product", "local", "linear", "local_p"])
+def test_a_step_across_takes_a_bias_or_refuses_it(name):
+    T, S = 5, 7
+    q, k, v = draw(T, S)
+    variables, visibility = weights(name), Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]))
+    apply = partial(make(name).apply, variables)
+    state = apply(k, v, visibility, method="start")
+
+    def bias(distance):
+        return jnp.stack([jnp.sin(distance), 0.3 * distance])
+
+    def step(t):
+        return apply(state, q[:, t : t + 1], jnp.int32(t), bias=bias, method="step")[0]
+
+    if "relative" not in TABLE[name].carries:
+        with pytest.raises(ValueError, match="cannot be given bias"):
+            step(0)
+        return
+    whole = apply(q, k, v, visibility, bias=bias)
+    for t in range(T):
+        close(step(t)[:, 0], whole[:, t], 1e-5)
+
+
 @FULL
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if "drop" in TABLE[n].carries])
@@ -304,6 +329,62 @@ def test_a_population_is_its_members(name, role):
     found = together(*(np.stack(x) for x in zip(*members, strict=True)))
     for x, member in zip(found, members, strict=True):
         close(x, run(name, variables, *member, visibility), 1e-5)
+
+
+class PositionScores(Dense):
+    """Scores and keys that depend on positions, each in a way of its own."""
+
+    def keys(self, k, s):
+        return super().keys(k * (1 + jnp.sin(s))[None, :, None, None], s)
+
+    def scores(self, q, keys, t, s):
+        pairs = jnp.cos(0.7 * t[:, None] + 0.4 * s[None])
+        return jnp.einsum("bthd,bhsd->bhts", q, keys) + pairs[None, None]
+
+
+class PositionFeatures(Linear):
+    """Features that depend on positions, as in cosFormer (Qin et al. 2022)."""
+
+    def features(self, x, positions):
+        phi, a = super().features(x, positions)
+        angle = (positions / 20)[None, :, None, None]
+        return jnp.concatenate([phi * jnp.cos(angle), phi * jnp.sin(angle)], -1), a
+
+
+def position_weights(mechanism, q, k):
+    """Weights [T, S] of one head before they are normalised, by definition in numpy."""
+    t, s = np.arange(len(q))[:, None], np.arange(len(k))[None]
+    if mechanism is PositionScores:
+        return np.exp(q @ (k * (1 + np.sin(s.T))).T + np.cos(0.7 * t + 0.4 * s))
+    phi_q, phi_k = (np.where(x > 0, x + 1, np.exp(x)) for x in (q, k))
+    return phi_q @ phi_k.T * np.cos((t - s) / 20)
+
+
+@pytest.mark.parametrize("role", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("mechanism", [PositionScores, PositionFeatures])
+def test_what_depends_on_positions_decodes_as_it_trains(mechanism, role):
+    T, S = (9, 7) if role == "cross" else (9, 9)
+    q, k, v = draw(T, S, 12)
+    visibility = Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]), causal=role == "decoder")
+    wanted = np.zeros((B, T, H, D_V))
+    for b, i in itertools.product(range(B), range(H)):
+        a = position_weights(mechanism, *(np.float64(x[b, :, i]) for x in (q, k)))
+        a[:, visibility.kv_lengths[b] :] = 0
+        a = np.tril(a) if visibility.causal else a
+        wanted[b, :, i] = a @ v[b, :, i] / a.sum(1, keepdims=True)
+    close(mechanism().apply({}, q, k, v, visibility), wanted, 1e-5)
+    if role == "encoder":
+        return
+    known = jnp.zeros(B, jnp.int32) if role == "decoder" else visibility.kv_lengths
+    start = Visibility(kv_lengths=known, causal=role == "decoder")
+    state = mechanism().apply({}, k, v, start, method="start")
+    if role == "decoder":  # steps know of no padding
+        wanted = mechanism().apply({}, q, k, v, Visibility(causal=True))
+    for t in range(T):
+        new = (k[:, t : t + 1], v[:, t : t + 1]) if role == "decoder" else ()
+        args = state, q[:, t : t + 1], jnp.int32(t), *new
+        out, state = mechanism().apply({}, *args, method="step")
+        close(out[:, 0], wanted[:, t], 1e-5)
 
 
 def rows_and_heads():

@@ -24,7 +24,7 @@ class Additive(Dense):
         self.W_k = PerHead(("d_k", "d_hidden"))
         self.v = PerHead(("d_hidden",))
 
-    def keys(self, k: Array) -> Array:
+    def keys(self, k: Array, s: Array) -> Array:
         """k W_k, once a key."""
         return _project(k, self.W_k).swapaxes(1, 2)
 

@@ -64,13 +64,13 @@ class Local(Mechanism):
         s = self._positions(jnp.full((1, 1), t))
         return one(q, state["k"], state["v"], s >= 0, s - t, bias), state
 
-    def step_cross(self, state: State, q: Array, t: Array) -> Array:
+    def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
         size = 2 * self.w + 1
         at = jnp.minimum(t, state["k"].shape[1] - size)
         k, v = (jax.lax.dynamic_slice_in_dim(state[n], at, size, axis=1) for n in "kv")
         s = at - self.w + jnp.arange(size)[None]
         seen = (s >= 0) & (s < state["lengths"][:, None]) & (jnp.abs(s - t) <= self.w)
-        return one(q, k, v, seen, s - t)
+        return one(q, k, v, seen, s - t, bias)
 
     def _positions(self, last: Array) -> Array:
         """The position in every slot of the ring when `last` [B, 1] is the newest; some below 0."""
@@ -127,8 +127,9 @@ class LocalPredictive(Mechanism):
         lengths = visibility.bounded(k, k).kv_lengths
         return {"k": blank(k, lengths), "v": blank(v, lengths), "lengths": lengths}
 
-    def step_cross(self, state: State, q: Array, t: Array) -> Array:
-        return self(q, state["k"], state["v"], Visibility(kv_lengths=state["lengths"]))
+    def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
+        visibility = Visibility(kv_lengths=state["lengths"])
+        return self(q, state["k"], state["v"], visibility, bias=bias)
 
 
 def _each(x: Array, at: Array) -> Array:
