@@ -12,12 +12,14 @@ import pytest
 from flax.core import meta
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import attention
 from t2t_jax.attention import MECHANISMS, TABLE, Visibility, choice
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.linear import Linear
+from t2t_jax.bench.layers import count
 from tests.eight import on_eight_devices
 from tests.reference import attention as reference
 
@@ -474,6 +476,53 @@ def test_the_products_counted_are_those_compiled(name, causal):
     compiled = run.compile().cost_analysis()["flops"]
     counted = 2 * choice.products(spec, n, n, d, d, causal)
     assert counted <= compiled <= 1.25 * counted
+
+
+def tanhs(jaxpr):
+    """Elements of which a traced program takes the tanh, as often as its loops run."""
+    total = 0
+    for e in jaxpr.eqns:
+        inner = e.outvars[0].aval.size if e.primitive.name == "tanh" else 0
+        inner += sum(tanhs(j) for j in jaxprs_in_params(e.params))
+        total += inner * (e.params["length"] if e.primitive.name == "scan" else 1)
+    return total
+
+
+@pytest.mark.parametrize(("T", "S"), [(181, 117), (5, 7)])
+@pytest.mark.parametrize(("name", "role"), ROLES)
+def test_the_products_counted_are_those_traced(name, role, T, S):
+    """At lengths that are no multiple of any block, and below one."""
+    S, d_k, d_v = S if role == "cross" else T, 6, 10
+    options = ",".join(f"{option}={value}" for option, value in SMALL.get(name, {}).items())
+    for text in (name, f"{name}:{options}" if options else name):
+        mechanism, visibility = choice.build(text), Visibility(causal=role == "decoder")
+        q, k, v = (
+            jax.ShapeDtypeStruct((1, L, 1, d), jnp.float32)
+            for L, d in ((T, d_k), (S, d_k), (S, d_v))
+        )
+        variables = jax.eval_shape(mechanism.init, jax.random.key(0), q, k, v, visibility)
+        forward = partial(mechanism.apply, visibility=visibility)
+        traced = jax.make_jaxpr(forward)(meta.unbox(variables), q, k, v).jaxpr
+        found = count(traced)[0] / 2
+        if name == "additive":  # each feature of a pair has a tanh, and a product after it
+            found += tanhs(traced)
+        assert choice.products(text, T, S, d_k, d_v, visibility.causal) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [pytest.param(*x, marks=[FULL] * (x[0] != "scaled_dot_product")) for x in ROLES],
+)
+def test_float64_is_rounded_nowhere(name, role):
+    T, S = (13, 11) if role == "cross" else (13, 13)
+    q, k, v = draw(T, S, dtype=np.float64)
+    g, variables = upstream(T, np.float64), weights(name)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), (q, k, v))
+        out, gradients = pull(name, variables, *wide, seen(role, T, S), jnp.asarray(g))
+    assert out.dtype == np.float64
+    wanted = defined(name, variables, q, k, v, role, g)
+    close((out, gradients[1:]), (wanted[0], wanted[1][1:]), 1e-13)
 
 
 def test_more_features_come_nearer_to_the_softmax():

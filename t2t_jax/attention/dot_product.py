@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
+from t2t_jax.attention.blocks import scaled
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.weights import PerHead
 
@@ -15,11 +16,11 @@ class DotProduct(Dense):
         return jnp.einsum("bthd,bhsd->bhts", q, keys, preferred_element_type=wide)
 
 
-class ScaledDotProduct(DotProduct):
+class ScaledDotProduct(Dense):
     """softmax(q k^T / sqrt(d_k)) v."""
 
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        return super().scores(q, keys, t, s) / jnp.sqrt(q.shape[-1]).astype(jnp.float32)
+        return scaled("bthd,bhsd->bhts", q, keys)
 
 
 class General(DotProduct):

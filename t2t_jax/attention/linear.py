@@ -12,8 +12,8 @@ from jax import Array
 from t2t_jax.attention.blocks import blocks, unblock
 from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, refuse
 from t2t_jax.attention.visibility import Visibility, blank
+from t2t_jax.attention.work import CAUSAL_CHUNK
 
-_CHUNK = 64  # positions that a causal sum moves on by
 _NOTHING = -1e30  # the logarithm of a sum of nothing
 _LEAST = 1e-30  # denominators below it, of features far apart, are as of a query that sees nothing
 
@@ -130,11 +130,11 @@ def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array) -> Array:
     A scan over chunks carries the sum so far; within a chunk the pairs are laid out.
     """
     B, T, h, m = phi_q.shape
-    n = -(-T // _CHUNK)
-    absent = jnp.arange(n * _CHUNK)[None, :, None] >= a.shape[1]
-    chunks = [blocks(x, _CHUNK, n) for x in (phi_q, phi_k, a, values)]
-    chunks[2] = jnp.where(absent.reshape(1, n, _CHUNK, 1), _NOTHING, chunks[2])
-    past = jnp.tri(_CHUNK, dtype=bool)[None, None]  # [1, 1, q, k]
+    n = -(-T // CAUSAL_CHUNK)
+    absent = jnp.arange(n * CAUSAL_CHUNK)[None, :, None] >= a.shape[1]
+    chunks = [blocks(x, CAUSAL_CHUNK, n) for x in (phi_q, phi_k, a, values)]
+    chunks[2] = jnp.where(absent.reshape(1, n, CAUSAL_CHUNK, 1), _NOTHING, chunks[2])
+    past = jnp.tri(CAUSAL_CHUNK, dtype=bool)[None, None]  # [1, 1, q, k]
 
     def move(carry: State, x: list[Array]) -> tuple[State, Array]:
         phi_q, phi_k, a, values = x

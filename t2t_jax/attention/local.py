@@ -9,9 +9,7 @@ from t2t_jax.attention.dense import one, softmax
 from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, put, refuse
 from t2t_jax.attention.visibility import Visibility, blank
 from t2t_jax.attention.weights import PerHead
-
-_LEAST = 16  # queries a block: with a narrow window, blocks of its own width are all overhead
-_TILE = 64  # queries whose keys local-p gathers at a time
+from t2t_jax.attention.work import LOCAL_BLOCK, LOCAL_P_TILE
 
 
 class Local(Mechanism):
@@ -26,7 +24,7 @@ class Local(Mechanism):
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
     ) -> Array:
-        T, b = q.shape[1], max(self.w, _LEAST)
+        T, b = q.shape[1], max(self.w, LOCAL_BLOCK)
         n = -(-T // b)
         after = 0 if visibility.causal else 1
         q = blocks(q, b, n)
@@ -113,10 +111,10 @@ class LocalPredictive(Mechanism):
             values = _each(v, s).astype(q.dtype)
             return jnp.einsum("bthk,bthkd->bthd", a.astype(q.dtype), values)
 
-        n = -(-T // _TILE)
+        n = -(-T // LOCAL_P_TILE)
         t = jnp.arange(T)[None, :, None]
         tiled = [
-            blocks(x, min(T, _TILE), n).swapaxes(0, 1)
+            blocks(x, min(T, LOCAL_P_TILE), n).swapaxes(0, 1)
             for x in (q, p, t < visibility.q_lengths[:, None, None])
         ]
         out = jax.lax.map(lambda x: rows(*x), tiled)
