@@ -12,10 +12,14 @@ import pytest
 from flax.core import meta
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import attention
 from t2t_jax.attention import MECHANISMS, TABLE, Visibility, choice
+from t2t_jax.attention.dense import Dense
+from t2t_jax.attention.linear import Linear
+from t2t_jax.bench.layers import count
 from tests.eight import on_eight_devices
 from tests.reference import attention as reference
 
@@ -175,6 +179,29 @@ def test_a_bias_is_added_to_the_scores(name, role):
             close(out[:, 0], whole[:, t], 1e-5)
 
 
+@pytest.mark.parametrize("name", ["scaled_dot_product", "local", "linear", "local_p"])
+def test_a_step_across_takes_a_bias_or_refuses_it(name):
+    T, S = 5, 7
+    q, k, v = draw(T, S)
+    variables, visibility = weights(name), Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]))
+    apply = partial(make(name).apply, variables)
+    state = apply(k, v, visibility, method="start")
+
+    def bias(distance):
+        return jnp.stack([jnp.sin(distance), 0.3 * distance])
+
+    def step(t):
+        return apply(state, q[:, t : t + 1], jnp.int32(t), bias=bias, method="step")[0]
+
+    if "relative" not in TABLE[name].carries:
+        with pytest.raises(ValueError, match="cannot be given bias"):
+            step(0)
+        return
+    whole = apply(q, k, v, visibility, bias=bias)
+    for t in range(T):
+        close(step(t)[:, 0], whole[:, t], 1e-5)
+
+
 @FULL
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if "drop" in TABLE[n].carries])
@@ -306,6 +333,62 @@ def test_a_population_is_its_members(name, role):
         close(x, run(name, variables, *member, visibility), 1e-5)
 
 
+class PositionScores(Dense):
+    """Scores and keys that depend on positions, each in a way of its own."""
+
+    def keys(self, k, s):
+        return super().keys(k * (1 + jnp.sin(s))[None, :, None, None], s)
+
+    def scores(self, q, keys, t, s):
+        pairs = jnp.cos(0.7 * t[:, None] + 0.4 * s[None])
+        return jnp.einsum("bthd,bhsd->bhts", q, keys) + pairs[None, None]
+
+
+class PositionFeatures(Linear):
+    """Features that depend on positions, as in cosFormer (Qin et al. 2022)."""
+
+    def features(self, x, positions):
+        phi, a = super().features(x, positions)
+        angle = (positions / 20)[None, :, None, None]
+        return jnp.concatenate([phi * jnp.cos(angle), phi * jnp.sin(angle)], -1), a
+
+
+def position_weights(mechanism, q, k):
+    """Weights [T, S] of one head before they are normalised, by definition in numpy."""
+    t, s = np.arange(len(q))[:, None], np.arange(len(k))[None]
+    if mechanism is PositionScores:
+        return np.exp(q @ (k * (1 + np.sin(s.T))).T + np.cos(0.7 * t + 0.4 * s))
+    phi_q, phi_k = (np.where(x > 0, x + 1, np.exp(x)) for x in (q, k))
+    return phi_q @ phi_k.T * np.cos((t - s) / 20)
+
+
+@pytest.mark.parametrize("role", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("mechanism", [PositionScores, PositionFeatures])
+def test_what_depends_on_positions_decodes_as_it_trains(mechanism, role):
+    T, S = (9, 7) if role == "cross" else (9, 9)
+    q, k, v = draw(T, S, 12)
+    visibility = Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]), causal=role == "decoder")
+    wanted = np.zeros((B, T, H, D_V))
+    for b, i in itertools.product(range(B), range(H)):
+        a = position_weights(mechanism, *(np.float64(x[b, :, i]) for x in (q, k)))
+        a[:, visibility.kv_lengths[b] :] = 0
+        a = np.tril(a) if visibility.causal else a
+        wanted[b, :, i] = a @ v[b, :, i] / a.sum(1, keepdims=True)
+    close(mechanism().apply({}, q, k, v, visibility), wanted, 1e-5)
+    if role == "encoder":
+        return
+    known = jnp.zeros(B, jnp.int32) if role == "decoder" else visibility.kv_lengths
+    start = Visibility(kv_lengths=known, causal=role == "decoder")
+    state = mechanism().apply({}, k, v, start, method="start")
+    if role == "decoder":  # steps know of no padding
+        wanted = mechanism().apply({}, q, k, v, Visibility(causal=True))
+    for t in range(T):
+        new = (k[:, t : t + 1], v[:, t : t + 1]) if role == "decoder" else ()
+        args = state, q[:, t : t + 1], jnp.int32(t), *new
+        out, state = mechanism().apply({}, *args, method="step")
+        close(out[:, 0], wanted[:, t], 1e-5)
+
+
 def rows_and_heads():
     """Rows along one axis of the mesh and heads along the other: as on one device."""
     shape, names = (4, 2), ("data", "tensor")
@@ -393,6 +476,53 @@ def test_the_products_counted_are_those_compiled(name, causal):
     compiled = run.compile().cost_analysis()["flops"]
     counted = 2 * choice.products(spec, n, n, d, d, causal)
     assert counted <= compiled <= 1.25 * counted
+
+
+def tanhs(jaxpr):
+    """Elements of which a traced program takes the tanh, as often as its loops run."""
+    total = 0
+    for e in jaxpr.eqns:
+        inner = e.outvars[0].aval.size if e.primitive.name == "tanh" else 0
+        inner += sum(tanhs(j) for j in jaxprs_in_params(e.params))
+        total += inner * (e.params["length"] if e.primitive.name == "scan" else 1)
+    return total
+
+
+@pytest.mark.parametrize(("T", "S"), [(181, 117), (5, 7)])
+@pytest.mark.parametrize(("name", "role"), ROLES)
+def test_the_products_counted_are_those_traced(name, role, T, S):
+    """At lengths that are no multiple of any block, and below one."""
+    S, d_k, d_v = S if role == "cross" else T, 6, 10
+    options = ",".join(f"{option}={value}" for option, value in SMALL.get(name, {}).items())
+    for text in (name, f"{name}:{options}" if options else name):
+        mechanism, visibility = choice.build(text), Visibility(causal=role == "decoder")
+        q, k, v = (
+            jax.ShapeDtypeStruct((1, L, 1, d), jnp.float32)
+            for L, d in ((T, d_k), (S, d_k), (S, d_v))
+        )
+        variables = jax.eval_shape(mechanism.init, jax.random.key(0), q, k, v, visibility)
+        forward = partial(mechanism.apply, visibility=visibility)
+        traced = jax.make_jaxpr(forward)(meta.unbox(variables), q, k, v).jaxpr
+        found = count(traced)[0] / 2
+        if name == "additive":  # each feature of a pair has a tanh, and a product after it
+            found += tanhs(traced)
+        assert choice.products(text, T, S, d_k, d_v, visibility.causal) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [pytest.param(*x, marks=[FULL] * (x[0] != "scaled_dot_product")) for x in ROLES],
+)
+def test_float64_is_rounded_nowhere(name, role):
+    T, S = (13, 11) if role == "cross" else (13, 13)
+    q, k, v = draw(T, S, dtype=np.float64)
+    g, variables = upstream(T, np.float64), weights(name)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), (q, k, v))
+        out, gradients = pull(name, variables, *wide, seen(role, T, S), jnp.asarray(g))
+    assert out.dtype == np.float64
+    wanted = defined(name, variables, q, k, v, role, g)
+    close((out, gradients[1:]), (wanted[0], wanted[1][1:]), 1e-13)
 
 
 def test_more_features_come_nearer_to_the_softmax():

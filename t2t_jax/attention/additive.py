@@ -12,8 +12,7 @@ from t2t_jax.attention.dense import Dense, weighted
 from t2t_jax.attention.mechanism import Bias, Drop, refuse
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.attention.weights import PerHead
-
-_TILE = 128  # queries whose scores exist at a time
+from t2t_jax.attention.work import ADDITIVE_TILE
 
 
 class Additive(Dense):
@@ -24,7 +23,7 @@ class Additive(Dense):
         self.W_k = PerHead(("d_k", "d_hidden"))
         self.v = PerHead(("d_hidden",))
 
-    def keys(self, k: Array) -> Array:
+    def keys(self, k: Array, s: Array) -> Array:
         """k W_k, once a key."""
         return _project(k, self.W_k).swapaxes(1, 2)
 
@@ -48,13 +47,13 @@ class Additive(Dense):
         def tile(a: Array, at: Array | int) -> Array:
             return weighted(_scores(a, c, u), v, visibility, at, bias=bias)
 
-        if T <= _TILE:
+        if T <= ADDITIVE_TILE:
             return tile(a, first)
-        tiles = -(-T // _TILE)
-        a = jnp.pad(a, ((0, 0), (0, 0), (0, 0), (0, tiles * _TILE - T)))
-        a = jnp.moveaxis(a.reshape(d, B, h, tiles, _TILE), 3, 0)
-        out = jax.lax.map(lambda x: tile(*x), (a, first + _TILE * jnp.arange(tiles)))
-        return out.swapaxes(0, 1).reshape(B, tiles * _TILE, h, -1)[:, :T]
+        tiles = -(-T // ADDITIVE_TILE)
+        a = jnp.pad(a, ((0, 0), (0, 0), (0, 0), (0, tiles * ADDITIVE_TILE - T)))
+        a = jnp.moveaxis(a.reshape(d, B, h, tiles, ADDITIVE_TILE), 3, 0)
+        out = jax.lax.map(lambda x: tile(*x), (a, first + ADDITIVE_TILE * jnp.arange(tiles)))
+        return out.swapaxes(0, 1).reshape(B, tiles * ADDITIVE_TILE, h, -1)[:, :T]
 
 
 def _project(x: Array, W: PerHead) -> Array:

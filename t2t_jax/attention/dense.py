@@ -68,12 +68,16 @@ class Dense(Mechanism):
     them: a step of decoding would otherwise transpose them every time.
     """
 
-    def keys(self, k: Array) -> Array:
-        """What scores and decoding need of the keys [B, S, h, d_k]: [B, h, S, ...]."""
+    def keys(self, k: Array, s: Array) -> Array:
+        """What scores need of the keys [B, S, h, d_k] at positions s, int32 [S]: [B, h, S, ...]."""
         return k.swapaxes(1, 2)
 
-    def scores(self, q: Array, keys: Array) -> Array:
-        """Scores [B, h, T, S], in float32 or wider."""
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
+        """Scores [B, h, T, S], in float32 or wider.
+
+        Args:
+          t, s: positions of the queries and keys, int32 [T] and [S].
+        """
         raise NotImplementedError
 
     def rows(
@@ -87,27 +91,30 @@ class Dense(Mechanism):
         bias: Bias = None,
     ) -> Array:
         """Queries at positions first, first + 1, ... over all keys -> [B, T, h, d_v]."""
-        return weighted(self.scores(q, keys), v, visibility, first, drop, bias)
+        t, s = first + jnp.arange(q.shape[1]), jnp.arange(v.shape[2])
+        return weighted(self.scores(q, keys, t, s), v, visibility, first, drop, bias)
 
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
     ) -> Array:
-        return self.rows(q, self.keys(k), v.swapaxes(1, 2), visibility, 0, drop, bias)
+        keys = self.keys(k, jnp.arange(k.shape[1]))
+        return self.rows(q, keys, v.swapaxes(1, 2), visibility, 0, drop, bias)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values, and for cross-attention how many are real."""
         lengths = visibility.kv_lengths
         k, v = blank(k, lengths), blank(v, lengths)
-        known = {"k": self.keys(k), "v": v.swapaxes(1, 2)}
+        known = {"k": self.keys(k, jnp.arange(k.shape[1])), "v": v.swapaxes(1, 2)}
         return known if visibility.causal else known | {"lengths": lengths}
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        k, v = self.keys(k), v.swapaxes(1, 2)
+        k, v = self.keys(k, t[None]), v.swapaxes(1, 2)
         state = {"k": put(state["k"], k, t, 2), "v": put(state["v"], v, t, 2)}
         causal = Visibility(causal=True)
         return self.rows(q, state["k"], state["v"], causal, t, bias=bias), state
 
-    def step_cross(self, state: State, q: Array, t: Array) -> Array:
-        return self.rows(q, state["k"], state["v"], Visibility(kv_lengths=state["lengths"]))
+    def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
+        visibility = Visibility(kv_lengths=state["lengths"])
+        return self.rows(q, state["k"], state["v"], visibility, t, bias=bias)

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
+from t2t_jax.attention.blocks import scaled
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.weights import PerHead
 
@@ -10,16 +11,16 @@ from t2t_jax.attention.weights import PerHead
 class DotProduct(Dense):
     """softmax(q k^T) v."""
 
-    def scores(self, q: Array, keys: Array) -> Array:
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
         wide = jnp.promote_types(q.dtype, jnp.float32)
         return jnp.einsum("bthd,bhsd->bhts", q, keys, preferred_element_type=wide)
 
 
-class ScaledDotProduct(DotProduct):
+class ScaledDotProduct(Dense):
     """softmax(q k^T / sqrt(d_k)) v."""
 
-    def scores(self, q: Array, keys: Array) -> Array:
-        return super().scores(q, keys) / jnp.sqrt(q.shape[-1]).astype(jnp.float32)
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
+        return scaled("bthd,bhsd->bhts", q, keys)
 
 
 class General(DotProduct):
@@ -28,7 +29,7 @@ class General(DotProduct):
     def setup(self) -> None:
         self.W = PerHead(("d_k", "d_hidden"))
 
-    def keys(self, k: Array) -> Array:
+    def keys(self, k: Array, s: Array) -> Array:
         """k W^T, once a key."""
         d_k = k.shape[-1]
         return jnp.einsum("bshe,hde->bhsd", k, self.W(k, d_k, d_k))

@@ -12,8 +12,8 @@ from jax import Array
 from t2t_jax.attention.blocks import blocks, unblock
 from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, refuse
 from t2t_jax.attention.visibility import Visibility, blank
+from t2t_jax.attention.work import CAUSAL_CHUNK
 
-_CHUNK = 64  # positions that a causal sum moves on by
 _NOTHING = -1e30  # the logarithm of a sum of nothing
 _LEAST = 1e-30  # denominators below it, of features far apart, are as of a query that sees nothing
 
@@ -25,8 +25,12 @@ class Linear(Mechanism):
     with the logarithm of a factor, taken out of the sums where features may be of any size.
     """
 
-    def features(self, x: Array) -> tuple[Array, Array]:
-        """x [B, L, h, d_k] -> phi(x) e^-a [B, L, h, m] in float32 or wider, and a [B, L, h]."""
+    def features(self, x: Array, positions: Array) -> tuple[Array, Array]:
+        """phi(x) e^-a [B, L, h, m] in float32 or wider, and a [B, L, h].
+
+        Args:
+          x: [B, L, h, d_k] at positions, int32 [L].
+        """
         x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
         # exp below zero, for elu + 1 rounds what is small to nothing.
         return jnp.where(x > 0, x + 1, jnp.exp(jnp.minimum(x, 0))), jnp.zeros_like(x[..., 0])
@@ -35,8 +39,8 @@ class Linear(Mechanism):
         self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
     ) -> Array:
         refuse("linear", drop=drop, bias=bias)
-        phi_q = self.features(q)[0]
-        phi_k, a, values = self._known(k, v, visibility.kv_lengths)
+        phi_q = self.features(q, jnp.arange(q.shape[1]))[0]
+        phi_k, a, values = self._known(k, v, 0, visibility.kv_lengths)
         if visibility.causal:
             sums = _causal(phi_q, phi_k, a, values)
         else:
@@ -46,30 +50,32 @@ class Linear(Mechanism):
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The sum [B, h, m, d_v + 1] over the known keys, and its factor's logarithm [B, h]."""
         lengths = visibility.bounded(k, k).kv_lengths
-        known = self._known(blank(k, lengths), blank(v, lengths), lengths)
+        known = self._known(blank(k, lengths), blank(v, lengths), 0, lengths)
         total, largest = _total(*known)
         return {"sum": total, "log": largest}
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        refuse("linear", bias=bias)
-        total, largest = _total(*self._known(k, v, None))
+        total, largest = _total(*self._known(k, v, t, None))
         after = jnp.maximum(state["log"], largest)
         shrunk = [
             x * jnp.exp(log - after)[..., None, None]
             for x, log in ((state["sum"], state["log"]), (total, largest))
         ]
         state = {"sum": shrunk[0] + shrunk[1], "log": after}
-        return self.step_cross(state, q, t), state
+        return self.step_cross(state, q, t, bias), state
 
-    def step_cross(self, state: State, q: Array, t: Array) -> Array:
-        sums = jnp.einsum("bthm,bhmd->bthd", self.features(q)[0], state["sum"])
+    def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
+        refuse("linear", bias=bias)
+        sums = jnp.einsum("bthm,bhmd->bthd", self.features(q, t[None])[0], state["sum"])
         return _divide(sums).astype(q.dtype)
 
-    def _known(self, k: Array, v: Array, lengths: Array | None) -> tuple[Array, Array, Array]:
-        """Features of the keys, their factors, and [v, 1]; of padding nothing."""
-        phi, a = self.features(k)
+    def _known(
+        self, k: Array, v: Array, first: Array | int, lengths: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """Features of keys from position first on, their factors, and [v, 1]; zeros for pads."""
+        phi, a = self.features(k, first + jnp.arange(k.shape[1]))
         values = jnp.concatenate([v, jnp.ones_like(v[..., :1])], -1).astype(phi.dtype)
         if lengths is not None:
             real = jnp.arange(k.shape[1])[None, :, None] < lengths[:, None, None]
@@ -87,7 +93,7 @@ class Performer(Linear):
     m: int
     seed: int
 
-    def features(self, x: Array) -> tuple[Array, Array]:
+    def features(self, x: Array, positions: Array) -> tuple[Array, Array]:
         h, d_k = x.shape[2:]
         x = x.astype(jnp.promote_types(x.dtype, jnp.float32)) / d_k**0.25
         W = jnp.asarray(projections(h, self.m, d_k, self.seed), x.dtype)
@@ -124,11 +130,11 @@ def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array) -> Array:
     A scan over chunks carries the sum so far; within a chunk the pairs are laid out.
     """
     B, T, h, m = phi_q.shape
-    n = -(-T // _CHUNK)
-    absent = jnp.arange(n * _CHUNK)[None, :, None] >= a.shape[1]
-    chunks = [blocks(x, _CHUNK, n) for x in (phi_q, phi_k, a, values)]
-    chunks[2] = jnp.where(absent.reshape(1, n, _CHUNK, 1), _NOTHING, chunks[2])
-    past = jnp.tri(_CHUNK, dtype=bool)[None, None]  # [1, 1, q, k]
+    n = -(-T // CAUSAL_CHUNK)
+    absent = jnp.arange(n * CAUSAL_CHUNK)[None, :, None] >= a.shape[1]
+    chunks = [blocks(x, CAUSAL_CHUNK, n) for x in (phi_q, phi_k, a, values)]
+    chunks[2] = jnp.where(absent.reshape(1, n, CAUSAL_CHUNK, 1), _NOTHING, chunks[2])
+    past = jnp.tri(CAUSAL_CHUNK, dtype=bool)[None, None]  # [1, 1, q, k]
 
     def move(carry: State, x: list[Array]) -> tuple[State, Array]:
         phi_q, phi_k, a, values = x

@@ -9,9 +9,7 @@ from t2t_jax.attention.dense import one, softmax
 from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, put, refuse
 from t2t_jax.attention.visibility import Visibility, blank
 from t2t_jax.attention.weights import PerHead
-
-_LEAST = 16  # queries a block: with a narrow window, blocks of its own width are all overhead
-_TILE = 64  # queries whose keys local-p gathers at a time
+from t2t_jax.attention.work import LOCAL_BLOCK, LOCAL_P_TILE
 
 
 class Local(Mechanism):
@@ -26,7 +24,7 @@ class Local(Mechanism):
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
     ) -> Array:
-        T, b = q.shape[1], max(self.w, _LEAST)
+        T, b = q.shape[1], max(self.w, LOCAL_BLOCK)
         n = -(-T // b)
         after = 0 if visibility.causal else 1
         q = blocks(q, b, n)
@@ -64,13 +62,13 @@ class Local(Mechanism):
         s = self._positions(jnp.full((1, 1), t))
         return one(q, state["k"], state["v"], s >= 0, s - t, bias), state
 
-    def step_cross(self, state: State, q: Array, t: Array) -> Array:
+    def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
         size = 2 * self.w + 1
         at = jnp.minimum(t, state["k"].shape[1] - size)
         k, v = (jax.lax.dynamic_slice_in_dim(state[n], at, size, axis=1) for n in "kv")
         s = at - self.w + jnp.arange(size)[None]
         seen = (s >= 0) & (s < state["lengths"][:, None]) & (jnp.abs(s - t) <= self.w)
-        return one(q, k, v, seen, s - t)
+        return one(q, k, v, seen, s - t, bias)
 
     def _positions(self, last: Array) -> Array:
         """The position in every slot of the ring when `last` [B, 1] is the newest; some below 0."""
@@ -100,21 +98,23 @@ class LocalPredictive(Mechanism):
         predicted = jnp.einsum("bthe,he->bth", hidden, self.v_p(x, d_k))
         lengths = visibility.kv_lengths[:, None, None]
         p = lengths * jax.nn.sigmoid(predicted)
+        k, v = k.astype(x.dtype), v.astype(x.dtype)  # gathered often: their gradients are sums
 
         @jax.checkpoint
         def rows(q: Array, p: Array, seeing: Array) -> Array:
             s = jnp.ceil(p - self.w).astype(jnp.int32)[..., None]
             s += along(3, 4, jnp.arange(2 * self.w + 1))
             seen = (s >= 0) & (s < lengths[..., None]) & (jnp.abs(s - p[..., None]) <= self.w)
-            scores = scaled("bthd,bthkd->bthk", q, _each(k, s))
+            scores = scaled("bthd,bthkd->bthk", q, _each(k, s).astype(q.dtype))
             a = softmax(scores, seen & seeing[..., None])
             a *= jnp.exp(-2 * ((s - p[..., None]) / self.w) ** 2)
-            return jnp.einsum("bthk,bthkd->bthd", a.astype(v.dtype), _each(v, s))
+            values = _each(v, s).astype(q.dtype)
+            return jnp.einsum("bthk,bthkd->bthd", a.astype(q.dtype), values)
 
-        n = -(-T // _TILE)
+        n = -(-T // LOCAL_P_TILE)
         t = jnp.arange(T)[None, :, None]
         tiled = [
-            blocks(x, min(T, _TILE), n).swapaxes(0, 1)
+            blocks(x, min(T, LOCAL_P_TILE), n).swapaxes(0, 1)
             for x in (q, p, t < visibility.q_lengths[:, None, None])
         ]
         out = jax.lax.map(lambda x: rows(*x), tiled)
@@ -125,8 +125,9 @@ class LocalPredictive(Mechanism):
         lengths = visibility.bounded(k, k).kv_lengths
         return {"k": blank(k, lengths), "v": blank(v, lengths), "lengths": lengths}
 
-    def step_cross(self, state: State, q: Array, t: Array) -> Array:
-        return self(q, state["k"], state["v"], Visibility(kv_lengths=state["lengths"]))
+    def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
+        visibility = Visibility(kv_lengths=state["lengths"])
+        return self(q, state["k"], state["v"], visibility, bias=bias)
 
 
 def _each(x: Array, at: Array) -> Array:

@@ -70,7 +70,7 @@ class Mechanism(nn.Module):
     ) -> tuple[Array, State]:
         """The query [B, 1, h, d_k] at position t -> [B, 1, h, d_v], and the state after it."""
         if k is None or v is None:
-            return self.step_cross(state, q, t), state
+            return self.step_cross(state, q, t, bias), state
         return self.step_self(state, q, t, k, v, bias)
 
     def step_self(
@@ -79,7 +79,7 @@ class Mechanism(nn.Module):
         """`step` where the query's own key and value are new."""
         raise NotImplementedError
 
-    def step_cross(self, state: State, q: Array, t: Array) -> Array:
+    def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
         """`step` where all keys are known."""
         raise NotImplementedError
 

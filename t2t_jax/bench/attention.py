@@ -29,7 +29,7 @@ class AdditiveNaive(Dense):
         self.W_q, self.W_k = PerHead(("d_k", "d_hidden")), PerHead(("d_k", "d_hidden"))
         self.v = PerHead(("d_hidden",))
 
-    def scores(self, q: jax.Array, keys: jax.Array) -> jax.Array:
+    def scores(self, q: jax.Array, keys: jax.Array, t: jax.Array, s: jax.Array) -> jax.Array:
         d = q.shape[-1]
         a = jnp.einsum("bthd,hde->bhte", q, self.W_q(q, d, d))
         c = jnp.einsum("bhsd,hde->bhse", keys, self.W_k(q, d, d))

@@ -16,7 +16,7 @@ from t2t_jax.attention.choice import build
 from t2t_jax.attention.mechanism import State
 from t2t_jax.attention.visibility import Visibility, real
 from t2t_jax.models.interface import Model
-from t2t_jax.models.layers import Embedding, Positions, lengths_of, parameter
+from t2t_jax.models.layers import Embedding, Positions, add_bias, lengths_of, parameter
 
 HALF = 0.5**0.5  # keeps the variance of a sum of two
 
@@ -104,7 +104,7 @@ class Convolution(nn.Module):
         init = nn.initializers.variance_scaling(4, "fan_in", "normal", (0, 1), 3, 2)
         axes = ("kernel", "d_hidden", "gates", "d_model")
         self.W = parameter(self, "W", (self.kernel, d, 2, d), axes, init, self.dtype)
-        self.b = parameter(self, "b", (2, d), axes[2:], nn.initializers.zeros, self.dtype)
+        self.b = parameter(self, "b", (2, d), axes[2:], nn.initializers.zeros, jnp.float32)
 
     def __call__(self, x: Array, causal: bool) -> Array:
         """x [B, L, d_model] -> the same; causal: from no later position than its own."""
@@ -118,7 +118,7 @@ class Convolution(nn.Module):
         for tap in range(self.kernel):
             first = tap * self.gap
             y = y + jnp.einsum("bld,dge->blge", x[:, first : first + L], self.W[tap])
-        return y[:, :, 0] * jax.nn.sigmoid(y[:, :, 1])
+        return (y[:, :, 0] * jax.nn.sigmoid(y[:, :, 1])).astype(x.dtype)
 
 
 class Attention(nn.Module):
@@ -132,9 +132,9 @@ class Attention(nn.Module):
         d, axes = self.d_model, ("d_hidden", "d_model")
         glorot, zeros = nn.initializers.glorot_uniform(), nn.initializers.zeros
         self.W_Q = parameter(self, "W_Q", (d, d), axes, glorot, self.dtype)
-        self.b_Q = parameter(self, "b_Q", (d,), axes[1:], zeros, self.dtype)
+        self.b_Q = parameter(self, "b_Q", (d,), axes[1:], zeros, jnp.float32)
         self.W_O = parameter(self, "W_O", (d, d), axes, glorot, self.dtype)
-        self.b_O = parameter(self, "b_O", (d,), axes[1:], zeros, self.dtype)
+        self.b_O = parameter(self, "b_O", (d,), axes[1:], zeros, jnp.float32)
         self.attention = build(self.mechanism)
 
     def __call__(
@@ -156,10 +156,10 @@ class Attention(nn.Module):
         return self._merge(out, memory["lengths"])
 
     def _query(self, y: Array, embedded: Array) -> Array:
-        q = jnp.einsum("btd,de->bte", y, self.W_Q) + self.b_Q[None, None]
+        q = add_bias(jnp.einsum("btd,de->bte", y, self.W_Q), self.b_Q)
         return ((q + embedded) * HALF)[:, :, None]
 
     def _merge(self, out: Array, n: Array) -> Array:
         # A mean over n values has a variance n times smaller (section 3.4 of the paper).
         scale = jnp.sqrt(n).astype(out.dtype)[:, None, None]
-        return jnp.einsum("btd,de->bte", out[:, :, 0] * scale, self.W_O) + self.b_O[None, None]
+        return add_bias(jnp.einsum("btd,de->bte", out[:, :, 0] * scale, self.W_O), self.b_O)

@@ -23,13 +23,20 @@ def parameter(
     init: Callable[..., jax.Array],
     dtype: Any,
 ) -> jax.Array:
-    """A float32 parameter whose logical axes the sharding rules know, cast for computing.
+    """A float32 parameter whose logical axes the sharding rules know, cast to dtype.
 
-    What is stored in parts along d_model is gathered here, where it is used.
+    What is stored in parts along d_model is gathered here, where it is used. The cast comes before
+    the use, so a parameter whose gradient is a sum of many terms (a bias, an embedding) stays
+    float32: in bfloat16 a sum stops growing at 256 times its terms.
     """
     weight = module.param(name, nn.with_logical_partitioning(init, axes), shape, jnp.float32)
     used = tuple(None if axis == "d_model" else axis for axis in axes)
     return nn.with_logical_constraint(jnp.asarray(weight, dtype), used)
+
+
+def add_bias(y: jax.Array, b: jax.Array) -> jax.Array:
+    """y [..., *b.shape] + b in y's type; the gradient of b, float32, is summed in float32."""
+    return (y + b.reshape((1,) * (y.ndim - b.ndim) + b.shape)).astype(y.dtype)
 
 
 def lengths_of(tokens: jax.Array) -> jax.Array:
@@ -85,14 +92,14 @@ class FeedForward(nn.Module):
         d_model, d_ff = x.shape[-1], self.d_ff
         glorot, zeros = nn.initializers.glorot_uniform(), nn.initializers.zeros
         W_1 = parameter(self, "W_1", (d_model, d_ff), ("d_model", "d_ff"), glorot, self.dtype)
-        b_1 = parameter(self, "b_1", (d_ff,), ("d_ff",), zeros, self.dtype)
+        b_1 = parameter(self, "b_1", (d_ff,), ("d_ff",), zeros, jnp.float32)
         W_2 = parameter(self, "W_2", (d_ff, d_model), ("d_ff", "d_model"), glorot, self.dtype)
-        b_2 = parameter(self, "b_2", (d_model,), ("d_model",), zeros, self.dtype)
-        hidden = jax.nn.relu(product(x, W_1) + b_1[None, None, :])
+        b_2 = parameter(self, "b_2", (d_model,), ("d_model",), zeros, jnp.float32)
+        hidden = jax.nn.relu(add_bias(product(x, W_1), b_1))
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "d_ff"))
         if train and self.P_drop_ff:
             hidden = dropout(hidden, self.P_drop_ff, self.make_rng("dropout"))
-        return product(hidden, W_2) + b_2[None, None, :]
+        return add_bias(product(hidden, W_2), b_2)
 
 
 class Embedding(nn.Module):
@@ -110,16 +117,16 @@ class Embedding(nn.Module):
     def setup(self) -> None:
         init = nn.initializers.normal(self.d_model**-0.5)
         shape, axes = (self.V, self.d_model), ("vocabulary", "d_model")
-        self.matrix = parameter(self, "matrix", shape, axes, init, self.dtype)
+        self.matrix = parameter(self, "matrix", shape, axes, init, jnp.float32)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """[...] int32 -> [..., d_model]."""
-        x = jnp.take(self.matrix, tokens, axis=0)
+        x = jnp.take(self.matrix, tokens, axis=0).astype(self.dtype)
         return x * jnp.sqrt(self.d_model).astype(self.dtype) if self.scaled else x
 
     def logits(self, x: jax.Array) -> jax.Array:
         """[B, T, d_model] -> float32 [B, T, V]."""
-        z = product(x, self.matrix.T, wide=jnp.float32)
+        z = product(x, self.matrix.astype(self.dtype).T, wide=jnp.float32)
         return nn.with_logical_constraint(z, ("batch", "length", "vocabulary"))
 
 
@@ -141,17 +148,17 @@ class Positions(nn.Module):
         T, d_model = x.shape[1:]
         positions = jnp.arange(T) if at is None else jnp.asarray(at)[None]
         if self.kind in ("rotary", "relative"):  # where queries meet keys, not here
-            encoded = jnp.zeros((1, 1), self.dtype)
+            encoded = jnp.zeros((1, 1))
         elif self.kind == "learned":
             if self.longest < T:
                 raise ValueError(f"{T} positions, but only {self.longest} are learned.")
             shape, axes = (self.longest, d_model), ("position", "d_model")
             init = nn.initializers.normal(d_model**-0.5)
-            table = parameter(self, "table", shape, axes, init, self.dtype)
+            table = parameter(self, "table", shape, axes, init, jnp.float32)
             encoded = jnp.take(table, positions, axis=0)
         else:
-            encoded = encode_positions(positions, d_model, self.kind).astype(self.dtype)
-        x = x + encoded[None]
+            encoded = encode_positions(positions, d_model, self.kind)
+        x = add_bias(x, encoded)
         return x if P_drop is None else dropout(x, P_drop, self.make_rng("dropout"))
 
 

@@ -16,10 +16,11 @@ from jax import Array
 from t2t_jax.attention.choice import build
 from t2t_jax.attention.visibility import Visibility, real
 from t2t_jax.models.interface import Model
-from t2t_jax.models.layers import Embedding, lengths_of, parameter
+from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter
 
 GATES = {"lstm": 4, "gru": 3}
-Carry = tuple[Array, ...]  # the hidden state [B, width], and an LSTM's cell
+# The hidden state [B, width], and an LSTM's cell, float32 as it is a sum over positions.
+Carry = tuple[Array, ...]
 
 
 @struct.dataclass
@@ -147,10 +148,11 @@ class Cell(nn.Module):
         gates, width = GATES[self.kind], self.width
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, 2, 1)
         axes = ("d_hidden", "gates", "d_model")
+        # The gradients of U and b are summed position by position, that of W in one product.
         self.W = parameter(self, "W", (self.d_in, gates, width), axes, init, self.dtype)
-        self.U = parameter(self, "U", (width, gates, width), axes, init, self.dtype)
+        self.U = parameter(self, "U", (width, gates, width), axes, init, jnp.float32)
         ones = nn.initializers.zeros if self.kind == "gru" else _forget_from_one
-        self.b = parameter(self, "b", (gates, width), axes[1:], ones, self.dtype)
+        self.b = parameter(self, "b", (gates, width), axes[1:], ones, jnp.float32)
 
     def run(
         self, x: Array, carry: Carry | None, present: Array | None = None, backward: bool = False
@@ -163,8 +165,9 @@ class Cell(nn.Module):
           backward: from the last to the first.
         """
         z, U = self.project(x).swapaxes(0, 1), self.U
-        zeros = jnp.zeros((x.shape[0], self.width), self.dtype)
-        first: Carry = carry or (zeros,) * (2 if self.kind == "lstm" else 1)
+        h = jnp.zeros((x.shape[0], self.width), self.dtype)
+        cell = h.astype(jnp.promote_types(h.dtype, jnp.float32))
+        first: Carry = carry or ((h, cell) if self.kind == "lstm" else (h,))
         keep = jnp.ones(z.shape[:2], bool) if present is None else present.T
 
         def turn(carry: Carry, at: tuple[Array, Array]) -> tuple[Carry, Array]:
@@ -182,18 +185,17 @@ class Cell(nn.Module):
 
     def project(self, x: Array) -> Array:
         """x [..., d_in] -> z [..., gates, width]."""
-        z = jnp.einsum("...d,dgw->...gw", x, self.W)
-        return z + self.b.reshape((1,) * (x.ndim - 1) + self.b.shape)
+        return add_bias(jnp.einsum("...d,dgw->...gw", x, self.W), self.b)
 
 
 def turned(kind: str, z: Array, U: Array, carry: Carry) -> Carry:
     """The recurrence of a cell; z [B, gates, width]."""
     h = carry[0]
-    u = jnp.einsum("bd,dgw->bgw", h, U)
+    u = jnp.einsum("bd,dgw->bgw", h, U.astype(h.dtype))
     if kind == "lstm":
         i, f, g, o = ((z + u)[:, gate] for gate in range(4))
         c = jax.nn.sigmoid(f) * carry[1] + jax.nn.sigmoid(i) * jnp.tanh(g)
-        return jax.nn.sigmoid(o) * jnp.tanh(c), c
+        return (jax.nn.sigmoid(o) * jnp.tanh(c)).astype(h.dtype), c
     r, a = (jax.nn.sigmoid(z[:, gate] + u[:, gate]) for gate in range(2))
     n = jnp.tanh(z[:, 2] + r * u[:, 2])
     return ((1 - a) * n + a * h,)

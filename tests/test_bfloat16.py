@@ -1,0 +1,124 @@
+"""Gradients in bfloat16 against float32 and float64, over enough tokens that a bad sum shows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.core import meta
+
+from t2t_jax import config
+from t2t_jax.attention import Visibility
+from t2t_jax.attention.choice import build as build_attention
+from t2t_jax.models import build
+from t2t_jax.models.layers import Embedding
+from t2t_jax.models.recurrent import Cell
+from t2t_jax.tokens import EOS, PAD, UNK
+from t2t_jax.training.objective import cross_entropy
+from t2t_jax.training.step import shift
+
+V = 211
+
+
+def zipf(B, L, seed):
+    """Token ids int32 [B, L], the r-th most frequent as often as 1 / r; padded sentences."""
+    rng = np.random.default_rng(seed)
+    p = 1 / np.arange(1, V - UNK)
+    tokens = UNK + 1 + rng.choice(V - UNK - 1, (B, L), p=p / p.sum())
+    lengths = rng.integers(L // 2, L + 1, B)
+    tokens[np.arange(B), lengths - 1] = EOS
+    return np.where(np.arange(L) < lengths[:, None], tokens, PAD).astype(np.int32)
+
+
+def error(found, wanted):
+    """The norm of the difference, relative to what is wanted."""
+    found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
+    return np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+
+
+def test_the_embeddings_gradient_is_summed_in_float32():
+    tokens, d = zipf(200, 64, 0), 24
+    g = np.random.default_rng(1).normal(0.5, 1, (*tokens.shape, d)).astype(jnp.bfloat16)
+    embedding = Embedding(V, d, jnp.bfloat16)
+    variables = meta.unbox(embedding.init(jax.random.key(0), tokens))
+    out, back = jax.vjp(lambda x: embedding.apply(x, tokens), variables)
+    (found,) = back(g)
+    wanted = np.zeros((V, d))
+    np.add.at(wanted, tokens, np.asarray(g, np.float64) * d**0.5)
+    found = found["params"]["matrix"]
+    frequent = np.bincount(tokens.ravel(), minlength=V).argmax()
+    assert out.dtype == jnp.bfloat16
+    assert found.dtype == jnp.float32
+    assert error(found, wanted) < 0.005
+    assert error(found[frequent], wanted[frequent]) < 0.005
+
+
+MODELS = {
+    "paper": dict(d_ff=28, h=2, d_k=8, d_v=12),
+    "pre-learned": dict(d_ff=28, h=2, d_k=8, d_v=12, norm="pre", positions="learned"),
+    "lstm": dict(architecture="recurrent"),
+    "bahdanau": dict(
+        architecture="recurrent", cell="gru", feed="input", cross_attention="additive"
+    ),
+    "convs2s": dict(architecture="convolutional", positions="learned"),
+}
+LATER = "pre-learned", "bahdanau", "convs2s"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.full] * (n in LATER)) for n in MODELS]
+)
+def test_every_gradient_is_near_that_of_float32(name):
+    source, target = zipf(50, 72, 2), zipf(50, 64, 3)
+    c = config.replace(config.Config(), N=1, d_model=16, max_length=80, batch_tokens=3600)
+    c = config.replace(c, **MODELS[name])
+    shapes = jax.eval_shape(build(c, V).init, jax.random.key(0), source, target)["params"]
+    rng = np.random.default_rng(4)
+    params = jax.tree.map(
+        lambda x: jnp.asarray(rng.normal(0.1, 0.2, x.shape), jnp.float32), meta.unbox(shapes)
+    )
+
+    def gradient(dtype):
+        model = build(config.replace(c, dtype=dtype), V)
+
+        def loss(params):
+            encoded = model.apply({"params": params}, source, method="encode")
+            logits = model.apply({"params": params}, encoded, shift(target), method="decode")
+            return cross_entropy(logits, target, 0.1)["loss"]
+
+        leaves = jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(loss))(params))
+        return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+    wanted = gradient("float32")
+    errors = {leaf: error(x, wanted[leaf]) for leaf, x in gradient("bfloat16").items()}
+    assert {leaf: x for leaf, x in errors.items() if x > 0.035} == {}
+
+
+def test_keys_that_many_queries_gather_sum_their_gradients_in_float32():
+    """Queries near zero predict one place: local-p gathers the same keys for all of them."""
+    T, S, h, d = 1024, 410, 2, 16
+    rng = np.random.default_rng(5)
+    q, k, v, g = (
+        scale * np.abs(rng.normal(size=(1, n, h, d))).astype(jnp.bfloat16)
+        for scale, n in ((0.02, T), (1, S), (1, S), (1, T))
+    )
+    mechanism = build_attention("local_p:w=8")
+    variables = meta.unbox(mechanism.init(jax.random.key(0), q, k, v, Visibility()))
+
+    def gradients(dtype):
+        x = [jnp.asarray(x, dtype) for x in (q, k, v, g)]
+        attend = jax.jit(lambda k, v: mechanism.apply(variables, x[0], k, v, Visibility()))
+        return jax.vjp(attend, *x[1:3])[1](x[3])
+
+    for found, wanted in zip(gradients(jnp.bfloat16), gradients(jnp.float32), strict=True):
+        assert error(found, wanted) < 0.003
+
+
+def test_an_lstms_cell_counts_beyond_what_bfloat16_can():
+    """With all gates open, the cell is the number of positions; in bfloat16 it stops at 256."""
+    L, d_in, width = 600, 2, 3
+    open_gates = jnp.full((4, width), 20.0)
+    params = dict(W=jnp.zeros((d_in, 4, width)), U=jnp.zeros((width, 4, width)), b=open_gates)
+    cell, x = Cell("lstm", d_in, width, jnp.bfloat16), jnp.ones((1, L, d_in), jnp.bfloat16)
+    states, (h, c) = cell.apply({"params": params}, x, None, method="run")
+    assert states.dtype == h.dtype == jnp.bfloat16
+    np.testing.assert_allclose(c, np.full((1, width), L), rtol=1e-3)
