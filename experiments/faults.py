@@ -297,7 +297,8 @@ def table(found):
 
 
 def main():
-    from t2t_jax.study.store import environment, write, write_json
+    from t2t_jax.environment import environment
+    from t2t_jax.files import write, write_json
 
     def say(line):
         print(line, file=sys.stderr, flush=True)

@@ -48,7 +48,7 @@ def grid(preset, *words):
     def part(out, sizes):
         study = ["table3", "--preset", preset, "--store", "runs/gpu"]
         ran = call(out, "run", *study, *words)
-        return call(out, "keep", *study, "--to", str(out)) and ran
+        return call(out, "publish", *study, "--to", str(out)) and ran
 
     return part
 
@@ -185,7 +185,7 @@ def tokens():
 
 
 def where():
-    from t2t_jax.study.store import environment
+    from t2t_jax.environment import environment
 
     return environment()
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax.config import PATHS
-from t2t_jax.study import style
+from t2t_jax.report import style
 from t2t_jax.training.progress import duration, read_metrics
 
 RESULTS = Path(__file__).parent / "results" / "multi30k"

@@ -112,7 +112,8 @@ def table(found):
 def go_on(results, what, wanted, table):
     """Keeps what each of `wanted`, functions by name, finds and is not kept yet, and the table."""
     os.environ |= {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"}
-    from t2t_jax.study.store import environment, write, write_json
+    from t2t_jax.environment import environment
+    from t2t_jax.files import write, write_json
 
     results.mkdir(parents=True, exist_ok=True)
     path = results / f"{results.name}.json"

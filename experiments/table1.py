@@ -81,7 +81,7 @@ def measure(say):
 
     from t2t_jax.bench.layers import counted, layers_to_the_end
     from t2t_jax.bench.race import compiled, race
-    from t2t_jax.study.store import environment
+    from t2t_jax.environment import environment
 
     def program(name, n):
         return compiled(make(name, D)(0), jax.random.normal(jax.random.key(1), (1, n, D)))
@@ -155,7 +155,7 @@ def table(found):
 
 if __name__ == "__main__":
     from t2t_jax.bench.race import draw
-    from t2t_jax.study.store import write, write_json
+    from t2t_jax.files import write, write_json
 
     RESULTS.mkdir(parents=True, exist_ok=True)
     found = measure(lambda line: print(line, file=sys.stderr, flush=True))

@@ -105,7 +105,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_fields(p, *SECTIONS)
 
     p = command(
-        "keep", commands.keep, "copy a study's results, tables and plots, without checkpoints"
+        "publish", commands.publish, "copy a study's results, tables and plots, without checkpoints"
     )
     _add_study(p)
     p.add_argument("--to", type=Path, required=True, help="takes the directory STUDY-PRESET")

@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_jax import config
+from t2t_jax import config, files
 from t2t_jax.config import Config
 from t2t_jax.errors import RunError, UsageError, near
 from t2t_jax.recipes import recipe
 
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset, Split
-    from t2t_jax.study.grid import Cell, Grid
+    from t2t_jax.runs.job import Job
+    from t2t_jax.study.grid import Grid
     from t2t_jax.study.registry import Row
     from t2t_jax.study.tables import Line
 
@@ -36,7 +37,7 @@ def _config(arguments: Namespace) -> Config:
 def train(arguments: Namespace) -> None:
     c = _config(arguments)
     directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
-    from t2t_jax.study.runner import execute
+    from t2t_jax.runs.execution import execute
     from t2t_jax.training.progress import Progress, duration
 
     first = not arguments.hosts or _join(arguments.hosts, c.data, arguments.cache)
@@ -89,7 +90,8 @@ def _grid(arguments: Namespace) -> "Grid":
 
 def run(arguments: Namespace) -> None:
     from t2t_jax.data.corpora import opener
-    from t2t_jax.study import plots, workers
+    from t2t_jax.report import plots
+    from t2t_jax.runs import workers
     from t2t_jax.training.progress import Progress
 
     grid = _grid(arguments)
@@ -102,23 +104,23 @@ def run(arguments: Namespace) -> None:
     row = None if arguments.task is None else _row(grid, arguments.task)
     try:
         open_data = opener(arguments.cache, progress.say)
-        cells = grid.plan(arguments.seeds, open_data)
+        jobs = grid.plan(arguments.seeds, open_data)
         how = open_data, progress, arguments.mesh
         if row:
-            cells = [cell for cell in cells if cell.row is row]
+            jobs = [job for job in jobs if job.row == row.name]
         if not arguments.worker:
-            _outdated(cells, arguments.rerun, progress.say)
+            _outdated(jobs, arguments.rerun, progress.say)
         if row:
             _keep_programs(arguments.cache)
-            workers.one_row(cells, *how)
+            workers.one_row(jobs, *how)
             return
         if arguments.worker:
             workers.become(arguments.worker)
             _keep_programs(arguments.cache)
-            workers.work(cells, *how)
+            workers.work(jobs, *how)
             return
         logs = arguments.store / "workers"
-        failed = workers.watch(cells, arguments.words, arguments.workers, logs, progress)
+        failed = workers.watch(jobs, arguments.words, arguments.workers, logs, progress)
     finally:
         progress.close()
     arguments.mix = True  # what `run` keeps of other code is marked
@@ -127,23 +129,23 @@ def run(arguments: Namespace) -> None:
     for path in plots.draw(grid, _lines_of(grid, arguments), sentences):
         print(f"plot: {path}")
     if failed:
-        raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
+        raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
 
 
-def _outdated(cells: "Sequence[Cell]", rerun: bool, report: Callable[[str], object]) -> None:
+def _outdated(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str], object]) -> None:
     """Says which runs were made by other code; sets them aside if they are to be made again."""
-    from t2t_jax.study import store
-    from t2t_jax.study.results import several
+    from t2t_jax.runs import store
+    from t2t_jax.runs.results import several
 
-    changes = {cell: store.outdated(cell.directory, cell.c) for cell in cells}
-    runs = [cell for cell, names in changes.items() if names]
+    changes = {job: store.outdated(job.directory, job.c) for job in jobs}
+    runs = [job for job, names in changes.items() if names]
     if not runs:
         return
     names = sorted({name for names in changes.values() for name in names})
-    what = f"{len(runs)} of {len(cells)} runs were made or begun by code that has changed "
+    what = f"{len(runs)} of {len(jobs)} runs were made or begun by code that has changed "
     what += f"({several(names)})"
     if rerun:
-        homes = {store.set_aside(cell.directory).parent for cell in runs}
+        homes = {store.set_aside(job.directory).parent for job in runs}
         report(f"{what}: they are made again; the old ones are in {', '.join(map(str, homes))}")
     else:
         report(f"{what}: they are kept, and the table says so; --rerun makes them again")
@@ -163,7 +165,7 @@ def table(arguments: Namespace) -> None:
 
 
 def plot(arguments: Namespace) -> None:
-    from t2t_jax.study import plots
+    from t2t_jax.report import plots
 
     grid = _grid(arguments)
     found = _lines_of(grid, arguments)
@@ -175,7 +177,6 @@ def plot(arguments: Namespace) -> None:
 
 def report(arguments: Namespace) -> None:
     from t2t_jax.report.study import REFRESH, study_page
-    from t2t_jax.study import store
 
     grid = _grid(arguments)
     out = arguments.out or grid.home / f"{grid.name}.html"
@@ -188,8 +189,8 @@ def report(arguments: Namespace) -> None:
         idle = 0 if any("running," in x.entry.standing for x in found) else idle + 1
         live = arguments.watch and idle < 2
         sentences = _sentences(grid, found, arguments.cache)
-        store.make(out.parent)
-        store.write(out, study_page(grid, found, sentences, words, live))
+        files.make_directory(out.parent)
+        files.write(out, study_page(grid, found, sentences, words, live))
         if not live:
             break
         time.sleep(REFRESH)
@@ -198,35 +199,35 @@ def report(arguments: Namespace) -> None:
 
 def _lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":
     """The numbers of every row, as the store has them."""
-    from t2t_jax.study import results, tables
+    from t2t_jax.study import entries, tables
 
-    entries = results.collect(grid, only=arguments.only, mix=arguments.mix, report=_say)
-    return tables.lines(grid, entries)
+    how: Any = dict(only=arguments.only, mix=arguments.mix, report=_say)
+    return tables.lines(grid, entries.collect(grid, **how))
 
 
 def _sentences(grid: "Grid", found: "list[Line]", cache: Path) -> "Split | None":
     """What the study's runs were scored on, where it is at hand."""
-    from t2t_jax.study import store
+    from t2t_jax.runs import identity, store
 
     entries = [line.entry for line in found if line.entry.runs]
     if not grid.study.split or not entries:
         return None
     try:
         dataset = _dataset(entries[0].c.data, cache, lambda _: None)
-        store.check(entries[0].runs[0].directory, store.about(dataset))
+        store.check(entries[0].runs[0].directory, identity.about(dataset))
     except UsageError as error:
         _say(f"without the sentences of {grid.data.corpus}: {error}")
         return None
     return dataset.splits[grid.study.split]
 
 
-def keep(arguments: Namespace) -> None:
-    from t2t_jax.study import keep as keeping
-    from t2t_jax.study import plots
+def publish(arguments: Namespace) -> None:
+    from t2t_jax.report import plots
+    from t2t_jax.study import publish as publishing
 
     grid = _grid(arguments)
     found = _lines_of(grid, arguments)
-    folder = keeping.keep(grid, found, arguments.to)
+    folder = publishing.publish(grid, found, arguments.to)
     sentences = _sentences(grid, found, arguments.cache)
     plots.draw(dataclasses.replace(grid, home=folder), found, sentences)
     print(folder)
@@ -240,7 +241,7 @@ def prepare(arguments: Namespace) -> None:
 
 def translate(arguments: Namespace) -> None:
     from t2t_jax.inference.translate import translate
-    from t2t_jax.study.runner import load
+    from t2t_jax.runs.loading import load
 
     _keep_programs(arguments.cache)
     c, model, params, vocabulary = load(arguments.run, _say)
@@ -253,7 +254,7 @@ def translate(arguments: Namespace) -> None:
 
 
 def evaluate(arguments: Namespace) -> None:
-    from t2t_jax.study.runner import evaluate
+    from t2t_jax.runs.loading import evaluate
 
     pair = (arguments.sources, arguments.references)
     if (pair[0] is None) != (pair[1] is None):
@@ -275,7 +276,7 @@ def evaluate(arguments: Namespace) -> None:
 
 def export(arguments: Namespace) -> None:
     from t2t_jax.inference.export import export
-    from t2t_jax.study.runner import load
+    from t2t_jax.runs.loading import load
 
     c, _, params, vocabulary = load(arguments.run)
     out = arguments.out or arguments.run / arguments.format
@@ -285,8 +286,8 @@ def export(arguments: Namespace) -> None:
 
 def attend(arguments: Namespace) -> None:
     from t2t_jax.report import attention
-    from t2t_jax.study import store
-    from t2t_jax.study.runner import load
+    from t2t_jax.runs import identity, store
+    from t2t_jax.runs.loading import load
 
     _keep_programs(arguments.cache)
     c, model, params, vocabulary = load(arguments.run, _say)
@@ -309,15 +310,15 @@ def attend(arguments: Namespace) -> None:
     known = None
     try:
         dataset = _dataset(c.data, arguments.cache, lambda _: None)
-        store.check(arguments.run, store.about(dataset))
+        store.check(arguments.run, identity.about(dataset))
         known = attention.heads(model, params, vocabulary, dataset.splits["dev"])
     except UsageError as error:
         _say(f"without the corpus, on which heads are measured: {error}")
     out = arguments.out
-    store.make(out)
+    files.make_directory(out)
     attention.picture(shown, out / "attention")
     page = attention.attention_page(shown, c.model, known)
-    store.write(out / "attention.html", page)
+    files.write(out / "attention.html", page)
     print(translation, *(attention.told(known) if known else ()), sep="\n")
     print(out / "attention.html", out / "attention.png", sep="\n")
 

@@ -4,8 +4,9 @@ import dataclasses
 from pathlib import Path
 
 from t2t_jax.data.cache import Split
+from t2t_jax.study import entries as reading
 from t2t_jax.study import grid as grids
-from t2t_jax.study import presets, registry, results
+from t2t_jax.study import presets, registry
 
 DEMO = Path(__file__).parents[1] / "experiments" / "results" / "table3-demo"
 N = 1000
@@ -17,7 +18,7 @@ def grid(home=DEMO, rows=3):
 
 
 def entries(rows=3):
-    return results.collect(grid(rows=rows))
+    return reading.collect(grid(rows=rows))
 
 
 def split(directory, source="a word", target=("ein Wort", "noch ein Wort mehr")):

@@ -16,8 +16,8 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
-from t2t_jax.study import code
-from t2t_jax.study.runner import execute
+from t2t_jax.runs import code
+from t2t_jax.runs.execution import execute
 from t2t_jax.training.progress import Progress
 from tests import toy
 
@@ -91,11 +91,11 @@ ROWS = {
 PRINT = """
 import json
 from t2t_jax import config
-from t2t_jax.study import store
-from t2t_jax.study.code import code_of, digest
+from t2t_jax.runs import store
+from t2t_jax.runs.code import code_of, digest
 rows = json.loads(input())
 configs = {name: config.replace(config.Config(), **changes) for name, changes in rows.items()}
-print(json.dumps({name: [store.key(c, {}), digest(code_of(c))] for name, c in configs.items()}))
+print(json.dumps({name: [identity.key(c, {}), digest(code_of(c))] for name, c in configs.items()}))
 """
 
 
@@ -160,7 +160,7 @@ def test_growth_changes_no_key_and_no_code(root):
         ("models/recurrent.py", "class Recurrent(", "class Recurrent(object, ", {"recurrent"}),
         ("tokens.py", "range(4)", "range(4 + 0)", set(ROWS)),
         (
-            "study/runner.py",
+            "runs/execution.py",
             "directory, trained.params, result)",
             "directory, None, result)",
             set(ROWS),

@@ -19,8 +19,8 @@ from t2t_jax.cli import main
 from t2t_jax.config import Config
 from t2t_jax.inference.translate import translate
 from t2t_jax.recipes import RECIPES
+from t2t_jax.runs.loading import load
 from t2t_jax.study.presets import PRESETS, shrink
-from t2t_jax.study.runner import load
 from tests import toy
 from tests.eight import EIGHT
 

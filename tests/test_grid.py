@@ -5,10 +5,14 @@ import io
 
 import pytest
 
+from t2t_jax import files
 from t2t_jax.data.corpora import opener
 from t2t_jax.errors import UsageError
-from t2t_jax.study import results, store, tables, workers
-from t2t_jax.study.grid import Grid, alike
+from t2t_jax.runs import identity, store, workers
+from t2t_jax.runs.job import compile_key
+from t2t_jax.study import entries as reading
+from t2t_jax.study import tables
+from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from t2t_jax.study.registry import Row, find, study
 from t2t_jax.training.progress import Progress
@@ -50,13 +54,13 @@ def test_seven_rows_are_seven_runs_and_populations_share_their_data(grid, open_d
     cells = grid.plan(2, open_data)
     assert len({cell.directory for cell in cells}) == 2 * len(seven.rows)
     for cell in cells:
-        key = store.key(cell.c, store.about(open_data(cell.c.data)))
+        key = identity.key(cell.c, identity.about(open_data(cell.c.data)))
         assert cell.directory.name == key
     opened = {id(open_data(cell.c.data)) for cell in cells}
     assert len(opened) == 3  # base's, that of shorter sentences and that of fewer subwords
     programs = {}
     for cell in cells:
-        programs.setdefault(alike(cell.c), set()).add(id(open_data(cell.c.data)))
+        programs.setdefault(compile_key(cell.c), set()).add(id(open_data(cell.c.data)))
     assert len(programs) == len(seven.rows) - 1  # base's is that of a longer warm-up
     assert all(len(data) == 1 for data in programs.values())
 
@@ -64,8 +68,8 @@ def test_seven_rows_are_seven_runs_and_populations_share_their_data(grid, open_d
 @pytest.mark.full
 def test_seven_rows_have_seven_results(grid, open_data):
     cells = grid.plan(1, open_data)
-    workers.work(cells, "dev", open_data, Progress(io.StringIO()), "")
-    entries = results.collect(grid)
+    workers.work(cells, open_data, Progress(io.StringIO()), "")
+    entries = reading.collect(grid)
     assert all(len(e.runs) == 1 for e in entries), [e.standing for e in entries]
     found = [(e.runs[0].result["dev_perplexity"], e.runs[0].score) for e in entries]
     assert len(set(found)) == len(seven.rows)
@@ -79,8 +83,8 @@ def finished(grid, open_data):
     grid = dataclasses.replace(grid, study=dataclasses.replace(seven, split=""))
     for i, cell in enumerate(grid.plan(1, open_data)):
         dataset = open_data(cell.c.data)
-        store.make(cell.directory)
-        facts = store.about(dataset) | {"dtype": "float32"}
+        files.make_directory(cell.directory)
+        facts = identity.about(dataset) | {"dtype": "float32"}
         store.claim(cell.directory, cell.c, facts, dataset.vocabulary)
         ppl = 5.0 + (i if cell.c.data.vocabulary == 50 else -1)  # least with fewer subwords
         made = {"dev_perplexity": ppl, "scores": {}, "scoring": {}, "parameters": 9, "steps": 40}
@@ -90,7 +94,7 @@ def finished(grid, open_data):
 
 
 def test_rows_of_other_subwords_stand_in_one_table_but_are_not_compared(finished):
-    table = tables.quality(finished, tables.lines(finished, results.collect(finished)))
+    table = tables.quality(finished, tables.lines(finished, reading.collect(finished)))
     assert table.title == "What a preset sets, preset demo."
     assert table.notes[1] == (
         "PPL is per subword, so that of a row with other subwords than base's cannot be compared "
@@ -103,10 +107,10 @@ def test_rows_of_other_subwords_stand_in_one_table_but_are_not_compared(finished
 def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data):
     """Runs of a row that has other subwords than base must still share theirs."""
     cells = finished.plan(2, open_data)
-    other = next(cell for cell in cells[::2] if cell.row.changes == dict(vocabulary=29_600))
+    other = next(cell for cell in cells[::2] if cell.row == "A:vocabulary=29600")
     again = other.directory.with_name("again")
-    facts = store.about(open_data(other.c.data)) | {"data": "another", "dtype": "float32"}
-    store.make(again)
+    facts = identity.about(open_data(other.c.data)) | {"data": "another", "dtype": "float32"}
+    files.make_directory(again)
     store.claim(
         again,
         dataclasses.replace(other.c, training=dataclasses.replace(other.c.training, seed=1)),
@@ -115,7 +119,7 @@ def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data):
     )
     store.write_result(again, store.read_result(other.directory))
     with pytest.raises(UsageError, match="differ in data of vocabulary 40"):
-        results.collect(finished)
+        reading.collect(finished)
 
 
 def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
@@ -140,7 +144,7 @@ def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
     assert tables.scale(changed) == (
         "Base differs from the paper's in N 1 (paper: 6), corpus text (paper: wmt14)."
     )
-    unfinished = tables.quality(changed, tables.lines(changed, results.collect(changed)))
+    unfinished = tables.quality(changed, tables.lines(changed, reading.collect(changed)))
     assert unfinished.title == "Variations on the Transformer, preset paper."
     assert unfinished.notes[0] == tables.scale(changed)
     assert changed.flags == "corpus text, N 1"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t2t_jax.study import plots, results, tables
+from t2t_jax.report import plots, results, tables
 from tests import stored
 
 

@@ -11,7 +11,7 @@ import pytest
 from t2t_jax import config
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
-from t2t_jax.study.grid import alike
+from t2t_jax.runs.job import compile_key
 from t2t_jax.training import loop
 from t2t_jax.training.loop import Member, _level, train
 from t2t_jax.training.progress import Progress, read_metrics
@@ -124,11 +124,11 @@ def test_a_perplexity_that_is_no_number_stops_that_member(tmp_path):
 
 
 def test_who_may_share_a_program():
-    assert len({alike(c) for c in VARIED}) == 1
+    assert len({compile_key(c) for c in VARIED}) == 1
     for change in (dict(d_ff=15), dict(steps=7), dict(beam=3), dict(smoothing="others")):
-        assert alike(config.replace(C, **change)) != alike(C), change
+        assert compile_key(config.replace(C, **change)) != compile_key(C), change
     stops = [config.replace(c, patience=2) for c in VARIED]
-    assert len({alike(c) for c in stops}) == 3
+    assert len({compile_key(c) for c in stops}) == 3
 
 
 def test_compiling_and_evaluating_are_not_charged_as_training(tmp_path, monkeypatch):

@@ -9,10 +9,10 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.study.cost import parameters
+from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
 from t2t_jax.study.registry import Row, find, select, studies, study
-from t2t_jax.study.results import Entry
 from t2t_jax.study.tables import lines, papers, records
 from t2t_jax.training.flops import run_flops
 

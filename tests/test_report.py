@@ -9,7 +9,7 @@ import pytest
 
 from t2t_jax.report.samples import marked
 from t2t_jax.report.study import study_page
-from t2t_jax.study import presets, registry, results, tables
+from t2t_jax.study import entries, presets, registry, tables
 from t2t_jax.study.grid import Grid
 from tests import stored
 from tests.browser import opened
@@ -139,7 +139,7 @@ def attention():
     study = registry.find("attention")
     home = stored.DEMO.parent / "attention-demo"
     grid = Grid(study, presets.preset("demo"), study.rows, {}, home)
-    return grid, tables.lines(grid, results.collect(grid))
+    return grid, tables.lines(grid, entries.collect(grid))
 
 
 def test_a_study_of_which_the_paper_says_nothing(attention, tmp_path):

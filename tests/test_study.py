@@ -19,15 +19,15 @@ from pathlib import Path
 
 import pytest
 
-from t2t_jax import config
+from t2t_jax import config, files
 from t2t_jax.cli import main
 from t2t_jax.config import Config
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import Busy
+from t2t_jax.runs.code import digest
+from t2t_jax.runs.execution import execute
 from t2t_jax.study import cost, store, tables
-from t2t_jax.study.code import digest
-from t2t_jax.study.runner import execute
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
 
@@ -253,7 +253,7 @@ def test_a_row_that_fails_is_named_and_the_others_go_on(
 
 def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("T2T_JAX_CACHE", run_words[-1])
-    assert main(["keep", *words, "--store", str(grid), "--to", str(tmp_path)]) == 0
+    assert main(["publish", *words, "--store", str(grid), "--to", str(tmp_path)]) == 0
     (kept,) = map(Path, capsys.readouterr().out.splitlines())
     assert kept.parent == tmp_path
     assert numbers(words, kept, capsys) == numbers(words, grid, capsys)
@@ -264,7 +264,7 @@ def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, cap
     assert (kept / "table.md").read_text() == text
     assert str(grid) not in (kept / "table.json").read_text()
     (tmp_path / "none").mkdir()
-    assert main(["keep", *words, "--store", str(tmp_path / "none"), "--to", str(tmp_path)]) == 2
+    assert main(["publish", *words, "--store", str(tmp_path / "none"), "--to", str(tmp_path)]) == 2
     assert "no finished run" in capsys.readouterr().err
 
 
@@ -362,7 +362,7 @@ def made_by_other_code(directory, name="training.loop._steps", git="0123456789ab
     """As if the run had been made when a definition was another."""
     result, path = store.read_result(directory), directory / "code.json"
     code = store.read_code(directory, result["environment"]) | {name: "0000000000"}
-    store.write_json(path, json.loads(path.read_text()) | {digest(code): code})
+    files.write_json(path, json.loads(path.read_text()) | {digest(code): code})
     environment = result["environment"] | {"code": digest(code), "git": git}
     store.write_result(directory, result | {"environment": environment})
 
@@ -445,7 +445,7 @@ def test_what_else_a_number_comes_from_is_not_mixed(
         store.write_result(directory, result | {file: result[file] | change})
     else:
         facts = json.loads((directory / file).read_text())
-        store.write_json(directory / file, facts | change)
+        files.write_json(directory / file, facts | change)
     assert name in table(words, home, capsys, code=2)
     rows = json.loads(table(words, home, capsys, "--mix", "--format", "json"))
     assert [row["difference"] is None for row in rows] == [True, False, False, True]

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from t2t_jax.study import store, view
-from t2t_jax.study.grid import Cell
+from t2t_jax.runs import store, view
+from t2t_jax.runs.job import Job
 from t2t_jax.training.progress import Progress
 from tests import stored
 
@@ -21,7 +21,8 @@ def cells(tmp_path):
     """One done, one failed, one at work, one waiting."""
     grid = stored.grid(tmp_path, 4)
     made = [
-        Cell(row, 0, grid.config(row), tmp_path / str(i), "dev") for i, row in enumerate(grid.rows)
+        Job(row.name, 0, grid.config(row), tmp_path / str(i), "dev")
+        for i, row in enumerate(grid.rows)
     ]
     scores = {"dev": {"bleu": {"score": 12.345, "name": "BLEU", "signature": ""}}}
     made[0].directory.mkdir()

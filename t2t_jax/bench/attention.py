@@ -15,7 +15,7 @@ from t2t_jax.attention.weights import PerHead
 from t2t_jax.bench import NAIVE
 from t2t_jax.bench.race import ROUNDS, Program, compiled, exponent, race
 from t2t_jax.bench.race import draw as draw_race
-from t2t_jax.study.store import environment
+from t2t_jax.environment import environment
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 B, H, D = 1, 8, 64

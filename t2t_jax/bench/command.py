@@ -6,8 +6,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from t2t_jax import files
 from t2t_jax.errors import UsageError
-from t2t_jax.study import store
 
 
 def attention(arguments: Namespace) -> None:
@@ -21,7 +21,7 @@ def attention(arguments: Namespace) -> None:
     for name in names:
         if name != NAIVE:
             choice.parse(name)
-    store.make(arguments.out)
+    files.make_directory(arguments.out)
     from t2t_jax.bench import attention
 
     found = attention.measure(names, lengths or attention.LENGTHS, arguments.seconds, _say)
@@ -32,7 +32,7 @@ def attention(arguments: Namespace) -> None:
 def train(arguments: Namespace) -> None:
     if arguments.population < 1:
         raise UsageError(f"--population must be at least 1, not {arguments.population}.")
-    store.make(arguments.out)
+    files.make_directory(arguments.out)
     import jax
 
     from t2t_jax.bench import train
@@ -45,14 +45,14 @@ def train(arguments: Namespace) -> None:
 
 
 def translate(arguments: Namespace) -> None:
-    store.make(arguments.out)
+    files.make_directory(arguments.out)
     from t2t_jax.bench import translate
 
     _keep("translate", translate, translate.measure(arguments.sizes, _say), arguments.out)
 
 
 def input(arguments: Namespace) -> None:
-    store.make(arguments.out)
+    files.make_directory(arguments.out)
     from t2t_jax.bench import pipeline
     from t2t_jax.data.cache import open_dataset
     from t2t_jax.data.corpora import prepare
@@ -64,7 +64,7 @@ def input(arguments: Namespace) -> None:
 
 
 def start(arguments: Namespace) -> None:
-    store.make(arguments.out)
+    files.make_directory(arguments.out)
     from t2t_jax.bench import start
     from t2t_jax.data.corpora import prepare
     from t2t_jax.recipes import recipe
@@ -74,7 +74,7 @@ def start(arguments: Namespace) -> None:
 
 
 def peers(arguments: Namespace) -> None:
-    store.make(arguments.out)
+    files.make_directory(arguments.out)
     from t2t_jax.bench import CONTENDER, peers
 
     if not arguments.python.exists():
@@ -87,8 +87,8 @@ def peers(arguments: Namespace) -> None:
 
 def _keep(name: str, module: ModuleType, found: dict[str, Any], out: Path) -> None:
     lines = module.table(found)
-    store.write_json(out / f"{name}.json", found)
-    store.write(out / f"{name}.txt", "\n".join(lines) + "\n")
+    files.write_json(out / f"{name}.json", found)
+    files.write(out / f"{name}.txt", "\n".join(lines) + "\n")
     print(*lines, sep="\n")
 
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from t2t_jax.bench import TASKS, work
 from t2t_jax.bench.translate import weights
+from t2t_jax.environment import environment
 from t2t_jax.errors import RunError
 from t2t_jax.inference.export import export
-from t2t_jax.study.store import environment
 
 ROUNDS, FEWER = 5, 3  # of tiny models, and of others, which take a minute each
 PAUSE = 0.5  # seconds before a turn: OpenMP's threads go on spinning for 0.2 after theirs

@@ -8,7 +8,7 @@ from typing import Any
 from t2t_jax.config import Config
 from t2t_jax.data.batches import Batches
 from t2t_jax.data.cache import Dataset
-from t2t_jax.study.store import environment
+from t2t_jax.environment import environment
 
 ROUNDS = 5
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from t2t_jax.study import style
+from t2t_jax.report import style
 
 ROUNDS = 5
 At = dict[str, float]  # n, seconds (the median), least, most, bytes of temporaries

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t2t_jax.environment import environment
 from t2t_jax.errors import RunError
-from t2t_jax.study.store import environment
 
 ROUNDS = 3
 

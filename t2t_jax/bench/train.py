@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from t2t_jax.bench import work
+from t2t_jax.environment import environment
 from t2t_jax.models import build
-from t2t_jax.study.store import environment
 from t2t_jax.training import population, sharding
 from t2t_jax.training.flops import step_flops
 from t2t_jax.training.loop import ahead

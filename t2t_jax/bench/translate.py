@@ -12,9 +12,9 @@ import numpy as np
 
 from t2t_jax.bench import work
 from t2t_jax.config import Decoding
+from t2t_jax.environment import environment
 from t2t_jax.inference.translate import translate_tokens
 from t2t_jax.models import build
-from t2t_jax.study.store import environment
 from t2t_jax.tokens import EOS
 
 ROUNDS, BEAMS = 5, (1, 4)

@@ -1,10 +1,12 @@
 """Which metric the runs on a corpus are compared by: BLEU of translations, F1 of trees."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from t2t_jax.config import Data
 from t2t_jax.data.treebank import TREEBANKS
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import bleu, parseval
@@ -36,6 +38,17 @@ def metric_of(corpus: str) -> Metric:
     if corpus in TREEBANKS:
         return F1
     return MULTI30K if corpus == "multi30k" else BLEU
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    extras: Sequence[Mapping[str, Any]],
+    data: Data,
+) -> dict[str, Any]:
+    """Every score that there is for a corpus, as JSON."""
+    scores = metric_of(data.corpus).scores(hypotheses, references, extras, data.target)
+    return {key: asdict(score) for key, score in scores.items()}
 
 
 def _gold(extras: Extras) -> list[str]:

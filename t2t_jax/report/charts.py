@@ -8,7 +8,8 @@ import numpy as np
 from markupsafe import Markup
 
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study import cost, plots, style, tables
+from t2t_jax.report import plots, style
+from t2t_jax.study import cost, tables
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from t2t_jax.config import Config
-from t2t_jax.study.results import Entry, Run
+from t2t_jax.runs.results import Run
+from t2t_jax.study.entries import Entry
 from t2t_jax.study.typeset import Cell, Table, without_empty
 from t2t_jax.training.progress import read_metrics
 

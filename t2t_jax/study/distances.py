@@ -10,7 +10,7 @@ import numpy as np
 
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.bleu import of_sums
-from t2t_jax.study.results import Entry
+from t2t_jax.study.entries import Entry
 from t2t_jax.study.tables import Line
 
 _PARTS = 7  # into which the sentences are divided, as equal as ties allow

@@ -10,34 +10,11 @@ from t2t_jax.config import SENTENCES, Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study import store
+from t2t_jax.runs import identity
+from t2t_jax.runs.job import Job
 from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink
 from t2t_jax.study.registry import Row, Study
 from t2t_jax.training.flops import run_flops
-
-
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """A run of a grid: a row under a seed, where it is kept, and the split it is scored on."""
-
-    row: Row
-    seed: int
-    c: Config
-    directory: Path
-    split: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.row.name} seed {self.seed}"
-
-
-def alike(c: Config) -> Config:
-    """What runs must share to be trained in one program, their data among it.
-
-    Early stopping stands alone.
-    """
-    traced = dict(P_drop=0.0, eps_ls=0.0, peak_lr=0.0, lr_scale=1.0, warmup=1, seed=0)
-    return c if c.training.patience else config.replace(c, **traced)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,17 +110,17 @@ class Grid:
                 )
             rows[c] = row
 
-    def plan(self, seeds: int, open_data: Callable[[Data], Dataset]) -> list[Cell]:
+    def plan(self, seeds: int, open_data: Callable[[Data], Dataset]) -> list[Job]:
         """Every row under seeds 0, 1, ..., in the rows' order; `open_data` opens its corpus."""
-        cells = []
+        jobs = []
         for row in self.rows:
             c = self.config(row)
-            facts = store.about(open_data(c.data))
+            facts = identity.about(open_data(c.data))
             for seed in range(seeds):
                 seeded = config.replace(c, seed=seed)
-                home = self.home / store.key(seeded, facts)
-                cells.append(Cell(row, seed, seeded, home, self.split(c)))
-        return cells
+                home = self.home / identity.key(seeded, facts)
+                jobs.append(Job(row.name, seed, seeded, home, self.split(c)))
+        return jobs
 
 
 def _flops(c: Config) -> float:

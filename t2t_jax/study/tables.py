@@ -14,10 +14,11 @@ import numpy as np
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.runs.results import Run
 from t2t_jax.study import cost, statistics
+from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import PAPER, Row
-from t2t_jax.study.results import Entry, Run
 from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.typeset import Cell, Table, as_latex, as_markdown, as_text, without_empty
 

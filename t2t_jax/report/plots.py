@@ -10,7 +10,8 @@ import numpy as np
 
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study import cost, distances, style, tables
+from t2t_jax.report import style
+from t2t_jax.study import cost, distances, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
 from t2t_jax.training.progress import read_metrics

@@ -16,32 +16,19 @@ Files are written aside and renamed: each is whole or absent.
 import fcntl
 import hashlib
 import json
-import os
-import platform
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.cache import Dataset
 from t2t_jax.data.vocabulary import Vocabulary
-from t2t_jax.errors import Busy, RunError, UsageError, writing
-from t2t_jax.study.code import changed, code_of, digest
-
-PACKAGE = Path(__file__).parents[1]
-
-
-def about(dataset: Dataset) -> dict[str, Any]:
-    """Which corpus and which subwords a run sees."""
-    return {
-        "data": dataset.fingerprint,
-        "vocabulary": dataset.vocabulary.fingerprint,
-        "subwords": dataset.vocabulary.size,
-    }
+from t2t_jax.environment import environment
+from t2t_jax.errors import Busy, RunError, UsageError
+from t2t_jax.files import make_directory, read_json, write, write_json
+from t2t_jax.runs.code import changed, code_of, digest
+from t2t_jax.runs.identity import sha256
 
 
 @contextmanager
@@ -52,7 +39,7 @@ def lock(directory: Path) -> Iterator[None]:
       Busy: another process is at work there.
       UsageError: the directory cannot be written to.
     """
-    make(directory)
+    make_directory(directory)
     try:
         file = (directory / "lock").open("a")
     except OSError as error:
@@ -110,7 +97,7 @@ def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Voca
 
 def check(directory: Path, facts: Mapping[str, Any]) -> None:
     """Refuses a run that was begun under other facts, by the name of the first that differs."""
-    theirs = _read(directory / "data.json")
+    theirs = read_json(directory / "data.json")
     for name, value in facts.items():
         if theirs.get(name) != value:
             raise UsageError(
@@ -129,7 +116,7 @@ def read_config(directory: Path) -> Config:
     if not path.exists():
         raise UsageError(f"{directory} is no run: it has no config.json; train one first.")
     try:
-        return config.replace(Config(), **_read(path))
+        return config.replace(Config(), **read_json(path))
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
 
@@ -139,7 +126,10 @@ def read_vocabulary(directory: Path) -> Vocabulary:
     path = directory / "vocabulary.model"
     if not path.exists():
         raise UsageError(f"{path} is missing: restore it from where it was trained.")
-    vocabulary, wanted = Vocabulary(path.read_bytes()), _read(directory / "data.json")["vocabulary"]
+    vocabulary, wanted = (
+        Vocabulary(path.read_bytes()),
+        read_json(directory / "data.json")["vocabulary"],
+    )
     if vocabulary.fingerprint != wanted:
         raise UsageError(
             f"{path} is not the vocabulary that the checkpoint was trained with "
@@ -148,31 +138,13 @@ def read_vocabulary(directory: Path) -> Vocabulary:
     return vocabulary
 
 
-def key(c: Config, data: Mapping[str, Any]) -> str:
-    """Twelve hex digits of the sha256 of what determines a result, but for code and device.
-
-    Args:
-      data: `about` the data.
-    """
-    return _sha256([identity(c), dict(data)])[:12]
-
-
-def identity(c: Config) -> dict[str, Any]:
-    """The fields of a config that differ from their defaults, but for where files lie.
-
-    A field that is added later, with a default that changes nothing, changes no identity.
-    """
-    changes = config.difference(c, Config())
-    return {name: value for name, (value, _) in changes.items() if name not in config.PATHS}
-
-
 def read_code(directory: Path, environment: Mapping[str, Any]) -> dict[str, str]:
     """The code that an environment of a run names: its definitions and their hashes.
 
     Where it was not kept, each definition counts as one of that unknown code.
     """
     path = directory / "code.json"
-    known = _read(path) if path.exists() else {}
+    known = read_json(path) if path.exists() else {}
     name = environment["code"]
     return known.get(name) or dict.fromkeys(code_of(read_config(directory)), name)
 
@@ -180,7 +152,7 @@ def read_code(directory: Path, environment: Mapping[str, Any]) -> dict[str, str]
 def _keep_code(directory: Path, code: dict[str, str]) -> str:
     """Adds to code.json, which has all the code that worked on a run; the digest it goes by."""
     path, name = directory / "code.json", digest(code)
-    known = _read(path) if path.exists() else {}
+    known = read_json(path) if path.exists() else {}
     if name not in known:
         write(path, json.dumps(known | {name: code}) + "\n")
     return name
@@ -188,7 +160,7 @@ def _keep_code(directory: Path, code: dict[str, str]) -> str:
 
 def write_result(directory: Path, result: Mapping[str, Any]) -> None:
     """result.json: with it the run is finished."""
-    write_json(directory / "result.json", {**result, "sha256": _sha256(result)})
+    write_json(directory / "result.json", {**result, "sha256": sha256(result)})
     (directory / "failed.json").unlink(missing_ok=True)
 
 
@@ -199,7 +171,7 @@ def read_result(
     path = directory / "result.json"
     try:
         result = json.loads(path.read_text())
-        if result.pop("sha256") == _sha256(result) and "scoring" in result:
+        if result.pop("sha256") == sha256(result) and "scoring" in result:
             return result
     except FileNotFoundError:
         return None
@@ -242,51 +214,12 @@ def write_failure(directory: Path, error: Exception) -> None:
 def read_failure(directory: Path) -> str | None:
     """Why a run has no result, if that is known."""
     path = directory / "failed.json"
-    return _read(path)["error"] if path.exists() else None
+    return read_json(path)["error"] if path.exists() else None
 
 
 def forget_failure(directory: Path) -> None:
     """Lets a run that failed be tried again."""
     (directory / "failed.json").unlink(missing_ok=True)
-
-
-def _sha256(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def environment() -> dict[str, Any]:
-    """Where and with what something is measured."""
-    import jax
-
-    def installed(name: str) -> str:
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            return "not installed"
-
-    packages = ("t2t-jax", "jax", "flax", "optax", "orbax-checkpoint", "sacrebleu", "sentencepiece")
-    return {
-        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
-        "processes": jax.process_count(),
-        "cores": os.cpu_count(),
-        "host": platform.machine(),
-        "node": platform.node(),
-        "git": _git(),
-        "python": platform.python_version(),
-        **{name: installed(name) for name in packages},
-    }
-
-
-def _git() -> str:
-    """The commit of the code, `-dirty` where it was edited since; empty outside a checkout."""
-    if not (PACKAGE.parent / ".git").exists():
-        return ""
-    words = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if not done.returncode else ""
 
 
 def environment_now(directory: Path, c: Config, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -322,49 +255,11 @@ def set_aside(directory: Path) -> Path:
     """
     with lock(directory):
         home = directory.parent / "replaced"
-        make(home)
+        make_directory(home)
         taken = sum(1 for _ in home.glob(f"{directory.name}-*"))
         return directory.rename(home / f"{directory.name}-{taken}")
 
 
 def read_environment(directory: Path) -> dict[str, Any]:
     """The environment in which a run was begun."""
-    return _read(directory / "environment.json")
-
-
-def make(directory: Path) -> None:
-    """Makes a directory that results can be written to, if it is not there.
-
-    Raises:
-      UsageError: it cannot be made.
-    """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot write to {directory}: {error.strerror}.") from None
-
-
-def write(path: Path, content: str | bytes) -> None:
-    """Writes aside, then renames.
-
-    Raises:
-      RunError: it cannot be written: the disk is full, say.
-    """
-    aside = path.with_name(f"{path.name}.part")
-    with writing(path):
-        aside.write_bytes(content.encode() if isinstance(content, str) else content)
-        aside.replace(path)
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """JSON that a person can read."""
-    write(path, json.dumps(content, indent=1) + "\n")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text())
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON ({error}): restore it.") from None
+    return read_json(directory / "environment.json")

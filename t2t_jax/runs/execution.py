@@ -1,20 +1,18 @@
-"""Runs, from their configs to their results, and what can be asked of them afterwards."""
+"""Runs, from their configs to their results."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2t_jax import config
+from t2t_jax import files
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset, Split
-from t2t_jax.data.vocabulary import Vocabulary
-from t2t_jax.errors import Busy, RunError, UsageError, near
-from t2t_jax.study import store
-from t2t_jax.study.code import code_of, digest
+from t2t_jax.errors import Busy, RunError, UsageError
+from t2t_jax.runs import identity, store
+from t2t_jax.runs.code import code_of, digest
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def execute(
     """Trains, scores and keeps runs that can share a program, or goes on with them.
 
     Args:
-      runs: configs that are `grid.alike`, each with the directory of its run.
+      runs: configs that share their `job.compile_key`, each with the directory of its run.
       wanted: whether a split is to be translated and scored.
       mesh: the devices, as `sharding.make_mesh` reads it.
 
@@ -66,7 +64,7 @@ def execute(
         sharding.put_batch(batch, devices)
         for batch in in_order(dev.source, dev.target, c.data.batch_tokens, min(4, c.data.shapes))
     ]
-    facts = store.about(dataset) | {"dtype": model.dtype.name}
+    facts = identity.about(dataset) | {"dtype": model.dtype.name}
 
     def evaluate(params: Any) -> float:
         with sharding.on(devices):  # compiled once, in training and after it
@@ -135,7 +133,7 @@ def execute(
         except (UsageError, RunError) as error:
             return error
 
-    identities = [store.identity(one) for one, _ in runs]
+    identities = [identity.identity(one) for one, _ in runs]
     described = sharding.describe(devices)
     hosts.agree({"config": identities, "code": digest(code_of(c)), "mesh": described, **facts})
     with ExitStack() as held:
@@ -193,7 +191,7 @@ def _score(
     progress: Progress,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Translates a split and keeps the translations; its scores, and how they were computed."""
-    from t2t_jax.evaluation.metric import metric_of
+    from t2t_jax.evaluation.metric import metric_of, score
     from t2t_jax.inference.translate import translate
     from t2t_jax.training import hosts
 
@@ -209,10 +207,10 @@ def _score(
         warn=progress.say,
     )
     compared = hypotheses, sentences.references, sentences.extras
-    scores, checksum = _scores(*compared, c.data), ""
+    scores, checksum = score(*compared, c.data), ""
     if hosts.first():
         text = "".join(f"{h}\n" for h in hypotheses)
-        store.write(directory / f"{split}.{c.data.target}", text)
+        files.write(directory / f"{split}.{c.data.target}", text)
         statistics = metric_of(c.data.corpus).sentences(*compared)
         checksum = store.write_statistics(directory, split, statistics)
     return scores, {"seconds": time.monotonic() - began, "statistics": checksum}
@@ -232,96 +230,6 @@ def _final(directory: Path, like: Any) -> Any:
             "scored: bring them back, or remove the directory to train it again."
         )
     return read_params(directory / "final", like)
-
-
-def load(
-    directory: Path, report: Callable[[str], Any] | None = None
-) -> tuple[Config, Any, Any, Vocabulary]:
-    """A trained run: its config, model, parameters (averaged if it is finished) and vocabulary.
-
-    Args:
-      report: receives a line about the checkpoint that is used where training is not finished;
-        without it such a run is refused.
-
-    Raises:
-      UsageError: there is no run, no parameters yet, they belong to another model or vocabulary,
-        training is not finished, or the model is none that translates.
-    """
-    c = store.read_config(directory)
-    vocabulary = store.read_vocabulary(directory)
-
-    from t2t_jax.models import build
-    from t2t_jax.training import checkpoints, sharding
-    from t2t_jax.training.step import abstract
-
-    model = build(c, vocabulary.size)
-    if not model.translates:
-        raise UsageError(
-            f"{directory} holds a language model (architecture={c.model.architecture}), which "
-            "translates nothing: name a run of another architecture."
-        )
-    like = abstract(model, c, sharding.make_mesh()).params
-    final = directory / "final"
-    newest = final if final.exists() else checkpoints.newest(directory / "checkpoints")
-    if newest is None:
-        raise UsageError(f"{directory} has no checkpoint yet: train it first.")
-    if newest != final:
-        step, last = int(newest.name), c.training.steps
-        unfinished = f"{directory} is not finished (step {step:,} of {last:,})"
-        if report is None:
-            raise UsageError(f"{unfinished}: finish it with the command that began it.")
-        report(f"{unfinished}: its newest checkpoint is used.")
-    return c, model, checkpoints.read_params(newest, like), vocabulary
-
-
-def evaluate(
-    directory: Path,
-    cache: Path,
-    split: str,
-    pair: tuple[Sequence[str], Sequence[str]] | None,
-    changes: dict[str, Any],
-    report: Callable[[str], Any],
-) -> dict[str, Any]:
-    """Scores a run on a split of its corpus, or on a pair of sources and references.
-
-    Args:
-      changes: decoding fields that differ from the run's.
-
-    Raises:
-      UsageError: there is no such split, or the corpus is no longer the one trained on.
-    """
-    from t2t_jax.inference.translate import translate
-
-    c, model, params, vocabulary = load(directory, report)
-    c = config.replace(c, **changes)
-    extras: Sequence[Mapping[str, Any]] = ()
-    if pair is None:
-        from t2t_jax.data.cache import open_dataset
-        from t2t_jax.data.corpora import prepare
-
-        dataset = open_dataset(prepare(c.data, cache, report=report))
-        store.check(directory, store.about(dataset))
-        tests = [name for name in dataset.splits if name != "train"]
-        if split not in tests:
-            raise UsageError(f"the corpus has no split {split!r} to score: {near(split, tests)}")
-        chosen = dataset.splits[split]
-        pair, extras = (chosen.sources, chosen.references), chosen.extras
-    limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
-    hypotheses = translate(model, params, pair[0], vocabulary, c.decoding, **limits)
-    return _scores(hypotheses, pair[1], extras, c.data)
-
-
-def _scores(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    extras: Sequence[Mapping[str, Any]],
-    data: config.Data,
-) -> dict[str, Any]:
-    """Every score that there is for a corpus, as JSON."""
-    from t2t_jax.evaluation.metric import metric_of
-
-    scores = metric_of(data.corpus).scores(hypotheses, references, extras, data.target)
-    return {key: asdict(score) for key, score in scores.items()}
 
 
 def _check_lengths(dev: Split, limit: int | None) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from t2t_jax.study import store
+from t2t_jax import files
 
 # Okabe and Ito's colours, which differ for all kinds of sight; black stands for base.
 COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9".split()
@@ -57,7 +57,7 @@ def figure(path: Path, *panels: int, size: tuple[float, float]) -> Iterator[tupl
             ):
                 content = io.BytesIO()
                 drawn.savefig(content, format=kind, metadata=undated)
-                store.write(path.with_name(f"{path.name}.{kind}"), content.getvalue())
+                files.write(path.with_name(f"{path.name}.{kind}"), content.getvalue())
         finally:
             plt.close(drawn)
 

@@ -5,16 +5,17 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from t2t_jax import files
 from t2t_jax.config import PATHS
 from t2t_jax.errors import RunError, UsageError
-from t2t_jax.study import store, tables
+from t2t_jax.study import tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
 
 KEPT = "data.json", "environment.json", "code.json", "metrics.jsonl", "result.json"
 
 
-def keep(grid: Grid, found: Sequence[Line], home: Path) -> Path:
+def publish(grid: Grid, found: Sequence[Line], home: Path) -> Path:
     """Copies results without checkpoints to home/STUDY-PRESET, with tables beside them.
 
     Of a row's runs the first is kept with its translations.
@@ -37,10 +38,10 @@ def keep(grid: Grid, found: Sequence[Line], home: Path) -> Path:
                 if (run.directory / name).exists():
                     shutil.copy(run.directory / name, kept / name)
             config = json.loads((run.directory / "config.json").read_text())
-            store.write_json(kept / "config.json", config | dict.fromkeys(PATHS, ""))
+            files.write_json(kept / "config.json", config | dict.fromkeys(PATHS, ""))
     except OSError as error:
         raise RunError(f"cannot write to {folder}: {error.strerror}.") from None
     for kind, suffix in {"md": "md", "latex": "tex", "csv": "csv", "json": "json"}.items():
         text = tables.FORMATS[kind](grid, found)
-        store.write(folder / f"table.{suffix}", text.replace(f"{grid.home}/", ""))
+        files.write(folder / f"table.{suffix}", text.replace(f"{grid.home}/", ""))
     return folder

@@ -1,4 +1,4 @@
-"""What a store holds of a study: matched by config, and never mixed without a mark."""
+"""The finished runs of a store, each with where it comes from."""
 
 import json
 import re
@@ -8,15 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.corpora import PREPARED
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study import store
-from t2t_jax.study.code import changed, code_of, conflict
-from t2t_jax.study.grid import Grid
-from t2t_jax.study.registry import Row
+from t2t_jax.runs import store
+from t2t_jax.runs.code import changed, code_of, conflict
 from t2t_jax.training.progress import read_metrics
 
 CURRENT = "current"  # the version of the code that makes the table
@@ -51,60 +47,7 @@ class Run:
     odd: str = ""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A row at the scale of a preset, its finished runs by seed, and how the others stand."""
-
-    row: Row
-    c: Config
-    runs: tuple[Run, ...]
-    standing: str
-
-
-def collect(
-    grid: Grid,
-    *,
-    only: str = "",
-    mix: bool = False,
-    report: Callable[[str], object] = lambda _: None,
-) -> list[Entry]:
-    """What its store holds of a grid, under any seed.
-
-    Args:
-      only: takes only runs one of whose origins begins so.
-      mix: takes runs of different origins, and marks them.
-
-    Raises:
-      UsageError: there is no store, or runs differ in their origins and `mix` is not set.
-    """
-    configs = [grid.config(row) for row in grid.rows]
-    keys = [_key(c) for c in configs]
-    finished: list[list[Run]] = [[] for _ in configs]
-    standing: list[list[str]] = [[] for _ in configs]
-    others = []
-    for directory, c in _stored(grid.home, report):
-        matching = [i for i, key in enumerate(keys) if key == _key(c)]
-        if not matching:
-            others.append(c)
-            continue
-        run = _read(grid, directory, c, report)
-        for i in matching:
-            if isinstance(run, Run):
-                finished[i].append(run)
-            else:
-                standing[i].append(f"seed {c.training.seed} {run}")
-    if others and not any(finished) and not any(standing):
-        report(_nearest(configs, others))
-    finished = [[r for r in runs if _is_of(r, only)] for runs in _with_versions(finished)]
-    _report_outdated([run for runs in finished for run in runs], report)
-    usual = _usual([run.origins for runs in finished for run in runs], grid.home, mix)
-    return [
-        Entry(row, c, _by_seed(runs, usual), "; ".join(states))
-        for row, c, runs, states in zip(grid.rows, configs, finished, standing, strict=True)
-    ]
-
-
-def _stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Config]]:
+def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Config]]:
     """The runs of a store, as (directory, config)."""
     if not home.is_dir():
         raise UsageError(f"there is no store {home}: run the study first, or correct --store.")
@@ -115,15 +58,22 @@ def _stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path,
             report(str(error))
 
 
-def _read(grid: Grid, directory: Path, c: Config, report: Callable[[str], object]) -> "Run | str":
-    """A finished run, or how it stands."""
+def read_run(
+    directory: Path, c: Config, split: str, cut: str, report: Callable[[str], object]
+) -> Run | str:
+    """A finished run, or how it stands.
+
+    Args:
+      split: the split that it is to be scored on, if any.
+      cut: how its sentences become tokens: only runs that share it must share their data.
+    """
     result = store.read_result(directory, report)
     if result is None:
         return _standing(directory, c)
     environment = result["environment"]
     run = Run(directory, c.training.seed, result)
     signature = "perplexity"
-    if split := grid.split(c):
+    if split:
         statistics = store.read_statistics(directory, result, split)
         if statistics is None:
             failure = store.read_failure(directory)
@@ -137,7 +87,6 @@ def _read(grid: Grid, directory: Path, c: Config, report: Callable[[str], object
     code = store.read_code(directory, environment)
     outdated = changed(code, code_of(c))
     about = json.loads((directory / "data.json").read_text())
-    cut = _cut(c, grid.config(grid.rows[0]))
     git = environment.get("git", "")
     return replace(
         run,
@@ -155,13 +104,7 @@ def _read(grid: Grid, directory: Path, c: Config, report: Callable[[str], object
     )
 
 
-def _cut(c: Config, base: Config) -> str:
-    """How a row's sentences become tokens, where that is not as in base: other data is right."""
-    fields = {n: x for n, x in config.difference(c, base).items() if n in PREPARED}
-    return "".join(f" of {n} {x}" for n, (x, _) in fields.items() if n not in config.PATHS)
-
-
-def _with_versions(finished: Sequence[Sequence[Run]]) -> list[list[Run]]:
+def with_versions(finished: Sequence[Sequence[Run]]) -> list[list[Run]]:
     """Runs that agree in every definition that they share are of one version of the code.
 
     An older one has the name of its first run.
@@ -184,7 +127,7 @@ def _with_versions(finished: Sequence[Sequence[Run]]) -> list[list[Run]]:
     ]
 
 
-def _report_outdated(runs: Sequence[Run], report: Callable[[str], object]) -> None:
+def report_outdated(runs: Sequence[Run], report: Callable[[str], object]) -> None:
     """Says how many runs were made by code that has changed, and where."""
     outdated = [run for run in runs if run.outdated]
     names = sorted({name for run in outdated for name in run.outdated})
@@ -199,32 +142,11 @@ def several(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {more} more definitions" if more > 0 else "")
 
 
-def _is_of(run: Run, only: str) -> bool:
+def is_of(run: Run, only: str) -> bool:
     return any(value.startswith(only) for value in run.origins.values())
 
 
-def _key(c: Config) -> str:
-    return json.dumps(store.identity(config.replace(c, seed=0)), sort_keys=True)
-
-
-def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:
-    """Which flags would show runs that the store holds of other settings."""
-
-    def differences(c: Config, other: Config) -> dict[str, Any]:
-        theirs, ours = store.identity(other), store.identity(c)
-        names = (theirs.keys() | ours.keys()) - {"seed"}
-        flat = config.flatten(other)
-        return {n: flat[n] for n in sorted(names) if theirs.get(n) != ours.get(n)}
-
-    nearest = min((differences(c, other) for c in configs for other in others), key=len)
-    flags = " ".join(f"--{name} {value}" for name, value in nearest.items())
-    return (
-        f"the store holds {len(others)} runs, none of these settings; to show the nearest, give "
-        f"{flags}, or the --preset, --rows and fields that `run` was given."
-    )
-
-
-def _usual(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
+def usual(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
     """The most frequent value of each origin.
 
     Raises:
@@ -247,7 +169,7 @@ def _runs(n: int) -> str:
     return f"{n} run" if n == 1 else f"{n} runs"
 
 
-def _by_seed(runs: Sequence[Run], usual: Mapping[str, str]) -> tuple[Run, ...]:
+def by_seed(runs: Sequence[Run], usual: Mapping[str, str]) -> tuple[Run, ...]:
     """One run a seed, the newest, marked where its origins are not the usual ones."""
     chosen: dict[int, Run] = {}
     for run in sorted(runs, key=lambda run: (run.directory / "result.json").stat().st_mtime):

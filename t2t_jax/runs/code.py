@@ -25,8 +25,11 @@ PACKAGE = Path(__file__).parents[1]
 WITHOUT_EFFECT = (
     "config",
     "errors",
-    "study.store",
-    "study.code",
+    "runs.store",
+    "runs.code",
+    "runs.identity",
+    "environment",
+    "files",
     "training.hosts",
     "training.manifest",
     "training.progress",
@@ -83,7 +86,7 @@ def conflict(code: Mapping[str, str], other: Mapping[str, str]) -> bool:
 @cache
 def _code(architecture: str, mechanisms: frozenset[str], metric_name: str) -> dict[str, str]:
     starts = [
-        Definition("study.runner", "execute"),
+        Definition("runs.execution", "execute"),
         Definition("data.cache", "open_dataset"),
         Definition("evaluation.metric", metric_name),
         _located("models", models._WHERE[architecture]),

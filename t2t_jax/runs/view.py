@@ -12,8 +12,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study import store
-from t2t_jax.study.grid import Cell, alike
+from t2t_jax.runs import store
+from t2t_jax.runs.job import Job, compile_key
 from t2t_jax.training.flops import run_flops
 from t2t_jax.training.progress import Progress, duration, read_metrics
 
@@ -23,10 +23,10 @@ _COLUMNS = "step", "perplexity", "tokens/s", "time left"
 class View:
     """On a terminal a table, drawn anew at every look; in a pipe a plain line now and then."""
 
-    def __init__(self, cells: Sequence[Cell], workers: int, progress: Progress) -> None:
-        self.cells, self.workers, self.progress = cells, workers, progress
-        self.cost = {cell: run_flops(cell.c, cell.c.data.vocabulary) for cell in cells}
-        self.began, self.shown = time.monotonic(), {c for c in cells if ended(c)}
+    def __init__(self, jobs: Sequence[Job], workers: int, progress: Progress) -> None:
+        self.jobs, self.workers, self.progress = jobs, workers, progress
+        self.cost = {job: run_flops(job.c, job.c.data.vocabulary) for job in jobs}
+        self.began, self.shown = time.monotonic(), {c for c in jobs if ended(c)}
         self.first: tuple[float, float, int] | None = None  # when steps were first seen; as `_look`
         self.before, _ = self._look()
         self.live = None
@@ -34,7 +34,7 @@ class View:
             console = Console(file=progress.out, highlight=False)
             self.live = Live(console=console, auto_refresh=False, transient=True)
         if self.shown:
-            progress.say(f"{len(self.shown)} of {len(cells)} runs are done already")
+            progress.say(f"{len(self.shown)} of {len(jobs)} runs are done already")
 
     def __enter__(self) -> "View":
         if self.live:
@@ -47,15 +47,15 @@ class View:
 
     def refresh(self) -> None:
         """Says which runs ended since the last look, and shows where the others are."""
-        for cell in self.cells:
-            if cell in self.shown or not ended(cell):
+        for job in self.jobs:
+            if job in self.shown or not ended(job):
                 continue
-            self.shown.add(cell)
-            self._say(f"{outcome(cell)}  ({len(self.shown)} of {len(self.cells)})")
+            self.shown.add(job)
+            self._say(f"{outcome(job)}  ({len(self.shown)} of {len(self.jobs)})")
         if self.live:
             self.live.update(self._table(), refresh=True)
             return
-        parts = [f"{len(self.shown)}/{len(self.cells)} runs", *self._running(), self._left()]
+        parts = [f"{len(self.shown)}/{len(self.jobs)} runs", *self._running(), self._left()]
         self.progress.show("  ".join(part for part in parts if part))
 
     def _say(self, line: str) -> None:
@@ -68,20 +68,20 @@ class View:
         """The runs at work, and below them how many are done, failed and waiting."""
         table = Table("run", *(Column(name, justify="right") for name in _COLUMNS), box=SIMPLE)
         waiting = []
-        for cell in self.cells:
-            if cell in self.shown:
+        for job in self.jobs:
+            if job in self.shown:
                 continue
-            last = _last(cell)
+            last = _last(job)
             if "nll" not in last:
-                waiting.append(cell.name)
+                waiting.append(job.name)
                 continue
-            step, of = last["step"], cell.c.training.steps
+            step, of = last["step"], job.c.training.steps
             left = duration((of - step) * last["seconds_per_step"]) if step < of else "translating"
             ppl = f"{math.exp(min(last['nll'], 20)):,.2f}"
             speed = f"{last['tokens_per_second']:,.0f}"
-            table.add_row(Text(cell.name), f"{step:,}/{of:,}", ppl, speed, left)
-        failed = sum(store.read_failure(cell.directory) is not None for cell in self.shown)
-        done = f"{len(self.shown)} of {len(self.cells)} runs are done"
+            table.add_row(Text(job.name), f"{step:,}/{of:,}", ppl, speed, left)
+        failed = sum(store.read_failure(job.directory) is not None for job in self.shown)
+        done = f"{len(self.shown)} of {len(self.jobs)} runs are done"
         told = [done + (f", {failed} of them failed" if failed else ""), self._left()]
         below = "; ".join(part for part in told if part)
         if waiting:
@@ -91,11 +91,11 @@ class View:
     def _running(self) -> list[str]:
         """The runs that are at the same step, by one of them, and the step."""
         at: dict[str, list[str]] = {}
-        for cell in self.cells:
-            step, of = self._step(cell), cell.c.training.steps
-            if step and cell not in self.shown:
+        for job in self.jobs:
+            step, of = self._step(job), job.c.training.steps
+            if step and job not in self.shown:
                 place = f"{step:,}/{of:,}" if step < of else "translating"
-                at.setdefault(place, []).append(cell.name)
+                at.setdefault(place, []).append(job.name)
         return [
             names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") + f" {place}"
             for place, names in at.items()
@@ -114,45 +114,45 @@ class View:
         if done == begun_with or steps <= 0:
             return ""
         left = (sum(self.cost.values()) - done) / (done - begun_with) * steps
-        waiting = {alike(c.c) for c in self.cells if c not in self.shown and not self._step(c)}
+        waiting = {compile_key(c.c) for c in self.jobs if c not in self.shown and not self._step(c)}
         return f"{duration(left + compiling * len(waiting))} left"
 
     def _look(self) -> tuple[float, int]:
         """FLOPs of the steps that are done, and how many programs have begun."""
-        steps = {cell: self._step(cell) for cell in self.cells}
+        steps = {job: self._step(job) for job in self.jobs}
         share = {c: 1.0 if c in self.shown else s / c.c.training.steps for c, s in steps.items()}
-        begun = {alike(cell.c) for cell, step in steps.items() if step}
-        return sum(self.cost[cell] * share[cell] for cell in self.cells), len(begun)
+        begun = {compile_key(job.c) for job, step in steps.items() if step}
+        return sum(self.cost[job] * share[job] for job in self.jobs), len(begun)
 
-    def _step(self, cell: Cell) -> int:
-        return _last(cell).get("step", 0)
+    def _step(self, job: Job) -> int:
+        return _last(job).get("step", 0)
 
 
-def _last(cell: Cell) -> dict[str, Any]:
+def _last(job: Job) -> dict[str, Any]:
     """The last record of a run at work, with what training said last; empty before the first."""
     merged: dict[str, Any] = {}
-    for record in read_metrics(cell.directory / "metrics.jsonl")[-2:]:
+    for record in read_metrics(job.directory / "metrics.jsonl")[-2:]:
         merged |= record
     return merged
 
 
-def ended(cell: Cell) -> bool:
+def ended(job: Job) -> bool:
     """Whether a run is finished and scored, or has failed."""
-    if store.read_failure(cell.directory) is not None:
+    if store.read_failure(job.directory) is not None:
         return True
-    result = store.read_result(cell.directory)
-    if result is None or not cell.split:
+    result = store.read_result(job.directory)
+    if result is None or not job.split:
         return result is not None
-    return store.read_statistics(cell.directory, result, cell.split) is not None
+    return store.read_statistics(job.directory, result, job.split) is not None
 
 
-def outcome(cell: Cell) -> str:
+def outcome(job: Job) -> str:
     """The scores of a run, or why it has none."""
-    result, failure = store.read_result(cell.directory), store.read_failure(cell.directory)
+    result, failure = store.read_result(job.directory), store.read_failure(job.directory)
     if result is None or failure is not None:
-        return f"{cell.name}: failed: {failure}"
-    line = f"{cell.name}: PPL {result['dev_perplexity']:.3f}"
-    if not cell.split:
+        return f"{job.name}: failed: {failure}"
+    line = f"{job.name}: PPL {result['dev_perplexity']:.3f}"
+    if not job.split:
         return line
-    metric = metric_of(cell.c.data.corpus)
-    return f"{line}  {metric.name} {result['scores'][cell.split][metric.key]['score']:.2f}"
+    metric = metric_of(job.c.data.corpus)
+    return f"{line}  {metric.name} {result['scores'][job.split][metric.key]['score']:.2f}"

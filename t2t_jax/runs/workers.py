@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from t2t_jax import files
 from t2t_jax.config import Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, Interrupted, RunError
-from t2t_jax.study import store
-from t2t_jax.study.grid import Cell, alike
-from t2t_jax.study.view import View, ended, outcome
+from t2t_jax.runs import store
+from t2t_jax.runs.job import Job, compile_key
+from t2t_jax.runs.view import View, ended, outcome
 from t2t_jax.training.flops import run_flops
 from t2t_jax.training.progress import Progress
 
@@ -28,17 +29,17 @@ EVERY = 1.0  # seconds between two looks at the store
 Open = Callable[[Data], Dataset]
 
 
-def work(cells: Sequence[Cell], open_data: Open, progress: Progress, mesh: str) -> None:
-    """Runs what is left, the most expensive first, until no cell is without a result or an error.
+def work(jobs: Sequence[Job], open_data: Open, progress: Progress, mesh: str) -> None:
+    """Runs what is left, the most expensive first, until no job is without a result or an error.
 
     Args:
-      open_data: opens the corpus of a cell, which cells that share a program share too.
+      open_data: opens the corpus of a job, which jobs that share a program share too.
       mesh: as `sharding.make_mesh` reads it.
 
     Raises:
       Interrupted: the same call goes on from there.
     """
-    left = _populations(cells, open_data)
+    left = _populations(jobs, open_data)
     while left:
         how = open_data, progress, mesh
         left = [rest for group in left if (rest := _attempt(group, *how))]
@@ -46,59 +47,59 @@ def work(cells: Sequence[Cell], open_data: Open, progress: Progress, mesh: str) 
             time.sleep(EVERY)
 
 
-def one_row(cells: Sequence[Cell], open_data: Open, progress: Progress, mesh: str) -> None:
-    """`work` on the cells of one row alone, those that failed before among them.
+def one_row(jobs: Sequence[Job], open_data: Open, progress: Progress, mesh: str) -> None:
+    """`work` on the jobs of one row alone, those that failed before among them.
 
     Raises:
       RunError: one of them failed.
     """
-    for cell in cells:
-        store.forget_failure(cell.directory)
-    work(cells, open_data, progress, mesh)
-    for cell in cells:
-        progress.say(outcome(cell))
-    if failed := sum(store.read_failure(cell.directory) is not None for cell in cells):
-        raise RunError(f"{failed} of {len(cells)} runs failed: the same command tries them again.")
+    for job in jobs:
+        store.forget_failure(job.directory)
+    work(jobs, open_data, progress, mesh)
+    for job in jobs:
+        progress.say(outcome(job))
+    if failed := sum(store.read_failure(job.directory) is not None for job in jobs):
+        raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
 
 
-def _populations(cells: Sequence[Cell], open_data: Open) -> list[list[Cell]]:
+def _populations(jobs: Sequence[Job], open_data: Open) -> list[list[Job]]:
     """Cells that can share a program, together; the most expensive first."""
-    groups: dict[Config, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(alike(cell.c), []).append(cell)
+    groups: dict[Config, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(compile_key(job.c), []).append(job)
 
-    def flops(group: Sequence[Cell]) -> float:
+    def flops(group: Sequence[Job]) -> float:
         V = open_data(group[0].c.data).vocabulary.size
-        return sum(run_flops(cell.c, V) for cell in group)
+        return sum(run_flops(job.c, V) for job in group)
 
     return sorted(groups.values(), key=flops, reverse=True)
 
 
-def _attempt(cells: Sequence[Cell], open_data: Open, progress: Progress, mesh: str) -> list[Cell]:
-    """Runs the cells of a population that have neither result nor error; those that are held."""
-    from t2t_jax.study.runner import execute
+def _attempt(jobs: Sequence[Job], open_data: Open, progress: Progress, mesh: str) -> list[Job]:
+    """Runs the jobs of a population that have neither result nor error; those that are held."""
+    from t2t_jax.runs.execution import execute
 
-    cells = [cell for cell in cells if not ended(cell)]
-    if not cells or store.busy(cells[0].directory):
-        return cells
+    jobs = [job for job in jobs if not ended(job)]
+    if not jobs or store.busy(jobs[0].directory):
+        return jobs
     try:
-        runs = [(cell.c, cell.directory) for cell in cells]
-        dataset = open_data(cells[0].c.data)
-        split = cells[0].split  # of all, as they share their architecture
+        runs = [(job.c, job.directory) for job in jobs]
+        dataset = open_data(jobs[0].c.data)
+        split = jobs[0].split  # of all, as they share their architecture
         outcomes: Sequence[Any] = execute(runs, dataset, lambda name: name == split, progress, mesh)
     except (Interrupted, KeyboardInterrupt):
         raise
     except Exception as error:  # whatever it is, the other rows go on
         traceback.print_exc()
-        outcomes = [error] * len(cells)
-    for cell, came in zip(cells, outcomes, strict=True):
-        if isinstance(came, Exception) and not isinstance(came, Busy) and not ended(cell):
-            store.write_failure(cell.directory, came)
-    return [cell for cell, came in zip(cells, outcomes, strict=True) if isinstance(came, Busy)]
+        outcomes = [error] * len(jobs)
+    for job, came in zip(jobs, outcomes, strict=True):
+        if isinstance(came, Exception) and not isinstance(came, Busy) and not ended(job):
+            store.write_failure(job.directory, came)
+    return [job for job, came in zip(jobs, outcomes, strict=True) if isinstance(came, Busy)]
 
 
 def watch(
-    cells: Sequence[Cell], words: Sequence[str], workers: int, logs: Path, progress: Progress
+    jobs: Sequence[Job], words: Sequence[str], workers: int, logs: Path, progress: Progress
 ) -> int:
     """Starts workers on a grid and shows how far it is, until they are done.
 
@@ -112,21 +113,21 @@ def watch(
 
     Raises:
       Interrupted: they were stopped; the same call goes on from there.
-      RunError: a worker died, and cells are left.
+      RunError: a worker died, and jobs are left.
     """
-    store.make(logs)
-    for cell in cells:  # what failed is tried again
-        store.forget_failure(cell.directory)
-    if all(ended(cell) for cell in cells):
+    files.make_directory(logs)
+    for job in jobs:  # what failed is tried again
+        store.forget_failure(job.directory)
+    if all(ended(job) for job in jobs):
         return 0
-    workers = workers or _fitting(len({alike(cell.c) for cell in cells}))
+    workers = workers or _fitting(len({compile_key(job.c) for job in jobs}))
     processes = [
         _start([*words, "--worker", f"{i}/{workers}"], logs / f"worker-{i}.txt")
         for i in range(workers)
     ]
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with View(cells, workers, progress) as view:
+        with View(jobs, workers, progress) as view:
             while any(p.poll() is None for p in processes):
                 view.refresh()
                 time.sleep(EVERY)
@@ -142,13 +143,13 @@ def watch(
             p.wait()
             if p.stdin:
                 p.stdin.close()
-    if not all(ended(cell) for cell in cells):
+    if not all(ended(job) for job in jobs):
         codes = ", ".join(str(p.returncode) for p in processes)
         raise RunError(
             f"the workers ended before the grid (exit codes {codes}): see {logs}; the same command "
             "goes on from there."
         )
-    return sum(store.read_failure(cell.directory) is not None for cell in cells)
+    return sum(store.read_failure(job.directory) is not None for job in jobs)
 
 
 def _fitting(programs: int) -> int:

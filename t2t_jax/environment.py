@@ -1,0 +1,45 @@
+"""Where and with what something is measured."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parent
+
+
+def environment() -> dict[str, Any]:
+    """Where and with what something is measured."""
+    import jax
+
+    def installed(name: str) -> str:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return "not installed"
+
+    packages = ("t2t-jax", "jax", "flax", "optax", "orbax-checkpoint", "sacrebleu", "sentencepiece")
+    return {
+        "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        "processes": jax.process_count(),
+        "cores": os.cpu_count(),
+        "host": platform.machine(),
+        "node": platform.node(),
+        "git": _git(),
+        "python": platform.python_version(),
+        **{name: installed(name) for name in packages},
+    }
+
+
+def _git() -> str:
+    """The commit of the code, `-dirty` where it was edited since; empty outside a checkout."""
+    if not (PACKAGE.parent / ".git").exists():
+        return ""
+    words = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if not done.returncode else ""

@@ -1,0 +1,51 @@
+"""Files that are whole or absent: written aside, then renamed."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from t2t_jax.errors import UsageError, writing
+
+
+def make_directory(directory: Path) -> None:
+    """Makes a directory that results can be written to, if it is not there.
+
+    Raises:
+      UsageError: it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {directory}: {error.strerror}.") from None
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Writes aside, then renames.
+
+    Raises:
+      RunError: it cannot be written: the disk is full, say.
+    """
+    aside = path.with_name(f"{path.name}.part")
+    with writing(path):
+        aside.write_bytes(content.encode() if isinstance(content, str) else content)
+        aside.replace(path)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """JSON that a person can read."""
+    write(path, json.dumps(content, indent=1) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file.
+
+    Raises:
+      UsageError: it cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON ({error}): restore it.") from None
