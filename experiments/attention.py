@@ -9,7 +9,7 @@ for the sparse patterns, the paper's stays. `launch/local.sh list mechanisms` sa
 `launch/local.sh bench attention` what it costs on long sequences.
 """
 
-from t2t_jax.study.registry import Row, study
+from t2t_jax.study import Row, study
 
 
 def everywhere(mechanism):

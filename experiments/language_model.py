@@ -9,7 +9,7 @@ end mark an easy guess), the Transformer from what stands before and the source.
 from the 15% of tokens that a step masks, the others from all.
 """
 
-from t2t_jax.study.registry import Row, study
+from t2t_jax.study import Row, study
 
 
 @study("What each half sees", columns="architecture steps", split="", V=41_100)

@@ -9,7 +9,7 @@ where the paper gave it 300,000). The last 5 checkpoints are averaged, big's las
 BLEU and FLOPs are on newstest2014 EN-DE; its rivals there are larger systems than ours.
 """
 
-from t2t_jax.study.registry import Row, study
+from t2t_jax.study import Row, study
 
 lstm = dict(architecture="recurrent", N=4, d_model=768, encoder_direction="both", average=5)
 convs2s = dict(

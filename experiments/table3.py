@@ -8,7 +8,7 @@ PPL is per wordpiece, PPL and BLEU are of the development set (newstest2013), wi
 0.6 and no averaging of checkpoints. A cell that is blank in the paper is blank here.
 """
 
-from t2t_jax.study.registry import Row, study
+from t2t_jax.study import Row, study
 
 
 # fmt: off

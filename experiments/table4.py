@@ -7,7 +7,7 @@ The Transformer has 4 layers and d_model 1024, the rest as base's; beam 21, alph
 300 longer than the input. The paper's rival trained on the same data alone is a recurrent one.
 """
 
-from t2t_jax.study.registry import Row, study
+from t2t_jax.study import Row, study
 
 parsing = dict(
     corpus="wsj",

@@ -1,6 +1,7 @@
 """Errors for the person at the keyboard: one sentence each, with the place and the remedy."""
 
 import difflib
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,11 @@ class Interrupted(RunError):
 
 class Busy(UsageError):
     """Another process is at work on what was asked for."""
+
+
+def warn(line: str) -> None:
+    """Tells the person at the keyboard what was left out or assumed, on standard error."""
+    print(f"t2t-jax: {line}", file=sys.stderr, flush=True)
 
 
 def near(name: str, choices: Iterable[str]) -> str:

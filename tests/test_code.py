@@ -91,11 +91,11 @@ ROWS = {
 PRINT = """
 import json
 from t2t_jax import config
-from t2t_jax.runs import store
+from t2t_jax.runs.identity import key
 from t2t_jax.runs.code import code_of, digest
 rows = json.loads(input())
 configs = {name: config.replace(config.Config(), **changes) for name, changes in rows.items()}
-print(json.dumps({name: [identity.key(c, {}), digest(code_of(c))] for name, c in configs.items()}))
+print(json.dumps({name: [key(c, {}), digest(code_of(c))] for name, c in configs.items()}))
 """
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.errors import UsageError, near
+from t2t_jax.errors import UsageError, near, warn
 
 PAPER = ("PPL", "BLEU", "F1", "params", "FLOPs")  # fields of a row that hold the paper's values
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -113,9 +113,13 @@ def _check(study: Study) -> None:
         raise UsageError(f"{study.name} has two rows {twice[0]}: change one, or its group.")
 
 
-def studies(folder: Path = EXPERIMENTS) -> dict[str, Study]:
-    """Every study under experiments/, by name."""
-    found: dict[str, Study] = {}
+def studies(folder: Path = EXPERIMENTS, report: Callable[[str], object] = warn) -> dict[str, Study]:
+    """Every study under experiments/, by name.
+
+    Args:
+      report: receives a line about each file that cannot be loaded; the others are.
+    """
+    out: dict[str, Study] = {}
     for path in sorted(folder.glob("*.py")):
         spec = importlib.util.spec_from_file_location(f"experiments.{path.stem}", path)
         assert spec is not None
@@ -124,9 +128,11 @@ def studies(folder: Path = EXPERIMENTS) -> dict[str, Study]:
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
-        found |= {s.name: s for s in vars(module).values() if isinstance(s, Study)}
-    return found
+            why = f"{type(error).__name__}: {error}"
+            report(f"{path} cannot be loaded ({why}): its studies are left out.")
+            continue
+        out |= {s.name: s for s in vars(module).values() if isinstance(s, Study)}
+    return out
 
 
 def find(name: str) -> Study:
@@ -135,10 +141,10 @@ def find(name: str) -> Study:
     Raises:
       UsageError: there is none.
     """
-    found = studies()
-    if name not in found:
-        raise UsageError(f"there is no study {name!r} under {EXPERIMENTS}: {near(name, found)}")
-    return found[name]
+    known = studies()
+    if name not in known:
+        raise UsageError(f"there is no study {name!r} under {EXPERIMENTS}: {near(name, known)}")
+    return known[name]
 
 
 def select(study: Study, names: Sequence[str]) -> tuple[Row, ...]:

@@ -1,0 +1,27 @@
+"""What `import t2t_jax` offers."""
+
+import doctest
+import subprocess
+import sys
+
+import t2t_jax
+
+
+def test_every_public_name_is_there_and_documented():
+    assert dir(t2t_jax) == sorted(t2t_jax.__all__)
+    for name in dir(t2t_jax):
+        assert getattr(t2t_jax, name).__doc__
+
+
+def test_the_examples_hold():
+    tried = doctest.testmod(t2t_jax)
+    assert tried.attempted > 2
+    assert tried.failed == 0
+
+
+def test_names_that_need_no_jax_do_not_import_it():
+    program = (
+        "import sys, t2t_jax; t2t_jax.Config(), t2t_jax.Row, t2t_jax.MECHANISMS, t2t_jax.load;"
+    )
+    program += "sys.exit('jax' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
