@@ -64,7 +64,7 @@ def test_seven_rows_are_seven_runs_and_populations_share_their_data(grid, open_d
 @pytest.mark.full
 def test_seven_rows_have_seven_results(grid, open_data):
     cells = grid.plan(1, open_data)
-    workers.work(cells, "dev", open_data, Progress(io.StringIO()), "")
+    workers.work(cells, open_data, Progress(io.StringIO()), "")
     entries = results.collect(grid)
     assert all(len(e.runs) == 1 for e in entries), [e.standing for e in entries]
     found = [(e.runs[0].result["dev_perplexity"], e.runs[0].score) for e in entries]
