@@ -145,7 +145,7 @@ def test_growth_changes_no_key_and_no_code(root):
     edit(root, "config.py", ("    seed: int = _field(0", field + "    seed: int = _field(0"))
     edit(root, "attention/work.py", ("def dense(", "def mine(o):\n    return 1\n\n\ndef dense("))
     edit(root, "training/step.py", ('"""The pure train step', '"""A better description'))
-    edit(root, "attention/local.py", ("_LEAST = 16", "# a comment\n_LEAST = 16"))
+    edit(root, "attention/local.py", ("class Local(", "# a comment\nclass Local("))
     edit(root, "training/progress.py", ("{seconds:.0f} s", "{seconds:.1f} s"))
     edit(root, "study/registry.py", ("class Study:", "class Study:  # a comment"))
     assert identities(root) == before
@@ -154,7 +154,8 @@ def test_growth_changes_no_key_and_no_code(root):
 @pytest.mark.parametrize(
     ("name", "old", "new", "rows"),
     [
-        ("attention/local.py", "_LEAST = 16", "_LEAST = 32", {"local"}),
+        ("attention/local.py", "class Local(", "class Local(object, ", {"local"}),
+        ("attention/work.py", "LOCAL_BLOCK = 16", "LOCAL_BLOCK = 32", {"local"}),
         ("attention/linear.py", "_LEAST = 1e-30", "_LEAST = 1e-20", {"linear"}),
         ("attention/sparse.py", "class Strided(", "class Strided(object, ", {"strided"}),
         ("models/recurrent.py", "class Recurrent(", "class Recurrent(object, ", {"recurrent"}),

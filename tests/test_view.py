@@ -45,7 +45,7 @@ def seen(cells, out, monkeypatch):
     before, after = cells[:1], cells[1:]
     with view.View(after, 2, Progress(out)) as watched:
         watched.shown.clear()  # as if they had not been done when it began
-        watched.cells = [*before, *after]
+        watched.jobs = [*before, *after]
         watched.cost |= {before[0]: 1.0}
         watched.refresh()
     return out.getvalue()
