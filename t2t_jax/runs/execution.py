@@ -1,8 +1,9 @@
 """Runs, from their configs to their results."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +17,29 @@ from t2t_jax.runs.code import code_of, digest
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
-    from t2t_jax.training.loop import Trained
+    from t2t_jax.training.loop import Member, Trained
 
 Result = dict[str, Any]
+Outcome = Result | UsageError | RunError
+
+
+@dataclass(frozen=True)
+class _Population:
+    """What runs that share a program have in common.
+
+    Attributes:
+      like: shapes and layout of the parameters.
+      evaluate: parameters -> dev perplexity.
+      wanted: whether a split is to be translated and scored.
+    """
+
+    model: Any
+    like: Any
+    mesh: Any
+    dataset: Dataset
+    evaluate: Callable[[Any], float]
+    wanted: Callable[[str], bool]
+    progress: Progress
 
 
 def execute(
@@ -27,8 +48,8 @@ def execute(
     wanted: Callable[[str], bool],
     progress: Progress,
     mesh: str = "",
-) -> list[Result | UsageError | RunError]:
-    """Trains, scores and keeps runs that can share a program, or goes on with them.
+) -> list[Outcome]:
+    """Trains, scores and keeps runs that can share a program, or continues them.
 
     Args:
       runs: configs that share their `job.compile_key`, each with the directory of its run.
@@ -37,123 +58,152 @@ def execute(
 
     Returns:
       For each run its result, as in result.json; or why it has none: `Busy` where another process
-      is at work on it, another `UsageError` where its directory cannot be used or holds another
-      run, `RunError` where training failed.
+      works on it, another `UsageError` where its directory cannot be used or holds another run,
+      `RunError` where training failed.
 
     Raises:
       UsageError: a config does not fit the data or the devices; nothing is written then.
-      Interrupted: the same call goes on from there.
+      Interrupted: the same call continues from there.
     """
-    from t2t_jax.data.batches import Batches, in_order
+    from t2t_jax.data.batches import Batches
+    from t2t_jax.training import hosts, sharding
+    from t2t_jax.training.loop import Member, train
+
+    c, training = runs[0][0], dataset.splits["train"]
+    population = _population(c, dataset, wanted, progress, mesh)
+    facts = identity.about(dataset) | {"dtype": population.model.dtype.name}
+    identities = [identity.identity(one) for one, _ in runs]
+    described = sharding.describe(population.mesh)
+    hosts.agree({"config": identities, "code": digest(code_of(c)), "mesh": described, **facts})
+    size = c.data.batch_tokens, c.data.shapes, c.training.accumulate
+    batches = Batches(training.source, training.target, *size)
+    with ExitStack() as held:
+        outcomes = hosts.decide(partial(_take, population, runs, facts, held))
+        for one, directory in runs:
+            if isinstance(result := outcomes.get(directory), dict):
+                outcomes[directory] = _complete(population, one, directory, result)
+        members = [
+            Member(one, batches.with_seed(one.training.seed).stream, directory)
+            for one, directory in runs
+            if directory not in outcomes
+        ]
+        shared = population.model, members, population.evaluate, progress, population.mesh
+        for member, trained in train(*shared) if members else ():
+            try:
+                kept = (
+                    trained if isinstance(trained, RunError) else _keep(population, member, trained)
+                )
+            except RunError as error:  # the others go on
+                kept = error
+            outcomes[member.directory] = kept
+    return [outcomes[directory] for _, directory in runs]
+
+
+def _population(
+    c: Config, dataset: Dataset, wanted: Callable[[str], bool], progress: Progress, mesh: str
+) -> _Population:
+    from t2t_jax.data.batches import in_order
     from t2t_jax.evaluation.perplexity import perplexity
     from t2t_jax.models import build
-    from t2t_jax.training import hosts, sharding
-    from t2t_jax.training.checkpoints import write_params
-    from t2t_jax.training.loop import Member, Trained, train
+    from t2t_jax.training import sharding
     from t2t_jax.training.step import abstract
 
-    c = runs[0][0]
-    model = build(c, dataset.vocabulary.size)
-    training, dev = dataset.splits["train"], dataset.splits["dev"]
+    model, dev = build(c, dataset.vocabulary.size), dataset.splits["dev"]
     _check_lengths(dev, model.limit)
     devices = sharding.make_mesh(mesh)
     like = abstract(model, c, devices).params  # refuses what the mesh does not divide
-    size = c.data.batch_tokens, c.data.shapes, c.training.accumulate
-    batches = Batches(training.source, training.target, *size)
-    dev_batches = [
+    batches = [
         sharding.put_batch(batch, devices)
         for batch in in_order(dev.source, dev.target, c.data.batch_tokens, min(4, c.data.shapes))
     ]
-    facts = identity.about(dataset) | {"dtype": model.dtype.name}
 
     def evaluate(params: Any) -> float:
         with sharding.on(devices):  # compiled once, in training and after it
-            return perplexity(model, params, dev_batches)
+            return perplexity(model, params, batches)
 
-    def take() -> dict[Path, Result | UsageError | RunError]:
-        """Locks the runs; what there is to say already of some of them."""
-        known: dict[Path, Result | UsageError | RunError] = {}
-        for one, directory in runs:
-            try:
-                held.enter_context(store.lock(directory))
-                store.claim(directory, one, facts, dataset.vocabulary)
-            except UsageError as error:
-                if isinstance(error, Busy) and directory == runs[0][1]:
-                    return {d: error for _, d in runs}  # two together do not divide a population
-                known[directory] = error
-                continue
-            if (result := store.read_result(directory, progress.say)) is not None:
-                known[directory] = result
-                if not unscored(directory, result):
-                    progress.say(f"{directory} is finished; remove it to train it again.")
-        return known
+    return _Population(model, like, devices, dataset, evaluate, wanted, progress)
 
-    def keep(member: Member, trained: Trained) -> Result:
-        one, directory = member.c, member.directory
-        write_params(directory / "final", trained.params)
-        began = time.monotonic()
-        perplexity = evaluate(trained.params)
-        begun = hosts.decide(partial(store.read_environment, directory))
-        result = _costs(trained, time.monotonic() - began) | {
-            "dev_perplexity": perplexity,
-            "mesh": described,
-            "environment": hosts.decide(partial(store.environment_now, directory, one, begun)),
-            "scores": {},
-            "scoring": {},
-        }
-        return score(one, directory, trained.params, result)
 
-    def score(one: Config, directory: Path, params: Any, result: Result) -> Result:
-        """Adds the scores of the splits that lack them, and keeps the result."""
-        for name in hosts.decide(lambda: unscored(directory, result)):
-            scores, scoring = _score(model, params, one, directory, name, dataset, progress)
-            before = result["environment"]
-            now = hosts.decide(partial(store.environment_now, directory, one, before))
-            scoring["environment"] = {n: x for n, x in now.items() if before.get(n) != x}
-            result["scores"][name], result["scoring"][name] = scores, scoring
-        if hosts.first():
-            store.write_result(directory, result)
-        return result
-
-    def unscored(directory: Path, result: Result) -> list[str]:
-        return [
-            name
-            for name in dataset.splits
-            if wanted(name)
-            and model.translates
-            and store.read_statistics(directory, result, name) is None
-        ]
-
-    def complete(one: Config, directory: Path, result: Result) -> Result | UsageError | RunError:
-        """A finished run, with the scores that it lacks."""
-        if not hosts.decide(lambda: unscored(directory, result)):
-            return result
+def _take(
+    population: _Population,
+    runs: Sequence[tuple[Config, Path]],
+    facts: Mapping[str, Any],
+    held: ExitStack,
+) -> dict[Path, Outcome]:
+    """Locks the runs; the outcomes of those that are finished or cannot be worked on."""
+    outcomes: dict[Path, Outcome] = {}
+    for c, directory in runs:
         try:
-            return score(one, directory, _final(directory, like), result)
-        except (UsageError, RunError) as error:
-            return error
+            held.enter_context(store.lock(directory))
+            store.claim(directory, c, facts, population.dataset.vocabulary)
+        except UsageError as error:
+            if isinstance(error, Busy) and directory == runs[0][1]:
+                return {d: error for _, d in runs}  # two processes do not divide a population
+            outcomes[directory] = error
+            continue
+        if (result := store.read_result(directory, population.progress.say)) is not None:
+            outcomes[directory] = result
+            if not _unscored(population, directory, result):
+                population.progress.say(f"{directory} is finished; remove it to train it again.")
+    return outcomes
 
-    identities = [identity.identity(one) for one, _ in runs]
-    described = sharding.describe(devices)
-    hosts.agree({"config": identities, "code": digest(code_of(c)), "mesh": described, **facts})
-    with ExitStack() as held:
-        results = hosts.decide(take)
-        for one, directory in runs:
-            if isinstance(result := results.get(directory), dict):
-                results[directory] = complete(one, directory, result)
-        members = [  # of the population
-            Member(one, batches.with_seed(one.training.seed).stream, directory)
-            for one, directory in runs
-            if directory not in results
-        ]
-        trained = train(model, members, evaluate, progress, devices) if members else ()
-        for member, outcome in trained:
-            try:
-                kept = outcome if isinstance(outcome, RunError) else keep(member, outcome)
-            except RunError as error:  # the others go on
-                kept = error
-            results[member.directory] = kept
-    return [results[directory] for _, directory in runs]
+
+def _keep(population: _Population, member: "Member", trained: "Trained") -> Result:
+    """Keeps the parameters, costs and scores of a trained run."""
+    from t2t_jax.training import hosts, sharding
+    from t2t_jax.training.checkpoints import write_params
+
+    c, directory = member.c, member.directory
+    write_params(directory / "final", trained.params)
+    began = time.monotonic()
+    perplexity = population.evaluate(trained.params)
+    begun = hosts.decide(partial(store.read_environment, directory))
+    result = _costs(trained, time.monotonic() - began) | {
+        "dev_perplexity": perplexity,
+        "mesh": sharding.describe(population.mesh),
+        "environment": hosts.decide(partial(store.environment_now, directory, c, begun)),
+        "scores": {},
+        "scoring": {},
+    }
+    return _add_scores(population, c, directory, trained.params, result)
+
+
+def _complete(population: _Population, c: Config, directory: Path, result: Result) -> Outcome:
+    """A finished run, with the scores that it lacks."""
+    from t2t_jax.training import hosts
+
+    if not hosts.decide(partial(_unscored, population, directory, result)):
+        return result
+    try:
+        params = _final(directory, population.like)
+        return _add_scores(population, c, directory, params, result)
+    except (UsageError, RunError) as error:
+        return error
+
+
+def _unscored(population: _Population, directory: Path, result: Result) -> list[str]:
+    """The splits that are wanted and lack their scores."""
+    if not population.model.translates:
+        return []
+    wanted = filter(population.wanted, population.dataset.splits)
+    return [name for name in wanted if store.read_statistics(directory, result, name) is None]
+
+
+def _add_scores(
+    population: _Population, c: Config, directory: Path, params: Any, result: Result
+) -> Result:
+    """Adds the scores of the splits that lack them, and keeps the result."""
+    from t2t_jax.training import hosts
+
+    before = result["environment"]
+    for name in hosts.decide(partial(_unscored, population, directory, result)):
+        scores, scoring = _score(population, params, c, directory, name)
+        now = hosts.decide(partial(store.environment_now, directory, c, before))
+        scoring["environment"] = {n: x for n, x in now.items() if before.get(n) != x}
+        result["scores"][name], result["scoring"][name] = scores, scoring
+    if hosts.first():
+        store.write_result(directory, result)
+    return result
 
 
 def _costs(trained: "Trained", evaluating: float) -> Result:
@@ -182,19 +232,14 @@ def _costs(trained: "Trained", evaluating: float) -> Result:
 
 
 def _score(
-    model: Any,
-    params: Any,
-    c: Config,
-    directory: Path,
-    split: str,
-    dataset: Dataset,
-    progress: Progress,
+    population: _Population, params: Any, c: Config, directory: Path, split: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Translates a split and keeps the translations; its scores, and how they were computed."""
     from t2t_jax.evaluation.metric import metric_of, score
     from t2t_jax.inference.translate import translate
     from t2t_jax.training import hosts
 
+    model, dataset, progress = population.model, population.dataset, population.progress
     began, sentences = time.monotonic(), dataset.splits[split]
     progress.say(f"translating {split}: {len(sentences.sources):,} sentences")
     hypotheses = translate(
