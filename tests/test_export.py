@@ -67,6 +67,23 @@ def test_what_ctranslate2_lacks_is_refused():
             check(config.replace(Config(), **changes))
 
 
+@pytest.mark.parametrize(
+    "path", ["encoder_1/feed_forward/W_3", "decoder_0/attention/W_gate", "decoder_norm/extra"]
+)
+def test_a_parameter_that_would_be_left_out_is_named(path, tmp_path):
+    pytest.importorskip("ctranslate2")
+    _, params = make(d_k=6, d_v=6, norm="pre", max_extra=EXTRA)
+    c = config.replace(Config(), norm="pre", N=2, d_model=12, d_ff=22, h=3, d_k=6, d_v=6)
+    *names, last = path.split("/")
+    place = params
+    for name in names:
+        place = place[name]
+    place[last] = np.ones(3, np.float32)
+    with pytest.raises(UsageError, match=f"no place for the parameter {path},"):
+        export(c, params, VOCABULARY, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_nothing_is_written_over(tmp_path):
     pytest.importorskip("ctranslate2")
     exported(tmp_path / "out")

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -48,7 +49,8 @@ def export(c: Config, params: Any, vocabulary: Vocabulary, directory: Path) -> N
     pieces, or as many as a learned table.
 
     Raises:
-      UsageError: `check`, the directory is not empty, or CTranslate2 is not installed.
+      UsageError: `check`, the directory is not empty, CTranslate2 is not installed, or it has no
+        place for one of the parameters.
       RunError: it cannot be written.
     """
     check(c)
@@ -71,23 +73,29 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
     except ImportError:
         raise UsageError("CTranslate2 is not installed: pip install ctranslate2.") from None
 
-    m, matrix = c.model, np.asarray(params["embedding"]["matrix"])
+    m, left = c.model, _flat(params)
+    matrix = left.pop("embedding/matrix")
     shape = dict(num_layers=m.N, num_heads=m.h, head_dim=m.d_k, pre_norm=m.norm == "pre")
     sides = transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec
     spec = TransformerSpec(*(side(**shape) for side in sides))
     for side, name in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
         if m.positions == "learned":
             place = "source" if name == "encoder" else "target"
-            encodings = params[f"{place}_positions"]["table"]
+            encodings = left.pop(f"{place}_positions/table")
         else:
-            encodings = encode_positions(jnp.arange(POSITIONS), m.d_model, m.positions)
-        side.position_encodings.encodings = np.asarray(encodings)
+            encodings = np.asarray(encode_positions(jnp.arange(POSITIONS), m.d_model, m.positions))
+        side.position_encodings.encodings = encodings
         if m.norm == "pre":
-            _layer_norm(side.layer_norm, params[f"{name}_norm"])
+            _layer_norm(side.layer_norm, left, f"{name}_norm")
         for i, layer in enumerate(side.layer):
-            _layer(layer, params[f"{name}_{i}"])
+            _layer(layer, left, f"{name}_{i}", cross=name == "decoder")
     spec.encoder.embeddings[0].weight = matrix
     spec.decoder.embeddings.weight = spec.decoder.projection.weight = matrix
+    if left:
+        raise UsageError(
+            f"CTranslate2 has no place for the parameter {min(left)}, so the exported model would "
+            "be another one: export a model without that layer."
+        )
 
     pieces = vocabulary.pieces(range(vocabulary.size))
     spec.register_source_vocabulary(pieces)
@@ -101,29 +109,33 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
     return spec
 
 
-def _layer(spec: Any, p: Any) -> None:
+def _flat(params: Any) -> dict[str, np.ndarray]:
+    """Parameters by path, `encoder_0/attention/W_Q`; each layer takes its own out of it."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {jax.tree_util.keystr(p, simple=True, separator="/"): np.asarray(x) for p, x in leaves}
+
+
+def _layer(spec: Any, left: dict[str, np.ndarray], name: str, cross: bool) -> None:
     """A layer of the encoder or decoder."""
-    _attention(spec.self_attention, p["attention"], "QKV", "O")
-    _layer_norm(spec.self_attention.layer_norm, p["add_norm_attention"])
-    if "cross_attention" in p:
-        _attention(spec.attention, p["cross_attention"], "Q", "KV", "O")
-        _layer_norm(spec.attention.layer_norm, p["add_norm_cross"])
+    _attention(spec.self_attention, left, f"{name}/attention", "QKV", "O")
+    _layer_norm(spec.self_attention.layer_norm, left, f"{name}/add_norm_attention/layer_norm")
+    if cross:
+        _attention(spec.attention, left, f"{name}/cross_attention", "Q", "KV", "O")
+        _layer_norm(spec.attention.layer_norm, left, f"{name}/add_norm_cross/layer_norm")
     for linear, i in ((spec.ffn.linear_0, 1), (spec.ffn.linear_1, 2)):
-        linear.weight = np.asarray(p["feed_forward"][f"W_{i}"]).T.copy()
-        linear.bias = np.asarray(p["feed_forward"][f"b_{i}"])
-    _layer_norm(spec.ffn.layer_norm, p["add_norm_feed_forward"])
+        linear.weight = left.pop(f"{name}/feed_forward/W_{i}").T.copy()
+        linear.bias = left.pop(f"{name}/feed_forward/b_{i}")
+    _layer_norm(spec.ffn.layer_norm, left, f"{name}/add_norm_feed_forward/layer_norm")
 
 
-def _attention(spec: Any, p: Any, *products: str) -> None:
+def _attention(spec: Any, left: dict[str, np.ndarray], name: str, *products: str) -> None:
     """Sets the matrices [out, in] that CTranslate2 multiplies by, some of ours in one."""
-    d_model = p["W_Q"].shape[0]
-    W = {x: np.asarray(p[f"W_{x}"]).reshape(d_model, -1).T for x in "QKV"}
-    W["O"] = np.asarray(p["W_O"]).reshape(-1, d_model).T
+    W = {x: left.pop(f"{name}/W_{x}") for x in "QKVO"}
+    d_model = W["Q"].shape[0]
+    W = {x: w.reshape(-1, d_model) if x == "O" else w.reshape(d_model, -1) for x, w in W.items()}
     for linear, names in zip(spec.linear, products, strict=True):
-        linear.weight = np.concatenate([W[x] for x in names])
+        linear.weight = np.concatenate([W[x].T for x in names])
 
 
-def _layer_norm(spec: Any, p: Any) -> None:
-    """From an Add & Norm, or from the norm at the end of a pre-norm stack."""
-    affine = p.get("layer_norm", p)["affine"]
-    spec.gamma, spec.beta = np.asarray(affine["scale"]), np.asarray(affine["bias"])
+def _layer_norm(spec: Any, left: dict[str, np.ndarray], name: str) -> None:
+    spec.gamma, spec.beta = (left.pop(f"{name}/affine/{x}") for x in ("scale", "bias"))
