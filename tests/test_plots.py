@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from t2t_jax.report import plots, results, tables
+from t2t_jax.report import plots
+from t2t_jax.study import entries, tables
 from tests import stored
 
 
@@ -52,7 +53,7 @@ def test_an_empty_study_has_no_plots(tmp_path):
 
 def test_a_plots_title_says_what_the_command_line_changed(tmp_path):
     grid = dataclasses.replace(stored.grid(tmp_path), changes=dict(alpha=0.6))
-    found = tables.lines(grid, results.collect(dataclasses.replace(grid, home=stored.DEMO)))
+    found = tables.lines(grid, entries.collect(dataclasses.replace(grid, home=stored.DEMO)))
     drawn = plots.learning(grid, found).with_suffix(".svg").read_text()
     assert "preset demo" in drawn
     assert "alpha 0.6" in drawn

@@ -25,9 +25,10 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import Busy
+from t2t_jax.runs import store
 from t2t_jax.runs.code import digest
 from t2t_jax.runs.execution import execute
-from t2t_jax.study import cost, store, tables
+from t2t_jax.study import cost, tables
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
 
