@@ -133,7 +133,7 @@ def run(arguments: Namespace) -> None:
 def _outdated(cells: "Sequence[Cell]", rerun: bool, report: Callable[[str], object]) -> None:
     """Says which runs were made by other code; sets them aside if they are to be made again."""
     from t2t_jax.study import store
-    from t2t_jax.study.results import several
+    from t2t_jax.study.code import several
 
     changes = {cell: store.outdated(cell.directory, cell.c) for cell in cells}
     runs = [cell for cell, names in changes.items() if names]

@@ -1,11 +1,13 @@
 """The demo's stored runs of three rows, and sentences that they could have been scored on."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 from t2t_jax.data.cache import Split
 from t2t_jax.study import grid as grids
-from t2t_jax.study import presets, registry, results
+from t2t_jax.study import presets, registry, results, store
+from t2t_jax.study.code import digest
 
 DEMO = Path(__file__).parents[1] / "experiments" / "results" / "table3-demo"
 N = 1000
@@ -43,3 +45,12 @@ def translated(directory, some, text):
             runs.append(dataclasses.replace(run, directory=home))
         out.append(dataclasses.replace(entry, runs=tuple(runs)))
     return out
+
+
+def made_by_other_code(directory, name="training.loop._steps", git="0123456789ab"):
+    """As if the run had been made when a definition was another."""
+    result, path = store.read_result(directory), directory / "code.json"
+    code = store.read_code(directory, result["environment"]) | {name: "0000000000"}
+    store.write_json(path, json.loads(path.read_text()) | {digest(code): code})
+    environment = result["environment"] | {"code": digest(code), "git": git}
+    store.write_result(directory, result | {"environment": environment})

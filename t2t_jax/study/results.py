@@ -14,7 +14,7 @@ from t2t_jax.data.corpora import PREPARED
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import store
-from t2t_jax.study.code import changed, code_of, conflict
+from t2t_jax.study.code import changed, code_of, conflict, several
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import Row
 from t2t_jax.training.progress import read_metrics
@@ -191,12 +191,6 @@ def _report_outdated(runs: Sequence[Run], report: Callable[[str], object]) -> No
     if outdated:
         which = f"{len(outdated)} of {_runs(len(runs))} were made by code that has changed"
         report(f"{which}: {several(names)}")
-
-
-def several(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
-    more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more} more definitions" if more > 0 else "")
 
 
 def _is_of(run: Run, only: str) -> bool:

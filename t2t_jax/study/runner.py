@@ -14,7 +14,7 @@ from t2t_jax.data.cache import Dataset, Split
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import Busy, RunError, UsageError, near
 from t2t_jax.study import store
-from t2t_jax.study.code import code_of, digest
+from t2t_jax.study.code import code_of, digest, several
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def execute(
             if (result := store.read_result(directory, progress.say)) is not None:
                 known[directory] = result
                 if not unscored(directory, result):
-                    progress.say(f"{directory} is finished; remove it to train it again.")
+                    names = store.outdated(directory, one)
+                    code = f", by code that has changed since ({several(names)})" if names else ""
+                    progress.say(f"{directory} is finished{code}; remove it to train it again.")
         return known
 
     def keep(member: Member, trained: Trained) -> Result:
