@@ -135,7 +135,7 @@ def run(arguments: Namespace) -> None:
 def _outdated(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str], object]) -> None:
     """Says which runs were made by other code; sets them aside if they are to be made again."""
     from t2t_jax.runs import store
-    from t2t_jax.runs.results import several
+    from t2t_jax.runs.code import several
 
     changes = {job: store.outdated(job.directory, job.c) for job in jobs}
     runs = [job for job, names in changes.items() if names]

@@ -21,7 +21,7 @@ from t2t_jax.inference.translate import translate
 from t2t_jax.recipes import RECIPES
 from t2t_jax.runs.loading import load
 from t2t_jax.study.presets import PRESETS, shrink
-from tests import toy
+from tests import stored, toy
 from tests.eight import EIGHT
 
 STEPS, EVERY = 900, 300
@@ -68,6 +68,13 @@ def test_a_finished_run_is_not_run_again(run, words, capsys):
     assert main([*words, "--run", str(run)]) == 0
     assert (run / "result.json").stat().st_mtime_ns == before
     assert "finished" in capsys.readouterr().err
+
+
+def test_a_finished_run_of_other_code_is_said_to_be_one(copy, words, capsys):
+    stored.made_by_other_code(copy)
+    assert main([*words, "--run", str(copy)]) == 0
+    said = "is finished, by code that has changed since (training.loop._steps); remove it"
+    assert said in capsys.readouterr().err
 
 
 OTHERS = {

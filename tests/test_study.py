@@ -26,7 +26,6 @@ from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import Busy
 from t2t_jax.runs import store
-from t2t_jax.runs.code import digest
 from t2t_jax.runs.execution import execute
 from t2t_jax.study import cost, tables
 from t2t_jax.training.progress import Progress
@@ -359,18 +358,9 @@ def test_an_edited_result_counts_as_missing(grid, words, tmp_path, capsys):
     assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
 
 
-def made_by_other_code(directory, name="training.loop._steps", git="0123456789ab"):
-    """As if the run had been made when a definition was another."""
-    result, path = store.read_result(directory), directory / "code.json"
-    code = store.read_code(directory, result["environment"]) | {name: "0000000000"}
-    files.write_json(path, json.loads(path.read_text()) | {digest(code): code})
-    environment = result["environment"] | {"code": digest(code), "git": git}
-    store.write_result(directory, result | {"environment": environment})
-
-
 def test_results_of_other_code_are_not_mixed_in_silence(grid, words, tmp_path, capsys):
     home = Path(shutil.copytree(grid, tmp_path / "store"))
-    made_by_other_code(next(iter(results(home).values())).parent)
+    stored.made_by_other_code(next(iter(results(home).values())).parent)
     message = table(words, home, capsys, code=2)
     assert "differ in code" in message
     assert "0123456789ab: 1 run)" in message
@@ -387,7 +377,7 @@ def test_results_of_other_code_are_not_mixed_in_silence(grid, words, tmp_path, c
 def test_a_table_of_one_older_version_says_which(grid, words, tmp_path, capsys):
     home = Path(shutil.copytree(grid, tmp_path / "store"))
     for path in results(home).values():
-        made_by_other_code(path.parent)
+        stored.made_by_other_code(path.parent)
     capsys.readouterr()
     assert main(["table", *words, "--store", str(home)]) == 0
     text, said = capsys.readouterr()
@@ -400,8 +390,8 @@ def test_code_that_other_rows_do_not_reach_does_not_tell_runs_apart(grid, words,
     """Two versions that differ in what only one row has are one version to the table."""
     home = Path(shutil.copytree(grid, tmp_path / "store"))
     for path in results(home).values():
-        made_by_other_code(path.parent)
-    made_by_other_code(of_row(home, "E"), "models.layers.OnlyLearned", git="another")
+        stored.made_by_other_code(path.parent)
+    stored.made_by_other_code(of_row(home, "E"), "models.layers.OnlyLearned", git="another")
     assert "†" not in table(words, home, capsys)
 
 
@@ -410,7 +400,7 @@ def test_run_says_what_was_made_by_other_code_and_makes_it_again_if_asked(
 ):
     home = Path(shutil.copytree(grid, tmp_path / "store"))
     old = of_row(home, "E")
-    made_by_other_code(old)
+    stored.made_by_other_code(old)
     edited = (old / "result.json").read_text()
     assert main([*run_words, "--store", str(home)]) == 0
     out, err = capsys.readouterr()

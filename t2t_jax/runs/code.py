@@ -10,7 +10,7 @@ mechanism, model or metric changes no other run's code.
 import ast
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,6 +81,12 @@ def changed(code: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
 def conflict(code: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Whether a definition that both reach differs: two configs need not reach the same ones."""
     return any(other.get(name, value) != value for name, value in code.items())
+
+
+def several(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {more} more definitions" if more > 0 else "")
 
 
 @cache

@@ -13,7 +13,7 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset, Split
 from t2t_jax.errors import Busy, RunError, UsageError
 from t2t_jax.runs import identity, store
-from t2t_jax.runs.code import code_of, digest
+from t2t_jax.runs.code import code_of, digest, several
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -144,7 +144,10 @@ def _take(
         if (result := store.read_result(directory, population.progress.say)) is not None:
             outcomes[directory] = result
             if not _unscored(population, directory, result):
-                population.progress.say(f"{directory} is finished; remove it to train it again.")
+                names = store.outdated(directory, c)
+                code = f", by code that has changed since ({several(names)})" if names else ""
+                line = f"{directory} is finished{code}; remove it to train it again."
+                population.progress.say(line)
     return outcomes
 
 

@@ -12,7 +12,7 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.runs import store
-from t2t_jax.runs.code import changed, code_of, conflict
+from t2t_jax.runs.code import changed, code_of, conflict, several
 from t2t_jax.training.progress import read_metrics
 
 CURRENT = "current"  # the version of the code that makes the table
@@ -134,12 +134,6 @@ def report_outdated(runs: Sequence[Run], report: Callable[[str], object]) -> Non
     if outdated:
         which = f"{len(outdated)} of {_runs(len(runs))} were made by code that has changed"
         report(f"{which}: {several(names)}")
-
-
-def several(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
-    more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more} more definitions" if more > 0 else "")
 
 
 def is_of(run: Run, only: str) -> bool:
