@@ -168,9 +168,9 @@ def test_signs_of_the_matrix_are_of_the_row_less_the_column(attention):
     bleu = {line.entry.row.name: line.score.mean for line in found}
     more = bleu[base] - bleu[one]
     assert more > 0
-    assert f'class="above" title="{base} less {one}: {more:+.2f} ' in text
-    assert f'class="below" title="{one} less {base}: {-more:+.2f} ' in text
-    assert re.search(rf'class="open" title="rotary less {base}: .* BLEU, p = .*, not sig', text)
+    assert f'class="above" title="{base} minus {one}: {more:+.2f} ' in text
+    assert f'class="below" title="{one} minus {base}: {-more:+.2f} ' in text
+    assert re.search(rf'class="open" title="rotary minus {base}: .* BLEU, p = .*, not sig', text)
 
 
 def test_a_row_with_one_seed_is_not_tested(attention):
@@ -182,6 +182,6 @@ def test_a_row_with_one_seed_is_not_tested(attention):
     text = study_page(grid, found, None, [], False)
     assert found[2].p is None
     assert found[3].p == pytest.approx(13 * found[3].difference.p)
-    assert f'class="open" title="{name} less local: ' in text
+    assert f'class="open" title="{name} minus local: ' in text
     assert "BLEU, not tested: one seed" in text
     assert "A row with one seed is not tested" in text

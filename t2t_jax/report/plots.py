@@ -58,7 +58,7 @@ def learning(grid: Grid, found: Sequence[Line]) -> Path:
 
 
 def differences(grid: Grid, found: Sequence[Line]) -> Path:
-    """BLEU or F1 less base's: ours with its 95% interval, and the paper's."""
+    """BLEU or F1 difference from base: ours with its 95% interval, and the paper's."""
     path = grid.home / f"{grid.name}-differences"
     shown = [line for line in found if line.difference is not None]
     theirs = tables.papers(grid, found[0].entry.row)
@@ -76,7 +76,9 @@ def differences(grid: Grid, found: Sequence[Line]) -> Path:
         axes.set_yticks(range(len(shown)), [line.entry.row.name for line in shown])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel(f"{metric_of(grid.data.corpus).name} less base's,\n95% {interval(shown)}")
+        axes.set_xlabel(
+            f"{metric_of(grid.data.corpus).name} difference from base,\n95% {interval(shown)}"
+        )
         figure.suptitle(_title(grid))
         axes.legend()
     return path

@@ -124,7 +124,7 @@ def _pair(metric: str, a: str, b: str, known: tuple[float, float | None] | None)
     if known is None:
         return Pair("", "", "same")
     size, p = known
-    words = f"{a} less {b}: {size:+.2f} {metric}"
+    words = f"{a} minus {b}: {size:+.2f} {metric}"
     if p is None:
         return Pair("·", f"{words}, not tested: one seed", "open")
     words += f", p = {p:.3g}"

@@ -23,7 +23,7 @@ class Difference(NamedTuple):
     """The difference of two rows' means.
 
     Attributes:
-      size: the row's mean less base's.
+      size: the row's mean minus base's.
       low, high: the ends of its 95% interval.
       over: what the interval covers, "seeds and sentences"; "sentences" where a row has one seed.
       p: of no difference, two-sided; None where a row has one seed.

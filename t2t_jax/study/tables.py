@@ -144,7 +144,7 @@ def scale(grid: Grid) -> str:
 
 
 def _of_vocabularies(found: Sequence[Line]) -> list[str]:
-    """Which rows' PPL says nothing beside base's, as a sentence if there are any."""
+    """Rows whose PPL cannot be compared with base's, as a sentence if there are any."""
     base = found[0]
     others = [line.entry.row.name for line in found if _subwords(line) != _subwords(base)]
     return [
@@ -247,7 +247,9 @@ def _about_stars(found: Sequence[Line]) -> list[str]:
             f"sentences added; Bonferroni's p < {LEVEL} over {tested} rows)."
         )
     if tested < len(compared):
-        notes.append("A row with one seed is not tested: it says nothing about other seeds.")
+        notes.append(
+            "Rows with one seed are not tested, as one run does not show how much seeds differ."
+        )
     return notes
 
 
