@@ -184,4 +184,4 @@ def test_a_row_with_one_seed_is_not_tested(attention):
     assert found[3].p == pytest.approx(13 * found[3].difference.p)
     assert f'class="open" title="{name} minus local: ' in text
     assert "BLEU, not tested: one seed" in text
-    assert "A row with one seed is not tested" in text
+    assert "Rows with one seed are not tested" in text
