@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results" / "faults"
 STEPS, EVERY = 4000, 20
 FIELDS = dict(
     N=1, d_model=32, d_ff=64, h=2, d_k=16, d_v=16, vocabulary=1000, batch_tokens=256, max_length=32,
-    shapes=1, evaluate_every=EVERY, average=2, warmup=400, beam=1,
+    num_buckets=1, evaluate_every=EVERY, average=2, warmup=400, beam=1,
 )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ def flash(out, sizes):
     import jax
     import jax.numpy as jnp
 
-    from t2t_jax.attention.choice import build
+    from t2t_jax.attention import build
     from t2t_jax.attention.visibility import Visibility
 
     def ours(q, k, v, causal):

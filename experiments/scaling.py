@@ -62,7 +62,7 @@ def figures(c, shape, n):
     from jax.experimental import mesh_utils, topologies
     from jax.sharding import Mesh
 
-    from t2t_jax.training.flops import step_flops
+    from t2t_jax.models.flops import step_flops
     from t2t_jax.training.sharding import AXES
 
     slice = topologies.get_topology_desc(platform="tpu", topology_name=f"v5e:{SLICES[n]}")

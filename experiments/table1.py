@@ -34,7 +34,8 @@ def make(name, d, r=R):
     import jax
     import jax.numpy as jnp
 
-    from t2t_jax.attention import MECHANISMS, Visibility
+    from t2t_jax.attention import build
+    from t2t_jax.attention.visibility import Visibility
     from t2t_jax.models.convolutional import Convolution
     from t2t_jax.models.recurrent import Cell
 
@@ -57,8 +58,8 @@ def make(name, d, r=R):
         return out[0] if isinstance(out, tuple) else out
 
     return {
-        "self-attention": lambda: attend(MECHANISMS["scaled_dot_product"]()),
-        "restricted": lambda: attend(MECHANISMS["local"](w=r // 2)),
+        "self-attention": lambda: attend(build("scaled_dot_product")),
+        "restricted": lambda: attend(build(f"local:w={r // 2}")),
         "recurrent": lambda: module(
             lambda i: Cell("lstm", d, d, jnp.float32), method="run", carry=None
         ),

@@ -30,8 +30,8 @@ def rows():
         Row("Transformer base",  dict(average=5),                         BLEU=27.3, FLOPs=3.3e18),
         Row("Transformer big",   big,                                     BLEU=28.4, FLOPs=2.3e19),
         Row("LSTM",              lstm),
-        Row("LSTM, dot",         lstm | dict(feed="output", cross_attention="dot_product")),
-        Row("LSTM, additive",    lstm | dict(feed="input", cross_attention="additive")),
+        Row("LSTM, dot",         lstm | dict(attention_feeding="output", cross_attention="dot_product")),
+        Row("LSTM, additive",    lstm | dict(attention_feeding="input", cross_attention="additive")),
         Row("ConvS2S",           convs2s,                                 BLEU=25.16, FLOPs=9.6e18),
     ]
 # fmt: on

@@ -23,7 +23,7 @@ parsing = dict(
 lstm = dict(
     architecture="recurrent",
     encoder_direction="both",
-    feed="output",
+    attention_feeding="output",
     cross_attention="additive",
 )
 

@@ -26,7 +26,7 @@ _WHERE = {
     "load": "runs.loading",
     "translate": "inference.translate",
     "attention_maps": "inference.weights",
-    "MECHANISMS": "attention",
+    "MECHANISMS": "attention.registry",
     "Visibility": "attention.visibility",
     "Row": "study",
 }

@@ -295,7 +295,7 @@ def attend(arguments: Namespace) -> None:
     if not (sentence := arguments.sentence.strip()):
         raise UsageError("the sentence is empty: give one.")
     if c.model.architecture == "recurrent" and c.model.feed == "none":
-        raise UsageError(f"{arguments.run} has no attention (feed=none): name another run.")
+        raise UsageError(f"{arguments.run} has no attention (attention_feeding=none): name another run.")
     translation = arguments.translation
     if translation is None:
         from t2t_jax.inference.translate import translate

@@ -6,32 +6,33 @@ a flat mapping: `replace(Config(), h=4, d_k=128, d_v=128)` is a row (A) of Table
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
-from t2t_jax.attention import choice
+from t2t_jax.attention import registry
 from t2t_jax.errors import UsageError, near
+from t2t_jax.models import ARCHITECTURES
+from t2t_jax.models.parts import FEED_FORWARD, NORMS, POSITIONS
 
 
-def _field(default: Any, help: str) -> Any:
-    return field(default=default, metadata={"help": help})
+def _field(default: Any, help: str, choices: Iterable[str] = ()) -> Any:
+    return field(default=default, metadata={"help": help, "choices": tuple(choices)})
 
 
 @dataclass(frozen=True)
 class Model:
-    """Figure 1 and section 3 of the paper, and what other architectures have in its place.
+    """Figure 1 and section 3 of the paper, and the fields of other architectures.
 
     Static: a change means another compiled program. A field that the architecture lacks keeps its
     default.
     """
 
-    architecture: Literal["transformer", "recurrent", "convolutional", "encoder", "decoder"] = (
-        _field(
-            "transformer",
-            "what translates; encoder and decoder: half of Figure 1 alone, as a language model",
-        )
+    architecture: str = _field(
+        "transformer",
+        "the model; encoder and decoder are one stack of Figure 1 as a language model",
+        ARCHITECTURES,
     )
     N: int = _field(6, "layers in the encoder, and in the decoder")
     d_model: int = _field(512, "width of the residual stream")
@@ -39,27 +40,31 @@ class Model:
     h: int = _field(8, "attention heads")
     d_k: int = _field(64, "width of a head's queries and keys")
     d_v: int = _field(64, "width of a head's values")
-    positions: Literal["sinusoid", "sinusoid_halves", "learned", "rotary", "relative"] = _field(
-        "sinusoid",
-        "sinusoid_halves is tensor2tensor's layout; rotary is RoPE, relative T5's learned bias",
+    positions: str = _field("sinusoid", "position scheme (`list parts`)", POSITIONS)
+    norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", NORMS)
+    norm_placement: Literal["post", "pre"] = _field(
+        "post", "norm after the residual connection (paper), or before each sub-layer"
     )
-    norm: Literal["post", "pre"] = _field("post", "layer norm after (paper) or before a sub-layer")
+    feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", FEED_FORWARD)
+    qk_norm: str = _field(
+        "none", "norm of each head's queries and keys (the paper has none)", ("none", *NORMS)
+    )
     encoder_attention: str = _field("scaled_dot_product", "mechanism of encoder self-attention")
     decoder_attention: str = _field("scaled_dot_product", "mechanism of decoder self-attention")
     cross_attention: str = _field("scaled_dot_product", "mechanism of encoder-decoder attention")
     cell: Literal["lstm", "gru"] = _field("lstm", "recurrent: the recurrence")
     encoder_direction: Literal["forward", "both"] = _field(
-        "forward", "recurrent: read the source one way, or both with half of d_model each"
+        "forward", "recurrent: read the source forward, or both ways with half of d_model each"
     )
-    feed: Literal["none", "output", "input"] = _field(
+    attention_feeding: Literal["none", "output", "input"] = _field(
         "none",
-        "recurrent: attention's value goes nowhere (one context vector), to the output (Luong), or "
-        "into the recurrence (Bahdanau)",
+        "recurrent: where attention goes: nowhere (a single context vector), to the output (Luong) "
+        "or into the recurrence (Bahdanau)",
     )
-    kernel: int = _field(3, "convolutional: taps of a convolution")
-    dilation: int = _field(1, "convolutional: layer i's taps are dilation^i apart (2: ByteNet's)")
+    kernel: int = _field(3, "convolutional: width of a convolution")
+    dilation: int = _field(1, "convolutional: layer i is dilated by dilation^i (ByteNet: 2)")
     P_drop_attention: float = _field(0.0, "dropout of attention weights (the paper has none)")
-    P_drop_ff: float = _field(0.0, "dropout after the feed-forward ReLU (the paper has none)")
+    P_drop_ff: float = _field(0.0, "dropout of the hidden feed-forward layer (the paper has none)")
     dtype: Literal["auto", "float32", "bfloat16"] = _field(
         "auto", "compute type; auto is bfloat16 on accelerators, float32 on a CPU"
     )
@@ -70,18 +75,18 @@ class Data:
     """Section 5.1: the corpus, its subwords and its batches."""
 
     corpus: Literal["grammar", "multi30k", "wmt14", "text", "wsj", "wsj_sample"] = _field(
-        "wmt14", "where pairs come from"
+        "wmt14", "the corpus"
     )
     source: str = _field("en", "source language")
     target: str = _field("de", "target language")
-    directory: str = _field("", "a local copy of the corpus's own files")
-    train: str = _field("", "text: path of the training files without .LANGUAGE[.gz]")
-    dev: str = _field("", "text: likewise, development")
-    test: str = _field("", "text: likewise, test")
+    directory: str = _field("", "directory with the files of the corpus")
+    train: str = _field("", "text: path of the training files, without .LANGUAGE[.gz]")
+    dev: str = _field("", "text: path of the development files, likewise")
+    test: str = _field("", "text: path of the test files, likewise")
     vocabulary: int = _field(37_000, "subwords, shared by both languages")
-    max_length: int = _field(256, "longest sentence trained on, in subwords with its end mark")
-    batch_tokens: int = _field(25_000, "tokens a batch on each side")
-    shapes: int = _field(8, "batch shapes, each compiled once")
+    max_length: int = _field(256, "longest training sentence, in subwords with the end mark")
+    batch_tokens: int = _field(25_000, "tokens of a batch on each side")
+    num_buckets: int = _field(8, "batch shapes, each compiled once")
 
 
 @dataclass(frozen=True)
@@ -90,10 +95,10 @@ class Training:
 
     steps: int = _field(100_000, "training steps")
     schedule: Literal["inverse_sqrt", "linear"] = _field(
-        "inverse_sqrt", "after the warm-up: step^-0.5 (paper), or a straight line to zero"
+        "inverse_sqrt", "learning rate after the warm-up: step^-0.5 (paper), or linear to zero"
     )
     warmup: int = _field(4000, "steps of linear warm-up")
-    peak_lr: float = _field(0.0, "learning rate at the end of warm-up; 0 is (d_model warmup)^-0.5")
+    peak_lr: float = _field(0.0, "learning rate at the end of warm-up; 0 means (d_model warmup)^-0.5")
     lr_scale: float = _field(1.0, "factor on the learning rate")
     beta1: float = _field(0.9, "Adam")
     beta2: float = _field(0.98, "Adam")
@@ -101,12 +106,12 @@ class Training:
     P_drop: float = _field(0.1, "dropout of sub-layer outputs and of embeddings")
     eps_ls: float = _field(0.1, "label smoothing")
     smoothing: Literal["uniform", "others"] = _field(
-        "uniform", "spread eps_ls over all subwords (paper), or all but the target (tensor2tensor)"
+        "uniform", "spread eps_ls over all subwords (paper), or over all but the target (tensor2tensor)"
     )
     accumulate: int = _field(1, "micro-batches that one step's gradient is summed over")
     evaluate_every: int = _field(1000, "steps between checkpoints, each with a dev perplexity")
-    patience: int = _field(0, "stop after so many evaluations without a better one; 0: never")
-    average: int = _field(1, "last checkpoints averaged at the end; 1: none (Table 3)")
+    patience: int = _field(0, "stop after this many evaluations without improvement; 0 means never")
+    average: int = _field(1, "last checkpoints averaged at the end; 1 means none (Table 3)")
     seed: int = _field(0, "of initialisation, dropout and batch order")
 
 
@@ -138,22 +143,12 @@ SECTIONS: dict[str, type] = {
 }
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Model)}
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
-# What an architecture has beside N, d_model and dtype.
-_FIGURE_1 = ("d_ff", "h", "d_k", "d_v", "positions", "norm", "P_drop_attention", "P_drop_ff")
-ARCHITECTURES: dict[str, tuple[str, ...]] = {
-    "transformer": (*_FIGURE_1, "encoder_attention", "decoder_attention", "cross_attention"),
-    "encoder": (*_FIGURE_1, "encoder_attention"),
-    "decoder": (*_FIGURE_1, "decoder_attention"),
-    "recurrent": ("cell", "encoder_direction", "feed", "cross_attention"),
-    "convolutional": ("kernel", "dilation", "positions", "cross_attention"),
-}
-LANGUAGE_MODELS = ("encoder", "decoder")  # they translate nothing, so only perplexity is measured
-PATHS = ("directory", "train", "dev", "test")  # where data lies; what it is, the data says itself
-SENTENCES = ("corpus", "source", "target", *PATHS)  # which sentences there are, however cut
+PATHS = ("directory", "train", "dev", "test")  # where files are; their content is fingerprinted
+SENTENCES = ("corpus", "source", "target", *PATHS)  # what decides the sentences, before subwords
 
 # tensor2tensor's transformer_base_v2 where it differs from the paper.
 T2T: Mapping[str, Any] = dict(
-    norm="pre",
+    norm_placement="pre",
     P_drop_attention=0.1,
     P_drop_ff=0.1,
     positions="sinusoid_halves",
@@ -174,8 +169,9 @@ def replace(config: Config, **changes: Any) -> Config:
       UsageError: a name is no field, or a value is out of its range.
     """
     if changes.get("architecture", config.model.architecture) != config.model.architecture:
-        own = ARCHITECTURES.get(changes["architecture"], ())
-        lacking = (n for n in ARCHITECTURES[config.model.architecture] if n not in own)
+        new = ARCHITECTURES.get(changes["architecture"])
+        fields = new.fields if new else ()
+        lacking = (n for n in ARCHITECTURES[config.model.architecture].fields if n not in fields)
         changes = {n: _DEFAULTS[n] for n in lacking} | changes
     sections: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
@@ -196,7 +192,7 @@ def difference(config: Config, base: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def describe(config: Config, paper: Config) -> str:
-    """The fields in which a config differs from the paper's: `N 3 (paper: 6), norm pre (...)`.
+    """The fields in which a config differs from the paper's: `N 3 (paper: 6), norm_placement pre (...)`.
 
     Where files lie and the seed are left out.
     """
@@ -215,8 +211,10 @@ def profile(name: str) -> Config:
 @cache
 def field_type(name: str) -> type | tuple[str, ...]:
     """The type of a field: a class, or for a field of named choices the tuple of them."""
-    hint = typing.get_type_hints(SECTIONS[_section(name)])[name]
-    return typing.get_args(hint) or hint
+    section = SECTIONS[_section(name)]
+    hint = typing.get_type_hints(section)[name]
+    choices = section.__dataclass_fields__[name].metadata["choices"]
+    return choices or typing.get_args(hint) or hint
 
 
 def _section(name: str) -> str:
@@ -226,15 +224,15 @@ def _section(name: str) -> str:
 
 
 def has(c: Model, name: str) -> bool:
-    """Whether a field says anything of the model that `c` describes."""
+    """Whether a field has an effect on the model that `c` describes."""
     if name == "cross_attention" and c.architecture == "recurrent":
-        return c.feed != "none"
-    others = {n for names in ARCHITECTURES.values() for n in names}
-    return name not in others or name in ARCHITECTURES[c.architecture]
+        return c.attention_feeding != "none"
+    others = {n for architecture in ARCHITECTURES.values() for n in architecture.fields}
+    return name not in others or name in ARCHITECTURES[c.architecture].fields
 
 
 _AT_LEAST_ONE = (
-    "N d_model d_ff h d_k d_v kernel dilation vocabulary max_length batch_tokens shapes steps "
+    "N d_model d_ff h d_k d_v kernel dilation vocabulary max_length batch_tokens num_buckets steps "
     "warmup accumulate evaluate_every average beam"
 ).split()
 _AT_LEAST_ZERO = "peak_lr patience seed alpha max_extra".split()
@@ -259,25 +257,14 @@ def _validate(config: Config) -> None:
     for name in _SHARES:
         if not 0 <= flat[name] < 1:
             raise UsageError(f"{name} must be at least 0 and below 1, not {flat[name]}.")
-    for name, most in (("seed", 2**32 - 1), ("shapes", 255)):
+    for name, most in (("seed", 2**32 - 1), ("num_buckets", 255)):
         if flat[name] > most:
             raise UsageError(f"{name} must be at most {most:,}, not {flat[name]:,}.")
     for name in ("eps", "lr_scale"):
         if flat[name] <= 0:
             raise UsageError(f"{name} must be positive, not {flat[name]}.")
     _validate_architecture(config.model)
-    for role in ("encoder", "decoder", "cross"):
-        together = ["drop"] * (flat["P_drop_attention"] > 0)
-        if role != "cross" and flat["positions"] in ("rotary", "relative"):
-            together.append(flat["positions"])
-        choice.check(flat[f"{role}_attention"], role, together)
-    paired = "d_k" if flat["positions"] == "rotary" else "d_model"
-    unpaired = flat["positions"] in ("learned", "relative") or not has(config.model, "positions")
-    if flat[paired] % 2 and not unpaired:
-        raise UsageError(
-            f"{flat['positions']} positions pair features, so {paired} must be even, not "
-            f"{flat[paired]}; use positions=learned for an odd width."
-        )
+    _validate_attention(config.model)
     if flat["max_length"] > flat["batch_tokens"]:
         raise UsageError(
             f"a batch of {flat['batch_tokens']} tokens (batch_tokens) cannot hold one sentence of "
@@ -291,15 +278,31 @@ def _validate_architecture(c: Model) -> None:
         name, value = field_.name, getattr(c, field_.name)
         if not has(c, name) and value != field_.default:
             which = f"architecture={c.architecture}"
-            if name in ARCHITECTURES[c.architecture]:
-                which += " and feed=none"
-            raise UsageError(f"{name}={value} says nothing with {which}: leave {name} out.")
+            if name in ARCHITECTURES[c.architecture].fields:
+                which += " and attention_feeding=none"
+            raise UsageError(f"{name}={value} has no effect with {which}: leave {name} out.")
     if c.encoder_direction == "both" and c.d_model % 2:
         raise UsageError(
             f"encoder_direction=both halves d_model, so it must be even, not {c.d_model}."
         )
-    if c.architecture == "convolutional" and c.positions in ("rotary", "relative"):
+
+
+def _validate_attention(c: Model) -> None:
+    """Refuses mechanisms and positions that do not fit each other, or the width."""
+    positions = POSITIONS[c.positions]
+    for role in ("encoder", "decoder", "cross"):
+        partners = ("dropout",) * (c.P_drop_attention > 0)
+        partners += positions.partners if role != "cross" else ()
+        registry.check(getattr(c, f"{role}_attention"), role, partners)
+    if not has(c, "positions"):
+        return
+    if positions.partners and not (has(c, "encoder_attention") or has(c, "decoder_attention")):
         raise UsageError(
-            f"positions={c.positions} are for self-attention, which architecture=convolutional "
+            f"positions={c.positions} are for self-attention, which architecture={c.architecture} "
             "lacks: use learned or sinusoid."
+        )
+    if positions.even and getattr(c, positions.even) % 2:
+        raise UsageError(
+            f"{c.positions} positions pair features, so {positions.even} must be even, not "
+            f"{getattr(c, positions.even)}; use positions=learned for an odd width."
         )

@@ -7,9 +7,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from t2t_jax import config
-from t2t_jax.attention import TABLE
+from t2t_jax.attention import MECHANISMS
 from t2t_jax.config import SECTIONS, Config
 from t2t_jax.errors import UsageError, near
+from t2t_jax.models.parts import FEED_FORWARD, NORMS, POSITIONS
 from t2t_jax.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _fields() -> list[str]:
 
 def _mechanisms() -> list[str]:
     out = []
-    for name, entry in TABLE.items():
+    for name, entry in MECHANISMS.items():
         options = ",".join(f"{n}={v}" for n, v in entry.options.items())
         out.append(
             f"{name + ':' * bool(options) + options:30}{', '.join(entry.roles):25}{entry.about}"
@@ -116,9 +117,17 @@ def _mechanisms() -> list[str]:
     return out
 
 
+def _parts() -> list[str]:
+    out = []
+    for field, table in (("norm", NORMS), ("feed_forward", FEED_FORWARD), ("positions", POSITIONS)):
+        out += [field, *(f"  {name:18}{part.about}" for name, part in table.items())]
+    return out
+
+
 _LISTS: dict[str, Callable[[], list[str]]] = {
     "fields": _fields,
     "mechanisms": _mechanisms,
+    "parts": _parts,
     "profiles": _profiles,
     "presets": _presets,
     "studies": _studies,

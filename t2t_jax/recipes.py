@@ -18,7 +18,7 @@ _SMALL_UPDATES: dict[str, Any] = dict(
     vocabulary=8000,
     max_length=64,
     batch_tokens=1024,
-    norm="pre",
+    norm_placement="pre",
     schedule="linear",
     peak_lr=5e-3,
     alpha=1.4,  # the best of 0.6, 1.0 and 1.4 on dev
@@ -45,20 +45,20 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
             h=4,
             d_k=32,
             d_v=32,
-            norm="pre",
+            norm_placement="pre",
             schedule="linear",
             peak_lr=5e-3,
             warmup=600,
             steps=2500,
             evaluate_every=500,
-            shapes=4,
+            num_buckets=4,
         ),
     ),
     "multi30k_quick": (
         "Multi30k EN-DE, 2 CPU cores, 10 minutes",
         _TINY
         | _SMALL_UPDATES
-        | dict(warmup=1000, steps=3400, evaluate_every=200, average=3, shapes=5),
+        | dict(warmup=1000, steps=3400, evaluate_every=200, average=3, num_buckets=5),
     ),
     "multi30k_hour": (
         "Multi30k EN-DE, 2 CPU cores, under an hour",

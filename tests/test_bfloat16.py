@@ -7,8 +7,8 @@ import pytest
 from flax.core import meta
 
 from t2t_jax import config
-from t2t_jax.attention import Visibility
-from t2t_jax.attention.choice import build as build_attention
+from t2t_jax.attention import build as build_attention
+from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models import build
 from t2t_jax.models.layers import Embedding
 from t2t_jax.models.recurrent import Cell
@@ -54,10 +54,10 @@ def test_the_embeddings_gradient_is_summed_in_float32():
 
 MODELS = {
     "paper": dict(d_ff=28, h=2, d_k=8, d_v=12),
-    "pre-learned": dict(d_ff=28, h=2, d_k=8, d_v=12, norm="pre", positions="learned"),
+    "pre-learned": dict(d_ff=28, h=2, d_k=8, d_v=12, norm_placement="pre", positions="learned"),
     "lstm": dict(architecture="recurrent"),
     "bahdanau": dict(
-        architecture="recurrent", cell="gru", feed="input", cross_attention="additive"
+        architecture="recurrent", cell="gru", attention_feeding="input", cross_attention="additive"
     ),
     "convs2s": dict(architecture="convolutional", positions="learned"),
 }

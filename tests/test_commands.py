@@ -78,7 +78,7 @@ def test_a_finished_run_of_other_code_is_said_to_be_one(copy, words, capsys):
 
 
 OTHERS = {
-    "recurrent": dict(feed="output", cross_attention="additive", encoder_direction="both"),
+    "recurrent": dict(attention_feeding="output", cross_attention="additive", encoder_direction="both"),
     "convolutional": dict(positions="learned", cross_attention="dot_product", N=2),
 }
 
@@ -296,7 +296,7 @@ def test_bad_words_are_refused(capsys):
     refused(["train", "gramar"], capsys, "gramar", "'grammar'")
     refused(["train", "grammar", "--d_modle", "3"], capsys, "--d_modle", "'--d_model'")
     refused(["train", "grammar", "--h", "x"], capsys, "--h", "'x'")
-    refused(["train", "grammar", "--norm", "psot"], capsys, "norm", "'post'")
+    refused(["train", "grammar", "--norm_placement", "psot"], capsys, "norm_placement", "'post'")
     refused(["trian"], capsys, "trian")
     refused(["translate", "nowhere"], capsys, "nowhere", "config.json")
     refused(["evaluate", "nowhere", "--sources", "a"], capsys, "--references")
@@ -457,7 +457,7 @@ def test_presets_are_listed_with_every_field_in_which_they_differ_from_the_paper
 def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, capsys):
     names = "norm, schedule, peak_lr, warmup", "`train base --profile t2t`"
     refused(["train", "grammar", "--profile", "t2t"], capsys, "base and big", *names)
-    words = ["--profile", "t2t", "--corpus", "text", "--train", tmp_path, "--norm", "post"]
+    words = ["--profile", "t2t", "--corpus", "text", "--train", tmp_path, "--norm_placement", "post"]
     for name in ("base", "big"):
         assert main(["train", name, *map(str, words)]) == 2  # there is no such corpus
         said = capsys.readouterr().err.splitlines()[0]

@@ -105,7 +105,7 @@ def test_gzip_gives_the_same_data(texts, tmp_path):
 def test_a_ready_cache_is_used_as_it_is(texts, tmp_path, monkeypatch):
     directory = prepare(request(texts), tmp_path, quiet)
     monkeypatch.setattr(corpora, "build", None)
-    assert prepare(request(texts, batch_tokens=999, shapes=3), tmp_path, quiet) == directory
+    assert prepare(request(texts, batch_tokens=999, num_buckets=3), tmp_path, quiet) == directory
 
 
 @pytest.mark.parametrize("change", ["content", "vocabulary", "max_length", "direction"])

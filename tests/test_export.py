@@ -12,7 +12,7 @@ from t2t_jax.config import Config
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.inference.export import check, export
 from t2t_jax.inference.translate import translate_tokens
-from t2t_jax.models.layers import EPSILON
+from t2t_jax.models.norms import EPSILON
 from tests.small import SENTENCES, V, full_logits, make
 
 PIECES = ["<pad>", "<s>", "</s>", "<unk>", *(f"▁{i}" for i in range(4, V))]
@@ -20,7 +20,7 @@ VOCABULARY = SimpleNamespace(size=V, pieces=lambda ids: [PIECES[i] for i in ids]
 EXTRA = 4
 MODELS = {
     "paper": {},
-    "tensor2tensor": dict(norm="pre", positions="sinusoid_halves"),
+    "tensor2tensor": dict(norm_placement="pre", positions="sinusoid_halves"),
     "learned": dict(positions="learned", max_length=17),
 }
 
@@ -72,8 +72,8 @@ def test_what_ctranslate2_lacks_is_refused():
 )
 def test_a_parameter_that_would_be_left_out_is_named(path, tmp_path):
     pytest.importorskip("ctranslate2")
-    _, params = make(d_k=6, d_v=6, norm="pre", max_extra=EXTRA)
-    c = config.replace(Config(), norm="pre", N=2, d_model=12, d_ff=22, h=3, d_k=6, d_v=6)
+    _, params = make(d_k=6, d_v=6, norm_placement="pre", max_extra=EXTRA)
+    c = config.replace(Config(), norm_placement="pre", N=2, d_model=12, d_ff=22, h=3, d_k=6, d_v=6)
     *names, last = path.split("/")
     place = params
     for name in names:

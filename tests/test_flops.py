@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from t2t_jax.bench.layers import count, counted, layers_to_the_end
-from t2t_jax.training.flops import step_flops
+from t2t_jax.models.flops import step_flops
 from tests.small import V, make
 
 B, S, T = 2, 7, 5
@@ -17,8 +17,8 @@ MODELS = {
     "additive": dict(cross_attention="additive", encoder_attention="general"),
     "lstm": dict(architecture="recurrent"),
     "gru-both": dict(architecture="recurrent", cell="gru", encoder_direction="both", N=3),
-    "luong": dict(architecture="recurrent", feed="output", cross_attention="general"),
-    "bahdanau": dict(architecture="recurrent", feed="input", cross_attention="dot_product"),
+    "luong": dict(architecture="recurrent", attention_feeding="output", cross_attention="general"),
+    "bahdanau": dict(architecture="recurrent", attention_feeding="input", cross_attention="dot_product"),
     "convolutional": dict(architecture="convolutional", kernel=4, N=3),
     "encoder": dict(architecture="encoder"),
     "decoder": dict(architecture="decoder", positions="rotary", d_k=6),

@@ -23,7 +23,7 @@ from tests import toy
 def seven():
     return [
         Row("base"),
-        Row("A", dict(norm="post")),
+        Row("A", dict(norm_placement="post")),
         Row("A", dict(schedule="inverse_sqrt")),
         Row("A", dict(warmup=8000)),
         Row("A", dict(batch_tokens=12_500)),
@@ -126,7 +126,7 @@ def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
     note = tables.scale(grid)
     assert note.startswith("Base differs from the paper's in N 1 (paper: 6), d_model 16 (paper: ")
     for words in (
-        "norm pre (paper: post)",
+        "norm_placement pre (paper: post)",
         "corpus text (paper: wmt14)",
         "warmup 10 (paper: 4000)",
     ):

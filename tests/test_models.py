@@ -16,8 +16,8 @@ from tests.reference.loss import loss as reference_loss
 from tests.small import SENTENCES, SOURCE, TARGET, full_logits, make
 
 
-def recur(cell, feed="none", scores="", both=False):
-    changes = dict(architecture="recurrent", cell=cell, feed=feed)
+def recur(cell, attention_feeding="none", scores="", both=False):
+    changes = dict(architecture="recurrent", cell=cell, attention_feeding=feed)
     if both:
         changes |= dict(encoder_direction="both")
     names = {"dot": "dot_product", "general": "general", "additive": "additive"}
@@ -41,14 +41,14 @@ def transform(changes, **options):
 ROLES = "encoder_attention", "decoder_attention", "cross_attention"
 DEFINED = {
     "paper": transform({}),
-    "pre": transform({"norm": "pre"}, pre=True),
+    "pre": transform({"norm_placement": "pre"}, pre=True),
     "learned": transform({"positions": "learned"}, positions="learned"),
     "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), scaled=False),
     "rotary": transform({"positions": "rotary", "d_k": 6}, positions="rotary"),
     "relative": transform({"positions": "relative"}, positions="relative"),
     "decoder": (dict(architecture="decoder"), transformer.alone, dict(causal=True)),
     "encoder": (
-        dict(architecture="encoder", norm="pre", positions="relative"),
+        dict(architecture="encoder", norm_placement="pre", positions="relative"),
         transformer.alone,
         dict(causal=False, pre=True, positions="relative"),
     ),
@@ -115,7 +115,7 @@ def test_equals_numpy(name):
 
 MIXES = {
     "base": {},
-    "learned": dict(norm="pre", positions="learned"),
+    "learned": dict(norm_placement="pre", positions="learned"),
     "halves-additive": dict(positions="sinusoid_halves", cross_attention="additive"),
     "rotary-local-general": dict(
         positions="rotary", d_k=6, decoder_attention="local:w=2", cross_attention="general"
@@ -133,8 +133,8 @@ MIXES = {
     "lstm": recur("lstm", both=True)[0],
     "lstm-luong": recur("lstm", "output", "general")[0],
     "gru-bahdanau": recur("gru", "input", "additive", both=True)[0],
-    "lstm-local": dict(architecture="recurrent", feed="output", cross_attention="local:w=1"),
-    "gru-linear": dict(architecture="recurrent", feed="input", cross_attention="linear"),
+    "lstm-local": dict(architecture="recurrent", attention_feeding="output", cross_attention="local:w=1"),
+    "gru-linear": dict(architecture="recurrent", attention_feeding="input", cross_attention="linear"),
     "convs2s": convolve(positions="learned", cross_attention="dot_product")[0],
     "bytenet-additive": convolve(N=3, dilation=2, cross_attention="additive")[0],
     "pointwise": convolve(kernel=1)[0],
@@ -158,7 +158,7 @@ def test_steps_equal_the_whole(name):
 
 ONE_OF_EACH = {
     "post": {},
-    "pre": {"norm": "pre"},
+    "pre": {"norm_placement": "pre"},
     "recurrent": recur("lstm", both=True)[0],
     "luong": recur("gru", "output", "dot", both=True)[0],
     "bahdanau": recur("lstm", "input", "additive")[0],
@@ -218,13 +218,13 @@ def test_bfloat16_keeps_float32_parameters_and_logits(changes):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (dict(architecture="recurrent", h=4), "h=4 says nothing with architecture=recurrent:"),
-        (dict(architecture="recurrent", cross_attention="additive"), "and feed=none"),
+        (dict(architecture="recurrent", h=4), "h=4 has no effect with architecture=recurrent:"),
+        (dict(architecture="recurrent", cross_attention="additive"), "and attention_feeding=none"),
         (dict(architecture="recurrent", encoder_direction="both", d_model=5), "must be even"),
-        (dict(architecture="recurrent", feed="input", cross_attention="sparse_fixed"), "cannot be"),
-        (dict(architecture="convolutional", norm="pre"), "norm=pre says nothing"),
+        (dict(architecture="recurrent", attention_feeding="input", cross_attention="sparse_fixed"), "cannot be"),
+        (dict(architecture="convolutional", norm_placement="pre"), "norm_placement=pre has no effect"),
         (dict(architecture="convolutional", positions="rotary"), "use learned or sinusoid"),
-        (dict(cell="gru"), "cell=gru says nothing with architecture=transformer"),
+        (dict(cell="gru"), "cell=gru has no effect with architecture=transformer"),
         (dict(architecture="decoder", cross_attention="additive"), "cross_attention=additive says"),
         (dict(kernel=0), "kernel must be at least 1"),
         (dict(architecture="recurent"), "recurrent"),

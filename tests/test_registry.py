@@ -14,7 +14,7 @@ from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
 from t2t_jax.study.registry import Row, find, select, studies, study
 from t2t_jax.study.tables import lines, papers, records
-from t2t_jax.training.flops import run_flops
+from t2t_jax.models.flops import run_flops
 
 # The paper's Table 3: group, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps (K), PPL, BLEU,
 # parameters (M).
@@ -69,7 +69,7 @@ def test_the_paper_preset_is_the_paper():
     assert (c.data.corpus, c.data.source, c.data.target) == ("wmt14", "en", "de")
     assert (c.decoding.beam, c.decoding.alpha, c.decoding.max_extra) == (4, 0.6, 50)
     assert (c.training.average, c.training.warmup, c.data.batch_tokens) == (1, 4000, 25_000)
-    assert (c.model.norm, c.data.vocabulary) == ("post", 37_000)
+    assert (c.model.norm_placement, c.data.vocabulary) == ("post", 37_000)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -200,7 +200,7 @@ NAMED = {
     "cross_attention": ("additive",),
     "cell": ("gru",),
     "encoder_direction": ("both",),
-    "feed": ("output",),
+    "attention_feeding": ("output",),
     "kernel": (5,),
     "dilation": (2,),
     "P_drop_attention": (0.1,),
@@ -216,7 +216,7 @@ NAMED = {
     "vocabulary": (18_500, 9999),
     "max_length": (128, 200),
     "batch_tokens": (12_500, 33_333),
-    "shapes": (4, 2),
+    "num_buckets": (4, 2),
     "steps": (300_000, 50_000),
     "schedule": ("linear", "inverse_sqrt"),
     "warmup": (8000, 777, 1),
@@ -237,7 +237,7 @@ NAMED = {
     "max_extra": (20,),
 }
 BESIDE = {  # what a study's base needs for a field to mean anything
-    **{n: dict(architecture="recurrent") for n in ("cell", "encoder_direction", "feed")},
+    **{n: dict(architecture="recurrent") for n in ("cell", "encoder_direction", "attention_feeding")},
     **{n: dict(architecture="convolutional") for n in ("kernel", "dilation")},
 }
 PROPORTIONAL = (
@@ -322,7 +322,7 @@ def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
     assert small.config(parsing.rows[0]).model.N == 1
     with pytest.raises(UsageError, match="d_k is what row Transformer of table4 is about"):
         made(parsing, "treebank", d_k=8).check()
-    with pytest.raises(UsageError, match="h=1 says nothing with architecture=recurrent"):
+    with pytest.raises(UsageError, match="h=1 has no effect with architecture=recurrent"):
         made(table3, architecture="recurrent").check()
     with pytest.raises(UsageError, match="'positions'"):
         made(table3, position="learned").config(big)
@@ -341,7 +341,7 @@ def test_rows_may_cut_the_same_sentences_otherwise():
         Row("A", {name: value})
         for name, value in dict(vocabulary=9250, max_length=64, batch_tokens=50_000).items()
     ]
-    grid = made(of([*rows, Row("A", dict(shapes=7))]))
+    grid = made(of([*rows, Row("A", dict(num_buckets=7))]))
     grid.check()
     assert grid.config(grid.rows[1]).data.vocabulary == 1000
     other = made(of([Row("A", dict(corpus="text", train="a", dev="b"))]), "paper")
@@ -350,9 +350,9 @@ def test_rows_may_cut_the_same_sentences_otherwise():
 
 
 def test_two_rows_that_come_to_one_run_are_refused():
-    with pytest.raises(UsageError, match="rows base and A:norm=pre of mine are the same run"):
-        made(of([Row("A", dict(norm="pre"))])).check()
-    made(of([Row("A", dict(norm="pre"))]), "paper").check()
+    with pytest.raises(UsageError, match="rows base and A:norm_placement=pre of mine are the same run"):
+        made(of([Row("A", dict(norm_placement="pre"))])).check()
+    made(of([Row("A", dict(norm_placement="pre"))]), "paper").check()
     with pytest.raises(UsageError, match=r"rows base and D:P_drop=0\.0 of table3 are the same run"):
         made(find("table3"), P_drop=0.0).check()
 

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import config
-from t2t_jax.attention import TABLE
+from t2t_jax.attention import MECHANISMS
 from t2t_jax.bench.collectives import moves
 from t2t_jax.config import ARCHITECTURES
 from t2t_jax.errors import UsageError
@@ -88,7 +88,7 @@ def a_mixed_mesh():
 def every_model():
     """Every parameter of every mechanism and architecture has a place on the mesh."""
     mesh, width = make_mesh(MIXED), dict(N=1, d_model=8)
-    models = [config.replace(C, N=1, **{f"{t.roles[0]}_attention": n}) for n, t in TABLE.items()]
+    models = [config.replace(C, N=1, **{f"{t.roles[0]}_attention": n}) for n, t in MECHANISMS.items()]
     models += [config.replace(C, d_k=4, positions=p) for p in ("learned", "relative", "rotary")]
     models += [config.replace(config.Config(), architecture=a, **width) for a in ARCHITECTURES]
     for c in models:

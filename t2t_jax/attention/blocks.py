@@ -1,4 +1,4 @@
-"""Sequences in blocks, for the mechanisms that look at some of them."""
+"""Sequences cut into blocks, for mechanisms that see only some positions."""
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +6,9 @@ from jax import Array
 
 
 def blocks(x: Array, b: int, n: int, first: int = 0) -> Array:
-    """x [B, L, ...] as blocks first .. first + n - 1 of length b: [B, n, b, ...].
+    """Blocks first .. first + n - 1 of length b of x [B, L, ...]: [B, n, b, ...].
 
-    Zeros stand where x has nothing.
+    Blocks before the first position of x and after its last are zero.
     """
     before = max(-first, 0) * b
     x = x[:, max(first, 0) * b :][:, : n * b - before]
@@ -17,13 +17,13 @@ def blocks(x: Array, b: int, n: int, first: int = 0) -> Array:
     return x.reshape(x.shape[0], n, b, *x.shape[2:])
 
 
-def around(x: Array, b: int, n: int, after: int) -> Array:
-    """For each of n blocks of x [B, L, ...] the one before it, itself and `after` (0 or 1) more.
+def with_neighbours(x: Array, b: int, n: int, after: int) -> Array:
+    """Each of n blocks of x [B, L, ...] with the block before it and `after` (0 or 1) after it.
 
-    Returns [B, n, (2 + after) b, ...]; the first position of block i's is (i - 1) b.
+    Returns [B, n, (2 + after) b, ...]; the first position of row i is (i - 1) b.
     """
-    moved = [blocks(x, b, n, shift) for shift in range(-1, after + 1)]
-    return jnp.concatenate(moved, axis=2)
+    shifted = [blocks(x, b, n, shift) for shift in range(-1, after + 1)]
+    return jnp.concatenate(shifted, axis=2)
 
 
 def unblock(x: Array, L: int) -> Array:
@@ -31,24 +31,24 @@ def unblock(x: Array, L: int) -> Array:
     return x.reshape(x.shape[0], -1, *x.shape[3:])[:, :L]
 
 
-def gather(x: Array, at: Array) -> Array:
-    """x [B, S, ...] at positions [B, K] -> [B, K, ...]; zeros where there is none."""
+def take_positions(x: Array, positions: Array) -> Array:
+    """x [B, S, ...] at positions [B, K] -> [B, K, ...]; zero where a position is outside x."""
 
-    def row(x: Array, at: Array) -> Array:
-        inside = (at >= 0) & (at < x.shape[0])
-        taken = jnp.take(x, at, axis=0, mode="clip")
+    def of_row(x: Array, positions: Array) -> Array:
+        inside = (positions >= 0) & (positions < x.shape[0])
+        taken = jnp.take(x, positions, axis=0, mode="clip")
         return jnp.where(inside.reshape(-1, *(1,) * (x.ndim - 1)), taken, 0)
 
-    return jax.vmap(row)(x, at)
+    return jax.vmap(of_row)(x, positions)
 
 
-def along(axis: int, rank: int, x: Array) -> Array:
-    """x [L] as the given axis of an array of that rank whose other axes are 1."""
+def on_axis(axis: int, rank: int, x: Array) -> Array:
+    """x [L] as one axis of an array of that rank, whose other axes have length 1."""
     return x.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def scaled(equation: str, q: Array, k: Array) -> Array:
-    """The products of an einsum over d_k, the last axis, / sqrt(d_k), in float32 or wider."""
+def scaled_products(equation: str, q: Array, k: Array) -> Array:
+    """An einsum over d_k, the last axis, divided by sqrt(d_k), in float32 or wider."""
     wide = jnp.promote_types(q.dtype, jnp.float32)
-    product = jnp.einsum(equation, q, k, preferred_element_type=wide)
-    return product / jnp.sqrt(q.shape[-1]).astype(wide)
+    products = jnp.einsum(equation, q, k, preferred_element_type=wide)
+    return products / jnp.sqrt(q.shape[-1]).astype(wide)

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.blocks import scaled
-from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, put
-from t2t_jax.attention.visibility import Visibility, blank
+from t2t_jax.attention.blocks import scaled_products
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
+from t2t_jax.attention.visibility import Visibility, zero_padding
 
 
 def softmax(scores: Array, seen: Array) -> Array:
-    """Weights over the last axis of scores, in float32 or wider: zeros for keys not seen.
+    """Weights over the last axis of scores, in float32 or wider; zero for keys that are not seen.
 
     Args:
       seen: bool, broadcastable to scores.
@@ -23,60 +23,61 @@ def softmax(scores: Array, seen: Array) -> Array:
     return exponentials / jnp.where(total > 0, total, 1)
 
 
-def weighted(
+def weighted_sum(
     scores: Array,
     v: Array,
     visibility: Visibility,
     first: Array | int = 0,
-    drop: Drop = None,
+    dropout: Dropout = None,
     bias: Bias = None,
 ) -> Array:
-    """Weighted sum [B, T, h, d_v] of v [B, h, S, d_v] by the softmax of scores [B, h, T, S].
+    """The sum [B, T, h, d_v] of v [B, h, S, d_v], weighted by the softmax of scores [B, h, T, S].
 
     Args:
       first: the position of the first query.
-      drop: dropout of the weights, which the paper does without.
     """
     t = (first + jnp.arange(scores.shape[2]))[None, :, None]
     s = jnp.arange(v.shape[2])[None, None, :]
     if bias is not None:
         scores += bias((s - t)[0])[None]
     a = softmax(scores, visibility.allows(t, s)[:, None])
-    if drop is not None:
-        a = drop(a)
+    if dropout is not None:
+        a = dropout(a)
     return jnp.einsum("bhts,bhsd->bthd", a.astype(v.dtype), v)
 
 
-def one(q: Array, k: Array, v: Array, seen: Array, after: Array, bias: Bias = None) -> Array:
-    """A single query [B, 1, h, d_k] over keys [B, K, h, d_k] -> [B, 1, h, d_v].
+def single_query(
+    q: Array, k: Array, v: Array, seen: Array, distance: Array, bias: Bias = None
+) -> Array:
+    """One query [B, 1, h, d_k] over keys [B, K, h, d_k] -> [B, 1, h, d_v].
 
     Args:
-      seen: bool [B or 1, K], of which keys it sees.
-      after: int32 [1, K], how far after the query each stands.
+      seen: bool [B or 1, K], the keys that it sees.
+      distance: int32 [1, K], the position of each key minus that of the query.
     """
-    scores = scaled("bqhd,bkhd->bhqk", q, k)
+    scores = scaled_products("bqhd,bkhd->bhqk", q, k)
     if bias is not None:
-        scores += bias(after)[None]
+        scores += bias(distance)[None]
     a = softmax(scores, seen[:, None, None])
     return jnp.einsum("bhqk,bkhd->bqhd", a.astype(v.dtype), v)
 
 
 class Dense(Mechanism):
-    """softmax(scores(q, keys(k))) v: mechanisms that differ in their scores alone.
+    """softmax(scores(q, keys(k))) v: the mechanisms that differ in their scores alone.
 
-    Keys and values have the length behind the heads, [B, h, S, ...], as products of a head read
-    them: a step of decoding would otherwise transpose them every time.
+    Keys and values are stored with the length after the heads, [B, h, S, ...], the layout that the
+    matmuls of a head read; a decoding step would otherwise transpose them every time.
     """
 
     def keys(self, k: Array, s: Array) -> Array:
-        """What scores need of the keys [B, S, h, d_k] at positions s, int32 [S]: [B, h, S, ...]."""
+        """What `scores` reads of the keys [B, S, h, d_k] at positions s, int32 [S]: [B, h, S, ...]."""
         return k.swapaxes(1, 2)
 
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        """Scores [B, h, T, S], in float32 or wider.
+        """Scores [B, h, T, S] of queries [B, T, h, d_k], in float32 or wider.
 
         Args:
-          t, s: positions of the queries and keys, int32 [T] and [S].
+          t, s: positions of the queries and of the keys, int32 [T] and [S].
         """
         raise NotImplementedError
 
@@ -87,23 +88,23 @@ class Dense(Mechanism):
         v: Array,
         visibility: Visibility,
         first: Array | int = 0,
-        drop: Drop = None,
+        dropout: Dropout = None,
         bias: Bias = None,
     ) -> Array:
         """Queries at positions first, first + 1, ... over all keys -> [B, T, h, d_v]."""
         t, s = first + jnp.arange(q.shape[1]), jnp.arange(v.shape[2])
-        return weighted(self.scores(q, keys, t, s), v, visibility, first, drop, bias)
+        return weighted_sum(self.scores(q, keys, t, s), v, visibility, first, dropout, bias)
 
     def attend(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
         keys = self.keys(k, jnp.arange(k.shape[1]))
-        return self.rows(q, keys, v.swapaxes(1, 2), visibility, 0, drop, bias)
+        return self.rows(q, keys, v.swapaxes(1, 2), visibility, 0, dropout, bias)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
-        """The keys and values, and for cross-attention how many are real."""
+        """The keys and values; for cross-attention also their lengths before the padding."""
         lengths = visibility.kv_lengths
-        k, v = blank(k, lengths), blank(v, lengths)
+        k, v = zero_padding(k, lengths), zero_padding(v, lengths)
         known = {"k": self.keys(k, jnp.arange(k.shape[1])), "v": v.swapaxes(1, 2)}
         return known if visibility.causal else known | {"lengths": lengths}
 
@@ -111,7 +112,7 @@ class Dense(Mechanism):
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
         k, v = self.keys(k, t[None]), v.swapaxes(1, 2)
-        state = {"k": put(state["k"], k, t, 2), "v": put(state["v"], v, t, 2)}
+        state = {"k": write_at(state["k"], k, t, 2), "v": write_at(state["v"], v, t, 2)}
         causal = Visibility(causal=True)
         return self.rows(q, state["k"], state["v"], causal, t, bias=bias), state
 

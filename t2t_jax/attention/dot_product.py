@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.blocks import scaled
+from t2t_jax.attention.blocks import scaled_products
 from t2t_jax.attention.dense import Dense
-from t2t_jax.attention.weights import PerHead
+from t2t_jax.attention.parameters import PerHead
 
 
 class DotProduct(Dense):
@@ -20,16 +20,16 @@ class ScaledDotProduct(Dense):
     """softmax(q k^T / sqrt(d_k)) v."""
 
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        return scaled("bthd,bhsd->bhts", q, keys)
+        return scaled_products("bthd,bhsd->bhts", q, keys)
 
 
 class General(DotProduct):
-    """softmax(q W k^T) v with a matrix W [d_k, d_k] for each head."""
+    """softmax(q W k^T) v with one matrix W [d_k, d_k] a head."""
 
     def setup(self) -> None:
         self.W = PerHead(("d_k", "d_hidden"))
 
     def keys(self, k: Array, s: Array) -> Array:
-        """k W^T, once a key."""
+        """W k, once a key."""
         d_k = k.shape[-1]
         return jnp.einsum("bshe,hde->bhsd", k, self.W(k, d_k, d_k))

@@ -10,20 +10,25 @@ import numpy as np
 from jax import Array
 
 from t2t_jax.attention.blocks import blocks, unblock
-from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, refuse
-from t2t_jax.attention.visibility import Visibility, blank
-from t2t_jax.attention.work import CAUSAL_CHUNK
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse
+from t2t_jax.attention.visibility import Visibility, zero_padding
 
-_NOTHING = -1e30  # the logarithm of a sum of nothing
-_LEAST = 1e-30  # denominators below it, of features far apart, are as of a query that sees nothing
+_LOG_ZERO = -1e30  # stands for the logarithm of zero
+_SMALLEST = 1e-30  # a denominator below it counts as that of a query that sees nothing
 
 
 class Linear(Mechanism):
     """phi(x) = elu(x) + 1.
 
-    Sums are float32 or wider, and over [v, 1]: numerator and denominator at once. Features come
-    with the logarithm of a factor, taken out of the sums where features may be of any size.
+    Sums are float32 or wider, and over [v, 1], so that one matmul gives numerator and denominator.
+    Each feature vector comes with the logarithm of a factor taken out of it, so that features of any
+    size do not overflow.
+
+    Attributes:
+      chunk: positions by which a causal sum advances; the pairs within a chunk are computed.
     """
+
+    chunk: int
 
     def features(self, x: Array, positions: Array) -> tuple[Array, Array]:
         """phi(x) e^-a [B, L, h, m] in float32 or wider, and a [B, L, h].
@@ -32,32 +37,32 @@ class Linear(Mechanism):
           x: [B, L, h, d_k] at positions, int32 [L].
         """
         x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-        # exp below zero, for elu + 1 rounds what is small to nothing.
+        # exp(x) for x below zero: elu(x) + 1 would round small values to zero.
         return jnp.where(x > 0, x + 1, jnp.exp(jnp.minimum(x, 0))), jnp.zeros_like(x[..., 0])
 
     def attend(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
-        refuse("linear", drop=drop, bias=bias)
+        refuse("linear", dropout=dropout, bias=bias)
         phi_q = self.features(q, jnp.arange(q.shape[1]))[0]
-        phi_k, a, values = self._known(k, v, 0, visibility.kv_lengths)
+        phi_k, a, values = self._key_features(k, v, 0, visibility.kv_lengths)
         if visibility.causal:
-            sums = _causal(phi_q, phi_k, a, values)
+            sums = _causal(phi_q, phi_k, a, values, self.chunk)
         else:
             sums = jnp.einsum("bthm,bhmd->bthd", phi_q, _total(phi_k, a, values)[0])
-        return blank(_divide(sums), visibility.q_lengths).astype(v.dtype)
+        return zero_padding(_divide(sums), visibility.q_lengths).astype(v.dtype)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
-        """The sum [B, h, m, d_v + 1] over the known keys, and its factor's logarithm [B, h]."""
-        lengths = visibility.bounded(k, k).kv_lengths
-        known = self._known(blank(k, lengths), blank(v, lengths), 0, lengths)
+        """The sum [B, h, m, d_v + 1] over the known keys, and the logarithm of its factor [B, h]."""
+        lengths = visibility.with_lengths(k, k).kv_lengths
+        known = self._key_features(zero_padding(k, lengths), zero_padding(v, lengths), 0, lengths)
         total, largest = _total(*known)
         return {"sum": total, "log": largest}
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        total, largest = _total(*self._known(k, v, t, None))
+        total, largest = _total(*self._key_features(k, v, t, None))
         after = jnp.maximum(state["log"], largest)
         shrunk = [
             x * jnp.exp(log - after)[..., None, None]
@@ -71,15 +76,15 @@ class Linear(Mechanism):
         sums = jnp.einsum("bthm,bhmd->bthd", self.features(q, t[None])[0], state["sum"])
         return _divide(sums).astype(q.dtype)
 
-    def _known(
+    def _key_features(
         self, k: Array, v: Array, first: Array | int, lengths: Array | None
     ) -> tuple[Array, Array, Array]:
-        """Features of keys from position first on, their factors, and [v, 1]; zeros for pads."""
+        """Features of keys from position `first` on, log-factors, and [v, 1]; padding is zero."""
         phi, a = self.features(k, first + jnp.arange(k.shape[1]))
         values = jnp.concatenate([v, jnp.ones_like(v[..., :1])], -1).astype(phi.dtype)
         if lengths is not None:
-            real = jnp.arange(k.shape[1])[None, :, None] < lengths[:, None, None]
-            phi, a = jnp.where(real[..., None], phi, 0), jnp.where(real, a, _NOTHING)
+            present = jnp.arange(k.shape[1])[None, :, None] < lengths[:, None, None]
+            phi, a = jnp.where(present[..., None], phi, 0), jnp.where(present, a, _LOG_ZERO)
         return phi, a, values
 
 
@@ -87,7 +92,7 @@ class Performer(Linear):
     """FAVOR+: phi(x) = exp(W x' - |x'|^2 / 2) / sqrt(m) with x' = x / d_k^(1/4).
 
     The m rows of W are drawn once for each head from default_rng(seed): orthogonal in blocks of
-    d_k, with the lengths of independent Gaussian rows. They are no parameters.
+    d_k, with the lengths of independent Gaussian rows. W is not trained.
     """
 
     m: int
@@ -115,31 +120,31 @@ def projections(h: int, m: int, d_k: int, seed: int) -> np.ndarray:
 
 
 def _total(phi: Array, a: Array, values: Array) -> tuple[Array, Array]:
-    """Sum of phi [B, S, h, m] times values [B, S, h, d] over S, without a factor e^largest.
+    """The sum over S of phi [B, S, h, m] times values [B, S, h, d], divided by e^largest.
 
-    Returns [B, h, m, d] and the largest of a [B, S, h]: [B, h].
+    Returns it, [B, h, m, d], and `largest`, the maximum of a [B, S, h] over S: [B, h].
     """
     largest = a.max(1)
     phi *= jnp.exp(a - largest[:, None])[..., None]
     return jnp.einsum("bshm,bshd->bhmd", phi, values), largest
 
 
-def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array) -> Array:
+def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> Array:
     """For each t the sum over s <= t of (phi_q . phi_k) e^a values, up to a factor: [B, T, h, d].
 
-    A scan over chunks carries the sum so far; within a chunk the pairs are laid out.
+    A scan over chunks carries the sum over earlier chunks; the pairs within a chunk are computed.
     """
     B, T, h, m = phi_q.shape
-    n = -(-T // CAUSAL_CHUNK)
-    absent = jnp.arange(n * CAUSAL_CHUNK)[None, :, None] >= a.shape[1]
-    chunks = [blocks(x, CAUSAL_CHUNK, n) for x in (phi_q, phi_k, a, values)]
-    chunks[2] = jnp.where(absent.reshape(1, n, CAUSAL_CHUNK, 1), _NOTHING, chunks[2])
-    past = jnp.tri(CAUSAL_CHUNK, dtype=bool)[None, None]  # [1, 1, q, k]
+    n = -(-T // chunk)
+    absent = jnp.arange(n * chunk)[None, :, None] >= a.shape[1]
+    chunks = [blocks(x, chunk, n) for x in (phi_q, phi_k, a, values)]
+    chunks[2] = jnp.where(absent.reshape(1, n, chunk, 1), _LOG_ZERO, chunks[2])
+    past = jnp.tri(chunk, dtype=bool)[None, None]  # [1, 1, q, k]
 
-    def move(carry: State, x: list[Array]) -> tuple[State, Array]:
+    def advance(carry: State, x: list[Array]) -> tuple[State, Array]:
         phi_q, phi_k, a, values = x
-        # e^-largest at each position, where largest is that of all keys seen from there
-        largest = jnp.maximum(jax.lax.cummax(a, axis=1), carry["log"][:, None])  # [B, C, h]
+        # largest [B, C, h]: the maximum of a over all keys that each position sees
+        largest = jnp.maximum(jax.lax.cummax(a, axis=1), carry["log"][:, None])
         old = jnp.exp(carry["log"][:, None] - largest)
         gap = jnp.where(past, (a[:, None] - largest[:, :, None]).transpose(0, 3, 1, 2), -jnp.inf)
         scores = jnp.einsum("bqhm,bkhm->bhqk", phi_q, phi_k) * jnp.exp(gap)
@@ -151,17 +156,17 @@ def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array) -> Array:
         kept = carry["sum"] * jnp.exp(carry["log"] - last)[..., None, None]
         return {"sum": kept + added, "log": last}, out
 
-    nothing = {
+    empty = {
         "sum": jnp.zeros((B, h, m, values.shape[-1]), values.dtype),
-        "log": jnp.full((B, h), _NOTHING, values.dtype),
+        "log": jnp.full((B, h), _LOG_ZERO, values.dtype),
     }
-    _, out = jax.lax.scan(move, nothing, [x.swapaxes(0, 1) for x in chunks])
+    _, out = jax.lax.scan(advance, empty, [x.swapaxes(0, 1) for x in chunks])
     return unblock(out.swapaxes(0, 1), T)
 
 
 def _divide(sums: Array) -> Array:
-    """Numerators [..., d_v] over the denominator in the last place; zeros where it is none."""
-    some = sums[..., -1:] > _LEAST
-    # The quotient's derivative squares the denominator, which is of size one by then.
-    sums = sums / jax.lax.stop_gradient(jnp.where(some, sums[..., -1:], 1))
-    return jnp.where(some, sums[..., :-1] / jnp.where(some, sums[..., -1:], 1), 0)
+    """Numerators [..., d_v] over the denominator, the last element; zero where that is zero."""
+    positive = sums[..., -1:] > _SMALLEST
+    # Scaled to a denominator of one first, as the derivative of the quotient squares it.
+    sums = sums / jax.lax.stop_gradient(jnp.where(positive, sums[..., -1:], 1))
+    return jnp.where(positive, sums[..., :-1] / jnp.where(positive, sums[..., -1:], 1), 0)

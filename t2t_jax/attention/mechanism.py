@@ -1,22 +1,22 @@
-"""What all mechanisms share: the contract of `t2t_jax.attention`, with padding made harmless."""
+"""The base class of all mechanisms: the contract of `t2t_jax.attention`, with harmless padding."""
 
 from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.visibility import Visibility, blank, real
+from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
+from t2t_jax.ops.nan_guard import nan_guard
 
 State = dict[str, Any]
-Drop = Callable[[Array], Array] | None
+Dropout = Callable[[Array], Array] | None
 Bias = Callable[[Array], Array] | None
 
 
 class Mechanism(nn.Module):
-    """`attend` says what a mechanism computes; `start` and the steps say it for decoding."""
+    """A mechanism defines `attend` for training, and `start` and the steps for decoding."""
 
     def __call__(
         self,
@@ -24,39 +24,34 @@ class Mechanism(nn.Module):
         k: Array,
         v: Array,
         visibility: Visibility,
-        drop: Drop = None,
+        dropout: Dropout = None,
         bias: Bias = None,
     ) -> Array:
         """q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] -> [B, T, h, d_v].
 
         Args:
-          drop: dropout of attention weights, a function to apply to them.
-          bias: int32 distances s - t [...] -> what to add to the scores, [h, ...].
+          dropout: the function that drops attention weights.
+          bias: int32 distances s - t [...] -> what is added to the scores, [h, ...].
         """
-        visibility = visibility.bounded(q, k)
-        q = blank(q, visibility.q_lengths)
-        k, v = blank(k, visibility.kv_lengths), blank(v, visibility.kv_lengths)
+        visibility = visibility.with_lengths(q, k)
+        q = zero_padding(q, visibility.q_lengths)
+        k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
+
+        def attend(q: Array, k: Array, v: Array) -> Array:
+            return self.attend(q, k, v, visibility, dropout, bias)
+
         if not visibility.causal:
-            return self.attend(q, k, v, visibility, drop, bias)
-        # A weight of zero does not silence a later NaN: it is taken out, and put back where seen.
-        bad_q = ~jnp.isfinite(q).all(-1, keepdims=True)
-        bad_k = ~(jnp.isfinite(k).all(-1, keepdims=True) & jnp.isfinite(v).all(-1, keepdims=True))
-        q, k, v = jnp.where(bad_q, 0, q), jnp.where(bad_k, 0, k), jnp.where(bad_k, 0, v)
-        out = self.attend(q, k, v, visibility, drop, bias)
-        T = q.shape[1]
-        met = jax.lax.cummax(bad_k.astype(jnp.int8), axis=1).astype(bool)
-        met = jnp.pad(met, ((0, 0), (0, max(T - k.shape[1], 0)), (0, 0), (0, 0)), "edge")[:, :T]
-        met &= real(visibility.q_lengths, T)[:, :, None, None]
-        return jnp.where(met | bad_q, jnp.nan, out)
+            return attend(q, k, v)
+        return nan_guard(attend, q, k, v, length_mask(visibility.q_lengths, q.shape[1]))
 
     def attend(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
-        """As `__call__`, with both lengths known and padding that is zeros."""
+        """`__call__`, where both lengths are known and padding is zero."""
         raise NotImplementedError
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
-        """What decoding keeps of the keys and values known beforehand."""
+        """The decoding state that holds the keys and values known before decoding."""
         raise NotImplementedError
 
     def step(
@@ -76,21 +71,21 @@ class Mechanism(nn.Module):
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        """`step` where the query's own key and value are new."""
+        """`step` that first adds the key and value of position t to the state."""
         raise NotImplementedError
 
     def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
-        """`step` where all keys are known."""
+        """`step` over the keys and values that `start` was given."""
         raise NotImplementedError
 
 
-def refuse(name: str, **given: Any) -> None:
-    """Raises ValueError if a mechanism is given what it cannot do: nothing is ignored."""
-    for what, value in given.items():
+def refuse(name: str, **arguments: Any) -> None:
+    """Raises ValueError if a mechanism gets an argument that it would otherwise ignore."""
+    for argument, value in arguments.items():
         if value is not None and value is not False:
-            raise ValueError(f"{name} attention cannot be given {what}.")
+            raise ValueError(f"{name} attention does not support {argument}.")
 
 
-def put(x: Array, new: Array, t: Array, axis: int = 1) -> Array:
+def write_at(x: Array, new: Array, t: Array, axis: int = 1) -> Array:
     """x [B, S, ...] with new [B, 1, ...] at position t; S may be another axis."""
     return jax.lax.dynamic_update_slice_in_dim(x, new, t, axis)

@@ -1,7 +1,7 @@
 """Sparse patterns: strided and fixed (Child et al. 2019), random blocks (Zaheer et al. 2020).
 
-Each is softmax(q k^T / sqrt(d_k)) v over the keys of its pattern, within one sequence. Keys come in
-disjoint sets whose scores stand side by side under one softmax.
+Each is softmax(q k^T / sqrt(d_k)) v over the keys of its pattern, within one sequence. A pattern is a
+few disjoint sets of keys whose scores are concatenated under one softmax.
 """
 
 from collections.abc import Sequence
@@ -12,21 +12,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from t2t_jax.attention.blocks import along, around, blocks, gather, scaled, unblock
-from t2t_jax.attention.dense import one, softmax, weighted
-from t2t_jax.attention.mechanism import Bias, Drop, Mechanism, State, put
-from t2t_jax.attention.visibility import Visibility, blank
+from t2t_jax.attention.blocks import on_axis, with_neighbours, blocks, take_positions, scaled_products, unblock
+from t2t_jax.attention.dense import single_query, softmax, weighted_sum
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
+from t2t_jax.attention.visibility import Visibility, zero_padding
 
 
 class Keys(NamedTuple):
     """A set of keys for queries in n blocks of b.
 
     Attributes:
-      letters: the axes of k and v after the batch, as in an einsum whose queries are n q h d; s is
-        the axis to choose from.
+      letters: the axes of k and v after the batch and before d, in an einsum whose queries have the
+        axes n q h d; s is the axis of the keys.
       k, v: the keys and values.
-      s: int32 positions [B or 1, n or 1, b or 1, K].
-      chosen: bool, likewise: those of them that the pattern has.
+      s: positions of the keys, int32 [B or 1, n or 1, b or 1, K].
+      chosen: bool of the same axes, whether the pattern has the key.
     """
 
     letters: str
@@ -36,21 +36,21 @@ class Keys(NamedTuple):
     chosen: Array
 
 
-def attend(q: Array, sets: Sequence[Keys], visibility: Visibility, drop: Drop, bias: Bias) -> Array:
+def attend(q: Array, sets: Sequence[Keys], visibility: Visibility, dropout: Dropout, bias: Bias) -> Array:
     """Queries [B, n, b, h, d_k] over disjoint sets of keys -> [B, n, b, h, d_v]."""
     n, b = q.shape[1:3]
     t = jnp.arange(n * b).reshape(1, n, b, 1)
     scores, seen = [], []
     for x in sets:
-        found = scaled(f"znqhd,z{x.letters}d->zhnqs", q, x.k)
+        products = scaled_products(f"znqhd,z{x.letters}d->zhnqs", q, x.k)
         if bias is not None:
-            found += jnp.moveaxis(bias(x.s - t), 0, 1)
-        scores.append(found)
+            products += jnp.moveaxis(bias(x.s - t), 0, 1)
+        scores.append(products)
         allowed = visibility.allows(t, x.s) & x.chosen
-        seen.append(jnp.broadcast_to(allowed, (q.shape[0], *found.shape[2:])))
+        seen.append(jnp.broadcast_to(allowed, (q.shape[0], *products.shape[2:])))
     a = softmax(jnp.concatenate(scores, -1), jnp.concatenate(seen, -1)[:, None])
-    if drop is not None:
-        a = drop(a)
+    if dropout is not None:
+        a = dropout(a)
     ends = np.cumsum([x.shape[-1] for x in scores])[:-1]
     parts = jnp.split(a.astype(q.dtype), ends, axis=-1)
     out = jnp.zeros((), q.dtype)
@@ -59,49 +59,52 @@ def attend(q: Array, sets: Sequence[Keys], visibility: Visibility, drop: Drop, b
     return out
 
 
-class _Sparse(Mechanism):
-    """Decoding for patterns whose later queries may need any earlier key."""
+class Sparse(Mechanism):
+    """A pattern any of whose later queries may see any earlier key: the base of new patterns.
+
+    A subclass defines `attend`, usually by the function `attend` of this file, and `seen_from`.
+    """
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
-        """The keys and values known."""
+        """The keys and values of all positions, zero where they are not yet known."""
         lengths = visibility.kv_lengths
-        return {"k": blank(k, lengths), "v": blank(v, lengths)}
+        return {"k": zero_padding(k, lengths), "v": zero_padding(v, lengths)}
 
     def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
-        """Of S positions those that t sees, int32 [K], each once, and bool [K], which exist."""
+        """The positions that position t of S sees, int32 [K], each once; bool [K], which exist."""
         raise NotImplementedError
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        state = {"k": put(state["k"], k, t), "v": put(state["v"], v, t)}
+        state = {"k": write_at(state["k"], k, t), "v": write_at(state["v"], v, t)}
         s, exist = self.seen_from(t, state["k"].shape[1])
         keys, values = (jnp.take(state[n], s, axis=1, mode="clip") for n in "kv")
         seen = exist & (s >= 0) & (s <= t)
-        return one(q, keys, values, seen[None], (s - t)[None], bias), state
+        return single_query(q, keys, values, seen[None], (s - t)[None], bias), state
 
 
-class Strided(_Sparse):
-    """The keys at distance l at most, and those at a distance that l divides."""
+class Strided(Sparse):
+    """The keys at distance l at most, and those at distances divisible by l."""
 
     l: int
 
     def attend(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
         l, T, S = self.l, q.shape[1], k.shape[1]
         n, m = -(-T // l), -(-S // l)
         after = 0 if visibility.causal else 1
-        start = l * along(1, 4, jnp.arange(n))
-        row = along(2, 4, jnp.arange(l))
-        near = start + along(3, 4, jnp.arange(-l, (1 + after) * l))
+        start = l * on_axis(1, 4, jnp.arange(n))
+        row = on_axis(2, 4, jnp.arange(l))
+        near = start + on_axis(3, 4, jnp.arange(-l, (1 + after) * l))
         within = jnp.abs(near - start - row) < l
-        columns = row + l * along(3, 4, jnp.arange(m))
+        columns = row + l * on_axis(3, 4, jnp.arange(m))
         sets = [
-            Keys("nsh", around(k, l, n, after), around(v, l, n, after), near, within),
+            Keys("nsh", with_neighbours(k, l, n, after), with_neighbours(v, l, n, after), near, within),
             Keys("sqh", blocks(k, l, m), blocks(v, l, m), columns, columns != start + row),
         ]
-        return unblock(attend(blocks(q, l, n), sets, visibility, drop, bias), T)
+        return unblock(attend(blocks(q, l, n), sets, visibility, dropout, bias), T)
 
     def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         near = t - jnp.arange(self.l)
@@ -111,33 +114,33 @@ class Strided(_Sparse):
 
 
 class Fixed(Mechanism):
-    """The keys of the own block of l, and the last c of all other (causal: earlier) blocks."""
+    """The keys of the query's own block of l, and the last c of each other (causal: earlier) block."""
 
     l: int
     c: int
 
     def attend(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
         l, T = self.l, q.shape[1]
         n = -(-T // l)
-        block = along(1, 4, jnp.arange(n))
-        own = l * block + along(3, 4, jnp.arange(l))
-        s = along(3, 4, self._summaries(k.shape[1]))
+        block = on_axis(1, 4, jnp.arange(n))
+        own = l * block + on_axis(3, 4, jnp.arange(l))
+        s = on_axis(3, 4, self._summaries(k.shape[1]))
         sets = [
             Keys("nsh", blocks(k, l, n), blocks(v, l, n), own, jnp.ones((1, 1, 1, 1), bool)),
             Keys("sh", self._columns(k), self._columns(v), s, s // l != block),
         ]
-        return unblock(attend(blocks(q, l, n), sets, visibility, drop, bias), T)
+        return unblock(attend(blocks(q, l, n), sets, visibility, dropout, bias), T)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
-        """The block that the next position is in, and the last c keys and values of every block."""
-        lengths = visibility.bounded(k, k).kv_lengths
-        k, v = blank(k, lengths), blank(v, lengths)
-        at = (lengths // self.l * self.l)[:, None] + jnp.arange(self.l)[None]
+        """The keys and values of the next position's block, and the last c of every block."""
+        lengths = visibility.with_lengths(k, k).kv_lengths
+        k, v = zero_padding(k, lengths), zero_padding(v, lengths)
+        own = (lengths // self.l * self.l)[:, None] + jnp.arange(self.l)[None]
         state: State = {}
         for name, x in (("k", k), ("v", v)):
-            state |= {name: gather(x, at), f"{name}_columns": self._columns(x)}
+            state |= {name: take_positions(x, own), f"{name}_columns": self._columns(x)}
         return state
 
     def step_self(
@@ -148,15 +151,15 @@ class Fixed(Mechanism):
         own = block * l + jnp.arange(l)
         after = dict(state)
         for name, new in (("k", k), ("v", v)):
-            after[name] = put(state[name], new, slot)
+            after[name] = write_at(state[name], new, slot)
             columns = state[f"{name}_columns"]
-            kept = put(columns, new, block * c + slot - (l - c))
+            kept = write_at(columns, new, block * c + slot - (l - c))
             after[f"{name}_columns"] = jnp.where(slot >= l - c, kept, columns)
         summaries = self._summaries(after["k_columns"].shape[1] // c * l)
         s = jnp.concatenate([own, summaries])
         seen = jnp.concatenate([own <= t, summaries // l < block])
         keys, values = (jnp.concatenate([after[n], after[f"{n}_columns"]], axis=1) for n in "kv")
-        return one(q, keys, values, seen[None], (s - t)[None], bias), after
+        return single_query(q, keys, values, seen[None], (s - t)[None], bias), after
 
     def _summaries(self, S: int) -> Array:
         """Positions of the last c of each block of S positions."""
@@ -169,13 +172,14 @@ class Fixed(Mechanism):
         return unblock(blocks(x, self.l, m)[:, :, self.l - self.c :], m * self.c)
 
 
-class Random(_Sparse):
-    """Blocks of b: a query's own and its neighbours, the first of all, and r at random.
+class Random(Sparse):
+    """Blocks of b: a query's own block, its neighbours, the first block, and r random blocks.
 
-    Causal: of those, the earlier ones. Otherwise the first block's queries see everything, too.
-    Block i's random blocks are floor(u m) of the m there are to choose from (causal: those before
-    i; else the real ones of the sequence), u from row i of default_rng(seed).random((., r)),
-    float32; what the pattern has already is not seen twice. All heads share the pattern.
+    Causal: only the earlier ones. Otherwise the queries of the first block also see every key.
+    The random blocks of block i are floor(u m), where m is the number of candidates (causal: the
+    blocks before i; otherwise the blocks before the padding) and u is row i of
+    default_rng(seed).random((., r)) in float32. A block that the pattern already has is not seen
+    twice. All heads share the pattern.
     """
 
     b: int
@@ -183,36 +187,36 @@ class Random(_Sparse):
     seed: int
 
     def attend(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, drop: Drop, bias: Bias
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
         b, T = self.b, q.shape[1]
         n, m = -(-T // b), -(-k.shape[1] // b)
         after = 0 if visibility.causal else 1
-        block = along(1, 4, jnp.arange(n))
-        near = b * block + along(3, 4, jnp.arange(-b, (1 + after) * b))
-        first = along(3, 4, jnp.arange(b))
+        block = on_axis(1, 4, jnp.arange(n))
+        near = b * block + on_axis(3, 4, jnp.arange(-b, (1 + after) * b))
+        first = on_axis(3, 4, jnp.arange(b))
         i = jnp.arange(n)[None]
-        real = -(-visibility.kv_lengths[:, None] // b)
-        j, drawn = self._random(i, jnp.minimum(i, m) if visibility.causal else real)
+        filled = -(-visibility.kv_lengths[:, None] // b)
+        j, drawn = self._random(i, jnp.minimum(i, m) if visibility.causal else filled)
         j, drawn = (jnp.broadcast_to(x, (q.shape[0], n, self.r)) for x in (j, drawn))
-        far = (b * j[..., None] + along(3, 4, jnp.arange(b))).reshape(*j.shape[:2], 1, -1)
+        far = (b * j[..., None] + on_axis(3, 4, jnp.arange(b))).reshape(*j.shape[:2], 1, -1)
         always = jnp.ones((1, 1, 1, 1), bool)
         sets = [
-            Keys("nsh", around(k, b, n, after), around(v, b, n, after), near, always),
+            Keys("nsh", with_neighbours(k, b, n, after), with_neighbours(v, b, n, after), near, always),
             Keys("sh", blocks(k, b, 1)[:, 0], blocks(v, b, 1)[:, 0], first, block > 1),
             Keys("nsh", _take(k, b, j), _take(v, b, j), far, _spread(drawn, b)),
         ]
-        out = unblock(attend(blocks(q, b, n), sets, visibility, drop, bias), T)
+        out = unblock(attend(blocks(q, b, n), sets, visibility, dropout, bias), T)
         if visibility.causal:
             return out
-        everything = weighted(
-            scaled("bthd,bshd->bhts", q[:, :b], k),
+        first_block = weighted_sum(
+            scaled_products("bthd,bshd->bhts", q[:, :b], k),
             v.swapaxes(1, 2),
             visibility,
-            drop=drop,
+            dropout=dropout,
             bias=bias,
         )
-        return jnp.concatenate([everything, out[:, b:]], axis=1)
+        return jnp.concatenate([first_block, out[:, b:]], axis=1)
 
     def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         b, i = self.b, t // self.b
@@ -222,16 +226,16 @@ class Random(_Sparse):
         exist = [near >= 0, jnp.broadcast_to(i > 1, b), _spread(drawn, b)[0, 0, 0]]
         return jnp.concatenate([near, jnp.arange(b), far]), jnp.concatenate(exist)
 
-    def _random(self, i: Array, there: Array, n: int | None = None) -> tuple[Array, Array]:
-        """The random blocks [B, I, r] of blocks i [1, I], and which of them are new to each.
+    def _random(self, i: Array, m: Array, n: int | None = None) -> tuple[Array, Array]:
+        """The random blocks [B, I, r] of blocks i [1, I], and which the pattern does not yet have.
 
         Args:
-          there: blocks to choose from, [B or 1, I or 1].
-          n: what i is below; as many as there are if not given.
+          m: the number of candidates, [B or 1, I or 1].
+          n: an upper bound of i, by default its length.
         """
         u = np.random.default_rng(self.seed).random((n or i.shape[1], self.r)).astype(np.float32)
-        j = jnp.floor(jnp.asarray(u)[i] * there[..., None]).astype(jnp.int32)
-        j = jnp.minimum(j, there[..., None] - 1)
+        j = jnp.floor(jnp.asarray(u)[i] * m[..., None]).astype(jnp.int32)
+        j = jnp.minimum(j, m[..., None] - 1)
         new = (j > 0) & (jnp.abs(j - i[..., None]) > 1)
         again = (j[..., :, None] == j[..., None, :]) & np.tri(self.r, k=-1, dtype=bool)[None, None]
         return j, new & ~again.any(-1)
@@ -245,5 +249,5 @@ def _take(x: Array, b: int, j: Array) -> Array:
 
 
 def _spread(x: Array, b: int) -> Array:
-    """[B, n, r] -> [B, n, 1, r b]: of each block, for each of its keys."""
+    """[B, n, r], a value a block -> [B, n, 1, r b], a value a key."""
     return jnp.repeat(x, b, axis=-1)[:, :, None]

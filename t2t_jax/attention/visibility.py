@@ -1,4 +1,4 @@
-"""Who may see whom, as structure: lengths and causality, never a [T, S] array."""
+"""Which keys each query sees, as structure: lengths and causality, never a [T, S] array."""
 
 from typing import Any
 
@@ -11,20 +11,20 @@ Lengths = Any  # int32 [B], or None
 
 @struct.dataclass
 class Visibility:
-    """Which keys each query may see.
+    """Which keys each query sees.
 
     Attributes:
-      q_lengths: int32 [B], queries that are real; the rest see nothing. None: all are.
-      kv_lengths: int32 [B], keys that are real; the rest are seen by none. None: all are.
-      causal: position t sees positions up to t only.
+      q_lengths: int32 [B], the queries before the padding; padding sees nothing. None: all T.
+      kv_lengths: int32 [B], the keys before the padding; padding is not seen. None: all S.
+      causal: whether position t sees only positions up to t.
     """
 
     q_lengths: Lengths = None
     kv_lengths: Lengths = None
     causal: bool = struct.field(pytree_node=False, default=False)
 
-    def bounded(self, q: Array, k: Array) -> "Visibility":
-        """The same with both lengths given: where there are none, all of q and k [B, L, ...]."""
+    def with_lengths(self, q: Array, k: Array) -> "Visibility":
+        """The same with both lengths set: None becomes the full length of q or k [B, L, ...]."""
 
         def known(lengths: Lengths, x: Array) -> Array:
             return jnp.full(x.shape[0], x.shape[1], jnp.int32) if lengths is None else lengths
@@ -32,11 +32,10 @@ class Visibility:
         return Visibility(known(self.q_lengths, q), known(self.kv_lengths, k), self.causal)
 
     def allows(self, t: Array, s: Array) -> Array:
-        """Bool: whether queries at positions t may see keys at positions s.
+        """Bool: whether queries at positions t see keys at positions s.
 
         Args:
-          t, s: int32 with the same number of axes, of which the first is B or 1; a position below
-            0 is nowhere.
+          t, s: int32 of equal rank, whose first axis is B or 1. Negative key positions are masked.
         """
         seen = s >= 0
         if self.causal:
@@ -47,13 +46,13 @@ class Visibility:
         return seen
 
 
-def real(lengths: Array, size: int) -> Array:
-    """Bool [B, size]: the positions below each row's length."""
+def length_mask(lengths: Array, size: int) -> Array:
+    """Bool [B, size]: the positions before the length of each row."""
     return jnp.arange(size)[None, :] < lengths[:, None]
 
 
-def blank(x: Array, lengths: Lengths) -> Array:
-    """x [B, L, h, d] with zeros where a slot is padding, so that its content has no gradient."""
+def zero_padding(x: Array, lengths: Lengths) -> Array:
+    """x [B, L, h, d] with padding set to zero, so that its content has no gradient."""
     if lengths is None:
         return x
-    return jnp.where(real(lengths, x.shape[1])[:, :, None, None], x, jnp.zeros_like(x))
+    return jnp.where(length_mask(lengths, x.shape[1])[:, :, None, None], x, jnp.zeros_like(x))

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from flax.core import meta
 
-from t2t_jax.attention import TABLE, Visibility
-from t2t_jax.attention.choice import build, parse
+from t2t_jax.attention.registry import MECHANISMS, build, parse
 from t2t_jax.attention.dense import Dense
-from t2t_jax.attention.weights import PerHead
+from t2t_jax.attention.parameters import PerHead
+from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import NAIVE
 from t2t_jax.bench.race import ROUNDS, Program, compiled, exponent, race
 from t2t_jax.bench.race import draw as draw_race
@@ -48,7 +48,7 @@ def default(n: int) -> dict[str, str]:
         "sparse_fixed": f":l={root},c=1",
         "sparse_random": ":b=32,r=2",
     }
-    return {name: name + options.get(name, "") for name in (*TABLE, NAIVE)}
+    return {name: name + options.get(name, "") for name in (*MECHANISMS, NAIVE)}
 
 
 def measure(
@@ -133,7 +133,7 @@ def _compile(name: str, n: int) -> Program:
 
 
 def _causal(name: str) -> bool:
-    return name == NAIVE or "decoder" in TABLE[parse(name)[0]].roles
+    return name == NAIVE or "decoder" in MECHANISMS[parse(name)[0]].roles
 
 
 def _dtype() -> Any:

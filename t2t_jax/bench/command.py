@@ -11,16 +11,16 @@ from t2t_jax.errors import UsageError
 
 
 def attention(arguments: Namespace) -> None:
-    from t2t_jax.attention import TABLE, choice
+    from t2t_jax.attention.registry import MECHANISMS, parse
     from t2t_jax.bench import NAIVE
 
     lengths = arguments.lengths
     if lengths and min(lengths) < 1:
         raise UsageError(f"--lengths must be positive, not {min(lengths)}.")
-    names = arguments.mechanisms or (*TABLE, NAIVE)
+    names = arguments.mechanisms or (*MECHANISMS, NAIVE)
     for name in names:
         if name != NAIVE:
-            choice.parse(name)
+            parse(name)
     files.make_directory(arguments.out)
     from t2t_jax.bench import attention
 

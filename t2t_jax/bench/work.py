@@ -38,7 +38,7 @@ def size(name: str, batch_tokens: int) -> Size:
     """tiny (Wu et al. 2021), on sentences as long as Multi30k's; base or big, as WMT14's."""
     tiny = name == "tiny"
     c = recipe("multi30k_tiny" if tiny else name)
-    c = config.replace(c, batch_tokens=batch_tokens, max_length=256, P_drop=0.1, shapes=SHAPES)
+    c = config.replace(c, batch_tokens=batch_tokens, max_length=256, P_drop=0.1, num_buckets=SHAPES)
     return Size(c, 8000, 14) if tiny else Size(c, 37_000, 27)
 
 

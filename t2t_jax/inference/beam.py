@@ -11,12 +11,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from t2t_jax.ops.top_k import top_k
 from t2t_jax.tokens import BOS, EOS, PAD
 
 Tree = Any
 Step = Callable[[Tree, Tree, Array, Array], tuple[Array, Tree]]
-
-_GROUP = 64  # subwords that `top` reduces to their maximum before it chooses among them
 
 
 class Beam(NamedTuple):
@@ -153,35 +152,12 @@ def _continuations(logits: Array, log_p: Array) -> tuple[Array, Array, Array]:
     """What may follow each of [B, K] hypotheses: log-probabilities of ending [B, K] and of its best
     words [B, K, k], and the words' ids [B, K, k]. k = K words suffice for the best K of all."""
     B, K = log_p.shape
-    words, ids = top(logits, min(K, logits.shape[1]), first=EOS + 1)  # PAD, BOS, EOS are no words
+    words, ids = top_k(logits, min(K, logits.shape[1]), first=EOS + 1)  # PAD, BOS, EOS are no words
     largest = jnp.maximum(words.max(axis=1), logits[:, : EOS + 1].max(axis=1))
     log_z = largest + jnp.log(jnp.exp(logits - largest[:, None]).sum(axis=1))
     base = log_p.reshape(B * K) - log_z
     ends, words = base + logits[:, EOS], base[:, None] + words
     return ends.reshape(B, K), words.reshape(B, K, -1), ids.reshape(B, K, -1)
-
-
-def top(x: Array, k: int, first: int = 0) -> tuple[Array, Array]:
-    """`lax.top_k` of float32 x [R, V], entries before `first` counting as -inf.
-
-    The k largest lie in the k groups of columns with the largest maxima; reducing the groups first
-    reads x once, where on a CPU `lax.top_k` takes five times as long.
-    """
-    R, V = x.shape
-    groups = -(-V // _GROUP)
-    if groups <= k:
-        return lax.top_k(jnp.where(jnp.arange(V)[None] >= first, x, -jnp.inf), k)
-    padding = ((0, 0), (0, groups * _GROUP - V))
-    maxima = lax.reduce_window(
-        x, -jnp.inf, lax.max, (1, _GROUP), (1, _GROUP), padding
-    )  # [R, groups]
-    maxima = maxima.at[:, 0].set(x[:, first:_GROUP].max(axis=1))  # a mask of x would be written out
-    _, group = lax.top_k(maxima, k)
-    group = jnp.sort(group, axis=1)  # so that ties go to the lower id
-    ids = (group[:, :, None] * _GROUP + jnp.arange(_GROUP)[None, None]).reshape(R, -1)
-    inside = jnp.take_along_axis(x, ids, axis=1, mode="fill", fill_value=-jnp.inf)
-    values, at = lax.top_k(jnp.where(ids >= first, inside, -jnp.inf), k)
-    return values, jnp.take_along_axis(ids, at, axis=1)
 
 
 def _split(x: Array, K: int) -> Array:

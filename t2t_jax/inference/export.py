@@ -1,6 +1,7 @@
 """A trained Transformer for CTranslate2, which serves it without JAX."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 from t2t_jax.config import Config
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import RunError, UsageError
-from t2t_jax.models.layers import EPSILON
-from t2t_jax.models.positions import encode_positions
+from t2t_jax.models import positions
+from t2t_jax.models.norms import EPSILON
+from t2t_jax.models.parts import FEED_FORWARD, NORMS, POSITIONS
 from t2t_jax.tokens import BOS, EOS, UNK
 
-POSITIONS = 2048  # of sinusoids; a learned table has its own number
+LONGEST = 2048  # positions of sinusoids; a learned table has its own number
 
 
 def check(c: Config) -> None:
@@ -25,15 +27,19 @@ def check(c: Config) -> None:
       UsageError: names the field, and what it can be.
     """
     m = c.model
-    can: dict[str, tuple[Any, ...]] = {
-        "architecture": ("transformer",),
-        "positions": ("sinusoid", "sinusoid_halves", "learned"),
-        "d_v": (m.d_k,),
+    encodings = [name for name, scheme in POSITIONS.items() if scheme.encode]
+    supported: dict[str, Sequence[Any]] = {
+        "architecture": ["transformer"],
+        "positions": encodings,
+        "norm": [name for name, part in NORMS.items() if part.ctranslate2 is not None],
+        "feed_forward": [n for n, part in FEED_FORWARD.items() if part.ctranslate2 is not None],
+        "qk_norm": ["none"],
+        "d_v": [m.d_k],
     }
-    can |= {
-        f"{role}_attention": ("scaled_dot_product",) for role in ("encoder", "decoder", "cross")
+    supported |= {
+        f"{role}_attention": ["scaled_dot_product"] for role in ("encoder", "decoder", "cross")
     }
-    for field, values in can.items():
+    for field, values in supported.items():
         if getattr(m, field) not in values:
             raise UsageError(
                 f"CTranslate2 has no {field}={getattr(m, field)}: it takes "
@@ -45,7 +51,7 @@ def export(c: Config, params: Any, vocabulary: Vocabulary, directory: Path) -> N
     """Writes a CTranslate2 model, with the SentencePiece model beside it.
 
     Sources and outputs are SentencePiece's pieces; the end mark is added by CTranslate2, whose
-    search may choose <s> and <pad> unless they are suppressed. Outputs have at most POSITIONS
+    search may choose <s> and <pad> unless they are suppressed. Outputs have at most LONGEST
     pieces, or as many as a learned table.
 
     Raises:
@@ -69,24 +75,28 @@ def export(c: Config, params: Any, vocabulary: Vocabulary, directory: Path) -> N
 
 def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
     try:
-        from ctranslate2.specs import TransformerSpec, transformer_spec
+        from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
     except ImportError:
         raise UsageError("CTranslate2 is not installed: pip install ctranslate2.") from None
 
     m, left = c.model, _flat(params)
     matrix = left.pop("embedding/matrix")
-    shape = dict(num_layers=m.N, num_heads=m.h, head_dim=m.d_k, pre_norm=m.norm == "pre")
+    parts = {**NORMS[m.norm].ctranslate2, **FEED_FORWARD[m.feed_forward].ctranslate2}
+    if "activation" in parts:
+        parts["activation"] = getattr(common_spec.Activation, parts["activation"])
+    shape = dict(num_layers=m.N, num_heads=m.h, head_dim=m.d_k)
     sides = transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec
-    spec = TransformerSpec(*(side(**shape) for side in sides))
+    spec = TransformerSpec(*(s(**shape, **parts, pre_norm=m.norm_placement == "pre") for s in sides))
     for side, name in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
-        if m.positions == "learned":
+        if POSITIONS[m.positions].limited:
             place = "source" if name == "encoder" else "target"
             encodings = left.pop(f"{place}_positions/table")
         else:
-            encodings = np.asarray(encode_positions(jnp.arange(POSITIONS), m.d_model, m.positions))
+            encode = getattr(positions, POSITIONS[m.positions].encode)
+            encodings = np.asarray(encode(None, jnp.arange(LONGEST), m.d_model))
         side.position_encodings.encodings = encodings
-        if m.norm == "pre":
-            _layer_norm(side.layer_norm, left, f"{name}_norm")
+        if m.norm_placement == "pre":
+            _norm(side.layer_norm, left, f"{name}_norm")
         for i, layer in enumerate(side.layer):
             _layer(layer, left, f"{name}_{i}", cross=name == "decoder")
     spec.encoder.embeddings[0].weight = matrix
@@ -118,14 +128,16 @@ def _flat(params: Any) -> dict[str, np.ndarray]:
 def _layer(spec: Any, left: dict[str, np.ndarray], name: str, cross: bool) -> None:
     """A layer of the encoder or decoder."""
     _attention(spec.self_attention, left, f"{name}/attention", "QKV", "O")
-    _layer_norm(spec.self_attention.layer_norm, left, f"{name}/add_norm_attention/layer_norm")
+    _norm(spec.self_attention.layer_norm, left, f"{name}/add_norm_attention")
     if cross:
         _attention(spec.attention, left, f"{name}/cross_attention", "Q", "KV", "O")
-        _layer_norm(spec.attention.layer_norm, left, f"{name}/add_norm_cross/layer_norm")
-    for linear, i in ((spec.ffn.linear_0, 1), (spec.ffn.linear_1, 2)):
-        linear.weight = left.pop(f"{name}/feed_forward/W_{i}").T.copy()
-        linear.bias = left.pop(f"{name}/feed_forward/b_{i}")
-    _layer_norm(spec.ffn.layer_norm, left, f"{name}/add_norm_feed_forward/layer_norm")
+        _norm(spec.attention.layer_norm, left, f"{name}/add_norm_cross")
+    for linear, i in (("linear_0", 1), ("linear_1", 2), ("linear_0_noact", 3)):
+        if f"{name}/feed_forward/W_{i}" in left and hasattr(spec.ffn, linear):
+            getattr(spec.ffn, linear).weight = left.pop(f"{name}/feed_forward/W_{i}").T.copy()
+        if f"{name}/feed_forward/b_{i}" in left:
+            getattr(spec.ffn, linear).bias = left.pop(f"{name}/feed_forward/b_{i}")
+    _norm(spec.ffn.layer_norm, left, f"{name}/add_norm_feed_forward")
 
 
 def _attention(spec: Any, left: dict[str, np.ndarray], name: str, *products: str) -> None:
@@ -137,5 +149,7 @@ def _attention(spec: Any, left: dict[str, np.ndarray], name: str, *products: str
         linear.weight = np.concatenate([W[x].T for x in names])
 
 
-def _layer_norm(spec: Any, left: dict[str, np.ndarray], name: str) -> None:
-    spec.gamma, spec.beta = (left.pop(f"{name}/affine/{x}") for x in ("scale", "bias"))
+def _norm(spec: Any, left: dict[str, np.ndarray], name: str) -> None:
+    spec.gamma = left.pop(f"{name}/norm/affine/scale")
+    if f"{name}/norm/affine/bias" in left:
+        spec.beta = left.pop(f"{name}/norm/affine/bias")

@@ -123,7 +123,7 @@ def _traced(
 
 def _loops(c: config.Model) -> bool:
     """Whether attention stands in a loop, out of which nothing is carried: then step by step."""
-    return c.architecture == "recurrent" and c.feed == "input"
+    return c.architecture == "recurrent" and c.attention_feeding == "input"
 
 
 def _with_units(v: Array) -> Array:

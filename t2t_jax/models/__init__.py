@@ -5,33 +5,80 @@
     memory, state = start(encoded, capacity)         before the first of `capacity` positions
     logits, state = step(memory, state, tokens, t)   tokens int32 [B] at position t -> [B, V]
 
-`target_in` is the target moved right by one, a begin mark before it; for a model that is `masked`,
-the target with some tokens masked. One that does not translate (`translates`) has no `start` and no
-`step`. Logits are float32. `encode`
-and `decode` also take P_drop (scalar, may be traced): training; without it: evaluation. Every leaf
-of `memory` and `state` has the leading axis B; `memory` is never rewritten while decoding. `limit`
-is the positions a model has, None if any number; `V` its vocabulary, `dtype` what it computes in.
+`target_in` is the target shifted right by one, a begin mark first; for a `masked` model, the target
+with some tokens masked. A model that does not translate (`translates`) has no `start` and no `step`.
+Logits are float32. `encode` and `decode` also take P_drop (scalar, may be traced), which means
+training; without it they evaluate. Every leaf of `memory` and `state` has the leading axis B; `memory`
+does not change while decoding. `limit` is the number of positions that a model has, None if any;
+`V` is the size of its vocabulary, `dtype` its compute type.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from t2t_jax.config import Config
+from t2t_jax.models import flops
 
 if TYPE_CHECKING:
+    from t2t_jax.config import Config
     from t2t_jax.models.interface import Model
 
 
-_WHERE = {
-    "transformer": "transformer:Transformer",
-    "recurrent": "recurrent:Recurrent",
-    "convolutional": "convolutional:Convolutional",
-    "encoder": "alone:Alone",
-    "decoder": "alone:Alone",
+@dataclass(frozen=True)
+class Architecture:
+    """A model, without jax.
+
+    Attributes:
+      where: its file in this folder and its class there.
+      products: its multiply-adds of the forward pass on one pair, the logits apart, a function of
+        (config.Model, S, T).
+      fields: the config fields that it has beside N, d_model and dtype; others are refused.
+      translates: whether it has `start` and `step`.
+    """
+
+    where: str
+    products: Callable[..., float]
+    fields: tuple[str, ...]
+    translates: bool = True
+
+
+_FIGURE_1 = (
+    "d_ff h d_k d_v positions norm norm_placement feed_forward qk_norm P_drop_attention P_drop_ff"
+)
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "transformer": Architecture(
+        "transformer:Transformer",
+        flops.transformer,
+        (*_FIGURE_1.split(), "encoder_attention", "decoder_attention", "cross_attention"),
+    ),
+    "encoder": Architecture(
+        "language_model:LanguageModel",
+        flops.language_model,
+        (*_FIGURE_1.split(), "encoder_attention"),
+        translates=False,
+    ),
+    "decoder": Architecture(
+        "language_model:LanguageModel",
+        flops.language_model,
+        (*_FIGURE_1.split(), "decoder_attention"),
+        translates=False,
+    ),
+    "recurrent": Architecture(
+        "recurrent:Recurrent",
+        flops.recurrent,
+        ("cell", "encoder_direction", "attention_feeding", "cross_attention"),
+    ),
+    "convolutional": Architecture(
+        "convolutional:Convolutional",
+        flops.convolutional,
+        ("kernel", "dilation", "positions", "cross_attention"),
+    ),
 }
 
 
-def build(config: Config, V: int) -> "Model":
+def build(config: "Config", V: int) -> "Model":
     """The model of `config` for a vocabulary of V subwords."""
     import jax
     import jax.numpy as jnp
@@ -40,6 +87,6 @@ def build(config: Config, V: int) -> "Model":
     if dtype == "auto":
         dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
     longest = config.data.max_length + config.decoding.max_extra
-    where, _, name = _WHERE[config.model.architecture].partition(":")
-    make = getattr(import_module(f"{__name__}.{where}"), name)
-    return make(config.model, V=V, longest=longest, dtype=jnp.dtype(dtype))
+    file, _, name = ARCHITECTURES[config.model.architecture].where.partition(":")
+    cls = getattr(import_module(f"{__name__}.{file}"), name)
+    return cls(config.model, V=V, longest=longest, dtype=jnp.dtype(dtype))

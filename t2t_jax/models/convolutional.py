@@ -1,7 +1,7 @@
 """Convolutional sequence to sequence, ConvS2S (Gehring et al. 2017). See `t2t_jax.models`.
 
-Blocks of a convolution, gated linear units and a residual connection; attention in every block of
-the decoder. Kernels may step over growing gaps (ByteNet, Kalchbrenner et al. 2016).
+Each block is a convolution, gated linear units and a residual connection; every block of the decoder
+attends to the source. Dilated kernels give ByteNet (Kalchbrenner et al. 2016).
 """
 
 from typing import Any
@@ -12,18 +12,19 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from t2t_jax.attention.choice import build
+from t2t_jax.attention import build
 from t2t_jax.attention.mechanism import State
-from t2t_jax.attention.visibility import Visibility, real
+from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.interface import Model
-from t2t_jax.models.layers import Embedding, Positions, add_bias, lengths_of, parameter
+from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter
+from t2t_jax.models.positions import Encoding
 
-HALF = 0.5**0.5  # keeps the variance of a sum of two
+SQRT_HALF = 0.5**0.5  # keeps the variance of a sum of two terms
 
 
 @struct.dataclass
 class Encoded:
-    """The last block's output, and with the embedding added, [B, S, d_model]; lengths int32 [B]."""
+    """The output of the last block, the same plus the embedding, [B, S, d_model]; lengths int32 [B]."""
 
     keys: Array
     values: Array
@@ -42,10 +43,10 @@ class Convolutional(Model):
                 for i in range(c.N)
             ]
 
-        # Small values at first, so that the unscaled products of attention are small, too.
+        # Not scaled, so that the dot products of attention, which are not scaled, start small.
         self.embedding = Embedding(self.V, d, self.dtype, scaled=False)
-        self.source_positions = Positions(c.positions, self.longest, self.dtype)
-        self.target_positions = Positions(c.positions, self.longest, self.dtype)
+        self.source_positions = Encoding(c.positions, self.longest, self.dtype)
+        self.target_positions = Encoding(c.positions, self.longest, self.dtype)
         self.encoder, self.decoder = stack("encoder"), stack("decoder")
         self.attention = [
             Attention(d, c.cross_attention, self.dtype, name=f"attention_{i}") for i in range(c.N)
@@ -53,41 +54,41 @@ class Convolutional(Model):
 
     def encode(self, source: Array, P_drop: Array | None = None) -> Encoded:
         n = lengths_of(source)
-        present = real(n, source.shape[1])[:, :, None]
+        present = length_mask(n, source.shape[1])[:, :, None]
         embedded = x = self.source_positions(self.embedding(source), P_drop)
         for convolution in self.encoder:
-            # Beyond a sentence stands what stands beyond the array: zeros.
+            # Padding is zero, as are the positions outside the array.
             y = convolution(self.drop(jnp.where(present, x, 0), P_drop), causal=False)
-            x = (x + y) * HALF
-        return Encoded(x, (x + embedded) * HALF, n)
+            x = (x + y) * SQRT_HALF
+        return Encoded(x, (x + embedded) * SQRT_HALF, n)
 
     def decode(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
         visibility = Visibility(lengths_of(target_in), encoded.lengths)
         embedded = x = self.target_positions(self.embedding(target_in), P_drop)
         for convolution, attention in zip(self.decoder, self.attention, strict=True):
             y = convolution(self.drop(x, P_drop), causal=True)
-            x = (x + (y + attention(y, embedded, encoded, visibility)) * HALF) * HALF
+            x = (x + (y + attention(y, embedded, encoded, visibility)) * SQRT_HALF) * SQRT_HALF
         return self.embedding.logits(self.drop(x, P_drop))
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
-        """The source as each attention needs it, and the inputs that each kernel still reaches."""
+        """The source as each attention needs it, and the inputs that each kernel reaches back to."""
         B, _, d = encoded.keys.shape
         memory = [attention.start(encoded) for attention in self.attention]
         return memory, [jnp.zeros((B, c.reach, d), self.dtype) for c in self.decoder]
 
     def step(self, memory: Any, state: Any, tokens: Array, t: Array) -> tuple[Array, Any]:
-        embedded = x = self.target_positions(self.embedding(tokens[:, None]), at=t)
-        after = []
+        embedded = x = self.target_positions(self.embedding(tokens[:, None]), t=t)
+        next_state = []
         for i, convolution in enumerate(self.decoder):
             seen = jnp.concatenate([state[i], x], axis=1)
             y = convolution.over(seen)
-            x = (x + (y + self.attention[i].step(memory[i], y, embedded, t)) * HALF) * HALF
-            after.append(seen[:, 1:])
-        return self.embedding.logits(x)[:, 0], after
+            x = (x + (y + self.attention[i].step(memory[i], y, embedded, t)) * SQRT_HALF) * SQRT_HALF
+            next_state.append(seen[:, 1:])
+        return self.embedding.logits(x)[:, 0], next_state
 
 
 class Convolution(nn.Module):
-    """A * sigmoid(G), the two halves of a convolution whose taps stand `gap` positions apart."""
+    """A * sigmoid(G), where A and G are the two halves of a convolution with dilation `gap`."""
 
     d_model: int
     kernel: int
@@ -107,12 +108,12 @@ class Convolution(nn.Module):
         self.b = parameter(self, "b", (2, d), axes[2:], nn.initializers.zeros, jnp.float32)
 
     def __call__(self, x: Array, causal: bool) -> Array:
-        """x [B, L, d_model] -> the same; causal: from no later position than its own."""
+        """x [B, L, d_model] -> the same; causal: position t reads positions up to t."""
         before = self.reach if causal else self.reach // 2
         return self.over(jnp.pad(x, ((0, 0), (before, self.reach - before), (0, 0))))
 
     def over(self, x: Array) -> Array:
-        """x [B, reach + L, d_model] -> [B, L, d_model], where the kernel fits."""
+        """x [B, reach + L, d_model] -> [B, L, d_model], without padding."""
         L = x.shape[1] - self.reach
         y = self.b[None, None]
         for tap in range(self.kernel):
@@ -122,7 +123,7 @@ class Convolution(nn.Module):
 
 
 class Attention(nn.Module):
-    """One head over the encoder's output, asked by a block and the target's embedding."""
+    """One head over the output of the encoder, queried by a block plus the target's embedding."""
 
     d_model: int
     mechanism: str
@@ -140,7 +141,7 @@ class Attention(nn.Module):
     def __call__(
         self, y: Array, embedded: Array, encoded: Encoded, visibility: Visibility
     ) -> Array:
-        """A block's y and the embeddings, [B, T, d_model] -> the same."""
+        """The output y of a block and the embeddings, both [B, T, d_model] -> the same."""
         k, v = encoded.keys[:, :, None], encoded.values[:, :, None]
         return self._merge(
             self.attention(self._query(y, embedded), k, v, visibility), encoded.lengths
@@ -157,7 +158,7 @@ class Attention(nn.Module):
 
     def _query(self, y: Array, embedded: Array) -> Array:
         q = add_bias(jnp.einsum("btd,de->bte", y, self.W_Q), self.b_Q)
-        return ((q + embedded) * HALF)[:, :, None]
+        return ((q + embedded) * SQRT_HALF)[:, :, None]
 
     def _merge(self, out: Array, n: Array) -> Array:
         # A mean over n values has a variance n times smaller (section 3.4 of the paper).

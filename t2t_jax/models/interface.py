@@ -1,4 +1,4 @@
-"""What every model of `t2t_jax.models` has."""
+"""The base class of every model of `t2t_jax.models`."""
 
 from typing import Any
 
@@ -7,18 +7,19 @@ import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax import config
-from t2t_jax.models.dropout import dropout
+from t2t_jax.models.parts import POSITIONS
+from t2t_jax.ops.dropout import dropout
 
 
 class Model(nn.Module):
-    """An encoder-decoder over V subwords, or half of one.
+    """An encoder-decoder over V subwords, or a language model of the target.
 
     Attributes:
       c: the hyperparameters.
       V: size of the vocabulary.
-      longest: positions that a learned table has.
-      dtype: of computation; parameters are float32.
-      masked: whether it tells masked tokens rather than the next.
+      longest: positions of a learned table.
+      dtype: the compute type; parameters are float32.
+      masked: whether it predicts masked tokens instead of the next one.
       translates: whether it has `start` and `step`.
     """
 
@@ -31,9 +32,9 @@ class Model(nn.Module):
 
     @property
     def limit(self) -> int | None:
-        """Positions that there are; None where any number may be computed."""
-        learned = config.has(self.c, "positions") and self.c.positions == "learned"
-        return self.longest if learned else None
+        """The number of positions that the model has; None if any."""
+        limited = config.has(self.c, "positions") and POSITIONS[self.c.positions].limited
+        return self.longest if limited else None
 
     def encode(self, source: Array, P_drop: Array | None = None) -> Any:
         raise NotImplementedError
@@ -42,7 +43,7 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def __call__(self, source: Array, target_in: Array) -> Array:
-        """Touches every parameter: for initialisation."""
+        """Uses every parameter: for initialisation."""
         return self.decode(self.encode(source), target_in)
 
     def drop(self, x: Array, P_drop: Array | None) -> Array:

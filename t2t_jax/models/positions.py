@@ -1,53 +1,151 @@
-"""Position encodings (section 3.5), rotary positions and the relative bias."""
+"""Position schemes (section 3.5 and its rivals). `parts.POSITIONS` lists them.
 
+A scheme consists of functions of three kinds, whichever it has: `encode` gives what it adds to the
+embeddings, `rotate` turns queries and keys, and `bias` gives what it adds to the scores.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax import Array
+
+from t2t_jax.attention.mechanism import Bias
+from t2t_jax.models.layers import add_bias, parameter
+from t2t_jax.models.parts import POSITIONS
+from t2t_jax.ops.dropout import dropout
 
 
-def encode_positions(positions: jax.Array, d_model: int, kind: str) -> jax.Array:
-    """Sinusoids, float32 [T, d_model] for positions [T].
+class Encoding(nn.Module):
+    """Adds the position encoding to embeddings, if the scheme has one, then applies dropout (5.4).
 
-    sinusoid: PE[pos, 2i] = sin(pos / 10000^(2i/d_model)), PE[pos, 2i+1] = cos of the same.
-    sinusoid_halves (tensor2tensor): all sines, then all cosines, and the wavelengths spaced
-    over d_model/2 - 1 steps, so that the last reaches 10000 · 2 pi.
+    Attributes:
+      scheme: of `parts.POSITIONS`.
+      longest: positions of a learned table.
+    """
+
+    scheme: str
+    longest: int
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, x: Array, P_drop: Array | None = None, t: Array | None = None) -> Array:
+        """x [B, T, d_model] at positions 0 .. T-1, or [B, 1, d_model] at position t -> the same.
+
+        Raises:
+          ValueError: the scheme has fewer positions than the sequence.
+        """
+        T, d_model = x.shape[1:]
+        positions = jnp.arange(T) if t is None else jnp.asarray(t)[None]
+        if encode := _function(POSITIONS[self.scheme].encode):
+            x = add_bias(x, encode(self, positions, d_model))
+        return x if P_drop is None else dropout(x, P_drop, self.make_rng("dropout"))
+
+
+class PositionBias(nn.Module):
+    """What a position scheme adds to the scores of one stack; None if nothing."""
+
+    scheme: str
+    h: int
+    causal: bool
+
+    @nn.compact
+    def __call__(self) -> Bias:
+        """A function of distances s - t, int32 [...] -> float32 [h, ...], or None."""
+        bias = _function(POSITIONS[self.scheme].bias)
+        return bias(self, self.h, self.causal) if bias else None
+
+
+def rotate(scheme: str, x: Array, first: Array | int = 0) -> Array:
+    """Queries or keys x [B, L, h, d_k] at positions first, first + 1, ..., as the scheme turns them."""
+    turn = _function(POSITIONS[scheme].rotate)
+    return turn(x, first + jnp.arange(x.shape[1])) if turn else x
+
+
+def _function(name: str) -> Callable[..., Any] | None:
+    return globals()[name] if name else None
+
+
+def sinusoid(module: nn.Module, positions: Array, d_model: int) -> Array:
+    """PE[pos, 2i] = sin(pos / 10000^(2i/d_model)), PE[pos, 2i+1] = cos of the same (section 3.5).
+
+    Float32 [T, d_model] for positions [T].
+    """
+    return _interleaved(positions, d_model)
+
+
+def sinusoid_halves(module: nn.Module, positions: Array, d_model: int) -> Array:
+    """tensor2tensor's sinusoids: all sines, then all cosines, float32 [T, d_model].
+
+    The wavelengths are spaced over d_model/2 - 1 steps, so that the last reaches 10000 · 2 pi.
     """
     half = d_model // 2
-    i = jnp.arange(half, dtype=jnp.float32)
-    exponent = 2 * i / d_model if kind == "sinusoid" else i / max(half - 1, 1)
+    exponent = jnp.arange(half, dtype=jnp.float32) / max(half - 1, 1)
     angles = positions[:, None].astype(jnp.float32) * (10000.0**-exponent)[None, :]
-    sines, cosines = jnp.sin(angles), jnp.cos(angles)
-    if kind == "sinusoid":
-        return jnp.stack([sines, cosines], axis=-1).reshape(-1, d_model)
-    return jnp.concatenate([sines, cosines], axis=-1)
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=-1)
 
 
-def rotate(x: jax.Array, positions: jax.Array) -> jax.Array:
-    """x [B, L, h, d] with each pair of features turned by its position (RoPE, Su et al. 2021).
+def learned(module: Encoding, positions: Array, d_model: int) -> Array:
+    """Rows of a learned table (Table 3, row E), float32 [T, d_model]."""
+    if module.longest < len(positions):
+        raise ValueError(f"{len(positions)} positions, but only {module.longest} are learned.")
+    shape, axes = (module.longest, d_model), ("position", "d_model")
+    init = nn.initializers.normal(d_model**-0.5)
+    table = parameter(module, "table", shape, axes, init, jnp.float32)
+    return jnp.take(table, positions, axis=0)
 
-    The pair 2i, 2i + 1 turns by pos / 10000^(2i/d), so that a product of two depends on the
-    distance between their positions [L] alone.
+
+def rotary(x: Array, positions: Array) -> Array:
+    """x [B, L, h, d] with each pair of features rotated by its position (RoPE, Su et al. 2021).
+
+    The pair 2i, 2i + 1 is rotated by pos / 10000^(2i/d), so that the product of two vectors depends
+    only on the distance between their positions [L].
     """
-    d = x.shape[-1]
-    encoded = encode_positions(positions, d, "sinusoid")
-    sine, cosine = (encoded[:, i::2].astype(x.dtype)[None, :, None] for i in (0, 1))
+    encoding = _interleaved(positions, x.shape[-1])
+    sine, cosine = (encoding[:, i::2].astype(x.dtype)[None, :, None] for i in (0, 1))
     even, odd = x[..., ::2], x[..., 1::2]
-    turned = even * cosine - odd * sine, even * sine + odd * cosine
-    return jnp.stack(turned, axis=-1).reshape(x.shape)
+    rotated = even * cosine - odd * sine, even * sine + odd * cosine
+    return jnp.stack(rotated, axis=-1).reshape(x.shape)
+
+
+def relative(module: nn.Module, h: int, causal: bool) -> Bias:
+    """T5's learned bias, one for each head and bucket of distances (Raffel et al. 2020)."""
+    init = nn.initializers.normal(0.1)
+    table = parameter(module, "table", (h, BUCKETS), ("heads", "bucket"), init, jnp.float32)
+    return lambda distance: jnp.take(table, bucket(distance, causal), axis=1)
+
+
+def alibi(module: nn.Module, h: int, causal: bool) -> Bias:
+    """-m_i |s - t| with the slope m_i = 2^(-8 i / h) of head i = 1 .. h (Press et al. 2022).
+
+    The paper defines it for causal attention; an encoder has the same bias on both sides.
+    """
+    slopes = 2.0 ** (-8 * jnp.arange(1, h + 1) / h)
+    return lambda distance: -jnp.abs(distance) * slopes.reshape(-1, *(1,) * distance.ndim)
 
 
 BUCKETS, FARTHEST = 32, 128  # T5's
 
 
-def bucket(distance: jax.Array, causal: bool) -> jax.Array:
-    """Which of the 32 biases holds for keys at a distance s - t (Raffel et al. 2020, T5).
+def bucket(distance: Array, causal: bool) -> Array:
+    """The bucket of distances s - t, of 32 (Raffel et al. 2020, T5).
 
-    Half of the buckets are exact, the others grow in logarithms up to 128, where the last begins;
-    unless causal, past and future have 16 each.
+    Half of the buckets hold one distance each; the others grow logarithmically up to 128, where the
+    last begins. Unless causal, past and future have 16 each.
     """
     size = BUCKETS if causal else BUCKETS // 2
     far = jnp.maximum(-distance, 0) if causal else jnp.abs(distance)
     exact = size // 2
     growth = jnp.log(jnp.maximum(far, 1) / exact) / jnp.log(FARTHEST / exact)
-    grown = exact + (growth * (size - exact)).astype(jnp.int32)
-    found = jnp.where(far < exact, far, jnp.minimum(grown, size - 1))
-    return found if causal else found + jnp.where(distance > 0, size, 0)
+    logarithmic = exact + (growth * (size - exact)).astype(jnp.int32)
+    index = jnp.where(far < exact, far, jnp.minimum(logarithmic, size - 1))
+    return index if causal else index + jnp.where(distance > 0, size, 0)
+
+
+def _interleaved(positions: Array, d: int) -> Array:
+    """Sines at even and cosines at odd features, float32 [T, d]."""
+    exponent = 2 * jnp.arange(d // 2, dtype=jnp.float32) / d
+    angles = positions[:, None].astype(jnp.float32) * (10000.0**-exponent)[None, :]
+    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(-1, d)

@@ -1,8 +1,8 @@
 """Recurrent sequence to sequence, with and without attention. See `t2t_jax.models`.
 
-One context vector (Sutskever et al. 2014): the encoder's last states begin the decoder, and that is
-all it knows. Attention beside the decoder's state (Luong et al. 2015) or within the recurrence
-(Bahdanau et al. 2015) is any mechanism of `t2t_jax.attention`, with one head over the states.
+Without attention (Sutskever et al. 2014) the decoder starts from the last states of the encoder and
+sees nothing else of the source. Attention next to the output (Luong et al. 2015) or within the
+recurrence (Bahdanau et al. 2015) is any mechanism of `t2t_jax.attention`, with one head over the states.
 """
 
 from typing import Any
@@ -13,19 +13,19 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from t2t_jax.attention.choice import build
-from t2t_jax.attention.visibility import Visibility, real
+from t2t_jax.attention import build
+from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter
 
 GATES = {"lstm": 4, "gru": 3}
-# The hidden state [B, width], and an LSTM's cell, float32 as it is a sum over positions.
+# The hidden state [B, width], and the cell of an LSTM, in float32 as it sums over positions.
 Carry = tuple[Array, ...]
 
 
 @struct.dataclass
 class Encoded:
-    """The encoder's states [B, S, d_model], the source lengths int32 [B], each layer's last."""
+    """The encoder states [B, S, d_model], the source lengths int32 [B], the last carry of each layer."""
 
     output: Array
     lengths: Array
@@ -38,7 +38,7 @@ class Recurrent(Model):
     def setup(self) -> None:
         c, d = self.c, self.c.d_model
         ways = 2 if c.encoder_direction == "both" else 1
-        inward = 2 * d if c.feed == "input" else d
+        d_in = 2 * d if c.attention_feeding == "input" else d
 
         def cell(name: str, d_in: int, width: int) -> Cell:
             return Cell(c.cell, d_in, width, self.dtype, name=name)
@@ -48,25 +48,25 @@ class Recurrent(Model):
             [cell(f"encoder_{i}_{way}", d, d // ways) for way in ("forward", "backward")[:ways]]
             for i in range(c.N)
         ]
-        self.decoder = [cell(f"decoder_{i}", d if i else inward, d) for i in range(c.N)]
-        if c.feed != "none":
+        self.decoder = [cell(f"decoder_{i}", d if i else d_in, d) for i in range(c.N)]
+        if c.attention_feeding != "none":
             self.attention = build(c.cross_attention)
             self.readout = Readout(self.dtype)
 
     def encode(self, source: Array, P_drop: Array | None = None) -> Encoded:
         n = lengths_of(source)
-        present = real(n, source.shape[1])
+        present = length_mask(n, source.shape[1])
         x, last = self.drop(self.embedding(source), P_drop), []
         for ways in self.encoder:
-            done = [cell.run(x, None, present, back == 1) for back, cell in enumerate(ways)]
-            states, carries = zip(*done, strict=True)
+            runs = [cell.run(x, None, present, back == 1) for back, cell in enumerate(ways)]
+            states, carries = zip(*runs, strict=True)
             x = self.drop(jnp.concatenate(states, -1), P_drop)
             last.append(tuple(jnp.concatenate(parts, -1) for parts in zip(*carries, strict=True)))
         return Encoded(x, n, last)
 
     def decode(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
         x = self.drop(self.embedding(target_in), P_drop)
-        if self.c.feed == "input":  # attention waits for the state before it
+        if self.c.attention_feeding == "input":  # the query is the previous state
             memory, state = self.start(encoded, x.shape[1])
             steps = nn.scan(
                 Recurrent._position,
@@ -79,14 +79,14 @@ class Recurrent(Model):
             return self.embedding.logits(x)
         for cell, carry in zip(self.decoder, encoded.last, strict=True):
             x = self.drop(cell.run(x, carry)[0], P_drop)
-        if self.c.feed == "output":
+        if self.c.attention_feeding == "output":
             q, k = x[:, :, None], encoded.output[:, :, None]
             visibility = Visibility(lengths_of(target_in), encoded.lengths)
             x = self.readout(x, self.attention(q, k, k, visibility)[:, :, 0])
         return self.embedding.logits(x)
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
-        if self.c.feed == "none":
+        if self.c.attention_feeding == "none":
             return {}, encoded.last
         k = encoded.output[:, :, None]
         source = Visibility(kv_lengths=encoded.lengths)
@@ -99,22 +99,22 @@ class Recurrent(Model):
     def _position(
         self, state: list[Carry], memory: Any, x: Array, t: Array, P_drop: Array | None
     ) -> tuple[list[Carry], Array]:
-        """The embedding x [B, d_model] at t -> the state after it, and what the softmax reads."""
+        """The embedding x [B, d_model] at t -> the next state, and the input of the softmax."""
 
         def attend(q: Array) -> Array:
             return self.attention.step(memory, q[:, None, None], t)[0][:, 0, 0]
 
-        value, after = None, []
-        if self.c.feed == "input":
+        value, next_state = None, []
+        if self.c.attention_feeding == "input":
             value = attend(state[-1][0])
             x = jnp.concatenate([x, value], -1)
         for cell, carry in zip(self.decoder, state, strict=True):
-            carry = cell.turn(x, carry)
+            carry = cell.step(x, carry)
             x = self.drop(carry[0], P_drop)
-            after.append(carry)
-        if self.c.feed == "output":
+            next_state.append(carry)
+        if self.c.attention_feeding == "output":
             value = attend(x)
-        return after, x if value is None else self.readout(x, value)
+        return next_state, x if value is None else self.readout(x, value)
 
 
 class Readout(nn.Module):
@@ -131,12 +131,12 @@ class Readout(nn.Module):
 
 
 class Cell(nn.Module):
-    """A layer in one direction. Its gates are z = x W + b and the last state's u = h U.
+    """A layer in one direction, with z = x W + b of the input and u = h U of the last state.
 
     lstm: i, f, g, o = z + u;  c = sigmoid(f) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
-    (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000, its bias from 1).
+    (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000, its bias 1 at first).
     gru: r, a = sigmoid(z + u);  n = tanh(z_n + r u_n);  h = (1 - a) n + a h (Cho et al. 2014, the
-    reset after the product, as cuDNN has it).
+    reset gate after the matmul, as in cuDNN).
     """
 
     kind: str
@@ -148,7 +148,7 @@ class Cell(nn.Module):
         gates, width = GATES[self.kind], self.width
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, 2, 1)
         axes = ("d_hidden", "gates", "d_model")
-        # The gradients of U and b are summed position by position, that of W in one product.
+        # Float32: the gradients of U and b are summed position by position, that of W in one matmul.
         self.W = parameter(self, "W", (self.d_in, gates, width), axes, init, self.dtype)
         self.U = parameter(self, "U", (width, gates, width), axes, init, jnp.float32)
         ones = nn.initializers.zeros if self.kind == "gru" else _forget_from_one
@@ -157,12 +157,12 @@ class Cell(nn.Module):
     def run(
         self, x: Array, carry: Carry | None, present: Array | None = None, backward: bool = False
     ) -> tuple[Array, Carry]:
-        """x [B, L, d_in] -> the hidden states [B, L, width], and what the last leaves.
+        """x [B, L, d_in] -> the hidden states [B, L, width], and the last carry.
 
         Args:
-          carry: before the first; None: zeros.
-          present: bool [B, L], where there is a token: elsewhere the state stays.
-          backward: from the last to the first.
+          carry: the carry before the first position; None: zeros.
+          present: bool [B, L], false on padding, where the state does not change.
+          backward: whether to read from the last position to the first.
         """
         z, U = self.project(x).swapaxes(0, 1), self.U
         h = jnp.zeros((x.shape[0], self.width), self.dtype)
@@ -170,25 +170,25 @@ class Cell(nn.Module):
         first: Carry = carry or ((h, cell) if self.kind == "lstm" else (h,))
         keep = jnp.ones(z.shape[:2], bool) if present is None else present.T
 
-        def turn(carry: Carry, at: tuple[Array, Array]) -> tuple[Carry, Array]:
-            z, keep = at
-            after = turned(self.kind, z, U, carry)
-            kept = tuple(jnp.where(keep[:, None], a, b) for a, b in zip(after, carry, strict=True))
+        def advance(carry: Carry, inputs: tuple[Array, Array]) -> tuple[Carry, Array]:
+            z, keep = inputs
+            new = recurrence(self.kind, z, U, carry)
+            kept = tuple(jnp.where(keep[:, None], a, b) for a, b in zip(new, carry, strict=True))
             return kept, kept[0]
 
-        last, states = jax.lax.scan(turn, first, (z, keep), reverse=backward)
+        last, states = jax.lax.scan(advance, first, (z, keep), reverse=backward)
         return states.swapaxes(0, 1), last
 
-    def turn(self, x: Array, carry: Carry) -> Carry:
+    def step(self, x: Array, carry: Carry) -> Carry:
         """One position: x [B, d_in]."""
-        return turned(self.kind, self.project(x), self.U, carry)
+        return recurrence(self.kind, self.project(x), self.U, carry)
 
     def project(self, x: Array) -> Array:
         """x [..., d_in] -> z [..., gates, width]."""
         return add_bias(jnp.einsum("...d,dgw->...gw", x, self.W), self.b)
 
 
-def turned(kind: str, z: Array, U: Array, carry: Carry) -> Carry:
+def recurrence(kind: str, z: Array, U: Array, carry: Carry) -> Carry:
     """The recurrence of a cell; z [B, gates, width]."""
     h = carry[0]
     u = jnp.einsum("bd,dgw->bgw", h, U.astype(h.dtype))

@@ -9,22 +9,16 @@ from flax import struct
 from t2t_jax import config
 from t2t_jax.attention.mechanism import Bias
 from t2t_jax.attention.visibility import Visibility
+from t2t_jax.models.feed_forward import FeedForward
 from t2t_jax.models.interface import Model
-from t2t_jax.models.layers import (
-    AddNorm,
-    Embedding,
-    FeedForward,
-    LayerNorm,
-    Positions,
-    RelativeBias,
-    lengths_of,
-)
+from t2t_jax.models.layers import AddNorm, Embedding, FinalNorm, lengths_of
 from t2t_jax.models.multihead import MultiHead
+from t2t_jax.models.positions import Encoding, PositionBias
 
 
 @struct.dataclass
 class Encoded:
-    """The encoder's output [B, S, d_model] and the source lengths int32 [B]."""
+    """The output of the encoder [B, S, d_model] and the source lengths int32 [B]."""
 
     output: jax.Array
     lengths: jax.Array
@@ -36,27 +30,22 @@ class Transformer(Model):
     def setup(self) -> None:
         c, N = self.c, self.c.N
         self.embedding = Embedding(self.V, c.d_model, self.dtype)
-        self.source_positions = Positions(c.positions, self.longest, self.dtype)
-        self.target_positions = Positions(c.positions, self.longest, self.dtype)
+        self.source_positions = Encoding(c.positions, self.longest, self.dtype)
+        self.target_positions = Encoding(c.positions, self.longest, self.dtype)
         self.encoder = [Layer(c, "encoder", self.dtype, name=f"encoder_{i}") for i in range(N)]
         self.decoder = [DecoderLayer(c, self.dtype, name=f"decoder_{i}") for i in range(N)]
-        if c.positions == "relative":
-            self.encoder_bias = RelativeBias(c.h, causal=False)
-            self.decoder_bias = RelativeBias(c.h, causal=True)
-        if c.norm == "pre":  # the residual stream of a pre-norm stack leaves it unnormalised
-            self.encoder_norm = LayerNorm(self.dtype)
-            self.decoder_norm = LayerNorm(self.dtype)
+        self.encoder_bias = PositionBias(c.positions, c.h, causal=False)
+        self.decoder_bias = PositionBias(c.positions, c.h, causal=True)
+        self.encoder_norm = FinalNorm(c.norm_placement, c.norm, self.dtype)
+        self.decoder_norm = FinalNorm(c.norm_placement, c.norm, self.dtype)
 
     def encode(self, source: jax.Array, P_drop: jax.Array | None = None) -> Encoded:
         lengths = lengths_of(source)
         x = self.source_positions(self.embedding(source), P_drop)
-        visibility = Visibility(lengths, lengths)
-        bias = self.encoder_bias() if self.c.positions == "relative" else None
+        visibility, bias = Visibility(lengths, lengths), self.encoder_bias()
         for layer in self.encoder:
             x = layer(x, visibility, P_drop, bias)
-        if self.c.norm == "pre":
-            x = self.encoder_norm(x)
-        return Encoded(x, lengths)
+        return Encoded(self.encoder_norm(x), lengths)
 
     def decode(
         self, encoded: Encoded, target_in: jax.Array, P_drop: jax.Array | None = None
@@ -65,10 +54,10 @@ class Transformer(Model):
         x = self.target_positions(self.embedding(target_in), P_drop)
         own = Visibility(lengths, lengths, causal=True)
         cross = Visibility(lengths, encoded.lengths)
-        bias = self._decoder_bias()
+        bias = self.decoder_bias()
         for layer in self.decoder:
             x = layer(x, encoded.output, own, cross, P_drop, bias)
-        return self._logits(x)
+        return self.embedding.logits(self.decoder_norm(x))
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
         source = Visibility(kv_lengths=encoded.lengths)
@@ -79,19 +68,12 @@ class Transformer(Model):
     def step(
         self, memory: Any, state: Any, tokens: jax.Array, t: jax.Array
     ) -> tuple[jax.Array, Any]:
-        x = self.target_positions(self.embedding(tokens[:, None]), at=t)
-        after = []
-        bias = self._decoder_bias()
+        x = self.target_positions(self.embedding(tokens[:, None]), t=t)
+        next_state, bias = [], self.decoder_bias()
         for layer, cross, own in zip(self.decoder, memory, state, strict=True):
             x, own = layer.step(x, cross, own, t, bias)
-            after.append(own)
-        return self._logits(x)[:, 0], after
-
-    def _decoder_bias(self) -> Bias:
-        return self.decoder_bias() if self.c.positions == "relative" else None
-
-    def _logits(self, x: jax.Array) -> jax.Array:
-        return self.embedding.logits(self.decoder_norm(x) if self.c.norm == "pre" else x)
+            next_state.append(own)
+        return self.embedding.logits(self.decoder_norm(x))[:, 0], next_state
 
 
 class Layer(nn.Module):
@@ -102,10 +84,11 @@ class Layer(nn.Module):
     dtype: Any
 
     def setup(self) -> None:
-        self.attention = _multihead(self.c, self.role, self.dtype)
-        self.feed_forward = FeedForward(self.c.d_ff, self.c.P_drop_ff, self.dtype)
-        self.add_norm_attention = AddNorm(self.c.norm, self.dtype)
-        self.add_norm_feed_forward = AddNorm(self.c.norm, self.dtype)
+        c = self.c
+        self.attention = MultiHead(c, self.role, self.dtype)
+        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype)
+        self.add_norm_attention = AddNorm(c.norm_placement, c.norm, self.dtype)
+        self.add_norm_feed_forward = AddNorm(c.norm_placement, c.norm, self.dtype)
 
     def __call__(
         self, x: jax.Array, visibility: Visibility, P_drop: jax.Array | None, bias: Bias = None
@@ -125,12 +108,13 @@ class DecoderLayer(nn.Module):
     dtype: Any
 
     def setup(self) -> None:
-        self.attention = _multihead(self.c, "decoder", self.dtype)
-        self.cross_attention = _multihead(self.c, "cross", self.dtype)
-        self.feed_forward = FeedForward(self.c.d_ff, self.c.P_drop_ff, self.dtype)
-        self.add_norm_attention = AddNorm(self.c.norm, self.dtype)
-        self.add_norm_cross = AddNorm(self.c.norm, self.dtype)
-        self.add_norm_feed_forward = AddNorm(self.c.norm, self.dtype)
+        c = self.c
+        self.attention = MultiHead(c, "decoder", self.dtype)
+        self.cross_attention = MultiHead(c, "cross", self.dtype)
+        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype)
+        self.add_norm_attention = AddNorm(c.norm_placement, c.norm, self.dtype)
+        self.add_norm_cross = AddNorm(c.norm_placement, c.norm, self.dtype)
+        self.add_norm_feed_forward = AddNorm(c.norm_placement, c.norm, self.dtype)
 
     def __call__(
         self,
@@ -157,20 +141,14 @@ class DecoderLayer(nn.Module):
         self, x: jax.Array, memory: Any, state: Any, t: jax.Array, bias: Bias = None
     ) -> tuple[jax.Array, Any]:
         """One position: x [B, 1, d_model] -> the same, and the state after it."""
-        after = state
+        next_state = state
 
         def attend(y: jax.Array) -> jax.Array:
-            nonlocal after
-            out, after = self.attention.step_self(state, y, t, bias)
+            nonlocal next_state
+            out, next_state = self.attention.step_self(state, y, t, bias)
             return out
 
         x = self.add_norm_attention(x, attend, None)
         x = self.add_norm_cross(x, lambda y: self.cross_attention.step_cross(memory, y, t), None)
         x = self.add_norm_feed_forward(x, lambda y: self.feed_forward(y, False), None)
-        return x, after
-
-
-def _multihead(c: config.Model, role: str, dtype: Any) -> MultiHead:
-    mechanism = getattr(c, f"{role}_attention")
-    rotary = c.positions == "rotary" and role != "cross"
-    return MultiHead(c.d_model, c.h, c.d_k, c.d_v, mechanism, c.P_drop_attention, rotary, dtype)
+        return x, next_state

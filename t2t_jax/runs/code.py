@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from t2t_jax import models
-from t2t_jax.attention import TABLE, choice
-from t2t_jax.config import Config, has
+from t2t_jax.attention import MECHANISMS, registry
+from t2t_jax.config import Config, Model, has
 from t2t_jax.evaluation import metric
+from t2t_jax.models import parts
 
 PACKAGE = Path(__file__).parents[1]
 # They report, keep files or declare configs, whose values are part of what identifies a run.
@@ -48,10 +49,12 @@ class Definition(NamedTuple):
 
 
 REGISTRIES = (
-    Definition("attention", "TABLE"),
-    Definition("attention", "MECHANISMS"),
+    Definition("attention.registry", "MECHANISMS"),
     Definition("evaluation.metric", "metric_of"),
-    Definition("models", "_WHERE"),
+    Definition("models", "ARCHITECTURES"),
+    Definition("models.parts", "NORMS"),
+    Definition("models.parts", "FEED_FORWARD"),
+    Definition("models.parts", "POSITIONS"),
     Definition("training.throughput", "_PEAK"),
 )
 
@@ -65,7 +68,14 @@ def code_of(c: Config) -> dict[str, str]:
     }
     scored = metric.metric_of(c.data.corpus)
     name = next(name for name, value in vars(metric).items() if value is scored)
-    return dict(_code(c.model.architecture, frozenset(mechanisms), name))
+    return dict(_code(c.model.architecture, frozenset(mechanisms), _parts(c.model), name))
+
+
+def _parts(c: Model) -> frozenset[tuple[str, str]]:
+    """The parts of `models.parts` that a model has, as (table, entry)."""
+    tables = dict(norm="NORMS", qk_norm="NORMS", feed_forward="FEED_FORWARD", positions="POSITIONS")
+    named = {(table, getattr(c, field)) for field, table in tables.items() if has(c, field)}
+    return frozenset(named - {("NORMS", "none")})
 
 
 def digest(code: Mapping[str, str]) -> str:
@@ -90,22 +100,31 @@ def several(names: Sequence[str]) -> str:
 
 
 @cache
-def _code(architecture: str, mechanisms: frozenset[str], metric_name: str) -> dict[str, str]:
+def _code(
+    architecture: str,
+    mechanisms: frozenset[str],
+    named_parts: frozenset[tuple[str, str]],
+    metric_name: str,
+) -> dict[str, str]:
     starts = [
         Definition("runs.execution", "execute"),
         Definition("data.cache", "open_dataset"),
         Definition("evaluation.metric", metric_name),
-        _located("models", models._WHERE[architecture]),
+        _located("models", models.ARCHITECTURES[architecture].where),
+        _origin(models.ARCHITECTURES[architecture].products),
     ]
-    options = {}
+    entries = {}
     for text in mechanisms:
-        name, chosen = choice.parse(text)
-        entry = TABLE[name]
-        starts += [_located("attention", entry.where), _origin(entry.work)]
-        options[f"attention.TABLE[{text}]"] = _hash({**entry.options, **chosen})
+        entry = MECHANISMS[registry.parse(text)[0]]
+        starts += [_located("attention", entry.where), _origin(entry.products)]
+        entries[f"attention.registry.MECHANISMS[{text}]"] = _hash(registry.attributes(text))
+    for table, name in named_parts:
+        part = getattr(parts, table)[name]
+        starts += [_located("models", where) for where in part.code]
+        entries[f"models.parts.{table}[{name}]"] = _hash(part.facts)
     return {
         str(d): _hash(_module(d.module).definitions[d.name]) for d in _reached(starts)
-    } | options
+    } | entries
 
 
 def _reached(starts: Iterable[Definition]) -> set[Definition]:

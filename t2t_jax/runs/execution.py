@@ -75,7 +75,7 @@ def execute(
     identities = [identity.identity(one) for one, _ in runs]
     described = sharding.describe(population.mesh)
     hosts.agree({"config": identities, "code": digest(code_of(c)), "mesh": described, **facts})
-    size = c.data.batch_tokens, c.data.shapes, c.training.accumulate
+    size = c.data.batch_tokens, c.data.num_buckets, c.training.accumulate
     batches = Batches(training.source, training.target, *size)
     with ExitStack() as held:
         outcomes = hosts.decide(partial(_take, population, runs, facts, held))
@@ -114,7 +114,7 @@ def _population(
     like = abstract(model, c, devices).params  # refuses what the mesh does not divide
     batches = [
         sharding.put_batch(batch, devices)
-        for batch in in_order(dev.source, dev.target, c.data.batch_tokens, min(4, c.data.shapes))
+        for batch in in_order(dev.source, dev.target, c.data.batch_tokens, min(4, c.data.num_buckets))
     ]
 
     def evaluate(params: Any) -> float:

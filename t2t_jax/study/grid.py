@@ -10,11 +10,12 @@ from t2t_jax.config import SENTENCES, Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.models import ARCHITECTURES
+from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
 from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink
 from t2t_jax.study.registry import Row, Study
-from t2t_jax.training.flops import run_flops
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class Grid:
 
     def split(self, c: Config) -> str:
         """The split that a row is scored on; empty if perplexity is all there is."""
-        return "" if c.model.architecture in config.LANGUAGE_MODELS else self.study.split
+        return self.study.split if ARCHITECTURES[c.model.architecture].translates else ""
 
     @property
     def data(self) -> Data:

@@ -1,10 +1,11 @@
-"""Label-smoothed cross-entropy (section 5.4), and the unsmoothed one that perplexity comes from."""
+"""Cross-entropy with label smoothing (section 5.4), and without, which gives perplexity."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
+from t2t_jax.ops.target_logit import target_logit
 from t2t_jax.tokens import PAD
 
 
@@ -14,14 +15,14 @@ def cross_entropy(
     eps_ls: jax.Array | float,
     smoothing: Literal["uniform", "others"] = "uniform",
 ) -> dict[str, jax.Array]:
-    """Sums over the real tokens of a batch, in float32 (nats).
+    """Sums over the tokens of a batch that are not padding, in float32 (nats).
 
     Args:
       logits: [B, T, V].
       target: int32 [B, T], padded with 0.
       eps_ls: the probability that smoothing takes from the target, scalar.
       smoothing: `uniform` spreads it over all V (Szegedy et al. 2016); `others` over the V - 1 that
-        are not the target, less the constant that makes a perfect prediction cost nothing
+        are not the target, minus the constant that makes the loss of a perfect prediction zero
         (tensor2tensor).
 
     Returns:
@@ -29,7 +30,7 @@ def cross_entropy(
     """
     V = logits.shape[-1]
     log_z = jax.nn.logsumexp(logits, axis=-1)
-    chosen = _at(logits, target)
+    chosen = target_logit(logits, target)
     total = logits.sum(axis=-1)
     nll = log_z - chosen
     if smoothing == "uniform":
@@ -38,30 +39,12 @@ def cross_entropy(
         other = eps_ls / (V - 1)
         entropy = -_xlogx(1 - eps_ls) - (V - 1) * _xlogx(other)
         loss = log_z - (1 - eps_ls) * chosen - other * (total - chosen) - entropy
-    real = target != PAD
+    present = target != PAD
     return {
-        "loss": jnp.where(real, loss, 0).sum(),
-        "nll": jnp.where(real, nll, 0).sum(),
-        "tokens": real.sum(dtype=jnp.float32),
+        "loss": jnp.where(present, loss, 0).sum(),
+        "nll": jnp.where(present, nll, 0).sum(),
+        "tokens": present.sum(dtype=jnp.float32),
     }
-
-
-@jax.custom_vjp
-def _at(logits: jax.Array, target: jax.Array) -> jax.Array:
-    """The target's logit [B, T]; its gradient is a comparison that fuses, and no scatter."""
-    return jnp.take_along_axis(logits, target[..., None], axis=-1)[..., 0]
-
-
-def _at_forward(logits: jax.Array, target: jax.Array) -> tuple[jax.Array, Any]:
-    return _at(logits, target), (target, jnp.arange(logits.shape[-1])[None, None])
-
-
-def _at_backward(kept: Any, gradient: jax.Array) -> tuple[jax.Array, None]:
-    target, places = kept
-    return jnp.where(places == target[..., None], gradient[..., None], 0), None
-
-
-_at.defvjp(_at_forward, _at_backward)
 
 
 def _xlogx(x: jax.Array | float) -> jax.Array:

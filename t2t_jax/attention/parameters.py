@@ -1,4 +1,4 @@
-"""Parameters that a mechanism has of its own."""
+"""The parameters of a mechanism."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -6,20 +6,19 @@ from jax import Array
 
 
 class PerHead(nn.Module):
-    """A float32 parameter [h, *shape] whose logical axes the sharding rules know.
+    """A float32 parameter [h, *shape] with logical axes for the sharding rules.
 
-    A module of its own, so that a mechanism may ask for it in each of its methods and it takes h
-    from the queries.
+    It is a module so that several methods of a mechanism can read it, with h taken from the queries.
 
     Attributes:
-      axes: the logical names of the axes after the heads; the first is summed over.
+      axes: logical names of the axes after the heads; the first is contracted.
     """
 
     axes: tuple[str, ...]
 
     @nn.compact
     def __call__(self, q: Array, *shape: int) -> Array:
-        """For queries [B, T, h, d_k], in their type."""
+        """The parameter for queries [B, T, h, d_k], in their type."""
         fan_in = nn.initializers.normal(shape[0] ** -0.5)
         init = nn.with_logical_partitioning(fan_in, ("heads", *self.axes))
         weight = self.param("weight", init, (q.shape[2], *shape), jnp.float32)

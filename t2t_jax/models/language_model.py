@@ -1,0 +1,42 @@
+"""Decoder-only and encoder-only language models of the target. See `t2t_jax.models`.
+
+The decoder of Figure 1 without its encoder predicts the next token (causal). The encoder without a
+decoder predicts masked tokens from both sides (Devlin et al. 2019). Neither sees the source.
+"""
+
+from jax import Array
+
+from t2t_jax.attention.visibility import Visibility
+from t2t_jax.models.interface import Model
+from t2t_jax.models.layers import Embedding, FinalNorm, lengths_of
+from t2t_jax.models.positions import Encoding, PositionBias
+from t2t_jax.models.transformer import Layer
+
+
+class LanguageModel(Model):
+    """N layers of one stack, encoder or decoder as `c.architecture` says."""
+
+    translates = False
+
+    @property
+    def masked(self) -> bool:  # type: ignore[override]
+        return self.c.architecture == "encoder"
+
+    def setup(self) -> None:
+        c, role = self.c, self.c.architecture
+        self.embedding = Embedding(self.V, c.d_model, self.dtype)
+        self.positions = Encoding(c.positions, self.longest, self.dtype)
+        self.layers = [Layer(c, role, self.dtype, name=f"{role}_{i}") for i in range(c.N)]
+        self.bias = PositionBias(c.positions, c.h, causal=not self.masked)
+        self.norm = FinalNorm(c.norm_placement, c.norm, self.dtype)
+
+    def encode(self, source: Array, P_drop: Array | None = None) -> None:
+        """None: a language model does not read the source."""
+
+    def decode(self, encoded: None, tokens: Array, P_drop: Array | None = None) -> Array:
+        lengths, bias = lengths_of(tokens), self.bias()
+        x = self.positions(self.embedding(tokens), P_drop)
+        visibility = Visibility(lengths, lengths, causal=not self.masked)
+        for layer in self.layers:
+            x = layer(x, visibility, P_drop, bias)
+        return self.embedding.logits(self.norm(x))

@@ -1,0 +1,55 @@
+"""Norms over the last axis: layer norm (the paper's) and RMSNorm. `parts.NORMS` lists them."""
+
+from importlib import import_module
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from t2t_jax.models.parts import NORMS
+
+EPSILON = 1e-6
+
+
+def norm(kind: str, dtype: Any, *, axis: str = "d_model", **attributes: Any) -> nn.Module:
+    """The module of a norm.
+
+    Args:
+      kind: of `parts.NORMS`.
+      axis: the logical axis of its parameters.
+    """
+    file, _, cls = NORMS[kind].where.partition(":")
+    return getattr(import_module(f"t2t_jax.models.{file}"), cls)(dtype, axis, **attributes)
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / sqrt(variance + EPSILON) * scale + bias (Ba et al. 2016)."""
+
+    dtype: Any
+    axis: str = "d_model"
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return nn.LayerNorm(
+            epsilon=EPSILON,
+            dtype=self.dtype,
+            scale_init=nn.with_logical_partitioning(nn.initializers.ones, (self.axis,)),
+            bias_init=nn.with_logical_partitioning(nn.initializers.zeros, (self.axis,)),
+            name="affine",
+        )(x)
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + EPSILON) * scale (Zhang and Sennrich 2019)."""
+
+    dtype: Any
+    axis: str = "d_model"
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return nn.RMSNorm(
+            epsilon=EPSILON,
+            dtype=self.dtype,
+            scale_init=nn.with_logical_partitioning(nn.initializers.ones, (self.axis,)),
+            name="affine",
+        )(x)

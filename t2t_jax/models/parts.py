@@ -1,0 +1,131 @@
+"""The parts of a Transformer layer by name, without jax: norms, feed-forward layers, positions.
+
+Each table has one entry a part, with what the config check, the FLOPs and the export need to know of
+it; the part itself is in norms.py, feed_forward.py or positions.py. `t2t-jax help part` adds some.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A norm over the last axis.
+
+    Attributes:
+      where: its class, as file:name.
+      about: what it is in a few words.
+      ctranslate2: its arguments of CTranslate2's specification; None if CTranslate2 lacks it.
+    """
+
+    where: str
+    about: str
+    ctranslate2: Mapping[str, Any] | None = None
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """What implements it, as file:name."""
+        return (self.where,)
+
+    @property
+    def facts(self) -> list[Any]:
+        """What in this entry decides what a model computes."""
+        return [self.where]
+
+
+NORMS: Mapping[str, Norm] = {
+    "layer_norm": Norm("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", {}),
+    "rms_norm": Norm("norms:RMSNorm", "root mean square 1, scale alone", dict(rms_norm=True)),
+}
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """A feed-forward layer.
+
+    Attributes:
+      activation: a function of `jax.nn`.
+      about: the layer as a formula.
+      gated: whether it is (activation(x W_1) * x W_3) W_2, without biases.
+      ctranslate2: as of a norm.
+    """
+
+    activation: str
+    about: str
+    gated: bool = False
+    ctranslate2: Mapping[str, Any] | None = None
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def facts(self) -> list[Any]:
+        return [self.activation, self.gated]
+
+    @property
+    def matrices(self) -> int:
+        """Matrices of d_model x d_ff parameters."""
+        return 3 if self.gated else 2
+
+
+FEED_FORWARD: Mapping[str, FeedForward] = {
+    "relu": FeedForward("relu", "max(0, x W_1 + b_1) W_2 + b_2 (paper)", False, {}),
+    "gelu": FeedForward(
+        "gelu", "GELU(x W_1 + b_1) W_2 + b_2", False, dict(activation="GELUTanh")
+    ),
+    "geglu": FeedForward(
+        "gelu", "(GELU(x W_1) * x W_3) W_2", True, dict(activation="GELUTanh", ffn_glu=True)
+    ),
+    "swiglu": FeedForward(
+        "silu", "(SiLU(x W_1) * x W_3) W_2", True, dict(activation="SWISH", ffn_glu=True)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Positions:
+    """A position scheme, by the functions of positions.py that it consists of.
+
+    Attributes:
+      about: what it is in a few words.
+      encode: gives what it adds to the embeddings.
+      rotate: turns queries and keys.
+      bias: gives what it adds to the scores of self-attention.
+      even: the width that must be even, as features are paired: d_model or d_k.
+      limited: whether it has only as many positions as its table.
+    """
+
+    about: str
+    encode: str = ""
+    rotate: str = ""
+    bias: str = ""
+    even: str = ""
+    limited: bool = False
+
+    @property
+    def partners(self) -> tuple[str, ...]:
+        """What a mechanism of self-attention must support, of `attention.registry.Entry`."""
+        return ("rotary",) * bool(self.rotate) + ("bias",) * bool(self.bias)
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        return tuple(f"positions:{f}" for f in (self.encode, self.rotate, self.bias) if f)
+
+    @property
+    def facts(self) -> list[Any]:
+        return [self.encode, self.rotate, self.bias, self.limited]
+
+
+POSITIONS: Mapping[str, Positions] = {
+    "sinusoid": Positions("sines and cosines (paper)", encode="sinusoid", even="d_model"),
+    "sinusoid_halves": Positions(
+        "tensor2tensor's layout of them", encode="sinusoid_halves", even="d_model"
+    ),
+    "learned": Positions("a learned table", encode="learned", limited=True),
+    "rotary": Positions("RoPE", rotate="rotary", even="d_k"),
+    "relative": Positions("T5's learned bias by bucket of distance", bias="relative"),
+    "alibi": Positions("a bias linear in the distance", bias="alibi"),
+    "none": Positions("nothing"),
+}
