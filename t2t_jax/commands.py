@@ -294,8 +294,10 @@ def attend(arguments: Namespace) -> None:
     c = config.replace(c, **_changes(arguments))
     if not (sentence := arguments.sentence.strip()):
         raise UsageError("the sentence is empty: give one.")
-    if c.model.architecture == "recurrent" and c.model.feed == "none":
-        raise UsageError(f"{arguments.run} has no attention (attention_feeding=none): name another run.")
+    if c.model.architecture == "recurrent" and c.model.attention_feeding == "none":
+        raise UsageError(
+            f"{arguments.run} has no attention (attention_feeding=none): name another run."
+        )
     translation = arguments.translation
     if translation is None:
         from t2t_jax.inference.translate import translate

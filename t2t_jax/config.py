@@ -98,7 +98,9 @@ class Training:
         "inverse_sqrt", "learning rate after the warm-up: step^-0.5 (paper), or linear to zero"
     )
     warmup: int = _field(4000, "steps of linear warm-up")
-    peak_lr: float = _field(0.0, "learning rate at the end of warm-up; 0 means (d_model warmup)^-0.5")
+    peak_lr: float = _field(
+        0.0, "learning rate at the end of warm-up; 0 means (d_model warmup)^-0.5"
+    )
     lr_scale: float = _field(1.0, "factor on the learning rate")
     beta1: float = _field(0.9, "Adam")
     beta2: float = _field(0.98, "Adam")
@@ -106,7 +108,8 @@ class Training:
     P_drop: float = _field(0.1, "dropout of sub-layer outputs and of embeddings")
     eps_ls: float = _field(0.1, "label smoothing")
     smoothing: Literal["uniform", "others"] = _field(
-        "uniform", "spread eps_ls over all subwords (paper), or over all but the target (tensor2tensor)"
+        "uniform",
+        "spread eps_ls over all subwords (paper), or over all but the target (tensor2tensor)",
     )
     accumulate: int = _field(1, "micro-batches that one step's gradient is summed over")
     evaluate_every: int = _field(1000, "steps between checkpoints, each with a dev perplexity")
@@ -291,8 +294,9 @@ def _validate_attention(c: Model) -> None:
     """Refuses mechanisms and positions that do not fit each other, or the width."""
     positions = POSITIONS[c.positions]
     for role in ("encoder", "decoder", "cross"):
-        partners = ("dropout",) * (c.P_drop_attention > 0)
-        partners += positions.partners if role != "cross" else ()
+        partners = {"dropout": "P_drop_attention > 0"} if c.P_drop_attention else {}
+        if role != "cross":
+            partners |= dict.fromkeys(positions.partners, f"positions={c.positions}")
         registry.check(getattr(c, f"{role}_attention"), role, partners)
     if not has(c, "positions"):
         return

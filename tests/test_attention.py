@@ -16,9 +16,10 @@ from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import attention
-from t2t_jax.attention import MECHANISMS, TABLE, Visibility, choice
+from t2t_jax.attention import MECHANISMS, build, registry
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.linear import Linear
+from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench.layers import count
 from tests.eight import on_eight_devices
 from tests.reference import attention as reference
@@ -33,13 +34,19 @@ SMALL = {
     "performer": dict(m=7, seed=3),
 }
 FULL = pytest.mark.full
-ROLES = [(name, role) for name in MECHANISMS for role in TABLE[name].roles]
-CAUSAL = [name for name in MECHANISMS if "decoder" in TABLE[name].roles]
-CROSS = [name for name in MECHANISMS if "cross" in TABLE[name].roles]
+ROLES = [(name, role) for name in MECHANISMS for role in MECHANISMS[name].roles]
+CAUSAL = [name for name in MECHANISMS if "decoder" in MECHANISMS[name].roles]
+CROSS = [name for name in MECHANISMS if "cross" in MECHANISMS[name].roles]
+
+
+def text(name, **options):
+    """A mechanism as a config names it, by default with the options in SMALL."""
+    options = options or SMALL.get(name, {})
+    return f"{name}:{','.join(f'{n}={v}' for n, v in options.items())}".rstrip(":")
 
 
 def make(name):
-    return MECHANISMS[name](**SMALL.get(name, {}))
+    return build(text(name))
 
 
 def draw(T, S, seed=0, dtype=jnp.float32):
@@ -84,7 +91,7 @@ def pull(name, variables, q, k, v, visibility, g):
 
 def defined(name, variables, q, k, v, role, g, bias=None):
     """The same by the reference."""
-    opts = dict(TABLE[name].options) | SMALL.get(name, {})
+    opts = dict(MECHANISMS[name].options) | SMALL.get(name, {})
     q_lengths, kv_lengths = lengths(role, q.shape[1], k.shape[1])
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda x: jnp.asarray(np.asarray(x, np.float64)), (variables, q, k, v))
@@ -145,7 +152,7 @@ def test_equals_definition_at_all_lengths(name, causal, data):
     variables = weights(name)
     visibility = Visibility(jnp.array(q_lengths), jnp.array(kv_lengths), causal)
     found = run(name, variables, q, k, v, visibility)
-    opts = dict(TABLE[name].options) | SMALL.get(name, {})
+    opts = dict(MECHANISMS[name].options) | SMALL.get(name, {})
     own = variables.get("params", {})
     wide = jax.tree.map(lambda x: np.asarray(x, np.float64), (own, q, k, v))
     wanted = reference.attention(name, opts, *wide, q_lengths, kv_lengths, causal, xp=np)
@@ -154,7 +161,7 @@ def test_equals_definition_at_all_lengths(name, causal, data):
 
 @FULL
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
-@pytest.mark.parametrize("name", [n for n in MECHANISMS if "relative" in TABLE[n].carries])
+@pytest.mark.parametrize("name", [n for n in MECHANISMS if "bias" in MECHANISMS[n].supports])
 def test_a_bias_is_added_to_the_scores(name, role):
     T = 13
     q, k, v = draw(T, T)
@@ -193,8 +200,8 @@ def test_a_step_across_takes_a_bias_or_refuses_it(name):
     def step(t):
         return apply(state, q[:, t : t + 1], jnp.int32(t), bias=bias, method="step")[0]
 
-    if "relative" not in TABLE[name].carries:
-        with pytest.raises(ValueError, match="cannot be given bias"):
+    if "bias" not in MECHANISMS[name].supports:
+        with pytest.raises(ValueError, match="does not support bias"):
             step(0)
         return
     whole = apply(q, k, v, visibility, bias=bias)
@@ -204,7 +211,7 @@ def test_a_step_across_takes_a_bias_or_refuses_it(name):
 
 @FULL
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
-@pytest.mark.parametrize("name", [n for n in MECHANISMS if "drop" in TABLE[n].carries])
+@pytest.mark.parametrize("name", [n for n in MECHANISMS if "dropout" in MECHANISMS[n].supports])
 def test_weights_are_dropped(name, role):
     T = 13
     q, k, v = draw(T, T)
@@ -422,7 +429,7 @@ AT_4096 = {
 
 def sizes_in(name, n, d, causal):
     """Elements of every array in the compiled value and gradient of one head; bytes it needs."""
-    mechanism = MECHANISMS[name](**AT_4096.get(name, {}))
+    mechanism = build(text(name, **AT_4096.get(name, {})))
     x = jnp.zeros((1, n, 1, d))
     visibility = Visibility(jnp.array([n - 3]), jnp.array([n - 3]), causal)
     variables = meta.unbox(
@@ -470,11 +477,11 @@ def test_the_products_counted_are_those_compiled(name, causal):
     n, d = 256, 64
     spec = {"local": "local:w=32", "sparse_random": "sparse_random:b=16,r=3"}.get(name, name)
     x = jax.ShapeDtypeStruct((1, n, 1, d), jnp.float32)
-    mechanism, visibility = choice.build(spec), Visibility(causal=causal)
+    mechanism, visibility = build(spec), Visibility(causal=causal)
     variables = jax.eval_shape(mechanism.init, jax.random.key(0), x, x, x, visibility)
     run = jax.jit(lambda *a: mechanism.apply(*a, visibility)).lower(meta.unbox(variables), x, x, x)
     compiled = run.compile().cost_analysis()["flops"]
-    counted = 2 * choice.products(spec, n, n, d, d, causal)
+    counted = 2 * registry.products(spec, registry.Shape(n, n, d, d, causal))
     assert counted <= compiled <= 1.25 * counted
 
 
@@ -493,9 +500,9 @@ def tanhs(jaxpr):
 def test_the_products_counted_are_those_traced(name, role, T, S):
     """At lengths that are no multiple of any block, and below one."""
     S, d_k, d_v = S if role == "cross" else T, 6, 10
-    options = ",".join(f"{option}={value}" for option, value in SMALL.get(name, {}).items())
-    for text in (name, f"{name}:{options}" if options else name):
-        mechanism, visibility = choice.build(text), Visibility(causal=role == "decoder")
+    shape = registry.Shape(T, S, d_k, d_v, causal=role == "decoder")
+    for spec in (name, text(name)):
+        mechanism, visibility = build(spec), Visibility(causal=role == "decoder")
         q, k, v = (
             jax.ShapeDtypeStruct((1, L, 1, d), jnp.float32)
             for L, d in ((T, d_k), (S, d_k), (S, d_v))
@@ -506,7 +513,7 @@ def test_the_products_counted_are_those_traced(name, role, T, S):
         found = count(traced)[0] / 2
         if name == "additive":  # each feature of a pair has a tanh, and a product after it
             found += tanhs(traced)
-        assert choice.products(text, T, S, d_k, d_v, visibility.causal) == found
+        assert registry.products(spec, shape) == found
 
 
 @pytest.mark.parametrize(
@@ -532,7 +539,7 @@ def test_more_features_come_nearer_to_the_softmax():
 
     def error(m):
         off = [
-            MECHANISMS["performer"](m=m, seed=seed).apply({}, q, k, v, Visibility()) - softmax
+            build(text("performer", m=m, seed=seed)).apply({}, q, k, v, Visibility()) - softmax
             for seed in range(12)
         ]
         return float(jnp.sqrt(jnp.mean(jnp.square(jnp.stack(off)))))
@@ -568,16 +575,16 @@ def test_the_packages_example_runs():
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        ("linear", {"drop": abs}),
+        ("linear", {"dropout": abs}),
         ("performer", {"bias": abs}),
-        ("additive", {"drop": abs}),
+        ("additive", {"dropout": abs}),
         ("local_p", {"visibility": Visibility(causal=True)}),
         ("local_p", {"bias": abs}),
     ],
 )
 def test_nothing_that_is_given_is_ignored(name, given):
     q, k, v = draw(5, 5)
-    with pytest.raises(ValueError, match="cannot be given"):
+    with pytest.raises(ValueError, match="does not support"):
         make(name).apply(weights(name), q, k, v, **{"visibility": Visibility()} | given)
 
 

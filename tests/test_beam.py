@@ -307,22 +307,3 @@ def test_nothing_is_sorted_but_the_best():
     shapes = re.findall(r"%sort\S* = \(?\w+\[([\d,]+)\]", text)
     assert {int(shape.split(",")[-1]) for shape in shapes} <= {K}
     assert "TopK" in text
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    seed=st.integers(0, 10**6),
-    V=st.sampled_from([1, 5, 63, 64, 257, 640, 1001]),
-    k=st.sampled_from([1, 4, 7]),
-    values=st.sampled_from([20, 400, 10**6]),  # many ties, some, none
-    first=st.sampled_from([0, 3]),
-)
-def test_top_is_top_k(seed, V, k, values, first):
-    x = np.random.default_rng(seed).integers(-values, 0, (3, V)).astype(np.float32)
-    x[:, :first] = 1  # tempting
-    masked = np.where(np.arange(V) >= first, x, -np.inf)
-    k = min(k, V)
-    values, ids = beam_search.top(jnp.asarray(x), k, first=first)
-    order = np.argsort(-masked, axis=1, kind="stable")[:, :k]
-    np.testing.assert_array_equal(values, np.take_along_axis(masked, order, axis=1))
-    np.testing.assert_array_equal(ids, order)

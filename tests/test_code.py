@@ -25,7 +25,9 @@ PACKAGE = Path(code.__file__).parents[1]
 
 MODELS = {
     "transformer": dict(encoder_attention="linear", decoder_attention="sparse_strided:l=3"),
-    "recurrent": dict(architecture="recurrent", attention_feeding="output", cross_attention="additive"),
+    "recurrent": dict(
+        architecture="recurrent", attention_feeding="output", cross_attention="additive"
+    ),
     "convolutional": dict(architecture="convolutional", cross_attention="dot_product"),
     "decoder": dict(architecture="decoder", decoder_attention="local:w=2", positions="rotary"),
 }

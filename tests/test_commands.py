@@ -78,7 +78,9 @@ def test_a_finished_run_of_other_code_is_said_to_be_one(copy, words, capsys):
 
 
 OTHERS = {
-    "recurrent": dict(attention_feeding="output", cross_attention="additive", encoder_direction="both"),
+    "recurrent": dict(
+        attention_feeding="output", cross_attention="additive", encoder_direction="both"
+    ),
     "convolutional": dict(positions="learned", cross_attention="dot_product", N=2),
 }
 
@@ -457,7 +459,16 @@ def test_presets_are_listed_with_every_field_in_which_they_differ_from_the_paper
 def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, capsys):
     names = "norm, schedule, peak_lr, warmup", "`train base --profile t2t`"
     refused(["train", "grammar", "--profile", "t2t"], capsys, "base and big", *names)
-    words = ["--profile", "t2t", "--corpus", "text", "--train", tmp_path, "--norm_placement", "post"]
+    words = [
+        "--profile",
+        "t2t",
+        "--corpus",
+        "text",
+        "--train",
+        tmp_path,
+        "--norm_placement",
+        "post",
+    ]
     for name in ("base", "big"):
         assert main(["train", name, *map(str, words)]) == 2  # there is no such corpus
         said = capsys.readouterr().err.splitlines()[0]

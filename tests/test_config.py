@@ -4,12 +4,15 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
+from t2t_jax.models import parts
 from t2t_jax.recipes import RECIPES, recipe
+from tests.small import full_logits, make
 
 
 def test_defaults_are_the_papers_base():
@@ -38,7 +41,7 @@ def test_a_flat_mapping_makes_the_config_again():
 
 def test_t2t_differs_as_the_reference_says():
     assert config.difference(config.profile("t2t"), config.profile("paper")) == {
-        "norm": ("pre", "post"),
+        "norm_placement": ("pre", "post"),
         "positions": ("sinusoid_halves", "sinusoid"),
         "P_drop_attention": (0.1, 0.0),
         "P_drop_ff": (0.1, 0.0),
@@ -59,7 +62,8 @@ def test_every_recipe_is_valid(name):
     [
         ({"d_modle": 3}, ["d_modle", "'d_model'"]),
         ({"n": 3}, ["'n'", "'N'"]),
-        ({"norm": "psot"}, ["norm", "'post'"]),
+        ({"norm_placement": "psot"}, ["norm_placement", "'post'"]),
+        ({"norm": "rms"}, ["norm", "'rms_norm'"]),
         ({"N": 0}, ["N", "at least 1"]),
         ({"h": 2.5}, ["h", "int"]),
         ({"N": True}, ["N", "int"]),
@@ -67,7 +71,7 @@ def test_every_recipe_is_valid(name):
         ({"beta2": -0.1}, ["beta2"]),
         ({"seed": -1}, ["seed", "negative"]),
         ({"seed": 2**32}, ["seed", "at most"]),
-        ({"shapes": 256}, ["shapes", "at most 255"]),
+        ({"num_buckets": 256}, ["num_buckets", "at most 255"]),
         ({"eps": 0.0}, ["eps", "positive"]),
         ({"d_model": 5}, ["d_model", "even", "learned"]),
         ({"batch_tokens": 100}, ["batch_tokens", "max_length"]),
@@ -110,3 +114,16 @@ def test_mechanisms_may_be_mixed_and_cross_attention_has_no_positions():
     mixed = dict(encoder_attention="local:w=3", decoder_attention="performer:m=8,seed=1")
     c = config.replace(Config(), **mixed, cross_attention="linear", positions="rotary")
     assert c.model.decoder_attention == "performer:m=8,seed=1"
+
+
+def test_every_part_that_a_config_may_name_is_built():
+    """The tables of parts name classes and functions that exist, and a model trains with each."""
+    for field, table in (
+        ("norm", parts.NORMS),
+        ("feed_forward", parts.FEED_FORWARD),
+        ("positions", parts.POSITIONS),
+    ):
+        assert config.field_type(field) == tuple(table)
+        for name in table:
+            model, params = make(**{field: name}, d_k=6)
+            assert np.isfinite(full_logits(model, params)).all(), name

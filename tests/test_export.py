@@ -22,12 +22,15 @@ MODELS = {
     "paper": {},
     "tensor2tensor": dict(norm_placement="pre", positions="sinusoid_halves"),
     "learned": dict(positions="learned", max_length=17),
+    "gated": dict(norm_placement="pre", norm="rms_norm", feed_forward="swiglu"),
+    "geglu": dict(feed_forward="geglu"),
+    "gelu": dict(feed_forward="gelu", norm="rms_norm"),
 }
 
 
 def exported(directory, **changes):
     model, params = make(d_k=6, d_v=6, max_extra=EXTRA, **changes)  # h d_k is not d_model
-    c = config.replace(Config(), **{f: getattr(model.c, f) for f in ("positions", "norm")})
+    c = config.replace(Config(), **{f: getattr(model.c, f) for f in ("positions", "norm", "norm_placement", "feed_forward")})
     c = config.replace(c, N=2, d_model=12, d_ff=22, h=3, d_k=6, d_v=6)
     export(c, params, VOCABULARY, directory)
     return model, params
@@ -60,6 +63,8 @@ def test_what_ctranslate2_lacks_is_refused():
     for changes, said in (
         (dict(encoder_attention="local"), "encoder_attention=local"),
         (dict(positions="rotary"), "positions=rotary"),
+        (dict(positions="none"), "positions=none"),
+        (dict(qk_norm="rms_norm"), "qk_norm=rms_norm: it takes none alone"),
         (dict(d_v=32), "d_v=32: it takes 64"),
         (dict(architecture="recurrent"), "architecture=recurrent"),
     ):

@@ -18,9 +18,12 @@ MODELS = {
     "lstm": dict(architecture="recurrent"),
     "gru-both": dict(architecture="recurrent", cell="gru", encoder_direction="both", N=3),
     "luong": dict(architecture="recurrent", attention_feeding="output", cross_attention="general"),
-    "bahdanau": dict(architecture="recurrent", attention_feeding="input", cross_attention="dot_product"),
+    "bahdanau": dict(
+        architecture="recurrent", attention_feeding="input", cross_attention="dot_product"
+    ),
     "convolutional": dict(architecture="convolutional", kernel=4, N=3),
     "encoder": dict(architecture="encoder"),
+    "gated": dict(feed_forward="swiglu", norm="rms_norm", positions="alibi", qk_norm="rms_norm"),
     "decoder": dict(architecture="decoder", positions="rotary", d_k=6),
 }
 

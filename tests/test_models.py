@@ -16,7 +16,7 @@ from tests.reference.loss import loss as reference_loss
 from tests.small import SENTENCES, SOURCE, TARGET, full_logits, make
 
 
-def recur(cell, attention_feeding="none", scores="", both=False):
+def recur(cell, feed="none", scores="", both=False):
     changes = dict(architecture="recurrent", cell=cell, attention_feeding=feed)
     if both:
         changes |= dict(encoder_direction="both")
@@ -46,10 +46,23 @@ DEFINED = {
     "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), scaled=False),
     "rotary": transform({"positions": "rotary", "d_k": 6}, positions="rotary"),
     "relative": transform({"positions": "relative"}, positions="relative"),
-    "decoder": (dict(architecture="decoder"), transformer.alone, dict(causal=True)),
+    "alibi": transform({"positions": "alibi"}, positions="alibi"),
+    "no-positions": transform({"positions": "none", "norm": "rms_norm"}, positions="none"),
+    "qk-norm": transform(
+        dict(qk_norm="rms_norm", positions="rotary", d_k=6, feed_forward="swiglu"),
+        positions="rotary",
+        activation="silu",
+    ),
+    "qk-layer-norm": transform(dict(qk_norm="layer_norm", feed_forward="gelu"), activation="gelu"),
+    "geglu": transform(
+        dict(feed_forward="geglu", norm="rms_norm", norm_placement="pre"),
+        pre=True,
+        activation="gelu",
+    ),
+    "decoder": (dict(architecture="decoder"), transformer.language_model, dict(causal=True)),
     "encoder": (
         dict(architecture="encoder", norm_placement="pre", positions="relative"),
-        transformer.alone,
+        transformer.language_model,
         dict(causal=False, pre=True, positions="relative"),
     ),
     "lstm": recur("lstm"),
@@ -64,7 +77,16 @@ DEFINED = {
 }
 
 
-LATER = {"unscaled", "learned", "gru-luong", "even-kernel", "random-strided", "random-local_p"}
+LATER = {
+    "unscaled",
+    "learned",
+    "no-positions",
+    "qk-layer-norm",
+    "gru-luong",
+    "even-kernel",
+    "random-strided",
+    "random-local_p",
+}
 LATER |= {"performer-linear-local", "lstm-local", "gru-linear", "pointwise"}
 
 
@@ -133,8 +155,12 @@ MIXES = {
     "lstm": recur("lstm", both=True)[0],
     "lstm-luong": recur("lstm", "output", "general")[0],
     "gru-bahdanau": recur("gru", "input", "additive", both=True)[0],
-    "lstm-local": dict(architecture="recurrent", attention_feeding="output", cross_attention="local:w=1"),
-    "gru-linear": dict(architecture="recurrent", attention_feeding="input", cross_attention="linear"),
+    "lstm-local": dict(
+        architecture="recurrent", attention_feeding="output", cross_attention="local:w=1"
+    ),
+    "gru-linear": dict(
+        architecture="recurrent", attention_feeding="input", cross_attention="linear"
+    ),
     "convs2s": convolve(positions="learned", cross_attention="dot_product")[0],
     "bytenet-additive": convolve(N=3, dilation=2, cross_attention="additive")[0],
     "pointwise": convolve(kernel=1)[0],
@@ -221,11 +247,19 @@ def test_bfloat16_keeps_float32_parameters_and_logits(changes):
         (dict(architecture="recurrent", h=4), "h=4 has no effect with architecture=recurrent:"),
         (dict(architecture="recurrent", cross_attention="additive"), "and attention_feeding=none"),
         (dict(architecture="recurrent", encoder_direction="both", d_model=5), "must be even"),
-        (dict(architecture="recurrent", attention_feeding="input", cross_attention="sparse_fixed"), "cannot be"),
-        (dict(architecture="convolutional", norm_placement="pre"), "norm_placement=pre has no effect"),
+        (
+            dict(
+                architecture="recurrent", attention_feeding="input", cross_attention="sparse_fixed"
+            ),
+            "cannot be",
+        ),
+        (
+            dict(architecture="convolutional", norm_placement="pre"),
+            "norm_placement=pre has no effect",
+        ),
         (dict(architecture="convolutional", positions="rotary"), "use learned or sinusoid"),
         (dict(cell="gru"), "cell=gru has no effect with architecture=transformer"),
-        (dict(architecture="decoder", cross_attention="additive"), "cross_attention=additive says"),
+        (dict(architecture="decoder", cross_attention="additive"), "cross_attention=additive has"),
         (dict(kernel=0), "kernel must be at least 1"),
         (dict(architecture="recurent"), "recurrent"),
     ],

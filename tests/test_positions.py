@@ -1,16 +1,16 @@
-"""Rotary positions and T5's buckets against their definitions, at any distance."""
+"""Rotary positions, the buckets of T5 and the slopes of ALiBi against their definitions."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from t2t_jax.models.positions import bucket, rotate
+from t2t_jax.models.positions import alibi, bucket, rotary
 from tests.reference import transformer as reference
 
 
 def test_rotation_turns_pairs_by_their_position():
     x = np.random.default_rng(0).normal(size=(2, 7, 3, 6)).astype(np.float32)
-    found = rotate(jnp.asarray(x), jnp.arange(7))
+    found = rotary(jnp.asarray(x), jnp.arange(7))
     for b, i in np.ndindex(2, 3):
         np.testing.assert_allclose(found[b, :, i], reference.turned(x[b, :, i]), atol=1e-5)
 
@@ -18,7 +18,7 @@ def test_rotation_turns_pairs_by_their_position():
 def test_a_product_of_rotated_vectors_depends_on_their_distance_alone():
     q, k = np.random.default_rng(1).normal(size=(2, 1, 1, 1, 8)).astype(np.float32)
     at = [
-        [(rotate(jnp.asarray(x), jnp.array([pos + d]))) for d in (0, 40)]
+        [(rotary(jnp.asarray(x), jnp.array([pos + d]))) for d in (0, 40)]
         for x, pos in ((q, 5), (k, 2))
     ]
     products = [float((at[0][i] * at[1][i]).sum()) for i in (0, 1)]
@@ -34,3 +34,12 @@ def test_buckets(causal):
     edges = np.isin(np.abs(distances), [16, 32, 64, 128])  # logarithms that round either way
     np.testing.assert_array_equal(found[~edges], wanted[~edges])
     assert set(found) == set(range(32)) - (set() if causal else {16})  # no key is 0 after
+
+
+def test_alibi_has_the_slopes_of_the_paper():
+    """Press et al. 2022: for 8 heads 1/2, 1/4, ..., 1/256; for 16 heads from 2^-0.5 on."""
+    for h, slopes in ((8, 0.5 ** np.arange(1, 9)), (16, 0.5 ** np.arange(0.5, 8.5, 0.5))):
+        distances = np.array([[0, -1, -2], [5, 0, -7]])
+        found = alibi(None, h, causal=True)(jnp.asarray(distances))
+        wanted = -slopes[:, None, None] * np.abs(distances)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)

@@ -8,13 +8,13 @@ import pytest
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
+from t2t_jax.models.flops import run_flops
 from t2t_jax.study.cost import parameters
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
 from t2t_jax.study.registry import Row, find, select, studies, study
 from t2t_jax.study.tables import lines, papers, records
-from t2t_jax.models.flops import run_flops
 
 # The paper's Table 3: group, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps (K), PPL, BLEU,
 # parameters (M).
@@ -194,7 +194,10 @@ NAMED = {
     "d_k": (128,),
     "d_v": (32,),
     "positions": ("rotary",),
-    "norm": ("pre", "post"),
+    "norm": ("rms_norm",),
+    "norm_placement": ("pre", "post"),
+    "feed_forward": ("swiglu",),
+    "qk_norm": ("rms_norm",),
     "encoder_attention": ("local:w=3",),
     "decoder_attention": ("linear",),
     "cross_attention": ("additive",),
@@ -237,7 +240,10 @@ NAMED = {
     "max_extra": (20,),
 }
 BESIDE = {  # what a study's base needs for a field to mean anything
-    **{n: dict(architecture="recurrent") for n in ("cell", "encoder_direction", "attention_feeding")},
+    **{
+        n: dict(architecture="recurrent")
+        for n in ("cell", "encoder_direction", "attention_feeding")
+    },
     **{n: dict(architecture="convolutional") for n in ("kernel", "dilation")},
 }
 PROPORTIONAL = (
@@ -350,7 +356,9 @@ def test_rows_may_cut_the_same_sentences_otherwise():
 
 
 def test_two_rows_that_come_to_one_run_are_refused():
-    with pytest.raises(UsageError, match="rows base and A:norm_placement=pre of mine are the same run"):
+    with pytest.raises(
+        UsageError, match="rows base and A:norm_placement=pre of mine are the same run"
+    ):
         made(of([Row("A", dict(norm_placement="pre"))])).check()
     made(of([Row("A", dict(norm_placement="pre"))]), "paper").check()
     with pytest.raises(UsageError, match=r"rows base and D:P_drop=0\.0 of table3 are the same run"):

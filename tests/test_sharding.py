@@ -88,7 +88,9 @@ def a_mixed_mesh():
 def every_model():
     """Every parameter of every mechanism and architecture has a place on the mesh."""
     mesh, width = make_mesh(MIXED), dict(N=1, d_model=8)
-    models = [config.replace(C, N=1, **{f"{t.roles[0]}_attention": n}) for n, t in MECHANISMS.items()]
+    models = [
+        config.replace(C, N=1, **{f"{t.roles[0]}_attention": n}) for n, t in MECHANISMS.items()
+    ]
     models += [config.replace(C, d_k=4, positions=p) for p in ("learned", "relative", "rotary")]
     models += [config.replace(config.Config(), architecture=a, **width) for a in ARCHITECTURES]
     for c in models:

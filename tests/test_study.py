@@ -38,7 +38,7 @@ MEASURED = '{"step": 9, "nll": 2.0, "seconds_per_step": 0.6}'
 @pytest.fixture(scope="module")
 def words(corpus):
     """What follows `run` or `table`, but for the store: base, half of (D), and (E) on a toy."""
-    changes = toy.fields(corpus, shapes=1, average=1, steps=STEPS, evaluate_every=60)
+    changes = toy.fields(corpus, num_buckets=1, average=1, steps=STEPS, evaluate_every=60)
     return ["table3", "--rows", "D:P_drop=0.0", "D:eps_ls=0.2", "E", *toy.options(changes)]
 
 

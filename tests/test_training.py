@@ -14,9 +14,9 @@ import pytest
 from t2t_jax import config
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
+from t2t_jax.models.flops import step_flops
 from t2t_jax.ops.dropout import dropout, threefry
 from t2t_jax.training import sharding
-from t2t_jax.models.flops import step_flops
 from t2t_jax.training.loop import Member, train
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.optimizer import adam, learning_rate, peak_lr

@@ -10,8 +10,10 @@ from jax.extend.core import jaxprs_in_params
 from t2t_jax import config
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models import build
-from t2t_jax.models.layers import AddNorm, FeedForward, Positions
+from t2t_jax.models.feed_forward import FeedForward
+from t2t_jax.models.layers import AddNorm
 from t2t_jax.models.multihead import MultiHead
+from t2t_jax.models.positions import Encoding
 from tests.small import SOURCE, TARGET, TRANSFORMER, make
 
 TABLE_3 = [
@@ -51,20 +53,21 @@ NEARLY_ALL = 0.9999  # of so few elements, none is kept
 def test_dropout_stands_where_the_paper_puts_it():
     x, f = jnp.ones((2, 3, 4)).at[0].set(2.0), lambda y: y + 5
     rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-    out, _ = AddNorm("pre", jnp.float32).init_with_output(rngs, x, f, NEARLY_ALL)
+    out, _ = AddNorm("pre", "layer_norm", jnp.float32).init_with_output(rngs, x, f, NEARLY_ALL)
     np.testing.assert_array_equal(out, x)  # the residual stays, the sub-layer's output goes
     x = jax.random.normal(jax.random.key(2), (2, 3, 4))
-    add_norm = AddNorm("post", jnp.float32)
+    add_norm = AddNorm("post", "layer_norm", jnp.float32)
     out, variables = add_norm.init_with_output(rngs, x, jnp.sin, NEARLY_ALL)
     kept = add_norm.apply(variables, x, jnp.zeros_like, None)
     np.testing.assert_allclose(out, kept, rtol=1e-6)
-    out, _ = Positions("sinusoid", 9, jnp.float32).init_with_output(rngs, x, NEARLY_ALL)
+    out, _ = Encoding("sinusoid", 9, jnp.float32).init_with_output(rngs, x, NEARLY_ALL)
     np.testing.assert_array_equal(out, 0)  # embedding and position both
-    feed_forward = FeedForward(6, NEARLY_ALL, jnp.float32)
+    feed_forward = FeedForward("relu", 6, NEARLY_ALL, jnp.float32)
     variables = jax.tree.map(jnp.ones_like, nn.meta.unbox(feed_forward.init(rngs, x, True)))
     out = feed_forward.apply(variables, x, True, rngs={"dropout": jax.random.key(1)})
     np.testing.assert_array_equal(out, 1)  # the bias alone
-    heads = MultiHead(4, 2, 3, 5, "scaled_dot_product", NEARLY_ALL, False, jnp.float32)
+    c = config.Model(d_model=4, h=2, d_k=3, d_v=5, P_drop_attention=NEARLY_ALL)
+    heads = MultiHead(c, "encoder", jnp.float32)
     variables = heads.init(rngs, x, x, Visibility(), True)
     out = heads.apply(variables, x, x, Visibility(), True, rngs={"dropout": jax.random.key(1)})
     np.testing.assert_array_equal(out, 0)

@@ -49,7 +49,7 @@ class Additive(Dense):
         def attend_tile(a: Array, first: Array | int) -> Array:
             return weighted_sum(additive_scores(a, c, u), v, visibility, first, bias=bias)
 
-        if T <= self.tile:
+        if self.tile >= T:
             return attend_tile(a, first)
         tiles = -(-T // self.tile)
         a = jnp.pad(a, ((0, 0), (0, 0), (0, 0), (0, tiles * self.tile - T)))

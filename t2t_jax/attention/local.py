@@ -4,11 +4,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.blocks import on_axis, with_neighbours, blocks, take_positions, scaled_products, unblock
+from t2t_jax.attention.blocks import (
+    blocks,
+    on_axis,
+    scaled_products,
+    take_positions,
+    unblock,
+    with_neighbours,
+)
 from t2t_jax.attention.dense import single_query, softmax
-from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at, refuse
-from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, write_at
 from t2t_jax.attention.parameters import PerHead
+from t2t_jax.attention.visibility import Visibility, zero_padding
 
 
 class Local(Mechanism):

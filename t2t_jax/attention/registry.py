@@ -5,7 +5,7 @@ mechanism is a file of this folder and one entry of `MECHANISMS`.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -239,12 +239,12 @@ def _number(option: str, value: str, default: Number, text: str) -> Number:
     return number
 
 
-def check(text: str, role: str, partners: Sequence[str]) -> None:
+def check(text: str, role: str, partners: Mapping[str, str]) -> None:
     """Refuses a role that a mechanism cannot play, and what it cannot be combined with.
 
     Args:
       role: encoder, decoder or cross.
-      partners: of `Entry.supports`, what the config combines it with.
+      partners: what the config combines it with, of `Entry.supports`, and by which setting.
 
     Raises:
       UsageError: says why, and what can be used instead.
@@ -254,22 +254,15 @@ def check(text: str, role: str, partners: Sequence[str]) -> None:
     if role not in entry.roles:
         able = ", ".join(n for n, e in MECHANISMS.items() if role in e.roles)
         raise UsageError(f"{name} cannot be {role}_attention, as {entry.why}: use one of {able}.")
-    for partner in partners:
+    for partner, setting in partners.items():
         if partner not in entry.supports:
             able = ", ".join(
                 n for n, e in MECHANISMS.items() if role in e.roles and partner in e.supports
             )
             raise UsageError(
-                f"{role}_attention={text} cannot be combined with {_PARTNERS[partner]}: change "
-                f"that, or use one of {able}."
+                f"{role}_attention={text} cannot be combined with {setting}: change that, or use "
+                f"one of {able}."
             )
-
-
-_PARTNERS = {
-    "rotary": "positions that rotate queries and keys",
-    "bias": "positions that add a bias to the scores",
-    "dropout": "P_drop_attention > 0",
-}
 
 
 def products(text: str, shape: Shape) -> Number:

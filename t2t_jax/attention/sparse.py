@@ -12,7 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from t2t_jax.attention.blocks import on_axis, with_neighbours, blocks, take_positions, scaled_products, unblock
+from t2t_jax.attention.blocks import (
+    blocks,
+    on_axis,
+    scaled_products,
+    take_positions,
+    unblock,
+    with_neighbours,
+)
 from t2t_jax.attention.dense import single_query, softmax, weighted_sum
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
 from t2t_jax.attention.visibility import Visibility, zero_padding
@@ -36,7 +43,9 @@ class Keys(NamedTuple):
     chosen: Array
 
 
-def attend(q: Array, sets: Sequence[Keys], visibility: Visibility, dropout: Dropout, bias: Bias) -> Array:
+def attend(
+    q: Array, sets: Sequence[Keys], visibility: Visibility, dropout: Dropout, bias: Bias
+) -> Array:
     """Queries [B, n, b, h, d_k] over disjoint sets of keys -> [B, n, b, h, d_v]."""
     n, b = q.shape[1:3]
     t = jnp.arange(n * b).reshape(1, n, b, 1)
@@ -101,7 +110,13 @@ class Strided(Sparse):
         within = jnp.abs(near - start - row) < l
         columns = row + l * on_axis(3, 4, jnp.arange(m))
         sets = [
-            Keys("nsh", with_neighbours(k, l, n, after), with_neighbours(v, l, n, after), near, within),
+            Keys(
+                "nsh",
+                with_neighbours(k, l, n, after),
+                with_neighbours(v, l, n, after),
+                near,
+                within,
+            ),
             Keys("sqh", blocks(k, l, m), blocks(v, l, m), columns, columns != start + row),
         ]
         return unblock(attend(blocks(q, l, n), sets, visibility, dropout, bias), T)
@@ -202,7 +217,13 @@ class Random(Sparse):
         far = (b * j[..., None] + on_axis(3, 4, jnp.arange(b))).reshape(*j.shape[:2], 1, -1)
         always = jnp.ones((1, 1, 1, 1), bool)
         sets = [
-            Keys("nsh", with_neighbours(k, b, n, after), with_neighbours(v, b, n, after), near, always),
+            Keys(
+                "nsh",
+                with_neighbours(k, b, n, after),
+                with_neighbours(v, b, n, after),
+                near,
+                always,
+            ),
             Keys("sh", blocks(k, b, 1)[:, 0], blocks(v, b, 1)[:, 0], first, block > 1),
             Keys("nsh", _take(k, b, j), _take(v, b, j), far, _spread(drawn, b)),
         ]

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from flax.core import meta
 
-from t2t_jax.attention.registry import MECHANISMS, build, parse
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.parameters import PerHead
+from t2t_jax.attention.registry import MECHANISMS, build, parse
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import NAIVE
 from t2t_jax.bench.race import ROUNDS, Program, compiled, exponent, race

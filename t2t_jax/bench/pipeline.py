@@ -22,7 +22,9 @@ def measure(c: Config, dataset: Dataset, say: Callable[[str], object]) -> dict[s
     """
     train, d = dataset.splits["train"], c.data
     begun = time.perf_counter()
-    batches = Batches(train.source, train.target, d.batch_tokens, d.num_buckets, c.training.accumulate)
+    batches = Batches(
+        train.source, train.target, d.batch_tokens, d.num_buckets, c.training.accumulate
+    )
     found: dict[str, Any] = {"corpus": d.corpus, "shaping": time.perf_counter() - begun}
     tokens = len(train.source.tokens) + len(train.target.tokens)
     speeds = []

@@ -11,8 +11,8 @@ import jax
 from t2t_jax.bench import work
 from t2t_jax.environment import environment
 from t2t_jax.models import build
-from t2t_jax.training import population, sharding
 from t2t_jax.models.flops import step_flops
+from t2t_jax.training import population, sharding
 from t2t_jax.training.loop import ahead
 from t2t_jax.training.step import hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops, product_flops

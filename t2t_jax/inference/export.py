@@ -86,7 +86,9 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
         parts["activation"] = getattr(common_spec.Activation, parts["activation"])
     shape = dict(num_layers=m.N, num_heads=m.h, head_dim=m.d_k)
     sides = transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec
-    spec = TransformerSpec(*(s(**shape, **parts, pre_norm=m.norm_placement == "pre") for s in sides))
+    spec = TransformerSpec(
+        *(s(**shape, **parts, pre_norm=m.norm_placement == "pre") for s in sides)
+    )
     for side, name in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
         if POSITIONS[m.positions].limited:
             place = "source" if name == "encoder" else "target"

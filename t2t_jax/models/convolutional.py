@@ -82,7 +82,9 @@ class Convolutional(Model):
         for i, convolution in enumerate(self.decoder):
             seen = jnp.concatenate([state[i], x], axis=1)
             y = convolution.over(seen)
-            x = (x + (y + self.attention[i].step(memory[i], y, embedded, t)) * SQRT_HALF) * SQRT_HALF
+            x = (
+                x + (y + self.attention[i].step(memory[i], y, embedded, t)) * SQRT_HALF
+            ) * SQRT_HALF
             next_state.append(seen[:, 1:])
         return self.embedding.logits(x)[:, 0], next_state
 

@@ -72,9 +72,7 @@ class FeedForward:
 
 FEED_FORWARD: Mapping[str, FeedForward] = {
     "relu": FeedForward("relu", "max(0, x W_1 + b_1) W_2 + b_2 (paper)", False, {}),
-    "gelu": FeedForward(
-        "gelu", "GELU(x W_1 + b_1) W_2 + b_2", False, dict(activation="GELUTanh")
-    ),
+    "gelu": FeedForward("gelu", "GELU(x W_1 + b_1) W_2 + b_2", False, dict(activation="GELUTanh")),
     "geglu": FeedForward(
         "gelu", "(GELU(x W_1) * x W_3) W_2", True, dict(activation="GELUTanh", ffn_glu=True)
     ),

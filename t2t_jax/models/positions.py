@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -123,7 +122,11 @@ def alibi(module: nn.Module, h: int, causal: bool) -> Bias:
     The paper defines it for causal attention; an encoder has the same bias on both sides.
     """
     slopes = 2.0 ** (-8 * jnp.arange(1, h + 1) / h)
-    return lambda distance: -jnp.abs(distance) * slopes.reshape(-1, *(1,) * distance.ndim)
+
+    def bias(distance: Array) -> Array:
+        return -slopes.reshape(-1, *(1,) * distance.ndim) * jnp.abs(distance)[None]
+
+    return bias
 
 
 BUCKETS, FARTHEST = 32, 128  # T5's

@@ -32,9 +32,7 @@ def _forward(x: Array, W: Array, axes: int, dtype: Any) -> tuple[Array, tuple[Ar
     return matmul(x, W, axes, dtype), (x, W)
 
 
-def _backward(
-    axes: int, dtype: Any, saved: tuple[Array, Array], dy: Array
-) -> tuple[Array, Array]:
+def _backward(axes: int, dtype: Any, saved: tuple[Array, Array], dy: Array) -> tuple[Array, Array]:
     x, W = saved
     dy, leading = dy.astype(x.dtype), [*range(x.ndim - axes)]
     contracted = [*range(len(leading), dy.ndim)], [*range(axes, W.ndim)]

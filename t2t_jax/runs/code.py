@@ -22,7 +22,7 @@ from t2t_jax.evaluation import metric
 from t2t_jax.models import parts
 
 PACKAGE = Path(__file__).parents[1]
-# They report, keep files or declare configs, whose values are part of what identifies a run.
+# They report, store files, or declare configs and parts, whose values are hashed on their own.
 WITHOUT_EFFECT = (
     "config",
     "errors",
@@ -31,6 +31,7 @@ WITHOUT_EFFECT = (
     "runs.identity",
     "environment",
     "files",
+    "models.parts",
     "training.hosts",
     "training.manifest",
     "training.progress",
@@ -52,9 +53,6 @@ REGISTRIES = (
     Definition("attention.registry", "MECHANISMS"),
     Definition("evaluation.metric", "metric_of"),
     Definition("models", "ARCHITECTURES"),
-    Definition("models.parts", "NORMS"),
-    Definition("models.parts", "FEED_FORWARD"),
-    Definition("models.parts", "POSITIONS"),
     Definition("training.throughput", "_PEAK"),
 )
 

@@ -114,7 +114,9 @@ def _population(
     like = abstract(model, c, devices).params  # refuses what the mesh does not divide
     batches = [
         sharding.put_batch(batch, devices)
-        for batch in in_order(dev.source, dev.target, c.data.batch_tokens, min(4, c.data.num_buckets))
+        for batch in in_order(
+            dev.source, dev.target, c.data.batch_tokens, min(4, c.data.num_buckets)
+        )
     ]
 
     def evaluate(params: Any) -> float:

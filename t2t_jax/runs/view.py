@@ -12,9 +12,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import store
 from t2t_jax.runs.job import Job, compile_key
-from t2t_jax.models.flops import run_flops
 from t2t_jax.training.progress import Progress, duration, read_metrics
 
 _COLUMNS = "step", "perplexity", "tokens/s", "time left"

@@ -19,10 +19,10 @@ from t2t_jax import files
 from t2t_jax.config import Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, Interrupted, RunError
+from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import store
 from t2t_jax.runs.job import Job, compile_key
 from t2t_jax.runs.view import View, ended, outcome
-from t2t_jax.models.flops import run_flops
 from t2t_jax.training.progress import Progress
 
 EVERY = 1.0  # seconds between two looks at the store

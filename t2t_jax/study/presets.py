@@ -44,7 +44,9 @@ class Preset:
 
 # What a short training needs: pre-norm, frequent small updates, a decay that ends. The peak of the
 # learning rate stays the paper's (d_model warmup)^-0.5.
-_SHORT: dict[str, Any] = dict(norm_placement="pre", schedule="linear", batch_tokens=1024, max_length=64)
+_SHORT: dict[str, Any] = dict(
+    norm_placement="pre", schedule="linear", batch_tokens=1024, max_length=64
+)
 
 PRESETS: dict[str, Preset] = {
     p.name: p
@@ -57,7 +59,9 @@ PRESETS: dict[str, Preset] = {
             depth=2,
             steps=1600,
             changes=_SHORT
-            | dict(corpus="multi30k", vocabulary=8000, warmup=400, num_buckets=4, evaluate_every=400),
+            | dict(
+                corpus="multi30k", vocabulary=8000, warmup=400, num_buckets=4, evaluate_every=400
+            ),
         ),
         Preset(
             "treebank",

@@ -15,9 +15,9 @@ from jax.sharding import Mesh
 
 from t2t_jax.config import Config
 from t2t_jax.errors import Interrupted, RunError, UsageError
+from t2t_jax.models.flops import run_flops, step_flops
 from t2t_jax.training import checkpoints, hosts, population, sharding
 from t2t_jax.training.checkpoints import Standing
-from t2t_jax.models.flops import run_flops, step_flops
 from t2t_jax.training.progress import Meter, Metrics, Progress, duration
 from t2t_jax.training.step import Hyper, State, hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops

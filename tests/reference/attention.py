@@ -7,6 +7,11 @@ and linear attention is the softmax of log(phi(q) phi(k)).
 import jax.numpy
 import numpy as np
 
+SCALED = "scaled_dot_product", "local", "sparse_strided", "sparse_fixed", "sparse_random"
+DENSE = (
+    "scaled_dot_product dot_product general additive linear performer local_p".split()
+)  # every key is seen, or the pattern is that of the scores
+
 
 def attention(
     name, options, parameters, q, k, v, q_lengths, kv_lengths, causal, bias=None, xp=jax.numpy
@@ -52,6 +57,8 @@ def visible(name, o, size, q_length, kv_length, causal):
             u = np.random.default_rng(o["seed"]).random((i + 1, o["r"]))[i].astype(np.float32)
             choice = min(i, -(-size[1] // o["b"])) if causal else -(-kv_length // o["b"])
             return j in np.floor(u * np.float32(choice)).astype(int)
+        if name not in DENSE:
+            raise ValueError(f"the reference has no pattern of {name!r}")
         return True
 
     return np.array(
@@ -84,7 +91,9 @@ def scores(xp, name, o, own, q, k, head, h):
         pairs = log_x[:, None] + log_y[None]
         largest = pairs.max(2, keepdims=True)
         return largest[..., 0] + xp.log(xp.exp(pairs - largest).sum(2) / o["m"])
-    return q @ k.T / np.sqrt(d_k)
+    if name in SCALED:
+        return q @ k.T / np.sqrt(d_k)
+    raise ValueError(f"the reference has no scores of {name!r}")
 
 
 def elu(xp, x):

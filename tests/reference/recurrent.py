@@ -5,7 +5,7 @@ import numpy as np
 from tests.reference.scores import softmax, weigh
 
 
-def logits(p, source, target_in, *, cell, attention_feeding="none", both=False, scores="dot"):
+def logits(p, source, target_in, *, cell, feed="none", both=False, scores="dot"):
     """[T, V] for one unpadded sentence pair; `p` is the model's parameter tree as numpy arrays."""
     matrix = p["embedding"]["matrix"]
     scale = np.sqrt(matrix.shape[1])

@@ -3,7 +3,9 @@
 import numpy as np
 
 
-def logits(p, source, target_in, *, scaled=True, positions="sinusoid", pre=False):
+def logits(
+    p, source, target_in, *, scaled=True, positions="sinusoid", pre=False, activation="relu"
+):
     """[T, V] for one unpadded sentence pair; `p` is the model's parameter tree as numpy arrays.
 
     pre: layer norm before each sub-layer, and one more after each stack.
@@ -17,7 +19,9 @@ def logits(p, source, target_in, *, scaled=True, positions="sinusoid", pre=False
         x = add_norm(
             q["add_norm_attention"], x, lambda z: heads(q["attention"], z, z, 0, scaled, **own)
         )
-        return add_norm(q["add_norm_feed_forward"], x, lambda z: feed_forward(q["feed_forward"], z))
+        return add_norm(
+            q["add_norm_feed_forward"], x, lambda z: feed_forward(q["feed_forward"], z, activation)
+        )
 
     def decoder(q, y, x):
         own = extras(p, "decoder_bias", positions)
@@ -25,23 +29,25 @@ def logits(p, source, target_in, *, scaled=True, positions="sinusoid", pre=False
             q["add_norm_attention"], y, lambda z: heads(q["attention"], z, z, 1, scaled, **own)
         )
         y = add_norm(q["add_norm_cross"], y, lambda z: heads(q["cross_attention"], z, x, 0, scaled))
-        return add_norm(q["add_norm_feed_forward"], y, lambda z: feed_forward(q["feed_forward"], z))
+        return add_norm(
+            q["add_norm_feed_forward"], y, lambda z: feed_forward(q["feed_forward"], z, activation)
+        )
 
     layers = range(sum(n.removeprefix("encoder_").isdecimal() for n in p))
     x = embed(p, source, "source_positions", positions)
     for i in layers:
         x = encoder(p[f"encoder_{i}"], x)
     if pre:
-        x = norm({"layer_norm": p["encoder_norm"]}, x)
+        x = norm(p["encoder_norm"], x)
     y = embed(p, target_in, "target_positions", positions)
     for i in layers:
         y = decoder(p[f"decoder_{i}"], y, x)
     if pre:
-        y = norm({"layer_norm": p["decoder_norm"]}, y)
+        y = norm(p["decoder_norm"], y)
     return y @ p["embedding"]["matrix"].T
 
 
-def alone(p, source, tokens, *, causal, pre=False, positions="sinusoid"):
+def language_model(p, source, tokens, *, causal, pre=False, positions="sinusoid"):
     """[T, V] of one stack as a language model, which knows no source."""
     role = "decoder" if causal else "encoder"
     own = extras(p, "bias", positions)
@@ -50,12 +56,12 @@ def alone(p, source, tokens, *, causal, pre=False, positions="sinusoid"):
         q = p[f"{role}_{i}"]
         for part, f in (
             ("attention", lambda z, q=q: heads(q["attention"], z, z, causal, True, **own)),
-            ("feed_forward", lambda z, q=q: feed_forward(q["feed_forward"], z)),
+            ("feed_forward", lambda z, q=q: feed_forward(q["feed_forward"], z, "relu")),
         ):
             n = q[f"add_norm_{part}"]
             x = x + f(norm(n, x)) if pre else norm(n, x + f(x))
     if pre:
-        x = norm({"layer_norm": p["norm"]}, x)
+        x = norm(p["norm"], x)
     return x @ p["embedding"]["matrix"].T
 
 
@@ -76,8 +82,14 @@ def embed(p, tokens, table, positions):
 
 
 def extras(p, stack, positions):
-    """What self-attention does with positions beside the embedding's."""
-    return {"rotary": positions == "rotary", "bias": p[stack]["table"] if stack in p else None}
+    """What self-attention does with positions: rotations, or a bias of (head, distance, causal)."""
+    bias = None
+    if positions == "relative":
+        bias = lambda i, distance, causal: p[stack]["table"][i][bucket(distance, causal)]  # noqa: E731
+    if positions == "alibi":
+        h = p[f"{stack.removesuffix('_bias')}_0"]["attention"]["W_Q"].shape[1]
+        bias = lambda i, distance, causal: -abs(distance) * 2 ** (-8 * (i + 1) / h)  # noqa: E731
+    return {"rotary": positions == "rotary", "bias": bias}
 
 
 def turned(x):
@@ -104,12 +116,14 @@ def heads(p, x, y, causal, scaled, rotary=False, bias=None):
     out = np.zeros((len(x), p["W_O"].shape[2]))
     for i in range(p["W_Q"].shape[1]):
         q, k, v = x @ p["W_Q"][:, i], y @ p["W_K"][:, i], y @ p["W_V"][:, i]
+        if "norm_q" in p:
+            q, k = norm({"norm": p["norm_q"]}, q), norm({"norm": p["norm_k"]}, k)
         if rotary:
             q, k = turned(q), turned(k)
         scores = q @ k.T / (np.sqrt(q.shape[1]) if scaled else 1.0)
         if bias is not None:
             for t, s in np.ndindex(*scores.shape):
-                scores[t, s] += bias[i][bucket(s - t, causal)]
+                scores[t, s] += bias(i, s - t, causal)
         for t in range(len(x)):
             seen = slice(0, t + 1) if causal else slice(None)
             a = np.exp(scores[t, seen])
@@ -117,12 +131,22 @@ def heads(p, x, y, causal, scaled, rotary=False, bias=None):
     return out
 
 
-def feed_forward(p, x):
-    return np.maximum(0, x @ p["W_1"] + p["b_1"]) @ p["W_2"] + p["b_2"]
+def feed_forward(p, x, activation):
+    if "W_3" in p:
+        return (ACTIVATIONS[activation](x @ p["W_1"]) * (x @ p["W_3"])) @ p["W_2"]
+    return ACTIVATIONS[activation](x @ p["W_1"] + p["b_1"]) @ p["W_2"] + p["b_2"]
+
+
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(0, x),
+    "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
 
 
 def norm(p, x):
-    p = p["layer_norm"]["affine"]
-    centred = x - x.mean(axis=1, keepdims=True)
+    """Layer norm, or RMSNorm where there is no bias."""
+    p = p["norm"]["affine"]
+    centred = x - x.mean(axis=1, keepdims=True) if "bias" in p else x
     variance = (centred**2).mean(axis=1, keepdims=True)
-    return centred / np.sqrt(variance + 1e-6) * p["scale"] + p["bias"]
+    return centred / np.sqrt(variance + 1e-6) * p["scale"] + p.get("bias", 0)

@@ -10,7 +10,7 @@ from t2t_jax.evaluation.perplexity import perplexity
 from t2t_jax.models import build
 from t2t_jax.training.sharding import make_mesh, on
 from t2t_jax.training.step import MASK, MASKED, hyper, initialise, make_step, mask
-from tests.reference.transformer import alone
+from tests.reference.transformer import language_model
 from tests.small import SENTENCES, SOURCE, TARGET, TRANSFORMER, V, make
 
 
@@ -22,7 +22,7 @@ def test_a_masked_model_is_asked_for_each_token_in_turn():
     for _, target in SENTENCES:
         for i, word in enumerate(target):
             masked = [MASK if j == i else x for j, x in enumerate(target)]
-            z = alone(exact, None, masked, causal=False)[i]
+            z = language_model(exact, None, masked, causal=False)[i]
             total += np.logaddexp.reduce(z) - z[word]
     tokens = sum(len(target) for _, target in SENTENCES)
     batch = {"source": np.asarray(SOURCE), "target": np.asarray(TARGET)}
