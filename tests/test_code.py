@@ -140,12 +140,15 @@ def test_growth_changes_no_key_and_no_code(root):
     entry = '    "mine": Entry("mine:Mine", "a new mechanism"),\n'
     edit(
         root,
-        "attention/__init__.py",
+        "attention/registry.py",
         ('    "dot_product": Entry(', entry + '    "dot_product": Entry('),
     )
     field = '    temperature: float = _field(1.0, "a new field")\n'
     edit(root, "config.py", ("    seed: int = _field(0", field + "    seed: int = _field(0"))
-    edit(root, "attention/work.py", ("def dense(", "def mine(o):\n    return 1\n\n\ndef dense("))
+    cost = "def _mine(o, s):\n    return 1\n\n\n"
+    edit(root, "attention/registry.py", ("def _dense(", f"{cost}def _dense("))
+    part = '    "mine": FeedForward("tanh", "a new layer"),\n'
+    edit(root, "models/parts.py", ('    "gelu": FeedForward(', f'{part}    "gelu": FeedForward('))
     edit(root, "training/step.py", ('"""The pure train step', '"""A better description'))
     edit(root, "attention/local.py", ("class Local(", "# a comment\nclass Local("))
     edit(root, "training/progress.py", ("{seconds:.0f} s", "{seconds:.1f} s"))
@@ -157,8 +160,10 @@ def test_growth_changes_no_key_and_no_code(root):
     ("name", "old", "new", "rows"),
     [
         ("attention/local.py", "class Local(", "class Local(object, ", {"local"}),
-        ("attention/work.py", "LOCAL_BLOCK = 16", "LOCAL_BLOCK = 32", {"local"}),
-        ("attention/linear.py", "_LEAST = 1e-30", "_LEAST = 1e-20", {"linear"}),
+        ("attention/registry.py", "block=16", "block=32", {"local"}),
+        ("models/parts.py", '"relu", "max', '"tanh", "max', set(ROWS) - {"recurrent"}),
+        ("models/positions.py", "def sinusoid(", "def sinusoid(*_, ", set(ROWS) - {"recurrent"}),
+        ("attention/linear.py", "_SMALLEST = 1e-30", "_SMALLEST = 1e-20", {"linear"}),
         ("attention/sparse.py", "class Strided(", "class Strided(object, ", {"strided"}),
         ("models/recurrent.py", "class Recurrent(", "class Recurrent(object, ", {"recurrent"}),
         ("tokens.py", "range(4)", "range(4 + 0)", set(ROWS)),
