@@ -124,7 +124,10 @@ SECTIONS = {
             "Attention mechanisms at equal FLOPs",
             "launch/local.sh run attention_flops --seeds 3",
             """
-            The same rows, each trained for as many steps as the FLOPs of base allow.
+            The same rows, each trained for as many steps as the FLOPs of base allow. The steps of
+            linear, performer and mixed follow an earlier count of their FLOPs and are too many
+            by the present count. `table` therefore reports these three rows as missing; run the
+            command again to replace them.
             """,
             (
                 "attention_flops-demo/table.md",
@@ -134,8 +137,8 @@ SECTIONS = {
         Result(
             "Time and memory against the length",
             """
-            launch/local.sh bench attention --seconds 10 --out \\
-              experiments/results/bench_attention
+            launch/local.sh bench attention --seconds 10 \\
+              --out experiments/results/bench_attention
             """,
             """
             The value and the gradient of each mechanism alone, without projections. The
