@@ -52,7 +52,8 @@ READING = """## Reading a table
 - **`512→64`.** The value before the arrow is the paper's. The value after it is the one that was
   run. A preset shrinks every row of a table by the same factors.
 - **"paper" and "ours".** The paper reports WMT14 EN-DE. The stored runs are small models on small
-  corpora, so compare the differences between rows, not the values.
+  corpora, so compare the differences between rows, not the values. A cell of the paper that is
+  blank here is blank in the paper.
 - **n.** The number of seeds. A cell with n > 1 is the mean ± the standard deviation over seeds.
 - **Bold.** The best value of a column.
 - **The star, \\*.** The row differs significantly from base. The test is Welch's t over seeds,
