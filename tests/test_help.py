@@ -18,9 +18,22 @@ SHORT = "--steps 4 --evaluate_every 2 --average 1 --max_length 20 --batch_tokens
 SMALL = f"{SHORT} --d_model 16 --N 1 --d_ff 16 --h 2 --d_k 8 --d_v 8"
 MORE = {  # behind a command, so that it is soon done
     "mechanism": SMALL,
-    "row": f"{SHORT} --rows wide --seeds 1",
+    "row": SHORT,
+    "study": f"{SHORT} --rows wide",
+    "metric": SMALL,
     "corpus": SMALL,
     "architecture": f"{SHORT} --d_model 16",
+}
+SAID = {  # by a command, in its output
+    "row": {"list": b"F:positions=rotary", "run": b"(F)"},
+    "study": {
+        "list": b"deep",
+        "run": b"wide",
+        "table": b"wide & 2",
+        "plot": b"depth-demo-learning.png",
+        "report": b"depth-demo.html",
+    },
+    "metric": {"train": b"exact match"},
 }
 
 
@@ -31,7 +44,7 @@ def blocks(topic):
 
 
 def test_topics_are_listed_and_printed(capsys):
-    assert TOPICS == ["architecture", "corpus", "mechanism", "row"]
+    assert TOPICS == ["architecture", "corpus", "mechanism", "metric", "row", "study"]
     for topic in TOPICS:
         assert main(["help", topic]) == 0
         assert capsys.readouterr().out.startswith("# Adding a")
@@ -74,7 +87,7 @@ def test_it_works(topic, corpus, tmp_path):
     for command in commands:
         words = [sys.executable, "-m", *command.replace("t2t-jax", "t2t_jax.cli").split()]
         if words[3] != "list":
-            words += MORE[topic].split()
+            words += MORE[topic].split() + ["--seeds", "1"] * (words[3] == "run")
         if words[3] != "list" and topic != "corpus":
             fields = toy.fields(corpus)
             data = {n: fields[n] for n in ("corpus", "train", "dev", "test", "vocabulary")}
@@ -82,4 +95,4 @@ def test_it_works(topic, corpus, tmp_path):
         env = os.environ | home | {"T2T_JAX_CACHE": str(tmp_path / "cache")}
         done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, timeout=300)
         assert done.returncode == 0, done.stderr.decode()
-        assert {"train": b"BLEU", "run": b"wide", "list": b"deep"}[words[3]] in done.stdout
+        assert SAID.get(topic, {"train": b"BLEU"})[words[3]] in done.stdout

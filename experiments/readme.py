@@ -1,0 +1,503 @@
+"""Every stored result with the command that made it, as experiments/README.md.
+
+    python experiments/readme.py        a second, with the standard library alone
+
+Writes experiments/README.md from the files under experiments/results: tables, outputs and plots are
+included as they are stored, and numbers beside them are read from the JSON in the same folder. Run
+it after a result has changed; tests/test_readme.py fails until then. A new result is one entry in
+`SECTIONS`.
+"""
+
+import json
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HOME = Path(__file__).parent
+RESULTS = HOME / "results"
+COST = "**Cost of a run**"
+WIDTH = 100
+
+
+class Result(NamedTuple):
+    """One entry.
+
+    Attributes:
+      title: its heading.
+      command: what made it, one command a line.
+      text: how to read it.
+      files: what is shown, by paths under experiments/results.
+    """
+
+    title: str
+    command: str
+    text: str
+    files: tuple[str, ...]
+
+
+HEAD = """# Results
+
+This file lists every stored result with the command that made it. `python experiments/readme.py`
+generates it from the files in `experiments/results/`. Change the prose in `experiments/readme.py`,
+not here.
+"""
+
+READING = """## Reading a table
+
+- **Rows.** The first row is base. Every other row shows only the fields that it changes; a blank
+  cell means the value of base.
+- **`512→64`.** The value before the arrow is the paper's. The value after it is the one that was
+  run. A preset shrinks every row of a table by the same factors.
+- **"paper" and "ours".** The paper reports WMT14 EN-DE. The stored runs are small models on small
+  corpora, so compare the differences between rows, not the values. A cell of the paper that is
+  blank here is blank in the paper.
+- **n.** The number of seeds. A cell with n > 1 is the mean ± the standard deviation over seeds.
+- **Bold.** The best value of a column.
+- **The star, \\*.** The row differs significantly from base. The test is Welch's t over seeds,
+  with the variance over sentences added, and Bonferroni's correction over the rows that are
+  tested. A row with one seed has no test, because one run does not show how much seeds differ.
+- **"Missing".** These rows have fewer seeds than the row with the most seeds.
+- **"Made by code".** A fingerprint of the code that the runs executed. A table refuses to mix
+  versions of the code, dtypes, devices or libraries, unless `--mix` marks them with †.
+- **Difference plots.** Each row's BLEU or F1 minus that of base, with a 95% interval. A dashed
+  interval covers the choice of sentences alone, because the row or base has one seed.
+- **Distance plots.** The score against the longest dependency in a sentence, and against the
+  length of the sentence.
+
+Every table of a study is printed again, without training, by `table`, and in other formats with
+`--format latex`, `csv` or `json`. The results of your own runs are stored in the same way by
+`publish`:
+
+```sh
+launch/local.sh table table3 --store experiments/results/table3-demo --format md
+launch/local.sh publish table3 --to experiments/results
+```
+"""
+
+SECTIONS = {
+    "Table 3: variations on the Transformer": [
+        Result(
+            "Table 3, preset demo",
+            "launch/local.sh run table3",
+            """
+            The rows of the paper's Table 3 on the built-in corpus, a synchronous grammar of
+            English and German, with one seed each. Small differences mean nothing with one
+            seed: add `--seeds 3` to test every row. The command repeats these digits on the
+            same kind of CPU with the same number of cores for each worker. Another kind of CPU
+            rounds differently, and the figures then differ as much as those of another seed.
+            `run.txt` is what the command printed.
+            """,
+            ("table3-demo/table.md", "table3-demo/table3-demo-differences.png"),
+        ),
+        Result(
+            "Table 3, preset multi30k",
+            """
+            launch/local.sh run table3 --preset multi30k --directory DIR
+            launch/local.sh run table3 --preset multi30k --directory DIR --seeds 3 \\
+              --rows base A:h=4,d_k=128,d_v=128 D:eps_ls=0.2 E
+            """,
+            """
+            The same rows on real text, Multi30k EN-DE. DIR holds the corpus files; without
+            `--directory` they are downloaded. The second command adds seeds to base and to
+            three rows that are close to it.
+            """,
+            ("table3-multi30k/table.md", "table3-multi30k/table3-multi30k-differences.png"),
+        ),
+    ],
+    "Attention": [
+        Result(
+            "Attention mechanisms at equal steps",
+            """
+            launch/local.sh run attention --seeds 3
+            launch/local.sh report attention --store experiments/results/attention-demo
+            """,
+            """
+            The same model with each attention mechanism in every role that the mechanism
+            supports, trained on the same pairs for the same number of steps. The second command
+            makes a page of the study for a browser.
+            """,
+            ("attention-demo/table.md", "attention-demo/attention-demo-distances.png"),
+        ),
+        Result(
+            "Attention mechanisms at equal FLOPs",
+            "launch/local.sh run attention_flops --seeds 3",
+            """
+            The same rows, each trained for as many steps as the FLOPs of base allow. The steps of
+            linear, performer and mixed follow an earlier count of their FLOPs and are too many
+            by the present count. `table` therefore reports these three rows as missing; run the
+            command again to replace them.
+            """,
+            (
+                "attention_flops-demo/table.md",
+                "attention_flops-demo/attention_flops-demo-distances.png",
+            ),
+        ),
+        Result(
+            "Time and memory against the length",
+            """
+            launch/local.sh bench attention --seconds 10 \\
+              --out experiments/results/bench_attention
+            """,
+            """
+            The value and the gradient of each mechanism alone, without projections. The
+            exponents are fitted to the measured times and memory. `additive_naive` is additive
+            attention written as a plain [T, S, d] expression, for comparison. A mechanism stops
+            at the length whose call would take longer than `--seconds` or more memory than
+            there is.
+            """,
+            ("bench_attention/attention.png", "bench_attention/attention.txt"),
+        ),
+        Result(
+            "Attention weights of one model",
+            'launch/local.sh attend runs/grammar-0 "The dog that the woman saw sleeps."',
+            """
+            Each panel shows the weights of one head: rows are queries, columns are keys. The
+            run is the [model of the built-in corpus](#built-in-corpus). The command also writes
+            a page on which you choose a head and a token. On the built-in corpus it prints the
+            alignment error rate of every head, and names the heads that track subjects,
+            separable prefixes and antecedents. It works for every mechanism. For linear
+            attention, which forms no weights, it shows the effective ones.
+            """,
+            ("grammar/attention.png",),
+        ),
+    ],
+    "Other architectures": [
+        Result(
+            "Table 1: complexity of a layer",
+            "launch/local.sh experiments/table1.py",
+            """
+            The paper's Table 1, measured. FLOPs are counted in the traced program. The
+            exponents of time and memory are fitted to measurements of the forward pass. A path
+            is the number of layers, times the sequential steps within a layer, until the first
+            position of a sequence changes the last.
+            """,
+            ("table1/table1.md", "table1/table1.png"),
+        ),
+        Result(
+            "Table 2: architectures at equal steps",
+            "launch/local.sh run table2 --seeds 3",
+            """
+            The Transformer beside recurrent and convolutional sequence-to-sequence models.
+            Every architecture but Transformer big has about the parameters of base at the
+            paper's scale. `table2_flops` gives each row as many steps as the FLOPs of base
+            allow instead.
+            """,
+            ("table2-demo/table.md", "table2-demo/table2-demo-distances.png"),
+        ),
+        Result(
+            "Table 2, trained for longer",
+            'launch/local.sh run table2 --rows LSTM "LSTM, dot" --steps 5120 --evaluate_every 16',
+            """
+            Base, and an LSTM with and without attention, for more steps. Without attention the
+            encoder passes one context vector to the decoder, and BLEU falls with the length of
+            the sentence.
+            """,
+            ("longer/table2-demo/table.md", "longer/table2-demo/table2-demo-distances.png"),
+        ),
+        Result(
+            "Table 4: constituency parsing",
+            "launch/local.sh run table4 --preset treebank --directory DIR",
+            """
+            Parsing as translation from sentences to trees, on the free sample of the Penn
+            Treebank. The sample is small and has a split of its own, so these F1 scores must
+            not be compared with the paper's 91.3. DIR holds the sample.
+            """,
+            ("table4-treebank/table.md", "table4-treebank/table4-treebank-differences.png"),
+        ),
+        Result(
+            "Language models",
+            "launch/local.sh run language_model",
+            """
+            The decoder alone as a causal language model, the encoder alone as a masked one, and
+            the full Transformer. The perplexity of the encoder is a pseudo-perplexity: each
+            token is masked in turn.
+            """,
+            (
+                "language_model-demo/table.md",
+                "language_model-demo/language_model-demo-learning.png",
+            ),
+        ),
+    ],
+    "Single models": [
+        Result(
+            "Built-in corpus",
+            "launch/local.sh train grammar",
+            """
+            One model of the built-in corpus. The sentences of `test` are drawn like those of
+            the training set. `test_long` has longer sentences than the training set, and
+            `test_deep` has deeper nesting.
+            """,
+            ("grammar/result.json",),
+        ),
+        Result(
+            "Multi30k EN-DE, test2016",
+            """
+            launch/local.sh train multi30k_quick --directory DIR
+            launch/local.sh train multi30k_hour --directory DIR
+            launch/local.sh train multi30k_tiny --directory DIR
+            launch/local.sh experiments/multi30k.py runs/multi30k_*
+            """,
+            """
+            `multi30k_tiny` follows Transformer-Tiny of Wu et al. (2021), who report 41.02 in
+            the last column and train on lowercased, tokenised text. This run trains on raw
+            text, and its dev perplexity was still improving at the last step. `multi30k_hour`
+            was trained with a length penalty of 0.6 and decoded again from the same checkpoints
+            with 1.4, which scores better on dev. It predates the present order of batches, so
+            the current code repeats it only up to the choice of the seed.
+            """,
+            ("multi30k/table.md", "multi30k/curves.png"),
+        ),
+    ],
+    "Statistics": [
+        Result(
+            "False stars and power",
+            "python experiments/significance.py",
+            """
+            How often a table has a false star, and how often a true difference has one, in
+            simulated tables with the deviations of stored studies. The tables of this project
+            use the first procedure, Welch's t with Bonferroni's correction.
+            """,
+            ("significance/table.md",),
+        ),
+    ],
+    "Fault tolerance": [
+        Result(
+            "What a run survives",
+            "launch/local.sh experiments/faults.py",
+            """
+            A small model is killed, its checkpoints are damaged, and its disk and clock fail. A
+            run that resumes must end with the same parameters, metrics, translations and scores
+            as one that was never interrupted, bit for bit.
+            """,
+            ("faults/faults.md",),
+        ),
+    ],
+    "Scale": [
+        Result(
+            "Weak scaling on a TPU slice, estimated",
+            "tpu/bin/python experiments/scaling.py",
+            """
+            An estimate, not a measurement. The TPU compiler compiles a step for a v5e slice,
+            and the bytes that the step sends and its memory are read from the program. The
+            times are computed from Google's figures for a chip. Efficiency is the share of a
+            step that is spent computing: at worst no communication overlaps with computation,
+            at best all does. With `data` and `fsdp` the efficiency is about level as chips are
+            added. With `tensor=8` a step spends most of its time on communication, whatever the
+            number of chips. The docstring of the script says how to make the environment
+            `tpu/`.
+            """,
+            ("scaling/scaling.md",),
+        ),
+        Result(
+            "Memory of a step",
+            "tpu/bin/python experiments/memory.py",
+            """
+            What a step holds at the paper's batch on one v5e chip, taken whole or in parts
+            (`--accumulate`), as the TPU compiler reports it.
+            """,
+            ("memory/memory.md",),
+        ),
+    ],
+    "Speed": [
+        Result(
+            "Training",
+            "launch/local.sh bench train --sizes tiny base --out experiments/results/bench",
+            """
+            `tiny` is a Transformer with 4 + 4 layers and d_model 128, `base` is the paper's.
+            The peak is what a float32 matrix product reaches on the same device between the
+            rounds.
+            """,
+            ("bench/train.txt",),
+        ),
+        Result(
+            "Translation",
+            "launch/local.sh bench translate --sizes tiny --out experiments/results/bench",
+            """
+            Greedy search and a beam of 4.
+            """,
+            ("bench/translate.txt",),
+        ),
+        Result(
+            "Input",
+            "launch/local.sh bench input --out experiments/results/bench",
+            """
+            How fast batches are read, without a model.
+            """,
+            ("bench/input.txt",),
+        ),
+        Result(
+            "Start",
+            "launch/local.sh bench start --out experiments/results/bench",
+            """
+            The time from the command to the first training step, with an empty cache of
+            compiled programs and with a full one.
+            """,
+            ("bench/start.txt",),
+        ),
+        Result(
+            "All of Table 3",
+            "time launch/local.sh run table3",
+            """
+            The wall-clock time of the whole study, preset demo, with an empty cache, at commit
+            2f8fb83.
+            """,
+            ("bench/table3.txt",),
+        ),
+        Result(
+            "Before optimisation",
+            """
+            git worktree add before 8cc5347
+            git -C before checkout 062d043 -- t2t_jax/bench t2t_jax/cli.py t2t_jax/commands.py
+            before/launch/local.sh bench start --out experiments/results/bench_before
+            """,
+            """
+            The start, and the wall-clock time of Table 3, at commit 8cc5347, before the work on
+            speed. Compare with the two results above.
+            """,
+            ("bench_before/start.txt", "bench_before/table3.txt"),
+        ),
+        Result(
+            "Other toolkits",
+            """
+            launch/local.sh bench peers --python DIR/bin/python --against before \\
+              --out experiments/results/bench_peers
+            """,
+            """
+            PyTorch, OpenNMT-py, JoeyNMT, CTranslate2 and the checkout `before` do the same work
+            in turns with this project, in float32, and with dropout in training. The rates are
+            tokens of both sides a second, without padding, or sentences a second. The last
+            column is the ratio of the rates: above 1, this project is faster. CTranslate2 is
+            faster when each core decodes a batch of its own, and slower when all cores share
+            one batch.
+            """,
+            ("bench_peers/peers.txt",),
+        ),
+    ],
+}
+
+
+def page() -> str:
+    """The text of experiments/README.md."""
+    contents = ["- [Reading a table](#reading-a-table)"]
+    body = []
+    for title, entries in SECTIONS.items():
+        contents.append(f"- [{title}](#{anchor(title)})")
+        contents += [f"  - [{x.title}](#{anchor(x.title)})" for x in entries]
+        body += [f"## {title}", *(part for x in entries for part in entry(x))]
+    return "\n\n".join([HEAD.strip(), "\n".join(contents), READING.strip(), *body]) + "\n"
+
+
+def anchor(title: str) -> str:
+    """The fragment by which GitHub links to a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def entry(result: Result) -> Iterator[str]:
+    """The blocks of one entry."""
+    yield f"### {result.title}"
+    yield f"```sh\n{textwrap.dedent(result.command).strip()}\n```"
+    words = " ".join(result.text.split())
+    yield textwrap.fill(words, WIDTH, break_long_words=False, break_on_hyphens=False)
+    paths = [RESULTS / name for name in result.files]
+    for path in paths:
+        yield shown(path, result.title)
+    if made := origin(paths[-1]):
+        yield made
+    if paths[0].name == "table.md" and (others := _beside(paths)):
+        yield f"Also stored: {', '.join(f'[{p.name}]({_link(p)})' for p in others)}."
+
+
+def shown(path: Path, title: str) -> str:
+    """A stored file as Markdown."""
+    if path.suffix == ".png":
+        return f"![{title}]({_link(path)})"
+    text = path.read_text()
+    if path.name == "table3.txt":
+        return f"```\n{_wall_clock(text)}\n```"
+    if path.suffix == ".txt":
+        return f"```\n{text.strip(chr(10))}\n```"
+    if path.name == "result.json":
+        return scores(json.loads(text))
+    table, _, costs = text.partition(COST)
+    if not costs:
+        return text.strip()
+    folded = f"<details><summary>Cost of a run</summary>\n\n{costs.strip()}\n\n</details>"
+    return f"{table.strip()}\n\n{folded}"
+
+
+def scores(result: dict[str, Any]) -> str:
+    """The size, the time and the scores of one run."""
+    kept = ("bleu", "chrf")
+    names = {s: found for s, found in next(iter(result["scores"].values())).items() if s in kept}
+    lines = [["split", *(x["name"] for x in names.values())]]
+    lines.append(["---"] * len(lines[0]))
+    lines += [
+        [split, *(f"{found[s]['score']:.2f}" for s in kept)]
+        for split, found in result["scores"].items()
+    ]
+    took = duration(result["training_seconds"] + result["scoring_seconds"])
+    facts = [f"{x['name']}: `{x['signature']}`" for x in names.values()] + [
+        f"{result['parameters']:,} parameters, {result['steps']:,} steps, dev perplexity "
+        f"{result['dev_perplexity']:.3f}, {took} for training and scoring"
+    ]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n\n".join([table, "\n".join(f"- {fact}" for fact in facts)])
+
+
+def origin(path: Path) -> str:
+    """Where a result was made, from the JSON that is stored beside it."""
+    beside = path if path.suffix == ".json" else path.with_suffix(".json")
+    if not beside.exists():
+        beside = path.with_name("table.json")
+    if not beside.exists():
+        return ""
+    stored = json.loads(beside.read_text())
+    if isinstance(stored, list):
+        return _of_study(stored)
+    where = stored["environment"]
+    names = ("python", "jax", "flax", "libtpu")
+    versions = ", ".join(f"{name} {where[name]}" for name in names if name in where)
+    return f"Made on {where['device']} ({where['cores']} cores, {where['host']}) with {versions}."
+
+
+def _of_study(rows: list[dict[str, Any]]) -> str:
+    runs = [run for row in rows for run in row["runs"]]
+    times = ("training_seconds", "overhead_seconds", "scoring_seconds")
+    total = math.fsum(run[name] for run in runs for name in times)
+    devices = ", ".join(sorted({run["device"] for run in runs}))
+    return (
+        f"Made by {len(runs)} runs on {devices}, which took {duration(total)} in sum (training, "
+        "compiling, evaluating and scoring)."
+    )
+
+
+def duration(seconds: float) -> str:
+    """`4 min 09 s`, `2 h 05 min`."""
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def _wall_clock(log: str) -> str:
+    """What `time` printed at the end of a log."""
+    minutes, seconds = re.findall(r"^real\t(\d+)m([\d.]+)s$", log, re.M)[-1]
+    return f"real  {duration(60 * int(minutes) + float(seconds))}"
+
+
+def _beside(shown: Sequence[Path]) -> list[Path]:
+    """The other plots and logs in the folder of a result."""
+    folder = shown[0].parent
+    return [p for p in sorted(folder.glob("*")) if p.suffix in (".png", ".txt") and p not in shown]
+
+
+def _link(path: Path) -> str:
+    return path.relative_to(HOME).as_posix()
+
+
+if __name__ == "__main__":
+    (HOME / "README.md").write_text(page())

@@ -1,0 +1,205 @@
+"""README.md and experiments/README.md say what is so: tables, links, commands and code."""
+
+import itertools
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from experiments import readme
+from t2t_jax import commands, config
+from t2t_jax.attention import TABLE
+from t2t_jax.cli import _parse, main
+from t2t_jax.errors import UsageError
+from t2t_jax.recipes import recipe
+from t2t_jax.study import presets, registry
+from t2t_jax.study.grid import Grid
+from tests import toy
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+RESULTS = ROOT / "experiments" / "README.md"
+DEMO = ROOT / "experiments" / "results" / "table3-demo" / "table.md"
+PAGES = pytest.mark.parametrize("page", [README, RESULTS], ids=["README", "experiments"])
+PLACEHOLDERS = {"RECIPE": "grammar", "SEED": "0", "TOPIC": "row"}
+ELSEWHERE = {ROOT / "launch" / "README.md"}  # which another change brings
+MOST = 180
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S)
+
+
+def tables(page):
+    """The lines of every table."""
+    grouped = itertools.groupby(page.read_text().splitlines(), lambda x: x.startswith("|"))
+    return [list(lines) for inside, lines in grouped if inside]
+
+
+def called(page):
+    """The words of every command that starts this project, after the name of the script."""
+    lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    lines += [
+        f"launch/local.sh {x}" for x in re.findall(r"`launch/local\.sh\s([^`]+)`", text(page))
+    ]
+    for line in lines:
+        words = shlex.split(line.partition("| ")[2] or line, comments=True)
+        if "launch/local.sh" in words:
+            after = words[words.index("launch/local.sh") + 1 :]
+            yield [PLACEHOLDERS.get(word, word) for word in after]
+
+
+def text(page):
+    """What stands outside of blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+
+
+@pytest.fixture
+def depth(tmp_path, monkeypatch):
+    """The study that README.md teaches, as if it stood under experiments/."""
+    (code,) = (x for x in blocks(README, "python") if "@study" in x)
+    (tmp_path / "depth.py").write_text(code)
+    (made,) = registry.studies(tmp_path, report=pytest.fail).values()
+    known = registry.studies()
+    monkeypatch.setattr(registry, "studies", lambda: known | {made.name: made})
+    return made
+
+
+def test_the_results_are_those_that_are_stored():
+    """If it fails: python experiments/readme.py"""
+    assert RESULTS.read_text() == readme.page()
+
+
+def test_every_stored_result_is_shown():
+    page = RESULTS.read_text()
+    for path in sorted(readme.RESULTS.rglob("*")):
+        if path.name == "table.md" or path.suffix in (".png", ".txt"):
+            folder = path.parent.relative_to(ROOT / "experiments").as_posix()
+            shown = {".png": f"({folder}/{path.name})", ".txt": path.read_text(errors="replace")}
+            if path.name in ("run.txt", "table3.txt"):  # long logs
+                continue
+            part = shown.get(
+                path.suffix, path.read_text(errors="replace").partition(readme.COST)[0]
+            )
+            assert part.strip() in page, path
+
+
+def test_it_is_no_study():
+    assert registry.studies(report=pytest.fail)  # it loads
+    assert not [x for x in vars(readme).values() if isinstance(x, registry.Study)]
+
+
+def test_people_finish_it():
+    assert len(README.read_text().splitlines()) <= MOST
+
+
+def test_rows_of_table_3_are_the_stored_ones():
+    stored = DEMO.read_text().splitlines()
+    (excerpt,) = (lines for lines in tables(README) if "PPL ours" in lines[0])
+    assert len(excerpt) == 2 + 6
+    for line in excerpt:
+        assert line in stored
+    assert excerpt == [line for line in stored if line in excerpt]
+
+
+def test_mechanisms_are_those_of_the_registry():
+    (lines,) = (lines for lines in tables(README) if "what it computes" in lines[0])
+    rows = [[cell.strip(" `") for cell in line.strip("|").split(" |")] for line in lines[2:]]
+    assert [name for name, *_ in rows] == list(TABLE)
+    for name, _, options, roles in rows:
+        entry = TABLE[name]
+        assert options == ",".join(f"{n}={v}" for n, v in entry.options.items())
+        assert roles == ", ".join(entry.roles)
+
+
+@PAGES
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)]+)\)", text(page))
+    assert len(links) > 10
+    for link in links:
+        if link.startswith("https://"):
+            continue
+        name, _, heading = link.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.exists() or path in ELSEWHERE, link
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", text(path), re.M)
+            assert heading in [readme.anchor(title) for title in titles], link
+
+
+@PAGES
+def test_files_that_are_named_exist(page):
+    words = re.findall(r"`([^`\s]+)`", text(page))
+    words += shlex.split("\n".join(blocks(page, "sh")), comments=True)
+    known = ("t2t_jax/", "experiments/", "launch/", "tests/")
+    named = {word for word in words if word.startswith(known)}
+    assert len(named) > 3
+    for name in named - {"experiments/depth.py"}:
+        assert (ROOT / name).exists(), name
+
+
+def understand(words):
+    """Raises UsageError for a command, study, row, preset, recipe or flag that does not exist."""
+    arguments = _parse(words)
+    changes = {n: v for n, v in vars(arguments).items() if n in config.SECTION_OF}
+    if hasattr(arguments, "study"):
+        study = registry.find(arguments.study)
+        rows = registry.select(study, arguments.rows)
+        Grid(study, presets.preset(arguments.preset), rows, changes, arguments.store).check()
+    elif hasattr(arguments, "recipe"):
+        config.replace(recipe(arguments.recipe), **changes)
+    elif arguments.command in (commands.list_, commands.help_):
+        arguments.command(arguments)
+
+
+@PAGES
+def test_commands_are_understood(page, depth):
+    found = list(called(page))
+    assert len(found) > 10
+    for words in found:
+        if words[0].endswith(".py"):
+            assert (ROOT / words[0]).exists()
+        else:
+            understand(words)
+
+
+WRONG = [
+    "runn table3",
+    "run tabel3",
+    "train grammer",
+    "train base --M 2",
+    "run table3 --rows F",
+    "list field",
+    "help rows",
+]
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_command_that_does_not_exist_is_noticed(words):
+    with pytest.raises(UsageError):
+        understand(words.split())
+
+
+def test_topics_of_help_are_all_named():
+    said = " ".join(text(README).split()).split("`launch/local.sh help TOPIC`")[1].split(".")[0]
+    assert sorted(re.findall(r"`(\w+)`", said)) == commands.topics()
+
+
+def test_the_study_that_it_teaches_runs(depth, tmp_path):
+    assert [row.name for row in depth.rows] == ["base", "deep", "wide"]
+    for name in ("paper", "multi30k", "demo"):
+        Grid(depth, presets.preset(name), depth.rows, {}, tmp_path).check()
+
+
+def test_the_code_that_it_shows_runs(corpus, tmp_path, monkeypatch, capsys):
+    (code,) = (x for x in blocks(README, "python") if "t2t_jax.load" in x)
+    monkeypatch.chdir(tmp_path)
+    words = toy.train(corpus, tmp_path / "cache", steps=2, evaluate_every=2)
+    assert main([*words, "--run", "runs/grammar-0"]) == 0
+    capsys.readouterr()
+    exec(code, found := {})
+    _, difference, *maps = capsys.readouterr().out.splitlines()
+    assert float(difference) > 0
+    assert found["logits"].shape == (1, found["ids"][1].shape[1], found["vocabulary"].size)
+    assert [x.split()[0] for x in maps] == ["encoder", "decoder", "cross"]
