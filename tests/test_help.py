@@ -18,6 +18,7 @@ SHORT = "--steps 4 --evaluate_every 2 --average 1 --max_length 20 --batch_tokens
 SMALL = f"{SHORT} --d_model 16 --N 1 --d_ff 16 --h 2 --d_k 8 --d_v 8"
 MORE = {  # behind a command, so that it is soon done
     "mechanism": SMALL,
+    "part": SMALL,
     "row": SHORT,
     "study": f"{SHORT} --rows wide",
     "metric": SMALL,
@@ -34,6 +35,7 @@ SAID = {  # by a command, in its output
         "report": b"depth-demo.html",
     },
     "metric": {"train": b"exact match"},
+    "part": {"list": b"log_bias", "train": b"BLEU"},
 }
 
 
@@ -44,7 +46,7 @@ def blocks(topic):
 
 
 def test_topics_are_listed_and_printed(capsys):
-    assert TOPICS == ["architecture", "corpus", "mechanism", "metric", "row", "study"]
+    assert TOPICS == ["architecture", "corpus", "mechanism", "metric", "part", "row", "study"]
     for topic in TOPICS:
         assert main(["help", topic]) == 0
         assert capsys.readouterr().out.startswith("# Adding a")

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import readme
 from t2t_jax import commands, config
-from t2t_jax.attention import TABLE
+from t2t_jax.attention import MECHANISMS
 from t2t_jax.cli import _parse, main
 from t2t_jax.errors import UsageError
 from t2t_jax.recipes import recipe
@@ -106,9 +106,9 @@ def test_rows_of_table_3_are_the_stored_ones():
 def test_mechanisms_are_those_of_the_registry():
     (lines,) = (lines for lines in tables(README) if "what it computes" in lines[0])
     rows = [[cell.strip(" `") for cell in line.strip("|").split(" |")] for line in lines[2:]]
-    assert [name for name, *_ in rows] == list(TABLE)
+    assert [name for name, *_ in rows] == list(MECHANISMS)
     for name, _, options, roles in rows:
-        entry = TABLE[name]
+        entry = MECHANISMS[name]
         assert options == ",".join(f"{n}={v}" for n, v in entry.options.items())
         assert roles == ", ".join(entry.roles)
 

@@ -109,12 +109,12 @@ def _code(
         Definition("data.cache", "open_dataset"),
         Definition("evaluation.metric", metric_name),
         _located("models", models.ARCHITECTURES[architecture].where),
-        _origin(models.ARCHITECTURES[architecture].products),
+        *_origin(models.ARCHITECTURES[architecture].products),
     ]
     entries = {}
     for text in mechanisms:
         entry = MECHANISMS[registry.parse(text)[0]]
-        starts += [_located("attention", entry.where), _origin(entry.products)]
+        starts += [_located("attention", entry.where), *_origin(entry.products)]
         entries[f"attention.registry.MECHANISMS[{text}]"] = _hash(registry.attributes(text))
     for table, name in named_parts:
         part = getattr(parts, table)[name]
@@ -303,5 +303,7 @@ def _located(package: str, where: str) -> Definition:
     return Definition(f"{package}.{module}", name)
 
 
-def _origin(function: Any) -> Definition:
-    return Definition(function.__module__.removeprefix(f"{PACKAGE.name}."), function.__name__)
+def _origin(function: Any) -> list[Definition]:
+    """The definition of a function; none if it is a lambda of a registry."""
+    module, name = function.__module__.removeprefix(f"{PACKAGE.name}."), function.__name__
+    return [Definition(module, name)] if name in _module(module).definitions else []
