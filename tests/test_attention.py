@@ -354,6 +354,8 @@ class PositionScores(Dense):
 class PositionFeatures(Linear):
     """Features that depend on positions, as in cosFormer (Qin et al. 2022)."""
 
+    chunk: int = 4
+
     def features(self, x, positions):
         phi, a = super().features(x, positions)
         angle = (positions / 20)[None, :, None, None]
