@@ -28,6 +28,8 @@ WITHOUT_EFFECT = (
     "runs.store",
     "runs.code",
     "runs.identity",
+    "runs.names",
+    "runs.published",
     "environment",
     "files",
     "training.hosts",
