@@ -20,6 +20,7 @@ NAMES = {
     "2b": ["table3-multi30k/base/0"],
     "3c": ["table3-demo/big/0"],
     "4d": ["table3-demo:peak_lr=1e-3/E:positions=learned/1"],
+    "5e": ["table3-demo:steps=60/base/0"],
     "grammar-0": [],
 }
 
@@ -64,8 +65,9 @@ def test_a_directory_means_itself(home, tmp_path):
     [
         (
             "table3/base/0",
-            "'table3/base/0' may be 2 runs in {}: choose 'table3-demo/base/0' or "
-            "'table3-multi30k/base/0' (`t2t-jax list runs --store {}` shows all).",
+            "'table3/base/0' may be 3 runs in {}: choose 'table3-demo/base/0', "
+            "'table3-multi30k/base/0' or 'table3-demo:steps=60/base/0' "
+            "(`t2t-jax list runs --store {}` shows all).",
         ),
         ("table3-demo/bse/0", "{} has no run called 'table3-demo/bse/0': the nearest are "),
         ("table3-demo/bse/0", "are 'table3-demo/base/0', "),
@@ -94,6 +96,9 @@ def test_a_name_is_written_down_once(home):
     assert (home / "1a" / "names.txt").read_text().splitlines() == expected
     assert names.names(home / "1a") == expected
     assert names.names(home / "grammar-0") == ["grammar-0"]
+    with (home / "1a" / "names.txt").open("a") as file:  # as another process may at that moment
+        file.write("table2-demo/Transformer base/0\n")
+    assert names.names(home / "1a") == expected
 
 
 def shown(home, capsys):
@@ -166,3 +171,10 @@ def test_the_default_store_is_runs(home):
     (said,) = done.stderr.splitlines()
     assert said.startswith("t2t-jax: 'nothing/base/0' is no run: ")
     assert "the store runs has no runs" in said
+
+
+def test_a_title_is_a_name_and_a_place(home):
+    assert names.title(home / "2b") == f"table3-multi30k/base/0 ({home / '2b'})"
+    assert names.title(home / "grammar-0") == str(home / "grammar-0")
+    kept = stored.DEMO.parent / "multi30k"
+    assert names.title(kept / "multi30k_hour-0") == f"multi30k_hour-0 ({kept / 'runs.jsonl.xz'})"
