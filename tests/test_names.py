@@ -164,9 +164,11 @@ def test_every_command_takes_a_name(words, home, capsys):
 
 def test_the_default_store_is_runs(home):
     (home / "runs").mkdir()
-    python = [sys.executable, "-m", "t2t_jax.cli", "translate", "nothing/base/0"]
+    program = [sys.executable, "-m", "t2t_jax.cli"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(python, cwd=home, env=environment, capture_output=True, text=True)
+    how = dict(cwd=home, env=environment, capture_output=True, text=True)
+    assert subprocess.run([*program, "list", "runs"], **how).stdout == "runs has no runs.\n"
+    done = subprocess.run([*program, "translate", "nothing/base/0"], **how)
     assert done.returncode == 2
     (said,) = done.stderr.splitlines()
     assert said.startswith("t2t-jax: 'nothing/base/0' is no run: ")

@@ -41,6 +41,9 @@ def test_curves_and_translations_are_those_of_the_store(home, tmp_path):
     shown = samples(grid, ours, stored.split(tmp_path))
     assert shown == samples(grid, theirs, stored.split(tmp_path))
     assert len(shown[0].rows) == ROWS
+    run = ours[0].entry.runs[0].directory
+    text = (home / run.name / "dev.de").read_text()
+    assert "".join(f"{line}\n" for line in store.read_translations(run, "dev", "de")) == text
 
 
 def test_publishing_a_store_makes_the_same_file_again(home, tmp_path):
