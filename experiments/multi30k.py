@@ -12,37 +12,35 @@ DIR holds train.en.gz, train.de.gz, val.* and test_2016_flickr.*; without it the
 
     launch/local.sh experiments/multi30k.py runs/multi30k_*
 
-keeps config, metrics and result of finished runs in experiments/results/multi30k and draws the
-table and the curves from what is kept there.
+publishes finished runs in experiments/results/multi30k, beside those that are published there, and
+draws the table and the curves from them.
 """
 
 import json
-import shutil
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
-from t2t_jax.config import PATHS
 from t2t_jax.report import style
-from t2t_jax.training.progress import duration, read_metrics
+from t2t_jax.runs import published, store
+from t2t_jax.training.progress import duration
 
 RESULTS = Path(__file__).parent / "results" / "multi30k"
-KEPT = "data.json", "metrics.jsonl", "result.json", "test.de"
+KEPT = *published.KEPT, "test.de"
 SCORES = {"bleu": "BLEU 13a", "bleu_lc": "13a lowercased", "bleu_moses_lc": "tokenised lowercased"}
 
 
 def keep(runs: list[Path]) -> None:
-    """Copies what a table is made of out of finished runs."""
+    """Publishes what a table is made of out of finished runs."""
+    kept = {run.name: published.contents(run, KEPT) for run in published.directories(RESULTS)}
     for run in runs:
         if not (run / "result.json").exists():
             print(f"{run} is not finished and is left out", file=sys.stderr)
             continue
-        (RESULTS / run.name).mkdir(parents=True, exist_ok=True)
-        for name in KEPT:
-            shutil.copy(run / name, RESULTS / run.name / name)
-        config = json.loads((run / "config.json").read_text()) | dict.fromkeys(PATHS, "")
-        (RESULTS / run.name / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        kept[run.name] = published.contents(run, KEPT)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    published.write(RESULTS, dict(sorted(kept.items())))
 
 
 def step_seconds(records: list[dict[str, Any]]) -> float:
@@ -62,7 +60,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     for name, r in results.items():
         test = r["scores"]["test"]
         cells = [name, f"{r['parameters'] / 1e6:.2f}M", f"{r['steps']:,}"]
-        seconds = step_seconds(read_metrics(RESULTS / name / "metrics.jsonl"))
+        seconds = step_seconds(store.read_curves(RESULTS / name))
         cells += [
             duration(r["steps"] * seconds),
             duration(r["training_seconds"] + r["overhead_seconds"]),
@@ -87,7 +85,7 @@ def draw(results: dict[str, dict[str, Any]]) -> None:
     """Dev perplexity against the time in steps."""
     with style.figure(RESULTS / "curves", 1, 1, size=(6, 4)) as (_, axes):
         for i, (name, r) in enumerate(results.items()):
-            records = read_metrics(RESULTS / name / "metrics.jsonl")
+            records = store.read_curves(RESULTS / name)
             minutes = step_seconds(records) / 60
             points = [
                 (m["step"] * minutes, m["dev_perplexity"]) for m in records if "dev_perplexity" in m
@@ -100,11 +98,12 @@ def draw(results: dict[str, dict[str, Any]]) -> None:
 
 
 def main(runs: list[Path]) -> None:
-    keep(runs)
-    results = {p.parent.name: json.loads(p.read_text()) for p in RESULTS.glob("*/result.json")}
+    if runs:
+        keep(runs)
+    directories = published.directories(RESULTS)
+    results = {run.name: published.read(run, "result.json") for run in directories}
     if not results:
-        sys.exit("experiments/multi30k.py: nothing is kept yet; name finished runs.")
-    results = dict(sorted(results.items()))
+        sys.exit("experiments/multi30k.py: nothing is published yet; name finished runs.")
     (RESULTS / "table.md").write_text(table(results))
     draw(results)
     print(table(results))

@@ -10,7 +10,6 @@ With Holm's correction it has them in up to 7%; with moderated variances in up t
 pooled variance in up to 40%, with normal p, as those of a bootstrap over seeds are, in up to 97%.
 """
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from t2t_jax.study.statistics import p_value, standard_error
+from t2t_jax.runs import published
+from t2t_jax.runs.names import names
+from t2t_jax.study.registry import find
+from t2t_jax.study.statistics import p_value, spread, standard_error
 
 RESULTS = Path(__file__).parent / "results" / "significance"
 STUDIES = "attention-demo", "attention_flops-demo", "table2-demo"
@@ -155,12 +157,20 @@ def power(scene: Scene, tables: int, procedure: Procedure) -> float:
     return float(drawn[:, ~equal].mean())
 
 
+def over_seeds(name: str) -> tuple[float, ...]:
+    """Deviation of BLEU over the seeds of every row of a published study."""
+    study = find(name.split("-")[0])
+    scores: dict[str, list[float]] = {row.name: [] for row in study.rows}
+    for run in published.directories(RESULTS.parent / name):
+        _, row, _ = names(run)[0].split("/")
+        result = published.read(run, "result.json")
+        scores[row].append(result["scores"][study.split]["bleu"]["score"])
+    return tuple(spread(of).deviation for of in scores.values())
+
+
 def grids() -> dict[str, tuple[float, ...]]:
     """Deviations of BLEU over seeds in the stored studies, and of 20 rows drawn from all."""
-    out = {}
-    for name in STUDIES:
-        rows = json.loads((RESULTS.parent / name / "table.json").read_text())
-        out[name] = tuple(row["BLEU"]["deviation"] for row in rows)
+    out = {name: over_seeds(name) for name in STUDIES}
     every = [deviation for row in out.values() for deviation in row]
     drawn = np.random.default_rng(0).choice(every, 20, replace=False)
     return out | {"20 rows of these": tuple(drawn.tolist())}

@@ -7,8 +7,9 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,7 +19,13 @@ from t2t_jax.config import SECTIONS
 from t2t_jax.errors import Interrupted, RunError, UsageError, near
 from t2t_jax.recipes import RECIPES
 
-_LISTED = "studies, presets, recipes, profiles, mechanisms, fields, or the name of a study"
+Command = Callable[[str, Any, str], argparse.ArgumentParser]  # name, function, help
+
+_LISTED = (
+    "studies, presets, recipes, profiles, mechanisms, fields, runs (of --store), or a study's name"
+)
+_RECIPE = f"one of {', '.join(RECIPES)}"
+_RUN = "a run's name, as `list runs` shows it: table3-demo/base/0, table3/base/0; or its directory"
 _MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (and population) [all along data]"
 _HOSTS = "several processes on one run: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
 _WORKERS = "processes at work [one a core of a CPU, one on accelerators]"
@@ -56,17 +63,35 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
         prog="t2t-jax", description="Ablations of the Transformer.", allow_abbrev=False
     )
-    added = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = partial(_command, parser.add_subparsers(required=True, metavar="COMMAND"))
+    _add_training(command)
+    _add_studies(command)
+    _add_use(command)
+    _add_machine(command)
+    _add_lists(command)
+    arguments, rest = parser.parse_known_args(words)
+    arguments.words = list(words)
+    if rest:
+        options = [o for o in arguments.parser._option_string_actions if o.startswith("--")]
+        raise UsageError(f"there is no option {rest[0]!r} here: {near(rest[0], options)}")
+    return arguments
 
-    def command(name: str, function: Any, help: str, to: Any = added) -> argparse.ArgumentParser:
-        p = to.add_parser(name, help=help, description=help, allow_abbrev=False)
-        p.set_defaults(command=function, parser=p)
-        return p
 
+def _command(to: Any, name: str, function: Any, help: str) -> argparse.ArgumentParser:
+    """Adds a command to those of a parser, without options yet."""
+    p: argparse.ArgumentParser = to.add_parser(
+        name, help=help, description=help, allow_abbrev=False
+    )
+    p.set_defaults(command=function, parser=p)
+    return p
+
+
+def _add_training(command: Command) -> None:
+    """What makes a run, and what it reads."""
     p = command(
         "train", commands.train, "train a model, score it on its test sets, keep everything"
     )
-    p.add_argument("recipe", help=f"one of {', '.join(RECIPES)}")
+    p.add_argument("recipe", help=_RECIPE)
     p.add_argument("--profile", default="paper", help="paper or t2t: see `list profiles` [paper]")
     p.add_argument("--run", type=Path, help="the run's directory [runs/RECIPE-SEED]")
     p.add_argument("--mesh", default="", help=_MESH)
@@ -74,6 +99,14 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_cache(p)
     _add_fields(p, *SECTIONS)
 
+    p = command("prepare", commands.prepare, "tokenise a corpus into the cache that training reads")
+    p.add_argument("recipe", help=_RECIPE)
+    _add_cache(p)
+    _add_fields(p, "data")
+
+
+def _add_studies(command: Command) -> None:
+    """What is done with a study: it is run, and its results are shown."""
     p = command("run", commands.run, "run a study: every row under every seed, then its table")
     _add_study(p)
     p.add_argument("--seeds", type=int, default=1, metavar="K", help="runs of each row [1]")
@@ -85,45 +118,38 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     p.add_argument("--worker", default="", help=argparse.SUPPRESS)  # I/W: one that `run` started
     p.set_defaults(format="text")
     _add_cache(p)
-    _add_fields(p, *SECTIONS)
 
     p = command("table", commands.table, "the table of a study, from the results in a store")
     _add_study(p)
     p.add_argument("--format", default="text", choices=("text", "md", "latex", "csv", "json"))
-    _add_fields(p, *SECTIONS)
 
     p = command("plot", commands.plot, "the plots of a study, as PNG, SVG and PDF")
     _add_study(p)
     _add_cache(p)
-    _add_fields(p, *SECTIONS)
 
     p = command("report", commands.report, "a page of a study: table, curves, costs, translations")
     _add_study(p)
     p.add_argument("--out", type=Path, help="the file [STUDY-PRESET.html in the store]")
     p.add_argument("--watch", action="store_true", help="make it anew until nothing runs")
     _add_cache(p)
-    _add_fields(p, *SECTIONS)
 
     p = command(
-        "publish", commands.publish, "copy a study's results, tables and plots, without checkpoints"
+        "publish", commands.publish, "a study's results in one file, with its table and plots"
     )
     _add_study(p)
     p.add_argument("--to", type=Path, required=True, help="takes the directory STUDY-PRESET")
     _add_cache(p)
-    _add_fields(p, *SECTIONS)
 
-    p = command("prepare", commands.prepare, "tokenise a corpus into the cache that training reads")
-    p.add_argument("recipe", help=f"one of {', '.join(RECIPES)}")
-    _add_cache(p)
-    _add_fields(p, "data")
 
+def _add_use(command: Command) -> None:
+    """What is done with a trained run."""
     p = command("translate", commands.translate, "translate standard input, a line for each line")
-    p.add_argument("run", type=Path, help="a run's directory")
+    _add_run(p)
     _add_cache(p)
     _add_fields(p, "decoding")
 
     p = command("evaluate", commands.evaluate, "score a run on a test set")
-    p.add_argument("run", type=Path, help="a run's directory")
+    _add_run(p)
     p.add_argument("--split", default="test", help="a split of the run's corpus [test]")
     p.add_argument("--sources", type=Path, help="or a file of sentences,")
     p.add_argument("--references", type=Path, help="and one of their translations")
@@ -131,7 +157,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     _add_fields(p, "decoding")
 
     p = command("export", commands.export, "a run's model for CTranslate2, to be served")
-    p.add_argument("run", type=Path, help="a run's directory")
+    _add_run(p)
     p.add_argument(
         "--format", default="ctranslate2", choices=("ctranslate2",), help="[ctranslate2]"
     )
@@ -140,39 +166,39 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     p = command(
         "attend", commands.attend, "what a model attends to in a sentence: picture and page"
     )
-    p.add_argument("run", type=Path, help="a run's directory")
+    _add_run(p)
     p.add_argument("sentence", help="in the source language")
     p.add_argument("--translation", help="to be attended from [the model's own]")
     p.add_argument("--out", type=Path, default=Path("attention"), help="directory [attention]")
     _add_cache(p)
     _add_fields(p, "decoding")
 
+
+def _add_machine(command: Command) -> None:
+    """What is asked of this machine."""
     p = command("bench", commands.bench, "measure what things cost on this device")
-    _add_benches(command, p.add_subparsers(required=True, metavar="WHAT"))
+    _add_benches(p.add_subparsers(required=True, metavar="WHAT"))
 
     p = command("doctor", commands.doctor, "whether this machine can train, and what to mend")
-    p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
+    _add_store(p)
     p.add_argument("--mesh", default="", help=_MESH)
     _add_cache(p)
 
-    p = command("list", commands.list_, "what there is, or the rows of a study")
+
+def _add_lists(command: Command) -> None:
+    """What there is, and how to add to it."""
+    p = command("list", commands.list_, "what there is, the rows of a study, the runs of a store")
     p.add_argument("what", nargs="?", default="", help=_LISTED)
     p.add_argument("--format", default="text", choices=("text", "json"), help="of a study's rows")
+    p.add_argument("--store", type=Path, help="of `list runs`: a directory of runs [runs]")
 
     p = command("help", commands.help_, "how to add a mechanism, a row, a corpus, an architecture")
     p.add_argument("topic", help=f"one of {', '.join(commands.topics())}")
 
-    arguments, rest = parser.parse_known_args(words)
-    arguments.words = list(words)
-    if rest:
-        options = [o for o in arguments.parser._option_string_actions if o.startswith("--")]
-        raise UsageError(f"there is no option {rest[0]!r} here: {near(rest[0], options)}")
-    return arguments
 
-
-def _add_benches(command: Any, to: Any) -> None:
+def _add_benches(to: Any) -> None:
     def bench(what: str, help: str) -> argparse.ArgumentParser:
-        p: argparse.ArgumentParser = command(what, commands.bench, help, to)
+        p = _command(to, what, commands.bench, help)
         p.set_defaults(what=what)
         out = "takes the figures, as JSON and text [bench]"
         p.add_argument("--out", type=Path, default=Path("bench"), help=out)
@@ -210,11 +236,21 @@ def _add_study(p: argparse.ArgumentParser) -> None:
     p.add_argument("study", help="see `list studies`")
     p.add_argument("--preset", default="demo", help="its scale: see `list presets` [demo]")
     p.add_argument("--rows", nargs="+", default=(), metavar="ROW", help="rows or groups [all]")
-    p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
+    _add_store(p)
     p.add_argument(
         "--only", default="", help="show only runs of this code, data, dtype, device, ..."
     )
     p.add_argument("--mix", action="store_true", help="show runs of any of these, and mark them")
+    _add_fields(p, *SECTIONS)
+
+
+def _add_run(p: argparse.ArgumentParser) -> None:
+    p.add_argument("run", help=_RUN)
+    _add_store(p)
+
+
+def _add_store(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
 
 
 def _add_cache(p: argparse.ArgumentParser) -> None:

@@ -3,7 +3,9 @@
 import dataclasses
 import gzip
 import io
+import shutil
 import sys
+import tempfile
 import time
 import zlib
 from argparse import Namespace
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset, Split
     from t2t_jax.runs.job import Job
     from t2t_jax.study.grid import Grid
-    from t2t_jax.study.registry import Row
     from t2t_jax.study.tables import Line
 
 
@@ -91,36 +92,21 @@ def _grid(arguments: Namespace) -> "Grid":
 def run(arguments: Namespace) -> None:
     from t2t_jax.data.corpora import opener
     from t2t_jax.report import plots
-    from t2t_jax.runs import workers
     from t2t_jax.training.progress import Progress
 
     grid = _grid(arguments)
     if arguments.tasks:
         print(len(grid.rows))
         return
+    _check_run(grid, arguments)
     progress = Progress()
-    if arguments.seeds < 1 or arguments.workers < 0:
-        raise UsageError("--seeds must be at least 1, and --workers if it is given.")
-    row = None if arguments.task is None else _row(grid, arguments.task)
     try:
         open_data = opener(arguments.cache, progress.say)
         jobs = grid.plan(arguments.seeds, open_data)
-        how = open_data, progress, arguments.mesh
-        if row:
-            jobs = [job for job in jobs if job.row == row.name]
-        if not arguments.worker:
-            _outdated(jobs, arguments.rerun, progress.say)
-        if row:
-            _keep_programs(arguments.cache)
-            workers.one_row(jobs, *how)
+        if arguments.worker or arguments.task is not None:
+            _part(grid, jobs, arguments, open_data, progress)
             return
-        if arguments.worker:
-            workers.become(arguments.worker)
-            _keep_programs(arguments.cache)
-            workers.work(jobs, *how)
-            return
-        logs = arguments.store / "workers"
-        failed = workers.watch(jobs, arguments.words, arguments.workers, logs, progress)
+        failed = _all(jobs, arguments, progress)
     finally:
         progress.close()
     arguments.mix = True  # what `run` keeps of other code is marked
@@ -130,6 +116,56 @@ def run(arguments: Namespace) -> None:
         print(f"plot: {path}")
     if failed:
         raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
+
+
+def _check_run(grid: "Grid", arguments: Namespace) -> None:
+    from t2t_jax.runs import published
+
+    if arguments.seeds < 1 or arguments.workers < 0:
+        raise UsageError("--seeds must be at least 1, and --workers if it is given.")
+    if arguments.task is not None and not 0 <= arguments.task < len(grid.rows):
+        rows = f"rows 0 to {len(grid.rows) - 1}"
+        raise UsageError(f"--task {arguments.task}: {grid.study.name} has {rows}.")
+    if (grid.home / published.NAME).exists():
+        raise UsageError(
+            f"{grid.home} holds published runs, which are only read: choose another --store."
+        )
+
+
+def _all(jobs: "Sequence[Job]", arguments: Namespace, progress: Any) -> int:
+    """Starts workers on all jobs and follows them; how many failed."""
+    from t2t_jax.runs import workers
+
+    _claim(jobs, arguments, progress)
+    logs = arguments.store / "workers"
+    return workers.watch(jobs, arguments.words, arguments.workers, logs, progress)
+
+
+def _part(
+    grid: "Grid", jobs: "Sequence[Job]", arguments: Namespace, open_data: Any, progress: Any
+) -> None:
+    """Works on what one worker takes of all jobs, or on one row alone."""
+    from t2t_jax.runs import workers
+
+    how = open_data, progress, arguments.mesh
+    if arguments.worker:
+        workers.become(arguments.worker)
+        _keep_programs(arguments.cache)
+        workers.work(jobs, *how)
+        return
+    jobs = [job for job in jobs if job.row == grid.rows[arguments.task].name]
+    _claim(jobs, arguments, progress)
+    _keep_programs(arguments.cache)
+    workers.one_row(jobs, *how)
+
+
+def _claim(jobs: "Sequence[Job]", arguments: Namespace, progress: Any) -> None:
+    """Sets aside or reports what other code made, and writes down what the runs are called."""
+    from t2t_jax.runs import names
+
+    _outdated(jobs, arguments.rerun, progress.say)
+    for job in jobs:
+        names.add(job.directory, job.name)
 
 
 def _outdated(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str], object]) -> None:
@@ -149,12 +185,6 @@ def _outdated(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str], object
         report(f"{what}: they are made again; the old ones are in {', '.join(map(str, homes))}")
     else:
         report(f"{what}: they are kept, and the table says so; --rerun makes them again")
-
-
-def _row(grid: "Grid", number: int) -> "Row":
-    if not 0 <= number < len(grid.rows):
-        raise UsageError(f"--task {number}: {grid.study.name} has rows 0 to {len(grid.rows) - 1}.")
-    return grid.rows[number]
 
 
 def table(arguments: Namespace) -> None:
@@ -229,7 +259,9 @@ def publish(arguments: Namespace) -> None:
     found = _lines_of(grid, arguments)
     folder = publishing.publish(grid, found, arguments.to)
     sentences = _sentences(grid, found, arguments.cache)
-    plots.draw(dataclasses.replace(grid, home=folder), found, sentences)
+    with tempfile.TemporaryDirectory() as aside:  # `plot` draws SVG and PDF from what is published
+        for path in plots.draw(dataclasses.replace(grid, home=Path(aside)), found, sentences):
+            shutil.copy(path, folder / path.name)
     print(folder)
 
 
@@ -239,12 +271,19 @@ def prepare(arguments: Namespace) -> None:
     print(prepare(_config(arguments).data, arguments.cache, report=_say))
 
 
+def _directory(arguments: Namespace) -> Path:
+    """That of the run which is asked for by its directory or its name."""
+    from t2t_jax.runs.names import resolve
+
+    return resolve(arguments.run, arguments.store)
+
+
 def translate(arguments: Namespace) -> None:
     from t2t_jax.inference.translate import translate
     from t2t_jax.runs.loading import load
 
     _keep_programs(arguments.cache)
-    c, model, params, vocabulary = load(arguments.run, _say)
+    c, model, params, vocabulary = load(_directory(arguments), _say)
     c = config.replace(c, **_changes(arguments))
     lines = _lines("standard input", sys.stdin.buffer.read())
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=_say)
@@ -268,9 +307,8 @@ def evaluate(arguments: Namespace) -> None:
                 "they must match line by line."
             )
     _keep_programs(arguments.cache)
-    scores = evaluate(
-        arguments.run, arguments.cache, arguments.split, lines, _changes(arguments), _say
-    )
+    directory, changes = _directory(arguments), _changes(arguments)
+    scores = evaluate(directory, arguments.cache, arguments.split, lines, changes, _say)
     _print_scores(str(pair[0] or arguments.split), scores)
 
 
@@ -278,25 +316,27 @@ def export(arguments: Namespace) -> None:
     from t2t_jax.inference.export import export
     from t2t_jax.runs.loading import load
 
-    c, _, params, vocabulary = load(arguments.run)
-    out = arguments.out or arguments.run / arguments.format
+    directory = _directory(arguments)
+    c, _, params, vocabulary = load(directory)
+    out = arguments.out or directory / arguments.format
     export(c, params, vocabulary, out)
     print(out)
 
 
 def attend(arguments: Namespace) -> None:
     from t2t_jax.report import attention
-    from t2t_jax.runs import identity, store
     from t2t_jax.runs.loading import load
+    from t2t_jax.runs.names import title
 
     _keep_programs(arguments.cache)
-    c, model, params, vocabulary = load(arguments.run, _say)
+    directory = _directory(arguments)
+    c, model, params, vocabulary = load(directory, _say)
     c = config.replace(c, **_changes(arguments))
     if not (sentence := arguments.sentence.strip()):
         raise UsageError("the sentence is empty: give one.")
     if c.model.architecture == "recurrent" and c.model.attention_feeding == "none":
         raise UsageError(
-            f"{arguments.run} has no attention (attention_feeding=none): name another run."
+            f"{title(directory)} has no attention (attention_feeding=none): name another run."
         )
     translation = arguments.translation
     if translation is None:
@@ -309,13 +349,8 @@ def attend(arguments: Namespace) -> None:
     if model.limit and longest > model.limit:
         raise UsageError(f"it has {longest} subwords, but the model {model.limit} positions.")
     shown = attention.attended(model, params, vocabulary, source, target)
-    known = None
-    try:
-        dataset = _dataset(c.data, arguments.cache, lambda _: None)
-        store.check(arguments.run, identity.about(dataset))
-        known = attention.heads(model, params, vocabulary, dataset.splits["dev"])
-    except UsageError as error:
-        _say(f"without the corpus, on which heads are measured: {error}")
+    dev = _dev(directory, c.data, arguments.cache)
+    known = None if dev is None else attention.heads(model, params, vocabulary, dev)
     out = arguments.out
     files.make_directory(out)
     attention.picture(shown, out / "attention")
@@ -323,6 +358,19 @@ def attend(arguments: Namespace) -> None:
     files.write(out / "attention.html", page)
     print(translation, *(attention.told(known) if known else ()), sep="\n")
     print(out / "attention.html", out / "attention.png", sep="\n")
+
+
+def _dev(directory: Path, data: config.Data, cache: Path) -> "Split | None":
+    """The dev sentences of a run's corpus, where it is at hand."""
+    from t2t_jax.runs import identity, store
+
+    try:
+        dataset = _dataset(data, cache, lambda _: None)
+        store.check(directory, identity.about(dataset))
+    except UsageError as error:
+        _say(f"without the corpus, on which heads are measured: {error}")
+        return None
+    return dataset.splits["dev"]
 
 
 def _read(path: Path) -> bytes:
@@ -399,7 +447,7 @@ def doctor(arguments: Namespace) -> None:
 def list_(arguments: Namespace) -> None:
     from t2t_jax.listing import listing
 
-    print("\n".join(listing(arguments.what, arguments.format)))
+    print("\n".join(listing(arguments.what, arguments.format, arguments.store)))
 
 
 _HELP = Path(__file__).with_name("help")

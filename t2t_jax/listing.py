@@ -1,15 +1,16 @@
-"""What `t2t-jax list` prints: what there is, by kind, and the rows of a study."""
+"""What `t2t-jax list` prints: what there is, by kind, the rows of a study, the runs of a store."""
 
 import json
 import textwrap
 from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config
 from t2t_jax.attention import MECHANISMS
 from t2t_jax.config import SECTIONS, Config
-from t2t_jax.errors import UsageError, near
+from t2t_jax.errors import UsageError, near, warn
 from t2t_jax.models.parts import FEED_FORWARD, NORMS, POSITIONS
 from t2t_jax.recipes import RECIPES
 
@@ -17,21 +18,29 @@ if TYPE_CHECKING:
     from t2t_jax.study.registry import Study
 
 
-def listing(what: str, format: str) -> list[str]:
-    """Lines about a kind of thing or a study; about what can be run if `what` is empty.
+def listing(what: str, format: str, home: Path | None) -> list[str]:
+    """Lines about a kind of thing, a study or the runs of a store.
+
+    Args:
+      what: its name; if it is empty, the lines are about what can be run.
+      home: the store, for the runs alone [runs].
 
     Raises:
       UsageError: there is nothing of that name, or it is not to be had as JSON.
     """
     from t2t_jax.study.registry import studies
 
+    if home is not None and what != "runs":
+        raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
     if what in (found := studies()):
         return _rows(found[what], format)
-    if what and what not in _LISTS:
-        hint = near(what, [*_LISTS, *found])
+    if what and what != "runs" and what not in _LISTS:
+        hint = near(what, ["runs", *_LISTS, *found])
         raise UsageError(f"there is nothing called {what!r} to list: {hint}")
     if format != "text":
         raise UsageError(f"--format {format} is for the rows of a study: name one of them.")
+    if what == "runs":
+        return _runs(home or Path("runs"))
     if what:
         return _LISTS[what]()
     runnable = ("studies", "presets", "recipes")
@@ -85,6 +94,55 @@ def _rows(study: "Study", format: str) -> list[str]:
             f"{row.name:{width}}" + "".join(f"{'' if x is None else x:>12}" for x in cells)
         )
     return lines
+
+
+def _runs(home: Path) -> list[str]:
+    """Every run of a store under each of its names: how it stands, how good it is, and where."""
+    from t2t_jax.runs import names, results
+
+    lines: list[tuple[str, ...]] = [("run", "state", "step", "dev PPL", "scores", "where")]
+    for directory, c in results.stored(home, warn):
+        try:
+            facts = _about(directory, c)
+        except UsageError as error:
+            warn(str(error))
+            continue
+        lines += [(name, *facts) for name in names.names(directory)]
+    if len(lines) == 1:
+        return [f"{home} has no runs."]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    right = "step", "dev PPL"
+    return [
+        "  ".join(
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for cell, width, name in zip(line, widths, lines[0], strict=True)
+        ).rstrip()
+        for line in (lines[0], *sorted(lines[1:]))
+    ]
+
+
+def _about(directory: Path, c: Config) -> tuple[str, ...]:
+    """State, step, perplexity and scores of a run, and where it is."""
+    from t2t_jax.evaluation.metric import metric_of
+    from t2t_jax.runs import published, results, store
+
+    state, step = results.standing(directory)
+    metric, result = metric_of(c.data.corpus), store.read_result(directory, warn) or {}
+    ppl = result.get("dev_perplexity")
+    if ppl is None:
+        evaluated = (r.get("dev_perplexity") for r in reversed(store.read_curves(directory)))
+        ppl = next((x for x in evaluated if x is not None), None)
+    scores: dict[str, Any] = result.get("scores", {})
+    shown = [f"{split} {s[metric.key]['score']:.2f}" for split, s in scores.items()]
+    where = published.where(directory)
+    failure = store.read_failure(directory)
+    return (
+        state,
+        f"{step:,}/{c.training.steps:,}",
+        "" if ppl is None else f"{ppl:.3f}",
+        f"{metric.name} {', '.join(shown)}" if shown else "",
+        str(where) if failure is None else f"{where}: {failure}",
+    )
 
 
 def _profiles() -> list[str]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import lzma
 from pathlib import Path
 
 from t2t_jax import files
@@ -25,6 +26,20 @@ def entries(rows=3):
     return reading.collect(grid(rows=rows))
 
 
+def unpacked(directory, folder=DEMO):
+    """The store of directories that a published folder was made of, read without the package."""
+    for line in lzma.decompress((folder / "runs.jsonl.xz").read_bytes()).decode().splitlines():
+        run = json.loads(line)
+        home = directory / run.pop("directory")
+        home.mkdir()
+        for name, content in run.items():
+            if name.endswith(".jsonl"):
+                content = "".join(f"{json.dumps(record)}\n" for record in content)
+            text = content if isinstance(content, str) else json.dumps(content)
+            (home / name).write_text(text)
+    return directory
+
+
 def split(directory, source="a word", target=("ein Wort", "noch ein Wort mehr")):
     """N sentences of two lengths whose longest dependencies differ."""
     lines = [target[2 * i // N] for i in range(N)]
@@ -44,7 +59,8 @@ def translated(directory, some, text):
             home = directory / f"run-{i}"
             home.mkdir()
             (home / "dev.de").write_text(f"{text}\n" * N)
-            (home / "metrics.jsonl").write_text((run.directory / "metrics.jsonl").read_text())
+            records = store.read_curves(run.directory)
+            (home / "metrics.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
             runs.append(dataclasses.replace(run, directory=home))
         out.append(dataclasses.replace(entry, runs=tuple(runs)))
     return out

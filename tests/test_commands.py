@@ -300,7 +300,7 @@ def test_bad_words_are_refused(capsys):
     refused(["train", "grammar", "--h", "x"], capsys, "--h", "'x'")
     refused(["train", "grammar", "--norm_placement", "psot"], capsys, "norm_placement", "'post'")
     refused(["trian"], capsys, "trian")
-    refused(["translate", "nowhere"], capsys, "nowhere", "config.json")
+    refused(["translate", "nowhere"], capsys, "'nowhere' is no run", "--store")
     refused(["evaluate", "nowhere", "--sources", "a"], capsys, "--references")
 
 
@@ -391,9 +391,9 @@ def test_more_output_than_learned_positions_is_cut_and_said(words, tmp_path, cap
 def test_a_vocabulary_that_does_not_match_is_refused(copy, capsys):
     model = copy / "vocabulary.model"
     model.write_bytes(model.read_bytes()[:-1] + b"\x01")
-    refused(["translate", copy], capsys, model, "vocabulary")
+    refused(["translate", copy], capsys, copy, "vocabulary.model")
     model.unlink()
-    refused(["translate", copy], capsys, model, "missing")
+    refused(["translate", copy], capsys, copy, "has no vocabulary.model")
 
 
 def test_an_unknown_or_damaged_config_is_refused(copy, capsys):

@@ -5,8 +5,10 @@ import dataclasses
 import html
 import io
 import json
+import lzma
 import os
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -257,12 +259,15 @@ def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, cap
     (kept,) = map(Path, capsys.readouterr().out.splitlines())
     assert kept.parent == tmp_path
     assert numbers(words, kept, capsys) == numbers(words, grid, capsys)
-    assert not list(kept.rglob("checkpoints"))
-    assert len(list(kept.glob("*/dev.de"))) == ROWS  # of first seeds
-    assert len(list(kept.glob("*.pdf"))) == 3
+    plots = [f"table3-demo-{kind}.png" for kind in ("cost", "differences", "learning")]
+    assert sorted(path.name for path in kept.iterdir()) == ["runs.jsonl.xz", "table.md", *plots]
+    text = lzma.decompress((kept / "runs.jsonl.xz").read_bytes()).decode()
+    runs = [json.loads(line) for line in text.splitlines()]
+    assert [run["config.json"]["seed"] for run in runs if "dev.de" in run] == [0] * ROWS
+    assert {run["directory"] for run in runs} == results(grid).keys()
+    assert runs[0]["config.json"]["train"] == ""  # where the corpus lay
     text = table(words, grid, capsys, "--format", "md")
-    assert (kept / "table.md").read_text() == text
-    assert str(grid) not in (kept / "table.json").read_text()
+    assert (kept / "table.md").read_text() == text == table(words, kept, capsys, "--format", "md")
     (tmp_path / "none").mkdir()
     assert main(["publish", *words, "--store", str(tmp_path / "none"), "--to", str(tmp_path)]) == 2
     assert "no finished run" in capsys.readouterr().err
@@ -352,7 +357,7 @@ def test_an_edited_result_counts_as_missing(grid, words, tmp_path, capsys):
     assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
     assert main(["table", *words, "--store", str(home)]) == 0
     out, err = capsys.readouterr()
-    assert f"{path} was edited" in err
+    assert re.search(rf"result.json of table3-demo:.*N=1.*/\d \({path.parent}\) was edited", err)
     assert "stopped at step 120 of 120" in out
     path.write_text(path.read_text()[:50])
     assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
@@ -467,8 +472,13 @@ def test_a_run_serves_every_study_that_shares_its_config(grid, words, run_words,
     assert (base / "metrics.jsonl").stat().st_mtime_ns == trained
     assert len(results(home)) == 2 * ROWS
     result = json.loads((base / "result.json").read_text())
-    assert main(["evaluate", str(base), "--split", "test", *cache]) == 0
-    assert f"{result['scores']['test']['bleu']['score']:6.2f}  BLEU " in capsys.readouterr().out
+    for name in (base, "table3/base/0", "attention/scaled dot product/0"):
+        assert main(["evaluate", str(name), "--store", str(home), "--split", "test", *cache]) == 0
+        assert f"{result['scores']['test']['bleu']['score']:6.2f}  BLEU " in capsys.readouterr().out
+    assert main(["list", "runs", "--store", str(home)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if str(base) in line]
+    assert [line.split(":")[0] for line in lines] == ["attention-demo", "table3-demo"]
+    assert all("BLEU dev" in line and "test" in line for line in lines)
     assert numbers(words, home, capsys) == numbers(words, grid, capsys)
 
 

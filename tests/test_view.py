@@ -21,7 +21,7 @@ def cells(tmp_path):
     """One done, one failed, one at work, one waiting."""
     grid = stored.grid(tmp_path, 4)
     made = [
-        Job(row.name, 0, grid.config(row), tmp_path / str(i), "dev")
+        Job(grid.run_name(row, 0), row.name, grid.config(row), tmp_path / str(i), "dev")
         for i, row in enumerate(grid.rows)
     ]
     scores = {"dev": {"bleu": {"score": 12.345, "name": "BLEU", "signature": ""}}}
@@ -53,18 +53,18 @@ def seen(cells, out, monkeypatch):
 
 def test_a_terminal_shows_runs_at_work_done_and_waiting(cells, monkeypatch):
     text = seen(cells, Terminal(), monkeypatch)
-    assert "base seed 0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
+    assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
     assert "failed: RuntimeError('[boom] it went wrong')  (2 of 4)" in text
     assert "2 of 4 runs are done, 1 of them failed" in text
     row = next(line for line in text.splitlines() if "320/640" in line)
-    for part in ("A:h=4,d_k=128,d_v=128 seed 0", "4.48", "12,345", "2 min 40 s"):
+    for part in ("table3-demo/A:h=4,d_k=128,d_v=128/0", "4.48", "12,345", "2 min 40 s"):
         assert part in row
-    assert "waiting: A:h=16,d_k=32,d_v=32 seed 0" in text
+    assert "waiting: table3-demo/A:h=16,d_k=32,d_v=32/0" in text
 
 
 def test_a_pipe_shows_plain_lines(cells, monkeypatch):
     text = seen(cells, io.StringIO(), monkeypatch)
     assert "\x1b" not in text
     assert "\r" not in text
-    assert "2/4 runs  A:h=4,d_k=128,d_v=128 seed 0 320/640" in text
-    assert "base seed 0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
+    assert "2/4 runs  table3-demo/A:h=4,d_k=128,d_v=128/0 320/640" in text
+    assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4)" in text

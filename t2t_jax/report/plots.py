@@ -11,10 +11,10 @@ import numpy as np
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.report import style
+from t2t_jax.runs import store
 from t2t_jax.study import cost, distances, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
-from t2t_jax.training.progress import read_metrics
 
 
 def draw(grid: Grid, found: Sequence[Line], split: Split | None) -> list[Path]:
@@ -35,7 +35,7 @@ def draw(grid: Grid, found: Sequence[Line], split: Split | None) -> list[Path]:
 
 def curve(line: Line) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
     """Step and perplexity of a row's first seed, in training and on dev."""
-    records = read_metrics(line.entry.runs[0].directory / "metrics.jsonl")
+    records = store.read_curves(line.entry.runs[0].directory)
     trained = [(r["step"], math.exp(min(r["nll"], 99))) for r in records if "nll" in r]
     return trained, [(r["step"], r["dev_perplexity"]) for r in records if "dev_perplexity" in r]
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from t2t_jax.data.cache import Split
+from t2t_jax.runs import store
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
 
@@ -23,13 +24,13 @@ class Sample(NamedTuple):
 
 def samples(grid: Grid, found: Sequence[Line], split: Split) -> list[Sample]:
     """Sentences from all over the split, as the first seed of every row translates them."""
-    name = f"{grid.study.split}.{grid.data.target}"
-    files = [
-        (line.entry.row.name, line.entry.runs[0].directory / name)
+    of = grid.study.split, grid.data.target
+    read = {
+        line.entry.row.name: store.read_translations(line.entry.runs[0].directory, *of)
         for line in found
         if line.entry.runs
-    ]
-    rows = {row: path.read_text().splitlines() for row, path in files if path.exists()}
+    }
+    rows = {row: lines for row, lines in read.items() if lines is not None}
     if not rows:
         return []
     chosen = np.unique(np.linspace(0, len(split.sources) - 1, SENTENCES).astype(int))

@@ -29,6 +29,8 @@ WITHOUT_EFFECT = (
     "runs.store",
     "runs.code",
     "runs.identity",
+    "runs.names",
+    "runs.published",
     "environment",
     "files",
     "models.parts",

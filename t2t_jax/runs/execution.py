@@ -14,6 +14,7 @@ from t2t_jax.data.cache import Dataset, Split
 from t2t_jax.errors import Busy, RunError, UsageError
 from t2t_jax.runs import identity, store
 from t2t_jax.runs.code import code_of, digest, several
+from t2t_jax.runs.names import title
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _take(
             if not _unscored(population, directory, result):
                 names = store.outdated(directory, c)
                 code = f", by code that has changed since ({several(names)})" if names else ""
-                line = f"{directory} is finished{code}; remove it to train it again."
+                line = f"{title(directory)} is finished{code}; remove it to train it again."
                 population.progress.say(line)
     return outcomes
 
@@ -276,8 +277,8 @@ def _final(directory: Path, like: Any) -> Any:
 
     if not (directory / "final").exists():
         raise UsageError(
-            f"{directory} is finished but has no parameters (final/), so no other split can be "
-            "scored: bring them back, or remove the directory to train it again."
+            f"{title(directory)} is finished but has no parameters (final/), so no other split can "
+            "be scored: bring them back, or remove the directory to train it again."
         )
     return read_params(directory / "final", like)
 

@@ -12,21 +12,17 @@ class Job:
     """A row of a table under a seed.
 
     Attributes:
+      name: of the run: `table3-demo/base/0`.
       row: the row's name.
       directory: of the run.
       split: the split to be scored; empty if perplexity is all there is.
     """
 
+    name: str
     row: str
-    seed: int
     c: Config
     directory: Path
     split: str
-
-    @property
-    def name(self) -> str:
-        """`base seed 0`"""
-        return f"{self.row} seed {self.seed}"
 
 
 def compile_key(c: Config) -> Config:

@@ -8,7 +8,8 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError, near
-from t2t_jax.runs import identity, store
+from t2t_jax.runs import identity, published, store
+from t2t_jax.runs.names import title
 
 
 def load(
@@ -24,6 +25,11 @@ def load(
       UsageError: there is no run, no parameters yet, they belong to another model or vocabulary,
         training is not finished, or the model is none that translates.
     """
+    if published.is_published(directory):
+        raise UsageError(
+            f"{title(directory)} was published without its parameters: name a run of the store "
+            "where it was trained, with --store, or train it again."
+        )
     c = store.read_config(directory)
     vocabulary = store.read_vocabulary(directory)
 
@@ -34,17 +40,17 @@ def load(
     model = build(c, vocabulary.size)
     if not model.translates:
         raise UsageError(
-            f"{directory} holds a language model (architecture={c.model.architecture}), which "
-            "translates nothing: name a run of another architecture."
+            f"{title(directory)} holds a language model (architecture={c.model.architecture}), "
+            "which translates nothing: name a run of another architecture."
         )
     like = abstract(model, c, sharding.make_mesh()).params
     final = directory / "final"
     newest = final if final.exists() else checkpoints.newest(directory / "checkpoints")
     if newest is None:
-        raise UsageError(f"{directory} has no checkpoint yet: train it first.")
+        raise UsageError(f"{title(directory)} has no checkpoint yet: train it first.")
     if newest != final:
         step, last = int(newest.name), c.training.steps
-        unfinished = f"{directory} is not finished (step {step:,} of {last:,})"
+        unfinished = f"{title(directory)} is not finished (step {step:,} of {last:,})"
         if report is None:
             raise UsageError(f"{unfinished}: finish it with the command that began it.")
         report(f"{unfinished}: its newest checkpoint is used.")

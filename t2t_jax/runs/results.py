@@ -1,6 +1,5 @@
 """The finished runs of a store, each with where it comes from."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,9 +10,8 @@ from typing import Any
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.runs import store
+from t2t_jax.runs import published, store
 from t2t_jax.runs.code import changed, code_of, conflict, several
-from t2t_jax.training.progress import read_metrics
 
 CURRENT = "current"  # the version of the code that makes the table
 _LIBRARIES = "jax", "flax", "optax"
@@ -51,9 +49,9 @@ def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, 
     """The runs of a store, as (directory, config)."""
     if not home.is_dir():
         raise UsageError(f"there is no store {home}: run the study first, or correct --store.")
-    for path in sorted(home.glob("*/config.json")):
+    for directory in published.directories(home):
         try:
-            yield path.parent, store.read_config(path.parent)
+            yield directory, store.read_config(directory)
         except UsageError as error:
             report(str(error))
 
@@ -86,7 +84,7 @@ def read_run(
         run = replace(run, score=scored["score"], statistics=statistics, scoring_seconds=seconds)
     code = store.read_code(directory, environment)
     outdated = changed(code, code_of(c))
-    about = json.loads((directory / "data.json").read_text())
+    about = store.read_data(directory)
     git = environment.get("git", "")
     return replace(
         run,
@@ -166,16 +164,27 @@ def _runs(n: int) -> str:
 def by_seed(runs: Sequence[Run], usual: Mapping[str, str]) -> tuple[Run, ...]:
     """One run a seed, the newest, marked where its origins are not the usual ones."""
     chosen: dict[int, Run] = {}
-    for run in sorted(runs, key=lambda run: (run.directory / "result.json").stat().st_mtime):
+    for run in sorted(runs, key=lambda run: store.finished_at(run.directory)):
         differing = (f"{n} {value}" for n, value in run.origins.items() if value != usual[n])
         chosen[run.seed] = replace(run, odd=", ".join(differing))
     return tuple(chosen[seed] for seed in sorted(chosen))
 
 
+def standing(directory: Path) -> tuple[str, int]:
+    """Whether a run is finished, failed, running or stopped, and at which step."""
+    records = store.read_curves(directory)
+    step = records[-1]["step"] if records else 0
+    if store.read_failure(directory) is not None:
+        return "failed", step
+    if (result := store.read_result(directory)) is not None:
+        return "finished", result["steps"]
+    return "running" if store.busy(directory) else "stopped", step
+
+
 def _standing(directory: Path, c: Config) -> str:
-    """How a run without a result stands."""
-    if (error := store.read_failure(directory)) is not None:
-        return f"failed: {error}"
-    records = read_metrics(directory / "metrics.jsonl")
-    at = f"at step {records[-1]['step'] if records else 0:,} of {c.training.steps:,}"
-    return f"running, {at}" if store.busy(directory) else f"stopped {at}"
+    """How a run without a result stands, in words."""
+    state, step = standing(directory)
+    if state == "failed":
+        return f"failed: {store.read_failure(directory)}"
+    comma = "," * (state == "running")
+    return f"{state}{comma} at step {step:,} of {c.training.steps:,}"

@@ -8,13 +8,14 @@
     result.json                                  written last, with its own checksum, and again when
                                                  another split is scored
     failed.json                                  instead of a result: why there is none
+    names.txt                                    what the run is called, a name a line
     lock                                         held by the process at work
 
-Files are written aside and renamed: each is whole or absent.
+Files are written aside and renamed: each is whole or absent, but for the lines added to names.txt.
+What others read of a run is read here, so that a run may be published as well (`published`).
 """
 
 import fcntl
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,8 +28,10 @@ from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.environment import environment
 from t2t_jax.errors import Busy, RunError, UsageError
 from t2t_jax.files import make_directory, read_json, write, write_json
+from t2t_jax.runs import published
 from t2t_jax.runs.code import changed, code_of, digest
 from t2t_jax.runs.identity import sha256
+from t2t_jax.runs.names import title
 
 
 @contextmanager
@@ -49,7 +52,7 @@ def lock(directory: Path) -> Iterator[None]:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Busy(
-                f"another process is at work in {directory}: wait for it, or give this run "
+                f"another process is at work on {title(directory)}: wait for it, or give this run "
                 "another directory with --run."
             ) from None
         yield
@@ -82,8 +85,8 @@ def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Voca
         if changes:
             listed = ", ".join(f"{n} {a!r} there and {b!r} here" for n, (a, b) in changes.items())
             raise UsageError(
-                f"{directory} holds a run of another config ({listed}): give this one another "
-                "directory with --run, or remove that one."
+                f"{title(directory)} holds a run of another config ({listed}): give this one "
+                "another directory with --run, or remove that one."
             )
         check(directory, facts)
         return
@@ -97,12 +100,12 @@ def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Voca
 
 def check(directory: Path, facts: Mapping[str, Any]) -> None:
     """Refuses a run that was begun under other facts, by the name of the first that differs."""
-    theirs = read_json(directory / "data.json")
+    theirs = read_data(directory)
     for name, value in facts.items():
         if theirs.get(name) != value:
             raise UsageError(
-                f"{directory} was begun with {name} {theirs.get(name)}, but here it is {value}: "
-                "give this run another directory with --run, or bring the old one back."
+                f"{title(directory)} was begun with {name} {theirs.get(name)}, but here it is "
+                f"{value}: give this run another directory with --run, or bring the old one back."
             )
 
 
@@ -112,28 +115,56 @@ def read_config(directory: Path) -> Config:
     Raises:
       UsageError: there is no run, or its config.json names a field that does not exist.
     """
-    path = directory / "config.json"
-    if not path.exists():
+    fields = published.read(directory, "config.json")
+    if fields is None:
         raise UsageError(f"{directory} is no run: it has no config.json; train one first.")
     try:
-        return config.replace(Config(), **read_json(path))
+        return config.replace(Config(), **fields)
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+        raise UsageError(f"config.json of {title(directory)}: {error}") from None
+
+
+def read_data(directory: Path) -> dict[str, Any]:
+    """What determines a run beside its config, as `claim` has it."""
+    return _read(directory, "data.json")
+
+
+def read_environment(directory: Path) -> dict[str, Any]:
+    """The environment in which a run was begun."""
+    return _read(directory, "environment.json")
+
+
+def read_curves(directory: Path) -> list[dict[str, Any]]:
+    """The records of a run's metrics.jsonl; none before the first."""
+    return published.read(directory, "metrics.jsonl") or []
+
+
+def read_translations(directory: Path, split: str, language: str) -> list[str] | None:
+    """The translations of a split; None where they were not kept."""
+    text = published.read(directory, f"{split}.{language}")
+    return None if text is None else text.removesuffix("\n").split("\n")
+
+
+def _read(directory: Path, name: str) -> Any:
+    content = published.read(directory, name)
+    if content is None:
+        raise UsageError(f"{title(directory)} has no {name}: restore it.")
+    return content
 
 
 def read_vocabulary(directory: Path) -> Vocabulary:
     """The vocabulary of a run, checked against what it was trained with."""
     path = directory / "vocabulary.model"
     if not path.exists():
-        raise UsageError(f"{path} is missing: restore it from where it was trained.")
-    vocabulary, wanted = (
-        Vocabulary(path.read_bytes()),
-        read_json(directory / "data.json")["vocabulary"],
-    )
-    if vocabulary.fingerprint != wanted:
         raise UsageError(
-            f"{path} is not the vocabulary that the checkpoint was trained with "
-            f"(sha256 {vocabulary.fingerprint[:12]}, {wanted[:12]} then): restore that one."
+            f"{title(directory)} has no vocabulary.model: restore it from where it was trained."
+        )
+    vocabulary, trained = Vocabulary(path.read_bytes()), read_data(directory)["vocabulary"]
+    if vocabulary.fingerprint != trained:
+        raise UsageError(
+            f"vocabulary.model of {title(directory)} is not the one that the checkpoint was "
+            f"trained with (sha256 {vocabulary.fingerprint[:12]}, {trained[:12]} then): restore "
+            "that one."
         )
     return vocabulary
 
@@ -143,8 +174,7 @@ def read_code(directory: Path, environment: Mapping[str, Any]) -> dict[str, str]
 
     Where it was not kept, each definition counts as one of that unknown code.
     """
-    path = directory / "code.json"
-    known = read_json(path) if path.exists() else {}
+    known = published.read(directory, "code.json") or {}
     name = environment["code"]
     return known.get(name) or dict.fromkeys(code_of(read_config(directory)), name)
 
@@ -168,27 +198,32 @@ def read_result(
     directory: Path, report: Callable[[str], object] = lambda _: None
 ) -> dict[str, Any] | None:
     """The result of a run; None while there is none, or what there is was edited or cut short."""
-    path = directory / "result.json"
     try:
-        result = json.loads(path.read_text())
-        if result.pop("sha256") == sha256(result) and "scoring" in result:
+        result = published.read(directory, "result.json")
+        if result is None:
+            return None
+        checksum, result = result["sha256"], {n: x for n, x in result.items() if n != "sha256"}
+        if checksum == sha256(result) and "scoring" in result:
             return result
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (UsageError, KeyError, TypeError, AttributeError):
         pass
     report(
-        f"{path} was edited, cut short or written in an older format, and counts as missing: "
-        "the command that made it makes it again."
+        f"result.json of {title(directory)} was edited, cut short or written in an older format, "
+        "and counts as missing: the command that made it makes it again."
     )
     return None
 
 
+def finished_at(directory: Path) -> float:
+    """When a run's result was written; a published one is older than any other."""
+    path = directory / "result.json"
+    return path.stat().st_mtime if path.exists() else 0.0
+
+
 def write_statistics(directory: Path, split: str, statistics: Sequence[Sequence[int]]) -> str:
     """What the metric adds up of every sentence of a split; the checksum for the result."""
-    content = json.dumps(statistics)
-    write(directory / f"{split}.statistics.json", content)
-    return hashlib.sha256(content.encode()).hexdigest()
+    write(directory / f"{split}.statistics.json", json.dumps(statistics))
+    return sha256(statistics)
 
 
 def read_statistics(
@@ -196,10 +231,10 @@ def read_statistics(
 ) -> list[list[int]] | None:
     """The statistics of a scored split; None if it is not scored, or they were edited."""
     try:
-        content = (directory / f"{split}.statistics.json").read_bytes()
-        if hashlib.sha256(content).hexdigest() == result["scoring"][split]["statistics"]:
-            return json.loads(content)
-    except (OSError, KeyError):
+        statistics = published.read(directory, f"{split}.statistics.json")
+        if sha256(statistics) == result["scoring"][split]["statistics"]:
+            return statistics
+    except (UsageError, KeyError):
         pass
     return None
 
@@ -213,8 +248,8 @@ def write_failure(directory: Path, error: Exception) -> None:
 
 def read_failure(directory: Path) -> str | None:
     """Why a run has no result, if that is known."""
-    path = directory / "failed.json"
-    return read_json(path)["error"] if path.exists() else None
+    failure = published.read(directory, "failed.json")
+    return failure and failure["error"]
 
 
 def forget_failure(directory: Path) -> None:
@@ -240,7 +275,7 @@ def environment_now(directory: Path, c: Config, before: Mapping[str, Any]) -> di
 
 def outdated(directory: Path, c: Config) -> list[str]:
     """The definitions that have changed since a run was made, or begun; none if there is no run."""
-    if not (directory / "environment.json").exists():
+    if published.read(directory, "environment.json") is None:
         return []
     result = read_result(directory)
     environment = result["environment"] if result else read_environment(directory)
@@ -258,8 +293,3 @@ def set_aside(directory: Path) -> Path:
         make_directory(home)
         taken = sum(1 for _ in home.glob(f"{directory.name}-*"))
         return directory.rename(home / f"{directory.name}-{taken}")
-
-
-def read_environment(directory: Path) -> dict[str, Any]:
-    """The environment in which a run was begun."""
-    return read_json(directory / "environment.json")

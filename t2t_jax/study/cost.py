@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from t2t_jax.config import Config
+from t2t_jax.runs import store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.typeset import Cell, Table, without_empty
-from t2t_jax.training.progress import read_metrics
 
 
 def parameters(c: Config, V: int) -> int:
@@ -78,7 +78,7 @@ def table(entries: Sequence[Entry]) -> Table:
 
 def _step(run: Run) -> float | None:
     """Median seconds of a training step, in a program with others its share; None if unknown."""
-    records = read_metrics(run.directory / "metrics.jsonl")
+    records = store.read_curves(run.directory)
     each = [r["seconds_per_step"] for r in records if "seconds_per_step" in r]
     return float(np.median(each)) / run.result["trained_together"] if each else None
 

@@ -63,8 +63,15 @@ class Grid:
     @property
     def flags(self) -> str:
         """What a command line changed, where files lie apart: `N 1, steps 200`."""
-        named = (n for n in self.changes if n not in config.PATHS)
-        return ", ".join(f"{n} {self.changes[n]}" for n in named)
+        return ", ".join(f"{name} {value}" for name, value in self._changed())
+
+    def run_name(self, row: Row, seed: int) -> str:
+        """`table3-demo/base/0`, or `table3-demo:N=1,steps=200/base/0` where fields are changed."""
+        changes = ",".join(f"{name}={value}" for name, value in self._changed())
+        return f"{self.name}{f':{changes}' * bool(changes)}/{row.name}/{seed}"
+
+    def _changed(self) -> list[tuple[str, Any]]:
+        return [(n, value) for n, value in self.changes.items() if n not in config.PATHS]
 
     def check(self) -> None:
         """Refuses what can be no grid.
@@ -120,7 +127,8 @@ class Grid:
             for seed in range(seeds):
                 seeded = config.replace(c, seed=seed)
                 home = self.home / identity.key(seeded, facts)
-                jobs.append(Job(row.name, seed, seeded, home, self.split(c)))
+                name = self.run_name(row, seed)
+                jobs.append(Job(name, row.name, seeded, home, self.split(c)))
         return jobs
 
 

@@ -210,7 +210,10 @@ def _notes(grid: Grid, found: Sequence[Line]) -> list[str]:
     if baseline := _mean(found[0], split, "baseline"):
         notes.append(f"Right-branching trees reach an F1 of {baseline}.")
     notes += [
-        f"†, and not compared with others: {run.odd} ({run.directory})." for run in runs if run.odd
+        f"†, and not compared with others: {run.odd} ({grid.run_name(line.entry.row, run.seed)})."
+        for line in found
+        for run in line.entry.runs
+        if run.odd
     ]
     notes += _versions(runs) + _populations(found)
     unlike = [line.entry.row.name for line in found if _unlike_the_paper(grid, line, found[0])]
@@ -290,6 +293,7 @@ def records(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
                 "runs": [
                     {
                         "seed": run.seed,
+                        "name": grid.run_name(e.row, run.seed),
                         "directory": str(run.directory),
                         "odd": run.odd,
                         "PPL": run.result["dev_perplexity"],
@@ -329,6 +333,7 @@ def _csv(grid: Grid, found: Sequence[Line]) -> str:
         *cost.COSTS,
         "device",
         "code",
+        "name",
         "directory",
     ]
     out = io.StringIO()

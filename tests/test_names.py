@@ -1,0 +1,182 @@
+"""What runs are called, in lists and where a person names one."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from t2t_jax import config
+from t2t_jax.cli import main
+from t2t_jax.config import Config
+from t2t_jax.errors import UsageError
+from t2t_jax.runs import names, store
+from t2t_jax.runs.names import resolve
+from tests import stored, toy
+
+NAMES = {
+    "1a": ["table3-demo/base/0", "attention-demo/scaled dot product/0"],
+    "2b": ["table3-multi30k/base/0"],
+    "3c": ["table3-demo/big/0"],
+    "4d": ["table3-demo:peak_lr=1e-3/E:positions=learned/1"],
+    "5e": ["table3-demo:steps=60/base/0"],
+    "grammar-0": [],
+}
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A store of runs that are begun."""
+    for directory, called in NAMES.items():
+        made = tmp_path / directory
+        made.mkdir()
+        fields = config.flatten(config.replace(Config(), steps=640, corpus="grammar"))
+        (made / "config.json").write_text(json.dumps(fields))
+        for name in called:
+            names.add(made, name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "directory"),
+    [
+        ("table3-demo/base/0", "1a"),
+        ("attention/scaled dot product/0", "1a"),
+        ("table3-multi30k/base/0", "2b"),
+        ("table3/big/0", "3c"),
+        ("table3/E:positions=learned/1", "4d"),
+        ("table3-demo/E:positions=learned/1", "4d"),
+        ("table3-demo:peak_lr=1e-3/E:positions=learned/1", "4d"),
+        ("grammar-0", "grammar-0"),
+        ("2b", "2b"),
+    ],
+)
+def test_a_name_means_a_run(text, directory, home):
+    assert resolve(text, home) == home / directory
+
+
+def test_a_directory_means_itself(home, tmp_path):
+    assert resolve(str(home / "2b"), tmp_path / "none") == home / "2b"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "table3/base/0",
+            "'table3/base/0' may be 3 runs in {}: choose 'table3-demo/base/0', "
+            "'table3-multi30k/base/0' or 'table3-demo:steps=60/base/0' "
+            "(`t2t-jax list runs --store {}` shows all).",
+        ),
+        ("table3-demo/bse/0", "{} has no run called 'table3-demo/bse/0': the nearest are "),
+        ("table3-demo/bse/0", "are 'table3-demo/base/0', "),
+        ("table/big/0", "{} has no run called 'table/big/0'"),
+        ("table3", "{} has no run called 'table3'"),
+        ("grammar", "are 'grammar-0'"),
+    ],
+)
+def test_a_name_of_no_run_or_of_several_has_the_nearest_choices(text, said, home):
+    with pytest.raises(UsageError) as refused:
+        resolve(text, home)
+    assert said.format(home, home) in str(refused.value)
+    assert len(str(refused.value)) < 250 + 2 * len(str(home))
+
+
+def test_runs_of_one_name_are_told_apart_by_their_directories(home):
+    names.add(home / "3c", "table3-demo/base/0")
+    with pytest.raises(UsageError, match=f"choose '{home}/1a' or '{home}/3c'"):
+        resolve("table3-demo/base/0", home)
+
+
+def test_a_name_is_written_down_once(home):
+    for _ in range(2):
+        names.add(home / "1a", "table2-demo/Transformer base/0")
+    expected = [*NAMES["1a"], "table2-demo/Transformer base/0"]
+    assert (home / "1a" / "names.txt").read_text().splitlines() == expected
+    assert names.names(home / "1a") == expected
+    assert names.names(home / "grammar-0") == ["grammar-0"]
+    with (home / "1a" / "names.txt").open("a") as file:  # as another process may at that moment
+        file.write("table2-demo/Transformer base/0\n")
+    assert names.names(home / "1a") == expected
+
+
+def shown(home, capsys):
+    """What `list runs` has behind every name: state, step, perplexity, scores and where."""
+    assert main(["list", "runs", "--store", str(home)]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["run", "state", "step", "dev", "PPL", "scores", "where"]
+    every = [*sorted(name for called in NAMES.values() for name in called), "grammar-0"]
+    starts = {name: next(x for x in lines if x.startswith(f"{name}  ")) for name in every}
+    assert len(lines) == len(every)
+    return {name: line.removeprefix(name).split() for name, line in starts.items()}
+
+
+def test_a_list_tells_how_every_run_stands(home, capsys):
+    scores = {"dev": {"bleu": {"score": 12.345, "name": "BLEU", "signature": ""}}}
+    result = {"dev_perplexity": 5.5, "steps": 600, "scores": scores, "scoring": {}}
+    store.write_result(home / "1a", result)
+    store.write_failure(home / "3c", RuntimeError("boom"))
+    records = '{"step": 1320, "dev_perplexity": 4.25}\n{"step": 1321, "nll": 1.5}\n'
+    (home / "2b" / "metrics.jsonl").write_text(records)
+    with toy.held(home / "2b"):
+        lines = shown(home, capsys)
+    finished = ["finished", "600/640", "5.500", "BLEU", "dev", "12.35", str(home / "1a")]
+    assert lines["table3-demo/base/0"] == finished
+    assert lines["attention-demo/scaled dot product/0"] == finished
+    where = str(home / "2b")
+    assert lines["table3-multi30k/base/0"] == ["running", "1,321/640", "4.250", where]
+    assert lines["table3-demo/big/0"][:2] == ["failed", "0/640"]
+    assert lines["table3-demo/big/0"][2:] == [f"{home / '3c'}:", "RuntimeError('boom')"]
+    assert lines["grammar-0"] == ["stopped", "0/640", str(home / "grammar-0")]
+
+
+def test_a_list_of_published_runs(capsys):
+    assert main(["list", "runs", "--store", str(stored.DEMO)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 21
+    (base,) = (line.split() for line in lines if line.startswith("table3-demo/base/0 "))
+    file = str(stored.DEMO / "runs.jsonl.xz")
+    assert base[1:] == ["finished", "640/640", "3.213", "BLEU", "dev", "45.40", file]
+
+
+def test_a_store_without_runs_lists_none(tmp_path, capsys):
+    assert main(["list", "runs", "--store", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{tmp_path} has no runs.\n"
+    assert main(["list", "runs", "--store", str(tmp_path / "none")]) == 2
+    assert "there is no store" in capsys.readouterr().err
+    assert main(["list", "presets", "--store", str(tmp_path)]) == 2
+    assert "--store is for the runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["translate"], ["evaluate"], ["export"], ["attend", "a sentence"]],
+    ids=lambda words: words[0],
+)
+def test_every_command_takes_a_name(words, home, capsys):
+    command, *more = words
+    assert main([command, "table3-demo/big/0", *more, "--store", str(home)]) == 2
+    assert f"table3-demo/big/0 ({home / '3c'}) has no vocabulary" in capsys.readouterr().err
+    assert main([command, "table3-demo/bog/0", *more, "--store", str(home)]) == 2
+    assert "nearest are 'table3-demo/big/0'" in capsys.readouterr().err
+
+
+def test_the_default_store_is_runs(home):
+    (home / "runs").mkdir()
+    program = [sys.executable, "-m", "t2t_jax.cli"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    how = dict(cwd=home, env=environment, capture_output=True, text=True)
+    assert subprocess.run([*program, "list", "runs"], **how).stdout == "runs has no runs.\n"
+    done = subprocess.run([*program, "translate", "nothing/base/0"], **how)
+    assert done.returncode == 2
+    (said,) = done.stderr.splitlines()
+    assert said.startswith("t2t-jax: 'nothing/base/0' is no run: ")
+    assert "the store runs has no runs" in said
+
+
+def test_a_title_is_a_name_and_a_place(home):
+    assert names.title(home / "2b") == f"table3-multi30k/base/0 ({home / '2b'})"
+    assert names.title(home / "grammar-0") == str(home / "grammar-0")
+    kept = stored.DEMO.parent / "multi30k"
+    assert names.title(kept / "multi30k_hour-0") == f"multi30k_hour-0 ({kept / 'runs.jsonl.xz'})"

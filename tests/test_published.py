@@ -1,0 +1,134 @@
+"""Published runs are read as those of a store, and a damaged file is refused."""
+
+import dataclasses
+import lzma
+import shutil
+
+import pytest
+
+from t2t_jax.cli import main
+from t2t_jax.report import plots
+from t2t_jax.report.samples import samples
+from t2t_jax.runs import store
+from t2t_jax.study import entries, publish, tables
+from tests import stored
+
+ROWS = 20
+FILE = "runs.jsonl.xz"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """The demo's runs in directories of their own."""
+    return stored.unpacked(tmp_path_factory.mktemp("store"))
+
+
+def lines(home):
+    grid = stored.grid(home, ROWS)
+    return grid, tables.lines(grid, entries.collect(grid))
+
+
+@pytest.mark.parametrize("form", tables.FORMATS)
+def test_every_table_is_that_of_the_store(form, home):
+    ours, theirs = (tables.FORMATS[form](*lines(place)) for place in (stored.DEMO, home))
+    assert ours.replace(str(stored.DEMO), str(home)) == theirs
+    assert "base" in ours
+
+
+def test_curves_and_translations_are_those_of_the_store(home, tmp_path):
+    (grid, ours), (_, theirs) = lines(stored.DEMO), lines(home)
+    assert [plots.curve(line) for line in ours] == [plots.curve(line) for line in theirs]
+    shown = samples(grid, ours, stored.split(tmp_path))
+    assert shown == samples(grid, theirs, stored.split(tmp_path))
+    assert len(shown[0].rows) == ROWS
+    run = ours[0].entry.runs[0].directory
+    text = (home / run.name / "dev.de").read_text()
+    assert "".join(f"{line}\n" for line in store.read_translations(run, "dev", "de")) == text
+
+
+def test_publishing_a_store_makes_the_same_file_again(home, tmp_path):
+    folder = publish.publish(*lines(home), tmp_path)
+    for name in (FILE, "table.md"):
+        assert (folder / name).read_bytes() == (stored.DEMO / name).read_bytes()
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_a_run_in_a_directory_goes_before_the_published_one(home, tmp_path):
+    shutil.copy(stored.DEMO / FILE, tmp_path)
+    name = entries.collect(stored.grid())[0].runs[0].directory.name
+    directory = shutil.copytree(home / name, tmp_path / name)
+    store.write_result(directory, store.read_result(directory) | {"dev_perplexity": 1.5})
+    assert lines(tmp_path)[1][0].PPL.mean == 1.5
+
+
+def edited_score(text):
+    return text.replace('"dev_perplexity": 3.2', '"dev_perplexity": 1.2')
+
+
+def test_an_edited_result_counts_as_missing(tmp_path, capsys):
+    text = edited_score(lzma.decompress((stored.DEMO / FILE).read_bytes()).decode())
+    (tmp_path / FILE).write_bytes(lzma.compress(text.encode()))
+    assert main(["table", "table3", "--store", str(tmp_path)]) == 0
+    out, error = capsys.readouterr()
+    assert f"result.json of table3-demo/base/0 ({tmp_path / FILE}) was edited" in error
+    assert "base: seed 0 stopped at step 640 of 640" in out
+
+
+def cut(content):
+    return content[: len(content) // 2]
+
+
+def flipped(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def no_xz(content):
+    return b"nothing of xz"
+
+
+def no_json(content):
+    return lzma.compress(b"no JSON\n")
+
+
+def no_run(content):
+    return lzma.compress(b'{"config.json": {}}\n')
+
+
+@pytest.mark.parametrize("harm", [cut, flipped, no_xz, no_json, no_run])
+@pytest.mark.parametrize("words", [["table", "table3"], ["list", "runs"]])
+def test_a_damaged_file_is_refused_in_a_sentence(harm, words, tmp_path, capsys):
+    (tmp_path / FILE).write_bytes(harm((stored.DEMO / FILE).read_bytes()))
+    assert main([*words, "--store", str(tmp_path)]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"t2t-jax: {tmp_path / FILE} is damaged (")
+    assert said.endswith("): restore it from where it came.")
+
+
+def test_what_is_published_is_only_read(tmp_path, capsys):
+    shutil.copy(stored.DEMO / FILE, tmp_path)
+    where = ["--store", str(tmp_path)]
+    for words in (["table", "table3"], ["list", "runs"]):
+        assert main([*words, *where]) == 0
+    assert main(["run", "table3", *where, "--cache", str(tmp_path / "cache")]) == 2
+    assert "published runs, which are only read" in capsys.readouterr().err
+    for words in (["translate", "table3/base/0"], ["evaluate", "table3-demo/base/0"]):
+        assert main([*words, *where]) == 2
+        said = capsys.readouterr().err
+        assert f"table3-demo/base/0 ({tmp_path / FILE}) was published without its para" in said
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_a_mixture_marks_a_run_by_its_name(home, tmp_path):
+    place = shutil.copytree(home, tmp_path / "store")
+    (directory,) = (x.runs[0].directory for x in entries.collect(stored.grid(place, 2))[1:])
+    stored.made_by_other_code(directory, name="training.step.make_step")
+    grid = stored.grid(place, 4)
+    mixed = tables.quality(grid, tables.lines(grid, entries.collect(grid, mix=True)))
+    (note,) = (note for note in mixed.notes if note.startswith("†"))
+    assert note.endswith("(table3-demo/A:h=1,d_k=512,d_v=512/0).")
+
+
+def test_a_name_has_the_changed_fields_behind_the_preset():
+    grid = dataclasses.replace(stored.grid(), changes={"steps": 60, "N": 1, "train": "a/file"})
+    assert grid.run_name(grid.rows[0], 2) == "table3-demo:steps=60,N=1/base/2"
