@@ -23,8 +23,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from t2t_jax import plotting
 from t2t_jax.config import PATHS
-from t2t_jax.report import style
 from t2t_jax.training.progress import duration, read_metrics
 
 RESULTS = Path(__file__).parent / "results" / "multi30k"
@@ -85,7 +85,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 
 def draw(results: dict[str, dict[str, Any]]) -> None:
     """Dev perplexity against the time in steps."""
-    with style.figure(RESULTS / "curves", 1, 1, size=(6, 4)) as (_, axes):
+    with plotting.figure(RESULTS / "curves", 1, 1, size=(6, 4)) as (_, axes):
         for i, (name, r) in enumerate(results.items()):
             records = read_metrics(RESULTS / name / "metrics.jsonl")
             minutes = step_seconds(records) / 60
@@ -93,7 +93,7 @@ def draw(results: dict[str, dict[str, Any]]) -> None:
                 (m["step"] * minutes, m["dev_perplexity"]) for m in records if "dev_perplexity" in m
             ]
             label = f"{name}: {r['scores']['test']['bleu']['score']:.1f} BLEU"
-            axes.plot(*zip(*points, strict=True), label=label, **style.line(i))
+            axes.plot(*zip(*points, strict=True), label=label, **plotting.line(i))
         axes.set(xlabel="minutes in training steps", ylabel="dev perplexity", yscale="log")
         axes.set_title("Multi30k EN-DE")
         axes.legend(title="test2016, 13a cased")

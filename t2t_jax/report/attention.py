@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_jax import config
+from t2t_jax import config, plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.evaluation import alignment
 from t2t_jax.inference.weights import Map, attention_maps
-from t2t_jax.report import style
 from t2t_jax.report.page import page
 from t2t_jax.tokens import EOS
 
@@ -91,7 +90,7 @@ def picture(shown: Attended, path: Path) -> None:
     """Every head of every place, a row a place: PATH.png, .svg and .pdf."""
     places, most = shown.maps, max(one.weights.shape[0] for one in shown.maps)
     size = 1.1 * most + 1.2, 1.2 * len(places) + 0.8
-    with style.figure(path, len(places), most, size=size) as (figure, panels):
+    with plotting.figure(path, len(places), most, size=size) as (figure, panels):
         last = {one.role: one for one in places}  # below which the keys are written
         for one, row in zip(places, np.atleast_1d(panels).reshape(len(places), most), strict=True):
             for head, axes in enumerate(row):

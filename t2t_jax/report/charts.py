@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from t2t_jax import plotting
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.report import plots, style
+from t2t_jax.report import plots
 from t2t_jax.study import cost, tables
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
@@ -85,7 +86,7 @@ def _inked(*what: str) -> dict[str, str]:
 
 def _looks(names: Sequence[str]) -> dict[str, Any]:
     """Colour, and dash or shape, of each row: no two alike by colour alone."""
-    looks = [style.line(i) for i in range(len(names))]
+    looks = [plotting.line(i) for i in range(len(names))]
     dashes = {"-": [1, 0], "--": [6, 3], ":": [2, 2], "-.": [7, 2, 2, 2]}
     colours = ["currentColor", *(look["color"] for look in looks[1:])]
     legend = {"orient": "bottom", "columns": 3, "symbolLimit": 0, "title": None}
@@ -257,7 +258,7 @@ def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) ->
         "encoding": {"y": y | {"axis": {"labelLimit": 220}}},
         "layer": [
             {
-                "mark": {"type": "rule", "color": style.COLOURS[0]},
+                "mark": {"type": "rule", "color": plotting.COLOURS[0]},
                 "encoding": {
                     "x": x | {"field": "low"},
                     "x2": {"field": "high"},
@@ -268,7 +269,7 @@ def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) ->
                 },
             },
             {
-                "mark": {"type": "point", "filled": True, "size": 50, "color": style.COLOURS[0]},
+                "mark": {"type": "point", "filled": True, "size": 50, "color": plotting.COLOURS[0]},
                 "encoding": {
                     "x": x | {"field": "size"},
                     "tooltip": [_shown(name) for name in about],

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from t2t_jax import plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.report import style
 from t2t_jax.study import cost, distances, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
@@ -43,15 +43,15 @@ def curve(line: Line) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]
 def learning(grid: Grid, found: Sequence[Line]) -> Path:
     """Perplexity against the step in training (lines) and on dev (marks), of the first seeds."""
     path = grid.home / f"{grid.name}-learning"
-    with style.figure(path, 1, 1, size=(6.5, 0.12 * len(found) + 2.5)) as (figure, axes):
+    with plotting.figure(path, 1, 1, size=(6.5, 0.12 * len(found) + 2.5)) as (figure, axes):
         for i, line in enumerate(found):
             if line.entry.runs:
                 trained, dev = (np.array(points).reshape(-1, 2).T for points in curve(line))
-                look: dict[str, Any] = style.line(i)
+                look: dict[str, Any] = plotting.line(i)
                 axes.plot(*trained, linewidth=1, **look | {"marker": ""})
                 axes.plot(*dev, label=line.entry.row.name, **look | {"linestyle": "none"})
         axes.set(xlabel="step", ylabel="perplexity: training (lines), dev (marks)")
-        style.logarithmic(axes.xaxis, axes.yaxis)
+        plotting.logarithmic(axes.xaxis, axes.yaxis)
         figure.suptitle(_title(grid))
         figure.legend(loc="outside right center")
     return path
@@ -62,13 +62,13 @@ def differences(grid: Grid, found: Sequence[Line]) -> Path:
     path = grid.home / f"{grid.name}-differences"
     shown = [line for line in found if line.difference is not None]
     theirs = tables.papers(grid, found[0].entry.row)
-    with style.figure(path, 1, 1, size=(5.5, 0.18 * len(shown) + 1.4)) as (figure, axes):
+    with plotting.figure(path, 1, 1, size=(5.5, 0.18 * len(shown) + 1.4)) as (figure, axes):
         for y, line in enumerate(shown):
             d, paper = line.difference, tables.papers(grid, line.entry.row)
             assert d is not None
             dash = "--" if d.over == "sentences" else "-"
-            axes.plot([d.low, d.high], [y, y], dash, color=style.COLOURS[0], linewidth=1)
-            axes.plot(d.size, y, "o", color=style.COLOURS[0], label="ours" * (y == 0))
+            axes.plot([d.low, d.high], [y, y], dash, color=plotting.COLOURS[0], linewidth=1)
+            axes.plot(d.size, y, "o", color=plotting.COLOURS[0], label="ours" * (y == 0))
             if paper is not None and theirs is not None:
                 label = "paper" * (y == 0)
                 axes.plot(paper - theirs, y, "D", color="black", fillstyle="none", label=label)
@@ -109,15 +109,15 @@ def costs(grid: Grid, found: Sequence[Line]) -> Path:
     """Quality against parameters, FLOPs and time."""
     path = grid.home / f"{grid.name}-cost"
     name = metric_of(grid.data.corpus).name if grid.study.split else "perplexity"
-    with style.figure(path, 1, 3, size=(8, 3.2)) as (figure, panels):
+    with plotting.figure(path, 1, 3, size=(8, 3.2)) as (figure, panels):
         for axes, (key, (label, unit)) in zip(panels, COSTS.items(), strict=True):
             for i, line in enumerate(found):
                 if line.entry.runs:
                     x = np.mean([cost.costs(run)[key] for run in line.entry.runs]) / unit
-                    look: dict[str, Any] = style.line(i) | {"linestyle": "none"}
+                    look: dict[str, Any] = plotting.line(i) | {"linestyle": "none"}
                     axes.plot(x, quality(grid, line), label=line.entry.row.name, **look)
             axes.set_xlabel(label)
-            style.logarithmic(axes.xaxis)
+            plotting.logarithmic(axes.xaxis)
         panels[0].set_ylabel(name)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
         figure.suptitle(_title(grid))
@@ -127,10 +127,10 @@ def costs(grid: Grid, found: Sequence[Line]) -> Path:
 def distance(grid: Grid, curves: Sequence[distances.Curves]) -> Path:
     """Quality against the length of the longest dependency, and of the sentence."""
     path = grid.home / f"{grid.name}-distances"
-    with style.figure(path, 1, 2, size=(8, 3.6)) as (figure, panels):
+    with plotting.figure(path, 1, 2, size=(8, 3.6)) as (figure, panels):
         for axes, one in zip(panels, curves, strict=True):
             for i, (name, values) in enumerate(one.rows.items()):
-                axes.plot(range(len(values)), values, label=name, **style.line(i))
+                axes.plot(range(len(values)), values, label=name, **plotting.line(i))
             ticks = [f"{span}\n({n})" for span, n in one.parts]
             axes.set_xticks(range(len(ticks)), ticks)
             axes.set_xlabel(f"{one.what} (number of sentences)")
