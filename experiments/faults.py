@@ -83,7 +83,7 @@ def saved_steps(run):
     return sorted(int(p.name) for p in (run / "checkpoints").glob("*") if p.name.isdigit())
 
 
-def train_for_a_while(run, cache, random):
+def train_for_a_while(run, cache, generator):
     """Starts a run and returns its process at a random moment after its next checkpoint."""
     before = saved_steps(run)
     process = subprocess.Popen(
@@ -91,7 +91,7 @@ def train_for_a_while(run, cache, random):
     )
     while process.poll() is None and saved_steps(run) == before:
         time.sleep(0.02)
-    time.sleep(random.uniform(0, 0.6))
+    time.sleep(generator.uniform(0, 0.6))
     return process
 
 
