@@ -8,9 +8,9 @@ times. Then every file of a checkpoint is damaged in every way, and the other fa
 The full disk and the read-only store need Linux and the right to mount.
 
 Expected: parameters, metrics, translations and scores are the same, bit for bit, with and without
-kills. 31 of the 33 files of a checkpoint are noticed when they are damaged, and the checkpoint
-before is restored; the other 2 hold no data. A stop signal ends a run with exit code 75 within 3
-seconds. A full disk ends it with code 1, a read-only store with code 2, each with one sentence.
+kills. Damage to a file of a checkpoint is noticed, except to the 2 files that hold no data, and the
+checkpoint before is restored. A stop signal ends a run with exit code 75 within 3 seconds. A full
+disk ends it with code 1, a read-only store with code 2, each with one sentence.
 """
 
 import json

@@ -70,19 +70,21 @@ def measure(
         "sizes": {},
     }
     for size in sizes:
-        w = workload.workload(size, batch_tokens)
-        results["sizes"][size] = _measure_size(w, P, lambda line, n=size: report(f"{n}: {line}"))
+        results["sizes"][size] = _measure_size(size, batch_tokens, P, report)
     return results | {"environment": environment()}
 
 
-def _measure_size(w: Workload, P: int, report: Callable[[str], object]) -> dict[str, Any]:
-    """Returns what training steps of a workload cost.
+def _measure_size(
+    size: str, batch_tokens: int, P: int, report: Callable[[str], object]
+) -> dict[str, Any]:
+    """Returns what training steps of a size cost.
 
     Times are seconds a step (median, minimum and maximum over rounds), apart from the first round,
     which compiles. Speed is in tokens of both sides without padding. The share of peak is the
     median over rounds; on a CPU the peak is that of a matrix product timed after each round. Bytes
     are those of one model in the largest program.
     """
+    w = workload.workload(size, batch_tokens)
     peak = product_flops if jax.default_backend() == "cpu" else peak_flops
     steps, times, peaks = Steps(w, P), list[float](), list[float | None]()
     for _ in range(ROUNDS + 1):
@@ -90,7 +92,7 @@ def _measure_size(w: Workload, P: int, report: Callable[[str], object]) -> dict[
         steps()
         times.append((time.perf_counter() - start) / workload.BATCHES)
         peaks.append(peak())
-        report(f"{times[-1] * 1e3:,.1f} ms a step")
+        report(f"{size}: {times[-1] * 1e3:,.1f} ms a step")
     first, *times = times
     flops = _flops(w, steps) / workload.BATCHES
     known = [p for p in peaks[1:] if p]

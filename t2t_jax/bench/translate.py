@@ -50,27 +50,22 @@ def measure(sizes: Sequence[str], report: Callable[[str], object]) -> dict[str, 
     """
     results: dict[str, Any] = {"sentences": workload.SENTENCES, "rounds": ROUNDS, "sizes": {}}
     for size in sizes:
-        w = workload.workload(size, 2048)
-        results["sizes"][size] = {
-            str(beam): _measure_beam(
-                rounds(w, beam), lambda line, n=f"{size}, beam {beam}": report(f"{n}: {line}")
-            )
-            for beam in BEAMS
-        }
+        results["sizes"][size] = {str(b): _measure_beam(size, b, report) for b in BEAMS}
     return results | {"environment": environment()}
 
 
-def _measure_beam(run_round: Callable[[], None], report: Callable[[str], object]) -> dict[str, Any]:
+def _measure_beam(size: str, beam: int, report: Callable[[str], object]) -> dict[str, Any]:
     """Returns sentences a second (median, minimum and maximum over rounds).
 
     The first round, which compiles, is apart.
     """
+    run_round = rounds(workload.workload(size, 2048), beam)
     times = []
     for _ in range(ROUNDS + 1):
         start = time.perf_counter()
         run_round()
         times.append(time.perf_counter() - start)
-        report(f"{workload.SENTENCES / times[-1]:,.0f} sentences/s")
+        report(f"{size}, beam {beam}: {workload.SENTENCES / times[-1]:,.0f} sentences/s")
     first, *times = times
     speeds = workload.SENTENCES / np.array(times)
     return {
