@@ -1,12 +1,16 @@
-"""Every attention mechanism on the same encoder-decoder, in the same steps or the same FLOPs.
+"""Attention mechanisms in one encoder-decoder, for the same steps or the same FLOPs.
 
     launch/local.sh run attention                      in miniature on the built-in corpus
     launch/local.sh run attention_flops                with as many steps as base's FLOPs allow
     launch/local.sh run attention --preset multi30k    on real text
 
-A mechanism stands in every role that it can play; where it has no meaning, between two sequences
-for the sparse patterns, the paper's stays. `launch/local.sh list mechanisms` says what each is,
-`launch/local.sh bench attention` what it costs on long sequences.
+Each of the first two takes about half an hour on 2 CPU cores for each of --seeds. Expected with 3
+seeds (experiments/results/attention-demo): base reaches 48.0 ± 1.0 BLEU, local attention 53.8 ±
+0.3, linear 37.6 ± 2.1 and unscaled dot products 11.1 ± 1.1.
+
+A mechanism takes every role that it supports. Where it has no meaning, as a sparse pattern between
+two sequences, scaled dot-product attention stays. `launch/local.sh list mechanisms` describes each
+mechanism, and `launch/local.sh bench attention` measures its cost on long sequences.
 """
 
 from t2t_jax.study import Row, study

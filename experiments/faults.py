@@ -1,11 +1,16 @@
-"""What a run survives: kills, damaged checkpoints, a full disk, a frozen store, a clock that jumps.
+"""Fault injection: kills, damaged checkpoints, full disks, frozen stores, jumping clocks.
 
     launch/local.sh experiments/faults.py [KILLS]        15 minutes on 2 CPU cores
 
-Writes experiments/results/faults. A small model is trained on the built-in corpus, saving every 20
-steps, once left alone and once killed (-9) at random moments and resumed, 50 times; both must end
-with the same bits. Then every file of a checkpoint is harmed in every way, and the rest is done to
-a run in turn. The full disk and the frozen store need Linux and the right to mount.
+Writes experiments/results/faults. A small model is trained on the built-in corpus with a checkpoint
+every 20 steps, once without interruption and once killed (-9) at random moments and resumed, 50
+times. Then every file of a checkpoint is damaged in every way, and the other faults follow in turn.
+The full disk and the read-only store need Linux and the right to mount.
+
+Expected: parameters, metrics, translations and scores are the same, bit for bit, with and without
+kills. Damage to a file of a checkpoint is noticed, except to the 2 files that hold no data, and the
+checkpoint before is restored. A stop signal ends a run with exit code 75 within 3 seconds. A full
+disk ends it with code 1, a read-only store with code 2, each with one sentence.
 """
 
 import json
@@ -28,93 +33,101 @@ FIELDS = dict(
 )  # fmt: skip
 
 
-def words(directory, cache, **changes):
-    """The command that trains the run of a directory."""
+def train_command(run, cache, **changes):
+    """Returns the command that trains in the directory `run`."""
     fields = FIELDS | dict(steps=STEPS, schedule="inverse_sqrt") | changes
-    options = [w for name, value in fields.items() for w in (f"--{name}", str(value))]
-    where = ["--run", str(directory), "--cache", str(cache)]
-    return [sys.executable, "-m", "t2t_jax.cli", "train", "grammar", *options, *where]
+    options = [word for name, value in fields.items() for word in (f"--{name}", str(value))]
+    directories = ["--run", str(run), "--cache", str(cache)]
+    return [sys.executable, "-m", "t2t_jax.cli", "train", "grammar", *options, *directories]
 
 
 def call(command, **options):
-    """Its exit code and what it printed."""
+    """Returns the exit code of a command and what it prints."""
     done = subprocess.run(command, capture_output=True, text=True, **options)
     return done.returncode, done.stdout + done.stderr
 
 
-def outcome(directory):
-    """What a run ended with, without what depends on the clock."""
+def finish(command):
+    """Runs a command that must succeed."""
+    code, printed = call(command)
+    assert code == 0, printed
+
+
+def outcome(run):
+    """Returns what a finished run ends with, apart from what depends on the clock."""
     import jax
     import orbax.checkpoint as ocp
 
     with ocp.StandardCheckpointer() as checkpointer:
-        params = checkpointer.restore((directory / "final" / "params").absolute())
-    lines = (directory / "metrics.jsonl").read_text().splitlines()
+        params = checkpointer.restore((run / "final" / "params").absolute())
+    lines = (run / "metrics.jsonl").read_text().splitlines()
     kept = "step", "loss", "nll", "lr", "grad_norm", "dev_perplexity"
     records = [{k: v for k, v in json.loads(x).items() if k in kept} for x in lines]
-    result = json.loads((directory / "result.json").read_text())
+    result = json.loads((run / "result.json").read_text())
     return {
         "parameters": [x.tobytes() for x in jax.tree.leaves(params)],
         "metrics": [r for r in records if "dev_perplexity" in r],
-        "translations": (directory / "test.de").read_text(),
+        "translations": (run / "test.de").read_text(),
         "scores": [result["dev_perplexity"], result["scores"]],
     }
 
 
-def steps(directory):
-    """The steps of the checkpoints of a run."""
-    return sorted(int(p.name) for p in (directory / "checkpoints").glob("*") if p.name.isdigit())
+def equal_parts(run, other):
+    """Returns for each part of two outcomes whether it is the same."""
+    a, b = outcome(run), outcome(other)
+    return {f"same {part}": a[part] == b[part] for part in a}
 
 
-def kills(home, cache, count, say):
-    """A run killed `count` times at random moments, and the same run left alone."""
-    draw, killed = random.Random(0), home / "killed"
-    done = saving = 0
-    while done < count:
-        before = steps(killed)
-        process = subprocess.Popen(
-            words(killed, cache), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        while process.poll() is None and steps(killed) == before:  # until it trains again
-            time.sleep(0.02)
-        time.sleep(draw.uniform(0, 0.6))
-        in_save = any((killed / "checkpoints").glob("*.orbax-checkpoint-tmp"))
+def saved_steps(run):
+    """Returns the steps at which a run has checkpoints."""
+    return sorted(int(p.name) for p in (run / "checkpoints").glob("*") if p.name.isdigit())
+
+
+def train_for_a_while(run, cache, generator):
+    """Starts a run and returns its process at a random moment after its next checkpoint."""
+    before = saved_steps(run)
+    process = subprocess.Popen(
+        train_command(run, cache), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while process.poll() is None and saved_steps(run) == before:
+        time.sleep(0.02)
+    time.sleep(generator.uniform(0, 0.6))
+    return process
+
+
+def kills(home, cache, count, report):
+    """Kills a run `count` times at random moments and compares it with one left alone."""
+    generator, killed, alone = random.Random(0), home / "killed", home / "alone"
+    during_saves = 0
+    for i in range(count):
+        process = train_for_a_while(killed, cache, generator)
+        during_saves += any((killed / "checkpoints").glob("*.orbax-checkpoint-tmp"))
         process.kill()
         process.wait()
-        done, saving = done + 1, saving + in_save
-        say(f"kill {done} of {count} after step {max(steps(killed))}")
-    last = max(steps(killed)) + 200
-    for directory in (killed, home / "alone"):
-        config = directory / "config.json"
-        if config.exists():  # as if asked for in the first place
-            config.write_text(json.dumps(json.loads(config.read_text()) | {"steps": last}))
-        code, said = call(words(directory, cache, steps=last))
-        assert code == 0, said
-    ours, theirs = outcome(killed), outcome(home / "alone")
+        report(f"kill {i + 1} of {count} after step {max(saved_steps(killed))}")
+    last = max(saved_steps(killed)) + 200
+    config = killed / "config.json"  # both end at the same step
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"steps": last}))
+    for run in (killed, alone):
+        finish(train_command(run, cache, steps=last))
     return {
-        "kills": done,
-        "of them in a save": saving,
+        "kills": count,
+        "of them in a save": during_saves,
         "steps": last,
-        **{f"same {what}": ours[what] == theirs[what] for what in ours},
+        **equal_parts(killed, alone),
     }
 
 
-def preempted(home, cache, say):
-    """A run told to stop at random moments: seconds until it has saved and left, and its code."""
-    draw, run, seconds, codes = random.Random(1), home / "preempted", [], set()
+def preempted(home, cache, report):
+    """Stops a run with SIGTERM and SIGINT at random moments: exit codes, and seconds to the end."""
+    generator, seconds, codes = random.Random(1), [], set()
     for i in range(10):
-        before = steps(run)
-        process = subprocess.Popen(
-            words(run, cache), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        while process.poll() is None and steps(run) == before:
-            time.sleep(0.02)
-        time.sleep(draw.uniform(0, 0.6))
-        began = time.monotonic()
+        process = train_for_a_while(home / "preempted", cache, generator)
+        start = time.monotonic()
         process.send_signal((signal.SIGTERM, signal.SIGINT)[i % 2])
         codes.add(process.wait())
-        seconds.append(round(time.monotonic() - began, 2))
-    say(f"told to stop: codes {codes}, at most {max(seconds)} s")
+        seconds.append(round(time.monotonic() - start, 2))
+    report(f"stop signals: exit codes {codes}, at most {max(seconds)} s")
     return {"exit codes": sorted(codes), "seconds": seconds}
 
 
@@ -129,197 +142,220 @@ def flip(path):
     path.write_bytes(content)
 
 
-def damages(home, cache, say):
-    """Every file of the newest checkpoint of a run truncated, changed in one bit and removed.
+HARMS = {"truncate": truncate, "flip": flip, "remove": Path.unlink}
 
-    Where it is found, the step before is the newest that is left. Orbax's two marks of the commit,
-    from which nothing is restored, are not found; such a run, and one of each that is, goes on to
-    its end, which must be that of the run without damage.
+
+def damages(home, cache, report):
+    """Damages every file of the newest checkpoint in every way: see `damage_each`."""
+    alone = home / "alone"
+    *_, before, newest = saved_steps(alone)
+    folder = alone / "checkpoints" / str(newest)
+    files = [p.relative_to(alone) for p in sorted(folder.rglob("*")) if p.is_file()]
+    results = {"files": len(files), "steps": [before, newest]}
+    for kind, harm in HARMS.items():
+        results[kind] = damage_each(home, cache, files, harm, before, newest)
+        report(f"{kind}: {results[kind]}")
+    return results
+
+
+def damage_each(home, cache, files, harm, before, newest):
+    """Damages one file at a time of a copy of the run.
+
+    Where the damage is noticed, the newest checkpoint left is the one before. Damage to Orbax's two
+    commit marks, from which nothing is restored, is not noticed. Each run of the second kind and
+    one of the first are resumed, and must end as the run without damage.
     """
+    alone, copy = home / "alone", home / "damaged"
+    expected = outcome(alone)
+    noticed, unnoticed, same = 0, [], []
+    for name in files:
+        if harm is not Path.unlink and not (alone / name).stat().st_size:
+            continue
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(alone, copy, ignore=shutil.ignore_patterns("final", "result.json"))
+        harm(copy / name)
+        step = newest_whole_step(copy)
+        assert step in (before, newest)
+        if step == newest:
+            unnoticed.append(name.name)
+        else:
+            noticed += 1
+        if step == newest or noticed == 1:
+            finish(train_command(copy, cache, steps=newest))
+            same.append(outcome(copy) == expected)
+    return {
+        "went back a step": noticed,
+        "not found": unnoticed,
+        "went on to the end": len(same),
+        "with the same bits": sum(same),
+    }
+
+
+def newest_whole_step(run):
+    """Returns the step of the newest checkpoint that training would restore."""
     from t2t_jax.config import Training
     from t2t_jax.training import checkpoints
 
-    alone = home / "alone"
-    before, newest = steps(alone)[-2:]
-    folder = alone / "checkpoints" / str(newest)
-    files = [p.relative_to(alone) for p in sorted(folder.rglob("*")) if p.is_file()]
-    wanted = outcome(alone)
-    found = {"files": len(files), "steps": [before, newest]}
-    for harm in (truncate, flip, Path.unlink):
-        fell_back, marks, ends = [], [], []
-        for name in files:
-            copy = home / "damaged"
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(alone, copy, ignore=shutil.ignore_patterns("final", "result.json"))
-            if harm is not Path.unlink and not (copy / name).stat().st_size:
-                continue
-            harm(copy / name)
-            with checkpoints.manager(
-                copy / "checkpoints", Training(evaluate_every=EVERY)
-            ) as manager:
-                step = max(checkpoints.whole_steps(manager, lambda _: None))
-            assert step in (before, newest)
-            (marks if step == newest else fell_back).append(name.name)
-            if step == newest or len(fell_back) == 1:
-                code, said = call(words(copy, cache, steps=newest))
-                assert code == 0, said
-                ends.append(outcome(copy) == wanted)
-        kind = harm.__name__.replace("unlink", "remove")
-        found[kind] = {
-            "went back a step": len(fell_back),
-            "not found": marks,
-            "went on to the end": len(ends),
-            "with the same bits": sum(ends),
-        }
-        say(f"{kind}: {found[kind]}")
-    return found
+    with checkpoints.manager(run / "checkpoints", Training(evaluate_every=EVERY)) as manager:
+        return max(checkpoints.whole_steps(manager, lambda _: None))
 
 
-def mounted(home, cache, script, **changes):
-    """Trains in a namespace whose mounts a shell script has set up; `$RUN` is the run."""
+def train_mounted(home, cache, script, **changes):
+    """Trains in a mount namespace that a shell script sets up; $RUN is the run, $CMD trains it."""
     run = home / "mounted"
-    inner = " ".join(words(run, cache, **changes))
-    command = ["unshare", "--mount", "bash", "-c", f"{script.replace('$CMD', inner)}"]
-    return call(command, env=os.environ | {"RUN": str(run)})
+    script = script.replace("$CMD", " ".join(train_command(run, cache, **changes)))
+    return call(["unshare", "--mount", "bash", "-c", script], env=os.environ | {"RUN": str(run)})
 
 
-def full_disk(home, cache, say):
-    """A disk that fills up while it trains, and the same run once there is room."""
-    run = home / "mounted"
+def full_disk(home, cache, report):
+    """Fills the disk during training, then resumes with enough room."""
+    run, kept = home / "mounted", home / "kept"
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir()
-    keep = home / "kept"
     script = (
-        f"mount -t tmpfs -o size=3m none $RUN && $CMD; code=$?; rm -rf {keep}; "
-        f"cp -r $RUN {keep}; exit $code"
+        f"mount -t tmpfs -o size=3m none $RUN && $CMD; code=$?; rm -rf {kept}; "
+        f"cp -r $RUN {kept}; exit $code"
     )
-    code, said = mounted(home, cache, script, steps=400)
+    code, printed = train_mounted(home, cache, script, steps=400)
     shutil.rmtree(run)
-    keep.rename(run)
-    saved = steps(run)
-    again, _ = call(words(run, cache, steps=400))
-    say(f"full disk: code {code}, then {again}")
-    return {"exit code": code, "said": said.strip().splitlines()[-1], "saved": saved, "then": again}
+    kept.rename(run)
+    saved = saved_steps(run)
+    resumed, _ = call(train_command(run, cache, steps=400))
+    report(f"full disk: exit code {code}, then {resumed}")
+    return {"exit code": code, "said": last_line(printed), "saved": saved, "then": resumed}
 
 
-def frozen(home, cache, say):
-    """A store that can only be read."""
-    run = home / "mounted"
+def read_only_store(home, cache, report):
+    """Trains in a store that cannot be written to."""
     script = "mount --bind $RUN $RUN && mount -o remount,ro,bind $RUN && $CMD"
-    code, said = mounted(home, cache, script, steps=400 + EVERY)
-    say(f"read-only store: code {code}")
-    return {"exit code": code, "said": said.strip().splitlines()[-1], "saved": steps(run)}
+    code, printed = train_mounted(home, cache, script, steps=400 + EVERY)
+    report(f"read-only store: exit code {code}")
+    saved = saved_steps(home / "mounted")
+    return {"exit code": code, "said": last_line(printed), "saved": saved}
 
 
-def jumping_clock(home, cache, say):
-    """A wall clock that jumps by up to ten years, both ways, every two seconds.
+def last_line(printed):
+    return printed.strip().splitlines()[-1]
 
-    Orbax counts a save's time by that clock: a jump in the midst of one can end the run, which the
-    same command then goes on with.
+
+def jumping_clock(home, cache, report):
+    """Trains under a wall clock that jumps by up to ten years, both ways, every two seconds.
+
+    Orbax times a save by that clock: a jump during a save can end the run, and the same command
+    then resumes it.
     """
     code = (
         "import random, sys, time; real, steady = time.time, time.monotonic; "
-        "draw = lambda: random.Random(steady() // 2).uniform(-3e8, 3e8); "
-        "time.time = lambda: real() + draw(); "
+        "jump = lambda: random.Random(steady() // 2).uniform(-3e8, 3e8); "
+        "time.time = lambda: real() + jump(); "
         "from t2t_jax.cli import main; sys.exit(main(sys.argv[1:]))"
     )
-    jumped, steady, failed = home / "jumped", home / "steady", []
-    python, _, _, *rest = words(jumped, cache, steps=400)
+    jumped, steady, failures = home / "jumped", home / "steady", []
+    python, _, _, *words = train_command(jumped, cache, steps=400)
     while not (jumped / "result.json").exists():
-        exit_code, said = call([python, "-c", code, *rest], timeout=600)
+        exit_code, printed = call([python, "-c", code, *words], timeout=600)
         if exit_code:
-            failed.append(said.strip().splitlines()[-1])
-        assert len(failed) < 20, failed
-    exit_code, said = call(words(steady, cache, steps=400))
-    assert exit_code == 0, said
-    ours, theirs = outcome(jumped), outcome(steady)
-    say(f"clock that jumps: ended {len(failed)} times before its time")
-    return {"ended early": failed, **{f"same {what}": ours[what] == theirs[what] for what in ours}}
+            failures.append(last_line(printed))
+        assert len(failures) < 20, failures
+    finish(train_command(steady, cache, steps=400))
+    report(f"jumping clock: ended early {len(failures)} times")
+    return {"ended early": failures, **equal_parts(jumped, steady)}
 
 
-def two_workers(home, cache, say):
-    """Two processes that begin one run together."""
-    command = words(home / "shared", cache, steps=400)
-    both = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def two_workers(home, cache, report):
+    """Starts two processes on one run at once."""
+    shared = home / "shared"
+    processes = [
+        subprocess.Popen(
+            train_command(shared, cache, steps=400),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         for _ in range(2)
     ]
-    printed = [p.communicate()[0].strip().splitlines() for p in both]
-    codes = [p.returncode for p in both]
-    refused = [lines[-1] for lines, code in zip(printed, codes, strict=True) if code]
-    say(f"two workers: codes {codes}")
-    ours, theirs = outcome(home / "shared"), outcome(home / "steady")
-    same = all(ours[what] == theirs[what] for what in ours)
-    return {"exit codes": sorted(codes), "refused": refused, "same as one": same}
+    printed = [process.communicate()[0] for process in processes]
+    codes = [process.returncode for process in processes]
+    refusals = [last_line(text) for text, code in zip(printed, codes, strict=True) if code]
+    report(f"two workers: exit codes {codes}")
+    same = all(equal_parts(shared, home / "steady").values())
+    return {"exit codes": sorted(codes), "refused": refusals, "same as one": same}
 
 
-def table(found):
-    """Markdown, a row a fault."""
-    killed, damaged, stopped = found["killed"], found["damaged"], found["told to stop"]
-
-    def same(what):
-        equal = [x for name, x in what.items() if name.startswith("same ")]
-        return f"{sum(equal)} of {len(equal)} the same"
-
-    def harmed(kind):
-        x = damaged[kind]
-        return (
-            f"{x['went back a step']} found, of which none is restored, and {len(x['not found'])} "
-            f"that hold nothing ({', '.join(sorted(x['not found']))}); {x['with the same bits']} "
-            f"of {x['went on to the end']} runs from there ended with the same bits"
-        )
-
-    early, shared = found["clock that jumps"], found["two workers"]
+def table(results):
+    """Returns Markdown, a row for each fault."""
+    killed, stopped = results["killed"], results["told to stop"]
+    clock, shared = results["clock that jumps"], results["two workers"]
     rows = {
-        f"{killed['kills']} kills (-9) at random moments of training, {killed['of them in a save']}"
-        " of them in a save": "all resumed; parameters, metrics, translations and scores against "
-        f"those of a run left alone, bit for bit: {same(killed)}",
-        **{
-            f"each of {damaged['files']} files of a checkpoint {name}": harmed(kind)
-            for kind, name in (("truncate", "cut in half"), ("flip", "changed in one bit"),
-                               ("remove", "removed"))
-        },
-        f"{len(stopped['seconds'])} times told to stop (SIGTERM, SIGINT)": "exit code "
-        f"{', '.join(map(str, stopped['exit codes']))}, saved and gone after "
+        f"{killed['kills']} kills (-9) at random moments of training, "
+        f"{killed['of them in a save']} of them during a save": "all runs resume; parameters, "
+        "metrics, translations and scores equal those of an uninterrupted run, bit for bit: "
+        f"{count_same(killed)}",
+        **damage_rows(results["damaged"]),
+        f"{len(stopped['seconds'])} stop signals (SIGTERM, SIGINT)": "exit code "
+        f"{', '.join(map(str, stopped['exit codes']))}, after a checkpoint and "
         f"{min(stopped['seconds'])} to {max(stopped['seconds'])} s",
         **{
-            name: f"exit code {found[name]['exit code']}: `{found[name]['said']}`"
+            name: f"exit code {results[name]['exit code']}: `{results[name]['said']}`"
             for name in ("full disk", "read-only store")
         },
-        "a clock that jumps by years every two seconds": f"{len(early['ended early'])} times a "
-        f"save timed out and the same command went on; {same(early)}",
+        "a clock that jumps by years every two seconds": f"{len(clock['ended early'])} saves time "
+        f"out and the same command resumes; {count_same(clock)}",
         "two workers on one run": f"exit codes {', '.join(map(str, shared['exit codes']))}: "
-        f"`{', '.join(shared['refused'])}`; the other ended as one alone: {shared['same as one']}",
-    }  # fmt: skip
-    lines = ["| fault | what came of it |", "| --- | --- |"]
-    lines += [f"| {name} | {what} |" for name, what in rows.items()]
+        f"`{', '.join(shared['refused'])}`; the other ends as one alone: {shared['same as one']}",
+    }
+    lines = ["| fault | outcome |", "| --- | --- |"]
+    lines += [f"| {fault} | {text} |" for fault, text in rows.items()]
     return re.sub(r"/\S*/(mounted|shared)", "RUN", "\n".join(lines)) + "\n"
+
+
+def count_same(result):
+    same = [value for name, value in result.items() if name.startswith("same ")]
+    return f"{sum(same)} of {len(same)} the same"
+
+
+def damage_rows(damaged):
+    """Returns the rows of the table on damaged files."""
+    harms = {"truncate": "cut in half", "flip": "changed in one bit", "remove": "removed"}
+    rows = {}
+    for kind, harm in harms.items():
+        x = damaged[kind]
+        rows[f"each of {damaged['files']} files of a checkpoint {harm}"] = (
+            f"{x['went back a step']} noticed, and the checkpoint before is restored; "
+            f"{len(x['not found'])} that hold no data ({', '.join(sorted(x['not found']))}) not "
+            f"noticed; {x['with the same bits']} of {x['went on to the end']} resumed runs end "
+            "with the same bits"
+        )
+    return rows
 
 
 def main():
     from t2t_jax.environment import environment
     from t2t_jax.files import write, write_json
 
-    def say(line):
+    def report(line):
         print(line, file=sys.stderr, flush=True)
 
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     with tempfile.TemporaryDirectory() as directory:
         home, cache = Path(directory), Path(directory) / "cache"
-        found = {"killed": kills(home, cache, count, say), "damaged": damages(home, cache, say)}
+        results = {
+            "killed": kills(home, cache, count, report),
+            "damaged": damages(home, cache, report),
+        }
         faults = {
             "told to stop": preempted,
             "full disk": full_disk,
-            "read-only store": frozen,
+            "read-only store": read_only_store,
             "clock that jumps": jumping_clock,
             "two workers": two_workers,
         }
         for name, fault in faults.items():
-            found[name] = fault(home, cache, say)
+            results[name] = fault(home, cache, report)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    write_json(RESULTS / "faults.json", found | {"environment": environment()})
-    write(RESULTS / "faults.md", table(found))
-    print(table(found))
+    write_json(RESULTS / "faults.json", results | {"environment": environment()})
+    write(RESULTS / "faults.md", table(results))
+    print(table(results))
 
 
 if __name__ == "__main__":

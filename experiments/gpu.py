@@ -1,10 +1,11 @@
-"""What a GPU does: checks, speed, memory, profiles, and Table 3 on real text, part by part.
+"""Table 3 and the benchmarks on a GPU: checks, speed, memory, profiles and grids, part by part.
 
+    launch/local.sh prepare multi30k_quick
     launch/local.sh experiments/gpu.py [--sizes tiny] [PART ...]
 
-Writes experiments/results/gpu; a part that is done is not done again, and one that fails is said to
-have and leaves the others be. Runs on a CPU, too. Multi30k is to be in the cache: `prepare` puts it
-there.
+Writes experiments/results/gpu/PART. Parts that are done are skipped, and a part that fails does not
+stop the others. It runs on a CPU, too. No results of a GPU are stored yet, so neither the time nor
+the numbers to expect are known.
 """
 
 import argparse
@@ -21,11 +22,10 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results" / "gpu"
 SIZES = ["tiny", "base", "big"]
-TOKENS = 25_000, 2048  # a side, on an accelerator and on a CPU
 
 
 def call(out, *words):
-    """One command of `t2t-jax`, what it printed kept; whether it went well."""
+    """Runs a command of `t2t-jax`, keeps what it prints, and returns whether it succeeded."""
     command = [sys.executable, "-m", "t2t_jax.cli", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     (out / "printed.txt").write_text(done.stdout)
@@ -33,7 +33,7 @@ def call(out, *words):
 
 
 def bench(*words):
-    """A part that is one benchmark."""
+    """Returns a part that runs one benchmark."""
 
     def part(out, sizes):
         options = ["--sizes", *sizes] if words[0] in ("train", "translate") else []
@@ -43,12 +43,12 @@ def bench(*words):
 
 
 def grid(preset, *words):
-    """A part that is Table 3 at a scale, its results kept without checkpoints."""
+    """Returns a part that runs Table 3 at a preset and keeps its results without checkpoints."""
 
     def part(out, sizes):
         study = ["table3", "--preset", preset, "--store", "runs/gpu"]
-        ran = call(out, "run", *study, *words)
-        return call(out, "publish", *study, "--to", str(out)) and ran
+        succeeded = call(out, "run", *study, *words)
+        return call(out, "publish", *study, "--to", str(out)) and succeeded
 
     return part
 
@@ -58,136 +58,148 @@ def doctor(out, sizes):
 
 
 def flash(out, sizes):
-    """Scaled dot products as XLA compiles them and by cuDNN's kernel: errors and times.
+    """Compares scaled dot-product attention as XLA compiles it with cuDNN's kernel.
 
-    8 heads of 64, causal and not, in bf16; the error is the largest difference from
-    float32 over the largest value, of the output and of the three gradients.
+    8 heads of 64, causal and not, in bf16. An error is the largest difference from float32 over the
+    largest value, for the output and the three gradients.
     """
     import jax
+    import jax.numpy as jnp
+
+    results = {}
+    for n in (64, 256, 1024, 4096):
+        keys = jax.random.split(jax.random.key(n), 4)
+        shape = max(1, batch_tokens() // n), n, 8, 64
+        arguments = [jax.random.normal(key, shape) for key in keys]
+        half = [x.astype(jnp.bfloat16) for x in arguments]
+        for causal in (False, True):
+            result = results[f"{n}, causal" if causal else f"{n}"] = {}
+            with jax.default_matmul_precision("highest"):
+                expected = value_and_gradients(xla_attention, causal)(*arguments)
+            for name, function in {"XLA": xla_attention, "cuDNN": cudnn_attention}.items():
+                try:
+                    run = value_and_gradients(function, causal)
+                    errors = jax.tree.map(relative_error, run(*half), expected)
+                    result[name] = {"ms": 1e3 * median_seconds(run, half), "errors": errors}
+                except Exception as error:  # a device without such a kernel is a result, too
+                    result[name] = str(error).split("\n")[0]
+    write_results(out / "flash.json", results)
+    return True
+
+
+def xla_attention(q, k, v, causal):
     import jax.numpy as jnp
 
     from t2t_jax.attention import build
     from t2t_jax.attention.visibility import Visibility
 
-    def ours(q, k, v, causal):
-        n = jnp.full(q.shape[0], q.shape[1], jnp.int32)
-        seen = Visibility(n, n, causal=causal)
-        return build("scaled_dot_product").apply({}, q, k, v, seen)
-
-    def theirs(q, k, v, causal):
-        return jax.nn.dot_product_attention(q, k, v, is_causal=causal, implementation="cudnn")
-
-    found = {}
-    for n in (64, 256, 1024, 4096):
-        keys = jax.random.split(jax.random.key(n), 4)
-        given = [jax.random.normal(key, (max(1, tokens() // n), n, 8, 64)) for key in keys]
-        for causal in (False, True):
-            at = found[f"{n}, causal" if causal else f"{n}"] = {}
-            with jax.default_matmul_precision("highest"):
-                wanted = passes(ours, causal)(*given)
-            half = [x.astype(jnp.bfloat16) for x in given]
-            for name, function in {"XLA": ours, "cuDNN": theirs}.items():
-                try:
-                    run = passes(function, causal)
-                    errors = jax.tree.map(apart, run(*half), wanted)
-                    at[name] = {"ms": 1e3 * seconds(run, half), "errors": errors}
-                except Exception as error:  # no such kernel here: that is the finding
-                    at[name] = str(error).split("\n")[0]
-    (out / "flash.json").write_text(json.dumps(found | {"environment": where()}, indent=1))
-    return True
+    lengths = jnp.full(q.shape[0], q.shape[1], jnp.int32)
+    visibility = Visibility(lengths, lengths, causal=causal)
+    return build("scaled_dot_product").apply({}, q, k, v, visibility)
 
 
-def passes(function, causal):
-    """Value and gradients of attention against a random direction, compiled."""
+def cudnn_attention(q, k, v, causal):
+    import jax
+
+    return jax.nn.dot_product_attention(q, k, v, is_causal=causal, implementation="cudnn")
+
+
+def value_and_gradients(function, causal):
+    """Returns a compiled function of q, k, v and a direction: output and gradients along it."""
     import jax
 
     def run(q, k, v, direction):
-        out, back = jax.vjp(lambda *x: function(*x, causal), q, k, v)
-        return out, *back(direction.astype(out.dtype))
+        out, pull_back = jax.vjp(lambda *x: function(*x, causal), q, k, v)
+        return out, *pull_back(direction.astype(out.dtype))
 
     return jax.jit(run)
 
 
-def apart(x, y):
-    return float(abs(x - y).max() / abs(y).max())
+def relative_error(x, expected):
+    return float(abs(x - expected).max() / abs(expected).max())
 
 
-def seconds(run, given):
+def median_seconds(run, arguments):
+    """Returns the median time of 10 calls, after one that compiles."""
     import jax
 
-    def once():
-        begun = time.perf_counter()
-        jax.block_until_ready(run(*given))
-        return time.perf_counter() - begun
+    def seconds():
+        start = time.perf_counter()
+        jax.block_until_ready(run(*arguments))
+        return time.perf_counter() - start
 
-    once()
-    return statistics.median(once() for _ in range(10))
+    seconds()
+    return statistics.median(seconds() for _ in range(10))
 
 
 def memory(out, sizes):
-    """Bytes that a step of 25,000 tokens a side needs, by the number of parts it is taken in."""
+    """Measures the memory of a step of 25,000 tokens a side, by the number of accumulated parts."""
     from t2t_jax import config
-    from t2t_jax.bench import train, work
+    from t2t_jax.bench import train
+    from t2t_jax.bench.workload import Workload, workload
 
-    found = {}
+    results = {}
     for size in sizes:
-        s = work.size(size, tokens())
+        w = workload(size, batch_tokens())
         for parts in (1, 2, 4):
-            c = config.replace(s.c, accumulate=parts)
-            steps = train.Steps(work.Size(c, s.V, s.mean))
+            c = config.replace(w.c, accumulate=parts)
+            steps = train.Steps(Workload(c, w.V, w.mean_length))
             steps.batches = steps.batches[:1]
             steps()
-            found[f"{size}, {parts}"] = max(p.memory for p in steps.programs.values())
-    (out / "memory.json").write_text(json.dumps(found | {"environment": where()}, indent=1))
+            results[f"{size}, {parts}"] = max(p.memory for p in steps.programs.values())
+    write_results(out / "memory.json", results)
     return True
 
 
 def profile(out, sizes):
-    """Where a step's time goes: each size's hundred longest kernels."""
+    """Profiles a round of steps: the hundred kernels of each size that take most time."""
     import jax
 
-    from t2t_jax.bench import train, work
+    from t2t_jax.bench import train
+    from t2t_jax.bench.workload import workload
 
-    found = {}
+    results = {}
     for size in sizes:
-        steps = train.Steps(work.size(size, tokens()))
+        steps = train.Steps(workload(size, batch_tokens()))
         steps()
         with tempfile.TemporaryDirectory() as directory:
             with jax.profiler.trace(directory):
                 steps()
-            found[size] = kernels(next(Path(directory).rglob("*.trace.json.gz")))
-    (out / "profile.json").write_text(json.dumps(found | {"environment": where()}, indent=1))
+            results[size] = kernels(next(Path(directory).rglob("*.trace.json.gz")))
+    write_results(out / "profile.json", results)
     return True
 
 
 def kernels(trace):
-    """Milliseconds by name, of what ran on the device's own rows of a trace."""
+    """Returns the milliseconds of each kernel on the tracks of the device, the longest first."""
     with gzip.open(trace) as file:
         events = json.load(file)["traceEvents"]
-    rows = {
+    tracks = {
         (e["pid"], e.get("tid")): e["args"]["name"]
         for e in events
         if e.get("name") in ("process_name", "thread_name")
     }
-    spent = collections.Counter()
+    times = collections.Counter()
     for e in events:
-        device = rows.get((e.get("pid"), None), "") + rows.get((e.get("pid"), e.get("tid")), "")
-        kernel = e.get("ph") == "X" and "::" not in e["name"]  # not a scope around several
-        if kernel and ("Stream" in device or "XLAEigen" in device):
-            spent[e["name"]] += e["dur"] / 1e3
-    return dict(spent.most_common(100))
+        track = tracks.get((e.get("pid"), None), "") + tracks.get((e.get("pid"), e.get("tid")), "")
+        kernel = e.get("ph") == "X" and "::" not in e["name"]  # others are scopes of several
+        if kernel and ("Stream" in track or "XLAEigen" in track):
+            times[e["name"]] += e["dur"] / 1e3
+    return dict(times.most_common(100))
 
 
-def tokens():
+def batch_tokens():
+    """Returns the tokens a side of a batch."""
     import jax
 
-    return TOKENS[jax.default_backend() == "cpu"]
+    return 2048 if jax.default_backend() == "cpu" else 25_000
 
 
-def where():
+def write_results(path, results):
     from t2t_jax.environment import environment
+    from t2t_jax.files import write_json
 
-    return environment()
+    write_json(path, results | {"environment": environment()})
 
 
 PARTS = {
@@ -206,7 +218,7 @@ PARTS = {
 }
 
 
-def do(name, out, sizes):
+def run_part(name, out, sizes):
     sys.exit(not PARTS[name](out, sizes))
 
 
@@ -218,17 +230,17 @@ def main():
     arguments = parser.parse_args()
     failed = False
     for name in arguments.parts:
-        out, begun = arguments.out / name, time.monotonic()
+        out, start = arguments.out / name, time.monotonic()
         if (out / "done").exists():
             continue
         out.mkdir(parents=True, exist_ok=True)
-        # Each in a process of its own, which has the whole GPU.
+        # In a process of its own, which has all of the GPU's memory.
         process = multiprocessing.get_context("spawn").Process(
-            target=do, args=(name, out, arguments.sizes)
+            target=run_part, args=(name, out, arguments.sizes)
         )
         process.start()
         process.join()
-        print(name, "failed" if process.exitcode else f"{time.monotonic() - begun:.0f} s")
+        print(name, "failed" if process.exitcode else f"{time.monotonic() - start:.0f} s")
         failed |= bool(process.exitcode)
         if not process.exitcode:
             (out / "done").touch()

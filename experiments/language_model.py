@@ -1,12 +1,17 @@
-"""What each half of Figure 1 sees: the decoder alone, the encoder alone, and both.
+"""Decoder-only and encoder-only models beside the encoder-decoder.
 
     launch/local.sh run language_model                     in miniature on the built-in corpus
     launch/local.sh run language_model --preset multi30k   on real text
 
-All tell the target, subword by subword: the decoder from what stands before, the encoder from both
-sides (every token is masked in turn, which makes its perplexity one of pseudo-likelihood and the
-end mark an easy guess), the Transformer from what stands before and the source. The encoder learns
-from the 15% of tokens that a step masks, the others from all.
+The first takes 15 minutes on 2 CPU cores. Expected (experiments/results/language_model-demo): a
+perplexity of 3.3 for the encoder-decoder, 24.0 for the decoder and 115 for the encoder, 86 after
+three times the steps.
+
+Every model predicts the target's subwords: the decoder (a causal language model) from those before,
+the encoder (a masked language model) from those on both sides, the encoder-decoder from those
+before and the source. Masking every token in turn makes the encoder's perplexity one of
+pseudo-likelihood, in which the end mark is easy to guess. The encoder learns from the 15% of tokens
+that a step masks, the others from all tokens.
 """
 
 from t2t_jax.study import Row, study

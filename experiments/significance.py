@@ -1,13 +1,15 @@
-"""How often a table has a false star: procedures compared on tables whose truth is known.
+"""False-positive rate and power of tests for a table of BLEU scores, on simulated tables.
 
     python experiments/significance.py        2 minutes on one CPU core
 
-Writes experiments/results/significance. Tables of scores are drawn with the deviations over seeds
-of the stored studies, with and without a part of the variance over sentences that a row's seeds
-share (0.3 BLEU, as in the same studies). Expected: Welch's t with Bonferroni's correction, which
-`t2t_jax.study.statistics` uses, has a false star in at most 5% of tables, whichever rows differ.
-With Holm's correction it has them in up to 7%; with moderated variances in up to 30%, with one
-pooled variance in up to 40%, with normal p, as those of a bootstrap over seeds are, in up to 97%.
+Writes experiments/results/significance. Scores are simulated with the standard deviations over
+seeds of the stored studies, with and without the variance over sentences that the seeds of a row
+share (0.3 BLEU, as in the same studies). A false star marks a difference where there is none.
+
+Expected: Welch's t with Bonferroni's correction, which `t2t_jax.study.statistics` uses, puts a
+false star in at most 5% of tables, whichever rows differ. Holm's correction does so in up to 7%,
+moderated variances in up to 30%, one pooled variance in up to 40%, and a normal distribution, which
+a bootstrap over seeds amounts to, in up to 97%.
 """
 
 import math
@@ -31,14 +33,14 @@ LEVEL = 0.05
 
 
 class Scene(NamedTuple):
-    """What tables are drawn from.
+    """The distribution that tables are drawn from.
 
     Attributes:
-      deviations: of every row over seeds; the first row is base.
-      sentences: deviation over sentences that the seeds of a row share.
-      over: which comparisons are made, those with "base" or all "pairs".
-      others_differ: all rows differ, but for base and the row that varies most.
-      effect: by which every other row differs from base.
+      deviations: standard deviation of every row over seeds; the first row is base.
+      sentences: standard deviation over sentences, which the seeds of a row share.
+      over: the comparisons made: those with "base" or all "pairs".
+      others_differ: whether all rows differ except base and the row that varies most.
+      effect: the difference from base of every other row.
     """
 
     deviations: tuple[float, ...]
@@ -64,7 +66,7 @@ class Scene(NamedTuple):
 
 
 def welch(scene, sizes, variances):
-    """p as the package has it, [tables, comparisons]; variances over seeds [tables, rows]."""
+    """Returns p [tables, comparisons] as the package does; variances over seeds [tables, rows]."""
     return p_value(sizes, *_error(scene, variances))
 
 
@@ -74,18 +76,18 @@ def _error(scene, variances):
 
 
 def normal(scene, sizes, variances):
-    """p as if the deviations were known: a bootstrap that draws K - 1 of K seeds has the same."""
+    """Returns p as if the deviations were known, as a bootstrap of K - 1 of K seeds does."""
     return p_value(sizes, _error(scene, variances)[0], np.inf)
 
 
 def pooled(scene, sizes, variances):
-    """p with one variance for all rows, as Dunnett's (1955)."""
+    """Returns p with one variance for all rows (Dunnett 1955)."""
     mean = np.broadcast_to(variances.mean(axis=1, keepdims=True), variances.shape)
     return p_value(sizes, _error(scene, mean)[0], variances.shape[1] * (scene.seeds - 1))
 
 
 def moderated(scene, sizes, variances):
-    """p with each row's variance drawn towards that of all (Smyth 2004)."""
+    """Returns p with the variance of each row shrunk towards a common one (Smyth 2004)."""
     own, rows = scene.seeds - 1, variances.shape[1]
     logs = np.log(variances) - special.digamma(own / 2) + math.log(own / 2)
     beyond = logs.var(axis=1, ddof=1, keepdims=True) - special.polygamma(1, own / 2)
@@ -107,12 +109,12 @@ def _inverse_trigamma(y):
 
 
 def bonferroni(p):
-    """Which comparisons [tables, comparisons] have a star."""
+    """Returns which comparisons have a star, bool [tables, comparisons]."""
     return p * p.shape[1] < LEVEL
 
 
 def holm(p):
-    """The same, the smallest p first, each corrected for those that are left (Holm 1979)."""
+    """Corrects each p, smallest first, for the comparisons left (Holm 1979); as `bonferroni`."""
     order = np.argsort(p, axis=1)
     factors = np.arange(p.shape[1], 0, -1)
     below = np.take_along_axis(p, order, axis=1) * factors < LEVEL
@@ -133,7 +135,7 @@ PROCEDURES: dict[str, Procedure] = {
 
 
 def stars(scene: Scene, tables: int, procedure: Procedure) -> tuple[np.ndarray, np.ndarray]:
-    """Stars [tables, comparisons], and which comparisons are of equal rows."""
+    """Returns stars [tables, comparisons], and which comparisons are of equal rows."""
     random = np.random.default_rng(0)
     deviations, rows = np.array(scene.deviations), len(scene.deviations)
     scores = deviations[:, None] * random.normal(size=(tables, rows, scene.seeds))
@@ -146,13 +148,13 @@ def stars(scene: Scene, tables: int, procedure: Procedure) -> tuple[np.ndarray, 
 
 
 def false_stars(scene: Scene, tables: int, procedure: Procedure) -> float:
-    """The share of tables with one or more."""
+    """Returns the share of tables with a false star."""
     drawn, equal = stars(scene, tables, procedure)
     return float(drawn[:, equal].any(axis=1).mean())
 
 
 def power(scene: Scene, tables: int, procedure: Procedure) -> float:
-    """The share of rows which differ that have a star."""
+    """Returns the share of true differences that have a star."""
     drawn, equal = stars(scene, tables, procedure)
     return float(drawn[:, ~equal].mean())
 
@@ -169,7 +171,7 @@ def over_seeds(name: str) -> tuple[float, ...]:
 
 
 def grids() -> dict[str, tuple[float, ...]]:
-    """Deviations of BLEU over seeds in the stored studies, and of 20 rows drawn from all."""
+    """Returns deviations of BLEU over seeds, of each stored study and of 20 random rows of all."""
     out = {name: over_seeds(name) for name in STUDIES}
     every = [deviation for row in out.values() for deviation in row]
     drawn = np.random.default_rng(0).choice(every, 20, replace=False)
@@ -177,7 +179,7 @@ def grids() -> dict[str, tuple[float, ...]]:
 
 
 def scenes(deviations, seeds):
-    """Those in which a star can be false."""
+    """Returns the scenes in which a star can be false."""
     return [
         Scene(deviations, seeds, sentences, over, others_differ)
         for over in ("base", "pairs")
@@ -187,7 +189,7 @@ def scenes(deviations, seeds):
 
 
 def rates(tables):
-    """Of false stars: {procedure: {grid: {seeds: [rate of each scene]}}}."""
+    """Returns rates of false stars: {procedure: {grid: {seeds: [rate of each scene]}}}."""
     return {
         name: {
             grid: {n: [false_stars(s, tables, procedure) for s in scenes(d, n)] for n in SEEDS}
@@ -198,7 +200,7 @@ def rates(tables):
 
 
 def powers(tables):
-    """{procedure: {seeds: [power at each effect]}}, with the deviations of the first study."""
+    """Returns {procedure: {seeds: [power at each effect]}}, with the first study's deviations."""
     deviations = grids()[STUDIES[0]]
     return {
         name: {
@@ -216,7 +218,7 @@ def markdown(*lines):
 
 
 def in_detail(measured, tables):
-    """The rates of the procedure that the package uses, a row a scene."""
+    """Returns the rates of the package's procedure, a row for each scene."""
     (by_grid,) = [measured[name] for name, p in PROCEDURES.items() if p is WELCH]
     head = ["deviations of", "compared", "rows that differ", "sentences", *map(seeds_of, SEEDS)]
     lines = [head, ["---"] * len(head)]
@@ -234,7 +236,7 @@ def in_detail(measured, tables):
 
 
 def against_others(measured, shares):
-    """The worst rate of every procedure, and its power, a row a procedure."""
+    """Returns the worst rate and the power of every procedure and number of seeds."""
     head = ["", "seeds", "none differ", "all but two differ", *(f"{e} BLEU" for e in EFFECTS)]
     lines = [head, ["---"] * len(head)]
     differ = [scene.others_differ for scene in scenes((1.0, 1.0), 2)]
@@ -245,8 +247,8 @@ def against_others(measured, shares):
             numbers = [*worst, *shares[name][n]]
             lines.append([name, str(n), *(f"{100 * share:.1f}" for share in numbers)])
     return (
-        "**False stars at worst (% of tables), and power at differences of 1 to 5 BLEU (% of rows "
-        f"that differ; with base, sentences vary, {STUDIES[0]})**\n\n{markdown(*lines)}"
+        "**Worst rate of false stars (% of tables), and power at differences of 1 to 5 BLEU (% of "
+        f"rows that differ; with base, sentences vary, {STUDIES[0]})**\n\n{markdown(*lines)}"
     )
 
 

@@ -1,12 +1,17 @@
-"""Table 1: per-layer complexity, sequential operations and maximum path length, measured.
+"""Table 1: FLOPs, sequential operations and maximum path length of a layer, measured.
 
     launch/local.sh experiments/table1.py        3 minutes on 2 CPU cores
 
-Writes table, figures and plot into experiments/results/table1. A layer is what Table 1 counts:
-attention without its projections (8 heads, d = 512), an LSTM, a gated convolution of width 3. FLOPs
-are those of matrix products, counted in the traced program; time and memory are of the forward
-pass, times medians of five laps. Exponents are fitted over n = 256 ... 4,096. A path is as long as
-the layers until the first position moves the last, times the sequential steps within a layer.
+Writes table, figures and plot into experiments/results/table1. Expected: FLOPs and memory grow with
+exactly the paper's powers of n and d, and the exponent of time is within 0.1 of the paper's (2 for
+self-attention, 1 for the others). The path is 1 layer for self-attention and, at n = 128, 32 layers
+of restricted attention, 128 steps of an LSTM, 128 convolutions and 5 dilated ones.
+
+A layer is what Table 1 counts: attention without its projections (8 heads, d = 512), an LSTM, a
+gated convolution of width 3. FLOPs are those of matrix products in the traced program. Time and
+memory are of the forward pass, times being medians of five laps. Exponents are fitted over
+n = 256 ... 4,096. The path length is the number of layers after which the last position depends on
+the first, times the sequential steps within a layer.
 """
 
 import statistics
@@ -17,7 +22,7 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results" / "table1"
 D, HEADS, R, KERNEL = 512, 8, 32, 3
 LENGTHS = (256, 512, 1024, 2048, 4096)
-LAPS = 5  # of all the lengths: what disturbs the machine for a minute disturbs one of them
+LAPS = 5  # sweeps over all lengths: a disturbance of a minute spoils one lap of a length
 PATHS = (16, 32, 64, 128)
 #        layer               FLOPs            time ~ n  sequential  path
 PAPER = {
@@ -30,92 +35,107 @@ PAPER = {
 
 
 def make(name, d, r=R):
-    """Layer i of a kind as a function of x [1, n, d], its weights drawn."""
-    import jax
+    """Returns a function that maps i to layer i: a function of x [1, n, d] with random weights."""
     import jax.numpy as jnp
 
-    from t2t_jax.attention import build
-    from t2t_jax.attention.visibility import Visibility
     from t2t_jax.models.convolutional import Convolution
     from t2t_jax.models.recurrent import Cell
 
-    def attend(mechanism):
-        def layer(x):
-            heads = x.reshape(*x.shape[:2], HEADS, -1)
-            return mechanism.apply({}, heads, heads, heads, Visibility()).reshape(x.shape)
+    if name == "self-attention":
+        return attention_layers("scaled_dot_product")
+    if name == "restricted":
+        return attention_layers(f"local:w={r // 2}")
+    if name == "recurrent":
+        return module_layers(lambda i: Cell("lstm", d, d, jnp.float32), d, method="run", carry=None)
+    dilation = KERNEL if name == "dilated" else 1
+    return module_layers(
+        lambda i: Convolution(d, KERNEL, dilation**i, jnp.float32), d, causal=name == "dilated"
+    )
 
-        return lambda i: layer
 
-    def module(build, **how):
-        def at(i):
-            layer = build(i)
-            variables = layer.init(jax.random.key(i), jnp.zeros((1, 2, d)), **how)
-            return lambda x: run(layer.apply(variables, x, **how))
+def attention_layers(mechanism):
+    """Returns a function that maps i to a layer of self-attention without projections."""
+    from t2t_jax.attention import build
+    from t2t_jax.attention.visibility import Visibility
 
-        return at
+    def layer(x):
+        heads = x.reshape(*x.shape[:2], HEADS, -1)
+        out = build(mechanism).apply({}, heads, heads, heads, Visibility())
+        return out.reshape(x.shape)
 
-    def run(out):
-        return out[0] if isinstance(out, tuple) else out
+    return lambda i: layer
 
-    return {
-        "self-attention": lambda: attend(build("scaled_dot_product")),
-        "restricted": lambda: attend(build(f"local:w={r // 2}")),
-        "recurrent": lambda: module(
-            lambda i: Cell("lstm", d, d, jnp.float32), method="run", carry=None
-        ),
-        "convolutional": lambda: module(
-            lambda i: Convolution(d, KERNEL, 1, jnp.float32), causal=False
-        ),
-        "dilated": lambda: module(
-            lambda i: Convolution(d, KERNEL, KERNEL**i, jnp.float32), causal=True
-        ),
-    }[name]()
+
+def module_layers(module, d, **arguments):
+    """Returns a function that maps i to `module(i)` as a function of x, without its carry."""
+    import jax
+    import jax.numpy as jnp
+
+    def layer_at(i):
+        layer = module(i)
+        variables = layer.init(jax.random.key(i), jnp.zeros((1, 2, d)), **arguments)
+
+        def apply(x):
+            out = layer.apply(variables, x, **arguments)
+            return out[0] if isinstance(out, tuple) else out
+
+        return apply
+
+    return layer_at
 
 
 def slope(pairs):
-    """p of a x^p by least squares in logarithms."""
+    """Returns p of a least-squares fit a x^p in logarithms."""
     return statistics.linear_regression(*zip(*((log(x), log(y)) for x, y in pairs), strict=True))[0]
 
 
-def measure(say):
+def measure(report):
+    """Returns results for JSON and `table`, by layer."""
     import jax
 
-    from t2t_jax.bench.layers import counted, layers_to_the_end
-    from t2t_jax.bench.race import compiled, race
+    from t2t_jax.bench.lengths import compiled, sweep
     from t2t_jax.environment import environment
 
     def program(name, n):
         return compiled(make(name, D)(0), jax.random.normal(jax.random.key(1), (1, n, D)))
 
-    def flops(name, n, d):
+    laps = [sweep(list(PAPER), LENGTHS, 60.0, program, report) for _ in range(LAPS)]
+    layers = {name: measure_layer(name, [lap[name] for lap in laps]) for name in PAPER}
+    constants = {"d": D, "heads": HEADS, "r": R, "r of paths": 8, "k": KERNEL}
+    return {"layers": layers, **constants, "environment": environment()}
+
+
+def measure_layer(name, laps):
+    """Returns the curve of time and memory, FLOPs, sequential steps, paths, and the exponents.
+
+    Args:
+      laps: the curve of each lap, as `t2t_jax.bench.lengths.sweep` returns it.
+    """
+    from t2t_jax.bench.layers import counted, layers_to_the_end
+
+    def flops(n, d):
         return counted(make(name, d)(0), n, d)[0]
 
-    laps = [race(list(PAPER), LENGTHS, 60.0, program, say) for _ in range(LAPS)]
-    found = {}
-    for name in PAPER:
-        at = [
-            turns[0] | {"seconds": statistics.median(x["seconds"] for x in turns)}
-            for turns in zip(*(lap[name] for lap in laps), strict=True)
-        ]
-        steps = {n: max(1, counted(make(name, 16)(0), n, 16)[1]) for n in PATHS}
-        layers = {n: layers_to_the_end(make(name, 16, 8), n, 16) for n in PATHS}
-        found[name] = {
-            "at": at,
-            "flops": {n: flops(name, n, D) for n in LENGTHS},
-            "flops ~ n": slope((n, flops(name, n, D)) for n in LENGTHS),
-            "flops ~ d": slope((d, flops(name, 256, d)) for d in (D, 2 * D, 4 * D)),
-            "seconds ~ n": slope((x["n"], x["seconds"]) for x in at),
-            "bytes ~ n": slope((x["n"], x["bytes"]) for x in at),
-            "steps": steps,
-            "path": {n: layers[n] * steps[n] for n in PATHS},
-        }
-    constants = {"d": D, "heads": HEADS, "r": R, "r of paths": 8, "k": KERNEL}
-    return {"layers": found, **constants, "environment": environment()}
+    curve = [
+        points[0] | {"seconds": statistics.median(point["seconds"] for point in points)}
+        for points in zip(*laps, strict=True)
+    ]
+    steps = {n: max(1, counted(make(name, 16)(0), n, 16)[1]) for n in PATHS}
+    return {
+        "at": curve,
+        "flops": {n: flops(n, D) for n in LENGTHS},
+        "flops ~ n": slope((n, flops(n, D)) for n in LENGTHS),
+        "flops ~ d": slope((d, flops(256, d)) for d in (D, 2 * D, 4 * D)),
+        "seconds ~ n": slope((x["n"], x["seconds"]) for x in curve),
+        "bytes ~ n": slope((x["n"], x["bytes"]) for x in curve),
+        "steps": steps,
+        "path": {n: layers_to_the_end(make(name, 16, 8), n, 16) * steps[n] for n in PATHS},
+    }
 
 
-def table(found):
-    """Markdown, a row a layer."""
-    heads = [
+def table(results):
+    """Returns Markdown, a row for each layer."""
+    head = [
         "layer",
         "per layer, paper",
         "FLOPs counted",
@@ -127,45 +147,52 @@ def table(found):
         "path, paper",
         f"ours at n = {', '.join(map(str, PATHS))}",
     ]
-    lines = [heads, ["---"] * len(heads)]
-    for name, (flops, _, steps, path) in PAPER.items():
-        x = found["layers"][name]
-        grown = slope(x["steps"].items())
-        lines.append(
-            [
-                name,
-                f"O({flops})",
-                f"n^{x['flops ~ n']:.2f} d^{x['flops ~ d']:.2f}",
-                f"n^{x['seconds ~ n']:.2f}",
-                f"n^{x['bytes ~ n']:.2f}",
-                f"{x['at'][-1]['seconds'] * 1e3:,.1f}",
-                f"O({steps})",
-                "1" if grown < 0.01 else f"n^{grown:.2f}",
-                f"O({path})",
-                ", ".join(map(str, x["path"].values())),
-            ]
-        )
-    device = found["environment"]["device"]
+    lines = [head, ["---"] * len(head)]
+    lines += [cells(name, x) for name, x in results["layers"].items()]
+    environment = results["environment"]
     note = (
-        f"d = {D}, {HEADS} heads, r = {R} (in paths {found['r of paths']}), k = {KERNEL}, on "
-        f"{device} with jax {found['environment']['jax']}, by `experiments/table1.py`. Dilated: "
-        "taps of layer i stand k^i apart. Memory: temporaries of the forward pass."
+        f"d = {D}, {HEADS} heads, r = {R} (in paths {results['r of paths']}), k = {KERNEL}, on "
+        f"{environment['device']} with jax {environment['jax']}, by `experiments/table1.py`. "
+        "Dilated: layer i has dilation k^i. Memory: temporaries of the forward pass."
     )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
 
 
-if __name__ == "__main__":
-    from t2t_jax.bench.race import draw
+def cells(name, x):
+    """Returns the cells of a layer's row."""
+    flops, _, sequential, path = PAPER[name]
+    growth = slope((int(n), steps) for n, steps in x["steps"].items())
+    return [
+        name,
+        f"O({flops})",
+        f"n^{x['flops ~ n']:.2f} d^{x['flops ~ d']:.2f}",
+        f"n^{x['seconds ~ n']:.2f}",
+        f"n^{x['bytes ~ n']:.2f}",
+        f"{x['at'][-1]['seconds'] * 1e3:,.1f}",
+        f"O({sequential})",
+        "1" if growth < 0.01 else f"n^{growth:.2f}",
+        f"O({path})",
+        ", ".join(map(str, x["path"].values())),
+    ]
+
+
+def main():
+    from t2t_jax.bench.lengths import plot
     from t2t_jax.files import write, write_json
 
     RESULTS.mkdir(parents=True, exist_ok=True)
-    found = measure(lambda line: print(line, file=sys.stderr, flush=True))
-    write_json(RESULTS / "table1.json", found)
-    write(RESULTS / "table1.md", table(found))
-    draw(
-        {name: x["at"] for name, x in found["layers"].items()},
-        {name: (x["seconds ~ n"], x["bytes ~ n"]) for name, x in found["layers"].items()},
-        f"Forward pass of a layer, d = {D}, on {found['environment']['device']}",
+    results = measure(lambda line: print(line, file=sys.stderr, flush=True))
+    write_json(RESULTS / "table1.json", results)
+    write(RESULTS / "table1.md", table(results))
+    layers = results["layers"]
+    plot(
+        {name: x["at"] for name, x in layers.items()},
+        {name: (x["seconds ~ n"], x["bytes ~ n"]) for name, x in layers.items()},
+        f"Forward pass of a layer, d = {D}, on {results['environment']['device']}",
         RESULTS / "table1",
     )
-    print(table(found))
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()

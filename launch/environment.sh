@@ -1,6 +1,6 @@
-# Sourced by the other scripts: makes .venv beside this folder if there is none, installs what
-# pyproject.toml asks for and is missing, and sets what the programs run under.
-# usage: extras="..." before sourcing it
+# Sourced by the other scripts: makes .venv in the checkout unless it exists, installs what
+# pyproject.toml requires, and sets environment variables that speed up steps on a CPU.
+# Set extras="..." before sourcing it.
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 venv="$root/.venv"
 [ -e /dev/nvidia0 ] && extras="$extras cuda"
@@ -10,24 +10,24 @@ venv="$root/.venv"
   echo "launch: Python 3.11 or newer is needed; remove $venv, then name one: PYTHON=python3.12 $0" >&2
   exit 2
 }
-wanted="$(cksum <"$root/pyproject.toml") $root"
+requirements="$(cksum <"$root/pyproject.toml") $root"
 for extra in base $extras; do
   stamp="$venv/.installed-$extra"
-  [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && continue
+  [ "$(cat "$stamp" 2>/dev/null)" = "$requirements" ] && continue
   echo "launch: installing ($extra)" >&2
   target="$root"
   [ "$extra" = base ] || target="$root[$extra]"
   "$venv/bin/python" -m pip install -qq --disable-pip-version-check --editable "$target" >&2
-  echo "$wanted" >"$stamp"
+  echo "$requirements" >"$stamp"
 done
 
-# glibc keeps freed memory instead of returning it, so that a step's temporaries of up to 4 GiB are not
-# faulted in anew each time, and has it in huge pages where the kernel lets it.
+# glibc keeps freed memory instead of returning it to the kernel, so that temporaries of up to 4 GiB do
+# not cause page faults in every step, and uses huge pages where the kernel allows it.
 export MALLOC_ARENA_MAX="${MALLOC_ARENA_MAX:-1}"
 export MALLOC_MMAP_THRESHOLD_="${MALLOC_MMAP_THRESHOLD_:-4294967296}"
 export MALLOC_TRIM_THRESHOLD_="${MALLOC_TRIM_THRESHOLD_:-8589934592}"
 export MALLOC_TOP_PAD_="${MALLOC_TOP_PAD_:-268435456}"
 export GLIBC_TUNABLES="glibc.malloc.hugetlb=1${GLIBC_TUNABLES:+:$GLIBC_TUNABLES}"
 
-# A CPU compiles its programs in a fifth less time so, and they run as fast.
+# On a CPU, programs compile in a fifth less time and run as fast.
 [ -e /dev/nvidia0 ] || export XLA_FLAGS="--xla_backend_optimization_level=1${XLA_FLAGS:+ $XLA_FLAGS}"

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# t2t-jax on this machine, installed on first use: launch/local.sh train grammar
-# or a script of its own: launch/local.sh experiments/table1.py
+# Runs a command of t2t-jax on this machine, and installs it first if needed:
+#   launch/local.sh train grammar
+# or a script:
+#   launch/local.sh experiments/table1.py
 set -euo pipefail
 extras="${T2T_JAX_EXTRAS:-}"
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One run in N processes of this machine, on as many parts of its devices:
+# One run in N processes on this machine, which divide its GPUs among them:
 #   launch/processes.sh 2 train grammar --mesh data=2
-# On several machines by hand, start on each: launch/local.sh train ... --hosts I/N@ADDRESS:PORT
+# For several machines, start on each: launch/local.sh train ... --hosts I/N@ADDRESS:PORT
 set -euo pipefail
 extras=""
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -24,7 +24,7 @@ trap 'kill -TERM "${children[@]}" 2>/dev/null' TERM INT
 code=0
 for child in "${children[@]}"; do
   wait "$child" || code=$?
-  while kill -0 "$child" 2>/dev/null; do # a trap ends `wait` before the child has ended
+  while kill -0 "$child" 2>/dev/null; do # a signal interrupts `wait` before the child exits
     wait "$child" || code=$?
   done
 done

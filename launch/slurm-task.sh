@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One task of launch/slurm.sh, in a step of its own, which SLURM tells when its time is up; work that
-# can go on (75) is queued again.
+# One task of launch/slurm.sh. It runs in a job step, to which SLURM sends SIGTERM before the time
+# limit; a task that can resume (exit code 75) is requeued.
 set -uo pipefail
 extras=""
 . "$T2T_JAX_ROOT/launch/environment.sh"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A study as a SLURM job array, one row of it a task, or one large run on several nodes:
+# A study as a SLURM job array with a task for each row, or one large run on several nodes:
 #   launch/slurm.sh --gres=gpu:1 --time=24:00:00 -- run table3 --preset paper --store /shared/runs
 #   launch/slurm.sh --nodes=4 --gres=gpu:8 -- train big --mesh data=4,fsdp=8 --run /shared/big
-# What stands before -- is sbatch's, what follows t2t-jax's. A task that is preempted saves, is
-# requeued and goes on; `launch/local.sh table STUDY --store ...` shows how far the study is.
+# Options before -- are for sbatch, the words after it for t2t-jax. A preempted task saves, is
+# requeued and resumes; `launch/local.sh table STUDY --store ...` shows the progress of a study.
 set -euo pipefail
 extras=""
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -13,7 +13,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
 shift
 export T2T_JAX_ROOT="$root"
 if [ "$1" = run ]; then
-  rows="$("$venv/bin/t2t-jax" "$@" --tasks)" # says at once what is wrong with the study
+  rows="$("$venv/bin/t2t-jax" "$@" --tasks)" # reports errors in the command before anything is queued
   options+=("--array=0-$((rows - 1))")
 else
   set -- "$@" --hosts auto

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests, installed on first use and run by a process a core:
-# launch/test.sh [--full] [pytest's arguments]
+# Runs the tests with one process a core, up to four, and installs what they need first:
+#   launch/test.sh [--full] [arguments of pytest]
 set -euo pipefail
 extras="dev"
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One run on every host of a TPU VM (a slice or a pod), which holds this folder in the same place:
+# One run on all hosts of a TPU slice; this checkout must have the same path on every host:
 #   launch/tpu.sh NAME ZONE train big --mesh data=4,fsdp=8 --run /shared/big
-# A preempted slice loses its machines: create it again, and the same command goes on from there.
+# A preempted slice loses its hosts: create it again, and the same command resumes the run.
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n '2,4s/^# //p' "$0" >&2; exit 2; }
 name="$1" zone="$2"

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from t2t_jax import commands, config
-from t2t_jax.bench import TASKS
 from t2t_jax.config import SECTIONS
 from t2t_jax.errors import Interrupted, RunError, UsageError, near
 from t2t_jax.recipes import RECIPES
@@ -223,13 +222,6 @@ def _add_benches(to: Any) -> None:
     p = bench("start", "from the command to the first step, without and with programs in the cache")
     p.add_argument("recipe", nargs="?", default="grammar", help="to be trained [grammar]")
     _add_cache(p)
-    p = bench("peers", "the same work by other toolkits, in turns")
-    environment = "Python of an environment with PyTorch, CTranslate2, JoeyNMT, OpenNMT-py or some"
-    p.add_argument("--python", type=Path, required=True, help=environment)
-    against = "another checkout of this project, such as one before a change, raced as well"
-    p.add_argument("--against", type=Path, metavar="DIR", help=against)
-    tasks = list(TASKS)
-    p.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, metavar="TASK", help="[all]")
 
 
 def _add_study(p: argparse.ArgumentParser) -> None:

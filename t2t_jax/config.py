@@ -195,7 +195,8 @@ def difference(config: Config, base: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def describe(config: Config, paper: Config) -> str:
-    """The fields in which a config differs from the paper's: `N 3 (paper: 6), norm_placement pre (...)`.
+    """The fields in which a config differs from the paper's: `N 3 (paper: 6), norm_placement pre
+    (...)`.
 
     Where files lie and the seed are left out.
     """
@@ -216,7 +217,7 @@ def field_type(name: str) -> type | tuple[str, ...]:
     """The type of a field: a class, or for a field of named choices the tuple of them."""
     section = SECTIONS[_section(name)]
     hint = typing.get_type_hints(section)[name]
-    choices = section.__dataclass_fields__[name].metadata["choices"]
+    choices = {f.name: f.metadata["choices"] for f in dataclasses.fields(section)}[name]
     return choices or typing.get_args(hint) or hint
 
 

@@ -1,4 +1,4 @@
-"""Whether this machine can train: each finding, and what mends it."""
+"""Checks whether this machine can train: each finding, with a remedy for what is wrong."""
 
 import os
 import shutil
@@ -11,12 +11,12 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 
 GIB = 2**30
-SPACE = 2  # GiB free that the miniatures need in the store and in the cache
-MEMORY = 4  # GiB that they need in memory
+SPACE = 2  # GiB of free disk that the demo studies need in the store and in the cache
+MEMORY = 4  # GiB of free memory that they need
 
 
 class Finding(NamedTuple):
-    """One thing looked at: what was found, and what mends it where it is not as it should be."""
+    """The result of one check; `mend` says what to do, and is empty if nothing is wrong."""
 
     about: str
     found: str
@@ -24,13 +24,13 @@ class Finding(NamedTuple):
 
 
 def examine(cache: Path, store: Path, mesh: str) -> Iterator[Finding]:
-    """Looks at one thing after another; a look that fails is a finding.
+    """Yields the finding of each check; a check that raises is a finding, too.
 
     Args:
-      cache, store: where corpora and runs are to be kept.
-      mesh: as `sharding.make_mesh` reads it.
+      cache, store: the directories of corpora and of runs.
+      mesh: as `sharding.make_mesh` parses it.
     """
-    looks: dict[str, Callable[[], Finding]] = {
+    checks: dict[str, Callable[[], Finding]] = {
         "packages": _packages,
         "allocator": _allocator,
         "memory": _memory,
@@ -40,29 +40,30 @@ def examine(cache: Path, store: Path, mesh: str) -> Iterator[Finding]:
         "devices": lambda: _devices(mesh),
         "a step": lambda: _step(mesh),
     }
-    for about, look in looks.items():
+    for about, check in checks.items():
         try:
-            yield look()
+            yield check()
         except Exception as error:
-            said = str(error).strip().split("\n")[0] or type(error).__name__
-            yield Finding(about, "failed", said)
+            message = str(error).strip().split("\n")[0] or type(error).__name__
+            yield Finding(about, "failed", message)
 
 
 def _packages() -> Finding:
-    found, wrong = [], []
+    installed, problems = [], []
     for line in metadata.requires("t2t-jax") or ():
-        wanted = Requirement(line)
-        if wanted.marker is not None:
+        requirement = Requirement(line)
+        if requirement.marker is not None:
             continue
+        name = requirement.name
         try:
-            version = metadata.version(wanted.name)
+            version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            wrong.append(f"{wanted.name} is missing")
+            problems.append(f"{name} is missing")
             continue
-        found.append(f"{wanted.name} {version}")
-        if not wanted.specifier.contains(version, prereleases=True):
-            wrong.append(f"{wanted.name} {version} is not {wanted.specifier}")
-    return Finding("packages", ", ".join(found[:4]), "; ".join(wrong))
+        installed.append(f"{name} {version}")
+        if not requirement.specifier.contains(version, prereleases=True):
+            problems.append(f"{name} {version} is not {requirement.specifier}")
+    return Finding("packages", ", ".join(installed[:4]), "; ".join(problems))
 
 
 def _allocator() -> Finding:
@@ -71,13 +72,13 @@ def _allocator() -> Finding:
         if name in preloaded:
             return Finding("allocator", name)
     if os.environ.get("MALLOC_TOP_PAD_"):
-        return Finding("allocator", "glibc, set to keep its memory")
-    return Finding("allocator", "glibc as it comes; launch/local.sh makes steps on a CPU faster")
+        return Finding("allocator", "glibc, set to keep freed memory")
+    return Finding("allocator", "glibc with its defaults; launch/local.sh makes CPU steps faster")
 
 
 def _memory() -> Finding:
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
-    mend = f"close something: {MEMORY} GiB are needed" if free < MEMORY else ""
+    mend = f"close other programs: {MEMORY} GiB are needed" if free < MEMORY else ""
     return Finding("memory", f"{free:.1f} GiB free", mend)
 
 
@@ -88,9 +89,9 @@ def _space(name: str, directory: Path) -> Finding:
         probe.write_bytes(b"x")
         probe.unlink()
     except OSError as error:
-        return Finding(name, str(directory), f"cannot write there: {error.strerror}")
+        return Finding(name, str(directory), f"cannot write to it: {error.strerror}")
     free = shutil.disk_usage(directory).free / GIB
-    mend = f"make room: {SPACE} GiB are needed" if free < SPACE else ""
+    mend = f"free some space: {SPACE} GiB are needed" if free < SPACE else ""
     return Finding(name, f"{directory}, {free:.1f} GiB free", mend)
 
 
@@ -98,15 +99,15 @@ def _corpora(cache: Path) -> Finding:
     from t2t_jax.data.cache import open_dataset
     from t2t_jax.errors import UsageError
 
-    found, wrong = [], []
+    prepared, problems = [], []
     for meta in sorted(cache.glob("*/meta.json")):
         try:
             pairs = len(open_dataset(meta.parent).splits["train"].source)
         except UsageError as error:
-            wrong.append(str(error))
+            problems.append(str(error))
             continue
-        found.append(f"{meta.parent.name} ({pairs:,} pairs)")
-    return Finding("corpora", ", ".join(found) or "none prepared yet", " ".join(wrong))
+        prepared.append(f"{meta.parent.name} ({pairs:,} pairs)")
+    return Finding("corpora", ", ".join(prepared) or "none prepared yet", " ".join(problems))
 
 
 def _devices(mesh: str) -> Finding:
@@ -114,14 +115,14 @@ def _devices(mesh: str) -> Finding:
 
     from t2t_jax.training import sharding
 
-    described = sharding.describe(sharding.make_mesh(mesh))
+    axes = sharding.describe(sharding.make_mesh(mesh))
     kind = jax.devices()[0].device_kind
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
     memory = f", {limit / GIB:.0f} GiB each" if limit else ""
     mend = ""
     if jax.default_backend() == "cpu" and shutil.which("nvidia-smi"):
-        mend = "there is an NVIDIA driver, but JAX sees no GPU: install the extra cuda"
-    return Finding("devices", f"{jax.device_count()} x {kind}{memory}, mesh {described}", mend)
+        mend = "an NVIDIA driver is installed, but JAX finds no GPU: install the extra cuda"
+    return Finding("devices", f"{jax.device_count()} x {kind}{memory}, mesh {axes}", mend)
 
 
 def _step(mesh: str) -> Finding:
@@ -134,7 +135,7 @@ def _step(mesh: str) -> Finding:
     from t2t_jax.training.throughput import compile_for
 
     c = config.replace(config.Config(), N=1, d_model=64, d_ff=128)
-    model, devices, began = build(c, 64), sharding.make_mesh(mesh), time.monotonic()
+    model, devices, start = build(c, 64), sharding.make_mesh(mesh), time.monotonic()
     with sharding.on(devices):
         state = initialise(model, c, devices)
         h = sharding.replicate(hyper(c), devices)
@@ -145,6 +146,6 @@ def _step(mesh: str) -> Finding:
         for _ in range(20):
             state, metrics = program.run(state, batch, h)
             losses.append(float(metrics["loss"]))
-    found = f"20 of them took {time.monotonic() - began:.1f} s with compiling"
-    learns = losses[-1] < losses[0]
-    return Finding("a step", found, "" if learns else f"the loss went {losses[0]} to {losses[-1]}")
+    seconds = time.monotonic() - start
+    mend = "" if losses[-1] < losses[0] else f"the loss rose from {losses[0]} to {losses[-1]}"
+    return Finding("a step", f"20 steps took {seconds:.1f} s with compilation", mend)

@@ -1,4 +1,4 @@
-"""Where and with what something is measured."""
+"""The environment of a measurement: device, machine, versions and code."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent
 
 
 def environment() -> dict[str, Any]:
-    """Where and with what something is measured."""
+    """Returns device, machine, commit and versions, as results store them."""
     import jax
 
     def installed(name: str) -> str:
@@ -34,12 +34,12 @@ def environment() -> dict[str, Any]:
 
 
 def _git() -> str:
-    """The commit of the code, `-dirty` where it was edited since; empty outside a checkout."""
+    """Returns the commit, with `-dirty` if the code was edited since; empty outside a checkout."""
     if not (PACKAGE.parent / ".git").exists():
         return ""
-    words = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty", "--abbrev=12"]
+    command = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if not done.returncode else ""

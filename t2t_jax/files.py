@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written aside, then renamed."""
+"""Atomic writes: a file is complete or absent, as it is written under another name and renamed."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from t2t_jax.errors import UsageError, writing
 
 
 def make_directory(directory: Path) -> None:
-    """Makes a directory that results can be written to, if it is not there.
+    """Makes a directory for results unless it exists.
 
     Raises:
       UsageError: it cannot be made.
@@ -21,24 +21,24 @@ def make_directory(directory: Path) -> None:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes aside, then renames.
+    """Writes a file atomically.
 
     Raises:
-      RunError: it cannot be written: the disk is full, say.
+      RunError: it cannot be written, for example because the disk is full.
     """
-    aside = path.with_name(f"{path.name}.part")
+    partial = path.with_name(f"{path.name}.part")
     with writing(path):
-        aside.write_bytes(content.encode() if isinstance(content, str) else content)
-        aside.replace(path)
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        partial.replace(path)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """JSON that a person can read."""
+    """Writes indented JSON atomically."""
     write(path, json.dumps(content, indent=1) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file.
+    """Returns the content of a JSON file.
 
     Raises:
       UsageError: it cannot be read, or is not JSON.

@@ -1,4 +1,4 @@
-"""Pages in a headless Chromium, which may show no error and ask no network."""
+"""Opens pages in a headless Chromium, without errors and network requests."""
 
 import os
 import shutil
@@ -9,32 +9,37 @@ import pytest
 
 def _chromium():
     names = "chromium", "chromium-browser", "google-chrome"
-    return next((found for name in names if (found := shutil.which(name))), None)
+    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 @contextmanager
 def opened(path, width, scripts=True):
-    """The page of a file in a window of that width; skips where there is no Chromium."""
+    """Yields the page of a file in a window of a width; skips the test without Chromium.
+
+    Fails if the page logs an error or a warning, opens a dialog or requests another address.
+    """
     if _chromium() is None:
         pytest.skip("needs chromium, or google-chrome, on the PATH")
     from playwright.sync_api import sync_playwright
 
-    wrong = []
+    problems = []
     with sync_playwright() as playwright:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=_chromium(), args=sandbox)
         try:
             size = {"width": width, "height": 900}
             page = browser.new_context(java_script_enabled=scripts, viewport=size).new_page()
-            page.on("console", lambda said: wrong.append(f"{said.type}: {said.text}"))
-            page.on("pageerror", lambda error: wrong.append(str(error)))
-            page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+            page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
             page.on(
                 "request",
-                lambda asked: wrong.append(asked.url) if asked.url != path.as_uri() else None,
+                lambda request: (
+                    problems.append(request.url) if request.url != path.as_uri() else None
+                ),
             )
             page.goto(path.as_uri())
             yield page
         finally:
             browser.close()
-    assert not wrong
+    assert not problems

@@ -1,4 +1,4 @@
-"""What a model attends to: weights of every mechanism, gold alignments, picture and page."""
+"""Attention weights of every mechanism, gold alignments, figure and page."""
 
 import json
 
@@ -35,7 +35,8 @@ MODELS = {
 }  # fmt: skip
 
 
-def made(name):
+def make(name):
+    """Returns a model of `MODELS` and its parameters."""
     short = dict(max_length=5, max_extra=2) if name == "learned" else {}
     c = config.replace(config.Config(), d_model=16, **MODELS[name], **short)
     model, ids = build(c, V), jnp.full((1, 4), 5)
@@ -43,30 +44,31 @@ def made(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_place_has_weights_that_see_what_they_may(name):
-    model, params = made(name)
-    places = {"transformer": 6, "mixed": 6, "relative": 3, "learned": 3, "convs2s": 2}.get(name, 1)
+def test_every_layer_has_normalised_weights_within_its_mask(name):
+    model, params = make(name)
+    layers = {"transformer": 6, "mixed": 6, "relative": 3, "learned": 3, "convs2s": 2}.get(name, 1)
     for source, target, maps in zip(
         SOURCES, TARGETS, attention_maps(model, params, SOURCES, TARGETS), strict=True
     ):
-        assert len(maps) == places
+        assert len(maps) == layers
         S, T = len(source), len(target)
-        for one in maps:
-            shape = {"encoder": (S, S), "decoder": (T, T), "cross": (T, S)}[one.role]
-            assert one.weights.shape[1:] == shape
-            np.testing.assert_allclose(one.weights.sum(-1), 1, rtol=1e-5)
-            assert (one.weights >= 0).all()
-            if one.role == "decoder":
-                assert not np.triu(one.weights, 1).any()
-            if name == "mixed" and one.role == "encoder":
-                assert not np.triu(one.weights, 3).any()
-            assert one.effective == (name == "mixed" and one.role != "encoder")
+        for layer_map in maps:
+            role, weights = layer_map.role, layer_map.weights
+            shape = {"encoder": (S, S), "decoder": (T, T), "cross": (T, S)}[role]
+            assert weights.shape[1:] == shape
+            np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+            assert (weights >= 0).all()
+            if role == "decoder":
+                assert not np.triu(weights, 1).any()
+            if name == "mixed" and role == "encoder":
+                assert not np.triu(weights, 3).any()
+            assert layer_map.effective == (name == "mixed" and role != "encoder")
 
 
-def test_weights_are_those_of_the_definition():
-    """Of the first encoder layer, whose queries and keys are known without the others."""
+def test_weights_agree_with_the_reference():
+    """In the first encoder layer, whose input does not depend on other layers."""
     for name in ("transformer", "mixed"):
-        model, params = made(name)
+        model, params = make(name)
         embedded = model.apply(
             {"params": params},
             jnp.array([SOURCES[0]]),
@@ -78,43 +80,43 @@ def test_weights_are_those_of_the_definition():
             for W in ("W_Q", "W_K")
         )
         S = len(SOURCES[0])
-        units = np.broadcast_to(np.eye(S)[None, :, None], (1, S, 2, S))
+        unit_vectors = np.broadcast_to(np.eye(S)[None, :, None], (1, S, 2, S))
         kind = "local" if name == "mixed" else "scaled_dot_product"
-        wanted = reference(kind, {"w": 2}, {}, q, k, units, [S], [S], False, xp=np)
-        found = attention_maps(model, params, SOURCES, TARGETS)[0][0].weights
-        np.testing.assert_allclose(found, wanted[0].swapaxes(0, 1), rtol=1e-4, atol=1e-6)
+        expected = reference(kind, {"w": 2}, {}, q, k, unit_vectors, [S], [S], False, xp=np)
+        weights = attention_maps(model, params, SOURCES, TARGETS)[0][0].weights
+        np.testing.assert_allclose(weights, expected[0].swapaxes(0, 1), rtol=1e-4, atol=1e-6)
 
 
-def test_the_decoder_is_given_the_target_moved_on_by_one():
-    model, params = made("transformer")
-    ends = [4, 5, 2], [4, 5, 9], [4, 6, 2]
-    one, same, other = attention_maps(model, params, SOURCES[:1] * 3, ends)
-    for a, b, c in zip(one, same, other, strict=True):
-        np.testing.assert_array_equal(a.weights, b.weights)  # the last token is no input
+def test_the_input_of_the_decoder_is_the_target_shifted_by_one():
+    model, params = make("transformer")
+    targets = [4, 5, 2], [4, 5, 9], [4, 6, 2]
+    maps = attention_maps(model, params, SOURCES[:1] * 3, targets)
+    for a, b, c in zip(*maps, strict=True):
+        np.testing.assert_array_equal(a.weights, b.weights)  # the last token is not an input
         if a.role != "encoder":
             np.testing.assert_allclose(a.weights[:, :2], c.weights[:, :2], atol=1e-6)
             assert np.abs(a.weights[:, 2] - c.weights[:, 2]).max() > 1e-4
 
 
-def test_weights_take_nothing_from_other_sentences():
-    model, params = made("transformer")
+def test_weights_do_not_depend_on_other_sentences_of_the_batch():
+    model, params = make("transformer")
     both = attention_maps(model, params, SOURCES, TARGETS)
     (alone,) = attention_maps(model, params, SOURCES[1:], TARGETS[1:])
     for a, b in zip(both[1], alone, strict=True):
         np.testing.assert_allclose(a.weights, b.weights, rtol=1e-5, atol=1e-7)
 
 
-def test_subwords_become_words():
+def test_weights_of_subwords_are_merged_into_weights_of_words():
     assert word_of(["▁Der", "▁Hu", "nd", ",", "▁sie", "ht"]) == [0, 1, 1, 1, 2, 2]
     assert word_of(["▁", "Der", "▁Hund"]) == [0, 0, 1]
     weights = np.array([[[0.1, 0.2, 0.7], [0.5, 0.1, 0.4], [0.3, 0.3, 0.4]]])
-    found = by_words(weights, [0, 0], [-1, 0, 0])  # BOS and the last query left out
-    np.testing.assert_allclose(found, [[[(0.9 + 0.5) / 2]]])
-    found = by_words(weights, [0, 1, 1], [0, 1])
-    np.testing.assert_allclose(found, [[[0.1, 0.2], [0.4, 0.2]]])
+    by_word = by_words(weights, [0, 0], [-1, 0, 0])  # without BOS and the last query
+    np.testing.assert_allclose(by_word, [[[(0.9 + 0.5) / 2]]])
+    by_word = by_words(weights, [0, 1, 1], [0, 1])
+    np.testing.assert_allclose(by_word, [[[0.1, 0.2], [0.4, 0.2]]])
 
 
-def test_error_rate_by_hand():
+def test_alignment_error_rate_of_a_worked_example():
     assert links(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])) == {(1, 0), (0, 1), (1, 2)}
     assert error_rate([{(0, 0), (1, 1)}, {(0, 0)}], [{(0, 0), (1, 2)}, {(0, 0), (1, 0)}]) == (
         pytest.approx(1 - 2 * 2 / 7)
@@ -122,18 +124,18 @@ def test_error_rate_by_hand():
     assert error_rate([{(0, 0)}], [{(0, 0)}]) == 0
 
 
-def test_a_head_tracks_what_it_finds_more_often_than_chance():
-    look = np.zeros((2, 4, 4))
-    look[0, 3, 1] = look[1, 3, 2] = look[1, 2, 0] = look[0, 2, 1] = 1
+def test_the_head_that_attends_most_to_the_other_word_tracks_a_dependency():
+    weights = np.zeros((2, 4, 4))
+    weights[0, 3, 1] = weights[1, 3, 2] = weights[1, 2, 0] = weights[0, 2, 1] = 1
     kinds = [[("subject", 3, 1), ("prefix", 0, 2), ("subject", 1, 1)]]
-    found = {x.kind: x for x in tracked([{5: look}], kinds)}
-    assert found["subject"] == alignment.Tracked("subject", 1, 5, 0, 1.0, 1.0)
-    assert found["prefix"] == alignment.Tracked("prefix", 1, 5, 1, 1.0, 1.0)
+    best = {x.kind: x for x in tracked([{5: weights}], kinds)}
+    assert best["subject"] == alignment.Tracked("subject", 1, 5, 0, 1.0, 1.0)
+    assert best["prefix"] == alignment.Tracked("prefix", 1, 5, 1, 1.0, 1.0)
 
 
 @pytest.fixture(scope="module")
 def shown():
-    (maps,) = attention_maps(*made("mixed"), [[5, 2]], [[6, 7, 2]])
+    (maps,) = attention_maps(*make("mixed"), [[5, 2]], [[6, 7, 2]])
     return Attended(["▁<b>a</b>", "</s>"], ["▁x", "▁y", "</s>"], maps)
 
 
@@ -141,34 +143,34 @@ def shown():
 def page(shown, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "attention.html"
     known = Heads(7, {(0, 0): 0.5, (0, 1): 0.25}, [alignment.Tracked("subject", 3, 1, 0, 0.6, 0.3)])
-    path.write_text(attention_page(shown, made("mixed")[0].c, known))
+    path.write_text(attention_page(shown, make("mixed")[0].c, known))
     return path
 
 
-def test_a_place_a_head_and_a_token_are_chosen_by_keyboard_and_mouse(shown, page):
+def test_layer_head_and_query_are_chosen_by_keyboard_and_mouse(shown, page):
     with opened(page, 800) as p:
-        said = p.locator("#said")
-        assert p.locator("#place option").all_inner_texts() == [
+        summary = p.locator("#summary")
+        assert p.locator("#layer option").all_inner_texts() == [
             "encoder self-attention, layer 0: local:w=2",
             "encoder self-attention, layer 1: local:w=2",
             "decoder self-attention, layer 0: linear (effective weights)",
             "decoder self-attention, layer 1: linear (effective weights)",
-            "decoder over encoder, layer 0: performer:m=8 (effective weights)",
-            "decoder over encoder, layer 1: performer:m=8 (effective weights)",
+            "cross-attention, layer 0: performer:m=8 (effective weights)",
+            "cross-attention, layer 1: performer:m=8 (effective weights)",
         ]
-        assert said.inner_text().startswith("▁<b>a</b>: ")
-        p.locator("#place").focus()
+        assert summary.inner_text().startswith("▁<b>a</b>: ")
+        p.locator("#layer").focus()
         for _ in range(3):
             p.keyboard.press("ArrowDown")
-        assert said.inner_text() == "▁x: <s> 100%"
-        p.locator("#rows button").first.focus()
+        assert summary.inner_text() == "▁x: <s> 100%"
+        p.locator("#queries button").first.focus()
         p.keyboard.press("ArrowDown")
-        assert said.inner_text().startswith("▁y: ")
+        assert summary.inner_text().startswith("▁y: ")
         assert p.locator("#lines line").count() == 2
-        before = said.inner_text()
+        previous = summary.inner_text()
         p.select_option("#head", "1")
-        assert said.inner_text() != before
-        p.locator("#rows button").nth(2).click()
+        assert summary.inner_text() != previous
+        p.locator("#queries button").nth(2).click()
         weights = shown.maps[3].weights[1, 2]
         cells = p.locator("#weights tr.chosen td").all_inner_texts()
         assert [float(x or 0) for x in cells] == pytest.approx(weights, abs=0.006)
@@ -176,14 +178,14 @@ def test_a_place_a_head_and_a_token_are_chosen_by_keyboard_and_mouse(shown, page
         assert p.evaluate("document.documentElement.scrollWidth") <= 800
 
 
-def test_user_text_is_text(page):
+def test_user_text_is_escaped(page):
     assert "<b>a</b>" not in page.read_text()
 
 
-def test_the_picture_has_every_head(shown, tmp_path):
+def test_the_figure_has_every_head(shown, tmp_path):
     picture(shown, tmp_path / "attention")
-    drawn = (tmp_path / "attention.svg").read_text()
-    assert drawn.count("<image") == 12
+    svg = (tmp_path / "attention.svg").read_text()
+    assert svg.count("<image") == 12
     assert (tmp_path / "attention.png").stat().st_size > 10_000
 
 
@@ -194,17 +196,17 @@ def test_the_command(tmp_path, corpus, capsys):
     capsys.readouterr()
     assert main(["attend", str(run), "one two", "--translation", "eins zwei", *out]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "eins zwei"
-    places = (tmp_path / "out" / "attention.html").read_text()
-    found = json.loads(places.split('id="places">')[1].split("</script>")[0])
-    assert [len(x["weights"]) for x in found] == [2, 2, 2]
+    html = (tmp_path / "out" / "attention.html").read_text()
+    layers = json.loads(html.split('id="layers">')[1].split("</script>")[0])
+    assert [len(layer["weights"]) for layer in layers] == [2, 2, 2]
     assert main(["attend", str(run), " ", *out]) == 2
     assert "the sentence is empty" in capsys.readouterr().err
     assert main(["attend", str(tmp_path), "one", *out]) == 2
     assert "is no run" in capsys.readouterr().err
 
 
-def test_gold_words_are_the_words_of_subwords():
-    """The corpus counts words at spaces, as subwords mark their beginnings."""
+def test_gold_words_and_the_words_of_subwords_are_the_same():
+    """The corpus splits words at spaces; subwords mark the beginnings of words."""
     text = "Der Hund, der schläft, sieht ihn."
     pieces = ["▁Der", "▁Hund", ",", "▁der", "▁schl", "äft", ",", "▁sieht", "▁ihn", "."]
     assert word_of(pieces)[-1] + 1 == len(words(text))

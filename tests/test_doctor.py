@@ -1,4 +1,4 @@
-"""What the doctor finds, in a place where all is well and in places where it is not."""
+"""`doctor` on a machine without and with problems."""
 
 import json
 from importlib import metadata
@@ -7,16 +7,16 @@ from t2t_jax import doctor
 from t2t_jax.cli import main
 
 
-def examined(tmp_path, capsys, *more, code):
+def doctor_output(tmp_path, capsys, *options, code):
     words = ["doctor", "--cache", str(tmp_path / "cache"), "--store", str(tmp_path / "runs")]
-    assert main([*words, *more]) == code
+    assert main([*words, *options]) == code
     return capsys.readouterr()
 
 
-def test_all_is_well(tmp_path, capsys, monkeypatch):
+def test_a_machine_without_problems(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "SPACE", 0)
     monkeypatch.setattr(doctor, "MEMORY", 0)
-    out = examined(tmp_path, capsys, code=0).out
+    out = doctor_output(tmp_path, capsys, code=0).out
     assert "mend" not in out
     for about in ("packages", "memory", "cache", "store", "corpora", "devices", "a step"):
         assert f"\nok    {about} " in f"\n{out}", about
@@ -24,7 +24,7 @@ def test_all_is_well(tmp_path, capsys, monkeypatch):
     assert "none prepared yet" in out
 
 
-def test_what_is_wrong_is_named_with_its_remedy(tmp_path, capsys, monkeypatch):
+def test_problems_are_reported_with_their_remedies(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "SPACE", 1e9)
     monkeypatch.setattr(doctor, "MEMORY", 1e9)
     monkeypatch.setattr(metadata, "requires", lambda name: ["jax<0.2", "no-such-package>=1"])
@@ -32,15 +32,15 @@ def test_what_is_wrong_is_named_with_its_remedy(tmp_path, capsys, monkeypatch):
     damaged = tmp_path / "cache" / "text-en-de-0"
     damaged.mkdir(parents=True)
     (damaged / "meta.json").write_text(json.dumps({"format": -1}))
-    out, err = examined(tmp_path, capsys, "--mesh", "data=3,tensor=5", code=1)
-    for said in (
+    out, err = doctor_output(tmp_path, capsys, "--mesh", "data=3,tensor=5", code=1)
+    for message in (
         "is not <0.2",
         "no-such-package is missing",
-        "close something",
-        "make room",
+        "close other programs",
+        "free some space",
         "File exists",
         "was prepared in format -1",
         "takes 15 devices",
     ):
-        assert said in out, said
+        assert message in out, message
     assert "7 of these" in err

@@ -30,7 +30,10 @@ MODELS = {
 
 def exported(directory, **changes):
     model, params = make(d_k=6, d_v=6, max_extra=EXTRA, **changes)  # h d_k is not d_model
-    c = config.replace(Config(), **{f: getattr(model.c, f) for f in ("positions", "norm", "norm_placement", "feed_forward")})
+    c = config.replace(
+        Config(),
+        **{f: getattr(model.c, f) for f in ("positions", "norm", "norm_placement", "feed_forward")},
+    )
     c = config.replace(c, N=2, d_model=12, d_ff=22, h=3, d_k=6, d_v=6)
     export(c, params, VOCABULARY, directory)
     return model, params

@@ -1,4 +1,4 @@
-"""Plots of the demo's stored runs, as files for a paper."""
+"""Plots of the demo study's stored runs, as files for a paper."""
 
 import dataclasses
 import re
@@ -11,10 +11,10 @@ from t2t_jax.study import entries, tables
 from tests import stored
 
 
-def test_every_plot_is_a_picture_and_two_drawings(tmp_path):
+def test_every_plot_is_written_as_png_svg_and_pdf(tmp_path):
     grid = stored.grid(tmp_path)
-    found = tables.lines(grid, stored.entries())
-    paths = plots.draw(grid, found, stored.split(tmp_path))
+    lines = tables.lines(grid, stored.entries())
+    paths = plots.draw(grid, lines, stored.split(tmp_path))
     kinds = ["learning", "cost", "differences", "distances"]
     assert paths == [tmp_path / f"table3-demo-{kind}.png" for kind in kinds]
     title = "Variations on the Transformer, preset demo"
@@ -22,52 +22,54 @@ def test_every_plot_is_a_picture_and_two_drawings(tmp_path):
         assert f"<!-- {title}" in path.with_suffix(".svg").read_text()
         assert path.stat().st_size > 15_000
         assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-        drawn = path.with_suffix(".svg").read_text()
-        texts = re.findall(r"<!-- (.*?) -->", drawn)  # that matplotlib draws as outlines
-        for line in found[1:] if "differences" in path.name else found:
+        svg = path.with_suffix(".svg").read_text()
+        texts = re.findall(r"<!-- (.*?) -->", svg)  # matplotlib draws text as outlines
+        for line in lines[1:] if "differences" in path.name else lines:
             assert line.entry.row.name in texts, (path, line.entry.row.name)
 
 
 def test_a_plot_is_the_same_file_each_time(tmp_path):
     grid = stored.grid(tmp_path)
-    found = tables.lines(grid, stored.entries())
-    drawn = [plots.costs(grid, found).with_name("table3-demo-cost.svg").read_text() for _ in "12"]
-    assert drawn[0] == drawn[1]
+    lines = tables.lines(grid, stored.entries())
+    first, second = (
+        plots.costs(grid, lines).with_name("table3-demo-cost.svg").read_text() for _ in range(2)
+    )
+    assert first == second
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_without_dependencies_nothing_is_drawn_against_them(known, tmp_path):
+@pytest.mark.parametrize("annotated", [False, True])
+def test_quality_against_distance_needs_annotated_dependencies(annotated, tmp_path):
     grid = stored.grid(tmp_path)
     split = stored.split(tmp_path)
-    if not known:
+    if not annotated:
         Path(f"{split.stem}.extras.jsonl").unlink()
-    drawn = plots.draw(grid, tables.lines(grid, stored.entries()), split)
-    assert any("distances" in path.name for path in drawn) == known
+    paths = plots.draw(grid, tables.lines(grid, stored.entries()), split)
+    assert any("distances" in path.name for path in paths) == annotated
 
 
 def test_an_empty_study_has_no_plots(tmp_path):
     grid = stored.grid(tmp_path)
-    none = [entry.__class__(entry.row, entry.c, (), "") for entry in stored.entries()]
-    assert plots.draw(grid, tables.lines(grid, none), None) == []
+    empty = [dataclasses.replace(entry, runs=(), standing="") for entry in stored.entries()]
+    assert plots.draw(grid, tables.lines(grid, empty), None) == []
 
 
-def test_a_plots_title_says_what_the_command_line_changed(tmp_path):
+def test_the_title_of_a_plot_names_fields_set_on_the_command_line(tmp_path):
     grid = dataclasses.replace(stored.grid(tmp_path), changes=dict(alpha=0.6))
-    found = tables.lines(grid, entries.collect(dataclasses.replace(grid, home=stored.DEMO)))
-    drawn = plots.learning(grid, found).with_suffix(".svg").read_text()
-    assert "preset demo" in drawn
-    assert "alpha 0.6" in drawn
+    lines = tables.lines(grid, entries.collect(dataclasses.replace(grid, home=stored.DEMO)))
+    svg = plots.learning(grid, lines).with_suffix(".svg").read_text()
+    assert "preset demo" in svg
+    assert "alpha 0.6" in svg
 
 
-def test_an_interval_says_what_it_covers(tmp_path):
-    """Of rows with one seed it is over sentences."""
-    one = tables.lines(stored.grid(tmp_path), stored.entries())
-    assert plots.interval(one) == "interval over sentences"
+def test_an_interval_names_what_it_is_over(tmp_path):
+    """The interval of a row with one seed is over sentences alone."""
+    single = tables.lines(stored.grid(tmp_path), stored.entries())
+    assert plots.interval(single) == "interval over sentences"
     entries = [
         dataclasses.replace(e, runs=(*e.runs, *stored.entries()[1].runs)) for e in stored.entries()
     ]
-    two = tables.lines(stored.grid(tmp_path), entries)
-    assert plots.interval(two) == "interval over seeds and sentences"
-    assert "dashed: interval over sentences" in plots.interval([one[1], two[2]])
-    path = plots.differences(stored.grid(tmp_path), one)
+    double = tables.lines(stored.grid(tmp_path), entries)
+    assert plots.interval(double) == "interval over seeds and sentences"
+    assert "dashed: interval over sentences" in plots.interval([single[1], double[2]])
+    path = plots.differences(stored.grid(tmp_path), single)
     assert "95% interval over sentences" in path.with_name(f"{path.name}.svg").read_text()

@@ -1,4 +1,4 @@
-"""The page of a study, read as text and in a browser."""
+"""The page of a study, as text and in a browser."""
 
 import dataclasses
 import json
@@ -26,17 +26,17 @@ def write(home, entries, split, live=False, rows=20):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The page of the demo, with sentences and translations."""
+def demo(tmp_path_factory):
+    """The page of the demo study, with sentences and translations."""
     home = tmp_path_factory.mktemp("report")
     entries = stored.translated(home, stored.entries(20), f"ein {HOSTILE} Wort")
     return write(home, entries, stored.split(home, source=HOSTILE))
 
 
-def test_a_page_has_all_there_is_and_asks_for_nothing(whole):
-    with opened(whole, 1200) as page:
+def test_a_page_shows_all_results_and_requests_nothing(demo):
+    with opened(demo, 1200) as page:
         assert page.locator("#result tbody tr").count() == 20
-        assert page.locator("#matrix").count() == 0  # one seed: nothing is tested
+        assert page.locator("#matrix").count() == 0  # one seed: no test
         page.wait_for_selector(".chart.vega-embed svg")
         assert page.locator(".chart").count() == 7
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
@@ -46,56 +46,55 @@ def test_a_page_has_all_there_is_and_asks_for_nothing(whole):
         page.select_option("#sentence", "3")
         assert page.locator("dl.samples:not([hidden])").get_attribute("data-sentence") == "3"
         assert page.evaluate("performance.timing.loadEventEnd - performance.timing.fetchStart")
-    assert whole.stat().st_size < 5e6
+    assert demo.stat().st_size < 5e6
 
 
-def test_a_row_tells_its_config_by_keyboard_and_by_mouse(whole):
-    with opened(whole, 1200) as page:
+def test_a_row_shows_its_config_by_keyboard_and_by_mouse(demo):
+    with opened(demo, 1200) as page:
         row = page.locator("#result tbody tr").nth(1)
         assert row.get_attribute("title") == "A:h=1,d_k=512,d_v=512: h=1, d_k=64, d_v=64; n = 1"
         row.locator("button").focus()
         page.keyboard.press("Enter")
-        told = page.locator("[popover]:popover-open")
-        assert '"d_model": 64' in told.inner_text()
+        details = page.locator("[popover]:popover-open")
+        assert '"d_model": 64' in details.inner_text()
         page.keyboard.press("Escape")
-        assert told.count() == 0
+        assert details.count() == 0
         row.locator("button").click()
-        assert told.count() == 1
+        assert details.count() == 1
 
 
-def test_a_page_fits_a_telephone(whole):
-    with opened(whole, 360) as page:
+def test_a_page_fits_a_phone(demo):
+    with opened(demo, 360) as page:
         page.wait_for_selector(".chart.vega-embed svg")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_without_scripts_the_charts_stand_there_as_pictures(whole):
-    with opened(whole, 1200, scripts=False) as page:
+def test_without_scripts_charts_are_pictures(demo):
+    with opened(demo, 1200, scripts=False) as page:
         assert page.locator(".chart > svg").count() == 7
         assert page.locator("dl.samples").count() == 12
 
 
-def test_user_text_is_text(whole):
-    text = whole.read_text()
+def test_user_text_is_escaped(demo):
+    text = demo.read_text()
     assert "<img src=x" not in text
     assert "<script>alert" not in text
     assert text.count("<script") == 3
     assert f"runs {HOSTILE}" not in text
 
 
-def test_what_is_not_there_is_said(tmp_path):
+def test_unfinished_runs_are_listed(tmp_path):
     entries = stored.entries(20)
     entries[3] = dataclasses.replace(entries[3], runs=(), standing="seed 0 failed: <b>boom</b>")
     entries[5] = dataclasses.replace(entries[5], runs=(), standing="seed 0 running, at step 5 of 9")
     path = write(tmp_path, entries, None, live=True)
     assert 'http-equiv="refresh"' in path.read_text()
     with opened(path, 1200) as page:
-        said = page.locator("#standing").inner_text()
-        assert "failed: <b>boom</b>" in said
-        assert "running, at step 5 of 9" in said
-        assert (
-            "18 runs are finished, of 18 of 20 rows" in page.locator("[role=status]").inner_text()
-        )
+        unfinished = page.locator("#unfinished").inner_text()
+        assert "failed: <b>boom</b>" in unfinished
+        assert "running, at step 5 of 9" in unfinished
+        status = page.locator("[role=status]").inner_text()
+        assert "18 runs of 18 of 20 rows are finished" in status
         assert page.locator("#samples").count() == 0
 
 
@@ -108,9 +107,9 @@ def test_an_empty_study_is_a_page(tmp_path):
 
 
 @pytest.mark.full
-def test_many_rows_and_seeds_stay_small(tmp_path):
-    """21 rows and 3 seeds, each run with the longest curves that a preset makes."""
-    one = stored.entries(20)
+def test_a_page_of_many_rows_and_seeds_is_small(tmp_path):
+    """21 rows and 3 seeds, each run with the longest curves of any preset."""
+    demo = stored.entries(20)
     directory = tmp_path / "long"
     directory.mkdir()
     records = [{"step": i, "nll": 9 / i, "dev_perplexity": 100 / i} for i in range(1, 400)]
@@ -120,12 +119,12 @@ def test_many_rows_and_seeds_stay_small(tmp_path):
             e,
             runs=tuple(dataclasses.replace(e.runs[0], seed=s, directory=directory) for s in "012"),
         )
-        for e in [*one, one[-1]]
+        for e in [*demo, demo[-1]]
     ]
     grid = stored.grid(tmp_path, 20)
-    other = registry.Row("another", {})
-    entries[-1] = dataclasses.replace(entries[-1], row=other)
-    grid = dataclasses.replace(grid, rows=(*grid.rows, other))
+    row = registry.Row("another", {})
+    entries[-1] = dataclasses.replace(entries[-1], row=row)
+    grid = dataclasses.replace(grid, rows=(*grid.rows, row))
     text = study_page(grid, tables.lines(grid, entries), None, ["table3"], False)
     assert 1e6 < len(text.encode()) < 5e6
     (tmp_path / "page.html").write_text(text)
@@ -135,17 +134,17 @@ def test_many_rows_and_seeds_stay_small(tmp_path):
 
 @pytest.fixture(scope="module")
 def attention():
-    """A study whose rows have three seeds, and its lines."""
+    """A study whose rows have three seeds: its grid and its lines."""
     study = registry.find("attention")
     home = stored.DEMO.parent / "attention-demo"
     grid = Grid(study, presets.preset("demo"), study.rows, {}, home)
     return grid, tables.lines(grid, entries.collect(grid))
 
 
-def test_a_study_of_which_the_paper_says_nothing(attention, tmp_path):
-    grid, found = attention
+def test_a_study_without_values_of_the_paper(attention, tmp_path):
+    grid, lines = attention
     study = grid.study
-    text = study_page(grid, found, None, ["attention"], False)
+    text = study_page(grid, lines, None, ["attention"], False)
     assert "diamond)" not in text
     (tmp_path / "page.html").write_text(text)
     with opened(tmp_path / "page.html", 1200) as page:
@@ -154,7 +153,7 @@ def test_a_study_of_which_the_paper_says_nothing(attention, tmp_path):
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
 
 
-def test_differences_are_marked_word_by_word():
+def test_differences_from_the_reference_are_marked_by_word():
     assert marked("der Hund sah die Katze", "der Hund hört die Katze") == [
         ("der Hund", False), ("sah", True), ("die Katze", False),
     ]  # fmt: skip
@@ -162,26 +161,26 @@ def test_differences_are_marked_word_by_word():
     assert marked("", "c") == []
 
 
-def test_signs_of_the_matrix_are_of_the_row_less_the_column(attention):
-    grid, found = attention
-    text, base, one = study_page(grid, found, None, [], False), "scaled dot product", "general"
-    bleu = {line.entry.row.name: line.score.mean for line in found}
-    more = bleu[base] - bleu[one]
-    assert more > 0
-    assert f'class="above" title="{base} minus {one}: {more:+.2f} ' in text
-    assert f'class="below" title="{one} minus {base}: {-more:+.2f} ' in text
+def test_the_matrix_shows_the_row_minus_the_column(attention):
+    grid, lines = attention
+    text, base, other = study_page(grid, lines, None, [], False), "scaled dot product", "general"
+    bleu = {line.entry.row.name: line.score.mean for line in lines}
+    difference = bleu[base] - bleu[other]
+    assert difference > 0
+    assert f'class="above" title="{base} minus {other}: {difference:+.2f} ' in text
+    assert f'class="below" title="{other} minus {base}: {-difference:+.2f} ' in text
     assert re.search(rf'class="open" title="rotary minus {base}: .* BLEU, p = .*, not sig', text)
 
 
 def test_a_row_with_one_seed_is_not_tested(attention):
-    grid, found = attention
-    entries = [line.entry for line in found]
+    grid, lines = attention
+    entries = [line.entry for line in lines]
     entries[2] = dataclasses.replace(entries[2], runs=entries[2].runs[:1])
     name = entries[2].row.name
-    found = tables.lines(grid, entries)
-    text = study_page(grid, found, None, [], False)
-    assert found[2].p is None
-    assert found[3].p == pytest.approx(13 * found[3].difference.p)
+    lines = tables.lines(grid, entries)
+    text = study_page(grid, lines, None, [], False)
+    assert lines[2].p is None
+    assert lines[3].p == pytest.approx(13 * lines[3].difference.p)
     assert f'class="open" title="{name} minus local: ' in text
     assert "BLEU, not tested: one seed" in text
     assert "Rows with one seed are not tested" in text

@@ -15,11 +15,12 @@ It also decodes, one position at a time, all rows at the same position:
     state = mechanism.start(k, v, visibility)
     out, state = mechanism.step(state, q, t, k, v, bias)
 
-`start` takes the keys and values that are known before decoding. Cross-attention starts with those of
-the source, steps with neither k nor v, and its state never changes. Self-attention
-(`visibility.causal`) starts with room for all S positions, of which `visibility.kv_lengths` are known
-(usually none: zeros); each step adds the key and value [B, 1, h, d] of position t (int32 scalar), which
-the query [B, 1, h, d_k] at t also sees. Stepping through t = 0, 1, ... equals one causal call.
+`start` takes the keys and values that are known before decoding. Cross-attention starts with those
+of the source, steps with neither k nor v, and its state never changes. Self-attention
+(`visibility.causal`) starts with room for all S positions, of which `visibility.kv_lengths` are
+known (usually none: zeros); each step adds the key and value [B, 1, h, d] of position t (int32
+scalar), which the query [B, 1, h, d_k] at t also sees. Stepping through t = 0, 1, ... equals one
+causal call.
 
 >>> import jax
 >>> from t2t_jax.attention import build
@@ -30,9 +31,9 @@ the query [B, 1, h, d_k] at t also sees. Stepping through t = 0, 1, ... equals o
 >>> attention.apply(variables, q, k, v, Visibility(causal=True)).shape
 (2, 5, 4, 8)
 
-`MECHANISMS` has an entry for every mechanism and needs no jax; `build` makes the module that a config
-names, with options after a colon: `build("local:w=32")`. A new mechanism is a file here and an entry in
-`registry.py`.
+`MECHANISMS` has an entry for every mechanism and needs no jax; `build` makes the module that a
+config names, with options after a colon: `build("local:w=32")`. A new mechanism is a file here and
+an entry in `registry.py`.
 """
 
 from t2t_jax.attention.registry import MECHANISMS as MECHANISMS

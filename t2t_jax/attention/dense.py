@@ -70,7 +70,7 @@ class Dense(Mechanism):
     """
 
     def keys(self, k: Array, s: Array) -> Array:
-        """What `scores` reads of the keys [B, S, h, d_k] at positions s, int32 [S]: [B, h, S, ...]."""
+        """What `scores` reads of keys [B, S, h, d_k] at positions s, int32 [S]: [B, h, S, ...]."""
         return k.swapaxes(1, 2)
 
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:

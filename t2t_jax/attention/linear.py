@@ -21,8 +21,8 @@ class Linear(Mechanism):
     """phi(x) = elu(x) + 1.
 
     Sums are float32 or wider, and over [v, 1], so that one matmul gives numerator and denominator.
-    Each feature vector comes with the logarithm of a factor taken out of it, so that features of any
-    size do not overflow.
+    Each feature vector comes with the logarithm of a factor taken out of it, so that features of
+    any size do not overflow.
 
     Attributes:
       chunk: positions by which a causal sum advances; the pairs within a chunk are computed.
@@ -53,7 +53,7 @@ class Linear(Mechanism):
         return zero_padding(_divide(sums), visibility.q_lengths).astype(v.dtype)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
-        """The sum [B, h, m, d_v + 1] over the known keys, and the logarithm of its factor [B, h]."""
+        """The sum [B, h, m, d_v + 1] over the known keys, and its log-factor [B, h]."""
         lengths = visibility.with_lengths(k, k).kv_lengths
         known = self._key_features(zero_padding(k, lengths), zero_padding(v, lengths), 0, lengths)
         total, largest = _total(*known)

@@ -21,8 +21,9 @@ from t2t_jax.attention.visibility import Visibility, zero_padding
 class Local(Mechanism):
     """softmax(q k^T / sqrt(d_k)) v over the keys at distance w at most; causal: only earlier ones.
 
-    Between two sequences it is Luong's local-m, whose window is centred at the query's own position.
-    Queries are cut into blocks, each of which sees its own block of keys and the neighbouring ones.
+    Between two sequences it is Luong's local-m, whose window is centred at the query's own
+    position. Queries are cut into blocks, each of which sees its own block of keys and the
+    neighbouring ones.
 
     Attributes:
       w: the largest distance.
@@ -82,7 +83,7 @@ class Local(Mechanism):
         return single_query(q, k, v, seen, s - t, bias)
 
     def _positions(self, last: Array) -> Array:
-        """The position in each slot of the ring when `last` [B, 1] is the newest; may be negative."""
+        """The position in each slot if `last` [B, 1] is the newest; negative if there is none."""
         return last - (last - jnp.arange(self.w + 1)[None]) % (self.w + 1)
 
 
@@ -90,8 +91,8 @@ class LocalPredictive(Mechanism):
     """Luong's local-p, between two sequences: the centre of the window is predicted.
 
     p_t = S sigmoid(v_p^T tanh(W_p q)), where S is the length before the padding and q the query of
-    the head. The keys at distance w at most from p_t are weighted by their softmax and by a Gaussian
-    of sigma w / 2.
+    the head. The keys at distance w at most from p_t are weighted by their softmax and by a
+    Gaussian of sigma w / 2.
 
     Attributes:
       w: the largest distance.

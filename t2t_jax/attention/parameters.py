@@ -8,7 +8,8 @@ from jax import Array
 class PerHead(nn.Module):
     """A float32 parameter [h, *shape] with logical axes for the sharding rules.
 
-    It is a module so that several methods of a mechanism can read it, with h taken from the queries.
+    It is a module so that several methods of a mechanism can read it, with h taken from the
+    queries.
 
     Attributes:
       axes: logical names of the axes after the heads; the first is contracted.

@@ -1,7 +1,8 @@
-"""The attention mechanisms by name, without jax: what each is, its roles, options, partners and cost.
+"""The attention mechanisms by name, without jax: what each is, its roles, options, partners and
+cost.
 
-A config names a mechanism and, after a colon, options that differ from the defaults: "local:w=32". A new
-mechanism is a file of this folder and one entry of `MECHANISMS`.
+A config names a mechanism and, after a colon, options that differ from the defaults: "local:w=32".
+A new mechanism is a file of this folder and one entry of `MECHANISMS`.
 """
 
 import math
@@ -36,9 +37,9 @@ class Entry:
     """A mechanism.
 
     Attributes:
-      where: its file in this folder and its class there.
-      about: what it computes, in a few words.
-      products: its multiply-adds of one head in the forward pass, a function of the options, `sizes`
+      where: its file in this folder and its class there. about: what it computes, in a few words.
+      products: its multiply-adds of one head in the forward pass, a function of the options,
+      `sizes`
         included, and a `Shape`. What is computed only to be masked counts, and so does rounding up
         to whole blocks; exp, tanh and softmax do not.
       options: what a config may set, with the defaults, whose type is that of the option.
@@ -271,7 +272,7 @@ def products(text: str, shape: Shape) -> Number:
 
 
 def attributes(text: str) -> dict[str, Number]:
-    """What the module of a mechanism is built with: its sizes, and its options by default or set."""
+    """The attributes that the module of a mechanism is built with: its sizes and its options."""
     name, options = parse(text)
     return {**MECHANISMS[name].sizes, **MECHANISMS[name].options, **options}
 

@@ -1,7 +1,7 @@
 """Sparse patterns: strided and fixed (Child et al. 2019), random blocks (Zaheer et al. 2020).
 
-Each is softmax(q k^T / sqrt(d_k)) v over the keys of its pattern, within one sequence. A pattern is a
-few disjoint sets of keys whose scores are concatenated under one softmax.
+Each is softmax(q k^T / sqrt(d_k)) v over the keys of its pattern, within one sequence. A pattern is
+a few disjoint sets of keys whose scores are concatenated under one softmax.
 """
 
 from collections.abc import Sequence
@@ -129,7 +129,7 @@ class Strided(Sparse):
 
 
 class Fixed(Mechanism):
-    """The keys of the query's own block of l, and the last c of each other (causal: earlier) block."""
+    """The query's own block of l keys, and the last c of each other (causal: earlier) block."""
 
     l: int
     c: int

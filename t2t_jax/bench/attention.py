@@ -1,7 +1,8 @@
-"""Time and memory of every mechanism against the length n: value and gradient, one sequence."""
+"""Time and memory of every attention mechanism, value and gradient, as the length n grows."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,8 +14,8 @@ from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.registry import MECHANISMS, build, parse
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import NAIVE
-from t2t_jax.bench.race import ROUNDS, Program, compiled, exponent, race
-from t2t_jax.bench.race import draw as draw_race
+from t2t_jax.bench.lengths import ROUNDS, Program, compiled, exponent, sweep
+from t2t_jax.bench.lengths import plot as plot_lengths
 from t2t_jax.environment import environment
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -23,7 +24,7 @@ BASE = "scaled_dot_product"
 
 
 class AdditiveNaive(Dense):
-    """`t2t_jax.bench.NAIVE`."""
+    """Additive attention that builds the hidden layer of all pairs at once: [B, h, T, S, d]."""
 
     def setup(self) -> None:
         self.W_q, self.W_k = PerHead(("d_k", "d_hidden")), PerHead(("d_k", "d_hidden"))
@@ -33,13 +34,12 @@ class AdditiveNaive(Dense):
         d = q.shape[-1]
         a = jnp.einsum("bthd,hde->bhte", q, self.W_q(q, d, d))
         c = jnp.einsum("bhsd,hde->bhse", keys, self.W_k(q, d, d))
-        return jnp.einsum(
-            "bhtse,he->bhts", jnp.tanh(a[:, :, :, None] + c[:, :, None]), self.v(q, d)
-        )
+        hidden = jnp.tanh(a[:, :, :, None] + c[:, :, None])
+        return jnp.einsum("bhtse,he->bhts", hidden, self.v(q, d))
 
 
 def default(n: int) -> dict[str, str]:
-    """Every mechanism at length n as a config names it: windows of 64, strides of sqrt(n)."""
+    """Returns every mechanism with its options at length n: windows of 64, strides of sqrt(n)."""
     root = max(8, math.isqrt(n))
     options = {
         "local": ":w=64",
@@ -52,83 +52,82 @@ def default(n: int) -> dict[str, str]:
 
 
 def measure(
-    names: Sequence[str], lengths: Sequence[int], seconds: float, say: Callable[[str], object]
+    names: Sequence[str], lengths: Sequence[int], seconds: float, report: Callable[[str], object]
 ) -> dict[str, Any]:
-    """Runs the race.
+    """Measures every mechanism, causal where it can be, at every length.
 
     Args:
-      names: mechanisms, with options or with those of `default`.
-      seconds: the longest that a call may be expected to take.
+      names: mechanisms; those without options get the options of `default`.
+      seconds: a mechanism whose next call is expected to take longer is dropped.
 
     Returns:
-      What is kept as JSON and printed by `table`: shapes, environment, and for each mechanism,
-      causal where it can be, at each n seconds and bytes of temporaries, and what they grow with.
+      Results for JSON and `table`: shapes, environment, and for each mechanism its points (seconds
+      and bytes of temporaries at each n) and the exponents of their growth.
     """
-    found = race(names, lengths, seconds, _compile, say)
+    curves = sweep(names, lengths, seconds, _compile, report)
     mechanisms = {
-        name: {"causal": _causal(name), "at": at}
-        | {f"{what}_exponent": exponent(at, what) for what in ("seconds", "bytes")}
-        for name, at in found.items()
-        if at
+        name: {"causal": _causal(name), "at": curve}
+        | {f"{quantity}_exponent": exponent(curve, quantity) for quantity in ("seconds", "bytes")}
+        for name, curve in curves.items()
+        if curve
     }
-    shapes = {
-        "B": B,
-        "h": H,
-        "d_k": D,
-        "d_v": D,
-        "dtype": jnp.dtype(_dtype()).name,
-        "rounds": ROUNDS,
-    }
+    dtype = jnp.dtype(_dtype()).name
+    shapes = {"B": B, "h": H, "d_k": D, "d_v": D, "dtype": dtype, "rounds": ROUNDS}
     return {**shapes, "mechanisms": mechanisms, "environment": environment()}
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """Lines: seconds, how many times faster than the paper's attention, memory, and exponents."""
-    lengths = sorted({x["n"] for m in found["mechanisms"].values() for x in m["at"]})
-    base = {x["n"]: x for x in found["mechanisms"].get(BASE, {"at": []})["at"]}
-    out = [
-        f"value and gradient, B = {found['B']}, h = {found['h']}, d_k = d_v = {found['d_k']}, "
-        f"{found['dtype']}: ms (times as fast as {BASE}; MiB of temporaries)",
+def table(results: Mapping[str, Any]) -> list[str]:
+    """Returns lines: time, speed relative to the paper's attention, memory, and exponents."""
+    mechanisms = results["mechanisms"]
+    lengths = sorted({point["n"] for m in mechanisms.values() for point in m["at"]})
+    base = {point["n"]: point for point in mechanisms.get(BASE, {"at": []})["at"]}
+    lines = [
+        f"value and gradient, B = {results['B']}, h = {results['h']}, "
+        f"d_k = d_v = {results['d_k']}, {results['dtype']}: "
+        f"ms (speed relative to {BASE}; MiB of temporaries)",
         f"{'n':28}" + "".join(f"{n:>24,}" for n in lengths) + "   time ~  memory ~",
     ]
-    for name, m in found["mechanisms"].items():
-        cells = {x["n"]: x for x in m["at"]}
-        row = f"{name + ('' if m['causal'] else ' (not causal)'):28}"
-        for n in lengths:
-            cell = ""
-            if x := cells.get(n):
-                ratio = f"{base[n]['seconds'] / x['seconds']:.1f}x; " if n in base else ""
-                cell = f"{x['seconds'] * 1e3:,.1f} ({ratio}{x['bytes'] / 2**20:,.0f})"
-            row += f"{cell:>24}"
-        grown = (m["seconds_exponent"], m["bytes_exponent"])
-        out.append(row + "".join("         " if p is None else f"   n^{p:.2f}" for p in grown))
-    return out
+    for name, m in mechanisms.items():
+        points = {point["n"]: point for point in m["at"]}
+        line = f"{name + ('' if m['causal'] else ' (not causal)'):28}"
+        line += "".join(f"{_cell(points.get(n), base.get(n)):>24}" for n in lengths)
+        powers = (m["seconds_exponent"], m["bytes_exponent"])
+        lines.append(line + "".join(" " * 9 if p is None else f"   n^{p:.2f}" for p in powers))
+    return lines
 
 
-def draw(found: Mapping[str, Any], path: Any) -> None:
-    """Time and memory against n: PATH.png and PATH.svg."""
-    device = found["environment"]["device"]
-    title = f"Value and gradient of attention, B = {B}, h = {H}, d = {D}, on {device}"
-    raced = found["mechanisms"]
-    powers = {name: (m["seconds_exponent"], m["bytes_exponent"]) for name, m in raced.items()}
-    draw_race({name: m["at"] for name, m in raced.items()}, powers, title, path)
+def _cell(point: Mapping[str, float] | None, base: Mapping[str, float] | None) -> str:
+    if point is None:
+        return ""
+    ratio = f"{base['seconds'] / point['seconds']:.1f}x; " if base else ""
+    return f"{point['seconds'] * 1e3:,.1f} ({ratio}{point['bytes'] / 2**20:,.0f})"
+
+
+def plot(results: Mapping[str, Any], path: Path) -> None:
+    """Plots time and memory against n: PATH.png, .svg and .pdf."""
+    device = results["environment"]["device"]
+    title = f"Attention, value and gradient, B = {B}, h = {H}, d = {D}, on {device}"
+    mechanisms = results["mechanisms"]
+    curves = {name: m["at"] for name, m in mechanisms.items()}
+    exponents = {n: (m["seconds_exponent"], m["bytes_exponent"]) for n, m in mechanisms.items()}
+    plot_lengths(curves, exponents, title, path)
 
 
 def _compile(name: str, n: int) -> Program:
     mechanism = AdditiveNaive() if name == NAIVE else build(default(n).get(name, name))
-    q, k, v, g = (
+    q, k, v, direction = (
         jax.random.normal(key, (B, n, H, D), _dtype())
         for key in jax.random.split(jax.random.key(0), 4)
     )
     visibility = Visibility(causal=_causal(name))
-    few = (x[:, :8] for x in (q, k, v))
-    variables = meta.unbox(mechanism.init(jax.random.key(1), *few, visibility))
+    short = (x[:, :8] for x in (q, k, v))
+    variables = meta.unbox(mechanism.init(jax.random.key(1), *short, visibility))
 
     def value(variables: Any, q: jax.Array, k: jax.Array, v: jax.Array, g: jax.Array) -> jax.Array:
         out: Any = mechanism.apply(variables, q, k, v, visibility)
         return (out * g).sum(dtype=jnp.float32)
 
-    arguments = (variables, q, k, v, g)
+    arguments = (variables, q, k, v, direction)
     return compiled(jax.value_and_grad(value, (0, 1, 2, 3)), *arguments)
 
 

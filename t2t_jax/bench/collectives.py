@@ -1,4 +1,4 @@
-"""What a compiled step moves between devices."""
+"""The collective operations of a compiled step, and the bytes that they send between devices."""
 
 import re
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ _OPERATION = re.compile(
 )
 _CHANNEL = re.compile(r"channel_id=(\d+)")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
-# The devices of a group: listed, as an iota, or by axes of a mesh, of which parts may be named.
+# The devices of a group: as a list, as an iota, or as axes of a mesh, or parts of axes.
 _LISTED = re.compile(r"replica_groups=\{\{([\d,]+)\}")
 _IOTA = re.compile(r"replica_groups=\[\d+,(\d+)\]")
 _AXES = re.compile(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(.*?\))? ?\{([^}]*)\}")
 
 
 class Move(NamedTuple):
-    """A collective operation: its kind, the devices of a group, and the bytes of its result."""
+    """A collective operation: its kind, devices in a group, and bytes of its result."""
 
     kind: str
     group: int
@@ -27,7 +27,7 @@ class Move(NamedTuple):
 
     @property
     def sent(self) -> float:
-        """Bytes that each device sends, in a ring."""
+        """Bytes that each device sends in a ring algorithm."""
         others = (self.group - 1) / self.group
         return {
             "all-reduce": 2 * self.result * others,
@@ -39,41 +39,45 @@ class Move(NamedTuple):
 
 
 def moves(compiled: Any, devices: int) -> Iterator[Move]:
-    """The collective operations of a compiled program; one in a loop counts once.
+    """Yields the collective operations of a compiled program; one in a loop counts once.
 
-    A TPU's compiler writes one that overlaps with others several times, under one channel, and a
-    reduce-scatter as an all-reduce of which a fusion keeps a part.
+    A TPU's compiler writes an operation that overlaps with others several times, under one channel.
+    It writes a reduce-scatter as an all-reduce within a fusion that keeps a part of the result.
     """
     fusion, channels = "", set()
     for line in compiled.as_text().splitlines():
         if line.endswith("{") and not line.startswith(" "):
             fusion = line.split(" ")[0]
-        found, channel = _OPERATION.search(line), _CHANNEL.search(line)
-        if found is None or (channel and channel[1] in channels):
+        operation, channel = _OPERATION.search(line), _CHANNEL.search(line)
+        if operation is None or (channel and channel[1] in channels):
             continue
         channels.add(channel[1] if channel else "")
-        arrays = _ARRAY.findall(found["result"])
-        if found["start"] and found["kind"] in ("all-gather", "collective-permute"):
-            arrays = [x for x in arrays if x != ("u32", "")]  # its contexts
-            arrays = arrays[len(arrays) // 2 :]  # behind what it is given
-        result = sum(
-            _BYTES[kind] * prod(map(int, filter(None, shape.split(",")))) for kind, shape in arrays
-        )
-        group = _group(line) or devices
-        scattered = "all-reduce-scatter" in fusion
-        kind, kept = ("reduce-scatter", result // group) if scattered else (found["kind"], result)
+        kind, result, group = operation["kind"], _result_bytes(operation), _group(line) or devices
+        if "all-reduce-scatter" in fusion:
+            kind, result = "reduce-scatter", result // group
         if group > 1:
-            yield Move(kind, group, kept)
+            yield Move(kind, group, result)
+
+
+def _result_bytes(operation: re.Match[str]) -> int:
+    """Returns the bytes of an operation's result."""
+    arrays = _ARRAY.findall(operation["result"])
+    if operation["start"] and operation["kind"] in ("all-gather", "collective-permute"):
+        arrays = [x for x in arrays if x != ("u32", "")]  # context handles
+        arrays = arrays[len(arrays) // 2 :]  # the operands come first
+    return sum(
+        _BYTES[dtype] * prod(map(int, filter(None, shape.split(",")))) for dtype, shape in arrays
+    )
 
 
 def _group(line: str) -> int | None:
-    """How many devices take part together; None where the program does not say."""
-    if found := _LISTED.search(line):
-        return len(found[1].split(","))
-    if found := _IOTA.search(line):
-        return int(found[1])
-    if found := _AXES.search(line):
-        sizes = dict(re.findall(r"'(\w+)'=(\d+)", found[1]))
-        named = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", found[2])
-        return prod(int(part or sizes[axis]) for axis, part in named)
+    """Returns how many devices take part together; None where the program does not say."""
+    if match := _LISTED.search(line):
+        return len(match[1].split(","))
+    if match := _IOTA.search(line):
+        return int(match[1])
+    if match := _AXES.search(line):
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", match[1]))
+        axes = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", match[2])
+        return prod(int(part or sizes[axis]) for axis, part in axes)
     return None

@@ -1,4 +1,4 @@
-"""What each `bench` does: it measures, keeps what it found as JSON and text, and prints it."""
+"""The `bench` commands: each one measures, keeps its results as JSON and text, and prints them."""
 
 import sys
 from argparse import Namespace
@@ -24,9 +24,9 @@ def attention(arguments: Namespace) -> None:
     files.make_directory(arguments.out)
     from t2t_jax.bench import attention
 
-    found = attention.measure(names, lengths or attention.LENGTHS, arguments.seconds, _say)
-    _keep("attention", attention, found, arguments.out)
-    attention.draw(found, arguments.out / "attention")
+    results = attention.measure(names, lengths or attention.LENGTHS, arguments.seconds, _report)
+    _keep("attention", attention, results, arguments.out)
+    attention.plot(results, arguments.out / "attention")
 
 
 def train(arguments: Namespace) -> None:
@@ -37,18 +37,18 @@ def train(arguments: Namespace) -> None:
 
     from t2t_jax.bench import train
 
-    tokens = arguments.batch_tokens
-    if tokens is None:
-        tokens = 2048 if jax.default_backend() == "cpu" else 25_000
-    found = train.measure(arguments.sizes, tokens, arguments.population, _say)
-    _keep("train", train, found, arguments.out)
+    batch_tokens = arguments.batch_tokens
+    if batch_tokens is None:
+        batch_tokens = 2048 if jax.default_backend() == "cpu" else 25_000
+    results = train.measure(arguments.sizes, batch_tokens, arguments.population, _report)
+    _keep("train", train, results, arguments.out)
 
 
 def translate(arguments: Namespace) -> None:
     files.make_directory(arguments.out)
     from t2t_jax.bench import translate
 
-    _keep("translate", translate, translate.measure(arguments.sizes, _say), arguments.out)
+    _keep("translate", translate, translate.measure(arguments.sizes, _report), arguments.out)
 
 
 def input(arguments: Namespace) -> None:
@@ -59,8 +59,8 @@ def input(arguments: Namespace) -> None:
     from t2t_jax.recipes import recipe
 
     c = recipe(arguments.recipe)
-    dataset = open_dataset(prepare(c.data, arguments.cache, report=_say))
-    _keep("input", pipeline, pipeline.measure(c, dataset, _say), arguments.out)
+    dataset = open_dataset(prepare(c.data, arguments.cache, report=_report))
+    _keep("input", pipeline, pipeline.measure(c, dataset, _report), arguments.out)
 
 
 def start(arguments: Namespace) -> None:
@@ -69,28 +69,17 @@ def start(arguments: Namespace) -> None:
     from t2t_jax.data.corpora import prepare
     from t2t_jax.recipes import recipe
 
-    prepare(recipe(arguments.recipe).data, arguments.cache, report=_say)
-    _keep("start", start, start.measure([arguments.recipe], arguments.cache, _say), arguments.out)
+    prepare(recipe(arguments.recipe).data, arguments.cache, report=_report)
+    results = start.measure([arguments.recipe], arguments.cache, _report)
+    _keep("start", start, results, arguments.out)
 
 
-def peers(arguments: Namespace) -> None:
-    files.make_directory(arguments.out)
-    from t2t_jax.bench import CONTENDER, peers
-
-    if not arguments.python.exists():
-        raise UsageError(f"--python {arguments.python}: there is no such file.")
-    if arguments.against and not (arguments.against / CONTENDER).exists():
-        raise UsageError(f"--against {arguments.against}: there is no {CONTENDER} in it.")
-    who = arguments.python, arguments.against
-    _keep("peers", peers, peers.measure(*who, arguments.tasks, _say), arguments.out)
-
-
-def _keep(name: str, module: ModuleType, found: dict[str, Any], out: Path) -> None:
-    lines = module.table(found)
-    files.write_json(out / f"{name}.json", found)
+def _keep(name: str, module: ModuleType, results: dict[str, Any], out: Path) -> None:
+    lines = module.table(results)
+    files.write_json(out / f"{name}.json", results)
     files.write(out / f"{name}.txt", "\n".join(lines) + "\n")
     print(*lines, sep="\n")
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""How fast batches come: tokens a second that the host can read, without a model."""
+"""Throughput of the input pipeline: tokens a second that the host reads, without a model."""
 
 import statistics
 import time
@@ -13,29 +13,31 @@ from t2t_jax.environment import environment
 ROUNDS = 5
 
 
-def measure(c: Config, dataset: Dataset, say: Callable[[str], object]) -> dict[str, Any]:
-    """Plans an epoch in every round, and reads its batches.
+def measure(c: Config, dataset: Dataset, report: Callable[[str], object]) -> dict[str, Any]:
+    """Plans and reads one epoch of batches a round.
 
     Returns:
-      What is kept as JSON and printed by `table`: tokens a second of both sides without padding
-      (median of rounds, least, most), seconds to choose the shapes, and the share of padding.
+      Results for JSON and `table`: tokens a second of both sides without padding (median, minimum
+      and maximum over rounds), seconds to choose the shapes, and the share of padding.
     """
     train, d = dataset.splits["train"], c.data
-    begun = time.perf_counter()
+    start = time.perf_counter()
     batches = Batches(
         train.source, train.target, d.batch_tokens, d.num_buckets, c.training.accumulate
     )
-    found: dict[str, Any] = {"corpus": d.corpus, "shaping": time.perf_counter() - begun}
+    shaping = time.perf_counter() - start
     tokens = len(train.source.tokens) + len(train.target.tokens)
     speeds = []
     for epoch in range(ROUNDS):
-        begun = time.perf_counter()
-        count = batches.batches_per_epoch(epoch)  # plans it
+        start = time.perf_counter()
+        count = batches.batches_per_epoch(epoch)  # plans the epoch
         for i in range(count):
             batches.read(epoch, i)
-        speeds.append(tokens / (time.perf_counter() - begun))
-        say(f"epoch {epoch}: {count} batches, {speeds[-1]:,.0f} tokens/s")
-    return found | {
+        speeds.append(tokens / (time.perf_counter() - start))
+        report(f"epoch {epoch}: {count} batches, {speeds[-1]:,.0f} tokens/s")
+    return {
+        "corpus": d.corpus,
+        "shaping": shaping,
         "batches": count,
         "padding": batches.padding(),
         "tokens_per_second": statistics.median(speeds),
@@ -45,11 +47,11 @@ def measure(c: Config, dataset: Dataset, say: Callable[[str], object]) -> dict[s
     }
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """One line."""
-    speeds = [f"{found[k]:,.0f}" for k in ("tokens_per_second", "least", "most")]
+def table(results: Mapping[str, Any]) -> list[str]:
+    """Returns one line."""
+    speeds = [f"{results[k]:,.0f}" for k in ("tokens_per_second", "least", "most")]
     return [
-        f"{found['corpus']}, on {found['environment']['device']}: {speeds[0]} tokens/s "
-        f"({speeds[1]}, {speeds[2]}), {found['padding']:.1%} of what is read is padding, shapes "
-        f"chosen in {found['shaping']:.2f} s"
+        f"{results['corpus']}, on {results['environment']['device']}: {speeds[0]} tokens/s "
+        f"({speeds[1]}, {speeds[2]}), {results['padding']:.1%} of the slots are padding, shapes "
+        f"chosen in {results['shaping']:.2f} s"
     ]

@@ -1,4 +1,4 @@
-"""From the command to the first training step, with no program in the cache and with all."""
+"""Startup time: from the command to the first training step, with cold and warm program caches."""
 
 import statistics
 import subprocess
@@ -15,14 +15,15 @@ from t2t_jax.errors import RunError
 ROUNDS = 3
 
 
-def measure(words: Sequence[str], cache: Path, say: Callable[[str], object]) -> dict[str, Any]:
-    """Starts `train` with these words, and ends it at its first step.
+def measure(words: Sequence[str], cache: Path, report: Callable[[str], object]) -> dict[str, Any]:
+    """Starts `train` with these words and stops it at its first step.
 
     Args:
-      cache: holds the corpus; its programs are left alone.
+      cache: holds the corpus; compiled programs in it are neither read nor changed.
 
     Returns:
-      What is kept as JSON and printed by `table`: seconds by "cold" and "warm", median of rounds.
+      Results for JSON and `table`: seconds with a "cold" and a "warm" cache, as medians over
+      rounds and for each round.
     """
     seconds: dict[str, list[float]] = {"cold": [], "warm": []}
     for _ in range(ROUNDS):
@@ -33,33 +34,33 @@ def measure(words: Sequence[str], cache: Path, say: Callable[[str], object]) -> 
                 if entry.name != "programs":
                     (home / "cache" / entry.name).symlink_to(entry.absolute())
             for state, times in seconds.items():
-                times.append(_first_step(words, home, home / state))
-                say(f"{state}: {times[-1]:.1f} s to the first step")
-    middle = {state: statistics.median(times) for state, times in seconds.items()}
+                times.append(_first_step(words, home / "cache", home / state))
+                report(f"{state}: {times[-1]:.1f} s to the first step")
     return {
         "words": list(words),
-        "seconds": middle,
+        "seconds": {state: statistics.median(times) for state, times in seconds.items()},
         "rounds": seconds,
         "environment": environment(),
     }
 
 
-def _first_step(words: Sequence[str], home: Path, run: Path) -> float:
+def _first_step(words: Sequence[str], cache: Path, run: Path) -> float:
+    """Returns the seconds until `train` reports its first step."""
     command = [sys.executable, "-m", "t2t_jax.cli", "train", *words]
-    command += ["--cache", str(home / "cache"), "--run", str(run)]
-    begun, said = time.perf_counter(), ""
+    command += ["--cache", str(cache), "--run", str(run)]
+    start, line = time.perf_counter(), ""
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        for said in process.stderr or ():
-            if said.startswith("step "):
+        for line in process.stderr or ():
+            if line.startswith("step "):
                 process.kill()
-                return time.perf_counter() - begun
-    raise RunError(f"training did not come to a step: {said.strip()}")
+                return time.perf_counter() - start
+    raise RunError(f"training ended before its first step: {line.strip()}")
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """One line."""
-    cold, warm = (found["seconds"][state] for state in ("cold", "warm"))
+def table(results: Mapping[str, Any]) -> list[str]:
+    """Returns one line."""
+    cold, warm = (results["seconds"][state] for state in ("cold", "warm"))
     return [
-        f"train {' '.join(found['words'])}, on {found['environment']['device']}: {cold:.1f} s from "
-        f"the command to the first step, {warm:.1f} s once its programs are in the cache"
+        f"train {' '.join(results['words'])}, on {results['environment']['device']}: {cold:.1f} s "
+        f"from the command to the first step, {warm:.1f} s once its programs are in the cache"
     ]

@@ -1,4 +1,4 @@
-"""A training step's time, on the batches of `work`: what `train` does, without its loop."""
+"""Time of a training step: the work of `train` on the batches of a `Workload`, without its loop."""
 
 import statistics
 import time
@@ -8,7 +8,8 @@ from typing import Any
 
 import jax
 
-from t2t_jax.bench import work
+from t2t_jax.bench import workload
+from t2t_jax.bench.workload import Workload
 from t2t_jax.environment import environment
 from t2t_jax.models import build
 from t2t_jax.models.flops import step_flops
@@ -21,86 +22,113 @@ ROUNDS = 5
 
 
 class Steps:
-    """Steps of P equal models at once on a round of batches; `programs` by their shapes."""
+    """A round of training steps of a population of P equal models.
 
-    def __init__(self, s: work.Size, P: int = 1) -> None:
-        self.mesh, model = sharding.make_mesh(), build(s.c, s.V)
-        self.state = population.stack([initialise(model, s.c, self.mesh)] * P)
-        self.h = population.stack([sharding.replicate(hyper(s.c), self.mesh)] * P)
-        self.P, self.step = P, population.together(make_step(model, s.c), P)
-        self.batches = [population.stack_batches([b] * P) for b in work.batches(s)]
-        self.accumulate, self.programs = s.c.training.accumulate, dict[Any, Program]()
+    Attributes:
+      batches: the batches of a round, one for each step.
+      programs: the compiled steps, by the shapes of their batches.
+    """
+
+    def __init__(self, w: Workload, P: int = 1) -> None:
+        self.mesh, model = sharding.make_mesh(), build(w.c, w.V)
+        self.state = population.stack([initialise(model, w.c, self.mesh)] * P)
+        self.h = population.stack([sharding.replicate(hyper(w.c), self.mesh)] * P)
+        self.P, self.step = P, population.together(make_step(model, w.c), P)
+        self.batches = [population.stack_batches([b] * P) for b in workload.batches(w)]
+        self.accumulate, self.programs = w.c.training.accumulate, dict[Any, Program]()
 
     def __call__(self) -> None:
-        """All of them, and waits for the last."""
+        """Runs the round and waits for its last step."""
         queued = deque[Any]()
         with sharding.on(self.mesh):
             for batch in self.batches:
                 placed = sharding.put_batch(batch, self.mesh, self.accumulate)
-                shape = tuple(x.shape for x in placed.values())
-                if shape not in self.programs:
-                    how = self.step, self.P, self.state, placed, self.h
-                    self.programs[shape] = compile_for(*how)
+                shapes = tuple(x.shape for x in placed.values())
+                if shapes not in self.programs:
+                    self.programs[shapes] = compile_for(
+                        self.step, self.P, self.state, placed, self.h
+                    )
                 while len(queued) > ahead():
                     jax.block_until_ready(queued.popleft())
-                self.state, reported = self.programs[shape].run(self.state, placed, self.h)
-                queued.append(reported)
+                self.state, metrics = self.programs[shapes].run(self.state, placed, self.h)
+                queued.append(metrics)
             jax.block_until_ready(queued)
 
 
 def measure(
-    sizes: Sequence[str], batch_tokens: int, P: int, say: Callable[[str], object]
+    sizes: Sequence[str], batch_tokens: int, P: int, report: Callable[[str], object]
 ) -> dict[str, Any]:
-    """Runs each size's rounds, P models in each step.
+    """Runs the rounds of each size, with a population of P models.
 
     Returns:
-      What is kept as JSON and printed by `table`: of each size seconds a step (median of rounds,
-      least, most), seconds of the first round, which compiles, tokens a second of both sides
-      without padding, share of the device's peak FLOP/s (on a CPU of what a matrix product reached
-      between the rounds; the median), and a model's bytes in the largest program.
+      Results for JSON and `table`, by size: see `_measure_size`.
     """
-    found: dict[str, Any] = dict(batch_tokens=batch_tokens, population=P, rounds=ROUNDS, sizes={})
+    results: dict[str, Any] = {
+        "batch_tokens": batch_tokens,
+        "population": P,
+        "rounds": ROUNDS,
+        "sizes": {},
+    }
+    for size in sizes:
+        results["sizes"][size] = _measure_size(size, batch_tokens, P, report)
+    return results | {"environment": environment()}
+
+
+def _measure_size(
+    size: str, batch_tokens: int, P: int, report: Callable[[str], object]
+) -> dict[str, Any]:
+    """Returns what training steps of a size cost.
+
+    Times are seconds a step (median, minimum and maximum over rounds), apart from the first round,
+    which compiles. Speed is in tokens of both sides without padding. The share of peak is the
+    median over rounds; on a CPU the peak is that of a matrix product timed after each round. Bytes
+    are those of one model in the largest program.
+    """
+    w = workload.workload(size, batch_tokens)
     peak = product_flops if jax.default_backend() == "cpu" else peak_flops
-    for name in sizes:
-        s = work.size(name, batch_tokens)
-        steps, times, peaks = Steps(s, P), list[float](), list[float | None]()
-        for _ in range(ROUNDS + 1):
-            begun = time.perf_counter()
-            steps()
-            times.append((time.perf_counter() - begun) / work.BATCHES)
-            peaks.append(peak())
-            say(f"{name}: {times[-1] * 1e3:,.1f} ms a step")
-        first, *times = times
-        shapes = [(b["source"].shape[-2:], b["target"].shape[-1]) for b in steps.batches]
-        flops = P * sum(step_flops(s.c.model, s.V, B, S, T) for (B, S), T in shapes)
-        middle, reached = statistics.median(times), [p for p in peaks[1:] if p]
-        shares = [flops / work.BATCHES / t / p for t, p in zip(times, reached, strict=False)]
-        found["sizes"][name] = {
-            "seconds": middle,
-            "least": min(times),
-            "most": max(times),
-            "first_round": first * work.BATCHES,
-            "tokens_per_second": work.tokens(steps.batches) / work.BATCHES / middle,
-            "share_of_peak": statistics.median(shares) if shares else None,
-            "peak_flops": statistics.median(reached) if reached else None,
-            "bytes": max(p.memory for p in steps.programs.values()),
-        }
-    return found | {"environment": environment()}
+    steps, times, peaks = Steps(w, P), list[float](), list[float | None]()
+    for _ in range(ROUNDS + 1):
+        start = time.perf_counter()
+        steps()
+        times.append((time.perf_counter() - start) / workload.BATCHES)
+        peaks.append(peak())
+        report(f"{size}: {times[-1] * 1e3:,.1f} ms a step")
+    first, *times = times
+    flops = _flops(w, steps) / workload.BATCHES
+    known = [p for p in peaks[1:] if p]
+    shares = [flops / t / p for t, p in zip(times, known, strict=False)]
+    median = statistics.median(times)
+    return {
+        "seconds": median,
+        "least": min(times),
+        "most": max(times),
+        "first_round": first * workload.BATCHES,
+        "tokens_per_second": workload.count_tokens(steps.batches) / workload.BATCHES / median,
+        "share_of_peak": statistics.median(shares) if shares else None,
+        "peak_flops": statistics.median(known) if known else None,
+        "bytes": max(p.memory for p in steps.programs.values()),
+    }
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """Lines, one a size."""
-    device = found["environment"]["device"]
-    models = f", of {found['population']} models at once" if found["population"] > 1 else ""
-    out = [
-        f"training steps of {found['batch_tokens']:,} tokens a side{models}, on {device}",
+def _flops(w: Workload, steps: Steps) -> float:
+    """Returns the FLOPs of a round."""
+    shapes = [(b["source"].shape[-2:], b["target"].shape[-1]) for b in steps.batches]
+    return steps.P * sum(step_flops(w.c.model, w.V, B, S, T) for (B, S), T in shapes)
+
+
+def table(results: Mapping[str, Any]) -> list[str]:
+    """Returns lines, one for each size."""
+    device, P = results["environment"]["device"], results["population"]
+    models = f", {P} models at once" if P > 1 else ""
+    lines = [
+        f"training steps of {results['batch_tokens']:,} tokens a side{models}, on {device}",
         f"{'':8}{'ms a step (least, most)':>30}{'tokens/s':>12}{'of peak':>10}{'MiB':>10}",
     ]
-    for name, x in found["sizes"].items():
+    for size, x in results["sizes"].items():
         ms = [f"{1e3 * x[k]:,.1f}" for k in ("seconds", "least", "most")]
         share = f"{x['share_of_peak']:.0%}" if x["share_of_peak"] else ""
-        out.append(
-            f"{name:8}{f'{ms[0]} ({ms[1]}, {ms[2]})':>30}{x['tokens_per_second']:>12,.0f}"
+        lines.append(
+            f"{size:8}{f'{ms[0]} ({ms[1]}, {ms[2]})':>30}{x['tokens_per_second']:>12,.0f}"
             f"{share:>10}{x['bytes'] / 2**20:>10,.0f}"
         )
-    return out
+    return lines

@@ -1,4 +1,4 @@
-"""Sentences translated a second, each given an output of the same length."""
+"""Speed of translation: sentences a second, with outputs of a fixed length."""
 
 import statistics
 import time
@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from t2t_jax.bench import work
+from t2t_jax.bench import workload
+from t2t_jax.bench.workload import Workload
 from t2t_jax.config import Decoding
 from t2t_jax.environment import environment
 from t2t_jax.inference.translate import translate_tokens
@@ -20,63 +21,70 @@ from t2t_jax.tokens import EOS
 ROUNDS, BEAMS = 5, (1, 4)
 
 
-def weights(s: work.Size) -> tuple[Any, Any]:
-    """A model and drawn parameters under which no sentence ends before it must."""
-    model, ids = build(s.c, s.V), jnp.ones((1, 1), jnp.int32)
+def never_ending_model(w: Workload) -> tuple[Any, Any]:
+    """Returns a model and random parameters that never prefer EOS, so outputs have full length."""
+    model, ids = build(w.c, w.V), jnp.ones((1, 1), jnp.int32)
     params = nn.meta.unbox(jax.jit(model.init)(jax.random.key(0), ids, ids)["params"])
-    matrix = params["embedding"]["matrix"].at[EOS].set(0)  # no logit above the best of V
+    matrix = params["embedding"]["matrix"].at[EOS].set(0)  # the logit of EOS is 0, the best is not
     return model, params | {"embedding": {"matrix": matrix}}
 
 
-def rounds(s: work.Size, beam: int) -> Callable[[], None]:
-    """A round: all sentences, outputs as long as they."""
-    model, params = weights(s)
-    sources = [[*map(int, row), EOS] for row in work.sentences(s.V)]
+def rounds(w: Workload, beam: int) -> Callable[[], None]:
+    """Returns a function that translates all sentences into outputs of the same length."""
+    model, params = never_ending_model(w)
+    sources = [[*map(int, row), EOS] for row in workload.sentences(w.V)]
     decoding = Decoding(beam=beam, max_extra=0)
 
-    def work_() -> None:
-        found = translate_tokens(model, params, sources, decoding)
-        assert {len(x) for x in found} == {work.LENGTH}
+    def run_round() -> None:
+        outputs = translate_tokens(model, params, sources, decoding)
+        assert {len(output) for output in outputs} == {workload.LENGTH}
 
-    return work_
+    return run_round
 
 
-def measure(sizes: Sequence[str], say: Callable[[str], object]) -> dict[str, Any]:
-    """Runs each size's rounds, greedy and with a beam of 4.
+def measure(sizes: Sequence[str], report: Callable[[str], object]) -> dict[str, Any]:
+    """Runs the rounds of each size, with greedy search and a beam of 4.
 
     Returns:
-      What is kept as JSON and printed by `table`: of each size and beam sentences a second (median
-      of rounds, least, most) and seconds of the first round, which compiles.
+      Results for JSON and `table`, by size and beam: see `_measure_beam`.
     """
-    found: dict[str, Any] = {"sentences": work.SENTENCES, "rounds": ROUNDS, "sizes": {}}
-    for name in sizes:
-        at = found["sizes"][name] = {}
-        for beam in BEAMS:
-            round_, times = rounds(work.size(name, 2048), beam), []
-            for _ in range(ROUNDS + 1):
-                begun = time.perf_counter()
-                round_()
-                times.append(time.perf_counter() - begun)
-                say(f"{name}, beam {beam}: {work.SENTENCES / times[-1]:,.0f} sentences/s")
-            first, *times = times
-            speeds = work.SENTENCES / np.array(times)
-            at[str(beam)] = {
-                "sentences_per_second": statistics.median(speeds),
-                "least": float(speeds.min()),
-                "most": float(speeds.max()),
-                "first_round": first,
-            }
-    return found | {"environment": environment()}
+    results: dict[str, Any] = {"sentences": workload.SENTENCES, "rounds": ROUNDS, "sizes": {}}
+    for size in sizes:
+        results["sizes"][size] = {str(b): _measure_beam(size, b, report) for b in BEAMS}
+    return results | {"environment": environment()}
 
 
-def table(found: Mapping[str, Any]) -> list[str]:
-    """Lines, one a size and beam."""
-    out = [
-        f"{found['sentences']:,} sentences of {work.LENGTH} subwords into as many, {work.ROWS} at "
-        f"a time, on {found['environment']['device']}: sentences/s (least, most)"
+def _measure_beam(size: str, beam: int, report: Callable[[str], object]) -> dict[str, Any]:
+    """Returns sentences a second (median, minimum and maximum over rounds).
+
+    The first round, which compiles, is apart.
+    """
+    run_round = rounds(workload.workload(size, 2048), beam)
+    times = []
+    for _ in range(ROUNDS + 1):
+        start = time.perf_counter()
+        run_round()
+        times.append(time.perf_counter() - start)
+        report(f"{size}, beam {beam}: {workload.SENTENCES / times[-1]:,.0f} sentences/s")
+    first, *times = times
+    speeds = workload.SENTENCES / np.array(times)
+    return {
+        "sentences_per_second": statistics.median(speeds),
+        "least": float(speeds.min()),
+        "most": float(speeds.max()),
+        "first_round": first,
+    }
+
+
+def table(results: Mapping[str, Any]) -> list[str]:
+    """Returns lines, one for each size and beam."""
+    lines = [
+        f"{results['sentences']:,} sentences of {workload.LENGTH} subwords into outputs of as "
+        f"many, batches of {workload.ROWS}, on {results['environment']['device']}: "
+        "sentences/s (least, most)"
     ]
-    for name, at in found["sizes"].items():
-        for beam, x in at.items():
+    for size, beams in results["sizes"].items():
+        for beam, x in beams.items():
             speeds = [f"{x[k]:,.0f}" for k in ("sentences_per_second", "least", "most")]
-            out.append(f"{name:8}beam {beam:4}{f'{speeds[0]} ({speeds[1]}, {speeds[2]})':>24}")
-    return out
+            lines.append(f"{size:8}beam {beam:4}{f'{speeds[0]} ({speeds[1]}, {speeds[2]})':>24}")
+    return lines

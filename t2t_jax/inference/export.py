@@ -81,7 +81,9 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
 
     m, left = c.model, _flat(params)
     matrix = left.pop("embedding/matrix")
-    parts = {**NORMS[m.norm].ctranslate2, **FEED_FORWARD[m.feed_forward].ctranslate2}
+    parts: dict[str, Any] = {}
+    for part in (NORMS[m.norm], FEED_FORWARD[m.feed_forward]):
+        parts |= part.ctranslate2 or {}
     if "activation" in parts:
         parts["activation"] = getattr(common_spec.Activation, parts["activation"])
     shape = dict(num_layers=m.N, num_heads=m.h, head_dim=m.d_k)

@@ -6,11 +6,11 @@
     logits, state = step(memory, state, tokens, t)   tokens int32 [B] at position t -> [B, V]
 
 `target_in` is the target shifted right by one, a begin mark first; for a `masked` model, the target
-with some tokens masked. A model that does not translate (`translates`) has no `start` and no `step`.
-Logits are float32. `encode` and `decode` also take P_drop (scalar, may be traced), which means
-training; without it they evaluate. Every leaf of `memory` and `state` has the leading axis B; `memory`
-does not change while decoding. `limit` is the number of positions that a model has, None if any;
-`V` is the size of its vocabulary, `dtype` its compute type.
+with some tokens masked. A model that does not translate (`translates`) has no `start` and no
+`step`. Logits are float32. `encode` and `decode` also take P_drop (scalar, may be traced), which
+means training; without it they evaluate. Every leaf of `memory` and `state` has the leading axis B;
+`memory` does not change while decoding. `limit` is the number of positions that a model has, None
+if any; `V` is the size of its vocabulary, `dtype` its compute type.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Convolutional sequence to sequence, ConvS2S (Gehring et al. 2017). See `t2t_jax.models`.
 
-Each block is a convolution, gated linear units and a residual connection; every block of the decoder
-attends to the source. Dilated kernels give ByteNet (Kalchbrenner et al. 2016).
+Each block is a convolution, gated linear units and a residual connection; every block of the
+decoder attends to the source. Dilated kernels give ByteNet (Kalchbrenner et al. 2016).
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ SQRT_HALF = 0.5**0.5  # keeps the variance of a sum of two terms
 
 @struct.dataclass
 class Encoded:
-    """The output of the last block, the same plus the embedding, [B, S, d_model]; lengths int32 [B]."""
+    """The last output, the same plus the embedding, [B, S, d_model]; lengths int32 [B]."""
 
     keys: Array
     values: Array
@@ -71,7 +71,7 @@ class Convolutional(Model):
         return self.embedding.logits(self.drop(x, P_drop))
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
-        """The source as each attention needs it, and the inputs that each kernel reaches back to."""
+        """The source as each attention needs it, and the past inputs that each kernel reads."""
         B, _, d = encoded.keys.shape
         memory = [attention.start(encoded) for attention in self.attention]
         return memory, [jnp.zeros((B, c.reach, d), self.dtype) for c in self.decoder]

@@ -24,8 +24,8 @@ def parameter(
     """A float32 parameter with logical axes for the sharding rules, cast to dtype.
 
     A parameter that is sharded along d_model is gathered here, where it is used. A parameter whose
-    gradient sums many terms (a bias, an embedding) should stay float32: a bfloat16 sum stops growing
-    at 256 times its terms.
+    gradient sums many terms (a bias, an embedding) should stay float32: a bfloat16 sum stops
+    growing at 256 times its terms.
     """
     weight = module.param(name, nn.with_logical_partitioning(init, axes), shape, jnp.float32)
     gathered = tuple(None if axis == "d_model" else axis for axis in axes)
@@ -64,7 +64,7 @@ class AddNorm(nn.Module):
 
 
 class FinalNorm(nn.Module):
-    """The norm after a pre-norm stack, whose residual stream is not normalised; post-norm has none."""
+    """The norm after a pre-norm stack, whose residual stream is not normalised."""
 
     placement: str
     kind: str

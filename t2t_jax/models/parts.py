@@ -1,7 +1,8 @@
 """The parts of a Transformer layer by name, without jax: norms, feed-forward layers, positions.
 
-Each table has one entry a part, with what the config check, the FLOPs and the export need to know of
-it; the part itself is in norms.py, feed_forward.py or positions.py. `t2t-jax help part` adds some.
+Each table has one entry a part, with what the config check, the FLOPs and the export need to know
+of it; the part itself is in norms.py, feed_forward.py or positions.py. `t2t-jax help part` adds
+some.
 """
 
 from collections.abc import Mapping

@@ -58,7 +58,7 @@ class PositionBias(nn.Module):
 
 
 def rotate(scheme: str, x: Array, first: Array | int = 0) -> Array:
-    """Queries or keys x [B, L, h, d_k] at positions first, first + 1, ..., as the scheme turns them."""
+    """Queries or keys x [B, L, h, d_k] at positions first, first + 1, ..., rotated if it does."""
     turn = _function(POSITIONS[scheme].rotate)
     return turn(x, first + jnp.arange(x.shape[1])) if turn else x
 

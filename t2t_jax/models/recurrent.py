@@ -2,7 +2,8 @@
 
 Without attention (Sutskever et al. 2014) the decoder starts from the last states of the encoder and
 sees nothing else of the source. Attention next to the output (Luong et al. 2015) or within the
-recurrence (Bahdanau et al. 2015) is any mechanism of `t2t_jax.attention`, with one head over the states.
+recurrence (Bahdanau et al. 2015) is any mechanism of `t2t_jax.attention`, with one head over the
+states.
 """
 
 from typing import Any
@@ -25,7 +26,7 @@ Carry = tuple[Array, ...]
 
 @struct.dataclass
 class Encoded:
-    """The encoder states [B, S, d_model], the source lengths int32 [B], the last carry of each layer."""
+    """The encoder states [B, S, d_model], lengths int32 [B], the last carry of each layer."""
 
     output: Array
     lengths: Array
@@ -134,9 +135,9 @@ class Cell(nn.Module):
     """A layer in one direction, with z = x W + b of the input and u = h U of the last state.
 
     lstm: i, f, g, o = z + u;  c = sigmoid(f) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
-    (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000, its bias 1 at first).
-    gru: r, a = sigmoid(z + u);  n = tanh(z_n + r u_n);  h = (1 - a) n + a h (Cho et al. 2014, the
-    reset gate after the matmul, as in cuDNN).
+    (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000, its bias 1 at
+    first). gru: r, a = sigmoid(z + u);  n = tanh(z_n + r u_n);  h = (1 - a) n + a h (Cho et al.
+    2014, the reset gate after the matmul, as in cuDNN).
     """
 
     kind: str
@@ -148,7 +149,7 @@ class Cell(nn.Module):
         gates, width = GATES[self.kind], self.width
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, 2, 1)
         axes = ("d_hidden", "gates", "d_model")
-        # Float32: the gradients of U and b are summed position by position, that of W in one matmul.
+        # Float32, as the gradients of U and b are summed position by position; not that of W.
         self.W = parameter(self, "W", (self.d_in, gates, width), axes, init, self.dtype)
         self.U = parameter(self, "U", (width, gates, width), axes, init, jnp.float32)
         ones = nn.initializers.zeros if self.kind == "gru" else _forget_from_one

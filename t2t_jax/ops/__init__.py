@@ -1,6 +1,6 @@
 """Computations that are written for speed, each beside the plain definition that it must equal.
 
-Every file has one function, `plain`, which says in the fewest words what the fast one computes, and a
-line on what the fast one gains and where. `tests/test_ops.py` holds each to its plain definition,
+Every file has one function, `plain`, which says in the fewest words what the fast one computes, and
+a line on what the fast one gains and where. `tests/test_ops.py` holds each to its plain definition,
 values and gradients. The models and the mechanisms call the fast one.
 """

@@ -1,7 +1,7 @@
 """A matmul with a parameter whose gradient transposes the narrower side.
 
-For y = x W, JAX writes the gradient of W as (dy^T x)^T. XLA on a CPU then transposes dy, which is wide
-in the logits and in the first matmul of the feed-forward layer. Here the gradient is x^T dy.
+For y = x W, JAX writes the gradient of W as (dy^T x)^T. XLA on a CPU then transposes dy, which is
+wide in the logits and in the first matmul of the feed-forward layer. Here the gradient is x^T dy.
 Gain: a training step of the base model takes 6% less time on two CPU cores; none on a GPU.
 """
 

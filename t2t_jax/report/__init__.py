@@ -1,5 +1,5 @@
-"""Pages for a browser: of a study, and of what one model attends to.
+"""Plots of a study, and pages for a browser: of a study, and of one model's attention.
 
-Each is one file that needs no network. Charts are Vega-Lite; where no script runs the same charts
-stand there as pictures.
+A page is one file that needs no network. Its charts are Vega-Lite; without scripts it shows the
+same charts as pictures.
 """

@@ -1,4 +1,4 @@
-"""What one model attends to in one sentence: a picture of every head, and a page to look closer."""
+"""Attention weights of one model: a figure of every head, a page, and what the heads track."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,29 +6,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_jax import config
+from t2t_jax import config, plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.evaluation import alignment
 from t2t_jax.inference.weights import Map, attention_maps
-from t2t_jax.report import style
 from t2t_jax.report.page import page
 from t2t_jax.tokens import EOS
 
 ROLES = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
-    "cross": "decoder over encoder",
+    "cross": "cross-attention",
 }
-PAIRS = 200  # of dev, on which heads are compared with what is known of the corpus
+PAIRS = 200  # sentence pairs of dev on which heads are compared with the gold structure
 
 
 class Heads(NamedTuple):
-    """What heads find on a corpus with gold structure.
+    """How heads agree with the gold structure of a corpus.
 
     Attributes:
-      error_rates: by (layer, head) of cross-attention, AER of each target word's first choice.
-      tracked: by kind of dependency the decoder head that finds it most often.
+      pairs: number of sentence pairs.
+      error_rates: alignment error rate of each cross-attention head, by (layer, head), if every
+        target word is aligned with the source word that it attends to most.
+      tracked: for each kind of dependency, the decoder head that tracks it best.
     """
 
     pairs: int
@@ -37,14 +38,14 @@ class Heads(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """A sentence with its translation, as subwords, and the maps of every place."""
+    """A sentence and its translation as subwords, and the attention weights of every layer."""
 
     source: Sequence[str]
     target: Sequence[str]
     maps: Sequence[Map]
 
     def sides(self, role: str) -> tuple[Sequence[str], Sequence[str]]:
-        """The subwords of a map's rows and of its columns."""
+        """Returns the subwords of the queries and of the keys."""
         if role == "encoder":
             return self.source, self.source
         return self.target, self.source if role == "cross" else ["<s>", *self.target[:-1]]
@@ -53,96 +54,96 @@ class Attended(NamedTuple):
 def attended(
     model: Any, params: Any, vocabulary: Vocabulary, source: list[int], target: list[int]
 ) -> Attended:
-    """Of ids without EOS."""
+    """Returns the attention weights of a sentence pair; `source` and `target` are without EOS."""
     source, target = [*source, EOS], [*target, EOS]
     (maps,) = attention_maps(model, params, [source], [target])
     return Attended(vocabulary.pieces(source), vocabulary.pieces(target), maps)
 
 
 def heads(model: Any, params: Any, vocabulary: Vocabulary, split: Split) -> Heads | None:
-    """What the heads find in the first pairs of a split; None where it knows no alignment."""
-    known = split.extras[:PAIRS]
-    if not known or "alignment" not in known[0]:
+    """Compares heads with the gold structure of a split; None if it has no gold alignments."""
+    annotations = split.extras[:PAIRS]
+    if not annotations or "alignment" not in annotations[0]:
         return None
-    sources, targets = ([side[i].tolist() for i in range(len(known))]
+    sources, targets = ([side[i].tolist() for i in range(len(annotations))]
                         for side in (split.source, split.target))  # fmt: skip
-    found: dict[tuple[int, int], list[alignment.Links]] = {}
+    links: dict[tuple[int, int], list[alignment.Links]] = {}
     decoder: list[dict[int, np.ndarray]] = []
-    every = attention_maps(model, params, sources, targets)
-    for source, target, maps in zip(sources, targets, every, strict=True):
+    all_maps = attention_maps(model, params, sources, targets)
+    for source, target, maps in zip(sources, targets, all_maps, strict=True):
         s, t = (alignment.word_of(vocabulary.pieces(x[:-1])) for x in (source, target))
         decoder.append({})
-        for one in maps:
-            if one.role == "cross":
-                for head, weights in enumerate(alignment.by_words(one.weights, t, s)):
-                    links = alignment.links(weights)
-                    found.setdefault((one.layer, head), []).append(links)
-            elif one.role == "decoder":
-                words = alignment.by_words(one.weights, t, [-1, *t[:-1]])
-                decoder[-1][one.layer] = words
-    gold = [{(s, t) for s, t in x["alignment"]} for x in known]
-    rates = {place: alignment.error_rate(links, gold) for place, links in found.items()}
-    dependencies = [x["dependencies"] for x in known]
+        for layer_map in maps:
+            layer, weights = layer_map.layer, layer_map.weights
+            if layer_map.role == "cross":
+                for head, by_word in enumerate(alignment.by_words(weights, t, s)):
+                    links.setdefault((layer, head), []).append(alignment.links(by_word))
+            elif layer_map.role == "decoder":
+                decoder[-1][layer] = alignment.by_words(weights, t, [-1, *t[:-1]])
+    gold = [{(s, t) for s, t in x["alignment"]} for x in annotations]
+    rates = {head: alignment.error_rate(x, gold) for head, x in links.items()}
+    dependencies = [x["dependencies"] for x in annotations]
     tracked = alignment.tracked(decoder, dependencies) if any(decoder) else []
-    return Heads(len(known), rates, tracked)
+    return Heads(len(annotations), rates, tracked)
 
 
 def picture(shown: Attended, path: Path) -> None:
-    """Every head of every place, a row a place: PATH.png, .svg and .pdf."""
-    places, most = shown.maps, max(one.weights.shape[0] for one in shown.maps)
-    size = 1.1 * most + 1.2, 1.2 * len(places) + 0.8
-    with style.figure(path, len(places), most, size=size) as (figure, panels):
-        last = {one.role: one for one in places}  # below which the keys are written
-        for one, row in zip(places, np.atleast_1d(panels).reshape(len(places), most), strict=True):
+    """Draws every head, with a row of panels for each layer: PATH.png, .svg and .pdf."""
+    columns = max(len(layer_map.weights) for layer_map in shown.maps)
+    size = 1.1 * columns + 1.2, 1.2 * len(shown.maps) + 0.8
+    last = {layer_map.role: layer_map for layer_map in shown.maps}  # where keys are written
+    with plotting.figure(path, len(shown.maps), columns, size=size) as (figure, panels):
+        grid = np.atleast_1d(panels).reshape(len(shown.maps), columns)
+        for layer_map, row in zip(shown.maps, grid, strict=True):
+            queries, keys = shown.sides(layer_map.role)
             for head, axes in enumerate(row):
                 axes.grid(visible=False)
-                if head >= len(one.weights):
+                if head >= len(layer_map.weights):
                     axes.set_visible(False)
                     continue
-                axes.imshow(one.weights[head], cmap="viridis", vmin=0, vmax=1, aspect="auto")
-                rows, columns = shown.sides(one.role)
-                axes.set_xticks(range(len(columns)), columns if one is last[one.role] else [],
-                                rotation=90, fontsize=4)  # fmt: skip
-                axes.set_yticks(range(len(rows)), rows if head == 0 else [], fontsize=4)
+                weights = layer_map.weights[head]
+                axes.imshow(weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
+                labels = keys if layer_map is last[layer_map.role] else []
+                axes.set_xticks(range(len(keys)), labels, rotation=90, fontsize=4)
+                axes.set_yticks(range(len(queries)), queries if head == 0 else [], fontsize=4)
                 axes.tick_params(length=0)
-                if one is places[0]:
+                if layer_map is shown.maps[0]:
                     axes.set_title(f"head {head}", fontsize=7)
-            row[0].set_ylabel(_name(one).replace(", ", "\n"), fontsize=5)
-        figure.suptitle("Weights: a row a query, a column a key; yellow is 1")
-
-
-def _name(one: Map) -> str:
-    return f"{one.role}, layer {one.layer}" + (", effective" if one.effective else "")
+            effective = "\neffective" if layer_map.effective else ""
+            label = f"{layer_map.role}\nlayer {layer_map.layer}{effective}"
+            row[0].set_ylabel(label, fontsize=5)
+        figure.suptitle("Attention weights: queries in rows, keys in columns; 0 is blue, 1 yellow")
 
 
 def attention_page(shown: Attended, c: config.Model, known: Heads | None) -> str:
-    """The HTML, on which one picks a place, a head and a token."""
-    places = []
-    for one in shown.maps:
-        rows, columns = shown.sides(one.role)
-        name = f"{ROLES[one.role]}, layer {one.layer}: {getattr(c, f'{one.role}_attention')}"
-        places.append(
+    """Returns the HTML of a page on which the reader picks a layer, a head and a query."""
+    layers = []
+    for layer_map in shown.maps:
+        role = layer_map.role
+        queries, keys = shown.sides(role)
+        name = f"{ROLES[role]}, layer {layer_map.layer}: {getattr(c, f'{role}_attention')}"
+        layers.append(
             {
-                "name": name + (" (effective weights)" if one.effective else ""),
-                "rows": rows,
-                "columns": columns,
-                "weights": one.weights.round(3).tolist(),
+                "name": name + (" (effective weights)" if layer_map.effective else ""),
+                "queries": queries,
+                "keys": keys,
+                "weights": layer_map.weights.round(3).tolist(),
             }
         )
-    return page("attention.html", shown=shown, places=places, known=known,
-                effective=any(one.effective for one in shown.maps))  # fmt: skip
+    effective = any(layer_map.effective for layer_map in shown.maps)
+    return page("attention.html", shown=shown, layers=layers, heads=known, effective=effective)
 
 
 def told(known: Heads) -> list[str]:
-    """What heads find, in lines for a terminal."""
+    """Returns lines that summarize `heads` for a terminal."""
     lines = [f"alignment error rate of cross-attention on {known.pairs} pairs, the best heads:"]
     best = sorted(known.error_rates.items(), key=lambda item: item[1])[:5]
     lines += [f"  {rate:.3f}  layer {layer}, head {head}" for (layer, head), rate in best]
     if known.tracked:
-        lines.append("decoder self-attention: how often the best head finds the other word")
+        lines.append("decoder self-attention: how often the best head attends to the other word")
     for x in known.tracked:
-        where = f"layer {x.layer}, head {x.head}"
+        head = f"layer {x.layer}, head {x.head}"
         lines.append(
-            f"  {x.kind:12} {x.found:4.0%} of {x.of:4}  {where}  (at one distance {x.distance:.0%})"
+            f"  {x.kind:12} {x.found:4.0%} of {x.of:4}  {head}  (at one distance {x.distance:.0%})"
         )
     return lines

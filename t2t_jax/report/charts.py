@@ -1,4 +1,4 @@
-"""The charts of a study's report, as Vega-Lite: the picture, and what it says of each point."""
+"""Charts of a study's page in Vega-Lite, with tooltips for every point."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from t2t_jax import plotting
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.report import plots, style
+from t2t_jax.report import plots
 from t2t_jax.study import cost, tables
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
@@ -18,7 +19,7 @@ Spec = dict[str, Any]
 
 
 class Chart(NamedTuple):
-    """A chart with its caption, and as a picture for where no script runs."""
+    """A chart with its caption, and a picture of it for readers without scripts."""
 
     name: str
     caption: str
@@ -26,36 +27,34 @@ class Chart(NamedTuple):
     picture: Markup
 
 
-def charts(grid: Grid, found: Sequence[Line], curves: Sequence[Curves]) -> list[Chart]:
-    """Every chart that the results give."""
+def charts(grid: Grid, lines: Sequence[Line], curves: Sequence[Curves]) -> list[Chart]:
+    """Returns every chart for which there are results."""
     metric = metric_of(grid.data.corpus).name if grid.study.split else "perplexity"
-    shown = [line for line in found if line.entry.runs]
+    shown = [line for line in lines if line.entry.runs]
     if not shown:
         return []
-    caption = "Perplexity against the step: in training (lines), on dev (dots); first seeds."
+    caption = "Perplexity against the step, in training (lines) and on dev (markers); first seeds."
     out = [_chart("learning", caption, _learning(shown))]
     for key, (label, unit) in plots.COSTS.items():
         values = _costs(grid, shown, key, unit)
         out.append(
             _chart(f"cost-{key}", f"{metric} against {label}.", _cost(values, label, metric))
         )
-    if any(line.difference for line in found):
-        values = _differences(grid, found)
+    if any(line.difference for line in lines):
+        values = _differences(grid, lines)
         paper = any(v["paper"] is not None for v in values)
-        caption = (
-            f"{metric} less that of {found[0].entry.row.name}, 95% {plots.interval(found)}"
-            + (": ours (dot) and the paper's (diamond)." if paper else ".")
-        )
-        spec = _difference(values, f"{metric} less that of {found[0].entry.row.name}", paper)
-        out.append(_chart("differences", caption, spec))
-    for i, one in enumerate(curves):
-        out.append(_chart(f"distance-{i}", f"BLEU by {one.what}.", _distance(one)))
+        title = f"{metric} difference from {lines[0].entry.row.name}"
+        interval = f"95% {plots.interval(lines)}"
+        ours = ": ours (dot) and the paper's (diamond)" if paper else ""
+        spec = _difference(values, title, paper)
+        out.append(_chart("differences", f"{title}, {interval}{ours}.", spec))
+    for i, group in enumerate(curves):
+        out.append(_chart(f"distance-{i}", f"BLEU by {group.what}.", _distance(group)))
     return out
 
 
-_POINTS = 80  # of a curve: more cannot be seen, and make a page heavy
+_POINTS = 80  # of a curve; more would not be visible
 _GRID = {"gridColor": "#888", "gridOpacity": 0.2, "domainColor": "currentColor"}
-_PLAIN = {"format": "~g", "tickCount": 6, "labelOverlap": True}  # of logarithmic axes
 
 
 def _chart(name: str, caption: str, spec: Spec) -> Chart:
@@ -71,23 +70,23 @@ def _chart(name: str, caption: str, spec: Spec) -> Chart:
         "config": {
             "font": "system-ui, sans-serif",
             "view": {"stroke": None},
-            "axis": _inked("label", "title") | _GRID,
-            "legend": _inked("label", "title") | {"labelLimit": 260},
+            "axis": _text_colours("label", "title") | _GRID,
+            "legend": _text_colours("label", "title") | {"labelLimit": 260},
         },
     } | spec
     picture = vl_convert.vegalite_to_svg(json.dumps(spec))
     return Chart(name, caption, spec | {"width": "container"}, Markup(picture))
 
 
-def _inked(*what: str) -> dict[str, str]:
-    return {f"{w}Color": "currentColor" for w in what}
+def _text_colours(*parts: str) -> dict[str, str]:
+    return {f"{part}Color": "currentColor" for part in parts}
 
 
-def _looks(names: Sequence[str]) -> dict[str, Any]:
-    """Colour, and dash or shape, of each row: no two alike by colour alone."""
-    looks = [style.line(i) for i in range(len(names))]
+def _styles(names: Sequence[str]) -> dict[str, Any]:
+    """Returns channels for colour, dash and shape; rows differ by more than colour."""
+    styles = [plotting.line(i) for i in range(len(names))]
     dashes = {"-": [1, 0], "--": [6, 3], ":": [2, 2], "-.": [7, 2, 2, 2]}
-    colours = ["currentColor", *(look["color"] for look in looks[1:])]
+    colours = ["currentColor", *(style["color"] for style in styles[1:])]
     legend = {"orient": "bottom", "columns": 3, "symbolLimit": 0, "title": None}
     scale = {"domain": list(names)}
     shapes = "circle square triangle-up diamond triangle-down triangle-left triangle-right cross"
@@ -100,82 +99,86 @@ def _looks(names: Sequence[str]) -> dict[str, Any]:
         "color": {"field": "row", "scale": scale | {"range": colours}, "legend": legend},
         "strokeDash": {
             "field": "row",
-            "scale": scale | {"range": [dashes[look["linestyle"]] for look in looks]},
+            "scale": scale | {"range": [dashes[style["linestyle"]] for style in styles]},
             "legend": legend,
         },
     }
 
 
-def _picked(names: Sequence[str]) -> dict[str, Any]:
-    """A menu that brings one row to the front."""
+def _highlight(names: Sequence[str]) -> dict[str, Any]:
+    """Returns a menu that highlights one row, and the opacity that it sets."""
     menu = {
         "input": "select",
         "options": [None, *names],
-        "labels": ["every row", *names],
-        "name": "Row ",
+        "labels": ["all", *names],
+        "name": "Highlight row ",
     }
     return {
-        "params": [{"name": "picked", "value": None, "bind": menu}],
+        "params": [{"name": "highlighted", "value": None, "bind": menu}],
         "opacity": {
-            "condition": {"test": "picked === null || datum.row === picked", "value": 1},
+            "condition": {"test": "highlighted === null || datum.row === highlighted", "value": 1},
             "value": 0.12,
         },
     }
 
 
-def _learning(found: Sequence[Line]) -> Spec:
-    names = [line.entry.row.name for line in found]
+def _logarithmic(field: str, title: str) -> dict[str, Any]:
+    """Returns the channel of a logarithmic axis with plain numbers."""
+    return {
+        "field": field,
+        "type": "quantitative",
+        "scale": {"type": "log", "nice": False},
+        "axis": {"format": "~g", "tickCount": 6, "labelOverlap": True},
+        "title": title,
+    }
+
+
+def _learning(lines: Sequence[Line]) -> Spec:
+    names = [line.entry.row.name for line in lines]
     values = [
-        {"row": line.entry.row.name, "of": of, "step": step, "PPL": round(ppl, 3)}
-        for line in found
-        for of, points in zip(("training", "dev"), plots.curve(line), strict=True)
+        {"row": line.entry.row.name, "split": split, "step": step, "PPL": round(ppl, 3)}
+        for line in lines
+        for split, points in zip(("training", "dev"), plots.curve(line), strict=True)
         for step, ppl in _thinned(points)
     ]
-    looks, picked = _looks(names), _picked(names)
-    about = ["row", "of", "step", "PPL"]
-    log = {"type": "log", "nice": False}
+    styles, highlight = _styles(names), _highlight(names)
+    tooltip = ["row", "split", "step", "PPL"]
     return {
         "data": {"values": values},
-        "params": picked["params"],
+        "params": highlight["params"],
         "encoding": {
-            "x": {"field": "step", "type": "quantitative", "scale": log, "axis": _PLAIN},
-            "y": {
-                "field": "PPL",
-                "type": "quantitative",
-                "scale": log,
-                "axis": _PLAIN,
-                "title": "perplexity",
-            },
-            "color": looks["color"],
-            "opacity": picked["opacity"],
-            "tooltip": [{"field": f} for f in about],
+            "x": _logarithmic("step", "step"),
+            "y": _logarithmic("PPL", "perplexity"),
+            "color": styles["color"],
+            "opacity": highlight["opacity"],
+            "tooltip": [{"field": field} for field in tooltip],
         },
         "layer": [
             {
-                "transform": [{"filter": "datum.of === 'training'"}],
+                "transform": [{"filter": "datum.split === 'training'"}],
                 "mark": {"type": "line"},
-                "encoding": {"strokeDash": looks["strokeDash"]},
+                "encoding": {"strokeDash": styles["strokeDash"]},
             },
             {
-                "transform": [{"filter": "datum.of === 'dev'"}],
+                "transform": [{"filter": "datum.split === 'dev'"}],
                 "mark": {"type": "point", "filled": True, "size": 30},
-                "encoding": {"shape": looks["shape"]},
+                "encoding": {"shape": styles["shape"]},
             },
         ],
     }
 
 
 def _thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
-    """At most `_POINTS` of them, even along a logarithmic axis, with the last."""
+    """Returns at most `_POINTS` points, the last included, evenly spaced on a logarithmic axis."""
     if len(points) <= _POINTS:
         return points
     kept = np.unique(np.geomspace(1, len(points), _POINTS).round().astype(int))
     return [points[i - 1] for i in kept.tolist()]
 
 
-def _costs(grid: Grid, found: Sequence[Line], key: str, unit: float) -> list[dict[str, Any]]:
+def _costs(grid: Grid, lines: Sequence[Line], key: str, unit: float) -> list[dict[str, Any]]:
     values = []
-    for line in found:
+    for line in lines:
         x = np.mean([cost.costs(run)[key] for run in line.entry.runs]) / unit
         y, n = plots.quality(grid, line), len(line.entry.runs)
         values.append({"row": line.entry.row.name, "x": float(x), "y": y, "n": n})
@@ -184,39 +187,33 @@ def _costs(grid: Grid, found: Sequence[Line], key: str, unit: float) -> list[dic
 
 def _cost(values: Sequence[Mapping[str, Any]], label: str, metric: str) -> Spec:
     names = [v["row"] for v in values]
-    looks, picked = _looks(names), _picked(names)
-    about = [("row", "row"), ("x", label), ("y", metric), ("n", "seeds")]
+    styles, highlight = _styles(names), _highlight(names)
+    tooltip = [("row", "row"), ("x", label), ("y", metric), ("n", "seeds")]
     return {
         "data": {"values": list(values)},
-        "params": picked["params"],
+        "params": highlight["params"],
         "encoding": {
-            "x": {
-                "field": "x",
-                "type": "quantitative",
-                "scale": {"type": "log", "nice": False},
-                "axis": _PLAIN,
-                "title": label,
-            },
+            "x": _logarithmic("x", label),
             "y": {
                 "field": "y",
                 "type": "quantitative",
                 "scale": {"zero": False},
                 "title": metric,
             },
-            "opacity": picked["opacity"],
-            "tooltip": [{"field": f, "title": t} for f, t in about],
+            "opacity": highlight["opacity"],
+            "tooltip": [{"field": field, "title": title} for field, title in tooltip],
         },
         "layer": [
             {
                 "mark": {"type": "point", "filled": True, "size": 70},
-                "encoding": {"color": looks["color"], "shape": looks["shape"]},
+                "encoding": {"color": styles["color"], "shape": styles["shape"]},
             },
             {
                 "mark": {"type": "text", "dy": -10, "fill": "currentColor"},
                 "encoding": {
                     "text": {"field": "row"},
                     "opacity": {
-                        "condition": {"test": "datum.row === picked", "value": 1},
+                        "condition": {"test": "datum.row === highlighted", "value": 1},
                         "value": 0,
                     },
                 },
@@ -225,9 +222,9 @@ def _cost(values: Sequence[Mapping[str, Any]], label: str, metric: str) -> Spec:
     }
 
 
-def _differences(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
-    base, values = tables.papers(grid, found[0].entry.row), []
-    for line in found:
+def _differences(grid: Grid, lines: Sequence[Line]) -> list[dict[str, Any]]:
+    base, values = tables.papers(grid, lines[0].entry.row), []
+    for line in lines:
         if line.difference is None:
             continue
         paper = tables.papers(grid, line.entry.row)
@@ -237,14 +234,14 @@ def _differences(grid: Grid, found: Sequence[Line]) -> list[dict[str, Any]]:
     return values
 
 
-def _shown(name: str) -> dict[str, str]:
-    """A line of a difference's tooltip."""
+def _tooltip(name: str) -> dict[str, str]:
+    """Returns a line of the tooltip of a difference."""
     title = "interval over" if name == "over" else name
     return {"field": name, "title": title} | ({} if name in ("row", "over") else {"format": ".2f"})
 
 
 def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) -> Spec:
-    about = ["row", "size", "low", "high", "over", *(["paper"] if paper else [])]
+    tooltip = ["row", "size", "low", "high", "over", *(["paper"] if paper else [])]
     y = {"field": "row", "type": "nominal", "sort": None, "title": None}
     x = {"type": "quantitative", "title": title}
     diamond = {
@@ -257,7 +254,7 @@ def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) ->
         "encoding": {"y": y | {"axis": {"labelLimit": 220}}},
         "layer": [
             {
-                "mark": {"type": "rule", "color": style.COLOURS[0]},
+                "mark": {"type": "rule", "color": plotting.COLOURS[0]},
                 "encoding": {
                     "x": x | {"field": "low"},
                     "x2": {"field": "high"},
@@ -268,10 +265,10 @@ def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) ->
                 },
             },
             {
-                "mark": {"type": "point", "filled": True, "size": 50, "color": style.COLOURS[0]},
+                "mark": {"type": "point", "filled": True, "size": 50, "color": plotting.COLOURS[0]},
                 "encoding": {
                     "x": x | {"field": "size"},
-                    "tooltip": [_shown(name) for name in about],
+                    "tooltip": [_tooltip(name) for name in tooltip],
                 },
             },
             *([diamond] if paper else []),
@@ -283,28 +280,28 @@ def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) ->
     }
 
 
-def _distance(one: Curves) -> Spec:
-    names, spans = list(one.rows), [span for span, _ in one.parts]
+def _distance(curves: Curves) -> Spec:
+    names, spans = list(curves.rows), [span for span, _ in curves.parts]
     values = [
         {"row": name, "part": span, "sentences": n, "BLEU": round(value, 2)}
-        for name, row in one.rows.items()
-        for (span, n), value in zip(one.parts, row, strict=True)
+        for name, row in curves.rows.items()
+        for (span, n), value in zip(curves.parts, row, strict=True)
     ]
-    looks, picked = _looks(names), _picked(names)
+    styles, highlight = _styles(names), _highlight(names)
     return {
         "data": {"values": values},
-        "params": picked["params"],
+        "params": highlight["params"],
         "mark": {"type": "line", "point": {"size": 18, "strokeDash": [1, 0]}, "tooltip": True},
-        "encoding": {n: looks[n] for n in ("color", "strokeDash")}
+        "encoding": {n: styles[n] for n in ("color", "strokeDash")}
         | {
             "x": {
                 "field": "part",
                 "type": "ordinal",
                 "sort": spans,
-                "title": one.what,
+                "title": curves.what,
                 "axis": {"labelAngle": 0},
             },
             "y": {"field": "BLEU", "type": "quantitative", "scale": {"zero": False}},
-            "opacity": picked["opacity"],
+            "opacity": highlight["opacity"],
         },
     }

@@ -1,4 +1,4 @@
-"""A page from its template: styles and scripts within, every text escaped."""
+"""Renders a page from its template, with styles and scripts inline and all text escaped."""
 
 import functools
 from typing import Any
@@ -19,7 +19,7 @@ def _environment() -> Environment:
 
 
 def page(template: str, **content: Any) -> str:
-    """The HTML of a template; `content` is text unless it is `Markup`."""
+    """Returns the HTML of a template; `content` is escaped unless it is `Markup`."""
     return _environment().get_template(template).render(**content)
 
 
@@ -28,7 +28,7 @@ _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 @functools.cache
 def vega() -> Markup:
-    """Vega-Lite and what it stands on, as one script."""
+    """Returns Vega-Lite and its dependencies as one script."""
     import vl_convert
 
     return Markup(vl_convert.javascript_bundle(_SNIPPET).replace("</script", "<\\/script"))

@@ -1,4 +1,4 @@
-"""The plots of a study, made from stored results alone, in the study's store."""
+"""Plots of a study, from its stored results; they are written to its store."""
 
 import math
 import textwrap
@@ -8,116 +8,118 @@ from typing import Any
 
 import numpy as np
 
+from t2t_jax import plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.report import style
 from t2t_jax.runs import store
 from t2t_jax.study import cost, distances, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
 
 
-def draw(grid: Grid, found: Sequence[Line], split: Split | None) -> list[Path]:
-    """Every plot that the results give, each as PNG, SVG and PDF; the paths of the PNGs.
+def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
+    """Draws every plot for which there are results; returns the paths of the PNG files.
+
+    Each is also written as SVG and PDF.
 
     Args:
-      split: the sentences that the study is scored on, if they are at hand.
+      split: the sentences that the study is scored on, if they are available.
     """
-    if not any(line.entry.runs for line in found):
+    if not any(line.entry.runs for line in lines):
         return []
-    drawn = [learning(grid, found), costs(grid, found)]
-    if any(line.difference for line in found):
-        drawn.append(differences(grid, found))
-    if split and grid.study.split and (curves := distances.curves(found, split)):
-        drawn.append(distance(grid, curves))
-    return [path.with_name(f"{path.name}.png") for path in drawn]
+    paths = [learning(grid, lines), costs(grid, lines)]
+    if any(line.difference for line in lines):
+        paths.append(differences(grid, lines))
+    if split and grid.study.split and (curves := distances.curves(lines, split)):
+        paths.append(distance(grid, curves))
+    return [path.with_name(f"{path.name}.png") for path in paths]
 
 
 def curve(line: Line) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
-    """Step and perplexity of a row's first seed, in training and on dev."""
+    """Returns (step, perplexity) of a row's first seed, in training and on dev."""
     records = store.read_curves(line.entry.runs[0].directory)
-    trained = [(r["step"], math.exp(min(r["nll"], 99))) for r in records if "nll" in r]
-    return trained, [(r["step"], r["dev_perplexity"]) for r in records if "dev_perplexity" in r]
+    training = [(r["step"], math.exp(min(r["nll"], 99))) for r in records if "nll" in r]
+    return training, [(r["step"], r["dev_perplexity"]) for r in records if "dev_perplexity" in r]
 
 
-def learning(grid: Grid, found: Sequence[Line]) -> Path:
-    """Perplexity against the step in training (lines) and on dev (marks), of the first seeds."""
+def learning(grid: Grid, lines: Sequence[Line]) -> Path:
+    """Plots perplexity against the step, in training (lines) and on dev (markers); first seeds."""
     path = grid.home / f"{grid.name}-learning"
-    with style.figure(path, 1, 1, size=(6.5, 0.12 * len(found) + 2.5)) as (figure, axes):
-        for i, line in enumerate(found):
+    with plotting.figure(path, 1, 1, size=(6.5, 0.12 * len(lines) + 2.5)) as (figure, axes):
+        for i, line in enumerate(lines):
             if line.entry.runs:
-                trained, dev = (np.array(points).reshape(-1, 2).T for points in curve(line))
-                look: dict[str, Any] = style.line(i)
-                axes.plot(*trained, linewidth=1, **look | {"marker": ""})
-                axes.plot(*dev, label=line.entry.row.name, **look | {"linestyle": "none"})
-        axes.set(xlabel="step", ylabel="perplexity: training (lines), dev (marks)")
-        style.logarithmic(axes.xaxis, axes.yaxis)
+                training, dev = (np.array(points).reshape(-1, 2).T for points in curve(line))
+                style: dict[str, Any] = plotting.line(i)
+                axes.plot(*training, linewidth=1, **style | {"marker": ""})
+                axes.plot(*dev, label=line.entry.row.name, **style | {"linestyle": "none"})
+        axes.set(xlabel="step", ylabel="perplexity: training (lines), dev (markers)")
+        plotting.logarithmic(axes.xaxis, axes.yaxis)
         figure.suptitle(_title(grid))
         figure.legend(loc="outside right center")
     return path
 
 
-def differences(grid: Grid, found: Sequence[Line]) -> Path:
-    """BLEU or F1 difference from base: ours with its 95% interval, and the paper's."""
+def differences(grid: Grid, lines: Sequence[Line]) -> Path:
+    """Plots differences in BLEU or F1 from base: ours with 95% intervals, and the paper's."""
     path = grid.home / f"{grid.name}-differences"
-    shown = [line for line in found if line.difference is not None]
-    theirs = tables.papers(grid, found[0].entry.row)
-    with style.figure(path, 1, 1, size=(5.5, 0.18 * len(shown) + 1.4)) as (figure, axes):
-        for y, line in enumerate(shown):
+    compared = [line for line in lines if line.difference is not None]
+    paper_base = tables.papers(grid, lines[0].entry.row)
+    with plotting.figure(path, 1, 1, size=(5.5, 0.18 * len(compared) + 1.4)) as (figure, axes):
+        for y, line in enumerate(compared):
             d, paper = line.difference, tables.papers(grid, line.entry.row)
             assert d is not None
-            dash = "--" if d.over == "sentences" else "-"
-            axes.plot([d.low, d.high], [y, y], dash, color=style.COLOURS[0], linewidth=1)
-            axes.plot(d.size, y, "o", color=style.COLOURS[0], label="ours" * (y == 0))
-            if paper is not None and theirs is not None:
+            linestyle = "--" if d.over == "sentences" else "-"
+            axes.plot([d.low, d.high], [y, y], linestyle, color=plotting.COLOURS[0], linewidth=1)
+            axes.plot(d.size, y, "o", color=plotting.COLOURS[0], label="ours" * (y == 0))
+            if paper is not None and paper_base is not None:
                 label = "paper" * (y == 0)
-                axes.plot(paper - theirs, y, "D", color="black", fillstyle="none", label=label)
+                axes.plot(paper - paper_base, y, "D", color="black", fillstyle="none", label=label)
         axes.axvline(0, color="grey", linewidth=1)
-        axes.set_yticks(range(len(shown)), [line.entry.row.name for line in shown])
+        axes.set_yticks(range(len(compared)), [line.entry.row.name for line in compared])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         axes.set_xlabel(
-            f"{metric_of(grid.data.corpus).name} difference from base,\n95% {interval(shown)}"
+            f"{metric_of(grid.data.corpus).name} difference from base,\n95% {interval(compared)}"
         )
         figure.suptitle(_title(grid))
         axes.legend()
     return path
 
 
-def interval(shown: Sequence[Line]) -> str:
-    """What the intervals of differences cover; those over sentences alone are dashed."""
-    covered = {line.difference.over for line in shown if line.difference}
-    if len(covered) == 1:
-        return f"interval over {covered.pop()}"
+def interval(lines: Sequence[Line]) -> str:
+    """Names what the intervals of differences are over; those over sentences alone are dashed."""
+    over = {line.difference.over for line in lines if line.difference}
+    if len(over) == 1:
+        return f"interval over {over.pop()}"
     return "interval over seeds and sentences\n(dashed: interval over sentences)"
 
 
 COSTS = {
     "parameters": ("parameters (M)", 1e6),
     "flops": ("training FLOPs, counted", 1.0),
-    "training_seconds": ("minutes of training", 60.0),
+    "training_seconds": ("training time (minutes)", 60.0),
 }
 
 
 def quality(grid: Grid, line: Line) -> float | None:
-    """BLEU or F1, or perplexity where the study has no other metric; the mean over seeds."""
+    """Returns the mean over seeds of BLEU or F1, or of perplexity if the study is not scored."""
     spread = line.score if grid.study.split else line.PPL
     return None if spread is None else spread.mean
 
 
-def costs(grid: Grid, found: Sequence[Line]) -> Path:
-    """Quality against parameters, FLOPs and time."""
+def costs(grid: Grid, lines: Sequence[Line]) -> Path:
+    """Plots quality against parameters, FLOPs and time."""
     path = grid.home / f"{grid.name}-cost"
     name = metric_of(grid.data.corpus).name if grid.study.split else "perplexity"
-    with style.figure(path, 1, 3, size=(8, 3.2)) as (figure, panels):
+    with plotting.figure(path, 1, 3, size=(8, 3.2)) as (figure, panels):
         for axes, (key, (label, unit)) in zip(panels, COSTS.items(), strict=True):
-            for i, line in enumerate(found):
+            for i, line in enumerate(lines):
                 if line.entry.runs:
                     x = np.mean([cost.costs(run)[key] for run in line.entry.runs]) / unit
-                    look: dict[str, Any] = style.line(i) | {"linestyle": "none"}
-                    axes.plot(x, quality(grid, line), label=line.entry.row.name, **look)
+                    style: dict[str, Any] = plotting.line(i) | {"linestyle": "none"}
+                    axes.plot(x, quality(grid, line), label=line.entry.row.name, **style)
             axes.set_xlabel(label)
-            style.logarithmic(axes.xaxis)
+            plotting.logarithmic(axes.xaxis)
         panels[0].set_ylabel(name)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
         figure.suptitle(_title(grid))
@@ -125,15 +127,15 @@ def costs(grid: Grid, found: Sequence[Line]) -> Path:
 
 
 def distance(grid: Grid, curves: Sequence[distances.Curves]) -> Path:
-    """Quality against the length of the longest dependency, and of the sentence."""
+    """Plots quality against the length of the longest dependency, and of the sentence."""
     path = grid.home / f"{grid.name}-distances"
-    with style.figure(path, 1, 2, size=(8, 3.6)) as (figure, panels):
-        for axes, one in zip(panels, curves, strict=True):
-            for i, (name, values) in enumerate(one.rows.items()):
-                axes.plot(range(len(values)), values, label=name, **style.line(i))
-            ticks = [f"{span}\n({n})" for span, n in one.parts]
+    with plotting.figure(path, 1, 2, size=(8, 3.6)) as (figure, panels):
+        for axes, group in zip(panels, curves, strict=True):
+            for i, (name, values) in enumerate(group.rows.items()):
+                axes.plot(range(len(values)), values, label=name, **plotting.line(i))
+            ticks = [f"{span}\n({n})" for span, n in group.parts]
             axes.set_xticks(range(len(ticks)), ticks)
-            axes.set_xlabel(f"{one.what} (number of sentences)")
+            axes.set_xlabel(f"{group.what} (number of sentences)")
         panels[0].set_ylabel(f"BLEU on {grid.study.split}")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
         figure.suptitle(_title(grid, ": quality against distance"))
@@ -141,5 +143,5 @@ def distance(grid: Grid, curves: Sequence[distances.Curves]) -> Path:
 
 
 def _title(grid: Grid, what: str = "") -> str:
-    """The study, the preset and, below them, what a command line changed."""
+    """Returns the study and its preset and, below them, the fields that the command line set."""
     return "\n".join([grid.title + what, *textwrap.wrap(grid.flags, 80)])

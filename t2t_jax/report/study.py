@@ -1,4 +1,4 @@
-"""The page of a study: its table, curves, costs, significance and translations."""
+"""The page of a study: table, curves, costs, significance and translations."""
 
 import json
 import shlex
@@ -17,62 +17,75 @@ from t2t_jax.study.grid import Grid
 from t2t_jax.study.tables import Line
 from t2t_jax.study.typeset import Cell, Table
 
-REFRESH = 60  # seconds between two looks at a study that runs
+REFRESH = 60  # seconds between reloads of the page of a running study
 
 
-class Told(NamedTuple):
-    """A row of the table, and what it says when it is asked: its config and its runs."""
+class PageRow(NamedTuple):
+    """A row of the table and its details.
+
+    Attributes:
+      summary: the changes and the number of seeds, as a tooltip.
+      config: the full config as JSON.
+      runs: the scores of each run.
+    """
 
     cells: tuple[Cell, ...]
     name: str
-    about: str
+    summary: str
     config: str
     runs: Sequence[str]
 
 
 class Pair(NamedTuple):
-    """What is known of the difference of two rows: a mark, its words, and how it is shown."""
+    """The difference of two rows.
+
+    Attributes:
+      mark: the symbol in the matrix.
+      tooltip: difference and p.
+      kind: above, below, open (not significant) or same (no difference to test).
+    """
 
     mark: str
-    words: str
+    tooltip: str
     kind: str
 
 
 def study_page(
-    grid: Grid, found: Sequence[Line], split: Split | None, words: Sequence[str], live: bool
+    grid: Grid, lines: Sequence[Line], split: Split | None, words: Sequence[str], live: bool
 ) -> str:
-    """The HTML.
+    """Returns the HTML.
 
     Args:
-      split: the sentences that the study is scored on, if they are at hand.
-      words: what stands behind the name of a command to repeat it for this study.
-      live: the page is made anew while the study runs.
+      split: the sentences that the study is scored on, if they are available.
+      words: the arguments that a command needs for this study.
+      live: whether the page reloads itself, as the study is running.
     """
-    quality = tables.quality(grid, found)
-    known = bool(split and grid.study.split)
-    curves = distances.curves(found, split) if split and known else []
-    drawn = charts(grid, found, curves)
+    quality = tables.quality(grid, lines)
+    scored = split if grid.study.split else None
+    curves = distances.curves(lines, scored) if scored else []
+    drawn = charts(grid, lines, curves)
+    costs = cost.table([line.entry for line in lines])
     return page(
         "study.html",
         title=grid.title,
         name=grid.name,
         table=quality,
         spans=_spans(quality),
-        groups=_told(grid, quality, found),
-        cost=cost.table([x.entry for x in found]),
-        cost_spans=_spans(cost.table([x.entry for x in found])),
-        standing=[(x.entry.row.name, x.entry.standing) for x in found if x.entry.standing],
-        finished=sum(len(x.entry.runs) for x in found),
-        rows=sum(1 for x in found if x.entry.runs),
-        of=len(found),
+        groups=_page_rows(grid, quality, lines),
+        cost=costs,
+        cost_spans=_spans(costs),
+        unfinished=[(x.entry.row.name, x.entry.standing) for x in lines if x.entry.standing],
+        runs=sum(len(x.entry.runs) for x in lines),
+        rows_with_runs=sum(1 for x in lines if x.entry.runs),
+        rows=len(lines),
         charts=drawn,
         specs={chart.name: chart.spec for chart in drawn},
-        matrix=_matrix(grid, found),
+        matrix=_matrix(grid, lines),
         level=tables.LEVEL,
         metric=metric_of(grid.data.corpus).name,
-        samples=samples(grid, found, split) if split and known else [],
+        samples=samples(grid, lines, scored) if scored else [],
         split=grid.study.split,
-        made_with=_made_with(found),
+        environment=_environment(lines),
         command=lambda name: shlex.join(["t2t-jax", name, *words]),
         refresh=REFRESH if live else None,
         vega=vega() if drawn else "",
@@ -80,64 +93,65 @@ def study_page(
 
 
 def _spans(table: Table) -> list[tuple[str, int]]:
-    """The upper header: neighbours of one text as one cell, and over how many columns."""
+    """Returns the cells of the upper header row: text, and the number of columns it spans."""
     upper = [above for above, _ in table.header]
     starts = [i for i, text in enumerate(upper) if not text or not i or text != upper[i - 1]]
     return [(upper[a], b - a) for a, b in pairwise([*starts, len(upper)])]
 
 
-def _told(grid: Grid, table: Table, found: Sequence[Line]) -> list[list[Told]]:
-    lines: dict[str, list[Line]] = {}
-    for line in found:
-        lines.setdefault(line.entry.row.group, []).append(line)
+def _page_rows(grid: Grid, table: Table, lines: Sequence[Line]) -> list[list[PageRow]]:
+    """Returns the rows of each group of the table."""
+    groups: dict[str, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(line.entry.row.group, []).append(line)
     return [
-        [_tell(grid, cells, line) for cells, line in zip(group, of, strict=True)]
-        for group, of in zip(table.groups, lines.values(), strict=True)
+        [_page_row(grid, cells, line) for cells, line in zip(cells_of_group, group, strict=True)]
+        for cells_of_group, group in zip(table.groups, groups.values(), strict=True)
     ]
 
 
-def _tell(grid: Grid, cells: tuple[Cell, ...], line: Line) -> Told:
+def _page_row(grid: Grid, cells: tuple[Cell, ...], line: Line) -> PageRow:
     entry, metric = line.entry, metric_of(grid.data.corpus).name
     scaled = config.flatten(entry.c)
-    changes = ", ".join(f"{n}={scaled[n]}" for n in entry.row.changes) or "the base"
+    changes = ", ".join(f"{n}={scaled[n]}" for n in entry.row.changes) or "base"
     runs = [
         f"seed {run.seed}: PPL {run.result['dev_perplexity']:.3f}"
         + ("" if run.score is None else f", {metric} {run.score:.2f}")
         for run in entry.runs
     ]
-    about = f"{entry.row.name}: {changes}; n = {len(entry.runs)}"
+    summary = f"{entry.row.name}: {changes}; n = {len(entry.runs)}"
     full = json.dumps(tables.store_config(entry.c), indent=1)
-    return Told(cells, entry.row.name, about, full, runs)
+    return PageRow(cells, entry.row.name, summary, full, runs)
 
 
-def _matrix(grid: Grid, found: Sequence[Line]) -> list[tuple[str, list[Pair]]]:
-    """Row against row: which differences are significant; empty where none is tested."""
+def _matrix(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, list[Pair]]]:
+    """Returns the differences between all pairs of rows; empty if none is tested."""
     metric = metric_of(grid.data.corpus).name
-    compared = tables.pairs(grid, found)
+    compared = tables.pairs(grid, lines)
     if all(p is None for _, p in compared.values()):
         return []
-    names = [line.entry.row.name for line in found if line.score]
+    names = [line.entry.row.name for line in lines if line.score]
     return [(a, [_pair(metric, a, b, compared.get((a, b))) for b in names]) for a in names]
 
 
-def _pair(metric: str, a: str, b: str, known: tuple[float, float | None] | None) -> Pair:
-    if known is None:
+def _pair(metric: str, a: str, b: str, test: tuple[float, float | None] | None) -> Pair:
+    if test is None:
         return Pair("", "", "same")
-    size, p = known
-    words = f"{a} minus {b}: {size:+.2f} {metric}"
+    difference, p = test
+    tooltip = f"{a} minus {b}: {difference:+.2f} {metric}"
     if p is None:
-        return Pair("·", f"{words}, not tested: one seed", "open")
-    words += f", p = {p:.3g}"
+        return Pair("·", f"{tooltip}, not tested: one seed", "open")
+    tooltip += f", p = {p:.3g}"
     if p >= tables.LEVEL:
-        return Pair("·", f"{words}, not significant", "open")
-    return Pair("▲" if size > 0 else "▼", words, "above" if size > 0 else "below")
+        return Pair("·", f"{tooltip}, not significant", "open")
+    return Pair("▲", tooltip, "above") if difference > 0 else Pair("▼", tooltip, "below")
 
 
-def _made_with(found: Sequence[Line]) -> Mapping[str, str]:
-    """Devices, versions and code of all runs."""
-    seen: dict[str, set[Any]] = {}
-    for line in found:
+def _environment(lines: Sequence[Line]) -> Mapping[str, str]:
+    """Returns the devices, versions and code of all runs."""
+    values: dict[str, set[Any]] = {}
+    for line in lines:
         for run in line.entry.runs:
             for name, value in run.result["environment"].items():
-                seen.setdefault(name, set()).add(str(value))
-    return {name: ", ".join(sorted(values)) for name, values in seen.items() if any(values)}
+                values.setdefault(name, set()).add(str(value))
+    return {name: ", ".join(sorted(v)) for name, v in values.items() if any(v)}

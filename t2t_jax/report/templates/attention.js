@@ -1,15 +1,15 @@
-// One place, one head and one query are chosen; links, weights and a sentence show what it sees.
-const places = JSON.parse(document.getElementById("places").textContent);
-const [place, head, rows, columns, lines, table, said] = [
-  "place", "head", "rows", "columns", "lines", "weights", "said",
+// Shows the weights of one layer, head and query: as links, as a table and as a line of text.
+const layers = JSON.parse(document.getElementById("layers").textContent);
+const [layer, head, queries, keys, lines, table, summary] = [
+  "layer", "head", "queries", "keys", "lines", "weights", "summary",
 ].map((id) => document.getElementById(id));
 let query = 0;
 
 function element(name, text, attributes = {}) {
-  const made = document.createElement(name);
-  made.textContent = text;
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
+  const node = document.createElement(name);
+  node.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  return node;
 }
 
 function token(text, attributes) {
@@ -18,14 +18,14 @@ function token(text, attributes) {
   return item;
 }
 
-function changePlace() {
-  const chosen = places[place.value];
-  const before = Number(head.value) || 0;
+function changeLayer() {
+  const chosen = layers[layer.value];
+  const previous = Number(head.value) || 0;
   head.replaceChildren(...chosen.weights.map((_, i) => element("option", i, { value: i })));
-  head.value = Math.min(before, chosen.weights.length - 1);
-  rows.replaceChildren(...chosen.rows.map((text) => token(text, {})));
-  columns.replaceChildren(...chosen.columns.map((text) => token(text, { tabindex: -1 })));
-  rows.querySelectorAll("button").forEach((button, i) => {
+  head.value = Math.min(previous, chosen.weights.length - 1);
+  queries.replaceChildren(...chosen.queries.map((text) => token(text, {})));
+  keys.replaceChildren(...chosen.keys.map((text) => token(text, { tabindex: -1 })));
+  queries.querySelectorAll("button").forEach((button, i) => {
     button.addEventListener("click", () => changeQuery(i));
     button.addEventListener("focus", () => changeQuery(i));
   });
@@ -33,35 +33,35 @@ function changePlace() {
 }
 
 function changeHead() {
-  const chosen = places[place.value];
+  const chosen = layers[layer.value];
   const weights = chosen.weights[head.value];
-  const top = document.createElement("tr");
-  top.append(element("td", ""), ...chosen.columns.map((text) => element("th", text, { scope: "col" })));
-  table.replaceChildren(top, ...weights.map((row, i) => {
+  const header = document.createElement("tr");
+  header.append(element("td", ""), ...chosen.keys.map((text) => element("th", text, { scope: "col" })));
+  table.replaceChildren(header, ...weights.map((row, i) => {
     const line = document.createElement("tr");
-    line.append(element("th", chosen.rows[i], { scope: "row" }));
+    line.append(element("th", chosen.queries[i], { scope: "row" }));
     line.append(...row.map((w) => element("td", w < 0.005 ? "" : w.toFixed(2), { style: `--w: ${w}` })));
     return line;
   }));
-  changeQuery(Math.min(query, chosen.rows.length - 1));
+  changeQuery(Math.min(query, chosen.queries.length - 1));
 }
 
 function changeQuery(i) {
   query = i;
-  const chosen = places[place.value];
+  const chosen = layers[layer.value];
   const weights = chosen.weights[head.value][i];
-  rows.querySelectorAll("button").forEach((b, j) => b.setAttribute("aria-pressed", i === j));
+  queries.querySelectorAll("button").forEach((b, j) => b.setAttribute("aria-pressed", i === j));
   table.querySelectorAll("tr").forEach((tr, j) => tr.classList.toggle("chosen", j === i + 1));
   draw(weights);
-  const most = weights.map((w, j) => [w, chosen.columns[j]]).sort((a, b) => b[0] - a[0]).slice(0, 4);
-  const seen = most.filter(([w]) => w >= 0.005).map(([w, text]) => `${text} ${(100 * w).toFixed(0)}%`);
-  said.textContent = `${chosen.rows[i]}: ${seen.join(", ") || "nothing"}`;
+  const largest = weights.map((w, j) => [w, chosen.keys[j]]).sort((a, b) => b[0] - a[0]).slice(0, 4);
+  const parts = largest.filter(([w]) => w >= 0.005).map(([w, text]) => `${text} ${(100 * w).toFixed(0)}%`);
+  summary.textContent = `${chosen.queries[i]}: ${parts.join(", ") || "nothing"}`;
 }
 
 function draw(weights) {
   const box = lines.getBoundingClientRect();
-  const from = rows.querySelectorAll("button")[query].getBoundingClientRect();
-  lines.replaceChildren(...[...columns.querySelectorAll("button")].flatMap((button, j) => {
+  const from = queries.querySelectorAll("button")[query].getBoundingClientRect();
+  lines.replaceChildren(...[...keys.querySelectorAll("button")].flatMap((button, j) => {
     if (weights[j] < 0.005) return [];
     const to = button.getBoundingClientRect();
     const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
@@ -75,12 +75,12 @@ function draw(weights) {
   }));
 }
 
-rows.addEventListener("keydown", (event) => {
+queries.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  const next = step && rows.querySelectorAll("button")[query + step];
+  const next = step && queries.querySelectorAll("button")[query + step];
   if (next) { event.preventDefault(); next.focus(); }
 });
-place.addEventListener("change", changePlace);
+layer.addEventListener("change", changeLayer);
 head.addEventListener("change", changeHead);
 window.addEventListener("resize", () => changeQuery(query));
-changePlace();
+changeLayer();

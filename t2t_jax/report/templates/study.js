@@ -1,13 +1,14 @@
-// Charts come to life, and one sentence is shown at a time; without this all stand there as they are.
+// Makes charts interactive and shows one sentence at a time; without scripts the page shows pictures
+// and all sentences.
 const specs = document.getElementById("specs");
 if (specs && window.vegaEmbed) {
-  const known = JSON.parse(specs.textContent);
-  for (const place of document.querySelectorAll(".chart")) {
+  const all = JSON.parse(specs.textContent);
+  for (const figure of document.querySelectorAll(".chart")) {
     const options = { renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } };
-    const picture = place.innerHTML;
-    window.vegaEmbed(place, known[place.dataset.spec], options).then(
-      () => place.removeAttribute("role"),
-      (error) => { place.innerHTML = picture; console.error(error); },
+    const picture = figure.innerHTML;
+    window.vegaEmbed(figure, all[figure.dataset.spec], options).then(
+      () => figure.removeAttribute("role"),
+      (error) => { figure.innerHTML = picture; console.error(error); },
     );
   }
 }

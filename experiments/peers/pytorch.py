@@ -1,13 +1,13 @@
-"""PyTorch's nn.Transformer: the paper's model, dropout where the paper has it, tied embeddings."""
+"""PyTorch's nn.Transformer with the paper's dropout, sinusoids and tied embeddings."""
 
 import math
 
 import torch
+from serve import serve
 from torch import nn
 from torch.nn import functional as F
 
-from t2t_jax.bench import work
-from t2t_jax.bench.contenders import serve
+from t2t_jax.bench import workload
 from t2t_jax.tokens import BOS, PAD
 
 
@@ -23,7 +23,7 @@ class Model(nn.Module):
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
             elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-                module.dropout = nn.Identity()  # the one inside the feed-forward layer
+                module.dropout = nn.Identity()  # inside the feed-forward layer
         self.dropout, self.d_model, self.eps_ls = nn.Dropout(P_drop), d_model, eps_ls
         i, position = torch.arange(0, d_model, 2), torch.arange(512)[:, None]
         angle = position * 10000.0 ** (-i / d_model)
@@ -34,13 +34,13 @@ class Model(nn.Module):
         return self.dropout(x + self.sinusoids[: tokens.shape[1]])
 
     def forward(self, source, target):
-        given = torch.roll(target, 1, 1)
-        given[:, 0] = BOS
-        hidden, T = source == PAD, target.shape[1]
+        target_in = torch.roll(target, 1, 1)
+        target_in[:, 0] = BOS
+        padding, T = source == PAD, target.shape[1]
         causal = nn.Transformer.generate_square_subsequent_mask(T, device=target.device)
         x = self.transformer(
-            self.embed(source), self.embed(given), tgt_mask=causal, tgt_is_causal=True,
-            src_key_padding_mask=hidden, memory_key_padding_mask=hidden,
+            self.embed(source), self.embed(target_in), tgt_mask=causal, tgt_is_causal=True,
+            src_key_padding_mask=padding, memory_key_padding_mask=padding,
         )  # fmt: skip
         logits = F.linear(x, self.embedding.weight)
         return F.cross_entropy(
@@ -49,26 +49,27 @@ class Model(nn.Module):
 
 
 def train(size, batch_tokens, compiled=""):
-    """A round of training steps, eager or with `torch.compile`."""
-    s = work.size(size, int(batch_tokens))
+    """Returns a round of training steps, eager or with `torch.compile`."""
+    w = workload.workload(size, int(batch_tokens))
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = Model(**work.facts(s)).to(device)
+    model = Model(**workload.hyperparameters(w)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), 1e-4, (0.9, 0.98), 1e-9)
-    loss = torch.compile(model, dynamic=False) if compiled else model
+    loss_function = torch.compile(model, dynamic=False) if compiled else model
     batches = [
-        {k: torch.from_numpy(x).long().to(device) for k, x in b.items()} for b in work.batches(s)
+        {side: torch.from_numpy(x).long().to(device) for side, x in batch.items()}
+        for batch in workload.batches(w)
     ]
 
-    def round_():
-        for b in batches:
+    def run_round():
+        for batch in batches:
             optimizer.zero_grad(set_to_none=True)
             with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-                value = loss(b["source"], b["target"])
-            value.backward()
+                loss = loss_function(batch["source"], batch["target"])
+            loss.backward()
             optimizer.step()
-        assert value.isfinite()
+        assert loss.isfinite()
 
-    return round_
+    return run_round
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How every plot looks, and the files it becomes: PNG to look at, SVG and PDF for a paper."""
+"""The style of every plot, and its files: PNG for the screen, SVG and PDF for a paper."""
 
 import io
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 
 from t2t_jax import files
 
-# Okabe and Ito's colours, which differ for all kinds of sight; black stands for base.
+# Okabe and Ito's colours, which colour-blind readers can tell apart; base is black.
 COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9".split()
 LINES = "-", "--", ":", "-."
 MARKS = "os^Dv<>pPX*h"
@@ -25,13 +25,13 @@ _SETTINGS: Any = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
     "savefig.dpi": 150,
-    "pdf.fonttype": 42,  # fonts that journals take
-    "svg.hashsalt": "t2t_jax",  # the same figure is the same file
+    "pdf.fonttype": 42,  # TrueType, which journals accept
+    "svg.hashsalt": "t2t_jax",  # the same figure gives the same file
 }
 
 
 def line(i: int) -> dict[str, Any]:
-    """How the i-th of many things is drawn: the first in black, no two alike by colour alone."""
+    """Returns the style of the i-th line: the first is black; lines differ by more than colour."""
     if i == 0:
         return {"color": "black", "linestyle": "-", "marker": MARKS[0], "zorder": 3}
     return {
@@ -43,27 +43,30 @@ def line(i: int) -> dict[str, Any]:
 
 @contextmanager
 def figure(path: Path, *panels: int, size: tuple[float, float]) -> Iterator[tuple[Any, Any]]:
-    """A figure and its axes, in inches; written to `path` with .png, .svg and .pdf at the end."""
+    """Yields a figure of `size` inches and its axes, then writes PATH.png, .svg and .pdf."""
     import matplotlib.pyplot as plt
 
     with plt.rc_context(_SETTINGS):
-        drawn, axes = plt.subplots(*panels, figsize=size)
+        made, axes = plt.subplots(*panels, figsize=size)
         try:
-            yield drawn, axes
+            yield made, axes
             for kind, undated in (
                 ("png", {}),
                 ("svg", {"Date": None}),
                 ("pdf", {"CreationDate": None}),
             ):
                 content = io.BytesIO()
-                drawn.savefig(content, format=kind, metadata=undated)
+                made.savefig(content, format=kind, metadata=undated)
                 files.write(path.with_name(f"{path.name}.{kind}"), content.getvalue())
         finally:
-            plt.close(drawn)
+            plt.close(made)
 
 
 def logarithmic(*axes: Any) -> None:
-    """Scales with ticks at 1, 2 and 5, or a few even ones, as plain numbers; to be set last."""
+    """Makes axes logarithmic; call it last, as the ticks depend on the data.
+
+    Ticks are plain numbers: at 1, 2 and 5 times powers of 10, or a few even ones on a short axis.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     for axis in axes:

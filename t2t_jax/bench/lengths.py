@@ -1,0 +1,134 @@
+"""Time and memory of compiled programs as the sequence length n grows.
+
+At each n the programs take turns, round after round, so that what disturbs the machine disturbs all
+of them; times are medians over rounds. A program is dropped before a call would take too long or
+too much memory.
+"""
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from t2t_jax import plotting
+
+ROUNDS = 5
+Point = dict[str, float]  # n; seconds (the median), least and most; bytes of temporaries
+
+
+class Program(NamedTuple):
+    """A compiled function, its arguments, and the bytes of its temporaries."""
+
+    run: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    memory: int
+
+
+def compiled(function: Callable[..., Any], *arguments: Any) -> Program:
+    """Compiles a function for these arguments."""
+    program = jax.jit(function).lower(*arguments).compile()
+    used: Any = program.memory_analysis()
+    return Program(program, arguments, used.temp_size_in_bytes)
+
+
+def sweep(
+    names: Sequence[str],
+    lengths: Sequence[int],
+    seconds: float,
+    make: Callable[[str, int], Program],
+    report: Callable[[str], object],
+) -> dict[str, list[Point]]:
+    """Measures every program at every length.
+
+    Args:
+      seconds: a program whose next call is expected to take longer is dropped.
+      make: returns the program of a name at a length.
+      report: receives a line about each length and each program dropped.
+    """
+    curves: dict[str, list[Point]] = {name: [] for name in names}
+    names, room = list(names), _memory() // 4  # the allocator may hold on to freed memory
+    for n in sorted(lengths):
+        for name in list(names):
+            expected = _expected(curves[name], n)
+            if expected > seconds:
+                report(f"n = {n:,}: {name} is dropped; a call would take some {expected:.0f} s")
+                names.remove(name)
+        programs = {name: make(name, n) for name in names}
+        for name in [name for name, program in programs.items() if program.memory > room]:
+            size = programs.pop(name).memory / 2**30
+            report(f"n = {n:,}: {name} is dropped; a call would take {size:.1f} GiB")
+            names.remove(name)
+        for name, times in _interleaved(programs).items():
+            spread = dict(seconds=statistics.median(times), least=min(times), most=max(times))
+            curves[name].append(dict(n=n, **spread, bytes=programs[name].memory))
+        report(f"n = {n:,}: " + ", ".join(f"{x} {curves[x][-1]['seconds']:.3f} s" for x in names))
+    return curves
+
+
+def _expected(curve: Sequence[Point], n: int) -> float:
+    """Returns the seconds of a call at n if time is quadratic; 0 before the first measurement."""
+    return curve[-1]["seconds"] * (n / curve[-1]["n"]) ** 2 if curve else 0.0
+
+
+def _interleaved(programs: Mapping[str, Program]) -> dict[str, list[float]]:
+    """Returns the seconds of each program in every round but the first, which warms up."""
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    for r in range(ROUNDS + 1):
+        for name, program in programs.items():
+            start = time.perf_counter()
+            jax.block_until_ready(program.run(*program.arguments))
+            if r:
+                times[name].append(time.perf_counter() - start)
+    return times
+
+
+def _memory() -> int:
+    """Returns the memory of a device in bytes; on a CPU that of the machine."""
+    stats = jax.devices()[0].memory_stats() or {}
+    host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(stats.get("bytes_limit", host))
+
+
+def exponent(curve: Sequence[Mapping[str, float]], quantity: str) -> float | None:
+    """Returns p of a least-squares fit a n^p in logarithms; None if it cannot be fitted.
+
+    The fit takes the upper half of the lengths, and at least 3 of them.
+    """
+    upper = curve[-max(3, (len(curve) + 1) // 2) :]
+    if len(upper) < 3 or min(point[quantity] for point in upper) <= 0:
+        return None
+    return statistics.linear_regression(
+        [math.log(point["n"]) for point in upper], [math.log(point[quantity]) for point in upper]
+    ).slope
+
+
+def plot(
+    curves: Mapping[str, Sequence[Mapping[str, float]]],
+    exponents: Mapping[str, Sequence[float | None]],
+    title: str,
+    path: Any,
+) -> None:
+    """Plots time and memory against n on logarithmic axes: PATH.png, .svg and .pdf.
+
+    Args:
+      exponents: those of time and memory for each name, shown in the legend.
+    """
+    with plotting.figure(path, 1, 2, size=(10, 4)) as (figure, panels):
+        for axes, quantity, label, scale in (
+            (panels[0], "seconds", "time (ms)", 1e3),
+            (panels[1], "bytes", "memory of temporaries (MiB)", 2**-20),
+        ):
+            for i, (name, curve) in enumerate(curves.items()):
+                x = [point["n"] for point in curve]
+                y = [point[quantity] * scale for point in curve]
+                powers = (f"n^{p:.2f}" for p in exponents[name] if p is not None)
+                axes.loglog(x, y, label=", ".join([name, *powers]), base=2, **plotting.line(i))
+            axes.set(xlabel="sequence length n", ylabel=label)
+        handles = panels[0].get_legend_handles_labels()
+        legend = "name, growth of time, growth of memory"
+        figure.legend(*handles, loc="outside right upper", title=legend)
+        figure.suptitle(title)
