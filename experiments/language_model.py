@@ -17,7 +17,7 @@ that a step masks, the others from all tokens.
 from t2t_jax.study import Row, study
 
 
-@study("What each half sees", columns="architecture steps", split="", V=41_100)
+@study("Decoder-only and encoder-only models", columns="architecture steps", split="", V=41_100)
 def language_model():
     return [
         Row("both", {}),

@@ -29,8 +29,12 @@ MODELS = {
     ),
     "relative": dict(N=1, d_ff=20, h=2, d_k=8, d_v=4, positions="relative"),
     "learned": dict(N=1, d_ff=20, h=2, d_k=8, d_v=4, positions="learned"),
-    "luong": dict(N=2, architecture="recurrent", attention_feeding="output", cross_attention="additive"),
-    "bahdanau": dict(N=1, architecture="recurrent", attention_feeding="input", cross_attention="general"),
+    "luong": dict(
+        N=2, architecture="recurrent", attention_feeding="output", cross_attention="additive"
+    ),
+    "bahdanau": dict(
+        N=1, architecture="recurrent", attention_feeding="input", cross_attention="general"
+    ),
     "convs2s": dict(N=2, architecture="convolutional"),
 }  # fmt: skip
 

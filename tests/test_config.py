@@ -20,8 +20,9 @@ def test_defaults_are_the_papers_base():
     stated = dict(
         N=6, d_model=512, d_ff=2048, h=8, d_k=64, d_v=64, P_drop=0.1, eps_ls=0.1, steps=100_000,
         norm_placement="post", positions="sinusoid", P_drop_attention=0.0, P_drop_ff=0.0,
-        warmup=4000, beta1=0.9, beta2=0.98, eps=1e-9, batch_tokens=25_000, vocabulary=37_000, beam=4, alpha=0.6,
-        max_extra=50, average=1, smoothing="uniform", schedule="inverse_sqrt", lr_scale=1.0,
+        warmup=4000, beta1=0.9, beta2=0.98, eps=1e-9, batch_tokens=25_000, vocabulary=37_000,
+        beam=4, alpha=0.6, max_extra=50, average=1, smoothing="uniform", schedule="inverse_sqrt",
+        lr_scale=1.0,
     )  # fmt: skip
     assert {name: flat[name] for name in stated} == stated
 

@@ -28,7 +28,7 @@ def fields(corpus, **changes):
     """The config of a model that learns it."""
     return dict(
         corpus="text", train=corpus / "train", dev=corpus / "dev", test=corpus / "test",
-        vocabulary=50, max_length=20, batch_tokens=200, num_buckets=2, N=1, d_model=32, d_ff=20, 
+        vocabulary=50, max_length=20, batch_tokens=200, num_buckets=2, N=1, d_model=32, d_ff=20,
         h=2, d_k=16, d_v=16, average=2, warmup=40, peak_lr=0.02, beam=2,
     ) | changes  # fmt: skip
 

@@ -58,9 +58,9 @@ class PositionBias(nn.Module):
 
 
 def rotate(scheme: str, x: Array, first: Array | int = 0) -> Array:
-    """Queries or keys x [B, L, h, d_k] at positions first, first + 1, ..., rotated if it does."""
-    turn = _function(POSITIONS[scheme].rotate)
-    return turn(x, first + jnp.arange(x.shape[1])) if turn else x
+    """x [B, L, h, d_k] at positions first, first + 1, ..., rotated if the scheme rotates."""
+    rotation = _function(POSITIONS[scheme].rotate)
+    return rotation(x, first + jnp.arange(x.shape[1])) if rotation else x
 
 
 def _function(name: str) -> Callable[..., Any] | None:
