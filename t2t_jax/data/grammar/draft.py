@@ -3,7 +3,7 @@
 import itertools
 import random
 from bisect import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -38,6 +38,11 @@ class Pool(Generic[T]):
         if not self.items:
             raise Reject
         return self.items[bisect(self.edges, rng.random() * self.edges[-1])]
+
+
+def below(r: float, alternatives: Sequence[tuple[float, T]]) -> T:
+    """The first alternative whose cumulative probability is above r, a draw from [0, 1)."""
+    return next(value for bound, value in alternatives if r < bound)
 
 
 @dataclass(slots=True, eq=False)

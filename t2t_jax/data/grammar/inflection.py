@@ -11,6 +11,8 @@ from t2t_jax.data.grammar import lexicon
 
 ER, SIE = 2, 5
 CASES = "nadg"
+# A verb's flags in the lexicon.
+PLACED, MANNERED, LIKED, STATE, DATIVE_LAST, INVOLUNTARY = "pmgstu"
 _INSEPARABLE = ("be", "emp", "ent", "er", "ge", "ver", "zer")
 
 
