@@ -147,6 +147,8 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "recurrent": ("cell", "encoder_direction", "feed", "cross_attention"),
     "convolutional": ("kernel", "dilation", "positions", "cross_attention"),
 }
+# A compiled step takes these as data (`training.step.Hyper`), so runs that differ in them share it.
+TRACED = ("P_drop", "eps_ls", "peak_lr", "lr_scale", "warmup", "seed")
 LANGUAGE_MODELS = ("encoder", "decoder")  # they translate nothing, so only perplexity is measured
 PATHS = ("directory", "train", "dev", "test")  # where data lies; what it is, the data says itself
 SENTENCES = ("corpus", "source", "target", *PATHS)  # which sentences there are, however cut
@@ -226,7 +228,7 @@ def _section(name: str) -> str:
 
 
 def has(c: Model, name: str) -> bool:
-    """Whether a field says anything of the model that `c` describes."""
+    """Whether a field has an effect on the model that `c` describes."""
     if name == "cross_attention" and c.architecture == "recurrent":
         return c.feed != "none"
     others = {n for names in ARCHITECTURES.values() for n in names}
@@ -293,7 +295,7 @@ def _validate_architecture(c: Model) -> None:
             which = f"architecture={c.architecture}"
             if name in ARCHITECTURES[c.architecture]:
                 which += " and feed=none"
-            raise UsageError(f"{name}={value} says nothing with {which}: leave {name} out.")
+            raise UsageError(f"{name}={value} has no effect with {which}: leave {name} out.")
     if c.encoder_direction == "both" and c.d_model % 2:
         raise UsageError(
             f"encoder_direction=both halves d_model, so it must be even, not {c.d_model}."

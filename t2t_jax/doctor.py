@@ -135,7 +135,7 @@ def _step(mesh: str) -> Finding:
 
     c = config.replace(config.Config(), N=1, d_model=64, d_ff=128)
     model, devices, began = build(c, 64), sharding.make_mesh(mesh), time.monotonic()
-    with sharding.on(devices):
+    with sharding.use_mesh(devices):
         state = initialise(model, c, devices)
         h = sharding.replicate(hyper(c), devices)
         tokens = np.full((16, 8), 5, np.int32)
@@ -144,7 +144,7 @@ def _step(mesh: str) -> Finding:
         losses = []
         for _ in range(20):
             state, metrics = program.run(state, batch, h)
-            losses.append(float(metrics["loss"]))
+            losses.append(float(metrics.loss))
     found = f"20 of them took {time.monotonic() - began:.1f} s with compiling"
     learns = losses[-1] < losses[0]
     return Finding("a step", found, "" if learns else f"the loss went {losses[0]} to {losses[-1]}")

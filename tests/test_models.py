@@ -218,13 +218,13 @@ def test_bfloat16_keeps_float32_parameters_and_logits(changes):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (dict(architecture="recurrent", h=4), "h=4 says nothing with architecture=recurrent:"),
+        (dict(architecture="recurrent", h=4), "h=4 has no effect with architecture=recurrent:"),
         (dict(architecture="recurrent", cross_attention="additive"), "and feed=none"),
         (dict(architecture="recurrent", encoder_direction="both", d_model=5), "must be even"),
         (dict(architecture="recurrent", feed="input", cross_attention="sparse_fixed"), "cannot be"),
-        (dict(architecture="convolutional", norm="pre"), "norm=pre says nothing"),
+        (dict(architecture="convolutional", norm="pre"), "norm=pre has no effect"),
         (dict(architecture="convolutional", positions="rotary"), "use learned or sinusoid"),
-        (dict(cell="gru"), "cell=gru says nothing with architecture=transformer"),
+        (dict(cell="gru"), "cell=gru has no effect with architecture=transformer"),
         (dict(architecture="decoder", cross_attention="additive"), "cross_attention=additive says"),
         (dict(kernel=0), "kernel must be at least 1"),
         (dict(architecture="recurent"), "recurrent"),

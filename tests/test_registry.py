@@ -322,7 +322,7 @@ def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
     assert small.config(parsing.rows[0]).model.N == 1
     with pytest.raises(UsageError, match="d_k is what row Transformer of table4 is about"):
         made(parsing, "treebank", d_k=8).check()
-    with pytest.raises(UsageError, match="h=1 says nothing with architecture=recurrent"):
+    with pytest.raises(UsageError, match="h=1 has no effect with architecture=recurrent"):
         made(table3, architecture="recurrent").check()
     with pytest.raises(UsageError, match="'positions'"):
         made(table3, position="learned").config(big)

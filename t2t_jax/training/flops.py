@@ -1,22 +1,22 @@
-"""FLOPs of a training step by the model's formula; no JAX."""
+"""FLOPs of training by formula, from a config alone; without JAX."""
 
 from t2t_jax.attention.choice import products
 from t2t_jax.config import Config, Model
 
-_LENGTH = 32  # of a typical sentence, in subwords
+_LENGTH = 32  # subwords of a typical sentence
 
 
 def run_flops(c: Config, V: int) -> float:
-    """FLOPs of a whole training, were all its sentences of 32 subwords: to compare runs with."""
+    """FLOPs of a whole training if every sentence had 32 subwords, for comparing runs."""
     B = max(1, c.data.batch_tokens // _LENGTH)
     return c.training.steps * step_flops(c.model, V, B, _LENGTH, _LENGTH)
 
 
 def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
-    """FLOPs of the products of one training step on B pairs of S and T positions.
+    """FLOPs of the matrix products in one training step on B pairs of S and T positions.
 
-    A multiplication and an addition count as two; the backward pass as twice the forward one.
-    Attention counts as its mechanism computes it, what it masks included.
+    A multiplication and an addition count as two FLOPs, the backward pass as twice the forward
+    pass. Attention counts what its mechanism computes, masked scores included.
     """
     forward = {
         "transformer": _transformer,
@@ -29,7 +29,7 @@ def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
 
 
 def _transformer(c: Model, S: int, T: int) -> int:
-    project = 2 * c.d_model * c.h * (c.d_k + c.d_v)  # two of d_k or d_v in, and W_V, W_O
+    project = 2 * c.d_model * c.h * (c.d_k + c.d_v)  # W_Q, W_K, W_V and W_O
     feed_forward = 2 * c.d_model * c.d_ff
 
     def attend(mechanism: str, T: int, S: int, causal: bool = False) -> int:
