@@ -60,7 +60,7 @@ def test_what_ctranslate2_lacks_is_refused():
     for changes, said in (
         (dict(encoder_attention="local"), "encoder_attention=local"),
         (dict(positions="rotary"), "positions=rotary"),
-        (dict(d_v=32), "d_v=32: it takes 64"),
+        (dict(d_v=32), "d_v=32, only 64"),
         (dict(architecture="recurrent"), "architecture=recurrent"),
     ):
         with pytest.raises(UsageError, match=said):
