@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from t2t_jax.study.typeset import pipe_table
+
 RESULTS = Path(__file__).parent / "results" / "faults"
 STEPS, EVERY = 4000, 20
 FIELDS = dict(
@@ -291,9 +293,8 @@ def table(found):
         "two workers on one run": f"exit codes {', '.join(map(str, shared['exit codes']))}: "
         f"`{', '.join(shared['refused'])}`; the other ended as one alone: {shared['same as one']}",
     }  # fmt: skip
-    lines = ["| fault | what came of it |", "| --- | --- |"]
-    lines += [f"| {name} | {what} |" for name, what in rows.items()]
-    return re.sub(r"/\S*/(mounted|shared)", "RUN", "\n".join(lines)) + "\n"
+    text = pipe_table(["fault", "what came of it"], rows.items())
+    return re.sub(r"/\S*/(mounted|shared)", "RUN", text)
 
 
 def main():

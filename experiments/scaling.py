@@ -18,6 +18,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from t2t_jax.study.typeset import pipe_table
+
 RESULTS = Path(__file__).parent / "results" / "scaling"
 SLICES = {8: "2x4", 16: "4x4", 64: "8x8", 256: "16x16"}
 TENSOR = 8
@@ -52,7 +54,7 @@ def compiled_on(c, mesh, tokens):
     side = lay(jax.ShapeDtypeStruct((tokens // LENGTH, LENGTH), jnp.int32), sharding.ROWS)
     batch = {"source": side, "target": side}
     step = make_step(model, c)
-    with sharding.on(mesh):
+    with sharding.use_mesh(mesh):
         program = compile_for(step, 1, state, batch, h)
     return program, list(moves(program.run, mesh.size))
 
@@ -89,7 +91,7 @@ def table(found):
     """Markdown, a row a model, mesh and number of chips."""
     heads = ["model, mesh", "chips", "MB sent a step", "of these reduced", "computing (ms)",
              "moving (ms)", "efficiency at worst", "at best", "GiB a chip"]  # fmt: skip
-    lines = [heads, ["---"] * len(heads)]
+    lines = []
     for name, x in found.items():
         model, chips = name.rsplit(", ", 1)
         reduced = sum(b for kind, b in x["sent"].items() if "reduce" in kind)
@@ -106,7 +108,7 @@ def table(found):
                 f"{x['memory'] / 2**30:.1f}",
             ]
         )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return pipe_table(heads, lines)
 
 
 def go_on(results, what, wanted, table):

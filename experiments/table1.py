@@ -11,8 +11,9 @@ the layers until the first position moves the last, times the sequential steps w
 
 import statistics
 import sys
-from math import log
 from pathlib import Path
+
+from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "table1"
 D, HEADS, R, KERNEL = 512, 8, 32, 3
@@ -71,16 +72,11 @@ def make(name, d, r=R):
     }[name]()
 
 
-def slope(pairs):
-    """p of a x^p by least squares in logarithms."""
-    return statistics.linear_regression(*zip(*((log(x), log(y)) for x, y in pairs), strict=True))[0]
-
-
 def measure(say):
     import jax
 
     from t2t_jax.bench.layers import counted, layers_to_the_end
-    from t2t_jax.bench.race import compiled, race
+    from t2t_jax.bench.race import compiled, power, race
     from t2t_jax.environment import environment
 
     def program(name, n):
@@ -101,10 +97,10 @@ def measure(say):
         found[name] = {
             "at": at,
             "flops": {n: flops(name, n, D) for n in LENGTHS},
-            "flops ~ n": slope((n, flops(name, n, D)) for n in LENGTHS),
-            "flops ~ d": slope((d, flops(name, 256, d)) for d in (D, 2 * D, 4 * D)),
-            "seconds ~ n": slope((x["n"], x["seconds"]) for x in at),
-            "bytes ~ n": slope((x["n"], x["bytes"]) for x in at),
+            "flops ~ n": power((n, flops(name, n, D)) for n in LENGTHS),
+            "flops ~ d": power((d, flops(name, 256, d)) for d in (D, 2 * D, 4 * D)),
+            "seconds ~ n": power((x["n"], x["seconds"]) for x in at),
+            "bytes ~ n": power((x["n"], x["bytes"]) for x in at),
             "steps": steps,
             "path": {n: layers[n] * steps[n] for n in PATHS},
         }
@@ -114,6 +110,8 @@ def measure(say):
 
 def table(found):
     """Markdown, a row a layer."""
+    from t2t_jax.bench.race import power
+
     heads = [
         "layer",
         "per layer, paper",
@@ -126,10 +124,10 @@ def table(found):
         "path, paper",
         f"ours at n = {', '.join(map(str, PATHS))}",
     ]
-    lines = [heads, ["---"] * len(heads)]
+    lines = []
     for name, (flops, _, steps, path) in PAPER.items():
         x = found["layers"][name]
-        grown = slope(x["steps"].items())
+        grown = power(x["steps"].items())
         lines.append(
             [
                 name,
@@ -150,7 +148,7 @@ def table(found):
         f"{device} with jax {found['environment']['jax']}, by `experiments/table1.py`. Dilated: "
         "taps of layer i stand k^i apart. Memory: temporaries of the forward pass."
     )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
+    return f"{pipe_table(heads, lines)}\n{note}\n"
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -85,14 +85,18 @@ def _memory() -> int:
     return int(stats.get("bytes_limit", host))
 
 
+def power(points: Iterable[tuple[float, float]]) -> float:
+    """p of y = a x^p, fitted to points (x, y) by least squares in logarithms."""
+    x, y = zip(*((math.log(x), math.log(y)) for x, y in points), strict=True)
+    return statistics.linear_regression(x, y).slope
+
+
 def exponent(at: Sequence[Mapping[str, float]], what: str) -> float | None:
-    """p of a n^p by least squares in logarithms, over the upper half of the lengths, at least 3."""
+    """p of a n^p fitted to the upper half of the lengths; None for fewer than 3 or a zero."""
     last = at[-max(3, (len(at) + 1) // 2) :]
     if len(last) < 3 or min(x[what] for x in last) <= 0:
         return None
-    return statistics.linear_regression(
-        [math.log(x["n"]) for x in last], [math.log(x[what]) for x in last]
-    ).slope
+    return power((x["n"], x[what]) for x in last)
 
 
 def draw(

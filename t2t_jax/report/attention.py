@@ -142,7 +142,6 @@ def told(known: Heads) -> list[str]:
         lines.append("decoder self-attention: how often the best head finds the other word")
     for x in known.tracked:
         where = f"layer {x.layer}, head {x.head}"
-        lines.append(
-            f"  {x.kind:12} {x.found:4.0%} of {x.of:4}  {where}  (at one distance {x.distance:.0%})"
-        )
+        baseline = f"(at one distance {x.baseline:.0%})"
+        lines.append(f"  {x.kind:12} {x.accuracy:4.0%} of {x.dependencies:4}  {where}  {baseline}")
     return lines

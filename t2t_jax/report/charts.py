@@ -49,7 +49,7 @@ def charts(grid: Grid, found: Sequence[Line], curves: Sequence[Curves]) -> list[
         spec = _difference(values, f"{metric} less that of {found[0].entry.row.name}", paper)
         out.append(_chart("differences", caption, spec))
     for i, one in enumerate(curves):
-        out.append(_chart(f"distance-{i}", f"BLEU by {one.what}.", _distance(one)))
+        out.append(_chart(f"distance-{i}", f"{metric} by {one.what}.", _distance(one, metric)))
     return out
 
 
@@ -283,10 +283,10 @@ def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) ->
     }
 
 
-def _distance(one: Curves) -> Spec:
+def _distance(one: Curves, metric: str) -> Spec:
     names, spans = list(one.rows), [span for span, _ in one.parts]
     values = [
-        {"row": name, "part": span, "sentences": n, "BLEU": round(value, 2)}
+        {"row": name, "part": span, "sentences": n, metric: round(value, 2)}
         for name, row in one.rows.items()
         for (span, n), value in zip(one.parts, row, strict=True)
     ]
@@ -304,7 +304,7 @@ def _distance(one: Curves) -> Spec:
                 "title": one.what,
                 "axis": {"labelAngle": 0},
             },
-            "y": {"field": "BLEU", "type": "quantitative", "scale": {"zero": False}},
+            "y": {"field": metric, "type": "quantitative", "scale": {"zero": False}},
             "opacity": picked["opacity"],
         },
     }
