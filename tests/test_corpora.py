@@ -254,7 +254,7 @@ def test_a_file_in_another_encoding(texts, tmp_path):
 
 def test_an_empty_file(texts, tmp_path):
     write(texts["test"][0], [], [])
-    assert "hold no sentence pair" in refused(request(texts), tmp_path / "c")
+    assert "have no sentence pair" in refused(request(texts), tmp_path / "c")
 
 
 def test_nothing_short_enough(texts, tmp_path):

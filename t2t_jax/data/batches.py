@@ -1,8 +1,8 @@
-"""Batches of a few fixed shapes under a token budget, in an order that is a function of a seed.
+"""Batches of few shapes under a token budget; each is a function of (seed, epoch, index).
 
-Every shape is compiled once, so there are few; each is a rectangle, S source by T target positions,
-with as many rows as the budget allows. The rectangles are chosen for the corpus, so that little of
-what is computed is padding. Nothing here is state: a batch is a function of (seed, epoch, index).
+A program is compiled for every shape, so there are few. A shape has S source and T target
+positions, and as many rows as the token budget allows. The shapes are chosen for a corpus so that
+its batches have little padding.
 """
 
 import copy
@@ -20,7 +20,7 @@ Batch = dict[str, np.ndarray]
 
 
 class Shape(NamedTuple):
-    """What a batch measures: `rows` pairs, S source and T target positions each."""
+    """The shape of a batch: `rows` pairs of S source and T target positions."""
 
     rows: int
     S: int
@@ -32,9 +32,10 @@ def bounds(
 ) -> list[tuple[int, int]]:
     """At most `count` rectangles (S, T) that cover every pair with little padding, small to large.
 
-    A pair of lengths (s, t) goes to the cheapest rectangle with S >= s and T >= t and costs S + T
-    positions. Coordinate descent on the histogram of lengths, from several fixed starts: each
-    rectangle in turn takes its best place given the others, until none moves.
+    A pair of lengths (s, t) is padded to the cheapest rectangle with S >= s and T >= t, and costs
+    S + T positions. The total cost is minimised by coordinate descent on the histogram of lengths,
+    from several fixed starts: each rectangle in turn is moved to its best position given the
+    others, until none moves.
     """
     S, T, pairs = _histogram(np.asarray(source_lengths), np.asarray(target_lengths))
     cost = S[:, None] + T[None, :]
@@ -51,11 +52,11 @@ def bounds(
 
 
 _STARTS = 16
-_EDGES = 128  # candidate bounds a side, enough that a finer grid saves no padding
+_EDGES = 128  # candidate bounds per side; a finer grid saves no padding
 
 
 def _histogram(s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Candidate bounds of both sides [I], [J], and how many pairs fall below each [I, J]."""
+    """Candidate bounds of both sides [I] and [J], and the number of pairs in each cell [I, J]."""
     edges = []
     for lengths in (s, t):
         counts = np.bincount(lengths)
@@ -73,7 +74,7 @@ def _histogram(s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 def _descend(
     pairs: np.ndarray, cost: np.ndarray, cells: list[tuple[int, int]]
 ) -> tuple[int, list[tuple[int, int]]]:
-    """Positions in all, and the rectangles that the descent from `cells` of the grid ends in."""
+    """The total cost and the rectangles where the descent from `cells` of the grid ends."""
     uncovered = int(pairs.sum() * cost.max()) + 1  # worse than any way to cover all pairs
 
     def cheapest(rectangles: list[tuple[int, int]]) -> np.ndarray:
@@ -104,11 +105,11 @@ def shapes_of(
     batch_tokens: int,
     multiple: int = 1,
 ) -> tuple[tuple[Shape, ...], np.ndarray]:
-    """The shape of each rectangle, and which shape (uint8 [pairs]) each pair goes to.
+    """The shape of each rectangle, and the index of each pair's shape (uint8 [pairs]).
 
-    A pair goes to the cheapest rectangle that covers it. Rows are a multiple of `multiple`, at most
-    batch_tokens // max(S, T) and less than that by up to an eighth where the pairs then fill their
-    batches more evenly, so that hardly any row stays empty.
+    A pair goes to the cheapest rectangle that covers it. The number of rows is a multiple of
+    `multiple`, and at most batch_tokens // max(S, T). It is up to an eighth less if that leaves
+    fewer rows of the last batch empty.
 
     Raises:
       UsageError: `multiple` rows of the largest rectangle exceed the budget.
