@@ -144,9 +144,12 @@ def _assign(
 
 
 class Plan(NamedTuple):
-    """An epoch: batch i holds pairs order[start[i] : start[i] + pairs[i]] in shape number shape[i].
+    """The batches of an epoch: batch i has pairs order[start[i] : start[i] + pairs[i]].
 
-    `order` has an entry for every pair, the others for every batch.
+    Attributes:
+      order: indices of all pairs.
+      start, pairs, shape: for each batch its first index in `order`, its number of pairs, and the
+        index of its shape.
     """
 
     order: np.ndarray
@@ -158,8 +161,12 @@ class Plan(NamedTuple):
 class Batches:
     """Training batches {"source": int32 [B, S], "target": int32 [B, T]}, right-padded with PAD.
 
-    Every pair appears exactly once an epoch; rows that are missing are all PAD. `batch_tokens`
-    bounds each side, there are at most `shapes` shapes, `multiple` divides the rows of each.
+    Every pair appears exactly once in an epoch. Rows without a pair are all PAD.
+
+    Args:
+      batch_tokens: the largest number of tokens on a side of a batch, padding included.
+      shapes: the largest number of shapes.
+      multiple: divides the number of rows of each shape.
 
     Raises:
       UsageError: a batch of `multiple` of the longest sentences exceeds `batch_tokens`.
@@ -182,17 +189,17 @@ class Batches:
         self._plan = functools.lru_cache(maxsize=2)(self.plan)
 
     def with_seed(self, seed: int) -> "Batches":
-        """The same shapes in another order of pairs."""
+        """Batches of the same shapes, with pairs in the order of another seed."""
         other = copy.copy(self)
         other.seed = seed
         other._plan = functools.lru_cache(maxsize=2)(other.plan)
         return other
 
     def plan(self, epoch: int) -> Plan:
-        """Which pairs make which batch in an epoch: a function of (seed, epoch) and the lengths.
+        """Assigns pairs to the batches of an epoch, as a function of seed, epoch and lengths.
 
-        Batch i of an epoch has the same shape under every seed, so that seeds can be trained in one
-        program.
+        Batch i of an epoch has the same shape under every seed, so that runs of different seeds can
+        be trained in one program.
         """
         random = np.random.default_rng([self.seed, epoch])
         order = random.permutation(len(self._bucket))
@@ -210,11 +217,11 @@ class Batches:
         return Plan(order, *(column[shuffled] for column in batches))
 
     def batches_per_epoch(self, epoch: int = 0) -> int:
-        """Batches in an epoch: the same for all, since only counts decide it."""
+        """Number of batches in an epoch, which is the same for all epochs."""
         return len(self._plan(epoch).start)
 
     def read(self, epoch: int, index: int) -> Batch:
-        """Batch number `index` of an epoch."""
+        """Batch `index` of an epoch."""
         plan = self._plan(epoch)
         first = plan.start[index]
         rows = plan.order[first : first + plan.pairs[index]]
@@ -225,7 +232,7 @@ class Batches:
         }
 
     def stream(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[tuple[int, int], Batch]]:
-        """Batches without end from (epoch, index) on, each with the place to resume after it."""
+        """Endless batches from (epoch, index) on, each with the position of the next one."""
         while True:
             while index < self.batches_per_epoch(epoch):
                 batch = self.read(epoch, index)
@@ -234,28 +241,28 @@ class Batches:
             epoch, index = epoch + 1, 0
 
     def padding(self, epoch: int = 0) -> float:
-        """Share of an epoch's positions, both sides, that hold PAD."""
+        """Share of PAD among the positions of an epoch, both sides counted."""
         sizes = np.array([shape.rows * (shape.S + shape.T) for shape in self.shapes])
         tokens = int(self.source.offsets[-1]) + int(self.target.offsets[-1])
         return 1 - tokens / int(sizes[self._plan(epoch).shape].sum())
 
 
 def gather(sentences: Ragged, rows: np.ndarray, B: int, L: int) -> np.ndarray:
-    """int32 [B, L]: the sentences numbered `rows` [at most B], right-padded with PAD."""
+    """The sentences with indices `rows` [at most B] as int32 [B, L], right-padded with PAD."""
     tokens, offsets = np.asarray(sentences.tokens), np.asarray(sentences.offsets)
     begin = offsets[rows]
     lengths = offsets[rows + 1] - begin
     columns = np.arange(L)
-    at = begin[:, None] + np.minimum(columns, lengths[:, None] - 1)
+    positions = begin[:, None] + np.minimum(columns, lengths[:, None] - 1)
     out = np.full((B, L), PAD, np.int32)
-    out[: len(rows)] = np.where(columns < lengths[:, None], tokens[at], PAD)
+    out[: len(rows)] = np.where(columns < lengths[:, None], tokens[positions], PAD)
     return out
 
 
 def in_order(source: Ragged, target: Ragged, batch_tokens: int, shapes: int = 4) -> Iterator[Batch]:
-    """Every pair once, in batches of few shapes, always the same: for evaluation.
+    """Batches for evaluation: every pair once, in few shapes, always in the same order.
 
-    A batch holds at most `batch_tokens` a side, or one pair that is longer.
+    A batch has at most `batch_tokens` tokens on each side, or a single pair that is longer.
     """
     if not len(source):
         return

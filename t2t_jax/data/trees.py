@@ -85,7 +85,7 @@ def _tokens(text: str) -> Iterator[tuple[int, str]]:
 
 @dataclass
 class _OpenTree:
-    """A tree whose closing bracket is still to come; the token behind its opening one is its label."""
+    """A tree that is not closed; its label is the token behind its opening bracket, if any."""
 
     line: int
     label: str | None = None

@@ -1,4 +1,4 @@
-"""Sentences of the grammar corpus, and the corpus that is drawn from them."""
+"""Sentences of the grammar corpus, and the splits of the corpus."""
 
 import itertools
 import random
@@ -17,12 +17,13 @@ MAX_DEPTH = 2  # of clauses in a training sentence
 
 
 class Dependency(NamedTuple):
-    """The target word at `position` hangs on the target word at `head` (indices into `words`).
+    """The target word at `position` depends on the target word at `head` (indices into `words`).
 
-    `kind`: subject (finite verb on the word that it agrees with), prefix (separable prefix on its
-    verb), auxiliary (participle or infinitive on its finite verb), relative (relative pronoun on
-    its noun), antecedent (pronoun on its noun), conjunction (final verb on the word that sends it
-    there), cue (a word with several translations on the word that decides).
+    The kinds are: subject (a finite verb and the word that it agrees with), prefix (a separable
+    prefix and its verb), auxiliary (a participle or infinitive and its finite verb), relative (a
+    relative pronoun and its noun), antecedent (a pronoun and its noun), conjunction (a final verb
+    and the conjunction that requires it), cue (an ambiguous word and the word that decides its
+    translation).
     """
 
     kind: str
@@ -31,7 +32,7 @@ class Dependency(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation, with gold structure over `words` of either side."""
+    """A sentence and its translation, with gold annotations over the `words` of both sides."""
 
     source: str
     target: str
@@ -42,12 +43,12 @@ class Pair(NamedTuple):
 
 
 def words(text: str) -> list[str]:
-    """The words of a sentence: split at spaces, punctuation taken off. Indices count these."""
+    """The words of a sentence, without punctuation; annotations are indices into them."""
     return [word.strip(",.?!") for word in text.split()]
 
 
 def _text(phrase: list[Word], end: str) -> tuple[str, dict[int, list[int]], dict[Word, int]]:
-    """The text, the positions of every key, and of every word."""
+    """The text of words and a final mark, the positions of every key, and that of every word."""
     texts: list[str] = []
     keys: dict[int, list[int]] = {}
     places: dict[Word, int] = {}
@@ -315,7 +316,7 @@ def _question_to_you(d: Draft, past: bool) -> Sides:
 
 
 def _address(d: Draft, who: str) -> tuple[list[Word], list[Word], Word]:
-    """The vocative that tells du, ihr and Sie apart, and its deciding German word."""
+    """The form of address that tells du, ihr and Sie apart, and its deciding German word."""
     if who == "du":
         phrase = phrases.name(d)
         return phrase.en, phrase.de, phrase.word
@@ -344,8 +345,13 @@ CONSTRUCTIONS: list[tuple[float, Callable[[Draft], Sides]]] = [
 
 
 def draw(rng: random.Random, limit: int = MAX_DEPTH, rich: float = 1.0, nest: float = 1.0) -> Pair:
-    """One sentence pair of depth at most `limit`; `rich` multiplies the chance of adjectives and
-    adverbials, `nest` that of relative clauses."""
+    """A sentence pair.
+
+    Args:
+      limit: the largest depth.
+      rich: factor on the probability of adjectives and adverbials.
+      nest: factor on the probability of relative clauses.
+    """
     while True:
         d = Draft(rng, limit=limit, rich=rich, nest=nest)
         construction = _construction(rng.random())
@@ -354,7 +360,7 @@ def draw(rng: random.Random, limit: int = MAX_DEPTH, rich: float = 1.0, nest: fl
         except Reject:
             continue
         heads = {p.noun.english[0] if p.noun else p.head.text for p in d.mentions}
-        if len(heads) == len(d.mentions):  # nobody and nothing is named twice
+        if len(heads) == len(d.mentions):  # no noun or name occurs twice
             return _pair(d, *sides)
 
 
