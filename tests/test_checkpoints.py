@@ -2,6 +2,7 @@
 
 import errno
 import os
+import json
 import shutil
 from pathlib import Path
 
@@ -33,6 +34,13 @@ def two(tmp_path_factory):
         for step in (1, 2):
             checkpoints.save(manager, state(step), History(batch=step))
     return directory
+
+
+def test_checkpoints_have_the_names_that_older_ones_have(two):
+    saved = json.loads((two / "2" / "standing" / "metadata").read_text())
+    names = "epoch batch seconds overhead flops compiled_flops memory evaluations"
+    assert list(saved) == names.split()
+    assert saved["batch"] == 2
 
 
 @pytest.mark.parametrize("harm", [truncate, flip, Path.unlink])

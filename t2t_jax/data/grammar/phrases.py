@@ -54,7 +54,7 @@ def pronoun(d: Draft, name: str, case: str, antecedent: Phrase | None = None) ->
 
 
 def refer(phrase: Phrase) -> str | None:
-    """The row of PRONOUNS that takes up a noun phrase; None where careful writers differ."""
+    """The row of PRONOUNS that refers to a noun phrase; None where usage varies."""
     if phrase.plural:
         return "they"
     if phrase.kind == "name":
@@ -78,6 +78,8 @@ def name(d: Draft) -> Phrase:
 
 
 class Determiner(NamedTuple):
+    """An article or another determiner."""
+
     english: str
     german: str  # stem
     endings: dict[tuple[str, str], str]  # of the adjective behind it
@@ -249,7 +251,7 @@ def _determine(
 
 
 def _owner(noun: Noun, plural: bool) -> tuple[str, str] | None:
-    """The possessive that refers to a noun; None where careful writers differ."""
+    """The possessive that refers to a noun; None where usage varies."""
     if plural:
         return THEIR
     if "person" in noun.classes and noun.gender != "n":
@@ -262,7 +264,10 @@ _CONTRACTIONS = {"in dem": "im", "an dem": "am", "von dem": "vom", "zu dem": "zu
 
 
 def prefix(d: Draft, english: str, german: str, phrase: Phrase) -> Phrase:
-    """Puts prepositions before a noun phrase; the article contracts where nothing restricts it."""
+    """Puts prepositions before a noun phrase, and returns it.
+
+    A German preposition contracts with the article unless a relative clause follows.
+    """
     key = d.key() if german else phrase.de[0].key  # `to him`: ihm
     if english:
         phrase.en[:0] = [Word(word, key) for word in english.split()]

@@ -1,4 +1,4 @@
-"""Verb forms of the grammar corpus: one English chain of verbs and its German counterpart."""
+"""Verb chains of the grammar corpus in both languages, and the word order of clauses."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,25 +14,34 @@ _MODALS = Pool(forms.MODALS)
 
 @dataclass(slots=True)
 class Clause:
-    """Both sides of a clause before word order.
+    """The parts of a clause in both languages, before they are put in order.
 
-    German: `finite` stands second, or joined with its prefix (`final`) at the end; `clitic` is the
-    reflexive, `middle` the middle field, `right` the closing verbs, `extra` what follows them.
+    Attributes:
+      finite: the German finite verb, which stands second or last.
+      final: its text if it stands last, joined with its prefix; empty for an infinitive.
+      right: the German verbs that close the clause.
+      separated: a separable prefix.
+      clitic: a reflexive pronoun.
+      fond: gern.
+      light: pronouns as objects.
+      middle: the middle field.
+      extra: words behind the closing verbs.
+      front_en, front_de: an adverbial that opens the clause.
     """
 
     subject: Phrase
     en_aux: list[Word]
     en_rest: list[Word]
     finite: Word
-    final: str  # empty for an infinitive
+    final: str
     right: list[Word]
-    separated: list[Word] = field(default_factory=list)  # prefix
+    separated: list[Word] = field(default_factory=list)
     clitic: list[Word] = field(default_factory=list)
-    fond: list[Word] = field(default_factory=list)  # gern
-    light: list[Word] = field(default_factory=list)  # pronouns as objects
+    fond: list[Word] = field(default_factory=list)
+    light: list[Word] = field(default_factory=list)
     middle: list[Word] = field(default_factory=list)
     extra: list[Word] = field(default_factory=list)
-    front_en: list[Word] = field(default_factory=list)  # an adverbial that opens the clause
+    front_en: list[Word] = field(default_factory=list)
     front_de: list[Word] = field(default_factory=list)
 
     @property
@@ -185,7 +194,7 @@ def chain(d: Draft, verb: Verb, subject: Phrase, how: Chain) -> Clause:
 
 
 def infinitive(d: Draft, verb: Verb, subject: Phrase, ing: bool = False) -> Clause:
-    """A zu-infinitive whose understood subject is `subject`; English `to`, or a gerund."""
+    """A zu-infinitive whose implicit subject is `subject`; in English with `to`, or a gerund."""
     key, to = d.key(), d.key()
     en = [Word(verb.gerund, key)] if ing else [Word("to", to), Word(verb.english[0], key)]
     right = [Word("zu", key if ing else to), Word(verb.infinitive, key)]
@@ -206,12 +215,12 @@ def _finish(c: Clause, verb: Verb, key: int) -> None:
 
 
 def whole(phrase: Phrase) -> list[Word]:
-    """The German phrase with its relative clause in place."""
+    """The German phrase with its relative clause directly behind it."""
     return phrase.de + ([COMMA, *phrase.tail, COMMA] if phrase.tail else [])
 
 
 def english(c: Clause, ask: bool = False) -> list[Word]:
-    """English order; a question puts its auxiliary first."""
+    """The clause in English order; the auxiliary of a question comes first."""
     if ask:
         return c.en_aux[:1] + c.subject.en + c.en_aux[1:] + c.en_rest
     comma = [COMMA] if len(c.front_en) > 1 else []
@@ -219,10 +228,11 @@ def english(c: Clause, ask: bool = False) -> list[Word]:
 
 
 def second(c: Clause, front: list[Word] | None = None) -> list[Word]:
-    """Verb second: behind `front` (empty: a question), the fronted adverbial or the subject.
+    """The clause in German order with the finite verb second.
 
-    Behind the verb a pronoun precedes a subject that is a noun, but for sie, which would be read
-    as the subject.
+    The verb stands behind `front` if it is given (empty for a question), otherwise behind the
+    fronted adverbial or the subject. Behind the verb, a pronoun precedes a noun as the subject,
+    except sie, which would be read as the subject.
     """
     closing = c.separated + c.right + c.extra
     subject = whole(c.subject)
@@ -236,7 +246,7 @@ def second(c: Clause, front: list[Word] | None = None) -> list[Word]:
 
 
 def last(c: Clause) -> list[Word]:
-    """Verb last, as a conjunction or relative pronoun demands."""
+    """The clause in German order with the finite verb last, behind a conjunction or pronoun."""
     c.finite.text = c.final
     subject = whole(c.subject)
     heavy = c.subject.kind not in ("pronoun", "relative")
