@@ -1,8 +1,8 @@
 """Checkpoints that are whole or not used: every file of one harmed in every way."""
 
 import errno
-import os
 import json
+import os
 import shutil
 from pathlib import Path
 

@@ -179,7 +179,7 @@ def derive(text: str, seed: int = 0):
             given[i] = thing(d, name, case)
     s = subject(d, who)
     spec = ClauseSpec("past" in tense, 0, tense=tense.split(",")[0], ask="ask" in tense, event=True)
-    return clause(d, spec, subject=s, verb=v, given=given)
+    return clause(d, spec, subject=s, verb=v, complements=given)
 
 
 def plain(side) -> str:

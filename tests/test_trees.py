@@ -206,7 +206,7 @@ def test_what_a_directory_lacks_is_said_with_what_it_has(tmp_path):
     directory = sample_of(tmp_path / "some", (0, 1, 5))
     files = treebank.splits(directory, "wsj_sample")
     assert [p.name for p in files["dev"]] == ["wsj_0008.mrg", "wsj_0108.mrg"]
-    with pytest.raises(UsageError, match=r"02 to 23 .* \(there: 00, 01, 05\)"):
+    with pytest.raises(UsageError, match=r"02 to 23 .* \(it has: 00, 01, 05\)"):
         treebank.splits(directory, "wsj")
     with pytest.raises(UsageError, match="no file wsj_SSNN"):
         treebank.splits(tmp_path / "none", "wsj_sample")

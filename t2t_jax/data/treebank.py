@@ -35,7 +35,7 @@ def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:
         has = ", ".join(f"{s:02}" for s in sorted(sections)) or "no file wsj_SSNN.mrg"
         raise FilesMissing(
             f"corpus {corpus} needs sections {_span(needed)} of the Wall Street Journal, and below "
-            f"{directory} section {_span(missing)} is missing (there: {has}): give the directory "
+            f"{directory} section {_span(missing)} is missing (it has: {has}): give the directory "
             "of the .mrg files with --directory."
         )
     if corpus == "wsj":

@@ -1,32 +1,27 @@
 """Runs that are trained at once: steps, what they report, evaluations and checkpoints."""
 
 import math
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
 
 import flax.linen as nn
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from t2t_jax.config import Config
 from t2t_jax.errors import Interrupted, RunError
 from t2t_jax.training import checkpoints, hosts, population, sharding
 from t2t_jax.training.checkpoints import History
 from t2t_jax.training.flops import step_flops
+from t2t_jax.training.members import Clock, Member, Run, Trained
 from t2t_jax.training.progress import Meter, Metrics, Progress, StepMetrics, duration
 from t2t_jax.training.step import State, hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops
 
 RECORD_EVERY = 50  # steps between the records of metrics.jsonl, which has the last step as well
 
-Batches = Iterator[tuple[tuple[int, int], dict[str, Any]]]
-Stream = Callable[[int, int], Batches]
 Evaluate = Callable[[Any], float]
 Programs = dict[tuple[tuple[int, ...], tuple[int, ...]], Program]  # by the shapes of a batch
 
@@ -36,88 +31,14 @@ def ahead() -> int:
     return 0 if jax.default_backend() == "cpu" else 2
 
 
-class Member(NamedTuple):
-    """A run to be trained.
-
-    Attributes:
-      stream: function of a position (epoch, batch) that yields ((next epoch, next batch), batch)
-        from there on without end.
-      directory: where checkpoints/ and metrics.jsonl are written.
-    """
-
-    c: Config
-    stream: Stream
-    directory: Path
-
-
-class Trained(NamedTuple):
-    """The outcome of a run.
-
-    Attributes:
-      params: the parameters, averaged over the last checkpoints.
-      averaged: the steps of those checkpoints.
-      population_size: number of runs trained at once; `history` has the seconds of all of them.
-    """
-
-    params: Any
-    averaged: list[int]
-    history: History
-    population_size: int
-
-
-@dataclass
-class Run:
-    """A member in training.
-
-    Attributes:
-      index: its place on the population axis.
-      manager: of its checkpoints.
-      history: as of its last checkpoint or evaluation.
-      batches: its stream, from the restored position on.
-      metrics: its metrics.jsonl; None on processes other than the first, which alone writes.
-      error: why it ended early.
-    """
-
-    index: int
-    member: Member
-    manager: Any
-    history: History
-    batches: Batches
-    metrics: Metrics | None = None
-    error: RunError | None = None
-
-    def write(self, record: dict[str, Any]) -> None:
-        """Writes a record of the population: of values [P], its own."""
-        if self.metrics is not None:
-            own = {n: float(x[self.index] if np.ndim(x) else x) for n, x in record.items()}
-            self.metrics.write(own | {"step": record["step"]})
-
-
-class Clock:
-    """Seconds of training, without those of compiling and of evaluating (`overhead`)."""
-
-    def __init__(self, history: History) -> None:
-        self.overhead = history.overhead
-        self._start = time.monotonic() - history.seconds - history.overhead
-
-    def seconds(self) -> float:
-        return time.monotonic() - self._start - self.overhead
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        start = time.monotonic()
-        yield
-        self.overhead += time.monotonic() - start
-
-
 class Trainer:
-    """P runs that are trained at once: each step is one call of a compiled program.
+    """Trains P runs at once: each step of all of them is one call of a compiled program.
 
     Attributes:
-      state, hyper: of all runs, leaves [P, ...]; without the axis P if there is one run.
+      state, hyper: those of all runs, with leaves [P, ...]; without the axis P for a single run.
       step: number of steps done.
-      history: what the runs share of theirs, which is all but the evaluations.
-      queue: steps that were started and not read: (step, FLOPs of all runs, metrics [P]).
+      history: the history that the runs share; `Run.history` has the evaluations of each.
+      queue: steps whose metrics have not been read: (step, FLOPs of all runs, metrics [P]).
     """
 
     def __init__(

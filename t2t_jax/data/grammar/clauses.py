@@ -189,7 +189,7 @@ def relative(d: Draft, phrase: Phrase, past: bool, level: int) -> None:
     text = "whom" if person else "which" if before else "that"
     pronoun = _relative_pronoun(d, phrase, case, text, key)
     preposition = d.key() if german else key
-    c = clause(d, ClauseSpec(past, level), verb=verb, given={i: pronoun})
+    c = clause(d, ClauseSpec(past, level), verb=verb, complements={i: pronoun})
     phrase.en += [Word(before, preposition)] * bool(before) + pronoun.en + english(c)
     phrase.tail = [Word(german, preposition)] * bool(german) + pronoun.de + last(c)
 
@@ -252,16 +252,16 @@ def _complement(
 
 
 def _complements(
-    d: Draft, spec: ClauseSpec, c: Clause, verb: Verb, plan: Plan, given: dict[int, Phrase]
+    d: Draft, spec: ClauseSpec, c: Clause, verb: Verb, plan: Plan, complements: dict[int, Phrase]
 ) -> tuple[list[tuple[Slot, Phrase]], bool]:
     """Adds the complements in English order; returns them, and whether a kein negates."""
     slots = list(enumerate(verb.slots))[plan.passive :]
-    swapped = _dative_comes_last(verb, slots, given)
+    swapped = _dative_comes_last(verb, slots, complements)
     negation = d.key()
     kein = False
     filled: list[tuple[Slot, Phrase]] = []
     for i, slot in slots[::-1] if swapped else slots:
-        phrase = given.get(i)
+        phrase = complements.get(i)
         german = _government(slot, phrase.noun)[0] if phrase else slot.german
         if phrase is None:
             direct = slot.case == "a" and not german
@@ -281,11 +281,13 @@ def _complements(
     return filled, kein
 
 
-def _dative_comes_last(verb: Verb, slots: list[tuple[int, Slot]], given: dict[int, Phrase]) -> bool:
+def _dative_comes_last(
+    verb: Verb, slots: list[tuple[int, Slot]], complements: dict[int, Phrase]
+) -> bool:
     """Whether English says `gives the book to the man`."""
     if len(slots) < 2 or slots[0][1].case != "d" or slots[0][1].german:
         return False
-    return DATIVE_LAST in verb.flags or (1 in given and given[1].kind == "pronoun")
+    return DATIVE_LAST in verb.flags or (1 in complements and complements[1].kind == "pronoun")
 
 
 def _draw_relative(d: Draft, spec: ClauseSpec, plan: Plan, phrase: Phrase) -> bool:
@@ -337,24 +339,24 @@ def clause(
     *,
     subject: Phrase | None = None,
     verb: Verb | None = None,
-    given: dict[int, Phrase] | None = None,
+    complements: dict[int, Phrase] | None = None,
 ) -> Clause:
     """A clause around a verb.
 
     Args:
-      subject, verb: drawn if they are not given.
-      given: complements that are given, relative or personal pronouns, by the index of their slot.
+      subject, verb: drawn if they are None.
+      complements: by the index of their slot; the others are drawn.
 
     Raises:
       Reject: the verb is used already, or the words drawn do not go together.
     """
     d.depth = max(d.depth, spec.level)
-    given = given or {}
+    complements = complements or {}
     verb = verb or _draw_verb(d, subject)
     if verb.english[0] in d.verbs or (spec.event and STATE in verb.flags):
         raise Reject
     d.verbs.add(verb.english[0])
-    passive = subject is None and not given and _can_be_passive(verb) and d.chance(_PASSIVE)
+    passive = subject is None and not complements and _can_be_passive(verb) and d.chance(_PASSIVE)
     subject = subject or _draw_subject(d, spec, verb, passive)
     kinds = subject.noun.classes if subject.noun else {"person"}
     animate = not passive and bool({"person", "animal"} & kinds)
@@ -366,9 +368,9 @@ def clause(
     else:
         do = spec.ask or plan.negated
         c = chain(d, verb, subject, Chain(tense, do, spec.ask, passive, lifeless=not animate))
-    filled, kein = _complements(d, spec, c, verb, plan, given)
+    filled, kein = _complements(d, spec, c, verb, plan, complements)
     _cues(d, verb, c, filled, passive)
-    if verb.particle in ("up", "on") and 0 in given and given[0].kind == "pronoun":
+    if verb.particle in ("up", "on") and 0 in complements and complements[0].kind == "pronoun":
         particle = next(word for word in c.en_rest if word.text == verb.particle)
         c.en_rest.remove(particle)
         c.en_rest.append(particle)  # picks it up

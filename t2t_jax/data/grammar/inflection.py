@@ -181,8 +181,9 @@ def _noun(heading: list[str], columns: list[str]) -> Noun:
     for column in columns[2:]:
         if "=" in column:
             before, _, after = column.partition("=")
-            there, _, to = after.partition("/")
-            place, direction = (before, there), (to, "d") if to else (there, "a")
+            german, _, towards = after.partition("/")
+            place = before, german
+            direction = (towards, "d") if towards else (german, "a")
         else:
             own = column.split()
     return Noun(

@@ -156,7 +156,7 @@ def _with_pronoun(d: Draft, spec: ClauseSpec, copular: bool = True) -> Clause | 
         return None
     verb, i = choice.object_verbs(noun, preposition=human).draw(d.rng)
     pronoun = phrases.pronoun(d, name, verb.slots[i].case, antecedent)
-    return clause(d, spec, verb=verb, given={i: pronoun})
+    return clause(d, spec, verb=verb, complements={i: pronoun})
 
 
 def _joined(d: Draft) -> Sides:
