@@ -88,7 +88,7 @@ def test_what_was_written_is_read_back(texts, tmp_path):
             assert dataset.vocabulary.decode(rows) == written
         if name != "train":
             assert [split.sources, split.references] == sides
-    with pytest.raises(UsageError, match="raw texts are kept of the dev and test splits only"):
+    with pytest.raises(UsageError, match="only dev and test splits keep their raw texts"):
         _ = dataset.splits["train"].references
 
 

@@ -94,7 +94,7 @@ def test_a_malformed_string_is_mended(string, mended):
     ("text", "words"),
     [
         ("(S (NN a)\n(VP (VB b)", "ends in line 2 within the tree that begins in line 1"),
-        ("(S (NN a))\n)", "line 2: a bracket closes"),
+        ("(S (NN a))\n)", "line 2: a bracket is closed that was not opened"),
         ("(S (NN a))\nword", "line 2: 'word' stands outside"),
     ],
 )
