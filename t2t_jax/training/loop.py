@@ -82,9 +82,7 @@ def _train_group(
                     f"{len(indices)} runs that share a program: choose another --mesh."
                 )
             chosen = [(members[i], managers[i]) for i in indices]
-            trainer = Trainer(model, chosen, start, evaluate, progress, mesh, programs)
-            trainer.train()
-            outcomes += [(run.member, trainer.outcome(run)) for run in trainer.runs]
+            outcomes += Trainer(model, chosen, start, evaluate, progress, mesh, programs).train()
     return outcomes
 
 

@@ -77,12 +77,16 @@ class Trainer:
             self.progress.say(f"resuming from step {self.step:,}")
         return population.stack(states)
 
-    def train(self) -> None:
+    def train(self) -> list[tuple[Member, Trained | RunError]]:
         """Trains all runs to their last step, or until none of them can go on.
 
         Raises:
-          Interrupted: once the runs are saved.
+          Interrupted: by a signal, once the runs are saved.
         """
+        self._train_steps()
+        return [(run.member, self._outcome(run)) for run in self.runs]
+
+    def _train_steps(self) -> None:
         every = self.c.training.evaluate_every
         with ExitStack() as stack:
             interrupted = stack.enter_context(hosts.interruption())
@@ -102,7 +106,7 @@ class Trainer:
                         self._stop()
                     self.meter = Meter()
 
-    def outcome(self, run: Run) -> Trained | RunError:
+    def _outcome(self, run: Run) -> Trained | RunError:
         """The averaged parameters of a run that has ended, or its error."""
         if run.error is not None:
             return run.error
