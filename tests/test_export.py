@@ -79,7 +79,7 @@ def test_a_parameter_that_would_be_left_out_is_named(path, tmp_path):
     for name in names:
         place = place[name]
     place[last] = np.ones(3, np.float32)
-    with pytest.raises(UsageError, match=f"no place for the parameter {path},"):
+    with pytest.raises(UsageError, match=f"no counterpart of the parameter {path},"):
         export(c, params, VOCABULARY, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
