@@ -138,36 +138,37 @@ def _advance(query: _Search, s: Beam) -> Beam:
     previous = jnp.where(s.t == 0, BOS, previous)
     logits, state = query.step(query.memory, s.state, previous.reshape(B * K), s.t)
     ends, words, ids = _continuations(logits.astype(jnp.float32), s.log_p)
+    t = s.t + 1
 
     everything = jnp.concatenate([ends, words.reshape(B, -1)], axis=1)
     last = lax.top_k(everything, K)[0].min(axis=1, keepdims=True)
     in_first_K = (ends >= last) & (ends > -jnp.inf)
     ends = jnp.where(in_first_K, ends, -jnp.inf)
     ended = _take(s.tokens, jnp.argmax(ends, axis=1)[:, None])[:, 0].at[:, s.t].set(EOS)
+    finished = s.finished + in_first_K.sum(axis=1)
 
     log_p, chosen = lax.top_k(words.reshape(B, -1), K)
     parents = chosen // ids.shape[2]
     tokens = _take(s.tokens, parents).at[:, :, s.t].set(_take(ids.reshape(B, -1), chosen))
     if K > 1:  # a single hypothesis is its own parent
         state = jax.tree.map(lambda x: _take(_split(x, K), parents).reshape(x.shape), state)
-    finished = s.finished + in_first_K.sum(axis=1)
-    grown = s._replace(t=s.t + 1, state=state, tokens=tokens, log_p=log_p, finished=finished)
-    return _judge(query, grown, ended, ends.max(axis=1))
+    grown = s._replace(t=t, state=state, tokens=tokens, log_p=log_p, finished=finished)
+    return _judge(query, grown, ended, ends)
 
 
-def _judge(query: _Search, s: Beam, ended: Array, ended_log_p: Array) -> Beam:
+def _judge(query: _Search, s: Beam, ended: Array, ends: Array) -> Beam:
     """Updates the best finished hypotheses, and which sentences are done.
 
     Args:
       s: after a step, `best`, `score` and `done` still those before it.
       ended: int32 [B, capacity], of each sentence the best hypothesis that this step finished.
-      ended_log_p: float32 [B], its log-probability; -inf if there is none.
+      ends: float32 [B, K], log-probabilities of the hypotheses that it finished; -inf if none.
     """
     # At its max length, the best living hypothesis is returned if none has finished.
     cut = (s.t >= query.max_lengths) & (s.finished == 0)
     ended = jnp.where(cut[:, None], s.tokens[:, 0], ended)
     living_log_p = s.log_p.max(axis=1)
-    score = jnp.where(cut, living_log_p, ended_log_p) / query.penalty(s.t)
+    score = jnp.where(cut, living_log_p, ends.max(axis=1)) / query.penalty(s.t)
     better = ~s.done & ((score > s.score) | cut)
     best = jnp.where(better[:, None], ended, s.best)
     score = jnp.where(better, score, s.score)
