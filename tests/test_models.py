@@ -225,7 +225,7 @@ def test_bfloat16_keeps_float32_parameters_and_logits(changes):
         (dict(architecture="convolutional", norm="pre"), "norm=pre has no effect"),
         (dict(architecture="convolutional", positions="rotary"), "use learned or sinusoid"),
         (dict(cell="gru"), "cell=gru has no effect with architecture=transformer"),
-        (dict(architecture="decoder", cross_attention="additive"), "cross_attention=additive says"),
+        (dict(architecture="decoder", cross_attention="additive"), "additive has no effect"),
         (dict(kernel=0), "kernel must be at least 1"),
         (dict(architecture="recurent"), "recurrent"),
     ],
