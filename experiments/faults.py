@@ -25,6 +25,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from t2t_jax.study.typeset import pipe_table
+
 RESULTS = Path(__file__).parent / "results" / "faults"
 STEPS, EVERY = 4000, 20
 FIELDS = dict(
@@ -304,9 +306,8 @@ def table(results):
         "two workers on one run": f"exit codes {', '.join(map(str, shared['exit codes']))}: "
         f"`{', '.join(shared['refused'])}`; the other ends as one alone: {shared['same as one']}",
     }
-    lines = ["| fault | outcome |", "| --- | --- |"]
-    lines += [f"| {fault} | {text} |" for fault, text in rows.items()]
-    return re.sub(r"/\S*/(mounted|shared)", "RUN", "\n".join(lines)) + "\n"
+    text = pipe_table(["fault", "outcome"], rows.items())
+    return re.sub(r"/\S*/(mounted|shared)", "RUN", text)
 
 
 def count_same(result):

@@ -13,6 +13,8 @@ compiler compiles each step for one v5e chip of 16 GiB, and fails where a step n
 from functools import partial
 from pathlib import Path
 
+from t2t_jax.study.typeset import pipe_table
+
 RESULTS = Path(__file__).parent / "results" / "memory"
 TOKENS, LENGTH, PARTS = 25_000, 64, (1, 2, 4)
 
@@ -35,11 +37,10 @@ def bytes_of(c):
 
 def table(results):
     """Returns Markdown, a row for each model."""
-    lines = [["", *(f"in {n} parts" if n > 1 else "whole" for n in PARTS)]]
-    lines.append(["---"] * len(lines[0]))
+    heads, lines = ["", *(f"in {n} parts" if n > 1 else "whole" for n in PARTS)], []
     for model in dict.fromkeys(name.rsplit(", ", 1)[0] for name in results):
         lines.append([model, *(f"{results[f'{model}, {n}'] / 2**30:.1f} GiB" for n in PARTS)])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return pipe_table(heads, lines)
 
 
 def main():

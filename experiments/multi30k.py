@@ -24,12 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax import plotting
+from t2t_jax.evaluation import bleu
 from t2t_jax.runs import published, store
+from t2t_jax.study.typeset import pipe_table
 from t2t_jax.training.progress import duration
 
 RESULTS = Path(__file__).parent / "results" / "multi30k"
 KEPT = *published.KEPT, "test.de"
-SCORES = {"bleu": "BLEU 13a", "bleu_lc": "13a lowercased", "bleu_moses_lc": "tokenised lowercased"}
+SCORES = {
+    bleu.CASED: "BLEU 13a",
+    bleu.LOWERCASED: "13a lowercased",
+    bleu.MOSES: "tokenised lowercased",
+}
 
 
 def keep(runs: list[Path]) -> None:
@@ -57,7 +63,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         for r in results.values()
         for s, label in SCORES.items()
     }
-    lines = [" | ".join(heads), " | ".join("---" for _ in heads)]
+    lines = []
     for name, r in results.items():
         test = r["scores"]["test"]
         cells = [name, f"{r['parameters'] / 1e6:.2f}M", f"{r['steps']:,}"]
@@ -67,7 +73,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
             duration(r["training_seconds"] + r["overhead_seconds"]),
         ]
         cells.append(f"{r['dev_perplexity']:.2f}")
-        lines.append(" | ".join([*cells, *(f"{test[s]['score']:.2f}" for s in SCORES)]))
+        lines.append([*cells, *(f"{test[s]['score']:.2f}" for s in SCORES)])
     notes = [f"{label}: `{signature}`" for label, signature in sorted(signatures)]
     where = sorted({json.dumps(r["environment"]) for r in results.values()})
     notes += [", ".join(f"{k} {v}" for k, v in json.loads(w).items()) for w in where]
@@ -79,7 +85,7 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         "A row RECIPE-SEED is `launch/local.sh train RECIPE --seed SEED --directory DIR`; "
         "`experiments/multi30k.py` makes the table."
     )
-    return "\n".join([*(f"| {line} |" for line in lines), "", *(f"- {n}" for n in notes), ""])
+    return pipe_table(heads, lines) + "\n" + "".join(f"- {note}\n" for note in notes)
 
 
 def draw(results: dict[str, dict[str, Any]]) -> None:
@@ -91,7 +97,7 @@ def draw(results: dict[str, dict[str, Any]]) -> None:
             points = [
                 (m["step"] * minutes, m["dev_perplexity"]) for m in records if "dev_perplexity" in m
             ]
-            label = f"{name}: {r['scores']['test']['bleu']['score']:.1f} BLEU"
+            label = f"{name}: {r['scores']['test'][bleu.CASED]['score']:.1f} BLEU"
             axes.plot(*zip(*points, strict=True), label=label, **plotting.line(i))
         axes.set(xlabel="minutes in training steps", ylabel="dev perplexity", yscale="log")
         axes.set_title("Multi30k EN-DE")

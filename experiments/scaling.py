@@ -21,6 +21,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from t2t_jax.study.typeset import pipe_table
+
 RESULTS = Path(__file__).parent / "results" / "scaling"
 SLICES = {8: "2x4", 16: "4x4", 64: "8x8", 256: "16x16"}
 TENSOR = 8
@@ -55,7 +57,7 @@ def compiled_on(c, mesh, tokens):
     side = place(jax.ShapeDtypeStruct((tokens // LENGTH, LENGTH), jnp.int32), sharding.ROWS)
     batch = {"source": side, "target": side}
     step = make_step(model, c)
-    with sharding.on(mesh):
+    with sharding.use_mesh(mesh):
         program = compile_for(step, 1, state, batch, h)
     return program, list(moves(program.run, mesh.size))
 
@@ -91,9 +93,9 @@ def figures(c, shape, n):
 
 def table(results):
     """Returns Markdown, a row for each model, mesh and number of chips."""
-    head = ["model, mesh", "chips", "MB sent a step", "of these by reductions", "computation (ms)",
+    heads = ["model, mesh", "chips", "MB sent a step", "of these by reductions", "computation (ms)",
             "communication (ms)", "efficiency at worst", "at best", "GiB a chip"]  # fmt: skip
-    lines = [head, ["---"] * len(head)]
+    lines = []
     for name, x in results.items():
         model, chips = name.rsplit(", ", 1)
         reduced = sum(b for kind, b in x["sent"].items() if "reduce" in kind)
@@ -110,7 +112,7 @@ def table(results):
                 f"{x['memory'] / 2**30:.1f}",
             ]
         )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return pipe_table(heads, lines)
 
 
 def complete(results_folder, key, measurements, table):

@@ -24,6 +24,7 @@ from t2t_jax.runs import published
 from t2t_jax.runs.names import names
 from t2t_jax.study.registry import find
 from t2t_jax.study.statistics import p_value, spread, standard_error
+from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "significance"
 STUDIES = "attention-demo", "attention_flops-demo", "table2-demo"
@@ -213,15 +214,11 @@ def powers(tables):
     }
 
 
-def markdown(*lines):
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
-
-
 def in_detail(measured, tables):
     """Returns the rates of the package's procedure, a row for each scene."""
     (by_grid,) = [measured[name] for name, p in PROCEDURES.items() if p is WELCH]
     head = ["deviations of", "compared", "rows that differ", "sentences", *map(seeds_of, SEEDS)]
-    lines = [head, ["---"] * len(head)]
+    lines = []
     for grid, by_seeds in by_grid.items():
         for k, scene in enumerate(scenes((1.0, 1.0), 2)):
             compared = "all pairs" if scene.over == "pairs" else "with base"
@@ -231,14 +228,14 @@ def in_detail(measured, tables):
     error = 100 * math.sqrt(LEVEL * (1 - LEVEL) / tables)
     return (
         f"**Tables with a false star, % of {tables:,} (standard error at 5%: {error:.1f}): "
-        f"Welch's t, Bonferroni**\n\n{markdown(*lines)}"
+        f"Welch's t, Bonferroni**\n\n{pipe_table(head, lines)}"
     )
 
 
 def against_others(measured, shares):
     """Returns the worst rate and the power of every procedure and number of seeds."""
     head = ["", "seeds", "none differ", "all but two differ", *(f"{e} BLEU" for e in EFFECTS)]
-    lines = [head, ["---"] * len(head)]
+    lines = []
     differ = [scene.others_differ for scene in scenes((1.0, 1.0), 2)]
     for name, by_grid in measured.items():
         for n in SEEDS:
@@ -248,7 +245,7 @@ def against_others(measured, shares):
             lines.append([name, str(n), *(f"{100 * share:.1f}" for share in numbers)])
     return (
         "**Worst rate of false stars (% of tables), and power at differences of 1 to 5 BLEU (% of "
-        f"rows that differ; with base, sentences vary, {STUDIES[0]})**\n\n{markdown(*lines)}"
+        f"rows that differ; with base, sentences vary, {STUDIES[0]})**\n\n{pipe_table(head, lines)}"
     )
 
 

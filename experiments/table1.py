@@ -16,8 +16,9 @@ the first, times the sequential steps within a layer.
 
 import statistics
 import sys
-from math import log
 from pathlib import Path
+
+from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "table1"
 D, HEADS, R, KERNEL = 512, 8, 32, 3
@@ -84,11 +85,6 @@ def module_layers(module, d, **arguments):
     return layer_at
 
 
-def slope(pairs):
-    """Returns p of a least-squares fit a x^p in logarithms."""
-    return statistics.linear_regression(*zip(*((log(x), log(y)) for x, y in pairs), strict=True))[0]
-
-
 def measure(report):
     """Returns results for JSON and `table`, by layer."""
     import jax
@@ -112,6 +108,7 @@ def measure_layer(name, laps):
       laps: the curve of each lap, as `t2t_jax.bench.lengths.sweep` returns it.
     """
     from t2t_jax.bench.layers import counted, layers_to_the_end
+    from t2t_jax.bench.lengths import power
 
     def flops(n, d):
         return counted(make(name, d)(0), n, d)[0]
@@ -124,10 +121,10 @@ def measure_layer(name, laps):
     return {
         "at": curve,
         "flops": {n: flops(n, D) for n in LENGTHS},
-        "flops ~ n": slope((n, flops(n, D)) for n in LENGTHS),
-        "flops ~ d": slope((d, flops(256, d)) for d in (D, 2 * D, 4 * D)),
-        "seconds ~ n": slope((x["n"], x["seconds"]) for x in curve),
-        "bytes ~ n": slope((x["n"], x["bytes"]) for x in curve),
+        "flops ~ n": power((n, flops(n, D)) for n in LENGTHS),
+        "flops ~ d": power((d, flops(256, d)) for d in (D, 2 * D, 4 * D)),
+        "seconds ~ n": power((x["n"], x["seconds"]) for x in curve),
+        "bytes ~ n": power((x["n"], x["bytes"]) for x in curve),
         "steps": steps,
         "path": {n: layers_to_the_end(make(name, 16, 8), n, 16) * steps[n] for n in PATHS},
     }
@@ -135,7 +132,7 @@ def measure_layer(name, laps):
 
 def table(results):
     """Returns Markdown, a row for each layer."""
-    head = [
+    heads = [
         "layer",
         "per layer, paper",
         "FLOPs counted",
@@ -147,21 +144,22 @@ def table(results):
         "path, paper",
         f"ours at n = {', '.join(map(str, PATHS))}",
     ]
-    lines = [head, ["---"] * len(head)]
-    lines += [cells(name, x) for name, x in results["layers"].items()]
+    lines = [cells(name, x) for name, x in results["layers"].items()]
     environment = results["environment"]
     note = (
         f"d = {D}, {HEADS} heads, r = {R} (in paths {results['r of paths']}), k = {KERNEL}, on "
         f"{environment['device']} with jax {environment['jax']}, by `experiments/table1.py`. "
         "Dilated: layer i has dilation k^i. Memory: temporaries of the forward pass."
     )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{note}\n"
+    return f"{pipe_table(heads, lines)}\n{note}\n"
 
 
 def cells(name, x):
     """Returns the cells of a layer's row."""
+    from t2t_jax.bench.lengths import power
+
     flops, _, sequential, path = PAPER[name]
-    growth = slope((int(n), steps) for n, steps in x["steps"].items())
+    growth = power((int(n), steps) for n, steps in x["steps"].items())
     return [
         name,
         f"O({flops})",

@@ -146,6 +146,8 @@ SECTIONS: dict[str, type] = {
 }
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Model)}
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
+# A compiled step takes these as data (`training.step.Hyper`), so runs that differ in them share it.
+TRACED = ("P_drop", "eps_ls", "peak_lr", "lr_scale", "warmup", "seed")
 PATHS = ("directory", "train", "dev", "test")  # where files are; their content is fingerprinted
 SENTENCES = ("corpus", "source", "target", *PATHS)  # what decides the sentences, before subwords
 

@@ -136,7 +136,7 @@ def _step(mesh: str) -> Finding:
 
     c = config.replace(config.Config(), N=1, d_model=64, d_ff=128)
     model, devices, start = build(c, 64), sharding.make_mesh(mesh), time.monotonic()
-    with sharding.on(devices):
+    with sharding.use_mesh(devices):
         state = initialise(model, c, devices)
         h = sharding.replicate(hyper(c), devices)
         tokens = np.full((16, 8), 5, np.int32)
@@ -145,7 +145,7 @@ def _step(mesh: str) -> Finding:
         losses = []
         for _ in range(20):
             state, metrics = program.run(state, batch, h)
-            losses.append(float(metrics["loss"]))
+            losses.append(float(metrics.loss))
     seconds = time.monotonic() - start
     mend = "" if losses[-1] < losses[0] else f"the loss rose from {losses[0]} to {losses[-1]}"
     return Finding("a step", f"20 steps took {seconds:.1f} s with compilation", mend)

@@ -48,9 +48,9 @@ def chain(log_p):
     return lambda prefix: log_p[(len(prefix) - 1) % len(log_p), prefix[-1]]
 
 
-@partial(jax.jit, static_argnames=("step", "capacity", "beam", "few"))
-def run(step, memory, state, max_lengths, alpha, *, capacity, beam, few=0):
-    how = {"capacity": capacity, "beam": beam, "few": few}
+@partial(jax.jit, static_argnames=("step", "capacity", "beam", "compact_below"))
+def run(step, memory, state, max_lengths, alpha, *, capacity, beam, compact_below=0):
+    how = {"capacity": capacity, "beam": beam, "compact_below": compact_below}
     return beam_search.search(step, memory, state, max_lengths=max_lengths, alpha=alpha, **how)
 
 
@@ -200,15 +200,15 @@ def test_is_the_search_of_its_definition(seed, alpha, K, temperature):
         np.testing.assert_allclose(score, best, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("K", "few"), [(1, 0), (3, 0), (4, 0), (1, 2), (3, 2), (4, 4)])
-def test_state_follows_its_hypothesis(K, few):
+@pytest.mark.parametrize(("K", "compact_below"), [(1, 0), (3, 0), (4, 0), (1, 2), (3, 2), (4, 4)])
+def test_state_follows_its_hypothesis(K, compact_below):
     """Every next token hangs on the whole prefix, which only the state knows."""
     batch, V, n = 5, 11, 9
     weights = np.random.default_rng(0).integers(1, 97, (batch, n)).astype(np.int32)
     memory = (weights, np.zeros((batch, V), np.int8))
     start = np.zeros((batch, n), np.int32)
     lengths = np.array([9, 3, 8, 9, 5], np.int32)
-    alpha, how = np.float32(0.6), {"capacity": n, "beam": K, "few": few}
+    alpha, how = np.float32(0.6), {"capacity": n, "beam": K, "compact_below": compact_below}
     tokens, scores = run(histories_step, memory, start, lengths, alpha, **how)
 
     def model(weights, prefix):

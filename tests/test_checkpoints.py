@@ -1,6 +1,7 @@
 """Checkpoints that are whole or not used: every file of one harmed in every way."""
 
 import errno
+import json
 import os
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ from experiments.faults import flip, truncate
 from t2t_jax.config import Training
 from t2t_jax.errors import RunError
 from t2t_jax.training import checkpoints, manifest
-from t2t_jax.training.checkpoints import Standing
+from t2t_jax.training.checkpoints import History
 from t2t_jax.training.step import State
 
 
@@ -31,8 +32,15 @@ def two(tmp_path_factory):
     directory = tmp_path_factory.mktemp("two") / "checkpoints"
     with checkpoints.manager(directory, Training(evaluate_every=1, steps=2, average=2)) as manager:
         for step in (1, 2):
-            checkpoints.save(manager, state(step), Standing(batch=step))
+            checkpoints.save(manager, state(step), History(batch=step))
     return directory
+
+
+def test_checkpoints_have_the_names_that_older_ones_have(two):
+    saved = json.loads((two / "2" / "standing" / "metadata").read_text())
+    names = "epoch batch seconds overhead flops compiled_flops memory evaluations"
+    assert list(saved) == names.split()
+    assert saved["batch"] == 2
 
 
 @pytest.mark.parametrize("harm", [truncate, flip, Path.unlink])
@@ -48,9 +56,9 @@ def test_a_harmed_file_is_never_restored(harm, two, tmp_path):
         said = []
         with checkpoints.manager(copy, Training(evaluate_every=1)) as manager:
             step = max(checkpoints.whole_steps(manager, said.append))
-            restored, standing = checkpoints.restore(manager, state(0), step)
+            restored, history = checkpoints.restore(manager, state(0), step)
         assert step in ((1, 2) if len(name.parts) == 1 else (1,)), name
-        assert int(restored.step) == standing.batch == step
+        assert int(restored.step) == history.batch == step
         assert bool(said) == (step == 1), name
         for ours, theirs in zip(
             jax.tree.leaves(restored), jax.tree.leaves(state(step)), strict=True
@@ -63,7 +71,7 @@ def test_what_interruptions_save_pushes_no_evaluated_checkpoint_out(tmp_path):
     kept = {}
     with checkpoints.manager(tmp_path, t) as manager:
         for step in (3, 4, 6, 7, 8, 9, 10, 11):
-            checkpoints.save(manager, state(step), Standing())
+            checkpoints.save(manager, state(step), History())
             manager.wait_until_finished()
             kept[step] = manager.all_steps()
     assert kept == {
@@ -79,11 +87,11 @@ def test_what_interruptions_save_pushes_no_evaluated_checkpoint_out(tmp_path):
 
 
 def test_the_best_checkpoint_is_kept(tmp_path):
-    t, standing = Training(evaluate_every=1, steps=9, average=1), Standing()
+    t, history = Training(evaluate_every=1, steps=9, average=1), History()
     with checkpoints.manager(tmp_path, t) as manager:
         for step, perplexity in enumerate((5.0, 2.0, 3.0, 4.0, 2.5), 1):
-            standing = Standing(evaluations=[*standing.evaluations, (step, perplexity)])
-            checkpoints.save(manager, state(step), standing)
+            history = History(evaluations=[*history.evaluations, (step, perplexity)])
+            checkpoints.save(manager, state(step), history)
         manager.wait_until_finished()
         assert manager.all_steps() == [2, 4, 5]
 
@@ -91,10 +99,10 @@ def test_the_best_checkpoint_is_kept(tmp_path):
 def test_a_disk_without_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
     full = shutil.disk_usage(tmp_path)._replace(free=40)
     with checkpoints.manager(tmp_path, Training(evaluate_every=1)) as manager:
-        checkpoints.save(manager, state(1), Standing())
+        checkpoints.save(manager, state(1), History())
         monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
         with pytest.raises(RunError, match="make room"):  # 4 + 24 + 20 bytes
-            checkpoints.save(manager, state(2), Standing())
+            checkpoints.save(manager, state(2), History())
         assert manager.all_steps() == [1]
         assert [p.name for p in tmp_path.iterdir()] == ["1"]
 
@@ -108,5 +116,5 @@ def test_a_save_that_fails_in_the_background_is_told_in_a_sentence(tmp_path, mon
         pytest.raises(RunError, match=r"^cannot write .*No space left on device.*goes on\.$"),
         checkpoints.manager(tmp_path, Training(evaluate_every=1)) as manager,
     ):
-        checkpoints.save(manager, state(1), Standing())
+        checkpoints.save(manager, state(1), History())
     assert not checkpoints.newest(tmp_path)

@@ -198,7 +198,7 @@ def test_a_killed_run_ends_as_one_left_alone(run, words, tmp_path):
     process.communicate(timeout=100)
     assert not (tmp_path / "run" / "result.json").exists()
     done = command([*words, "--run", tmp_path / "run"])
-    assert "going on from step" in done.stderr.decode()
+    assert "resuming from step" in done.stderr.decode()
     same_end(tmp_path / "run", run)
 
 
@@ -357,7 +357,7 @@ def test_a_damaged_checkpoint_is_set_aside(run, copy, words, capsys):
     said = done.stderr.decode()
     assert done.returncode == 0, said
     assert f"checkpoint of step {STEPS} is damaged ({data.relative_to(last)} is changed)" in said
-    assert f"going on from step {STEPS - EVERY}" in said
+    assert f"resuming from step {STEPS - EVERY}" in said
     assert (copy / f"damaged-{STEPS}").is_dir()
     assert (copy / "test.de").read_bytes() == (run / "test.de").read_bytes()
     results = [json.loads((d / "result.json").read_text()) for d in (run, copy)]

@@ -88,7 +88,7 @@ def test_what_was_written_is_read_back(texts, tmp_path):
             assert dataset.vocabulary.decode(rows) == written
         if name != "train":
             assert [split.sources, split.references] == sides
-    with pytest.raises(UsageError, match="raw texts are kept of the dev and test splits only"):
+    with pytest.raises(UsageError, match="only dev and test splits keep their raw texts"):
         _ = dataset.splits["train"].references
 
 
@@ -254,7 +254,7 @@ def test_a_file_in_another_encoding(texts, tmp_path):
 
 def test_an_empty_file(texts, tmp_path):
     write(texts["test"][0], [], [])
-    assert "hold no sentence pair" in refused(request(texts), tmp_path / "c")
+    assert "have no sentence pair" in refused(request(texts), tmp_path / "c")
 
 
 def test_nothing_short_enough(texts, tmp_path):

@@ -67,8 +67,8 @@ def test_what_ctranslate2_lacks_is_refused():
         (dict(encoder_attention="local"), "encoder_attention=local"),
         (dict(positions="rotary"), "positions=rotary"),
         (dict(positions="none"), "positions=none"),
-        (dict(qk_norm="rms_norm"), "qk_norm=rms_norm: it takes none alone"),
-        (dict(d_v=32), "d_v=32: it takes 64"),
+        (dict(qk_norm="rms_norm"), "qk_norm=rms_norm, only none"),
+        (dict(d_v=32), "d_v=32, only 64"),
         (dict(architecture="recurrent"), "architecture=recurrent"),
     ):
         with pytest.raises(UsageError, match=said):
@@ -87,7 +87,7 @@ def test_a_parameter_that_would_be_left_out_is_named(path, tmp_path):
     for name in names:
         place = place[name]
     place[last] = np.ones(3, np.float32)
-    with pytest.raises(UsageError, match=f"no place for the parameter {path},"):
+    with pytest.raises(UsageError, match=f"no counterpart of the parameter {path},"):
         export(c, params, VOCABULARY, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -11,7 +11,7 @@ import pytest
 
 from t2t_jax.data import grammar
 from t2t_jax.data.grammar import Pair, draw, generate, inflection, phrases, words
-from t2t_jax.data.grammar.clauses import clause, relative
+from t2t_jax.data.grammar.clauses import ClauseSpec, clause, relative
 from t2t_jax.data.grammar.draft import Draft, Phrase, Reject
 from t2t_jax.data.grammar.phrases import MASS, THE, THE_PLURAL, A, noun_phrase, prefix, pronoun
 from t2t_jax.data.grammar.verbs import english, last, second
@@ -178,9 +178,8 @@ def derive(text: str, seed: int = 0):
             case = "d" if name == "station" else slot.case  # zum Bahnhof, but in die Küche
             given[i] = thing(d, name, case)
     s = subject(d, who)
-    c = clause(d, "past" in tense, 0, subject=s, verb=v, given=given, tense=tense.split(",")[0],
-               ask="ask" in tense, event=True)  # fmt: skip
-    return c
+    spec = ClauseSpec("past" in tense, 0, tense=tense.split(",")[0], ask="ask" in tense, event=True)
+    return clause(d, spec, subject=s, verb=v, complements=given)
 
 
 def plain(side) -> str:
@@ -607,7 +606,7 @@ def test_the_verb_decides_an_ambiguous_noun(line):
     for seed in range(400):
         d = Draft(random.Random(seed), rich=0, nest=0)
         try:
-            c = clause(d, True, 0, verb=governor, event=True)
+            c = clause(d, ClauseSpec(True, 0, event=True), verb=governor)
         except Reject:
             continue
         keys = {w.key for w in english(c) if w.text.startswith(ambiguous)}

@@ -8,7 +8,7 @@ import pytest
 from t2t_jax.config import Config, replace
 from t2t_jax.evaluation.perplexity import perplexity
 from t2t_jax.models import build
-from t2t_jax.training.sharding import make_mesh, on
+from t2t_jax.training.sharding import make_mesh, use_mesh
 from t2t_jax.training.step import MASK, MASKED, hyper, initialise, make_step, mask
 from tests.reference.transformer import language_model
 from tests.small import SENTENCES, SOURCE, TARGET, TRANSFORMER, V, make
@@ -40,6 +40,6 @@ def test_a_masked_model_learns_from_what_is_masked_alone():
     step, mesh = jax.jit(make_step(model, c)), make_mesh()
     rows = jnp.tile(jnp.arange(4, 20)[None], (64, 1))
     batch = {"source": rows, "target": rows}
-    with on(mesh):
+    with use_mesh(mesh):
         _, metrics = step(initialise(model, c, mesh), batch, hyper(c))
-    assert metrics["target_tokens"] / rows.size == pytest.approx(MASKED, abs=0.05)
+    assert metrics.target_tokens / rows.size == pytest.approx(MASKED, abs=0.05)

@@ -107,5 +107,5 @@ def test_a_model_that_diverged():
 
 @pytest.mark.parametrize("batches", [[], [batch([], 4, 4, rows=2)]])
 def test_refuses_nothing(batches):
-    with pytest.raises(UsageError, match="at least one pair"):
+    with pytest.raises(UsageError, match="at least one sentence pair"):
         perplexity(Bag(), make()[0], batches)

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from t2t_jax import config
+from t2t_jax.config import TRACED
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
 from t2t_jax.runs.job import compile_key
-from t2t_jax.training import loop
-from t2t_jax.training.loop import Member, _level, train
+from t2t_jax.training import trainer
+from t2t_jax.training.loop import Member, _resume_points, train
 from t2t_jax.training.progress import Progress, read_metrics
 from t2t_jax.training.sharding import make_mesh
+from t2t_jax.training.step import abstract, hyper, make_step
 from t2t_jax.training.throughput import compile_for
 from tests.test_training import SMALL, V, batch
 
@@ -72,10 +74,10 @@ def test_a_population_is_its_members(vectorised, alone, tmp_path):
     together = run(tmp_path / "together", VARIED, vectorised=vectorised)
     for found, wanted in zip(together, alone, strict=True):
         assert found.averaged == wanted.averaged == [3, 6]
-        assert (found.together, wanted.together) == (3 if vectorised else 1, 1)
-        assert found.standing.flops == wanted.standing.flops > 0
-        assert found.standing.compiled_flops == pytest.approx(
-            wanted.standing.compiled_flops, rel=0.02
+        assert (found.population_size, wanted.population_size) == (3 if vectorised else 1, 1)
+        assert found.history.flops == wanted.history.flops > 0
+        assert found.history.compiled_flops == pytest.approx(
+            wanted.history.compiled_flops, rel=0.02
         )
         assert_same(found, wanted, vectorised)
     first = [np.asarray(jax.tree.leaves(r.params)[0]) for r in together]
@@ -92,17 +94,17 @@ def test_members_that_stand_at_different_steps_end_the_same(vectorised, tmp_path
     shutil.copytree(tmp_path / "whole", cut)
     shutil.rmtree(cut / "1" / "checkpoints" / "6")
     for found, wanted in zip(run(cut, VARIED, vectorised=vectorised), whole, strict=True):
-        assert found.together == (3 if vectorised else 1)
+        assert found.population_size == (3 if vectorised else 1)
         for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(wanted.params), strict=True):
             np.testing.assert_array_equal(a, b)
     assert curve(cut / "1") == curve(tmp_path / "whole" / "1") == [(3, 9.0), (6, 9.0)]
 
 
 def test_who_goes_on_together():
-    assert _level([{3, 6}, {3}, {3, 6}]) == [(3, [0, 1, 2])]
-    assert _level([{3, 6}, {3, 6, 7}]) == [(6, [0, 1])]
-    assert _level([set(), set()]) == [(0, [0, 1])]
-    assert _level([{6}, set(), {6}]) == [(0, [1]), (6, [0, 2])]
+    assert _resume_points([{3, 6}, {3}, {3, 6}]) == [(3, [0, 1, 2])]
+    assert _resume_points([{3, 6}, {3, 6, 7}]) == [(6, [0, 1])]
+    assert _resume_points([set(), set()]) == [(0, [0, 1])]
+    assert _resume_points([{6}, set(), {6}]) == [(0, [1]), (6, [0, 2])]
 
 
 @pytest.mark.full
@@ -121,6 +123,20 @@ def test_a_perplexity_that_is_no_number_stops_that_member(tmp_path):
     bad, good = run(tmp_path, VARIED[:2], evaluate=lambda _: next(seen))
     assert isinstance(bad, RunError)
     assert good.averaged == [3, 6]
+
+
+def test_the_step_reads_traced_fields_from_hyper_alone():
+    values = dict(P_drop=0.4, eps_ls=0.3, peak_lr=1e-3, lr_scale=0.5, warmup=4, seed=1)
+    assert set(values) == set(TRACED)
+
+    def program(c):
+        state = abstract(build(c, V), c, make_mesh())
+        return str(jax.make_jaxpr(make_step(build(c, V), c))(state, batch(0, B, S, T), hyper(C)))
+
+    for name, value in values.items():
+        changed = config.replace(C, **{name: value})
+        assert hyper(changed) != hyper(C), name
+        assert program(changed) == program(C), name
 
 
 def test_who_may_share_a_program():
@@ -144,8 +160,8 @@ def test_compiling_and_evaluating_are_not_charged_as_training(tmp_path, monkeypa
         return 9.0
 
     monkeypatch.setattr(time, "monotonic", lambda: clock() + passed[0])
-    monkeypatch.setattr(loop, "compile_for", compile_slowly)
-    first, second = (x.standing for x in run(tmp_path, VARIED[:2], evaluate))
+    monkeypatch.setattr(trainer, "compile_for", compile_slowly)
+    first, second = (x.history for x in run(tmp_path, VARIED[:2], evaluate))
     assert max(first.seconds, second.seconds) < 100
     assert 1200 <= first.overhead < 1300
     assert 200 <= second.overhead < 300

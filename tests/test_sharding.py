@@ -54,16 +54,16 @@ def alone(c, model, shapes=SHAPES):
     state = jax.device_get(initialise(model, c, make_mesh()))
     for b in batches(c.training.seed, c.training.accumulate, shapes):
         state, metrics = step(state, b, hyper(c))
-        losses.append(float(metrics["loss"]))
+        losses.append(float(metrics.loss))
     return losses
 
 
 def together(mesh, configs, model, shapes=SHAPES):
     """Losses [steps, P] of runs on a mesh, and how the state lies there at the end."""
     c, P = configs[0], len(configs)
-    step = population.together(make_step(model, c), P)
+    step = population.vmap_step(make_step(model, c), P)
     losses, programs = [], {}
-    with sharding.on(mesh):
+    with sharding.use_mesh(mesh):
         state = population.stack([initialise(model, c, mesh) for c in configs])
         h = population.stack([sharding.replicate(hyper(c), mesh) for c in configs])
         streams = [batches(c.training.seed, c.training.accumulate, shapes) for c in configs]
@@ -74,7 +74,7 @@ def together(mesh, configs, model, shapes=SHAPES):
             if shape not in programs:
                 programs[shape] = compile_for(step, P, state, placed, h)
             state, metrics = programs[shape].run(state, placed, h)
-            losses.append(np.atleast_1d(metrics["loss"]))
+            losses.append(np.atleast_1d(metrics.loss))
     return np.array(losses), state
 
 

@@ -148,7 +148,7 @@ def test_a_grid_as_a_job_array_with_a_task_preempted(slurm, tmp_path):
     assert len(results) == len(rows)
     printed = "".join(p.read_text() for p in tmp_path.glob("task-*.txt"))
     assert "stopped at step" in printed
-    assert "going on from step" in printed
+    assert "resuming from step" in printed
 
 
 def test_one_run_in_two_processes_of_srun(slurm, tmp_path):

@@ -59,7 +59,7 @@ def run(c, batches):
         compiled(config.replace(c, seed=0, **TRACED)),
         initial(config.replace(c, **TRACED)),
     )
-    with sharding.on(mesh):
+    with sharding.use_mesh(mesh):
         state = sharding.replicate(state, mesh)
         for b in batches:
             state, metrics = step(state, sharding.put_batch(b, mesh), h)
@@ -77,12 +77,12 @@ def test_moments_are_of_the_mean_gradient():
     state, metrics = jax.jit(make_step(build(c, V), c))(initial(c), b, hyper(c))
     mean = jax.tree.leaves(state.optimizer.mu)
     norm = np.sqrt(sum(np.square(x, dtype=np.float64).sum() for x in mean)) / (1 - c.training.beta1)
-    np.testing.assert_allclose(metrics["grad_norm"], norm, rtol=1e-4)
+    np.testing.assert_allclose(metrics.grad_norm, norm, rtol=1e-4)
 
 
 def test_a_step_updates_the_state_in_place():
     c, mesh = config.replace(SMALL, seed=0, **TRACED), sharding.make_mesh()
-    with sharding.on(mesh):
+    with sharding.use_mesh(mesh):
         state, b = sharding.replicate(initial(c), mesh), sharding.put_batch(batch(0), mesh)
         text = compiled(c).lower(state, b, hyper(c)).compile().as_text()
     entry = text[text.index("ENTRY") :]
@@ -196,7 +196,7 @@ def test_what_is_dropped_here_tells_nothing_of_what_is_dropped_there():
 
 def test_training_fits_a_batch():
     c = config.replace(SMALL, P_drop=0.0, eps_ls=0.0, peak_lr=2e-2, warmup=10, steps=400)
-    losses = [m["nll"] for _, m in run(c, [batch(0)] * 150)]
+    losses = [m.nll for _, m in run(c, [batch(0)] * 150)]
     assert losses[0] > 2.5
     assert losses[-1] < 0.3
 
@@ -204,7 +204,7 @@ def test_training_fits_a_batch():
 def test_first_update_has_the_size_of_the_learning_rate():
     c = config.replace(SMALL, P_drop=0.0, peak_lr=0.5, warmup=10)
     after, metrics = run(c, [batch(0)])[0]
-    assert metrics["lr"] == pytest.approx(0.05)
+    assert metrics.lr == pytest.approx(0.05)
     before = initial(config.replace(c, **TRACED)).params
     one, other = (p["encoder_0"]["attention"]["W_V"] for p in (before, after))
     np.testing.assert_allclose(np.abs(other - one), 0.05, rtol=1e-3)
@@ -257,7 +257,7 @@ def test_a_run_of_few_steps_has_a_record_of_its_last_step(tmp_path):
     batches = (((0, i + 1), batch(i)) for i in range(9))
     member = Member(c, lambda *at: batches, tmp_path)
     ((_, trained),) = train(build(c, V), [member], lambda _: 3.0, Progress(), sharding.make_mesh())
-    assert trained.standing.evaluations == [(2, 3.0), (3, 3.0)]
+    assert trained.history.evaluations == [(2, 3.0), (3, 3.0)]
     records = read_metrics(tmp_path / "metrics.jsonl")
     assert [(r["step"], "nll" in r) for r in records] == [(2, False), (3, True), (3, False)]
     assert records[1]["seconds_per_step"] > 0
@@ -284,7 +284,7 @@ def test_a_run_is_a_function_of_its_seed():
     for x, y in zip(jax.tree.leaves(once), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(x, y)
     other = run(config.replace(c, seed=1), batches)[-1]
-    assert not np.allclose(once[1]["loss"], other[1]["loss"])
+    assert not np.allclose(once[1].loss, other[1].loss)
 
 
 def test_rows_that_differ_in_traced_values_share_a_program():

@@ -94,7 +94,7 @@ def test_a_malformed_string_is_mended(string, mended):
     ("text", "words"),
     [
         ("(S (NN a)\n(VP (VB b)", "ends in line 2 within the tree that begins in line 1"),
-        ("(S (NN a))\n)", "line 2: a bracket closes"),
+        ("(S (NN a))\n)", "line 2: a bracket is closed that was not opened"),
         ("(S (NN a))\nword", "line 2: 'word' stands outside"),
     ],
 )
@@ -206,7 +206,7 @@ def test_what_a_directory_lacks_is_said_with_what_it_has(tmp_path):
     directory = sample_of(tmp_path / "some", (0, 1, 5))
     files = treebank.splits(directory, "wsj_sample")
     assert [p.name for p in files["dev"]] == ["wsj_0008.mrg", "wsj_0108.mrg"]
-    with pytest.raises(UsageError, match=r"02 to 23 .* \(there: 00, 01, 05\)"):
+    with pytest.raises(UsageError, match=r"02 to 23 .* \(it has: 00, 01, 05\)"):
         treebank.splits(directory, "wsj")
     with pytest.raises(UsageError, match="no file wsj_SSNN"):
         treebank.splits(tmp_path / "none", "wsj_sample")

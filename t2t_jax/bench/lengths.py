@@ -9,7 +9,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -93,17 +93,21 @@ def _memory() -> int:
     return int(stats.get("bytes_limit", host))
 
 
+def power(points: Iterable[tuple[float, float]]) -> float:
+    """Returns p of y = a x^p, fitted to points (x, y) by least squares in logarithms."""
+    x, y = zip(*((math.log(x), math.log(y)) for x, y in points), strict=True)
+    return statistics.linear_regression(x, y).slope
+
+
 def exponent(curve: Sequence[Mapping[str, float]], quantity: str) -> float | None:
-    """Returns p of a least-squares fit a n^p in logarithms; None if it cannot be fitted.
+    """Returns p of a n^p fitted to a curve; None if it cannot be fitted.
 
     The fit takes the upper half of the lengths, and at least 3 of them.
     """
     upper = curve[-max(3, (len(curve) + 1) // 2) :]
     if len(upper) < 3 or min(point[quantity] for point in upper) <= 0:
         return None
-    return statistics.linear_regression(
-        [math.log(point["n"]) for point in upper], [math.log(point[quantity]) for point in upper]
-    ).slope
+    return power((point["n"], point[quantity]) for point in upper)
 
 
 def plot(

@@ -14,9 +14,9 @@ from t2t_jax.environment import environment
 from t2t_jax.models import build
 from t2t_jax.models.flops import step_flops
 from t2t_jax.training import population, sharding
-from t2t_jax.training.loop import ahead
 from t2t_jax.training.step import hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops, product_flops
+from t2t_jax.training.trainer import ahead
 
 ROUNDS = 5
 
@@ -33,14 +33,14 @@ class Steps:
         self.mesh, model = sharding.make_mesh(), build(w.c, w.V)
         self.state = population.stack([initialise(model, w.c, self.mesh)] * P)
         self.h = population.stack([sharding.replicate(hyper(w.c), self.mesh)] * P)
-        self.P, self.step = P, population.together(make_step(model, w.c), P)
+        self.P, self.step = P, population.vmap_step(make_step(model, w.c), P)
         self.batches = [population.stack_batches([b] * P) for b in workload.batches(w)]
         self.accumulate, self.programs = w.c.training.accumulate, dict[Any, Program]()
 
     def __call__(self) -> None:
         """Runs the round and waits for its last step."""
         queued = deque[Any]()
-        with sharding.on(self.mesh):
+        with sharding.use_mesh(self.mesh):
             for batch in self.batches:
                 placed = sharding.put_batch(batch, self.mesh, self.accumulate)
                 shapes = tuple(x.shape for x in placed.values())

@@ -1,1 +1,1 @@
-"""Sentence pairs in, device-ready batches out. Nothing in this room imports jax."""
+"""Sentence pairs, from corpora to batches of token ids; without JAX."""

@@ -1,8 +1,8 @@
-"""Batches of a few fixed shapes under a token budget, in an order that is a function of a seed.
+"""Batches of few shapes under a token budget; each is a function of (seed, epoch, index).
 
-Every shape is compiled once, so there are few; each is a rectangle, S source by T target positions,
-with as many rows as the budget allows. The rectangles are chosen for the corpus, so that little of
-what is computed is padding. Nothing here is state: a batch is a function of (seed, epoch, index).
+A program is compiled for every shape, so there are few. A shape has S source and T target
+positions, and as many rows as the token budget allows. The shapes are chosen for a corpus so that
+its batches have little padding.
 """
 
 import copy
@@ -20,7 +20,7 @@ Batch = dict[str, np.ndarray]
 
 
 class Shape(NamedTuple):
-    """What a batch measures: `rows` pairs, S source and T target positions each."""
+    """The shape of a batch: `rows` pairs of S source and T target positions."""
 
     rows: int
     S: int
@@ -32,9 +32,10 @@ def bounds(
 ) -> list[tuple[int, int]]:
     """At most `count` rectangles (S, T) that cover every pair with little padding, small to large.
 
-    A pair of lengths (s, t) goes to the cheapest rectangle with S >= s and T >= t and costs S + T
-    positions. Coordinate descent on the histogram of lengths, from several fixed starts: each
-    rectangle in turn takes its best place given the others, until none moves.
+    A pair of lengths (s, t) is padded to the cheapest rectangle with S >= s and T >= t, and costs
+    S + T positions. The total cost is minimised by coordinate descent on the histogram of lengths,
+    from several fixed starts: each rectangle in turn is moved to its best position given the
+    others, until none moves.
     """
     S, T, pairs = _histogram(np.asarray(source_lengths), np.asarray(target_lengths))
     cost = S[:, None] + T[None, :]
@@ -51,11 +52,11 @@ def bounds(
 
 
 _STARTS = 16
-_EDGES = 128  # candidate bounds a side, enough that a finer grid saves no padding
+_EDGES = 128  # candidate bounds per side; a finer grid saves no padding
 
 
 def _histogram(s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Candidate bounds of both sides [I], [J], and how many pairs fall below each [I, J]."""
+    """Candidate bounds of both sides [I] and [J], and the number of pairs in each cell [I, J]."""
     edges = []
     for lengths in (s, t):
         counts = np.bincount(lengths)
@@ -73,7 +74,7 @@ def _histogram(s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
 def _descend(
     pairs: np.ndarray, cost: np.ndarray, cells: list[tuple[int, int]]
 ) -> tuple[int, list[tuple[int, int]]]:
-    """Positions in all, and the rectangles that the descent from `cells` of the grid ends in."""
+    """The total cost and the rectangles where the descent from `cells` of the grid ends."""
     uncovered = int(pairs.sum() * cost.max()) + 1  # worse than any way to cover all pairs
 
     def cheapest(rectangles: list[tuple[int, int]]) -> np.ndarray:
@@ -104,11 +105,11 @@ def shapes_of(
     batch_tokens: int,
     multiple: int = 1,
 ) -> tuple[tuple[Shape, ...], np.ndarray]:
-    """The shape of each rectangle, and which shape (uint8 [pairs]) each pair goes to.
+    """The shape of each rectangle, and the index of each pair's shape (uint8 [pairs]).
 
-    A pair goes to the cheapest rectangle that covers it. Rows are a multiple of `multiple`, at most
-    batch_tokens // max(S, T) and less than that by up to an eighth where the pairs then fill their
-    batches more evenly, so that hardly any row stays empty.
+    A pair goes to the cheapest rectangle that covers it. The number of rows is a multiple of
+    `multiple`, and at most batch_tokens // max(S, T). It is up to an eighth less if that leaves
+    fewer rows of the last batch empty.
 
     Raises:
       UsageError: `multiple` rows of the largest rectangle exceed the budget.
@@ -143,9 +144,12 @@ def _assign(
 
 
 class Plan(NamedTuple):
-    """An epoch: batch i holds pairs order[start[i] : start[i] + pairs[i]] in shape number shape[i].
+    """The batches of an epoch: batch i has pairs order[start[i] : start[i] + pairs[i]].
 
-    `order` has an entry for every pair, the others for every batch.
+    Attributes:
+      order: indices of all pairs.
+      start, pairs, shape: for each batch its first index in `order`, its number of pairs, and the
+        index of its shape.
     """
 
     order: np.ndarray
@@ -157,8 +161,12 @@ class Plan(NamedTuple):
 class Batches:
     """Training batches {"source": int32 [B, S], "target": int32 [B, T]}, right-padded with PAD.
 
-    Every pair appears exactly once an epoch; rows that are missing are all PAD. `batch_tokens`
-    bounds each side, there are at most `shapes` shapes, `multiple` divides the rows of each.
+    Every pair appears exactly once in an epoch. Rows without a pair are all PAD.
+
+    Args:
+      batch_tokens: the largest number of tokens on a side of a batch, padding included.
+      shapes: the largest number of shapes.
+      multiple: divides the number of rows of each shape.
 
     Raises:
       UsageError: a batch of `multiple` of the longest sentences exceeds `batch_tokens`.
@@ -181,17 +189,17 @@ class Batches:
         self._plan = functools.lru_cache(maxsize=2)(self.plan)
 
     def with_seed(self, seed: int) -> "Batches":
-        """The same shapes in another order of pairs."""
+        """Batches of the same shapes, with pairs in the order of another seed."""
         other = copy.copy(self)
         other.seed = seed
         other._plan = functools.lru_cache(maxsize=2)(other.plan)
         return other
 
     def plan(self, epoch: int) -> Plan:
-        """Which pairs make which batch in an epoch: a function of (seed, epoch) and the lengths.
+        """Assigns pairs to the batches of an epoch, as a function of seed, epoch and lengths.
 
-        Batch i of an epoch has the same shape under every seed, so that seeds can be trained in one
-        program.
+        Batch i of an epoch has the same shape under every seed, so that runs of different seeds can
+        be trained in one program.
         """
         random = np.random.default_rng([self.seed, epoch])
         order = random.permutation(len(self._bucket))
@@ -209,11 +217,11 @@ class Batches:
         return Plan(order, *(column[shuffled] for column in batches))
 
     def batches_per_epoch(self, epoch: int = 0) -> int:
-        """Batches in an epoch: the same for all, since only counts decide it."""
+        """Number of batches in an epoch, which is the same for all epochs."""
         return len(self._plan(epoch).start)
 
     def read(self, epoch: int, index: int) -> Batch:
-        """Batch number `index` of an epoch."""
+        """Batch `index` of an epoch."""
         plan = self._plan(epoch)
         first = plan.start[index]
         rows = plan.order[first : first + plan.pairs[index]]
@@ -224,7 +232,7 @@ class Batches:
         }
 
     def stream(self, epoch: int = 0, index: int = 0) -> Iterator[tuple[tuple[int, int], Batch]]:
-        """Batches without end from (epoch, index) on, each with the place to resume after it."""
+        """Endless batches from (epoch, index) on, each with the position of the next one."""
         while True:
             while index < self.batches_per_epoch(epoch):
                 batch = self.read(epoch, index)
@@ -233,28 +241,28 @@ class Batches:
             epoch, index = epoch + 1, 0
 
     def padding(self, epoch: int = 0) -> float:
-        """Share of an epoch's positions, both sides, that hold PAD."""
+        """Share of PAD among the positions of an epoch, both sides counted."""
         sizes = np.array([shape.rows * (shape.S + shape.T) for shape in self.shapes])
         tokens = int(self.source.offsets[-1]) + int(self.target.offsets[-1])
         return 1 - tokens / int(sizes[self._plan(epoch).shape].sum())
 
 
 def gather(sentences: Ragged, rows: np.ndarray, B: int, L: int) -> np.ndarray:
-    """int32 [B, L]: the sentences numbered `rows` [at most B], right-padded with PAD."""
+    """The sentences with indices `rows` [at most B] as int32 [B, L], right-padded with PAD."""
     tokens, offsets = np.asarray(sentences.tokens), np.asarray(sentences.offsets)
     begin = offsets[rows]
     lengths = offsets[rows + 1] - begin
     columns = np.arange(L)
-    at = begin[:, None] + np.minimum(columns, lengths[:, None] - 1)
+    positions = begin[:, None] + np.minimum(columns, lengths[:, None] - 1)
     out = np.full((B, L), PAD, np.int32)
-    out[: len(rows)] = np.where(columns < lengths[:, None], tokens[at], PAD)
+    out[: len(rows)] = np.where(columns < lengths[:, None], tokens[positions], PAD)
     return out
 
 
 def in_order(source: Ragged, target: Ragged, batch_tokens: int, shapes: int = 4) -> Iterator[Batch]:
-    """Every pair once, in batches of few shapes, always the same: for evaluation.
+    """Batches for evaluation: every pair once, in few shapes, always in the same order.
 
-    A batch holds at most `batch_tokens` a side, or one pair that is longer.
+    A batch has at most `batch_tokens` tokens on each side, or a single pair that is longer.
     """
     if not len(source):
         return

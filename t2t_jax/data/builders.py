@@ -1,8 +1,8 @@
-"""Corpora that TensorFlow Datasets downloads and prepares, without TensorFlow.
+"""Corpora that TensorFlow Datasets (TFDS) downloads and prepares, without TensorFlow.
 
-Imported only where a cache is built. TFDS 4.9 reads and writes `array_record` files by itself, but
-unpacks archives, and sorts splits above a gigabyte, through `tf.io.gfile`: `_without_tensorflow`
-stands in for the few calls it makes.
+This module is imported only to build a cache. TFDS 4.9 reads and writes `array_record` files
+without TensorFlow, but uses `tf.io.gfile` to unpack archives and to sort splits above a gigabyte;
+`_without_tensorflow` replaces these few functions.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
 class Multi30k(tfds.core.GeneratorBasedBuilder):
-    """Image captions in English, German and French; a config a pair of languages."""
+    """Image captions in English, German and French; there is a config for each language pair."""
 
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS = [  # noqa: RUF012, TFDS reads it from the class
@@ -71,10 +71,10 @@ class Multi30k(tfds.core.GeneratorBasedBuilder):
 
 
 def multi30k(source: str, target: str, root: Path) -> Mapping[str, Stream]:
-    """Multi30k, downloaded below `root`.
+    """The splits of Multi30k, downloaded below `root`.
 
     Raises:
-      FilesMissing: it is not there and cannot be downloaded.
+      FilesMissing: a file is missing and cannot be downloaded.
     """
     pair = sorted((source, target))
     builder = _builder(Multi30k, root, config="-".join(pair))
@@ -84,12 +84,12 @@ def multi30k(source: str, target: str, root: Path) -> Mapping[str, Stream]:
 
 
 def wmt14(source: str, target: str, root: Path, directory: str) -> Mapping[str, Stream]:
-    """WMT14: the training data of TFDS, newstest2013 as dev and newstest2014 as test.
+    """The splits of WMT14: TFDS's training data, newstest2013 for dev, newstest2014 for test.
 
-    Archives are taken from `directory` by their own names where they are there, else downloaded.
+    Archives are read from `directory` if it has files of their names; others are downloaded.
 
     Raises:
-      FilesMissing: an archive is neither there nor can be downloaded.
+      FilesMissing: an archive is missing and cannot be downloaded.
     """
     from tensorflow_datasets.translate import wmt, wmt14
 
@@ -118,32 +118,32 @@ def _prepare(builder: Any, urls: Iterable[str], root: Path, directory: str) -> N
         with _without_tensorflow():
             builder.download_and_prepare(download_dir=os.fspath(downloads), download_config=config)
     except tfds.download.download_manager.NonMatchingChecksumError as error:
-        found = re.search(r"Artifact (\S+), downloaded to (\S+),", str(error))
-        url, path = found.groups() if found else (f"archive of {builder.name}", "a download")
+        match = re.search(r"Artifact (\S+), downloaded to (\S+),", str(error))
+        url, path = match.groups() if match else (f"archive of {builder.name}", "a download")
         raise UsageError(
             f"{path} is not the published {url} (its sha256 differs): delete it and fetch it again."
         ) from error
     except tfds.download.extractor.ExtractError as error:
         raise UsageError(f"{error}; fetch the archive again.") from error
     except (OSError, tfds.download.util.DownloadError) as error:
-        if builder.is_prepared():  # another process was quicker
+        if builder.is_prepared():  # by another process
             return
         raise FilesMissing(f"{builder.name} could not be prepared: {error}") from error
 
 
 def _check_reachable(builder: Any, urls: Iterable[str], downloads: Path, directory: str) -> None:
-    """Says at once what TFDS would say after ten tries a file."""
+    """Raises FilesMissing at once, where TFDS would try every file ten times."""
     infos = builder.url_infos
-    wanted = []
+    missing = []
     for url in urls:
         info = infos[url]
         by_hand = Path(directory) / info.filename if directory else None
         cached = tfds.core.download.resource.get_dl_fname(url, info.checksum)
         if not (by_hand and by_hand.exists()) and not any(downloads.rglob(cached)):
-            wanted.append(url)
-    if not all(map(_answers, wanted)):
+            missing.append(url)
+    if not all(map(_answers, missing)):
         places: dict[str, list[str]] = {}
-        for url in wanted:
+        for url in missing:
             place, name = url.rsplit("/", 1)
             places.setdefault(place, []).append(name)
         files = "; ".join(f"{', '.join(names)} from {place}" for place, names in places.items())
@@ -172,7 +172,7 @@ def _allow_open_files(count: int) -> None:
 
 @contextlib.contextmanager
 def _without_tensorflow() -> Iterator[None]:
-    """Local files in the place of `tf.io.gfile`, where TFDS's own preparation calls it."""
+    """Context in which TFDS uses local files instead of `tf.io.gfile`."""
     from tensorflow_datasets.core import shuffle
     from tensorflow_datasets.core.download import extractor
 
@@ -201,7 +201,7 @@ def _without_tensorflow() -> Iterator[None]:
 
 
 class _Never(Exception):
-    """Stands for TensorFlow's error of too many open files, which plain files do not raise."""
+    """Replaces TensorFlow's error for too many open files, which local files do not raise."""
 
 
 def _streams(builder: Any, source: str, target: str) -> Mapping[str, Stream]:

@@ -1,9 +1,14 @@
-"""The tokenised corpus on disk, memory-mapped: written once by `tokenise.py`, read by training.
+"""The tokenised corpus on disk, written by `tokenise.py` and memory-mapped by training.
 
-A directory holds, for every split and side, `SPLIT.SIDE.tokens` (all sentences end to end, each
-with EOS, in the type that meta.json names) and `SPLIT.SIDE.offsets` (int64, one more than there are
-sentences); for dev and test the raw texts `SPLIT.SIDE.txt`; `SPLIT.extras.jsonl` where the corpus
-knows more of its sentences; `vocabulary.model`; and `meta.json`, written last.
+The files of a directory are:
+
+    SPLIT.SIDE.tokens     the ids of all sentences one after another, each sentence with EOS, in the
+                          dtype that meta.json names
+    SPLIT.SIDE.offsets    int64 [sentences + 1]: where each sentence begins, and where the last ends
+    SPLIT.SIDE.txt        the raw texts of dev and test splits
+    SPLIT.extras.jsonl    annotations of the sentences, if the corpus has any
+    vocabulary.model      the SentencePiece model
+    meta.json             written last
 """
 
 import functools
@@ -19,13 +24,13 @@ import numpy as np
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError
 
-FORMAT = 1  # raise it when what the files mean changes
+FORMAT = 1  # to be incremented when the meaning of the files changes
 SIDES = ("source", "target")
 
 
 @dataclass(frozen=True)
 class Ragged:
-    """Sentences of ids end to end: sentence i is tokens[offsets[i]:offsets[i + 1]]."""
+    """Sentences of ids one after another: sentence i is tokens[offsets[i]:offsets[i + 1]]."""
 
     tokens: np.ndarray
     offsets: np.ndarray
@@ -38,7 +43,7 @@ class Ragged:
 
     @functools.cached_property
     def lengths(self) -> np.ndarray:
-        """int64 [sentences]: tokens of each, EOS included."""
+        """int64 [sentences]: number of tokens of each, EOS included."""
         return np.diff(self.offsets)
 
 
@@ -52,7 +57,7 @@ def ragged(sentences: Sequence[Sequence[int]]) -> Ragged:
 
 @dataclass(frozen=True)
 class Split:
-    """One split. The raw texts and extras are read from disk when first asked for."""
+    """One split; raw texts and extras are read from disk at their first use."""
 
     source: Ragged
     target: Ragged
@@ -60,24 +65,24 @@ class Split:
 
     @functools.cached_property
     def sources(self) -> list[str]:
-        """Raw source sentences; dev and test splits have them."""
+        """Raw source sentences of a dev or test split."""
         return _lines(self.stem.with_name(self.stem.name + ".source.txt"))
 
     @functools.cached_property
     def references(self) -> list[str]:
-        """Raw target sentences, to be scored against; dev and test splits have them."""
+        """Raw target sentences of a dev or test split, the references of its scores."""
         return _lines(self.stem.with_name(self.stem.name + ".target.txt"))
 
     @functools.cached_property
     def extras(self) -> list[dict[str, Any]]:
-        """What else the corpus knows of each pair (grammar: gold alignment, longest dependency)."""
+        """Annotations of each pair, such as gold alignments or trees; empty if there are none."""
         path = self.stem.with_name(self.stem.name + ".extras.jsonl")
         return [json.loads(line) for line in _lines(path)] if path.exists() else []
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A prepared corpus. `fingerprint` is equal where every token and text is equal."""
+    """A prepared corpus; equal fingerprints mean that all tokens and texts are equal."""
 
     directory: Path
     vocabulary: Vocabulary
@@ -87,10 +92,10 @@ class Dataset:
 
 
 def open_dataset(directory: Path) -> Dataset:
-    """The prepared corpus in `directory`, memory-mapped; needs numpy alone.
+    """Opens the prepared corpus in a directory; its tokens are memory-mapped.
 
     Raises:
-      UsageError: there is none, it is of another format, or one of its files is cut short.
+      UsageError: there is no corpus, it has another format, or one of its files is cut short.
     """
     directory = Path(directory)
     try:
@@ -116,7 +121,7 @@ def open_dataset(directory: Path) -> Dataset:
 
 
 def sentence(meta: Mapping[str, Any]) -> str:
-    """What is in a prepared corpus and what was left out of it, in one line."""
+    """The numbers of pairs that a prepared corpus keeps and leaves out, in one line."""
     parts = []
     for name, n in meta["splits"].items():
         left_out = [f"{n['empty']:,} empty", f"{n['not_utf8']:,} not UTF-8"]
@@ -139,17 +144,15 @@ def _open_side(stem: Path, side: str, counts: Mapping[str, int], dtype: str) -> 
 
 
 def _check(path: Path, size: int) -> None:
-    found = path.stat().st_size if path.exists() else 0
-    if found != size:
+    actual = path.stat().st_size if path.exists() else 0
+    if actual != size:
         raise UsageError(
-            f"{path} has {found:,} bytes instead of {size:,}: copy it again, or delete its "
+            f"{path} has {actual:,} bytes instead of {size:,}: copy it again, or delete its "
             "directory and prepare the corpus again."
         )
 
 
 def _lines(path: Path) -> list[str]:
     if not path.exists():
-        raise UsageError(
-            f"{path} is not there: raw texts are kept of the dev and test splits only."
-        )
+        raise UsageError(f"{path} does not exist: only dev and test splits keep their raw texts.")
     return path.read_bytes().decode("utf-8").split("\n")[:-1]

@@ -1,8 +1,8 @@
-"""Where sentence pairs come from: grammar, Multi30k, WMT14, or parallel text files.
+"""Corpora of sentence pairs: grammar, Multi30k, WMT14, treebanks, and parallel text files.
 
-`prepare` turns any of them into the tokenised cache of `cache.py`, once. The cache is keyed by the
-content of the corpus and by the settings that shape it, so it can be copied to another machine and
-is found there by the same request, with neither the corpus nor TFDS at hand.
+`prepare` tokenises a corpus once, into the cache of `cache.py`. The cache is keyed by the content
+of the corpus and by the settings that change it. It can be copied to another machine, where the
+same config finds it without the corpus and without TFDS.
 """
 
 import functools
@@ -28,9 +28,11 @@ Report = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Streams of raw pairs by split, and `content`, which is equal where the pairs are equal.
+    """A corpus before tokenisation.
 
-    `streams` is a function because finding them may mean a download.
+    Attributes:
+      content: JSON that is equal for corpora of equal pairs, such as checksums.
+      streams: function that gives the raw pairs of each split; it may download them.
     """
 
     content: Mapping[str, Any]
@@ -38,27 +40,48 @@ class Corpus:
 
 
 def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
-    """A function that opens the prepared corpus of `data`, built if missing; each once."""
+    """A function that opens the prepared corpus of a config, and prepares it first if necessary.
+
+    It opens each corpus once.
+    """
 
     @functools.cache
-    def opened(asked: Data) -> Dataset:
-        return open_dataset(prepare(asked, root, report))
+    def open_prepared(data: Data) -> Dataset:
+        return open_dataset(prepare(data, root, report))
 
-    def open_(data: Data) -> Dataset:
-        return opened(Data(**{name: getattr(data, name) for name in PREPARED}))
+    def open_corpus(data: Data) -> Dataset:
+        return open_prepared(Data(**{name: getattr(data, name) for name in PREPARED}))
 
-    return open_
+    return open_corpus
 
 
 def prepare(data: Data, root: Path, report: Report = print) -> Path:
-    """The directory below `root` of the tokenised corpus that `data` asks for, built if missing.
+    """The directory below `root` of the tokenised corpus of a config; it is built if it is missing.
 
-    Reports what is in it and what was left out, in one line.
+    Reports the numbers of pairs that were kept and left out, in one line.
 
     Raises:
       UsageError: files are missing, damaged, of different lengths or not UTF-8, or the corpus does
         not have these languages.
     """
+    _check_fields(data)
+    root = Path(root)
+    request = {name: getattr(data, name) for name in _REQUEST}
+    try:
+        corpus = _CORPORA[data.corpus](data, root, report)
+    except FilesMissing as error:
+        prepared = _prepared_earlier(root, request)
+        if prepared is None:
+            raise
+        report(f"{error} Until then this corpus, prepared from them, is used: {prepared}")
+        directory = prepared
+    else:
+        directory = _build_once(data, root, request, corpus)
+    report(sentence(open_dataset(directory).meta))
+    return directory
+
+
+def _check_fields(data: Data) -> None:
     if data.source == data.target:
         raise UsageError(f"source and target are both {data.source!r}: choose two languages.")
     for name in ("directory", "train", "dev", "test"):
@@ -67,52 +90,43 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
                 f"corpus {data.corpus} reads no {name}: leave it out, or choose the corpus that "
                 f"does ({', '.join(c for c, used in _USED.items() if name in used)})."
             )
-    root = Path(root)
-    asked = {name: getattr(data, name) for name in _ASKED}
-    try:
-        corpus = _CORPORA[data.corpus](data, root, report)
-    except FilesMissing as error:
-        ready = _made_elsewhere(root, asked)
-        if ready is None:
-            raise
-        report(f"{error} Until then this corpus, prepared from them, is used: {ready}")
-        directory = ready
-    else:
-        key = hashlib.sha256(
-            json.dumps([FORMAT, {**asked, **_PATHS_OUT}, corpus.content], sort_keys=True).encode()
-        ).hexdigest()
-        directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
-        if not (directory / "meta.json").exists():
-            about = {
-                "corpus": data.corpus,
-                "source": data.source,
-                "target": data.target,
-                "asked": asked,
-                "content": corpus.content,
-            }
-            build(directory, about, corpus.streams(), data.vocabulary, data.max_length)
-    report(sentence(open_dataset(directory).meta))
+
+
+def _build_once(data: Data, root: Path, request: Mapping[str, Any], corpus: Corpus) -> Path:
+    """The directory of a corpus, which is built there if nobody has."""
+    keyed = [FORMAT, {**request, **_PATHS_OUT}, corpus.content]
+    key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
+    directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
+    if not (directory / "meta.json").exists():
+        about = {
+            "corpus": data.corpus,
+            "source": data.source,
+            "target": data.target,
+            "asked": request,
+            "content": corpus.content,
+        }
+        build(directory, about, corpus.streams(), data.vocabulary, data.max_length)
     return directory
 
 
-_ASKED = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
-PREPARED = (*_ASKED, "directory")  # fields that a prepared corpus depends on; batches come later
-_USED = {
+_REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
+PREPARED = (*_REQUEST, "directory")  # the fields of `Data` that change a prepared corpus
+_USED = {  # fields that name the files of each corpus
     "grammar": (),
     "multi30k": ("directory",),
     "wmt14": ("directory",),
     "text": ("train", "dev", "test"),
     **dict.fromkeys(TREEBANKS, ("directory",)),
 }
-_PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # content says more than paths
+_PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # the key has the content instead
 
 
-def _made_elsewhere(root: Path, asked: Mapping[str, Any]) -> Path | None:
-    """A prepared corpus below `root` that was asked for in the same words."""
-    for meta in sorted(root.glob("*/meta.json")):
-        found = json.loads(meta.read_text("utf-8"))
-        if found.get("format") == FORMAT and found.get("asked") == asked:
-            return meta.parent
+def _prepared_earlier(root: Path, request: Mapping[str, Any]) -> Path | None:
+    """A corpus below `root` that was prepared, perhaps elsewhere, for the same fields."""
+    for path in sorted(root.glob("*/meta.json")):
+        meta = json.loads(path.read_text("utf-8"))
+        if meta.get("format") == FORMAT and meta.get("asked") == request:
+            return path.parent
     return None
 
 
@@ -165,12 +179,12 @@ def _sha256(path: Path) -> str:
 
 
 def _pairs(a: Path, b: Path) -> Iterator[Raw]:
-    """The lines of two files side by side."""
+    """Line n of the first file with line n of the second."""
     left, right = _lines(a), _lines(b)
     for n, (x, y) in enumerate(itertools.zip_longest(left, right)):
         if x is None or y is None:
-            more = n + 1 + sum(1 for _ in (left if y is None else right))
-            lines = (n, more) if x is None else (more, n)
+            longer = n + 1 + sum(1 for _ in (left if y is None else right))
+            lines = (n, longer) if x is None else (longer, n)
             raise UsageError(
                 f"{a} has {lines[0]:,} lines and {b} has {lines[1]:,}: line n of one must "
                 "translate line n of the other, so give files of equal length."
@@ -179,7 +193,7 @@ def _pairs(a: Path, b: Path) -> Iterator[Raw]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Lines end at a newline only, whatever else Unicode counts as a line break."""
+    """The lines of a file; only a newline ends a line, not Unicode's other line breaks."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             yield from file
@@ -203,16 +217,16 @@ def _multi30k(data: Data, root: Path, report: Report) -> Corpus:
         return Corpus(published, lambda: _builders().multi30k(data.source, data.target, root))
     stems = {split: str(Path(data.directory) / stem) for split, stem in multi30k.STEMS.items()}
     local = _from_files({s: tuple(_find(stem, x, s) for x in pair) for s, stem in stems.items()})
-    other = [
+    changed = [
         f"{stems[split]}.{language}"
         for split in stems
         for language, a, b in zip(pair, local.content[split], published[split], strict=True)
         if a != b
     ]
-    if other:
+    if changed:
         report(
-            f"not the published Multi30k files (their sha256 differs), so scores will not compare "
-            f"with others: {', '.join(other)}"
+            "not the published Multi30k files (their sha256 differs), so scores cannot be compared "
+            f"with published ones: {', '.join(changed)}"
         )
     return local
 
@@ -228,7 +242,7 @@ def _wmt14(data: Data, root: Path, report: Report) -> Corpus:
         raise UsageError(
             f"there is no directory {data.directory}: correct the path or leave it out."
         )
-    # TFDS enforces the checksums of a version's archives, so its name stands for the content.
+    # TFDS checks the checksums of a version's archives, so the version identifies the content.
     content = {"tfds": f"wmt14_translate/{(pair - {'en'}).pop()}-en:1.0.0"}
     return Corpus(
         content, lambda: _builders().wmt14(data.source, data.target, root, data.directory)
@@ -243,8 +257,8 @@ def _treebank(data: Data, root: Path, report: Report) -> Corpus:
         )
     if not Path(data.directory or "?").is_dir():
         raise FilesMissing(
-            f"corpus {data.corpus} is read from a directory, and {data.directory or 'none'} is "
-            "given: name that of the Penn Treebank's .mrg files with --directory."
+            f"corpus {data.corpus} is read from a directory, and --directory is "
+            f"{data.directory or 'not set'}: set it to that of the Penn Treebank's .mrg files."
         )
     files = treebank.splits(Path(data.directory), data.corpus)
     content = {split: [_sha256(path) for path in paths] for split, paths in files.items()}
@@ -298,7 +312,7 @@ def _check_languages(data: Data, languages: Sequence[str]) -> None:
 
 
 def _builders():
-    """Imported only to build a cache: a machine that trains needs no TFDS."""
+    """The module `builders`; training on a prepared corpus needs no TFDS."""
     from t2t_jax.data import builders
 
     return builders

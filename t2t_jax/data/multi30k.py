@@ -1,6 +1,6 @@
 """Multi30k's raw text (Elliott et al. 2016), as published: files, checksums, address."""
 
-# The commit pins what the checksums already do, and keeps the address alive if files move.
+# A fixed commit keeps the address valid if files move in the repository.
 URL = (
     "https://raw.githubusercontent.com/multi30k/dataset/"
     "2cc0f2d7c615b60e07e2d51bb5edc004444d7e0e/data/task1/raw/"

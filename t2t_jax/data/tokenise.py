@@ -1,8 +1,8 @@
-"""From streams of raw sentence pairs to the tokenised cache that `cache.py` opens.
+"""Tokenisation of raw sentence pairs into the cache that `cache.py` opens.
 
-Two passes, so that a corpus of any size fits: one samples what the vocabulary is trained on, one
-encodes a chunk at a time. Everything is written beside its place and then renamed into it, so that
-a reader never sees half a corpus and two writers cannot mix theirs.
+A corpus of any size fits in memory: one pass samples the pairs that the vocabulary is trained on,
+a second one encodes a chunk at a time. The files are written to a temporary directory that is then
+renamed, so that a reader never sees half a corpus and two writers cannot mix theirs.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ from t2t_jax.errors import RunError, UsageError
 from t2t_jax.tokens import EOS
 
 CHUNK = 10_000  # pairs encoded at a time
-SAMPLE = 1_000_000  # pairs that the vocabulary is trained on, at most
-BROKEN = 0.01  # a larger share of pairs that are not UTF-8 means a file in another encoding
+SAMPLE = 1_000_000  # the vocabulary is trained on at most so many pairs
+BROKEN = 0.01  # if a larger share of the pairs is not UTF-8, the file has another encoding
 
 Item = TypeVar("Item")
 
 
 class FilesMissing(UsageError):
-    """The corpus's own files are not at hand."""
+    """The files of a corpus are missing and cannot be downloaded."""
 
 
 class Raw(NamedTuple):
-    """A sentence pair as the corpus gives it: bytes that ought to be UTF-8."""
+    """A sentence pair as it stands in the corpus: bytes that should be UTF-8."""
 
     source: bytes
     target: bytes
@@ -45,7 +45,7 @@ class Raw(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A split that can be read as often as needed; `where` names its files in messages."""
+    """A split that can be read repeatedly; `where` names its files in messages."""
 
     where: str
     read: Callable[[], Iterator[Raw]]
@@ -64,13 +64,19 @@ def build(
     vocabulary: int,
     max_length: int,
 ) -> None:
-    """Tokenises `streams`, "train" among them, into `directory`; `about` goes into meta.json.
+    """Tokenises streams into a directory.
 
-    Training pairs longer than `max_length` subwords (EOS included) on a side are left out; so are,
-    in every split, pairs with an empty side and pairs that are not UTF-8. All are counted.
+    Training pairs with a side longer than `max_length` subwords (EOS included) are left out. In
+    every split, pairs with an empty side and pairs that are not UTF-8 are left out. meta.json has
+    the number of each.
+
+    Args:
+      about: further content of meta.json.
+      streams: the splits by name; "train" is one of them.
+      vocabulary: number of subwords.
 
     Raises:
-      UsageError: a stream cannot be read, holds no valid pair, or is not UTF-8 for the most part.
+      UsageError: a stream cannot be read, has no valid pair, or is not UTF-8.
       RunError: the directory cannot be written.
     """
     aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
@@ -88,7 +94,7 @@ def build(
 
 
 def sample(items: Iterable[Item], limit: int) -> tuple[list[Item], int]:
-    """Every 2^k-th of the items, as dense as `limit` allows, and that stride."""
+    """Every n-th item and n, the smallest power of two that gives at most `limit` items."""
     kept: list[Item] = []
     stride = 1
     for i, item in enumerate(items):
@@ -106,18 +112,14 @@ def _fill(
     vocabulary: int,
     max_length: int,
 ) -> None:
-    for name, stream in streams.items():  # the small splits first: their faults show at once
+    for name, stream in streams.items():  # errors in the small splits show before the long work
         if name != "train":
             for _ in _valid(stream, Counter()):
                 pass
-    sampled, stride = sample(_valid(streams["train"], Counter()), SAMPLE)
-    model = train((text for pair in sampled for text in (pair.source, pair.target)), vocabulary)
-    used = len(sampled)
-    del sampled
-    subwords = Vocabulary(model)
-    (directory / "vocabulary.model").write_bytes(model)
+    subwords, trained_on = _train_vocabulary(streams["train"], vocabulary)
+    (directory / "vocabulary.model").write_bytes(subwords.model)
     dtype = "uint16" if subwords.size <= 1 << 16 else "int32"
-    digest = hashlib.sha256(model)
+    digest = hashlib.sha256(subwords.model)
     splits = {
         name: _write_split(directory, name, stream, subwords, dtype, max_length, digest)
         for name, stream in streams.items()
@@ -129,10 +131,9 @@ def _fill(
         "splits": splits,
         "vocabulary": {
             "size": subwords.size,
-            "bytes": len(model),
+            "bytes": len(subwords.model),
             "fingerprint": subwords.fingerprint,
-            "trained_on_pairs": used,
-            "one_pair_in": stride,
+            **trained_on,
         },
         "dtype": dtype,
         "fingerprint": digest.hexdigest(),
@@ -140,6 +141,29 @@ def _fill(
     }
     text = json.dumps(meta, indent=1, ensure_ascii=False)
     (directory / "meta.json").write_text(text + "\n", "utf-8")
+
+
+def _train_vocabulary(stream: Stream, size: int) -> tuple[Vocabulary, dict[str, int]]:
+    """A vocabulary trained on a sample of the training pairs, and the size of the sample."""
+    sampled, stride = sample(_valid(stream, Counter()), SAMPLE)
+    model = train((text for pair in sampled for text in (pair.source, pair.target)), size)
+    return Vocabulary(model), {"trained_on_pairs": len(sampled), "one_pair_in": stride}
+
+
+class _SplitFiles(contextlib.ExitStack):
+    """The files of a split, each opened by its first write; `digest` is updated by all writes."""
+
+    def __init__(self, directory: Path, name: str, digest: Any) -> None:
+        super().__init__()
+        self.directory, self.name, self.digest = directory, name, digest
+        self.files: dict[str, BinaryIO] = {}
+
+    def write(self, suffix: str, data: bytes) -> None:
+        if suffix not in self.files:
+            path = self.directory / f"{self.name}.{suffix}"
+            self.files[suffix] = self.enter_context(path.open("wb"))
+        self.files[suffix].write(data)
+        self.digest.update(f"{self.name}.{suffix}.{len(data)}".encode() + data)
 
 
 def _write_split(
@@ -151,53 +175,60 @@ def _write_split(
     max_length: int,
     digest: Any,
 ) -> dict[str, int]:
-    """Writes one split and says what is in it; `digest` takes in all that is written."""
+    """Writes one split, updates `digest`, and returns the split's counts."""
     counts: Counter[str] = Counter()
-    ends = dict.fromkeys(SIDES, 0)
-    with contextlib.ExitStack() as stack:
-        files: dict[str, BinaryIO] = {}
-
-        def write(suffix: str, data: bytes) -> None:
-            if suffix not in files:
-                files[suffix] = stack.enter_context(open(directory / f"{name}.{suffix}", "wb"))
-            files[suffix].write(data)
-            digest.update(f"{name}.{suffix}.{len(data)}".encode() + data)
-
+    with _SplitFiles(directory, name, digest) as files:
         for side in SIDES:
-            write(f"{side}.offsets", bytes(8))
+            files.write(f"{side}.offsets", bytes(8))
         pairs = _valid(stream, counts)
         while chunk := list(itertools.islice(pairs, CHUNK)):
             ids = [subwords.encode([getattr(pair, side) for pair in chunk]) for side in SIDES]
             kept = _kept([[len(row) for row in side] for side in ids], name, max_length, counts)
             counts["pairs"] += len(kept)
-            for k, side in enumerate(SIDES):
-                rows = [ids[k][i] for i in kept]
-                flat = itertools.chain.from_iterable(itertools.chain(row, (EOS,)) for row in rows)
-                write(f"{side}.tokens", np.fromiter(flat, dtype).tobytes())
-                lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))
-                write(f"{side}.offsets", (ends[side] + np.cumsum(lengths)).tobytes())
-                ends[side] += int(lengths.sum())
+            for side, rows in zip(SIDES, ids, strict=True):
+                start = counts[f"{side}_tokens"]
+                written = _write_side(files, side, [rows[i] for i in kept], dtype, start)
+                counts[f"{side}_tokens"] += written
                 if name != "train":
                     texts = (getattr(chunk[i], side) for i in kept)
-                    write(f"{side}.txt", "".join(f"{text}\n" for text in texts).encode())
-            for i in kept:
-                if (extra := chunk[i].extra) is not None:
-                    line = json.dumps(extra, ensure_ascii=False, separators=(",", ":"))
-                    write("extras.jsonl", line.encode() + b"\n")
+                    files.write(f"{side}.txt", "".join(f"{text}\n" for text in texts).encode())
+            _write_extras(files, [chunk[i].extra for i in kept])
     if not counts["pairs"]:
         raise UsageError(
             f"no pair of {stream.where} can be used ({counts['long']} longer than {max_length}, "
             f"{counts['empty']} empty): raise max_length or give other files."
         )
-    totals = {f"{side}_tokens": ends[side] for side in SIDES}
-    return {k: counts[k] for k in ("pairs", "long", "empty", "not_utf8")} | totals
+    names = ("pairs", "long", "empty", "not_utf8", *(f"{side}_tokens" for side in SIDES))
+    return {name: counts[name] for name in names}
+
+
+def _write_side(
+    files: _SplitFiles, side: str, rows: list[list[int]], dtype: str, start: int
+) -> int:
+    """Writes rows of ids, EOS added, from token number `start` on; returns how many tokens."""
+    flat = itertools.chain.from_iterable(itertools.chain(row, (EOS,)) for row in rows)
+    files.write(f"{side}.tokens", np.fromiter(flat, dtype).tobytes())
+    lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))
+    files.write(f"{side}.offsets", (start + np.cumsum(lengths)).tobytes())
+    return int(lengths.sum())
+
+
+def _write_extras(files: _SplitFiles, extras: list[Mapping[str, Any] | None]) -> None:
+    for extra in extras:
+        if extra is not None:
+            line = json.dumps(extra, ensure_ascii=False, separators=(",", ":"))
+            files.write("extras.jsonl", line.encode() + b"\n")
 
 
 def _kept(lengths: list[list[int]], name: str, max_length: int, counts: Counter[str]) -> list[int]:
-    """Which pairs of a chunk stay, by the subwords of their sides without EOS."""
+    """Indices of the pairs of a chunk that are kept; the others are counted by reason.
+
+    Args:
+      lengths: subwords without EOS of both sides.
+    """
     kept = []
     for i, (source, target) in enumerate(zip(*lengths, strict=True)):
-        if not source or not target:  # nothing but characters that normalisation removes
+        if not source or not target:  # its characters are all removed by normalisation
             counts["empty"] += 1
         elif name == "train" and max(source, target) + 1 > max_length:
             counts["long"] += 1
@@ -207,7 +238,7 @@ def _kept(lengths: list[list[int]], name: str, max_length: int, counts: Counter[
 
 
 def _valid(stream: Stream, counts: Counter[str]) -> Iterator[Pair]:
-    """The pairs that are UTF-8 with two sides; the others are counted by reason."""
+    """The pairs that are UTF-8 and have two sides; the others are counted by reason."""
     total, first = 0, 0
     for total, raw in enumerate(stream.read(), start=1):
         try:
@@ -227,12 +258,13 @@ def _valid(stream: Stream, counts: Counter[str]) -> Iterator[Pair]:
             "utf-8."
         )
     if counts["empty"] + counts["not_utf8"] == total:
-        raise UsageError(f"{stream.where} hold no sentence pair: give files that do.")
+        raise UsageError(f"{stream.where} have no sentence pair: give other files.")
 
 
 def _move(aside: Path, directory: Path) -> None:
+    """Renames a directory, unless another process has written the same corpus meanwhile."""
     try:
         os.rename(aside, directory)
     except OSError:
-        if not (directory / "meta.json").exists():  # else another process was quicker
+        if not (directory / "meta.json").exists():
             raise

@@ -1,8 +1,8 @@
-"""The Wall Street Journal of the Penn Treebank as a corpus: sentences, and their trees as strings.
+"""The Wall Street Journal of the Penn Treebank as a corpus of sentences and linearised trees.
 
-`wsj` is the field's split, sections 02 to 21, 22 and 23. `wsj_sample` is for the sample that is
-free, of sections 00 and 01, with a split of its own: what is measured on it is never to be put
-beside a figure of section 23.
+`wsj` is the standard split: sections 02 to 21 for training, 22 and 23 for dev and test.
+`wsj_sample` is for the free sample of sections 00 and 01, with a split of its own; its scores
+cannot be compared with those on section 23.
 """
 
 import re
@@ -21,29 +21,29 @@ _SECTIONS = {"train": range(2, 22), "dev": range(22, 23), "test": range(23, 24)}
 def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:
     """The files wsj_SSNN.mrg anywhere below a directory, by split.
 
-    The sample's dev and test are every tenth file, those whose number ends in 8 and in 9.
+    The sample's dev and test split are the files whose numbers end in 8 and in 9.
 
     Raises:
-      FilesMissing: the directory lacks sections that the corpus has.
+      FilesMissing: sections of the corpus are missing from the directory.
     """
-    found: dict[int, list[Path]] = {}
+    sections: dict[int, list[Path]] = {}
     for path in sorted(directory.rglob("*.mrg"), key=lambda p: p.name):
         if match := _NAME.fullmatch(path.name):
-            found.setdefault(int(match[1]), []).append(path)
-    wanted = set(range(2, 24)) if corpus == "wsj" else {0, 1}
-    if missing := wanted - found.keys():
-        has = ", ".join(f"{s:02}" for s in sorted(found)) or "no file wsj_SSNN.mrg"
+            sections.setdefault(int(match[1]), []).append(path)
+    needed = set(range(2, 24)) if corpus == "wsj" else {0, 1}
+    if missing := needed - sections.keys():
+        has = ", ".join(f"{s:02}" for s in sorted(sections)) or "no file wsj_SSNN.mrg"
         raise FilesMissing(
-            f"corpus {corpus} needs sections {_span(wanted)} of the Wall Street Journal, and below "
-            f"{directory} section {_span(missing)} is missing (there: {has}): give the directory "
+            f"corpus {corpus} needs sections {_span(needed)} of the Wall Street Journal, and below "
+            f"{directory} section {_span(missing)} is missing (it has: {has}): give the directory "
             "of the .mrg files with --directory."
         )
     if corpus == "wsj":
         return {
-            split: [path for s in sections for path in found[s]]
-            for split, sections in _SECTIONS.items()
+            split: [path for s in numbers for path in sections[s]]
+            for split, numbers in _SECTIONS.items()
         }
-    files = [*found[0], *found[1]]
+    files = [*sections[0], *sections[1]]
     return {
         "train": [p for p in files if p.stem[-1] not in "89"],
         "dev": [p for p in files if p.stem[-1] == "8"],
@@ -52,7 +52,9 @@ def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:
 
 
 def pairs(files: Sequence[Path]) -> Iterator[Raw]:
-    """Words and linearised tree of every sentence, and the gold tree; nothing but traces: none.
+    """The words and the linearised tree of every sentence, with the gold tree as an extra.
+
+    A sentence that consists of traces is left out.
 
     Raises:
       UsageError: a file is damaged.
@@ -70,7 +72,7 @@ def pairs(files: Sequence[Path]) -> Iterator[Raw]:
 
 
 def _span(sections: set[int]) -> str:
-    """02 to 23, or those that there are."""
+    """Section numbers as text: "02 to 23", or a list if they have gaps."""
     ordered = sorted(sections)
     if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:
         return f"{ordered[0]:02} to {ordered[-1]:02}"

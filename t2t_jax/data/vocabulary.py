@@ -1,4 +1,4 @@
-"""Subwords shared by both languages: byte-pair encoding (Sennrich et al. 2016) by SentencePiece.
+"""Shared vocabulary of both languages: byte-pair encoding (Sennrich et al. 2016), SentencePiece.
 
 Section 5.1 of the paper: "a shared source-target vocabulary of about 37000 tokens".
 """
@@ -14,7 +14,7 @@ from t2t_jax.tokens import BOS, EOS, PAD, UNK
 
 
 class Vocabulary:
-    """A trained SentencePiece model; ids are below `size`, the first four as in `tokens.py`."""
+    """A trained SentencePiece model. Ids are less than `size`; the first four are `tokens.py`'s."""
 
     def __init__(self, model: bytes):
         self.model = model
@@ -27,7 +27,7 @@ class Vocabulary:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256 of the model, in hex: equal where ids mean the same subwords."""
+        """sha256 of the model in hex; equal fingerprints mean equal subwords for all ids."""
         return hashlib.sha256(self.model).hexdigest()
 
     @property
@@ -40,19 +40,19 @@ class Vocabulary:
         return self._processor.encode(list(sentences))
 
     def decode(self, ids: Iterable[Iterable[int]]) -> list[str]:
-        """The text of each row of ids up to its first EOS; PAD and BOS spell nothing."""
+        """The text of each row of ids up to its first EOS; PAD and BOS have no text."""
         return self._processor.decode([_sentence(row) for row in ids])
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The subword behind each id; a leading `▁` marks the start of a word."""
+        """The subword of each id; a leading `▁` marks the start of a word."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
 
 def train(lines: Iterable[str], size: int) -> bytes:
-    """A SentencePiece BPE model of exactly `size` subwords; the same lines give the same bytes.
+    """A serialised SentencePiece BPE model of `size` subwords; a function of the lines.
 
     Raises:
-      UsageError: the lines do not hold so many subwords, or their characters alone are more.
+      UsageError: the lines have fewer subwords, or more characters, than `size`.
     """
     import sentencepiece
 
@@ -76,7 +76,7 @@ def train(lines: Iterable[str], size: int) -> bytes:
     return model.getvalue()
 
 
-# Characters that together make up the last 0.001% of the text become UNK: WMT has thousands.
+# The rarest characters, 0.001% of the text, become UNK: WMT has thousands of them.
 COVERAGE = 0.99999
 
 
@@ -90,14 +90,14 @@ def _without_nul(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _reason(message: str, size: int) -> str:
-    if found := re.search(r"value <= (\d+)", message):
+    if match := re.search(r"value <= (\d+)", message):
         return (
-            f"the corpus holds too few subwords for a vocabulary of {size}: set vocabulary to at "
-            f"most {found[1]}."
+            f"the corpus has too few subwords for a vocabulary of {size}: set vocabulary to at "
+            f"most {match[1]}."
         )
-    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+    if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return (
             f"the characters of the corpus alone exceed a vocabulary of {size}: set vocabulary "
-            f"well above {found[1]}."
+            f"well above {match[1]}."
         )
     return f"SentencePiece cannot make a vocabulary of {size} from this corpus: {message.strip()}"

@@ -1,1 +1,1 @@
-"""What a model is worth: BLEU of its translations, perplexity of the references."""
+"""Metrics of a trained model: BLEU, bracketing F1, perplexity and alignment."""

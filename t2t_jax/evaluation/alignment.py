@@ -1,4 +1,4 @@
-"""Which attention heads find what: the gold alignment of words, and what words depend on."""
+"""How well attention heads find gold word alignments and grammatical dependencies."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,90 +9,93 @@ Links = set[tuple[int, int]]  # (source word, target word)
 
 
 def word_of(pieces: Sequence[str]) -> list[int]:
-    """The word that each subword belongs to; words begin with `▁`."""
+    """Index of the word that each subword belongs to; a word's first subword begins with `▁`."""
     return np.maximum(np.cumsum([p.startswith("▁") for p in pieces]) - 1, 0).tolist()
 
 
 def by_words(weights: np.ndarray, rows: Sequence[int], columns: Sequence[int]) -> np.ndarray:
     """Weights [h, T, S] of subwords -> [h, words, words].
 
-    The weights of a word's subwords as keys are added up, and averaged over its subwords as
-    queries. Rows and columns beyond those named (EOS) are left out.
+    Weights are summed over a word's subwords as keys, and averaged over its subwords as queries.
 
     Args:
-      rows, columns: the word of each subword that counts, from 0; -1 leaves one out.
+      rows, columns: index of the word of each subword; -1 leaves the subword out. Rows and columns
+        of the weights beyond their lengths (EOS) are left out as well.
     """
 
-    def sums(words: Sequence[int]) -> np.ndarray:
+    def membership(words: Sequence[int]) -> np.ndarray:  # [words, subwords]
         return np.equal.outer(np.arange(max(words, default=-1) + 1), words).astype(np.float32)
 
-    up, across = sums(rows), sums(columns)
-    up /= np.maximum(up.sum(1, keepdims=True), 1)
+    queries, keys = membership(rows), membership(columns)
+    queries /= np.maximum(queries.sum(1, keepdims=True), 1)
     kept = weights[:, : len(rows), : len(columns)]
-    return np.einsum("it,hts,js->hij", up, kept, across)
+    return np.einsum("it,hts,js->hij", queries, kept, keys)
 
 
 def links(weights: np.ndarray) -> Links:
-    """Each target word with the source word that it attends to most; weights [T, S] of words."""
+    """Each target word linked to the source word that it attends to most; weights [T, S]."""
     return {(int(s), t) for t, s in enumerate(weights.argmax(1))} if weights.size else set()
 
 
-def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
-    """AER (Och and Ney 2003), all gold links sure: 1 - 2 |A and G| / (|A| + |G|) over a corpus."""
+def error_rate(predicted: Iterable[Links], gold: Iterable[Links]) -> float:
+    """Alignment error rate of a corpus: 1 - 2 |A and G| / (|A| + |G|) for links A and gold links G.
+
+    This is Och and Ney's (2003) with sure gold links only. NaN if there are no links at all.
+    """
     common = total = 0
-    for a, g in zip(found, gold, strict=True):
+    for a, g in zip(predicted, gold, strict=True):
         common += len(a & g)
         total += len(a) + len(g)
     return 1 - 2 * common / total if total else float("nan")
 
 
 class Tracked(NamedTuple):
-    """How often a head finds the other end of a kind of dependency.
+    """How well the best head tracks a kind of dependency.
 
     Attributes:
-      of: dependencies of that kind.
-      layer, head: of the head that finds it most often.
-      found: its share of them.
-      distance: the share that lies at the most frequent distance, which a head can find blindly.
+      dependencies: number of dependencies of that kind.
+      layer, head: which head tracks it best.
+      accuracy: share of the dependencies that the head finds.
+      baseline: share at the most frequent distance, the accuracy of a head that looks there always.
     """
 
     kind: str
-    of: int
+    dependencies: int
     layer: int
     head: int
-    found: float
-    distance: float
+    accuracy: float
+    baseline: float
 
 
 def tracked(
     maps: Sequence[Mapping[int, np.ndarray]], dependencies: Sequence[Sequence[Sequence[Any]]]
 ) -> list[Tracked]:
-    """For each kind of dependency the decoder head that tracks it best.
+    """For each kind of dependency, the decoder head that tracks it best; the frequent kinds first.
 
-    Of the two words, the one predicted later looks back at the other; a head finds it where no
-    word before has more of its attention.
+    A head finds a dependency if, when the later of its two words is predicted, the head attends
+    more to the earlier one than to any other word before.
 
     Args:
-      maps: for each sentence by layer, weights [h, words, words] of the decoder's self-attention,
-        a row a predicted word, a column a word of the input.
-      dependencies: for each sentence (kind, position, head).
+      maps: for each sentence and layer, weights [h, words, words] of decoder self-attention, from
+        predicted words to input words.
+      dependencies: for each sentence, (kind, position, head).
     """
     hits: dict[str, dict[tuple[int, int], int]] = {}
     distances: dict[str, list[int]] = {}
-    for layers, known in zip(maps, dependencies, strict=True):
-        for kind, a, b in known:
+    for layers, of_sentence in zip(maps, dependencies, strict=True):
+        for kind, a, b in of_sentence:
             early, late = sorted((a, b))
             if early == late:
                 continue
             distances.setdefault(kind, []).append(late - early)
             counts = hits.setdefault(kind, {})
             for layer, weights in layers.items():
-                for head, found in enumerate(weights[:, late, :late].argmax(1) == early):
-                    counts[layer, head] = counts.get((layer, head), 0) + int(found)
+                for head, hit in enumerate(weights[:, late, :late].argmax(1) == early):
+                    counts[layer, head] = counts.get((layer, head), 0) + int(hit)
     out = []
     for kind, counts in hits.items():
         n = len(distances[kind])
         (layer, head), most = max(counts.items(), key=lambda item: item[1])
-        blind = max(np.bincount(distances[kind]))
-        out.append(Tracked(kind, n, layer, head, most / n, blind / n))
-    return sorted(out, key=lambda x: -x.of)
+        at_one_distance = max(np.bincount(distances[kind]))
+        out.append(Tracked(kind, n, layer, head, most / n, at_one_distance / n))
+    return sorted(out, key=lambda x: -x.dependencies)

@@ -1,7 +1,7 @@
 """BLEU by sacreBLEU, always against the raw references, each score with its signature.
 
-A BLEU without its signature means nothing: one set of translations differs by 1.5 points between
-the conventions below.
+A BLEU without its signature means nothing: the score of the same translations varies by 1.5 points
+between the conventions below.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,22 @@ import numpy as np
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.score import Score
 
+# Keys of the scores.
+CASED, LOWERCASED, INTERNATIONAL, CHRF2 = "bleu", "bleu_lc", "bleu_intl", "chrf"
+MOSES = "bleu_moses_lc"
+
 
 def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    """Every metric of detokenised `hypotheses` against raw `references`, by its short name.
+    """sacreBLEU's scores of detokenised `hypotheses` against raw `references`, by key.
 
-    - `bleu`: sacreBLEU's default, 13a tokenisation, cased
-    - `bleu_lc`: the same, lowercased
-    - `bleu_intl`: international tokenisation, cased
-    - `chrf`: chrF2
+    CASED is sacreBLEU's default BLEU (13a tokenisation, cased), LOWERCASED the same on lowercased
+    text, INTERNATIONAL cased BLEU with international tokenisation, and CHRF2 chrF with beta 2.
 
     Args:
-      hypotheses, references: one sentence each, line by line.
+      hypotheses, references: one sentence per line, in the same order.
 
     Raises:
-      UsageError: there is nothing to score, or the two differ in length.
+      UsageError: there are no sentences, or the numbers of the two differ.
     """
     if len(hypotheses) != len(references):
         raise UsageError(
@@ -37,10 +39,10 @@ def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Sc
     from sacrebleu.metrics import BLEU, CHRF
 
     metrics = {
-        "bleu": ("BLEU", BLEU()),
-        "bleu_lc": ("BLEU lowercased", BLEU(lowercase=True)),
-        "bleu_intl": ("BLEU international", BLEU(tokenize="intl")),
-        "chrf": ("chrF2", CHRF()),
+        CASED: ("BLEU", BLEU()),
+        LOWERCASED: ("BLEU lowercased", BLEU(lowercase=True)),
+        INTERNATIONAL: ("BLEU international", BLEU(tokenize="intl")),
+        CHRF2: ("chrF2", CHRF()),
     }
     out = {}
     for key, (name, metric) in metrics.items():
@@ -50,10 +52,10 @@ def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Sc
 
 
 def moses_score(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
-    """BLEU of what `lc_norm_tok` makes of both sides, as the Multi30k literature has it.
+    """BLEU of both sides after `lc_norm_tok`, as the Multi30k literature reports it (key MOSES).
 
     Args:
-      hypotheses, references: one sentence each, line by line.
+      hypotheses, references: one sentence per line, in the same order.
       lang: the target language, for the Moses tokeniser.
     """
     import sacremoses
@@ -71,22 +73,23 @@ def moses_score(hypotheses: Sequence[str], references: Sequence[str], lang: str)
 
 
 def sentence_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:
-    """What corpus BLEU (13a, cased) adds up, by sentence: ten counts each.
+    """The ten counts of each sentence whose sums give corpus BLEU (13a, cased).
 
-    They are sacreBLEU's matches of 1 to 4 words, how many there could be, and both lengths.
+    They are sacreBLEU's number of matching n-grams for n = 1 to 4, the number of n-grams in the
+    hypothesis for n = 1 to 4, and the lengths of hypothesis and reference.
     """
     from sacrebleu.metrics import BLEU
 
-    metric = BLEU(effective_order=True)  # asked of single sentences; the counts are the same
-    found = [metric.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
-    return [[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in found]
+    metric = BLEU(effective_order=True)  # sacreBLEU's option for sentences; no count depends on it
+    scored = [metric.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
+    return [[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scored]
 
 
 def of_sums(sums: np.ndarray) -> np.ndarray:
     """Corpus BLEU of summed `sentence_statistics` [..., 10], as sacreBLEU's default computes it.
 
-    The k-th precision without a match counts as 2^-k matches (smooth:exp). A corpus without any
-    match, or without any n-gram of some order, has a BLEU of 0.
+    The k-th n-gram order without a match counts as 2^-k matches (smooth:exp). BLEU is 0 if nothing
+    matches at all, or if the hypotheses have no n-gram of some order.
     """
     matches, totals = sums[..., :4], sums[..., 4:8]
     length, reference_length = sums[..., 8], sums[..., 9]
@@ -99,7 +102,7 @@ def of_sums(sums: np.ndarray) -> np.ndarray:
 
 
 def lc_norm_tok(lines: Sequence[str], lang: str) -> list[str]:
-    """Lines lowercased, their punctuation normalised, tokenised: Multi30k's `lc.norm.tok` files.
+    """Lines lowercased, punctuation-normalised and tokenised, as Multi30k's `lc.norm.tok` files.
 
     The steps and their order are those of `scripts/task1-tokenize.sh` in github.com/multi30k/
     dataset (lowercase.perl, normalize-punctuation.perl, tokenizer.perl, hyphens left alone), in

@@ -1,4 +1,4 @@
-"""Which metric the runs on a corpus are compared by: BLEU of translations, F1 of trees."""
+"""The metric that runs on a corpus are compared by: BLEU of translations, F1 of trees."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -19,11 +19,12 @@ class Metric(NamedTuple):
     """A metric.
 
     Attributes:
-      name: of its column, and of the field of a row that holds the paper's value.
-      key: of its score among `scores`.
-      scores: (hypotheses, references, extras, language) -> every score by its short name.
-      sentences: (hypotheses, references, extras) -> what the metric adds up, of each sentence.
-      of_sums: the metric of those, summed [..., counts] -> [...].
+      name: heading of its column, and the field of a row that holds the paper's value.
+      key: its key in `scores`.
+      scores: (hypotheses, references, extras, target language) -> all scores of the corpus, by key.
+      sentences: (hypotheses, references, extras) -> for each sentence the counts whose sums give
+        the metric.
+      of_sums: the metric [...] of summed counts [..., counts].
     """
 
     name: str
@@ -34,7 +35,7 @@ class Metric(NamedTuple):
 
 
 def metric_of(corpus: str) -> Metric:
-    """Of a corpus by the name that a config has for it."""
+    """The metric of a corpus, which is named as in `config.Data`."""
     if corpus in TREEBANKS:
         return F1
     return MULTI30K if corpus == "multi30k" else BLEU
@@ -46,7 +47,11 @@ def score(
     extras: Sequence[Mapping[str, Any]],
     data: Data,
 ) -> dict[str, Any]:
-    """Every score that there is for a corpus, as JSON."""
+    """All scores of a corpus by key, as JSON.
+
+    Raises:
+      UsageError: there is nothing to score, or gold trees are missing.
+    """
     scores = metric_of(data.corpus).scores(hypotheses, references, extras, data.target)
     return {key: asdict(score) for key, score in scores.items()}
 
@@ -59,7 +64,7 @@ def _gold(extras: Extras) -> list[str]:
 
 BLEU = Metric(
     "BLEU",
-    "bleu",
+    bleu.CASED,
     lambda hypotheses, references, *_: bleu.scores(hypotheses, references),
     lambda hypotheses, references, _: bleu.sentence_statistics(hypotheses, references),
     bleu.of_sums,
@@ -68,7 +73,7 @@ BLEU = Metric(
 MULTI30K = BLEU._replace(
     scores=lambda hypotheses, references, _, lang: {
         **bleu.scores(hypotheses, references),
-        "bleu_moses_lc": bleu.moses_score(hypotheses, references, lang),
+        bleu.MOSES: bleu.moses_score(hypotheses, references, lang),
     }
 )
 F1 = Metric(

@@ -15,11 +15,11 @@ from t2t_jax.training.step import mask, shift
 
 
 def perplexity(model: Any, params: Any, batches: Iterable[Mapping[str, Any]]) -> float:
-    """exp of the mean negative log-likelihood of a target token, EOS counted as one.
+    """exp of the mean negative log-likelihood per target token, EOS included.
 
     Args:
-      batches: {"source": int32 [B, S], "target": int32 [B, T]}, of any shapes; padding counts for
-        nothing. The batches' sums are added in float64.
+      batches: {"source": int32 [B, S], "target": int32 [B, T]}, of any shapes. Padding is left out;
+        the sums of batches are added in float64.
 
     Raises:
       UsageError: there is no target token.
@@ -28,8 +28,8 @@ def perplexity(model: Any, params: Any, batches: Iterable[Mapping[str, Any]]) ->
     nll = math.fsum(float(nll) for nll, _ in sums)
     tokens = math.fsum(float(tokens) for _, tokens in sums)
     if not tokens:
-        raise UsageError("there is no perplexity of no sentences: give at least one pair.")
-    with np.errstate(over="ignore"):  # a model that diverged has an infinite one
+        raise UsageError("perplexity needs at least one sentence pair, and there is none.")
+    with np.errstate(over="ignore"):  # the perplexity of a model that diverged is infinite
         return float(np.exp(nll / tokens))
 
 
@@ -37,21 +37,25 @@ def perplexity(model: Any, params: Any, batches: Iterable[Mapping[str, Any]]) ->
 def negative_log_likelihood(
     model: Any, params: Any, batch: Mapping[str, Any]
 ) -> tuple[jax.Array, jax.Array]:
-    """Of a batch's target, in nats, and its number of tokens: two float32 scalars.
+    """The negative log-likelihood of a batch's target in nats, and its number of tokens.
 
-    A masked model is asked for every token in turn, all the others given.
+    A masked model predicts one token at a time from all the others (Salazar et al. 2020).
+
+    Returns:
+      Two float32 scalars.
     """
     variables, target = {"params": params}, batch["target"]
     encoded = model.apply(variables, batch["source"], method="encode")
 
-    def sums(given: jax.Array, wanted: jax.Array) -> jax.Array:
-        logits = model.apply(variables, encoded, given, method="decode")
-        found = cross_entropy(logits, wanted, eps_ls=0.0)
-        return jnp.stack([found["nll"], found["tokens"]])
+    def nll_and_tokens(inputs: jax.Array, labels: jax.Array) -> jax.Array:
+        logits = model.apply(variables, encoded, inputs, method="decode")
+        sums = cross_entropy(logits, labels, eps_ls=0.0)
+        return jnp.stack([sums["nll"], sums["tokens"]])
 
     if model.masked:
-        each = jnp.eye(target.shape[1], dtype=bool)[:, None]
-        nll, tokens = jax.lax.map(lambda chosen: sums(*mask(target, chosen)), each).sum(axis=0)
+        one_hot = jnp.eye(target.shape[1], dtype=bool)[:, None]  # [T, 1, T]
+        each = jax.lax.map(lambda chosen: nll_and_tokens(*mask(target, chosen)), one_hot)
+        nll, tokens = each.sum(axis=0)
     else:
-        nll, tokens = sums(shift(target), target)
+        nll, tokens = nll_and_tokens(shift(target), target)
     return nll, tokens

@@ -1,11 +1,11 @@
-"""A score with what it must not be without."""
+"""A score with the signature that says how it was computed."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Score:
-    """One metric of one set of outputs; `score` is out of 100."""
+    """One metric of a set of outputs; `score` is in percent."""
 
     name: str
     score: float

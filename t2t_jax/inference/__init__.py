@@ -1,1 +1,1 @@
-"""From a trained model and a source sentence to a translation (section 6.1)."""
+"""Translation with a trained model (section 6.1), its attention maps, and its export."""

@@ -19,7 +19,7 @@ Step = Callable[[Tree, Tree, Array, Array], tuple[Array, Tree]]
 
 
 class Beam(NamedTuple):
-    """What one step hands to the next."""
+    """The state of a search that one step hands to the next."""
 
     t: Array  # int32 []: tokens chosen so far
     state: Tree  # the model's, leading axis B K
@@ -27,8 +27,21 @@ class Beam(NamedTuple):
     log_p: Array  # float32 [B, K]: their total log-probabilities
     best: Array  # int32 [B, capacity]: the best finished hypothesis
     score: Array  # float32 [B]: its normalised score
-    finished: Array  # int32 [B]: hypotheses that have finished
+    finished: Array  # int32 [B]: number of hypotheses that have finished
     done: Array  # bool [B]
+
+
+class _Search(NamedTuple):
+    """What every step of a search uses and none changes."""
+
+    step: Step
+    memory: Tree  # leading axis B K
+    max_lengths: Array  # int32 [B]
+    alpha: float | Array
+
+    def penalty(self, length: Array) -> Array:
+        """lp(length) of Wu et al. 2016, equation 14."""
+        return ((5 + length.astype(jnp.float32)) / 6) ** self.alpha
 
 
 def search(
@@ -40,7 +53,7 @@ def search(
     capacity: int,
     beam: int,
     alpha: float | Array,
-    few: int = 0,
+    compact_below: int = 0,
 ) -> tuple[Array, Array]:
     """The best hypothesis that beam search finds for each sentence. Pure; wrap it in `jax.jit`.
 
@@ -50,107 +63,132 @@ def search(
     log p / lp(n) with lp(n) = ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14). A sentence is
     done as soon as
 
-    - K hypotheses have finished and the best of them scores no less than the best living one
-      would if it ended there for nothing (without this half, a confident model whose EOS creeps
-      into the last ranks would stop in mid-sentence), or
-    - no living one can beat the best finished one: its log-probability can only fall and its
-      penalty only grow, so log p / lp(max length) bounds what it may score (alpha >= 0), or
+    - K hypotheses have finished and the best of them scores at least what the best living one
+      would score if EOS followed with probability 1 (without this second condition, a confident
+      model whose EOS enters the last ranks would stop in mid-sentence), or
+    - no living hypothesis can beat the best finished one: its log-probability can only fall and
+      its penalty only grow, so log p / lp(max length) bounds its score (alpha >= 0), or
     - its hypotheses have its own max length. If none has finished by then, the best living one
-      is returned, its score normalised alike.
+      is returned, and its score is normalised in the same way.
 
     So a beam of 1 is greedy search up to the first EOS, and a beam as wide as the space of
-    sequences returns the optimum. What a sentence gets does not depend on the rest of its batch.
-    PAD and BOS are never chosen; the log-probabilities are the model's own over all V subwords.
+    sequences returns the optimum. The result for a sentence does not depend on the rest of its
+    batch. PAD and BOS are never chosen; log-probabilities are normalised over all V subwords.
 
     Args:
       step: (memory, state, tokens int32 [B K], t int32 []) -> (logits [B K, V], state), where
-        `tokens` stand at position t, BOS at 0.
+        `tokens` are those at position t, BOS at position 0.
       memory: pytree with leading axis B, which no step changes.
       state: pytree with leading axis B, before the first step.
-      max_lengths: int32 [B], at most `capacity`; 0 for a row that is only padding.
-      capacity: the longest hypothesis there is room for; static.
-      beam: K, static.
-      alpha: length penalty, at least 0.
-      few: when no more sentences than these are left, they go on without the others; static.
+      max_lengths: int32 [B], at most `capacity`; 0 for a row that is all padding.
+      capacity: the largest number of tokens in a hypothesis; static.
+      beam: K; static.
+      alpha: exponent of the length penalty, at least 0.
+      compact_below: once this many sentences remain, the batch is compacted to them, which spares
+        the work on those that are done; 0 for never; static.
 
     Returns:
       tokens int32 [B, capacity], EOS included and PAD after it, and scores float32 [B].
     """
-    B, K = len(max_lengths), beam
     max_lengths = jnp.minimum(max_lengths, capacity)
+    memory, state = jax.tree.map(lambda x: jnp.repeat(x, beam, axis=0), (memory, state))
+    query = _Search(step, memory, max_lengths, alpha)
+    end = _run(query, _start(state, max_lengths, capacity, beam), compact_below)
+    if not compact_below:
+        return end.best, end.score
+    rows = jnp.argsort(end.done)[:compact_below]  # sentences that are not done come first
+    last = _run(*_compact(query, end, rows), 0)
+    return end.best.at[rows].set(last.best), end.score.at[rows].set(last.score)
 
-    def lp(length: Array) -> Array:
-        return ((5 + length.astype(jnp.float32)) / 6) ** alpha
 
-    def advance(memory: Tree, max_lengths: Array, s: Beam) -> Beam:
-        # No value of a `top_k` is picked by its place: XLA would sort everything to serve both.
-        B = len(s.done)
-        previous = lax.dynamic_index_in_dim(s.tokens, s.t - 1, axis=2, keepdims=False)
-        previous = jnp.where(s.t == 0, BOS, previous)
-        logits, state = step(memory, s.state, previous.reshape(B * K), s.t)
-        ends, words, ids = _continuations(logits.astype(jnp.float32), s.log_p)
-        n = s.t + 1
-
-        everything = jnp.concatenate([ends, words.reshape(B, -1)], axis=1)
-        last = lax.top_k(everything, K)[0].min(axis=1, keepdims=True)
-        in_first_K = (ends >= last) & (ends > -jnp.inf)
-        ends = jnp.where(in_first_K, ends, -jnp.inf)
-        ended = _take(s.tokens, jnp.argmax(ends, axis=1)[:, None])[:, 0]
-        ended = ended.at[:, s.t].set(EOS)
-        finished = s.finished + in_first_K.sum(axis=1)
-
-        log_p, chosen = lax.top_k(words.reshape(B, -1), K)
-        parents = chosen // ids.shape[2]
-        tokens = _take(s.tokens, parents).at[:, :, s.t].set(_take(ids.reshape(B, -1), chosen))
-        if K > 1:  # a single hypothesis is its own parent
-            state = jax.tree.map(lambda x: _take(_split(x, K), parents).reshape(x.shape), state)
-
-        # One that merely ran out of room stands in where none has finished.
-        cut = (n >= max_lengths) & (finished == 0)
-        ended = jnp.where(cut[:, None], tokens[:, 0], ended)
-        first = log_p.max(axis=1)
-        score = jnp.where(cut, first, ends.max(axis=1)) / lp(n)
-        better = ~s.done & ((score > s.score) | cut)
-        best = jnp.where(better[:, None], ended, s.best)
-        score = jnp.where(better, score, s.score)
-
-        enough = (finished >= K) & (score >= first / lp(n))
-        hopeless = score >= first / lp(max_lengths)
-        done = s.done | enough | hopeless | (n >= max_lengths)
-        return Beam(n, state, tokens, log_p, best, score, finished, done)
-
-    memory, state = jax.tree.map(lambda x: jnp.repeat(x, K, axis=0), (memory, state))
-    start = Beam(
+def _start(state: Tree, max_lengths: Array, capacity: int, K: int) -> Beam:
+    B = len(max_lengths)
+    return Beam(
         t=jnp.int32(0),
         state=state,
         tokens=jnp.full((B, K, capacity), PAD, jnp.int32),
-        log_p=jnp.full((B, K), -jnp.inf).at[:, 0].set(0.0),  # K copies of BOS would be one
+        log_p=jnp.full((B, K), -jnp.inf).at[:, 0].set(0.0),  # the K hypotheses are equal at first
         best=jnp.full((B, capacity), PAD, jnp.int32),
         score=jnp.full(B, -jnp.inf),
         finished=jnp.zeros(B, jnp.int32),
         done=max_lengths <= 0,
     )
 
-    def until(left: int, memory: Tree, max_lengths: Array, s: Beam) -> Beam:
-        """As many steps as it takes until no more than `left` sentences are not done."""
-        more = partial(advance, memory, max_lengths)
-        return lax.while_loop(lambda s: (~s.done).sum() > left, more, s)
 
-    if not few:
-        end = until(0, memory, max_lengths, start)
-        return end.best, end.score
-    end = until(few, memory, max_lengths, start)
-    rows = jnp.argsort(end.done)[:few]  # what is not done comes first
-    of_rows = (rows[:, None] * K + jnp.arange(K)[None]).reshape(-1)
-    state, memory = jax.tree.map(lambda x: x[of_rows], (end.state, memory))
-    part = [x[rows] for x in end[2:]]
-    last = until(0, memory, max_lengths[rows], Beam(end.t, state, *part))
-    return end.best.at[rows].set(last.best), end.score.at[rows].set(last.score)
+def _run(query: _Search, s: Beam, remaining: int) -> Beam:
+    """The state after as many steps as it takes until at most `remaining` sentences remain."""
+    return lax.while_loop(lambda s: (~s.done).sum() > remaining, partial(_advance, query), s)
+
+
+def _compact(query: _Search, s: Beam, rows: Array) -> tuple[_Search, Beam]:
+    """The search for the sentences `rows` [fewer than B] alone."""
+    K = s.log_p.shape[1]
+    hypotheses = (rows[:, None] * K + jnp.arange(K)[None]).reshape(-1)
+    state, memory = jax.tree.map(lambda x: x[hypotheses], (s.state, query.memory))
+    chosen = Beam(s.t, state, *(x[rows] for x in s[2:]))
+    return query._replace(memory=memory, max_lengths=query.max_lengths[rows]), chosen
+
+
+def _advance(query: _Search, s: Beam) -> Beam:
+    """One step: every living hypothesis grows by a token, or finishes."""
+    # No value of a `top_k` is picked by its index: XLA would sort everything to serve both.
+    B, K = s.log_p.shape
+    previous = lax.dynamic_index_in_dim(s.tokens, s.t - 1, axis=2, keepdims=False)
+    previous = jnp.where(s.t == 0, BOS, previous)
+    logits, state = query.step(query.memory, s.state, previous.reshape(B * K), s.t)
+    ends, words, ids = _continuations(logits.astype(jnp.float32), s.log_p)
+    t = s.t + 1
+
+    everything = jnp.concatenate([ends, words.reshape(B, -1)], axis=1)
+    last = lax.top_k(everything, K)[0].min(axis=1, keepdims=True)
+    in_first_K = (ends >= last) & (ends > -jnp.inf)
+    ends = jnp.where(in_first_K, ends, -jnp.inf)
+    ended = _take(s.tokens, jnp.argmax(ends, axis=1)[:, None])[:, 0].at[:, s.t].set(EOS)
+    finished = s.finished + in_first_K.sum(axis=1)
+
+    log_p, chosen = lax.top_k(words.reshape(B, -1), K)
+    parents = chosen // ids.shape[2]
+    tokens = _take(s.tokens, parents).at[:, :, s.t].set(_take(ids.reshape(B, -1), chosen))
+    if K > 1:  # a single hypothesis is its own parent
+        state = jax.tree.map(lambda x: _take(_split(x, K), parents).reshape(x.shape), state)
+    grown = s._replace(t=t, state=state, tokens=tokens, log_p=log_p, finished=finished)
+    return _judge(query, grown, ended, ends)
+
+
+def _judge(query: _Search, s: Beam, ended: Array, ends: Array) -> Beam:
+    """Updates the best finished hypotheses, and which sentences are done.
+
+    Args:
+      s: after a step, `best`, `score` and `done` still those before it.
+      ended: int32 [B, capacity], of each sentence the best hypothesis that this step finished.
+      ends: float32 [B, K], log-probabilities of the hypotheses that it finished; -inf if none.
+    """
+    # At its max length, the best living hypothesis is returned if none has finished.
+    cut = (s.t >= query.max_lengths) & (s.finished == 0)
+    ended = jnp.where(cut[:, None], s.tokens[:, 0], ended)
+    living_log_p = s.log_p.max(axis=1)
+    score = jnp.where(cut, living_log_p, ends.max(axis=1)) / query.penalty(s.t)
+    better = ~s.done & ((score > s.score) | cut)
+    best = jnp.where(better[:, None], ended, s.best)
+    score = jnp.where(better, score, s.score)
+
+    enough = (s.finished >= s.log_p.shape[1]) & (score >= living_log_p / query.penalty(s.t))
+    hopeless = score >= living_log_p / query.penalty(query.max_lengths)
+    done = s.done | enough | hopeless | (s.t >= query.max_lengths)
+    return s._replace(best=best, score=score, done=done)
 
 
 def _continuations(logits: Array, log_p: Array) -> tuple[Array, Array, Array]:
-    """What may follow each of [B, K] hypotheses: log-probabilities of ending [B, K] and of its best
-    words [B, K, k], and the words' ids [B, K, k]. k = K words suffice for the best K of all."""
+    """The continuations of living hypotheses that can be among the best K of their sentence.
+
+    Args:
+      logits: float32 [B K, V].
+      log_p: float32 [B, K], of the hypotheses.
+
+    Returns:
+      Total log-probabilities of ending in EOS float32 [B, K], those of the best k words after each
+      hypothesis float32 [B, K, k], and the words' ids int32 [B, K, k]; k = K words are enough.
+    """
     B, K = log_p.shape
     words, ids = top_k(logits, min(K, logits.shape[1]), first=EOS + 1)  # PAD, BOS, EOS are no words
     largest = jnp.maximum(words.max(axis=1), logits[:, : EOS + 1].max(axis=1))

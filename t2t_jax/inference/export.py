@@ -1,4 +1,4 @@
-"""A trained Transformer for CTranslate2, which serves it without JAX."""
+"""Export of a trained Transformer to CTranslate2, which runs it without JAX."""
 
 import shutil
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from t2t_jax.models.norms import EPSILON
 from t2t_jax.models.parts import FEED_FORWARD, NORMS, POSITIONS
 from t2t_jax.tokens import BOS, EOS, UNK
 
-LONGEST = 2048  # positions of sinusoids; a learned table has its own number
+LONGEST = 2048  # number of sinusoidal positions; a learned table has its own number
 
 
 def check(c: Config) -> None:
-    """Refuses what CTranslate2 has no layers for.
+    """Checks that CTranslate2 has the layers of a config.
 
     Raises:
-      UsageError: names the field, and what it can be.
+      UsageError: it lacks one; the field and its possible values are named.
     """
     m = c.model
     encodings = [name for name, scheme in POSITIONS.items() if scheme.encode]
@@ -42,22 +42,22 @@ def check(c: Config) -> None:
     for field, values in supported.items():
         if getattr(m, field) not in values:
             raise UsageError(
-                f"CTranslate2 has no {field}={getattr(m, field)}: it takes "
-                f"{' or '.join(map(str, values))} alone."
+                f"CTranslate2 does not support {field}={getattr(m, field)}, only "
+                f"{' or '.join(map(str, values))}."
             )
 
 
 def export(c: Config, params: Any, vocabulary: Vocabulary, directory: Path) -> None:
-    """Writes a CTranslate2 model, with the SentencePiece model beside it.
+    """Writes a CTranslate2 model, and the SentencePiece model beside it.
 
-    Sources and outputs are SentencePiece's pieces; the end mark is added by CTranslate2, whose
+    Sources and outputs of the exported model are SentencePiece's pieces. CTranslate2 adds EOS; its
     search may choose <s> and <pad> unless they are suppressed. Outputs have at most LONGEST
-    pieces, or as many as a learned table.
+    pieces, or the number of positions of a learned table.
 
     Raises:
-      UsageError: `check`, the directory is not empty, CTranslate2 is not installed, or it has no
-        place for one of the parameters.
-      RunError: it cannot be written.
+      UsageError: `check` fails, the directory is not empty, CTranslate2 is not installed, or one
+        of the parameters has no counterpart there.
+      RunError: the directory cannot be written.
     """
     check(c)
     if directory.exists() and any(directory.iterdir()):
@@ -79,8 +79,7 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
     except ImportError:
         raise UsageError("CTranslate2 is not installed: pip install ctranslate2.") from None
 
-    m, left = c.model, _flat(params)
-    matrix = left.pop("embedding/matrix")
+    m = c.model
     parts: dict[str, Any] = {}
     for part in (NORMS[m.norm], FEED_FORWARD[m.feed_forward]):
         parts |= part.ctranslate2 or {}
@@ -88,9 +87,19 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
         parts["activation"] = getattr(common_spec.Activation, parts["activation"])
     shape = dict(num_layers=m.N, num_heads=m.h, head_dim=m.d_k)
     sides = transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec
-    spec = TransformerSpec(
-        *(s(**shape, **parts, pre_norm=m.norm_placement == "pre") for s in sides)
-    )
+    pre_norm = m.norm_placement == "pre"
+    spec = TransformerSpec(*(side(**shape, **parts, pre_norm=pre_norm) for side in sides))
+    _set_parameters(spec, c, _flat(params))
+    _set_vocabulary(spec, vocabulary.pieces(range(vocabulary.size)))
+    spec.config.layer_norm_epsilon = EPSILON
+    spec.validate()
+    spec.optimize()
+    return spec
+
+
+def _set_parameters(spec: Any, c: Config, left: dict[str, np.ndarray]) -> None:
+    """Moves all parameters from `left` into the specification."""
+    m, matrix = c.model, left.pop("embedding/matrix")
     for side, name in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
         if POSITIONS[m.positions].limited:
             place = "source" if name == "encoder" else "target"
@@ -107,30 +116,27 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
     spec.decoder.embeddings.weight = spec.decoder.projection.weight = matrix
     if left:
         raise UsageError(
-            f"CTranslate2 has no place for the parameter {min(left)}, so the exported model would "
-            "be another one: export a model without that layer."
+            f"CTranslate2 has no counterpart of the parameter {min(left)}, so the exported model "
+            "would compute something else: export a model without that layer."
         )
 
-    pieces = vocabulary.pieces(range(vocabulary.size))
+
+def _set_vocabulary(spec: Any, pieces: list[str]) -> None:
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     spec.config.unk_token, spec.config.eos_token = pieces[UNK], pieces[EOS]
     spec.config.bos_token = spec.config.decoder_start_token = pieces[BOS]
     spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = EPSILON
-    spec.validate()
-    spec.optimize()
-    return spec
 
 
 def _flat(params: Any) -> dict[str, np.ndarray]:
-    """Parameters by path, `encoder_0/attention/W_Q`; each layer takes its own out of it."""
+    """Parameters by path, as in `encoder_0/attention/W_Q`; the layers pop theirs from it."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {jax.tree_util.keystr(p, simple=True, separator="/"): np.asarray(x) for p, x in leaves}
 
 
 def _layer(spec: Any, left: dict[str, np.ndarray], name: str, cross: bool) -> None:
-    """A layer of the encoder or decoder."""
+    """Sets a layer of the encoder or decoder."""
     _attention(spec.self_attention, left, f"{name}/attention", "QKV", "O")
     _norm(spec.self_attention.layer_norm, left, f"{name}/add_norm_attention")
     if cross:
@@ -145,7 +151,7 @@ def _layer(spec: Any, left: dict[str, np.ndarray], name: str, cross: bool) -> No
 
 
 def _attention(spec: Any, left: dict[str, np.ndarray], name: str, *products: str) -> None:
-    """Sets the matrices [out, in] that CTranslate2 multiplies by, some of ours in one."""
+    """Sets CTranslate2's matrices [out, in], each from one or several of ours."""
     W = {x: left.pop(f"{name}/W_{x}") for x in "QKVO"}
     d_model = W["Q"].shape[0]
     W = {x: w.reshape(-1, d_model) if x == "O" else w.reshape(d_model, -1) for x, w in W.items()}

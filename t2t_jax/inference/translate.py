@@ -1,4 +1,4 @@
-"""Sentences in, translations out, in order."""
+"""Translation of sentences in batches, with the outputs in the order of the inputs."""
 
 import threading
 import warnings
@@ -19,16 +19,16 @@ from t2t_jax.inference import beam as beam_search
 from t2t_jax.tokens import EOS, PAD
 from t2t_jax.training import sharding
 
-_ROWS = 64  # sentences decoded together, fewer where they are longer than _LENGTH
+_ROWS = 64  # sentences in a batch; fewer if they are longer than _LENGTH
 _LENGTH = 64
-_MANY = 32  # batches for which it pays to compile the search for more shapes
-_LISTED = 10  # line numbers in a warning
-_SHORTEST = 16  # source lengths are padded to this or to a power of two above it
+_MANY = 32  # with so many batches, it pays to compile the search for more shapes
+_LISTED = 10  # line numbers in a warning, at most
+_SHORTEST = 16  # sources are padded to this length, or to a larger power of two
 Warn = Callable[[str], Any]
 
 
 class Tokens(Protocol):
-    """Sentences as token ids, EOS included: lists, or a `Ragged` of the cache."""
+    """Sentences of token ids, EOS included: lists, or the cache's `Ragged`."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, i: int, /) -> Sequence[int] | np.ndarray: ...
@@ -45,15 +45,15 @@ def translate(
     max_length: int | None = None,
     warn: Warn = warnings.warn,
 ) -> list[str]:
-    """One translation for each sentence, in order; a blank sentence gives an empty one.
+    """The translation of each sentence, in order; that of a blank sentence is empty.
 
     Args:
-      model: anything with the model interface (`encode`, `start`, `step`); hashable.
-      params: its parameters, wherever they are placed.
-      decoding: beam, length penalty, and the longest output beyond the input's length.
-      longest: the positions the model has, EOS included, if it has a limit.
-      max_length: the longest sentence that the model was trained on, EOS included.
-      warn: receives a line about the sentences longer than either, with their line numbers.
+      model: hashable, with the model interface (`encode`, `start`, `step`).
+      params: the model's parameters, on any devices.
+      decoding: beam size, length penalty, and how much longer than its input an output may be.
+      longest: the model's number of positions, EOS included, if it has a limit.
+      max_length: length of the longest training sentence, EOS included.
+      warn: called with a line about sentences longer than either, with their line numbers.
     """
     ids = [[*tokens, EOS] for tokens in vocabulary.encode([s.strip() for s in sentences])]
     limits: Any = dict(longest=longest, max_length=max_length, warn=warn)
@@ -70,36 +70,17 @@ def translate_tokens(
     max_length: int | None = None,
     warn: Warn = warnings.warn,
 ) -> list[list[int]]:
-    """`translate` on token ids, EOS included in the input and left out of the output.
+    """`translate` for token ids: inputs end in EOS, outputs are without it.
 
-    An output has at most `max_extra` subwords more than its input. Sentences are decoded longest
-    first in batches of few shapes, each compiled once a process.
+    An output has at most `max_extra` subwords more than its input. The longest sentences are
+    decoded first, in batches of few shapes, each compiled once a process.
     """
     longest = longest or np.iinfo(np.int32).max
-    outputs: list[list[int]] = [[] for _ in range(len(sentences))]
-    mesh, compiling = sharding.mesh_of(params), threading.Lock()
-
-    def decoded(batch: tuple[list[int], np.ndarray]) -> np.ndarray:
-        _, source = batch
-        with compiling, sharding.on(mesh):
-            tokens, _ = decode(
-                model,
-                params,
-                sharding.put_batch(source, mesh),
-                np.int32(decoding.max_extra),
-                np.float32(decoding.alpha),
-                beam=decoding.beam,
-                capacity=min(source.shape[1] - 1 + decoding.max_extra, longest),
-                few=len(source) // 4 if len(batches) >= _MANY else 0,
-            )
-        return np.asarray(tokens)
-
     _warn_of_long(_lengths(sentences), longest, max_length or longest, warn)
     batches = list(_batches(sentences, longest))
-    # Operations of a step are too small for all cores; what devices exchange needs one order.
-    with ThreadPoolExecutor(2 if mesh.size == 1 else 1) as pool:
-        found = list(pool.map(decoded, batches))
-    for (rows, _), tokens in zip(batches, found, strict=True):
+    decoded = _decode_batches(model, params, [b for _, b in batches], decoding, longest)
+    outputs: list[list[int]] = [[] for _ in range(len(sentences))]
+    for (rows, _), tokens in zip(batches, decoded, strict=True):
         for i, row in zip(rows, tokens, strict=False):
             outputs[i] = _until_end(row)
             room = len(sentences[i]) - 1 + decoding.max_extra
@@ -108,7 +89,38 @@ def translate_tokens(
     return outputs
 
 
-@partial(jax.jit, static_argnames=("model", "beam", "capacity", "few"))
+def _decode_batches(
+    model: Any,
+    params: Any,
+    batches: Sequence[np.ndarray],
+    decoding: config.Decoding,
+    longest: int,
+) -> list[np.ndarray]:
+    """Output tokens int32 [B, capacity] of each source int32 [B, S]."""
+    mesh, compiling = sharding.mesh_of(params), threading.Lock()
+    many = len(batches) >= _MANY
+
+    def decode_batch(source: np.ndarray) -> np.ndarray:
+        with compiling, sharding.use_mesh(mesh):
+            tokens, _ = decode(
+                model,
+                params,
+                sharding.put_batch(source, mesh),
+                np.int32(decoding.max_extra),
+                np.float32(decoding.alpha),
+                beam=decoding.beam,
+                capacity=min(source.shape[1] - 1 + decoding.max_extra, longest),
+                compact_below=len(source) // 4 if many else 0,
+            )
+        return np.asarray(tokens)
+
+    # On one device two batches run at once: the operations of one are too small to use all cores.
+    # On several devices collective operations must run in the same order everywhere.
+    with ThreadPoolExecutor(2 if mesh.size == 1 else 1) as pool:
+        return list(pool.map(decode_batch, batches))
+
+
+@partial(jax.jit, static_argnames=("model", "beam", "capacity", "compact_below"))
 def decode(
     model: Any,
     params: Any,
@@ -118,18 +130,18 @@ def decode(
     *,
     beam: int,
     capacity: int,
-    few: int = 0,
+    compact_below: int = 0,
 ) -> tuple[Array, Array]:
-    """Beam search from source int32 [B, S] -> tokens int32 [B, capacity], scores float32 [B].
+    """Beam search: source int32 [B, S] -> tokens int32 [B, capacity], scores float32 [B].
 
-    An output is at most `max_extra` longer than its source, not counting the source's EOS; a row
-    that is all PAD stays so.
+    An output is at most `max_extra` longer than its source without EOS. The output of a row that
+    is all PAD is all PAD.
     """
     variables = {"params": params}
     subwords = (source != PAD).sum(axis=1) - 1
     encoded = model.apply(variables, source, method="encode")
     memory, state = model.apply(variables, encoded, capacity, method="start")
-    found = beam_search.search(
+    result = beam_search.search(
         partial(model.apply, variables, method="step"),
         memory,
         state,
@@ -137,9 +149,9 @@ def decode(
         capacity=capacity,
         beam=beam,
         alpha=alpha,
-        few=few,
+        compact_below=compact_below,
     )
-    return nn.with_logical_constraint(found, ((None, None), (None,)))  # whole, on every host
+    return nn.with_logical_constraint(result, ((None, None), (None,)))  # replicated on every host
 
 
 def _lengths(sentences: Tokens) -> np.ndarray:
@@ -147,7 +159,7 @@ def _lengths(sentences: Tokens) -> np.ndarray:
 
 
 def _warn_of_long(lengths: np.ndarray, positions: int, max_length: int, warn: Warn) -> None:
-    """Warns of the sentences that do not fit the model, and of others it was not trained for."""
+    """Warns of sentences longer than the model's positions or than its training sentences."""
     cut = lengths > positions
     long = (lengths > max_length) & ~cut
     if cut.any():
@@ -164,7 +176,7 @@ def _warn_of_long(lengths: np.ndarray, positions: int, max_length: int, warn: Wa
 
 
 def _subject(lengths: np.ndarray, chosen: np.ndarray) -> str:
-    """The chosen lines by their numbers, and how long they are: "line 2 has 300"."""
+    """The numbers of the chosen lines and their length, as in "line 2 has 300"."""
     lines, most = np.flatnonzero(chosen) + 1, lengths[chosen].max()
     if len(lines) == 1:
         return f"line {lines[0]} has {most:,}"
@@ -173,7 +185,7 @@ def _subject(lengths: np.ndarray, chosen: np.ndarray) -> str:
 
 
 def _batches(sentences: Tokens, longest: int) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Batches (indices, source int32 [B, S]) that cover every sentence that is not empty."""
+    """Batches (indices of sentences, source int32 [B, S]); empty sentences are left out."""
     lengths = _lengths(sentences)
     order = [int(i) for i in np.argsort(-lengths, kind="stable") if lengths[i] > 1]
     most = min(_ROWS, _power_of_two(len(order)))
@@ -199,5 +211,6 @@ def _power_of_two(n: int) -> int:
 
 
 def _until_end(tokens: np.ndarray) -> list[int]:
+    """The tokens before the first EOS or PAD."""
     stop = np.flatnonzero((tokens == EOS) | (tokens == PAD))
     return tokens[: stop[0] if len(stop) else None].tolist()

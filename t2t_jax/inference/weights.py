@@ -1,8 +1,8 @@
-"""What a trained model attends to: the weights of every layer and head, whatever the mechanism.
+"""Attention weights of every layer and head of a trained model, for any mechanism.
 
-A mechanism mixes values, so what it makes of the unit vectors is its weights: they are put beside
-the values, and taken off the output. Linear attention forms no weights; these are its effective
-ones, phi(q_t) phi(k_s) over their sum.
+The output of a mechanism is a weighted sum of values. If unit vectors are appended to the values,
+the same columns of the output are the weights. Linear attention never forms weights; what this
+gives is its effective weights, phi(q_t) phi(k_s) over their sum.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,15 +22,15 @@ from t2t_jax.attention.mechanism import Mechanism
 from t2t_jax.tokens import BOS, PAD
 
 _ROLES = "encoder", "decoder", "cross"
-_ROWS = 32  # pairs that are computed together
+_ROWS = 32  # pairs in a batch
 
 
 class Map(NamedTuple):
-    """Weights [h, T, S] of one place of a model on one pair.
+    """Weights [h, T, S] of one attention layer on one sentence pair.
 
     Attributes:
       role: encoder, decoder or cross.
-      effective: whether the mechanism never forms them.
+      effective: whether the mechanism never forms these weights itself.
     """
 
     role: str
@@ -42,18 +42,21 @@ class Map(NamedTuple):
 def attention_maps(
     model: Any, params: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> list[list[Map]]:
-    """For each pair of ids, EOS included, the maps of every place: encoder, decoder, cross.
+    """For each pair the maps of all attention layers, those of the encoder first, cross last.
 
-    The target is given (teacher forcing): row t of a decoder's map belongs to the prediction of
-    target token t, and column s to its input s, which is BOS and the target moved on by one.
+    Under teacher forcing, row t of a decoder's map belongs to the prediction of target token t, and
+    column s to input s; the inputs are BOS and the target without its last token.
+
+    Args:
+      sources, targets: token ids, EOS included.
     """
     out = []
     for first in range(0, len(sources), _ROWS):
         some = slice(first, first + _ROWS)
-        given = [[BOS, *target[:-1]] for target in targets[some]]
-        sides = (_padded(side, model.limit) for side in (sources[some], given))
+        inputs = [[BOS, *target[:-1]] for target in targets[some]]
+        sides = (_padded(side, model.limit) for side in (sources[some], inputs))
         places = _places(model, params, *sides)
-        for i, (source, target) in enumerate(zip(sources[some], given, strict=True)):
+        for i, (source, target) in enumerate(zip(sources[some], inputs, strict=True)):
             maps = []
             for (role, layer, effective), weights in places.items():
                 T = len(source if role == "encoder" else target)
@@ -64,7 +67,7 @@ def attention_maps(
 
 
 def _padded(rows: Sequence[Sequence[int]], limit: int | None) -> np.ndarray:
-    """int32 [B, L], L a multiple of 16, or `limit`: few shapes to compile."""
+    """Rows padded to int32 [B, L]; L is a multiple of 16, or `limit`, so that few shapes occur."""
     L = -(-max(map(len, rows)) // 16) * 16
     L = min(L, limit) if limit else L
     out = np.full((len(rows), L), PAD, np.int32)
@@ -76,25 +79,27 @@ def _padded(rows: Sequence[Sequence[int]], limit: int | None) -> np.ndarray:
 def _places(
     model: Any, params: Any, source: np.ndarray, target_in: np.ndarray
 ) -> dict[tuple[str, int, bool], np.ndarray]:
-    """Weights [B, h, T, S] by role, layer and whether they are effective ones."""
-    kinds: dict[tuple[str, ...], bool] = {}
-    with jax.disable_jit() if _loops(model.c) else nullcontext():
-        found = jax.jit(partial(_traced, model, kinds))(params, source, target_in)
-    places = {(*_place(path), kinds[path]): np.asarray(x, np.float32) for path, x in found.items()}
+    """Weights [B, h, T, S] by role, layer and whether they are effective."""
+    effective: dict[tuple[str, ...], bool] = {}
+    with jax.disable_jit() if _attends_in_loop(model.c) else nullcontext():
+        weights = jax.jit(partial(_traced, model, effective))(params, source, target_in)
+    places = {
+        (*_place(path), effective[path]): np.asarray(x, np.float32) for path, x in weights.items()
+    }
     return dict(sorted(places.items(), key=lambda x: (_ROLES.index(x[0][0]), x[0][1])))
 
 
 def _traced(
-    model: Any, kinds: dict[tuple[str, ...], bool], params: Any, source: Array, target_in: Array
+    model: Any, effective: dict[tuple[str, ...], bool], params: Any, source: Array, target_in: Array
 ) -> dict[tuple[str, ...], Array]:
-    """Weights [B, h, T, S] by the path of the module; says in `kinds` which are effective."""
-    found: dict[tuple[str, ...], list[Array]] = {}
+    """Weights [B, h, T, S] by the path of the module; fills in which of them are effective."""
+    weights: dict[tuple[str, ...], list[Array]] = {}
 
     def watch(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
         module, method = context.module, context.method_name
         if not isinstance(module, Mechanism) or method not in ("__call__", "start", "step"):
             return call(*args, **kwargs)
-        kinds[module.path] = isinstance(module, Linear)
+        effective[module.path] = isinstance(module, Linear)
         if method == "start":
             k, v, *rest = args
             return call(k, _with_units(v), *rest, **kwargs)
@@ -104,12 +109,12 @@ def _traced(
         else:
             out, *after = call(*args, **kwargs)
         units = source.shape[1] if method == "step" else args[1].shape[1]
-        found.setdefault(module.path, []).append(out[..., -units:])
+        weights.setdefault(module.path, []).append(out[..., -units:])
         return (out[..., :-units], *after) if method == "step" else out[..., :-units]
 
     def run(module: Any) -> None:
         encoded = module.encode(source)
-        if not _loops(module.c):
+        if not _attends_in_loop(module.c):
             module.decode(encoded, target_in)
             return
         memory, state = module.start(encoded, target_in.shape[1])
@@ -118,23 +123,23 @@ def _traced(
 
     with nn.intercept_methods(watch):
         model.apply({"params": params}, method=run)
-    return {path: jnp.concatenate(x, 1).swapaxes(1, 2) for path, x in found.items()}
+    return {path: jnp.concatenate(x, 1).swapaxes(1, 2) for path, x in weights.items()}
 
 
-def _loops(c: config.Model) -> bool:
-    """Whether attention stands in a loop, out of which nothing is carried: then step by step."""
+def _attends_in_loop(c: config.Model) -> bool:
+    """Whether attention is computed within a loop over positions, whose weights cannot leave it."""
     return c.architecture == "recurrent" and c.attention_feeding == "input"
 
 
 def _with_units(v: Array) -> Array:
-    """v [B, S, h, d_v] -> [B, S, h, d_v + S]: beside each value the unit vector of its place."""
+    """v [B, S, h, d_v] -> [B, S, h, d_v + S]: each value with the unit vector of its position."""
     B, S, h, _ = v.shape
     units = jnp.eye(S, dtype=v.dtype)[None, :, None]
     return jnp.concatenate([v, jnp.broadcast_to(units, (B, S, h, S))], -1)
 
 
 def _place(path: tuple[str, ...]) -> tuple[str, int]:
-    """Role and layer of a mechanism, from the names of the modules that it stands in."""
+    """Role and layer of a mechanism, from the path of its module."""
     name, _, number = path[0].rpartition("_")
     layer = int(number) if number.isdigit() else 0
     role = name if name in ("encoder", "decoder") and "cross_attention" not in path else "cross"

@@ -142,8 +142,6 @@ def told(known: Heads) -> list[str]:
     if known.tracked:
         lines.append("decoder self-attention: how often the best head attends to the other word")
     for x in known.tracked:
-        head = f"layer {x.layer}, head {x.head}"
-        lines.append(
-            f"  {x.kind:12} {x.found:4.0%} of {x.of:4}  {head}  (at one distance {x.distance:.0%})"
-        )
+        head, baseline = f"layer {x.layer}, head {x.head}", f"(at one distance {x.baseline:.0%})"
+        lines.append(f"  {x.kind:12} {x.accuracy:4.0%} of {x.dependencies:4}  {head}  {baseline}")
     return lines

@@ -49,7 +49,7 @@ def charts(grid: Grid, lines: Sequence[Line], curves: Sequence[Curves]) -> list[
         spec = _difference(values, title, paper)
         out.append(_chart("differences", f"{title}, {interval}{ours}.", spec))
     for i, group in enumerate(curves):
-        out.append(_chart(f"distance-{i}", f"BLEU by {group.what}.", _distance(group)))
+        out.append(_chart(f"distance-{i}", f"{metric} by {group.what}.", _distance(group, metric)))
     return out
 
 
@@ -280,10 +280,10 @@ def _difference(values: Sequence[Mapping[str, Any]], title: str, paper: bool) ->
     }
 
 
-def _distance(curves: Curves) -> Spec:
+def _distance(curves: Curves, metric: str) -> Spec:
     names, spans = list(curves.rows), [span for span, _ in curves.parts]
     values = [
-        {"row": name, "part": span, "sentences": n, "BLEU": round(value, 2)}
+        {"row": name, "part": span, "sentences": n, metric: round(value, 2)}
         for name, row in curves.rows.items()
         for (span, n), value in zip(curves.parts, row, strict=True)
     ]
@@ -301,7 +301,7 @@ def _distance(curves: Curves) -> Spec:
                 "title": curves.what,
                 "axis": {"labelAngle": 0},
             },
-            "y": {"field": "BLEU", "type": "quantitative", "scale": {"zero": False}},
+            "y": {"field": metric, "type": "quantitative", "scale": {"zero": False}},
             "opacity": highlight["opacity"],
         },
     }

@@ -136,7 +136,7 @@ def distance(grid: Grid, curves: Sequence[distances.Curves]) -> Path:
             ticks = [f"{span}\n({n})" for span, n in group.parts]
             axes.set_xticks(range(len(ticks)), ticks)
             axes.set_xlabel(f"{group.what} (number of sentences)")
-        panels[0].set_ylabel(f"BLEU on {grid.study.split}")
+        panels[0].set_ylabel(f"{metric_of(grid.data.corpus).name} on {grid.study.split}")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
         figure.suptitle(_title(grid, ": quality against distance"))
     return path

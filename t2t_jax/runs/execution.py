@@ -121,7 +121,7 @@ def _population(
     ]
 
     def evaluate(params: Any) -> float:
-        with sharding.on(devices):  # compiled once, in training and after it
+        with sharding.use_mesh(devices):  # compiled once, in training and after it
             return perplexity(model, params, batches)
 
     return _Population(model, like, devices, dataset, evaluate, wanted, progress)
@@ -222,18 +222,18 @@ def _costs(trained: "Trained", evaluating: float) -> Result:
 
     from t2t_jax.training.throughput import peak_flops
 
-    standing = trained.standing
+    history = trained.history
     return {
         "parameters": sum(x.size for x in jax.tree.leaves(trained.params)),
         "averaged_steps": trained.averaged,
-        "steps": standing.evaluations[-1][0],
-        "trained_together": trained.together,
-        "training_seconds": standing.seconds,
-        "overhead_seconds": standing.overhead + evaluating,
-        "flops": standing.flops,
-        "compiled_flops": standing.compiled_flops,
+        "steps": history.evaluations[-1][0],
+        "trained_together": trained.population_size,
+        "training_seconds": history.seconds,
+        "overhead_seconds": history.overhead + evaluating,
+        "flops": history.flops,
+        "compiled_flops": history.compiled_flops,
         "peak_flops": peak_flops(),
-        "memory": standing.memory,
+        "memory": history.memory,
     }
 
 

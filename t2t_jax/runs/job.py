@@ -26,9 +26,11 @@ class Job:
 
 
 def compile_key(c: Config) -> Config:
-    """What runs must share to be trained in one program, their data among it.
+    """The config with traced fields at their defaults; runs share a program if theirs are equal.
 
-    Fields that are traced (`step.Hyper`) have one value in it. Early stopping stands alone.
+    A run with early stopping keeps all of its fields, as it may end before the others.
     """
-    traced = dict(P_drop=0.0, eps_ls=0.0, peak_lr=0.0, lr_scale=1.0, warmup=1, seed=0)
-    return c if c.training.patience else config.replace(c, **traced)
+    if c.training.patience:
+        return c
+    defaults = config.flatten(Config())
+    return config.replace(c, **{name: defaults[name] for name in config.TRACED})

@@ -1,4 +1,4 @@
-"""Quality against distance: BLEU by the length of the longest dependency and of the sentence.
+"""Quality against distance: the metric by the longest dependency and by the sentence's length.
 
 Needs a corpus that knows its sentences' dependencies, as grammar does: it shows where windows end.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from t2t_jax.data.cache import Split
-from t2t_jax.evaluation.bleu import of_sums
+from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.tables import Line
 
@@ -17,7 +17,7 @@ _PARTS = 7  # into which the sentences are divided, as equal as ties allow
 
 
 class Curves(NamedTuple):
-    """BLEU of every row, the mean over seeds, on each part of the sentences.
+    """The metric of every row, the mean over seeds, on each part of the sentences.
 
     Attributes:
       what: the sentences are divided by.
@@ -54,7 +54,8 @@ def parts(values: np.ndarray) -> list[np.ndarray]:
 
 
 def curve(entry: Entry, divided: Sequence[np.ndarray]) -> list[float]:
-    """BLEU of each part, the mean over seeds."""
+    """The metric on each part, the mean over seeds."""
+    of_sums = metric_of(entry.c.data.corpus).of_sums
     each = [np.array(run.statistics) for run in entry.runs]
     return [float(np.mean([of_sums(s[part].sum(axis=0)) for s in each])) for part in divided]
 

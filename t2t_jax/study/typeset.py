@@ -1,6 +1,6 @@
 """Tables set as text, Markdown and LaTeX."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -95,17 +95,22 @@ def _runs_over(line: Sequence[str], i: int) -> bool:
     return " " in line[i] and i + 1 < len(line) and i == 1 and not line[i + 1]
 
 
+def pipe_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table of cells that are Markdown themselves."""
+    rows = [header, ["---"] * len(header), *lines]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 def as_markdown(table: Table) -> str:
-    """A pipe table; groups follow each other."""
+    """A Markdown table with its title and notes; groups follow each other."""
 
     def plain(text: str) -> str:
         return text.replace("*", "\\*")
 
     names = [f"{upper} {lower}".strip() for upper, lower in table.header]
-    body = [f"**{table.title}**", "", f"| {' | '.join(names)} |", "|" + " --- |" * len(names)]
-    for group in _texts(table, plain, "**{}**".format):
-        body += [f"| {' | '.join(line)} |" for line in group]
-    return "\n".join([*body, "", *(f"- {plain(note)}" for note in table.notes)]) + "\n"
+    lines = (line for group in _texts(table, plain, "**{}**".format) for line in group)
+    notes = "\n".join(f"- {plain(note)}" for note in table.notes)
+    return f"**{table.title}**\n\n{pipe_table(names, lines)}\n{notes}\n"
 
 
 _LATEX = str.maketrans(

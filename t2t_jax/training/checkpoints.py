@@ -1,4 +1,4 @@
-"""Checkpoints with Orbax: save in the background, resume from the last, average the last k."""
+"""Checkpoints with Orbax: saved in the background, restored to resume, averaged at the end."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,24 +17,34 @@ from t2t_jax.training import hosts, manifest
 from t2t_jax.training.step import State
 
 
-class Standing(NamedTuple):
-    """Where a run stands beside its state, and what it has cost."""
+class History(NamedTuple):
+    """What a run has done so far, saved with its state: data read, costs and evaluations.
 
-    epoch: int = 0  # of the next batch
-    batch: int = 0  # within the epoch
-    seconds: float = 0.0  # of training
-    overhead: float = 0.0  # seconds of compiling, and of evaluating on dev
-    flops: float = 0.0  # of matrix products, by the model's formula
-    compiled_flops: float = 0.0  # of all operations, as XLA counts them in the compiled step
-    memory: int = 0  # bytes that the step holds at its largest
-    evaluations: list[tuple[int, float]] = []  # noqa: RUF012  (step, dev perplexity)
+    Attributes:
+      epoch, batch: position of the next batch, in epochs and within the epoch.
+      seconds: time of training.
+      overhead: seconds of compiling, and of evaluating on dev.
+      flops: FLOPs of matrix products, by the model's formula.
+      compiled_flops: FLOPs of all operations, as XLA counts them in the compiled step.
+      memory: the largest number of bytes that a step holds.
+      evaluations: (step, dev perplexity).
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    seconds: float = 0.0
+    overhead: float = 0.0
+    flops: float = 0.0
+    compiled_flops: float = 0.0
+    memory: int = 0
+    evaluations: list[tuple[int, float]] = []  # noqa: RUF012, no code changes it
 
 
 @dataclass
-class _Kept:
-    """Keeps the last k checkpoints that were evaluated, the best of them, and the newest of all.
+class _Retention:
+    """Keeps the last k evaluated checkpoints, the best one, and the newest of all.
 
-    What an interruption saves between two evaluations must not push one of the k out.
+    A checkpoint that an interruption saves between two evaluations does not count as one of the k.
     """
 
     k: int
@@ -52,12 +62,13 @@ class _Kept:
 
 @contextmanager
 def manager(directory: Path, t: Training) -> Iterator[ocp.CheckpointManager]:
-    """Keeps what `t` averages at the end and one more, all evaluated, the best and the newest.
+    """The manager of a run's checkpoints.
 
-    Saving goes on in the background; leaving finishes it.
+    It keeps one evaluated checkpoint more than `t` averages at the end, the best one and the
+    newest. Checkpoints are saved in the background; leaving the context waits for the last.
 
     Raises:
-      RunError: on leaving, if the last one cannot be written.
+      RunError: on leaving, if the last checkpoint cannot be written.
     """
 
     def before_commit() -> None:
@@ -65,7 +76,7 @@ def manager(directory: Path, t: Training) -> Iterator[ocp.CheckpointManager]:
             manifest.write(unfinished)
 
     options = ocp.CheckpointManagerOptions(
-        preservation_policy=_Kept(t.average + 1, t.evaluate_every, t.steps),
+        preservation_policy=_Retention(t.average + 1, t.evaluate_every, t.steps),
         async_options=ocp.AsyncOptions(post_finalization_callback=before_commit),
     )
     source = ocp.CheckpointManager(directory.absolute(), options=options)
@@ -76,28 +87,28 @@ def manager(directory: Path, t: Training) -> Iterator[ocp.CheckpointManager]:
             source.close()
 
 
-def save(to: ocp.CheckpointManager, state: State, standing: Standing) -> None:
-    """Keeps a run as it stands after `state.step` steps, once the save before it has finished.
+def save(target: ocp.CheckpointManager, state: State, history: History) -> None:
+    """Saves a run after `state.step` steps, once the save before it has finished.
 
     Raises:
-      RunError: there is no room, or the save before it failed.
+      RunError: the disk has no room, or the save before it failed.
     """
-    finish(to)
+    finish(target)
     needed = sum(x.nbytes for x in jax.tree.leaves(state))
-    hosts.decide(lambda: _check_room(Path(to.directory), needed))
+    hosts.decide(lambda: _check_room(Path(target.directory), needed))
     items = ocp.args.Composite(
         params=ocp.args.StandardSave(state.params),
         optimizer=ocp.args.StandardSave(state.optimizer),
-        standing=ocp.args.JsonSave(standing._asdict()),
+        standing=ocp.args.JsonSave(history._asdict()),  # the name in checkpoints that exist
     )
     step = int(state.step)
-    evaluated = dict(standing.evaluations).get(step)
-    with writing(Path(to.directory), Exception):
-        to.save(step, args=items, metrics=evaluated and {"dev_perplexity": evaluated})
+    evaluated = dict(history.evaluations).get(step)
+    with writing(Path(target.directory), Exception):
+        target.save(step, args=items, metrics=evaluated and {"dev_perplexity": evaluated})
 
 
 def _check_room(directory: Path, needed: int) -> None:
-    """Refuses to begin what Orbax would fail at in a hundred lines."""
+    """Raises a RunError of one line where Orbax would fail with a long traceback."""
     free = shutil.disk_usage(directory).free
     if free < needed:
         raise RunError(
@@ -107,34 +118,34 @@ def _check_room(directory: Path, needed: int) -> None:
 
 
 def finish(source: ocp.CheckpointManager) -> None:
-    """Waits until what is being saved has been."""
+    """Waits until the save in the background has finished."""
     with writing(Path(source.directory), Exception):
         source.wait_until_finished()
 
 
 def whole_steps(source: ocp.CheckpointManager, report: Callable[[str], object]) -> set[int]:
-    """The steps that are saved whole; a damaged checkpoint is reported and set aside."""
+    """The steps with a complete checkpoint; damaged ones are reported and moved aside."""
 
-    def look() -> None:
+    def move_damaged() -> None:
         for step in source.all_steps():
             directory = _directory(source, step)
-            if (found := manifest.damage(directory)) is None:
+            if (damage := manifest.damage(directory)) is None:
                 continue
             aside = directory.parent.parent / f"damaged-{step}"
             shutil.rmtree(aside, ignore_errors=True)
             directory.rename(aside)
-            report(f"the checkpoint of step {step:,} is damaged ({found}): it is now {aside}.")
+            report(f"the checkpoint of step {step:,} is damaged ({damage}): it is now {aside}.")
 
-    hosts.decide(look)
+    hosts.decide(move_damaged)
     source.reload()
     return set(source.all_steps())
 
 
-def restore(source: ocp.CheckpointManager, like: State, step: int) -> tuple[State, Standing]:
-    """The run as it was saved at `step`, laid out as `like`.
+def restore(source: ocp.CheckpointManager, like: State, step: int) -> tuple[State, History]:
+    """The state and history saved at `step`, laid out as `like`.
 
     Raises:
-      UsageError: what was saved belongs to another model, or Orbax cannot read it.
+      UsageError: the checkpoint is of another model, or Orbax cannot read it.
     """
     directory = _directory(source, step)
     args = ocp.args.Composite(
@@ -146,23 +157,23 @@ def restore(source: ocp.CheckpointManager, like: State, step: int) -> tuple[Stat
         _check_shapes(directory / "params", like.params)
         saved = source.restore(step, args=args)
     count = jax.device_put(jnp.int32(step), like.step.sharding)
-    return State(count, saved["params"], saved["optimizer"]), Standing(**saved["standing"])
+    return State(count, saved["params"], saved["optimizer"]), History(**saved["standing"])
 
 
 def newest(checkpoints: Path) -> Path | None:
-    """The last checkpoint in a directory that a manager wrote."""
+    """The directory of the last checkpoint that a manager wrote to `checkpoints`."""
     steps = [int(p.name) for p in checkpoints.glob("*") if p.name.isdigit()]
     return checkpoints / str(max(steps)) if steps else None
 
 
 def average(
-    source: ocp.CheckpointManager, like: Any, standing: Standing, k: int
+    source: ocp.CheckpointManager, like: Any, history: History, k: int
 ) -> tuple[Any, list[int]]:
     """Mean of the parameters of the last k evaluated checkpoints (section 6.1), and their steps.
 
-    What an interruption saved between two evaluations does not count.
+    A checkpoint that an interruption saved between two evaluations does not count.
     """
-    evaluated = {step for step, _ in standing.evaluations}
+    evaluated = {step for step, _ in history.evaluations}
     steps = sorted(evaluated.intersection(source.all_steps()))[-k:]
     args = ocp.args.Composite(params=ocp.args.StandardRestore(_abstract(like)))
     add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b), donate_argnums=0)
@@ -179,7 +190,7 @@ def average(
 
 
 def write_params(directory: Path, params: Any) -> None:
-    """Parameters alone, replacing what is there; whole once the directory exists."""
+    """Writes parameters alone, in place of `directory`, which is complete once it exists."""
     aside = directory.absolute().with_name(f"{directory.name}.part")
     with writing(directory, Exception), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(aside / "params", params, force=True)
@@ -193,10 +204,13 @@ def write_params(directory: Path, params: Any) -> None:
 
 
 def read_params(directory: Path, like: Any) -> Any:
-    """What `write_params` or a manager wrote, laid out as `like` (arrays, or their shapes).
+    """The parameters that `write_params` or a manager wrote, laid out as `like`.
+
+    Args:
+      like: arrays, or their shapes and shardings.
 
     Raises:
-      UsageError: it belongs to a model of other shapes, or is damaged.
+      UsageError: they are of a model of other shapes, or the directory is damaged.
     """
     _check_whole(directory)
     with _readable(directory), ocp.StandardCheckpointer() as checkpointer:
@@ -205,7 +219,7 @@ def read_params(directory: Path, like: Any) -> Any:
 
 
 def _check_shapes(directory: Path, like: Any) -> None:
-    """Refuses parameters of another model by the name of the first that differs."""
+    """Raises a UsageError that names the first parameter whose shape differs."""
 
     def shapes(tree: Any) -> dict[str, tuple[int, ...]]:
         leaves = jax.tree_util.tree_leaves_with_path(tree)
@@ -224,16 +238,16 @@ def _check_shapes(directory: Path, like: Any) -> None:
 
 
 def _check_whole(directory: Path) -> None:
-    if (found := manifest.damage(directory)) is not None:
+    if (damage := manifest.damage(directory)) is not None:
         raise UsageError(
-            f"{directory} is damaged ({found}): remove it, and result.json beside it if there is "
-            "one, and train again; that goes on from the checkpoints that are whole."
+            f"{directory} is damaged ({damage}): remove it, and result.json beside it if there is "
+            "one, and train again; training resumes from the last complete checkpoint."
         )
 
 
 @contextmanager
 def _readable(directory: Path) -> Iterator[None]:
-    """Names the directory that Orbax cannot read, whatever it says of it."""
+    """Turns any error of Orbax into a UsageError that names the directory."""
     try:
         yield
     except UsageError:

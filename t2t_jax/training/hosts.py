@@ -1,4 +1,4 @@
-"""Several processes on one run: how they find each other, agree, and which of them writes."""
+"""Several processes that train one run: joining, agreement, and the first process, which writes."""
 
 import hashlib
 import json
@@ -19,26 +19,26 @@ T = TypeVar("T")
 
 
 def join(hosts: str) -> None:
-    """Joins the other processes, before anything else asks for a device.
+    """Connects this process to the others; call it before anything uses a device.
 
     Args:
-      hosts: `auto` under srun, Open MPI, Kubernetes or on a TPU pod; or `I/N@ADDRESS:PORT`: process
-        I of N, the first of which listens there.
+      hosts: `auto` under srun, Open MPI, Kubernetes or on a TPU pod; or `I/N@ADDRESS:PORT` for
+        process I of N, where process 0 listens at the address.
 
     Raises:
-      UsageError: it cannot be read, or no launcher is found.
-      RunError: the others did not come.
+      UsageError: `hosts` is malformed, or `auto` finds no launcher.
+      RunError: the other processes did not connect in time.
     """
-    how: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if hosts != "auto":
         number, _, address = hosts.partition("@")
         i, _, n = number.partition("/")
         if not (i.isdecimal() and n.isdecimal() and ":" in address and int(i) < int(n)):
             raise UsageError(f"--hosts {hosts}: give auto, or I/N@ADDRESS:PORT with I from 0 on.")
-        how = dict(coordinator_address=address, process_id=int(i), num_processes=int(n))
+        options = dict(coordinator_address=address, process_id=int(i), num_processes=int(n))
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
-        jax.distributed.initialize(**how)
+        jax.distributed.initialize(**options)
     except ValueError:
         raise UsageError(
             "--hosts auto finds no launcher here: start it with srun, mpirun or on a TPU pod, or "
@@ -49,15 +49,15 @@ def join(hosts: str) -> None:
 
 
 def first() -> bool:
-    """Whether this process is the one that writes."""
+    """Whether this process is the first one, which alone writes files."""
     return jax.process_index() == 0
 
 
 def agree(facts: Mapping[str, Any]) -> None:
-    """Makes sure that every process is to do the same.
+    """Checks that facts, which must be JSON, are equal on all processes.
 
     Raises:
-      UsageError: they differ, on every process; the facts and the processes are named.
+      UsageError: they differ. It is raised on every process and names the facts and processes.
     """
     if jax.process_count() == 1:
         return
@@ -77,33 +77,34 @@ def agree(facts: Mapping[str, Any]) -> None:
 
 
 def decide(function: Callable[[], T]) -> T:
-    """What the call returns, or raises, on the first process: the same on every one.
+    """Calls `function` on the first process; every process returns its value or raises its error.
 
-    What it returns must be picklable.
+    The value must be picklable.
     """
     if jax.process_count() == 1:
         return function()
-    said: Any = None
+    outcome: Any = None
     if first():
         try:
-            said = True, function()
+            outcome = True, function()
         except (UsageError, RunError) as error:
-            said = False, error
-    content = np.frombuffer(pickle.dumps(said), np.uint8)
+            outcome = False, error
+    content = np.frombuffer(pickle.dumps(outcome), np.uint8)
     size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
     padded = content if first() else np.zeros(size, np.uint8)
-    good, value = pickle.loads(multihost_utils.broadcast_one_to_all(padded).tobytes())
-    if not good:
+    succeeded, value = pickle.loads(multihost_utils.broadcast_one_to_all(padded).tobytes())
+    if not succeeded:
         raise value
     return value
 
 
 @contextmanager
 def interruption() -> Iterator[Callable[[int], bool]]:
-    """Turns the first SIGINT or SIGTERM into a flag; a second one ends the process as usual.
+    """Context in which the first SIGINT or SIGTERM sets a flag; a second one ends the process.
 
-    The flag is a function of the step. With several processes it is raised on all of them at the
-    same step, whichever got the signal.
+    It gives a function of the step that returns the flag. With several processes, every process
+    must call it in every step; it is true on all of them from the same step on, whichever received
+    the signal.
     """
     if jax.process_count() > 1:  # jax.distributed listens for SIGTERM
         before = signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))

@@ -1,4 +1,4 @@
-"""The sha256 of every file of a checkpoint: written with it, checked before it is read."""
+"""Manifest of a checkpoint, the sha256 of every file: written with it, checked before reading."""
 
 import hashlib
 import json
@@ -9,19 +9,19 @@ _LATER = {NAME, "_CHECKPOINT_METADATA", "commit_success.txt"}  # Orbax writes th
 
 
 def write(directory: Path) -> None:
-    """Writes the manifest of a directory that nothing reads yet."""
+    """Writes the manifest of a directory, before anything reads from it."""
     (directory / NAME).write_text(json.dumps(_digests(directory), indent=1) + "\n")
 
 
 def damage(directory: Path) -> str | None:
-    """What a directory lacks of its manifest, in a few words; None if it is whole."""
+    """How a directory differs from its manifest, in a few words; None if it does not."""
     try:
-        wanted, found = json.loads((directory / NAME).read_text()), _digests(directory)
+        listed, present = json.loads((directory / NAME).read_text()), _digests(directory)
     except (OSError, ValueError) as error:
         return f"{NAME} cannot be read, {type(error).__name__}"
-    for name, digest in wanted.items():
-        if found.get(name) != digest:
-            return f"{name} is {'changed' if name in found else 'missing'}"
+    for name, digest in listed.items():
+        if present.get(name) != digest:
+            return f"{name} is {'changed' if name in present else 'missing'}"
     return None
 
 

@@ -10,12 +10,12 @@ from t2t_jax import config
 
 
 def adam(c: config.Training) -> optax.GradientTransformation:
-    """Adam's direction; the learning rate is applied by the step."""
+    """Adam without its learning rate, which the step multiplies its updates by."""
     return optax.scale_by_adam(c.beta1, c.beta2, c.eps)
 
 
 def peak_lr(c: config.Config) -> float:
-    """The learning rate at the end of the warm-up; in the paper (d_model warmup)^-0.5."""
+    """The learning rate at the end of warm-up; by default (d_model warmup)^-0.5, the paper's."""
     t = c.training
     return t.lr_scale * (t.peak_lr or (c.model.d_model * t.warmup) ** -0.5)
 
@@ -27,10 +27,10 @@ def learning_rate(
     steps: jax.Array,
     schedule: Literal["inverse_sqrt", "linear"],
 ) -> jax.Array:
-    """The learning rate of step 1, 2, ... `steps`.
+    """The learning rate of a step, counted from 1 to `steps`.
 
-    inverse_sqrt (equation 3): peak min(step / warmup, (warmup / step)^0.5).
-    linear: the same warm-up, then a straight line that reaches zero after the last step.
+    inverse_sqrt is the paper's equation 3: peak min(step / warmup, (warmup / step)^0.5).
+    linear has the same warm-up, then falls linearly and reaches zero one step after the last.
     """
     step = jnp.maximum(step, 1).astype(jnp.float32)
     if schedule == "inverse_sqrt":

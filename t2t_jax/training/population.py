@@ -1,8 +1,8 @@
 """Several runs of one shape as one wider computation: state, batch and hyper get an axis P.
 
-Members may differ in what `step.Hyper` holds: dropout, label smoothing, learning rate and seed.
-A run that is alone has no such axis: under one of length 1, XLA copies the state in every step
-instead of updating it in place.
+Members may differ in the traced hyperparameters (`step.Hyper`): dropout, label smoothing, learning
+rate and seed. A single run has no axis P: with one of length 1, XLA would copy the state in every
+step instead of updating it in place.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +14,13 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 
-def together(step: Callable[..., Any], P: int) -> Callable[..., Any]:
-    """A step of P members at once."""
+def vmap_step(step: Callable[..., Any], P: int) -> Callable[..., Any]:
+    """The step mapped over the axis P of state, batch and hyper; the step itself if P is 1."""
     return step if P == 1 else jax.vmap(step, spmd_axis_name="population")
 
 
 def stack(trees: Sequence[Any]) -> Any:
-    """Trees of arrays [...] -> one of arrays [P, ...], each laid out as in the first of them."""
+    """Trees of arrays [...] as one tree of arrays [P, ...], laid out as in the first of them."""
     if len(trees) == 1:
         return trees[0]
     layout = jax.tree.map(
@@ -31,14 +31,14 @@ def stack(trees: Sequence[Any]) -> Any:
 
 
 def stack_batches(batches: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Each member's batch on the host -> one."""
+    """Batches {side: int32 [B, L]} on the host as one batch {side: int32 [P, B, L]}."""
     if len(batches) == 1:
         return batches[0]
     return {side: np.stack([batch[side] for batch in batches]) for side in batches[0]}
 
 
 def member(tree: Any, i: int, P: int) -> Any:
-    """Member i of P in a stacked tree, laid out as it is there."""
+    """The leaves of member i of P in a stacked tree, laid out as in it."""
     if P == 1:
         return tree
     layout = jax.tree.map(

@@ -1,12 +1,11 @@
-"""What a person sees of a run: one line that moves on a terminal, plain lines elsewhere."""
+"""Progress of a run: a line on the terminal, metrics.jsonl, and TensorBoard's files."""
 
 import json
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -14,16 +13,16 @@ from t2t_jax.errors import writing
 
 
 class Progress:
-    """Prints to a stream, at most every second on a terminal and every 15 s in a pipe."""
+    """Prints to a stream: on a terminal one line that is overwritten, in a pipe plain lines."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self.out = sys.stderr if out is None else out
         self.live = self.out.isatty()
         self.last = 0.0
-        self.open = False  # whether the cursor stands behind a passing line
+        self.open = False  # whether the cursor is behind a line that `show` wrote
 
     def show(self, line: str) -> None:
-        """A passing state: overwritten on a terminal, dropped in a pipe if the last was recent."""
+        """Shows a line that the next one overwrites, at most one a second; in a pipe every 15 s."""
         if time.monotonic() - self.last < (1 if self.live else 15):
             return
         self.last, self.open = time.monotonic(), self.live
@@ -31,13 +30,13 @@ class Progress:
         self.out.flush()
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays."""
         self.out.write(f"\r\x1b[K{line}\n" if self.live else f"{line}\n")
         self.out.flush()
         self.open = False
 
     def close(self) -> None:
-        """Ends a passing line, so that what follows begins its own."""
+        """Ends a line that `show` wrote, so that further output begins a new one."""
         if self.open:
             self.out.write("\n")
             self.out.flush()
@@ -45,7 +44,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """12 s, 3 min 05 s, 2 h 07 min."""
+    """Seconds as text: 12 s, 3 min 05 s, 2 h 07 min."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -54,28 +53,57 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+class StepMetrics(NamedTuple):
+    """What a training step reports: scalars, or [P] of a population.
+
+    Attributes:
+      loss, nll: nats per target token, with label smoothing and without it.
+      grad_norm: norm of the gradient of `loss`.
+      lr: the learning rate of the step.
+      source_tokens, target_tokens: number of tokens that are not padding.
+    """
+
+    loss: Any
+    nll: Any
+    grad_norm: Any
+    lr: Any
+    source_tokens: Any
+    target_tokens: Any
+
+
 class Meter:
-    """Sums over the training steps since it was made, of each member of a population."""
+    """Means and speeds over the training steps since it was made."""
 
     def __init__(self) -> None:
         self.opened, self.steps = time.monotonic(), 0
         self.tokens = self.flops = 0.0
         self.loss, self.nll, self.targets = np.zeros((3, 1))
+        self.last: StepMetrics | None = None
 
-    def add(self, metrics: Mapping[str, np.ndarray], flops: float) -> None:
-        """Counts one step: what it reported [P], and the FLOPs of its matrix products."""
+    def add(self, metrics: StepMetrics, flops: float) -> None:
+        """Counts one step: its metrics [P], and the FLOPs of its matrix products."""
         self.steps += 1
-        self.loss = self.loss + metrics["loss"] * metrics["target_tokens"]
-        self.nll = self.nll + metrics["nll"] * metrics["target_tokens"]
-        self.targets = self.targets + metrics["target_tokens"]
-        self.tokens += float((metrics["source_tokens"] + metrics["target_tokens"]).sum())
+        self.loss = self.loss + metrics.loss * metrics.target_tokens
+        self.nll = self.nll + metrics.nll * metrics.target_tokens
+        self.targets = self.targets + metrics.target_tokens
+        self.tokens += float((metrics.source_tokens + metrics.target_tokens).sum())
         self.flops += flops
+        self.last = metrics
 
     def read(self, peak: float | None) -> dict[str, Any]:
-        """Nats per target token [P]; tokens a second of both sides, share of `peak` FLOP/s."""
+        """The fields of a record of metrics.jsonl.
+
+        `lr` and `grad_norm` [P] are of the last step; `loss` and `nll` [P] are means in nats per
+        target token; `tokens_per_second` counts both sides of all runs; `share_of_peak` is the
+        share of `peak` FLOP/s, if that is known.
+        """
+        assert self.last is not None, "read before the first step"
         seconds = time.monotonic() - self.opened
         share = {} if peak is None else {"share_of_peak": self.flops / seconds / peak}
-        return share | {
+        return {
+            "lr": self.last.lr,
+            "grad_norm": self.last.grad_norm,
+            **share,
             "loss": self.loss / np.maximum(self.targets, 1),
             "nll": self.nll / np.maximum(self.targets, 1),
             "tokens_per_second": self.tokens / seconds,
@@ -84,9 +112,9 @@ class Meter:
 
 
 class Metrics:
-    """metrics.jsonl, one record a line; also TensorBoard's files where tensorboardX is installed.
+    """metrics.jsonl, a record per line; and TensorBoard's files if tensorboardX is installed.
 
-    Opening it for a run resumed at `step` drops the records of later steps, which will come again.
+    For a run that resumes at `step`, records of later steps are dropped, as they come again.
     """
 
     def __init__(self, directory: Path, step: int) -> None:
@@ -116,10 +144,10 @@ class Metrics:
 
 
 class _Board:
-    """TensorBoard's event file, written as records come.
+    """TensorBoard's event file, written in this thread.
 
-    tensorboardX's own writer leaves that to a thread, which dies of a clock that is set back, and
-    then blocks whoever writes.
+    tensorboardX's own writer uses a thread that dies when the clock is set back; the next write
+    then blocks forever.
 
     Raises:
       ImportError: tensorboardX is not installed.
@@ -132,7 +160,7 @@ class _Board:
         self.event, self.summary = event_pb2.Event, summary_pb2.Summary
         directory.mkdir(exist_ok=True)
         self.writer = EventsWriter(str(directory / "events"))
-        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)  # drops what came later
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)  # drops later records
         self.writer.write_event(self.event(step=step + 1, session_log=start))
 
     def write(self, record: dict[str, Any]) -> None:
@@ -151,7 +179,7 @@ class _Board:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records of a metrics.jsonl; a last line cut short by a kill is left out."""
+    """The records of a metrics.jsonl, without a last line that a kill cut short."""
     records = []
     for line in path.read_text().splitlines() if path.exists() else []:
         try:

@@ -1,12 +1,12 @@
-"""The mesh, and which logical axis of a parameter or activation lies along which of its axes.
+"""The device mesh, and the mesh axis that each logical axis of an array is divided over.
 
     population   runs that are trained at once
     data         rows of a batch
-    fsdp         rows of a batch, too; and parameters, gathered where they are used (ZeRO-3)
+    fsdp         rows of a batch, and parameters, which are gathered where they are used (ZeRO-3)
     tensor       heads, d_ff and the vocabulary
 
-An axis of the mesh serves an array once: an activation's d_model stays whole, as its rows lie along
-fsdp already.
+A mesh axis divides at most one axis of an array: an activation's d_model is not divided, because
+its rows are divided over fsdp.
 """
 
 import math
@@ -24,7 +24,7 @@ from t2t_jax.errors import UsageError, near
 AXES = "population", "data", "fsdp", "tensor"
 ROWS = "data", "fsdp"
 
-# None: every device holds the whole axis.
+# Logical axis and the mesh axes that divide it; None if every device holds the whole axis.
 RULES: tuple[tuple[str, str | tuple[str, ...] | None], ...] = (
     ("batch", ROWS),
     ("vocabulary", "tensor"),
@@ -43,10 +43,13 @@ RULES: tuple[tuple[str, str | tuple[str, ...] | None], ...] = (
 
 
 def make_mesh(described: str = "") -> Mesh:
-    """All devices, as `data=2,fsdp=2,tensor=2` says; or else along `data`.
+    """The mesh of all devices that a text such as `data=2,fsdp=2,tensor=2` describes.
+
+    Without a description, all devices lie along `data`.
 
     Raises:
-      UsageError: an axis is unknown or named twice, or their product is not the number of devices.
+      UsageError: an axis is unknown or named twice, or the product of their sizes is not the number
+        of devices.
     """
     sizes, count = dict.fromkeys(AXES, 1), jax.device_count()
     for part in described.split(",") if described else [f"data={count}"]:
@@ -65,80 +68,84 @@ def make_mesh(described: str = "") -> Mesh:
 
 
 def describe(mesh: Mesh) -> str:
-    """The axes that are longer than 1, as `make_mesh` reads them."""
+    """The axes longer than 1, in the form that `make_mesh` reads."""
     return ",".join(f"{name}={n}" for name, n in mesh.shape.items() if n > 1) or "data=1"
 
 
 @contextmanager
-def on(mesh: Mesh) -> Iterator[None]:
-    """Traces and runs what stands in it on `mesh`, under `RULES`."""
+def use_mesh(mesh: Mesh) -> Iterator[None]:
+    """Context in which programs are traced and run on `mesh`, laid out by `RULES`."""
     with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
         yield
 
 
 def shardings(boxed: Any, mesh: Mesh) -> Any:
-    """Of every leaf of a tree of shapes with logical axes (`flax.linen.LogicallyPartitioned`).
+    """The sharding of every leaf of a tree of shapes.
+
+    Args:
+      boxed: leaves are `flax.linen.LogicallyPartitioned`, or replicated if they have no axes.
 
     Raises:
-      UsageError: an axis of the mesh does not divide what lies along it.
+      UsageError: a mesh axis does not divide the array axis that `RULES` assigns to it.
     """
 
-    def lay(path: Any, leaf: Any) -> NamedSharding:
+    def sharding(path: Any, leaf: Any) -> NamedSharding:
         if not isinstance(leaf, nn.LogicallyPartitioned):
             return NamedSharding(mesh, PartitionSpec())
         spec = nn.logical_to_mesh_axes(leaf.names, RULES) or PartitionSpec()
-        for name, size, along in zip(leaf.names, leaf.value.shape, spec, strict=True):
-            if along and size % mesh.shape[along]:
+        for name, size, axis in zip(leaf.names, leaf.value.shape, spec, strict=True):
+            if axis and size % mesh.shape[axis]:
                 where = jax.tree_util.keystr(path, simple=True, separator="/")
                 raise UsageError(
-                    f"{along}={mesh.shape[along]} of the mesh does not divide {name}={size} of "
+                    f"{axis}={mesh.shape[axis]} of the mesh does not divide {name}={size} of "
                     f"{where}: choose another --mesh or another {name}."
                 )
         return NamedSharding(mesh, PartitionSpec(*spec))
 
-    boxed_leaf = nn.LogicallyPartitioned
-    return jax.tree_util.tree_map_with_path(lay, boxed, is_leaf=lambda x: isinstance(x, boxed_leaf))
+    return jax.tree_util.tree_map_with_path(sharding, boxed, is_leaf=_is_boxed)
 
 
 def axes(boxed: Any) -> Any:
-    """The logical axes of every leaf of such a tree."""
-    return jax.tree.map(
-        lambda x: x.names, boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
-    )
+    """The logical axes of every leaf of a tree of `flax.linen.LogicallyPartitioned`."""
+    return jax.tree.map(lambda x: x.names, boxed, is_leaf=_is_boxed)
+
+
+def _is_boxed(x: Any) -> bool:
+    return isinstance(x, nn.LogicallyPartitioned)
 
 
 def mesh_of(tree: Any) -> Mesh:
-    """The mesh that a tree of arrays is laid out over: of one device, if it never was."""
+    """The mesh that a tree of arrays is laid out over; a mesh of one device if there is none."""
     layouts = (getattr(x, "sharding", None) for x in jax.tree.leaves(tree))
     for layout in layouts:
         if isinstance(layout, NamedSharding) and isinstance(layout.mesh, Mesh):
             return layout.mesh
-    one = np.array(jax.devices()[:1]).reshape((1,) * len(AXES))
-    return Mesh(one, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    device = np.array(jax.devices()[:1]).reshape((1,) * len(AXES))
+    return Mesh(device, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def rows(mesh: Mesh) -> int:
-    """How many parts a batch is shared out in."""
+    """Number of parts that the rows of a batch are divided into."""
     return math.prod(mesh.shape[axis] for axis in ROWS)
 
 
 def put_batch(batch: Any, mesh: Mesh, multiple: int = 1) -> Any:
-    """Host arrays [B, L], or [P, B, L] of a population, to the devices: to each its rows.
+    """Moves host arrays [B, L], or [P, B, L] of a population, to the devices, to each its rows.
 
-    Rows of PAD are added until B is a multiple of `multiple` times the parts of a batch; they
-    change neither a loss nor the random draws of the others.
+    Rows of PAD are added until `multiple` times the number of parts divides B. They change neither
+    the loss nor the random draws of other rows.
     """
 
     def put(x: np.ndarray) -> jax.Array:
         members = x.ndim - 2
-        short = -x.shape[-2] % (multiple * rows(mesh))
-        whole = np.pad(x, [(0, 0)] * members + [(0, short), (0, 0)]) if short else x
+        missing = -x.shape[-2] % (multiple * rows(mesh))
+        padded = np.pad(x, [(0, 0)] * members + [(0, missing), (0, 0)]) if missing else x
         layout = NamedSharding(mesh, PartitionSpec(*["population"] * members, ROWS))
-        return jax.make_array_from_callback(whole.shape, layout, lambda index: whole[index])
+        return jax.make_array_from_callback(padded.shape, layout, lambda index: padded[index])
 
     return jax.tree.map(put, batch)
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
-    """Arrays to every device."""
+    """Copies arrays to every device of the mesh."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -16,13 +16,15 @@ from t2t_jax.tokens import BOS, PAD
 from t2t_jax.training import sharding
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.optimizer import adam, learning_rate, peak_lr
+from t2t_jax.training.progress import StepMetrics
 
 Batch = dict[str, jax.Array]
+Sums = dict[str, jax.Array]  # of `objective.cross_entropy`
 
 
 @struct.dataclass
 class State:
-    """What a step rewrites: the count of steps done, the parameters, and Adam's moments."""
+    """What a step updates: the number of steps done, the parameters, and Adam's moments."""
 
     step: jax.Array
     params: Any
@@ -31,7 +33,7 @@ class State:
 
 @struct.dataclass
 class Hyper:
-    """What may differ between rows that share one compiled program; scalars, traced."""
+    """Hyperparameters that a compiled step takes as data: traced scalars, from `config.TRACED`."""
 
     P_drop: jax.Array
     eps_ls: jax.Array
@@ -39,6 +41,9 @@ class Hyper:
     warmup: jax.Array
     steps: jax.Array
     seed: jax.Array
+
+
+Stepped = tuple[State, StepMetrics]
 
 
 def hyper(c: Config) -> Hyper:
@@ -55,40 +60,52 @@ def hyper(c: Config) -> Hyper:
 
 
 def shift(target: jax.Array) -> jax.Array:
-    """The decoder's input: int32 [B, T] moved right by one, a begin mark before it.
+    """The decoder's input int32 [B, T]: BOS, then the target int32 [B, T] without its last token.
 
-    A row that is all padding stays so, and the end mark moves out at the right.
+    Padding stays padding, so EOS is never an input.
     """
     moved = jnp.roll(target, 1, axis=1).at[:, 0].set(BOS)
     return jnp.where(target != PAD, moved, PAD)
 
 
-MASKED = 0.15  # of the tokens (Devlin et al. 2019)
-MASK = BOS  # which a masked model has no other use for
+MASKED = 0.15  # share of the tokens that are masked (Devlin et al. 2019)
+MASK = BOS  # a masked model has no other use for BOS
 
 
 def mask(target: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The target int32 [B, T] with the chosen tokens masked; and those alone, PAD elsewhere."""
+    """Inputs and labels of a masked language model, both int32 [B, T].
+
+    Args:
+      target: int32 [B, T].
+      chosen: bool, broadcastable to [B, T]: the tokens to be masked; PAD never is.
+
+    Returns:
+      The target with the chosen tokens replaced by MASK, and the chosen tokens with PAD elsewhere.
+    """
     chosen &= target != PAD
     return jnp.where(chosen, MASK, target), jnp.where(chosen, target, PAD)
 
 
 def initialise(model: nn.Module, c: Config, mesh: Mesh) -> State:
-    """The state before the first step, drawn from the seed, laid out over the mesh."""
-    out = jax.tree.map(lambda x: x.sharding, abstract(model, c, mesh))
+    """The state before the first step, drawn from the seed and laid out over the mesh."""
+    layout = jax.tree.map(lambda x: x.sharding, abstract(model, c, mesh))
 
     def create(seed: jax.Array) -> State:
         params = _draw(model, jax.random.fold_in(jax.random.key(seed), 0))
         return nn.meta.unbox(_first(c, params))
 
-    with sharding.on(mesh):
-        return jax.jit(create, out_shardings=out)(jnp.uint32(c.training.seed))
+    with sharding.use_mesh(mesh):
+        return jax.jit(create, out_shardings=layout)(jnp.uint32(c.training.seed))
 
 
 def abstract(model: nn.Module, c: Config, mesh: Mesh) -> State:
-    """Shapes, types and layout of a state, computed without one."""
+    """Shapes, dtypes and shardings of a state, computed without allocating one.
+
+    Raises:
+      UsageError: the mesh does not divide a parameter.
+    """
     boxed = jax.eval_shape(partial(_first, c), _shapes(model))
-    with nn.logical_axis_rules(()):  # shapes only: it is not known yet whether the mesh fits them
+    with nn.logical_axis_rules(()):  # shapes alone: `shardings` checks whether the mesh fits them
         shapes = jax.eval_shape(nn.meta.unbox, boxed)
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
@@ -108,85 +125,93 @@ def _draw(model: nn.Module, key: jax.Array) -> Any:
 
 @cache
 def _shapes(model: nn.Module) -> Any:
-    """Of the parameters, with their logical axes; tracing a model takes a while."""
+    """Shapes and logical axes of a model's parameters; cached, as tracing takes a while."""
     with nn.logical_axis_rules(()):
         return jax.eval_shape(lambda: _draw(model, jax.random.key(0)))
 
 
-def make_step(
-    model: nn.Module, c: Config
-) -> Callable[[State, Batch, Hyper], tuple[State, dict[str, jax.Array]]]:
-    """The train step for a model: a pure function of one run.
+def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], Stepped]:
+    """The train step of a model: a pure function (state, batch, hyper) -> (state, metrics).
 
-    A batch is {"source": int32 [B, S], "target": int32 [B, T]}. The metrics are `loss` and `nll` in
-    nats a target token, `grad_norm` of the gradient of `loss`, `source_tokens`, `target_tokens` and
-    `lr`.
+    A batch is {"source": int32 [B, S], "target": int32 [B, T]}, padded with PAD.
     """
     t = c.training
     optimizer = adam(t)
     axes = sharding.axes(_shapes(model))
+    gradient_of = jax.grad(partial(_loss, model, t.smoothing), has_aux=True)
 
-    def loss(params: Any, batch: Batch, h: Hyper, key: jax.Array) -> tuple[jax.Array, Any]:
-        variables, (encoder_key, decoder_key) = {"params": params}, jax.random.split(key)
-        given, wanted = shift(batch["target"]), batch["target"]
-        if model.masked:
-            chosen = jax.random.bernoulli(jax.random.fold_in(key, 2), MASKED, wanted.shape)
-            given, wanted = mask(wanted, chosen)
-        encoded = model.apply(
-            variables, batch["source"], h.P_drop, method="encode", rngs={"dropout": encoder_key}
-        )
-        logits: Any = model.apply(
-            variables,
-            encoded,
-            given,
-            h.P_drop,
-            method="decode",
-            rngs={"dropout": decoder_key},
-        )
-        sums = cross_entropy(logits, wanted, h.eps_ls, t.smoothing)
-        return sums["loss"], sums
-
-    def accumulated(params: Any, batch: Batch, h: Hyper, key: jax.Array) -> tuple[Any, Any]:
-        if t.accumulate == 1:
-            return jax.grad(loss, has_aux=True)(params, batch, h, key)
-
-        def add(total: Any, numbered: tuple[jax.Array, Batch]) -> tuple[Any, None]:
-            i, part = numbered
-            one = jax.grad(loss, has_aux=True)(params, part, h, jax.random.fold_in(key, i))
-            return jax.tree.map(jnp.add, total, one), None
-
-        # Every micro-batch takes rows from every device, so that none has to move.
-        parts = jax.tree.map(
-            lambda x: x.reshape(-1, t.accumulate, *x.shape[1:]).swapaxes(0, 1), batch
-        )
-        first = jax.tree.map(lambda x: x[0], parts)
-        zeros = jax.tree.map(
-            lambda x: jnp.zeros(x.shape, x.dtype),
-            jax.eval_shape(jax.grad(loss, has_aux=True), params, first, h, key),
-        )
-        return jax.lax.scan(add, zeros, (jnp.arange(t.accumulate), parts))[0]
-
-    def step(state: State, batch: Batch, h: Hyper) -> tuple[State, dict[str, jax.Array]]:
+    def step(state: State, batch: Batch, h: Hyper) -> Stepped:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(h.seed), 1), state.step)
-        gradient, sums = accumulated(state.params, batch, h, key)
+        gradient, sums = _accumulate(gradient_of, t.accumulate, state.params, batch, h, key)
         gradient = nn.with_logical_constraint(gradient, axes)  # each device updates its part
         tokens = jnp.maximum(sums["tokens"], 1)
-        each = 1 / tokens  # products are computed anew where they are used, quotients written out
-        mean = jax.tree.map(lambda g: g * each, gradient)
-        grad_norm = optax.tree.norm(gradient) * each
+        # XLA fuses a product into its uses and computes it anew; a quotient it would write out.
+        per_token = 1 / tokens
+        mean = jax.tree.map(lambda g: g * per_token, gradient)
+        grad_norm = optax.tree.norm(gradient) * per_token
         direction, moments = optimizer.update(mean, state.optimizer)
         lr = learning_rate(state.step + 1, h.peak_lr, h.warmup, h.steps, t.schedule)
         # Waiting for every gradient lets XLA update parameters in place: none is read after it.
         waited = jnp.where(jnp.isnan(grad_norm), jnp.nan, lr)
         params = optax.apply_updates(state.params, jax.tree.map(lambda d: -waited * d, direction))
-        metrics = {
-            "loss": sums["loss"] / tokens,
-            "nll": sums["nll"] / tokens,
-            "grad_norm": grad_norm,
-            "target_tokens": sums["tokens"],
-            "source_tokens": (batch["source"] != PAD).sum(dtype=jnp.float32),
-            "lr": lr,
-        }
+        metrics = StepMetrics(
+            loss=sums["loss"] / tokens,
+            nll=sums["nll"] / tokens,
+            grad_norm=grad_norm,
+            lr=lr,
+            source_tokens=(batch["source"] != PAD).sum(dtype=jnp.float32),
+            target_tokens=sums["tokens"],
+        )
         return State(state.step + 1, params, moments), metrics
 
     return step
+
+
+def _loss(
+    model: Any,
+    smoothing: Literal["uniform", "others"],
+    params: Any,
+    batch: Batch,
+    h: Hyper,
+    key: jax.Array,
+) -> tuple[jax.Array, Sums]:
+    """The loss of a batch, summed over its target tokens, and `cross_entropy`'s sums."""
+    variables, (encoder_key, decoder_key) = {"params": params}, jax.random.split(key)
+    inputs, labels = shift(batch["target"]), batch["target"]
+    if model.masked:
+        chosen = jax.random.bernoulli(jax.random.fold_in(key, 2), MASKED, labels.shape)
+        inputs, labels = mask(labels, chosen)
+    encoded = model.apply(
+        variables, batch["source"], h.P_drop, method="encode", rngs={"dropout": encoder_key}
+    )
+    logits = model.apply(
+        variables, encoded, inputs, h.P_drop, method="decode", rngs={"dropout": decoder_key}
+    )
+    sums = cross_entropy(logits, labels, h.eps_ls, smoothing)
+    return sums["loss"], sums
+
+
+def _accumulate(
+    gradient_of: Callable[..., tuple[Any, Sums]],
+    count: int,
+    params: Any,
+    batch: Batch,
+    h: Hyper,
+    key: jax.Array,
+) -> tuple[Any, Sums]:
+    """The gradient of a batch, summed over `count` micro-batches, and the sums of `_loss`."""
+    if count == 1:
+        return gradient_of(params, batch, h, key)
+
+    def add(total: Any, numbered: tuple[jax.Array, Batch]) -> tuple[Any, None]:
+        i, part = numbered
+        out = gradient_of(params, part, h, jax.random.fold_in(key, i))
+        return jax.tree.map(jnp.add, total, out), None
+
+    # Every micro-batch takes rows from every device, so that none has to move.
+    parts = jax.tree.map(lambda x: x.reshape(-1, count, *x.shape[1:]).swapaxes(0, 1), batch)
+    first = jax.tree.map(lambda x: x[0], parts)
+    zeros = jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient_of, params, first, h, key)
+    )
+    return jax.lax.scan(add, zeros, (jnp.arange(count), parts))[0]

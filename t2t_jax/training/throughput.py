@@ -1,4 +1,4 @@
-"""What a training step costs as compiled, and what the device could do at most."""
+"""Cost of the compiled training step, and peak FLOP/s of the devices."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-# Dense bf16 matrix FLOP/s of what JAX counts as one device, from the makers' data sheets.
+# Peak dense bf16 FLOP/s of what JAX counts as one device, from the manufacturers' data sheets.
 _PEAK = {
     "H200": 989e12,
     "H100": 989e12,
@@ -28,11 +28,11 @@ _PEAK = {
 
 
 class Program(NamedTuple):
-    """A compiled step of a population, and what one member's part of it costs.
+    """A compiled step of a population, and its cost divided by the number of members.
 
     Attributes:
       flops: all operations that XLA counts on all devices, not only matrix products.
-      memory: bytes of state, batch and temporaries at their largest, on one device.
+      memory: peak bytes of state, batch and temporaries on one device.
     """
 
     run: Callable[..., Any]
@@ -41,7 +41,7 @@ class Program(NamedTuple):
 
 
 def compile_for(step: Callable[..., Any], P: int, state: Any, batch: Any, h: Any) -> Program:
-    """Compiles a step of P members for such arguments; the old state's memory takes the new one."""
+    """Compiles a step of P members for arguments of these shapes; it updates the state in place."""
     mesh = h.seed.sharding.mesh
     layout = jax.tree.map(lambda x: x.sharding, state), NamedSharding(mesh, PartitionSpec())
     jitted = jax.jit(step, donate_argnums=0, out_shardings=layout)
@@ -54,9 +54,9 @@ def compile_for(step: Callable[..., Any], P: int, state: Any, batch: Any, h: Any
 
 @cache
 def peak_flops() -> float | None:
-    """FLOP/s that all devices reach at most: the data sheet's, on a CPU that of a measured product.
+    """Peak FLOP/s of all devices: from the data sheet, on a CPU from a measured matrix product.
 
-    None for an accelerator that is not in the list.
+    None for an accelerator that is not listed.
     """
     device = jax.devices()[0]
     if device.platform == "cpu":
@@ -67,7 +67,7 @@ def peak_flops() -> float | None:
 
 
 def product_flops() -> float:
-    """FLOP/s of a float32 matrix product, the fastest of a few."""
+    """FLOP/s of a float32 matrix product, the fastest of five."""
     n = 2048
     a = jnp.ones((n, n), jnp.float32)
     product = jax.jit(lambda x: x @ x)

@@ -1,11 +1,16 @@
 """The built-in corpus: a synchronous grammar of English and German.
 
-Every sentence is drawn with its translation, word by word, so that the alignment and what each
-German word hangs on are known. The translation is a function of the English sentence.
+A sentence and its translation are drawn together, word by word, so that word alignments and the
+dependencies of German words are known. The translation is a function of the English sentence.
 
-lexicon.py has the words, a line a lemma; inflection.py their forms; choice.py which may stand
-where; draft.py what a sentence is drawn on; phrases.py noun phrases; verbs.py chains of verbs and
-their order; clauses.py clauses; sentences.py sentences and the corpus.
+    lexicon.py      the words, a lemma per line
+    inflection.py   their forms
+    choice.py       which words may be combined
+    draft.py        the state of a sentence while it is drawn
+    phrases.py      noun phrases
+    verbs.py        verb chains and word order
+    clauses.py      clauses
+    sentences.py    sentences and the corpus
 """
 
 from t2t_jax.data.grammar.sentences import (

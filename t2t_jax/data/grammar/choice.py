@@ -1,4 +1,4 @@
-"""Which words may stand where, and which need a cue: the pools that sentences are drawn from."""
+"""The pools that words are drawn from, by what they are combined with; ambiguous words."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -9,7 +9,7 @@ from t2t_jax.data.grammar.inflection import ADJECTIVES, ADVERBS, NOUNS, VERBS, A
 
 
 def _twice(items: Iterable[tuple[str, str]]) -> set[str]:
-    """The English forms that have several translations."""
+    """The ambiguous English words: those with several translations."""
     german: dict[str, set[str]] = {}
     for english, translation in items:
         german.setdefault(english, set()).add(translation)
@@ -24,7 +24,7 @@ ORDINARY = [n for n in NOUNS if "she" not in n.classes]
 
 @cache
 def nouns(classes: frozenset[str]) -> Pool[Noun]:
-    """The nouns a slot admits; in a slot for several classes each class keeps its own ranks."""
+    """The nouns that a slot admits; a noun of several classes has the best of its ranks in them."""
     ranked = []
     for name in classes:
         ranked += [(i, n) for i, n in enumerate(n for n in ORDINARY if name in n.classes)]
@@ -37,12 +37,13 @@ def nouns(classes: frozenset[str]) -> Pool[Noun]:
 
 @cache
 def adjectives(noun: Noun) -> Pool[Adjective]:
+    """The adjectives that a noun admits."""
     return Pool(a for a in ADJECTIVES if a.classes & noun.classes and not a.excepted & noun.classes)
 
 
 @cache
 def copula_nouns() -> Pool[Noun]:
-    """Subjects of `is old`: no cue follows but the adjective, so no noun that needs one."""
+    """Subjects of `is old`: no ambiguous nouns, as no other word would decide their translation."""
     return Pool(
         n
         for n in NOUNS
@@ -54,12 +55,17 @@ def copula_nouns() -> Pool[Noun]:
 
 @cache
 def subject_verbs(noun: Noun) -> Pool[Verb]:
+    """The verbs that admit a noun as their subject."""
     return Pool(v for v in VERBS if v.subjects & noun.classes)
 
 
 @cache
 def object_verbs(noun: Noun, preposition: bool) -> Pool[tuple[Verb, int]]:
-    """Verbs with the slot that admits the noun, with or without a German preposition."""
+    """Verbs, each with the index of a slot that admits a noun.
+
+    Args:
+      preposition: whether the slot may have a German preposition.
+    """
     return Pool(
         (verb, i)
         for verb in VERBS
@@ -82,7 +88,7 @@ VEHICLES, CITIES = Pool(ADVERBS["vehicle"]), Pool(ADVERBS["city"])
 
 
 def opposed(adjective: str, others: Iterable[str]) -> bool:
-    """Whether it repeats or contradicts one of the others."""
+    """Whether an adjective repeats or contradicts one of the others."""
     return any(
         adjective == other or any({adjective, other} <= line for line in _OPPOSITES)
         for other in others

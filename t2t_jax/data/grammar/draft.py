@@ -1,9 +1,9 @@
-"""What a sentence is made of while it is drawn: words with alignment keys, phrases, the draft."""
+"""A sentence while it is drawn: words with alignment keys, phrases, and the draft."""
 
 import itertools
 import random
 from bisect import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -14,17 +14,19 @@ T = TypeVar("T")
 
 
 class Reject(Exception):
-    """The draws so far lead to no sentence of the corpus; draw again."""
+    """The words drawn so far cannot become a sentence of the corpus; it is to be drawn again."""
 
 
 class Word:
+    """A word; words of the two languages with equal keys are aligned."""
+
     __slots__ = ("key", "text")
 
     def __init__(self, text: str, key: int) -> None:
         self.text, self.key = text, key
 
 
-COMMA = Word(",", -1)  # joins the word before it; doubled or final ones are dropped
+COMMA = Word(",", -1)  # attached to the word before it; a repeated or final comma is dropped
 
 
 class Pool(Generic[T]):
@@ -40,13 +42,26 @@ class Pool(Generic[T]):
         return self.items[bisect(self.edges, rng.random() * self.edges[-1])]
 
 
+def below(r: float, alternatives: Sequence[tuple[float, T]]) -> T:
+    """The first alternative whose cumulative probability is above r, a draw from [0, 1)."""
+    return next(value for bound, value in alternatives if r < bound)
+
+
 @dataclass(slots=True, eq=False)
 class Phrase:
-    """A noun phrase, pronoun, name or relative pronoun in its place in a clause.
+    """A noun phrase, pronoun, name or relative pronoun of a clause.
 
-    `word` is the German word that agrees, `head` the noun that it stands for; `person` is an
-    index into verb forms; `be` 0 for I, 1 for he, 2 for you and they. `en` includes the English
-    relative clause, `tail` is the German one, which may move behind the verbs.
+    Attributes:
+      en: the English words, a relative clause included.
+      de: the German words without a relative clause.
+      word: the German word that verbs agree with.
+      head: the German noun that `word` refers to.
+      person: index into the German forms of a verb.
+      be: index into the English forms of be: 0 for I, 1 for he, 2 for you and they.
+      kind: noun, name, pronoun, relative or fixed.
+      owner: the possessives that refer to the phrase: his, sein.
+      tail: the German relative clause, which may move behind the verbs.
+      closed: whether it takes no relative clause.
     """
 
     en: list[Word]
@@ -57,35 +72,48 @@ class Phrase:
     be: int = 1
     noun: Noun | None = None
     plural: bool = False
-    kind: str = "noun"  # noun, name, pronoun, relative
-    owner: tuple[str, str] | None = None  # possessives that refer to it: his/sein
+    kind: str = "noun"
+    owner: tuple[str, str] | None = None
     indefinite: bool = False
     tail: list[Word] = field(default_factory=list)
-    closed: bool = False  # takes no relative clause
+    closed: bool = False
     adjectives: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Draft:
-    """A sentence in the making: its random draws, its dependencies and who was mentioned."""
+    """A sentence while it is drawn.
+
+    Attributes:
+      rich: factor on the probability of optional adjectives and adverbials.
+      nest: factor on the probability of relative clauses.
+      keys: number of alignment keys in use.
+      dependencies: (kind, word, head), as in `sentences.Dependency`.
+      mentions: the noun phrases and names so far.
+      depth: of the clauses so far; `limit` is the largest one allowed.
+      verbs, adjectives: English words in use; a sentence repeats none of the verbs.
+      timed: whether it has a time adverbial.
+    """
 
     rng: random.Random
-    rich: float = 1.0  # multiplies the chance of everything optional,
-    nest: float = 1.0  # this that of relative clauses
+    rich: float = 1.0
+    nest: float = 1.0
     keys: int = 0
     dependencies: list[tuple[str, Word, Word]] = field(default_factory=list)
     mentions: list[Phrase] = field(default_factory=list)
     depth: int = 0
-    limit: int = 2  # of the depth
-    verbs: set[str] = field(default_factory=set)  # used so far; none comes twice
+    limit: int = 2
+    verbs: set[str] = field(default_factory=set)
     adjectives: set[str] = field(default_factory=set)
-    timed: bool = False  # has its time adverbial
+    timed: bool = False
 
     def key(self) -> int:
+        """A new alignment key."""
         self.keys += 1
         return self.keys
 
     def chance(self, p: float) -> bool:
+        """Draws whether something optional of probability p occurs."""
         return self.rng.random() < p * self.rich
 
     def pair(self, english: str, german: str) -> tuple[list[Word], list[Word]]:
@@ -97,4 +125,5 @@ class Draft:
         )
 
     def depend(self, kind: str, word: Word, head: Word) -> None:
+        """Records a dependency of a German word."""
         self.dependencies.append((kind, word, head))

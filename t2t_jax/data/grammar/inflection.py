@@ -1,7 +1,7 @@
-"""From the lexicon's lines to every form of a word; regular English and German forms by rule.
+"""All forms of the lexicon's words; those of regular words are made by rule.
 
-Cases are n(ominative), a(ccusative), d(ative), g(enitive); gender is m, f, n. The six
-finite forms of a tense stand in the order ich, du, er, wir, ihr, sie; Sie takes the last.
+Cases are n(ominative), a(ccusative), d(ative), g(enitive); genders are m, f, n. The six finite
+forms of a tense are in the order ich, du, er, wir, ihr, sie; Sie has the form of sie.
 """
 
 import re
@@ -11,6 +11,8 @@ from t2t_jax.data.grammar import lexicon
 
 ER, SIE = 2, 5
 CASES = "nadg"
+# A verb's flags in the lexicon.
+PLACED, MANNERED, LIKED, STATE, DATIVE_LAST, INVOLUNTARY = "pmgstu"
 _INSEPARABLE = ("be", "emp", "ent", "er", "ge", "ver", "zer")
 
 
@@ -20,8 +22,8 @@ class Noun:
     german: dict[tuple[bool, str], str]  # (plural, case) -> form
     gender: str
     classes: frozenset[str]
-    place: tuple[str, str] | None  # English and German preposition of being there
-    direction: tuple[str, str]  # German preposition of going there, and its case
+    place: tuple[str, str] | None  # English and German preposition for being there
+    direction: tuple[str, str]  # German preposition for going there, and its case
     countable: bool
 
 
@@ -37,7 +39,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Slot:
-    """A complement: prepositions (or ""), the case it stands in, the classes it admits."""
+    """A complement of a verb: its prepositions (or ""), its German case, the nouns it admits."""
 
     english: str
     german: str
@@ -68,7 +70,7 @@ class Verb:
 
     @property
     def zu(self) -> str:
-        """The zu-infinitive as one word, of separable verbs only."""
+        """The zu-infinitive of a separable verb, which is one word."""
         return self.prefix + "zu" + self.base
 
 
@@ -153,7 +155,7 @@ def participle(infinitive: str) -> str:
 
 
 def _groups(table: str) -> list[tuple[list[str], list[str]]]:
-    """(classes of the heading, columns) of every line."""
+    """For every line the classes in its heading, and its columns."""
     rows, heading = [], list[str]()
     for line in table.strip().splitlines():
         if line.startswith("["):
@@ -179,8 +181,9 @@ def _noun(heading: list[str], columns: list[str]) -> Noun:
     for column in columns[2:]:
         if "=" in column:
             before, _, after = column.partition("=")
-            there, _, to = after.partition("/")
-            place, direction = (before, there), (to, "d") if to else (there, "a")
+            german, _, towards = after.partition("/")
+            place = before, german
+            direction = (towards, "d") if towards else (german, "a")
         else:
             own = column.split()
     return Noun(

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from t2t_jax.data.grammar import choice
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Word
-from t2t_jax.data.grammar.inflection import Noun
+from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Word, below
+from t2t_jax.data.grammar.inflection import Adjective, Noun
 
 HIS, HER, THEIR = ("his", "sein"), ("her", "ihr"), ("their", "ihr")
 PRONOUNS = {  # english subject, object; german n, a, d
@@ -54,7 +54,7 @@ def pronoun(d: Draft, name: str, case: str, antecedent: Phrase | None = None) ->
 
 
 def refer(phrase: Phrase) -> str | None:
-    """The row of PRONOUNS that takes up a noun phrase; None where careful writers differ."""
+    """The row of PRONOUNS that refers to a noun phrase; None where usage varies."""
     if phrase.plural:
         return "they"
     if phrase.kind == "name":
@@ -68,6 +68,7 @@ def refer(phrase: Phrase) -> str | None:
 
 
 def name(d: Draft) -> Phrase:
+    """A person's first name."""
     text, key = choice.NAMES.draw(d.rng), d.key()
     word = Word(text, key)
     owner = HER if text in choice.WOMEN else HIS
@@ -77,6 +78,8 @@ def name(d: Draft) -> Phrase:
 
 
 class Determiner(NamedTuple):
+    """An article or another determiner."""
+
     english: str
     german: str  # stem
     endings: dict[tuple[str, str], str]  # of the adjective behind it
@@ -97,51 +100,80 @@ _EVERY = Determiner("every", "jed", forms.WEAK)
 _MINE, _OUR = ("my", "mein"), ("our", "unser")
 
 
+# Probabilities. Those of alternatives are cumulative: `draft.below` looks a draw from [0, 1) up.
+_OWNED_KIN, _OWNED = 0.6, 0.1
+_OWNED_BY_SUBJECT, _MINE_NOT_OUR, _OWNED_PLURAL = 0.8, 0.7, 0.2
+_THE_MASS = 0.6  # rather than no article
+_DETERMINERS: tuple[tuple[float, Determiner | Pool[Determiner]], ...] = (
+    (0.5, THE),
+    (0.7, A),
+    (0.83, THE_PLURAL),
+    (0.88, THIS),
+    (0.92, _MANY),
+    (0.93, _EVERY),
+    (1.0, BARE),
+)
+_PLACE_DETERMINERS = (0.75, THE), (0.9, A), (1.0, THIS)
+_ADJECTIVE, _POSSESSOR, _NAMED_POSSESSOR = 0.25, 0.15, 0.4
+_POSSESSED = {"thing", "ride", "kin", "pet", "room", "text"}  # classes that may have a possessor
+
+
 def draw_determiner(d: Draft, noun: Noun, owner: tuple[str, str] | None, bare: bool) -> Determiner:
-    """Draws a determiner; `owner` is the possessive of the clause's subject, `bare` plurals go."""
+    """Draws a determiner.
+
+    Args:
+      owner: the possessive that refers to the clause's subject.
+      bare: whether a plural without an article is allowed.
+    """
     rng = d.rng
     r = rng.random()
     owned = "unowned" not in noun.classes
-    if owned and (("kin" in noun.classes and r < 0.6) or r < 0.1):
-        mine = owner if owner and rng.random() < 0.8 else _MINE if rng.random() < 0.7 else _OUR
-        many = noun.countable and "one" not in noun.classes and rng.random() < 0.2
-        return Determiner(*mine, forms.MIXED, many)
+    if owned and (("kin" in noun.classes and r < _OWNED_KIN) or r < _OWNED):
+        if not owner or rng.random() >= _OWNED_BY_SUBJECT:
+            owner = _MINE if rng.random() < _MINE_NOT_OUR else _OUR
+        can_be_many = noun.countable and "one" not in noun.classes
+        return Determiner(*owner, forms.MIXED, can_be_many and rng.random() < _OWNED_PLURAL)
     if not noun.countable:
-        return MASS if r > 0.6 else THE
-    if r > 0.93:
-        return BARE if bare and "person" not in noun.classes else THE
-    if r > 0.88:
-        return _MANY.draw(rng) if r < 0.92 else _EVERY
-    return THE if r < 0.5 else A if r < 0.7 else THE_PLURAL if r < 0.83 else THIS
+        return MASS if r > _THE_MASS else THE
+    drawn = below(r, _DETERMINERS)
+    if isinstance(drawn, Pool):
+        return drawn.draw(rng)
+    if drawn is BARE and not (bare and "person" not in noun.classes):
+        return THE
+    return drawn
 
 
 def here(d: Draft) -> Determiner:
-    """A determiner for a place."""
-    r = d.rng.random()
-    return THE if r < 0.75 else A if r < 0.9 else THIS
+    """Draws a determiner for a place."""
+    return below(d.rng.random(), _PLACE_DETERMINERS)
 
 
-def _adjective(d: Draft, noun: Noun, number: tuple[str, str], endings: dict) -> tuple:
-    """None or one adjective: (English words, German words, their English forms, the cued word)."""
-    if not (d.chance(0.25) and choice.adjectives(noun).items):
-        return [], [], (), None
-    adjective, key = choice.adjectives(noun).draw(d.rng), d.key()
+def _adjective(d: Draft, noun: Noun) -> Adjective | None:
+    """Draws an adjective, or none."""
+    if not (d.chance(_ADJECTIVE) and choice.adjectives(noun).items):
+        return None
+    adjective = choice.adjectives(noun).draw(d.rng)
     d.adjectives.add(adjective.english)
-    word = Word(adjective.stem + endings[number], key)
-    cued = word if adjective.english in choice.CUED_ADJECTIVES else None
-    return [Word(adjective.english, key)], [word], (adjective.english,), cued
+    return adjective
 
 
-def _possessor(d: Draft, noun: Noun) -> tuple[list[Word], list[Word], bool]:
+class _Possessor(NamedTuple):
     """The baker's, des Bäckers; or Anna's, Annas, which precedes its noun in German too."""
-    if d.rng.random() < 0.4:
+
+    en: list[Word]
+    de: list[Word]
+    precedes: bool
+
+
+def _possessor(d: Draft) -> _Possessor:
+    if d.rng.random() < _NAMED_POSSESSOR:
         phrase = name(d)
         phrase.en[-1].text += "'s"
         phrase.de[-1].text += "s"
-        return phrase.en, phrase.de, True
+        return _Possessor(phrase.en, phrase.de, True)
     phrase = noun_phrase(d, choice.PERSONS.draw(d.rng), "g", determiner=THE)
     phrase.en[-1].text += "'s"
-    return phrase.en, phrase.de, False
+    return _Possessor(phrase.en, phrase.de, False)
 
 
 def noun_phrase(
@@ -155,53 +187,76 @@ def noun_phrase(
     bare: bool = False,
     simple: bool = False,
 ) -> Phrase:
-    """Determiner, adjective and noun. `negation` is the key of a `not` that makes the determiner
-    kein; `simple` keeps out adjectives and possessors."""
-    possessor: tuple[list[Word], list[Word], bool] | None = None
-    chosen = determiner or draw_determiner(d, noun, owner, bare)
+    """Determiner, adjective and noun.
+
+    Args:
+      owner, bare: as in `draw_determiner`.
+      determiner: drawn if it is not given.
+      negation: the key of a `not` that makes the determiner kein; 0 for none.
+      simple: whether there are no adjectives and possessors.
+    """
+    chosen, possessor = determiner or draw_determiner(d, noun, owner, bare), None
     if negation:
         chosen = Determiner("a" if noun.countable else "", "kein", forms.MIXED)
-    owned = noun.classes & {"thing", "ride", "kin", "pet", "room", "text"}
-    if (
-        not determiner
-        and not negation
-        and not simple
-        and chosen is THE
-        and owned
-        and d.chance(0.15)
-    ):
-        possessor = _possessor(d, noun)
+    elif not determiner and not simple and chosen is THE and noun.classes & _POSSESSED:
+        possessor = _possessor(d) if d.chance(_POSSESSOR) else None
     plural = chosen.plural
     number = ("p" if plural else noun.gender, case)
     key, noun_key = negation or d.key(), d.key()
     head = Word(noun.german[plural, case], noun_key)
-    endings = forms.STRONG if possessor and possessor[2] else chosen.endings
-    en, de, drawn, cued = ([], [], (), None) if simple else _adjective(d, noun, number, endings)
-    if cued:
-        d.depend("cue", cued, head)
-    en.append(Word(noun.english[plural], noun_key))
-    de.append(head)
-    if chosen.german and not (possessor and possessor[2]):
+    en, de = [Word(noun.english[plural], noun_key)], [head]
+    adjectives: tuple[str, ...] = ()
+    if not simple and (adjective := _adjective(d, noun)):
+        endings = forms.STRONG if possessor and possessor.precedes else chosen.endings
+        word = Word(adjective.stem + endings[number], d.key())
+        if adjective.english in choice.CUED_ADJECTIVES:
+            d.depend("cue", word, head)
+        en.insert(0, Word(adjective.english, word.key))
+        de.insert(0, word)
+        adjectives = (adjective.english,)
+    _determine(en, de, chosen, number, key, possessor)
+    phrase = Phrase(
+        en, de, head, head, *((forms.SIE, 2) if plural else (forms.ER, 1)), noun, plural
+    )
+    phrase.indefinite = chosen.english in ("a", "", "two", "three", "many")
+    phrase.adjectives = adjectives
+    phrase.closed = possessor is not None
+    phrase.owner = _owner(noun, plural)
+    d.mentions.append(phrase)
+    return phrase
+
+
+def _determine(
+    en: list[Word],
+    de: list[Word],
+    chosen: Determiner,
+    number: tuple[str, str],
+    key: int,
+    possessor: _Possessor | None,
+) -> None:
+    """Puts the determiner before both sides, and the possessor where it belongs."""
+    if possessor and possessor.precedes:
+        en[:0], de[:0] = possessor.en, possessor.de
+        return
+    if chosen.german:
         fixed = chosen.german in ("zwei", "drei")
         text = chosen.german if fixed else forms.determiner(chosen.german, number)
         de.insert(0, Word(text, key))
     if possessor:
-        en = possessor[0] + en
-        de = possessor[1] + de if possessor[2] else de + possessor[1]
+        en[:0] = possessor.en
+        de += possessor.de
     elif chosen.english:
         vowel = en[0].text[0] in "aeiou"
         en.insert(0, Word("an" if chosen.english == "a" and vowel else chosen.english, key))
-    person, be = (forms.SIE, 2) if plural else (forms.ER, 1)
-    phrase = Phrase(en, de, head, head, person, be, noun, plural)
-    phrase.indefinite = chosen.english in ("a", "", "two", "three", "many")
-    phrase.adjectives = drawn
-    phrase.closed = possessor is not None
+
+
+def _owner(noun: Noun, plural: bool) -> tuple[str, str] | None:
+    """The possessive that refers to a noun; None where usage varies."""
     if plural:
-        phrase.owner = THEIR
-    elif "person" in noun.classes and noun.gender != "n":
-        phrase.owner = HER if noun.gender == "f" else HIS
-    d.mentions.append(phrase)
-    return phrase
+        return THEIR
+    if "person" in noun.classes and noun.gender != "n":
+        return HER if noun.gender == "f" else HIS
+    return None
 
 
 _CONTRACTIONS = {"in dem": "im", "an dem": "am", "von dem": "vom", "zu dem": "zum",
@@ -209,7 +264,10 @@ _CONTRACTIONS = {"in dem": "im", "an dem": "am", "von dem": "vom", "zu dem": "zu
 
 
 def prefix(d: Draft, english: str, german: str, phrase: Phrase) -> Phrase:
-    """Puts prepositions before a noun phrase; the article contracts where nothing restricts it."""
+    """Puts prepositions before a noun phrase, and returns it.
+
+    A German preposition contracts with the article unless a relative clause follows.
+    """
     key = d.key() if german else phrase.de[0].key  # `to him`: ihm
     if english:
         phrase.en[:0] = [Word(word, key) for word in english.split()]

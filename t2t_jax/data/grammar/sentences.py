@@ -1,13 +1,15 @@
-"""Sentences of the grammar corpus, and the corpus that is drawn from them."""
+"""Sentences of the grammar corpus, and the splits of the corpus."""
 
+import itertools
 import random
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from t2t_jax.data.grammar import choice, clauses, phrases
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.clauses import clause, copula
-from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word
+from t2t_jax.data.grammar.clauses import ClauseSpec, clause, copula
+from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word, below
 from t2t_jax.data.grammar.verbs import Clause, english, last, second
 
 MAX_WORDS = 22  # of a training sentence, on either side
@@ -15,12 +17,13 @@ MAX_DEPTH = 2  # of clauses in a training sentence
 
 
 class Dependency(NamedTuple):
-    """The target word at `position` hangs on the target word at `head` (indices into `words`).
+    """The target word at `position` depends on the target word at `head` (indices into `words`).
 
-    `kind`: subject (finite verb on the word that it agrees with), prefix (separable prefix on its
-    verb), auxiliary (participle or infinitive on its finite verb), relative (relative pronoun on
-    its noun), antecedent (pronoun on its noun), conjunction (final verb on the word that sends it
-    there), cue (a word with several translations on the word that decides).
+    The kinds are: subject (a finite verb and the word that it agrees with), prefix (a separable
+    prefix and its verb), auxiliary (a participle or infinitive and its finite verb), relative (a
+    relative pronoun and its noun), antecedent (a pronoun and its noun), conjunction (a final verb
+    and the conjunction that requires it), cue (an ambiguous word and the word that decides its
+    translation).
     """
 
     kind: str
@@ -29,7 +32,7 @@ class Dependency(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation, with gold structure over `words` of either side."""
+    """A sentence and its translation, with gold annotations over the `words` of both sides."""
 
     source: str
     target: str
@@ -40,12 +43,12 @@ class Pair(NamedTuple):
 
 
 def words(text: str) -> list[str]:
-    """The words of a sentence: split at spaces, punctuation taken off. Indices count these."""
+    """The words of a sentence, without punctuation; annotations are indices into them."""
     return [word.strip(",.?!") for word in text.split()]
 
 
 def _text(phrase: list[Word], end: str) -> tuple[str, dict[int, list[int]], dict[Word, int]]:
-    """The text, the positions of every key, and of every word."""
+    """The text of words and a final mark, the positions of every key, and that of every word."""
     texts: list[str] = []
     keys: dict[int, list[int]] = {}
     places: dict[Word, int] = {}
@@ -85,150 +88,177 @@ _EVENTS = Pool(v for v in choice.PERSON_VERBS.items if not v.flags & {"s", "u"})
 Sides = tuple[list[Word], list[Word], str]
 
 
+# Probabilities. Those of alternatives are cumulative: `draft.below` looks a draw from [0, 1) up.
+_PAST_REPORT, _PAST_QUESTION, _PAST, _PAST_COORDINATION = 0.35, 0.4, 0.45, 0.5
+_COPULAR_STATEMENT, _COPULAR_SUBORDINATE, _SUBORDINATE_FIRST = 0.12, 0.2, 0.45
+_PRONOUN_IS_SUBJECT = {"person": 0.7, "other": 0.4}
+_PRONOUN_IS_COPULAR = {"person": 0.4, "other": 1.0}  # where it is the subject
+_REFERS_IN_JOINED, _REFERS_IN_REPORT, _REFERS_IN_COORDINATION = 0.5, 0.4, 0.75
+_CONJUNCTION_KINDS = (0.5, "any"), (0.68, "action"), (0.76, "earlier"), (1.0, "same time")
+_THAT, _AND = 0.75, 0.65  # rather than whether, but
+_PURPOSES = (0.55, "tries to"), (0.8, "in order to"), (1.0, "without")
+_SHE_RELATIVE, _SHE_ACTS = 0.4, 0.6
+_QUESTIONS = (
+    (0.5, "address"), (0.62, "why"), (0.68, "when"), (0.74, "where"), (1.0, "whether")
+)  # fmt: skip
+_WHY_ADDRESS, _PLAIN_ADDRESS = 0.3, 0.5
+
+
 def _subordinate(d: Draft, c: Clause, english_word: str, german_word: str) -> tuple[list, list]:
+    """Both sides of a subordinate clause behind its conjunction."""
     en, de = d.pair(english_word, german_word)
     d.depend("conjunction", c.finite, de[0])
     return en + english(c), de + last(c)
 
 
 def _statement(d: Draft) -> Sides:
-    past = d.rng.random() < 0.45
-    c = copula(d, past, None, 0) if d.rng.random() < 0.12 else clause(d, past, 0, top=True)
+    """A main clause."""
+    past = d.rng.random() < _PAST
+    if d.rng.random() < _COPULAR_STATEMENT:
+        c = copula(d, past, None, 0)
+    else:
+        c = clause(d, ClauseSpec(past, 0, top=True))
     return english(c), second(c), "."
 
 
 def _antecedent(d: Draft) -> Phrase | None:
-    """Someone or something mentioned so far that a pronoun takes up without ambiguity."""
+    """A person or thing mentioned so far that a pronoun refers to without ambiguity, if any."""
     rivals: dict[str, list[Phrase]] = {}
     for phrase in d.mentions:
         noun = phrase.noun
         human = phrase.kind == "name" or (noun and "person" in noun.classes)
         kind = "they" if phrase.plural else "person" if human else "it"
         rivals.setdefault(kind, []).append(phrase)
-    found = [group[0] for group in rivals.values() if len(group) == 1 and phrases.refer(group[0])]
-    return d.rng.choice(found) if found else None
+    clear = [group[0] for group in rivals.values() if len(group) == 1 and phrases.refer(group[0])]
+    return d.rng.choice(clear) if clear else None
 
 
-def _with_pronoun(
-    d: Draft, past: bool, level: int, *, tense: str = "", event: bool = False, copular: bool = True
-) -> Clause | None:
-    """A clause with a pronoun for an antecedent in an earlier clause; None if there is none."""
+def _with_pronoun(d: Draft, spec: ClauseSpec, copular: bool = True) -> Clause | None:
+    """A clause with a pronoun for an antecedent in an earlier clause; None if there is none.
+
+    Args:
+      copular: whether it may be a copula.
+    """
     antecedent = _antecedent(d)
     if antecedent is None:
         return None
     name, noun = phrases.refer(antecedent), antecedent.noun
     assert name
     human = noun is None or "person" in noun.classes
+    kind = "person" if human else "other"
     cued = noun is not None and noun.english[0] in choice.CUED_NOUNS
-    if d.rng.random() < (0.7 if human else 0.4):
+    if d.rng.random() < _PRONOUN_IS_SUBJECT[kind]:
         subject = phrases.pronoun(d, name, "n", antecedent)
-        if copular and noun and not cued and d.rng.random() < (0.4 if human else 1.0):
-            return copula(d, past, subject, level)
-        return clause(d, past, level, subject=subject, tense=tense, event=event)
+        if copular and noun and not cued and d.rng.random() < _PRONOUN_IS_COPULAR[kind]:
+            return copula(d, spec.past, subject, spec.level)
+        return clause(d, spec, subject=subject)
     if noun is None:
         return None
     verb, i = choice.object_verbs(noun, preposition=human).draw(d.rng)
     pronoun = phrases.pronoun(d, name, verb.slots[i].case, antecedent)
-    return clause(d, past, level, verb=verb, given={i: pronoun}, tense=tense, event=event)
+    return clause(d, spec, verb=verb, complements={i: pronoun})
 
 
 def _joined(d: Draft) -> Sides:
     """A main and a subordinate clause, in either order."""
-    past = d.rng.random() < 0.45
+    past = d.rng.random() < _PAST
+    kind = below(d.rng.random(), _CONJUNCTION_KINDS)
     now = "past" if past else "present"
-    r = d.rng.random()
-    kind = "any" if r < 0.5 else "action" if r < 0.68 else "earlier" if r < 0.76 else now
-    conjunction = _CONJUNCTIONS[kind].draw(d.rng)
+    conjunction = _CONJUNCTIONS[now if kind == "same time" else kind].draw(d.rng)
     event = kind in ("action", "earlier")
     tense = "" if kind == "any" else now
     if kind == "earlier":
         tense = "pluperfect" if past else "perfect"
-    pronominal = d.rng.random() < 0.5
-
-    def subordinate(refers: bool) -> tuple[list[Word], list[Word]]:
-        c = None
-        if refers:
-            c = _with_pronoun(d, past, 1, tense=tense, event=event, copular=not event)
-        if c is None and not event and d.rng.random() < 0.2:
-            c = copula(d, past, None, 1)
-        c = c or clause(d, past, 1, tense=tense, event=event)
-        return _subordinate(d, c, *conjunction)
-
-    if d.rng.random() < 0.45:
-        en, de = subordinate(False)
-        m = None
-        if pronominal:
-            m = _with_pronoun(d, past, 0, event=event, copular=False)
-        m = m or clause(d, past, 0, event=event)
+    main = ClauseSpec(past, 0, event=event)
+    subordinate = ClauseSpec(past, 1, tense=tense, event=event)
+    refers = d.rng.random() < _REFERS_IN_JOINED
+    if d.rng.random() < _SUBORDINATE_FIRST:
+        en, de = _subordinate(d, _subordinate_clause(d, subordinate, False), *conjunction)
+        m = _with_pronoun(d, main, copular=False) if refers else None
+        m = m or clause(d, main)
         return [*en, COMMA, *english(m)], second(m, [*de, COMMA]), "."
-    m = clause(d, past, 0, top=not event, event=event)
+    m = clause(d, replace(main, top=not event))
     en, de = english(m), second(m)
-    sub_en, sub_de = subordinate(pronominal)
+    c = _subordinate_clause(d, subordinate, refers)
+    sub_en, sub_de = _subordinate(d, c, *conjunction)
     comma = [COMMA] if conjunction[0] in ("although", "while") else []
     return [*en, *comma, *sub_en], [*de, COMMA, *sub_de], "."
+
+
+def _subordinate_clause(d: Draft, spec: ClauseSpec, refers: bool) -> Clause:
+    """A clause for a conjunction; `refers` asks for a pronoun."""
+    c = _with_pronoun(d, spec, copular=not spec.event) if refers else None
+    if c is None and not spec.event and d.rng.random() < _COPULAR_SUBORDINATE:
+        c = copula(d, spec.past, None, spec.level)
+    return c or clause(d, spec)
 
 
 def _matrix(d: Draft, kind: str, past: bool) -> Clause:
     """A main clause that governs another: says, tries."""
     verb = _GOVERNING[kind].draw(d.rng)
     subject = clauses.subject_phrase(d, None, past, 0)
-    tense = "past" if past else "present"
-    return clause(d, past, 0, subject=subject, verb=verb, tense=tense, plain=True)
+    spec = ClauseSpec(past, 0, tense="past" if past else "present", plain=True)
+    return clause(d, spec, subject=subject, verb=verb)
 
 
 def _report(d: Draft) -> Sides:
-    past = d.rng.random() < 0.35
-    kind = "that" if d.rng.random() < 0.75 else "whether"
+    """Says that, asks whether."""
+    past = d.rng.random() < _PAST_REPORT
+    kind = "that" if d.rng.random() < _THAT else "whether"
     m = _matrix(d, kind, past)
     en, de = english(m), second(m)
-    c = None
-    if d.rng.random() < 0.4:
-        c = _with_pronoun(d, past, 1)
-    c = c or clause(d, past, 1)
+    spec = ClauseSpec(past, 1)
+    c = _with_pronoun(d, spec) if d.rng.random() < _REFERS_IN_REPORT else None
+    c = c or clause(d, spec)
     sub_en, sub_de = _subordinate(d, c, kind, "dass" if kind == "that" else "ob")
     return [*en, *sub_en], [*de, COMMA, *sub_de], "."
 
 
 def _purpose(d: Draft) -> Sides:
     """Infinitives: tries to, in order to, without -ing."""
-    past = d.rng.random() < 0.45
-    r = d.rng.random()
+    past = d.rng.random() < _PAST
+    kind = below(d.rng.random(), _PURPOSES)
     verb = _EVENTS.draw(d.rng)
-    if r < 0.55:
+    opener_en, opener_de = list[Word](), list[Word]()
+    if kind == "tries to":
         m = _matrix(d, "to", past)
-        opener: tuple[list[Word], list[Word]] = ([], [])
     else:
         subject = clauses.subject_phrase(d, None, past, 0)
         tense = "past" if past else "present"
-        doing = _EVENTS.draw(d.rng)
-        m = clause(d, past, 0, subject=subject, verb=doing, tense=tense, event=True, rc=False)
-        opener = d.pair("in order", "um") if r < 0.8 else d.pair("without", "ohne")
-    ing = "ing" if r >= 0.8 else "to"
+        spec = ClauseSpec(past, 0, tense=tense, event=True, relatives=False)
+        m = clause(d, spec, subject=subject, verb=_EVENTS.draw(d.rng))
+        without = kind == "without"
+        opener_en, opener_de = d.pair("without", "ohne") if without else d.pair("in order", "um")
     en, de = english(m), second(m)
-    c = clause(d, past, 1, subject=m.subject, verb=verb, mode=ing)
-    bare = not opener[1] and not c.clitic + c.middle + c.extra
-    inf_de = opener[1] + c.clitic + c.middle + c.right + c.extra
-    return [*en, *opener[0], *c.en_rest], [*de, *([] if bare else [COMMA]), *inf_de], "."
+    spec = ClauseSpec(past, 1, mode="ing" if kind == "without" else "to")
+    c = clause(d, spec, subject=m.subject, verb=verb)
+    bare = not opener_de and not c.clitic + c.middle + c.extra
+    infinitive = opener_de + c.clitic + c.middle + c.right + c.extra
+    comma = [] if bare else [COMMA]
+    return [*en, *opener_en, *c.en_rest], [*de, *comma, *infinitive], "."
 
 
 def _coordination(d: Draft) -> Sides:
-    past = d.rng.random() < 0.5
-    a = clause(d, past, 0, top=True)
+    """Two main clauses."""
+    past = d.rng.random() < _PAST_COORDINATION
+    a = clause(d, ClauseSpec(past, 0, top=True))
     en, de = english(a), second(a)
-    b = _with_pronoun(d, past, 0) if d.rng.random() < 0.75 else None
-    b = b or clause(d, past, 0)
-    and_en, and_de = d.pair(*(("and", "und") if d.rng.random() < 0.65 else ("but", "aber")))
+    spec = ClauseSpec(past, 0)
+    b = _with_pronoun(d, spec) if d.rng.random() < _REFERS_IN_COORDINATION else None
+    b = b or clause(d, spec)
+    and_en, and_de = d.pair(*(("and", "und") if d.rng.random() < _AND else ("but", "aber")))
     return [*en, COMMA, *and_en, *english(b)], [*de, COMMA, *and_de, *second(b)], "."
 
 
 def _feminine(d: Draft) -> Sides:
     """The teacher ... her: only the pronoun tells that the teacher is a woman."""
-    past = d.rng.random() < 0.45
+    past = d.rng.random() < _PAST
     article = d.rng.choice((phrases.THE, phrases.A))
     subject = phrases.noun_phrase(d, choice.SHE.draw(d.rng), "n", determiner=article)
-    if d.rng.random() < 0.4:
+    if d.rng.random() < _SHE_RELATIVE:
         clauses.relative(d, subject, past, 1)
-    m = clause(d, past, 0, subject=subject, verb=choice.PERSON_VERBS.draw(d.rng))
+    verb = choice.PERSON_VERBS.draw(d.rng)
+    m = clause(d, ClauseSpec(past, 0), subject=subject, verb=verb)
     en, de = english(m), second(m)
     humans = [
         p for p in d.mentions if p.kind == "name" or "person" in getattr(p.noun, "classes", ())
@@ -243,43 +273,50 @@ def _feminine(d: Draft) -> Sides:
     if len(humans) > 1 or her:
         raise Reject
     pronoun = phrases.pronoun(d, "she", "n", subject)
-    c = clause(d, past, 1, subject=pronoun) if d.rng.random() < 0.6 else copula(d, past, pronoun, 1)
+    if d.rng.random() < _SHE_ACTS:
+        c = clause(d, ClauseSpec(past, 1), subject=pronoun)
+    else:
+        c = copula(d, past, pronoun, 1)
     d.depend("cue", subject.head, pronoun.word)
     sub_en, sub_de = _subordinate(d, c, "because", "weil")
     return [*en, *sub_en], [*de, COMMA, *sub_de], "."
 
 
 def _question(d: Draft) -> Sides:
-    """Yes or no, why, when, where; whom `you` means shows only in the address at the end."""
-    past = d.rng.random() < 0.4
-    r = d.rng.random()
-    opener: tuple[list[Word], list[Word]] = ([], [])
-    if r < 0.5:
-        who = d.rng.choice(("du", "Sie", "ihr"))
-        if d.rng.random() < 0.3:
-            opener = d.pair("why", "warum")
-        subject = phrases.pronoun(d, who, "n")
-        c = clause(d, past, 0, subject=subject, ask=True, plain=d.rng.random() < 0.5)
-        call_en, call_de, decisive = _address(d, who)
-        d.depend("cue", subject.word, decisive)
-        en, de = opener[0] + english(c, ask=True), second(c, opener[1])
-        return [*en, COMMA, *call_en], [*de, COMMA, *call_de], "?"
-    if r < 0.62:
-        opener = d.pair("why", "warum")
-        c = clause(d, past, 0, ask=True)
-    elif r < 0.68:
-        opener = d.pair("when", "wann")
-        c = clause(d, past, 0, ask=True, event=True)
-    elif r < 0.74:
-        opener = d.pair("where", "wo")
-        c = clause(d, past, 0, ask=True, verb=_PLACED.draw(d.rng), plain=True)
-    else:
-        c = clause(d, past, 0, ask=True)
-    return opener[0] + english(c, ask=True), second(c, opener[1]), "?"
+    """Yes or no, why, when, where."""
+    past = d.rng.random() < _PAST_QUESTION
+    kind = below(d.rng.random(), _QUESTIONS)
+    if kind == "address":
+        return _question_to_you(d, past)
+    opener_en, opener_de = list[Word](), list[Word]()
+    if kind in _QUESTION_WORDS:
+        opener_en, opener_de = d.pair(kind, _QUESTION_WORDS[kind])
+    where = kind == "where"
+    spec = ClauseSpec(past, 0, ask=True, event=kind == "when", plain=where)
+    c = clause(d, spec, verb=_PLACED.draw(d.rng) if where else None)
+    return opener_en + english(c, ask=True), second(c, opener_de), "?"
+
+
+_QUESTION_WORDS = {"why": "warum", "when": "wann", "where": "wo"}
+
+
+def _question_to_you(d: Draft, past: bool) -> Sides:
+    """A question whose `you` is translated by the form of address at the end."""
+    who = d.rng.choice(("du", "Sie", "ihr"))
+    opener_en, opener_de = list[Word](), list[Word]()
+    if d.rng.random() < _WHY_ADDRESS:
+        opener_en, opener_de = d.pair("why", "warum")
+    subject = phrases.pronoun(d, who, "n")
+    plain = d.rng.random() < _PLAIN_ADDRESS
+    c = clause(d, ClauseSpec(past, 0, ask=True, plain=plain), subject=subject)
+    call_en, call_de, decisive = _address(d, who)
+    d.depend("cue", subject.word, decisive)
+    en, de = opener_en + english(c, ask=True), second(c, opener_de)
+    return [*en, COMMA, *call_en], [*de, COMMA, *call_de], "?"
 
 
 def _address(d: Draft, who: str) -> tuple[list[Word], list[Word], Word]:
-    """The vocative that tells du, ihr and Sie apart, and its deciding German word."""
+    """The form of address that tells du, ihr and Sie apart, and its deciding German word."""
     if who == "du":
         phrase = phrases.name(d)
         return phrase.en, phrase.de, phrase.word
@@ -308,8 +345,13 @@ CONSTRUCTIONS: list[tuple[float, Callable[[Draft], Sides]]] = [
 
 
 def draw(rng: random.Random, limit: int = MAX_DEPTH, rich: float = 1.0, nest: float = 1.0) -> Pair:
-    """One sentence pair of depth at most `limit`; `rich` multiplies the chance of adjectives and
-    adverbials, `nest` that of relative clauses."""
+    """A sentence pair.
+
+    Args:
+      limit: the largest depth.
+      rich: factor on the probability of adjectives and adverbials.
+      nest: factor on the probability of relative clauses.
+    """
     while True:
         d = Draft(rng, limit=limit, rich=rich, nest=nest)
         construction = _construction(rng.random())
@@ -318,7 +360,7 @@ def draw(rng: random.Random, limit: int = MAX_DEPTH, rich: float = 1.0, nest: fl
         except Reject:
             continue
         heads = {p.noun.english[0] if p.noun else p.head.text for p in d.mentions}
-        if len(heads) == len(d.mentions):  # nobody and nothing is named twice
+        if len(heads) == len(d.mentions):  # no noun or name occurs twice
             return _pair(d, *sides)
 
 
@@ -345,35 +387,46 @@ def generate(
     more within MAX_WORDS words. The same arguments give the same bytes everywhere.
     """
     seen = set[str]()
-
-    def collect(
-        count: int, name: str, wanted: Callable[[Pair, int, int], bool], **how
-    ) -> list[Pair]:
-        rng = random.Random(f"{seed} {name}")
-        pairs: list[Pair] = []
-        while len(pairs) < count:
-            pair = draw(rng, **how)
-            lengths = pair.source.count(" ") + 1, pair.target.count(" ") + 1
-            if pair.source not in seen and wanted(pair, min(lengths), max(lengths)):
-                seen.add(pair.source)
-                pairs.append(pair)
-        return pairs
-
-    usual = collect(train + dev + test, "usual", lambda _, low, high: high <= MAX_WORDS)
+    fitting = _pairs_of(f"{seed} usual", lambda x: max(_lengths(x)) <= MAX_WORDS, seen)
+    usual = list(itertools.islice(fitting, train + dev + test))
     random.Random(f"{seed} split").shuffle(usual)
+    longer = _pairs_of(
+        f"{seed} long", lambda x: min(_lengths(x)) > MAX_WORDS, seen, rich=2.0, nest=4.0
+    )
+    long_pairs = list(itertools.islice(longer, long))
+    deeper = _pairs_of(
+        f"{seed} deep",
+        lambda x: x.depth > MAX_DEPTH and max(_lengths(x)) <= MAX_WORDS,
+        seen,
+        limit=MAX_DEPTH + 2,
+        rich=0.3,
+        nest=8.0,
+    )
     return {
         "train": usual[dev + test :],
         "dev": usual[:dev],
         "test": usual[dev : dev + test],
-        "test_long": collect(
-            long, "long", lambda _, low, high: low > MAX_WORDS, rich=2.0, nest=4.0
-        ),
-        "test_deep": collect(
-            deep,
-            "deep",
-            lambda pair, low, high: pair.depth > MAX_DEPTH and high <= MAX_WORDS,
-            limit=MAX_DEPTH + 2,
-            rich=0.3,
-            nest=8.0,
-        ),
+        "test_long": long_pairs,
+        "test_deep": list(itertools.islice(deeper, deep)),
     }
+
+
+def _pairs_of(
+    seed: str, fits: Callable[[Pair], bool], seen: set[str], **how: Any
+) -> Iterator[Pair]:
+    """Fitting pairs without end whose sources are not in `seen`, which grows by them.
+
+    Args:
+      how: further arguments of `draw`.
+    """
+    rng = random.Random(seed)
+    while True:
+        pair = draw(rng, **how)
+        if pair.source not in seen and fits(pair):
+            seen.add(pair.source)
+            yield pair
+
+
+def _lengths(pair: Pair) -> tuple[int, int]:
+    """Number of words of either side."""
+    return pair.source.count(" ") + 1, pair.target.count(" ") + 1

@@ -1,6 +1,7 @@
-"""Verb forms of the grammar corpus: one English chain of verbs and its German counterpart."""
+"""Verb chains of the grammar corpus in both languages, and the word order of clauses."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word
@@ -13,25 +14,34 @@ _MODALS = Pool(forms.MODALS)
 
 @dataclass(slots=True)
 class Clause:
-    """Both sides of a clause before word order.
+    """The parts of a clause in both languages, before they are put in order.
 
-    German: `finite` stands second, or joined with its prefix (`final`) at the end; `clitic` is the
-    reflexive, `middle` the middle field, `right` the closing verbs, `extra` what follows them.
+    Attributes:
+      finite: the German finite verb, which stands second or last.
+      final: its text if it stands last, joined with its prefix; empty for an infinitive.
+      right: the German verbs that close the clause.
+      separated: a separable prefix.
+      clitic: a reflexive pronoun.
+      fond: gern.
+      light: pronouns as objects.
+      middle: the middle field.
+      extra: words behind the closing verbs.
+      front_en, front_de: an adverbial that opens the clause.
     """
 
     subject: Phrase
     en_aux: list[Word]
     en_rest: list[Word]
     finite: Word
-    final: str  # empty for an infinitive
+    final: str
     right: list[Word]
-    separated: list[Word] = field(default_factory=list)  # prefix
+    separated: list[Word] = field(default_factory=list)
     clitic: list[Word] = field(default_factory=list)
-    fond: list[Word] = field(default_factory=list)  # gern
-    light: list[Word] = field(default_factory=list)  # pronouns as objects
+    fond: list[Word] = field(default_factory=list)
+    light: list[Word] = field(default_factory=list)
     middle: list[Word] = field(default_factory=list)
     extra: list[Word] = field(default_factory=list)
-    front_en: list[Word] = field(default_factory=list)  # an adverbial that opens the clause
+    front_en: list[Word] = field(default_factory=list)
     front_de: list[Word] = field(default_factory=list)
 
     @property
@@ -40,87 +50,139 @@ class Clause:
         return self.right[0] if self.right and self.final else self.finite
 
 
-def _modal(d: Draft, subject: Phrase, past: bool, do: bool, only: int) -> tuple:
-    """English auxiliaries, English words that go with them, German finite form."""
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """How the verbs of a finite clause are said.
+
+    Attributes:
+      tense: [past ]progressive, present, past, perfect, pluperfect, future, [past ]modal, or fond
+        for `likes to`, which German says with the adverb gern.
+      do: whether English needs an auxiliary.
+      ask: whether it is a question, in which German prefers the perfect to the past.
+      lifeless: whether the subject is no person or animal, which few modals take.
+    """
+
+    tense: str
+    do: bool = False
+    ask: bool = False
+    passive: bool = False
+    lifeless: bool = False
+
+    @property
+    def past(self) -> bool:
+        return "past" in self.tense
+
+
+class _Forms(NamedTuple):
+    """The forms of a chain of verbs, as text.
+
+    Attributes:
+      aux: English auxiliaries.
+      lead: English words behind them that are aligned with the German finite verb.
+      en: the other English verbs.
+      right: the German verbs that close the clause.
+    """
+
+    aux: list[str]
+    lead: list[str]
+    en: list[str]
+    finite: str
+    right: list[str]
+
+
+def _do(subject: Phrase, past: bool) -> str:
+    return "did" if past else "does" if subject.be == 1 else "do"
+
+
+def _modal(d: Draft, subject: Phrase, how: Chain, en: list[str], de: list[str]) -> _Forms:
     now, then = modal = _MODALS.draw(d.rng)
-    if (past and not then) or (only and now not in ("can", "must", "should")):
+    if (how.past and not then) or (how.lifeless and now not in ("can", "must", "should")):
         raise Reject
     row, preterite = forms.MODALS[modal]
-    third, who = subject.be == 1, subject.person
-    finite = forms.preterite(preterite)[who] if past else row.split()[who]
-    first, *rest = (then if past else now).split()
+    who = subject.person
+    finite = forms.preterite(preterite)[who] if how.past else row.split()[who]
+    first, *rest = (then if how.past else now).split()
     if first in ("is", "was"):
-        return [BE["past" if past else "present"][subject.be]], rest, finite
-    if first in ("want", "wanted", "had"):
-        if do:
+        first = BE["past" if how.past else "present"][subject.be]
+    elif first in ("want", "wanted", "had"):
+        if how.do:
             base = "have" if first == "had" else "want"
-            return ["did" if past else "does" if third else "do"], [base, *rest], finite
-        return [], ["wants" if first == "want" and third else first, *rest], finite
-    return [first], rest, finite
+            return _Forms([_do(subject, how.past)], [base, *rest], en, finite, de)
+        lead = "wants" if first == "want" and subject.be == 1 else first
+        return _Forms([], [lead, *rest], en, finite, de)
+    return _Forms([first], rest, en, finite, de)
 
 
-def chain(
-    d: Draft, verb: Verb, subject: Phrase, tense: str, *, do: bool = False, ask: bool = False,
-    passive: bool = False, lifeless: bool = False,
-) -> Clause:  # fmt: skip
-    """The verbs of a finite clause.
+def _simple(verb: Verb, subject: Phrase, how: Chain) -> _Forms:
+    """The simple tenses of the active, the progressive and `likes to`."""
+    third, past = subject.be == 1, how.past
+    base, preterite, _ = verb.english
+    finite = (verb.past if past else verb.present)[subject.person]
+    if "progressive" in how.tense:
+        be = BE["past" if past else "present"][subject.be]
+        return _Forms([be], [], [verb.gerund], finite, [])
+    aux = [_do(subject, past)] if how.do else []
+    if how.tense == "fond":
+        like = "likes" if third and not how.do else "like"
+        return _Forms(aux, [like, "to"], [base], finite, [])
+    if how.do:
+        return _Forms(aux, [], [base], finite, [])
+    if base == preterite and not past and not third:
+        raise Reject  # `they put` would be read as a past
+    en = preterite if past else verb.third if third else base
+    return _Forms(aux, [], [en], finite, [])
 
-    `tense`: [past ]progressive, present, past, perfect, pluperfect, future, [past ]modal, or fond
-    for `likes to`, which German says with the adverb gern. `do` asks for an English auxiliary;
-    past questions (`ask`) take the perfect in German.
-    """
-    who, third, past = subject.person, subject.be == 1, "past" in tense
-    base, preterite, participle = verb.english
-    have = forms.SEIN if verb.sein or passive else forms.HABEN
+
+def _forms(d: Draft, verb: Verb, subject: Phrase, how: Chain) -> _Forms:
+    who, third, tense = subject.person, subject.be == 1, how.tense
+    base, _, participle = verb.english
+    have = forms.SEIN if verb.sein or how.passive else forms.HABEN
     en, perfect_en = [base], [participle]
     de, perfect_de = [verb.infinitive], [verb.participle]
-    if passive:
+    if how.passive:
         en, perfect_en = ["be", participle], ["been", participle]
         de, perfect_de = [verb.participle, "werden"], [verb.participle, "worden"]
-    is_ = BE["past" if past else "present"][subject.be]
-    lead: list[str] = []  # English words aligned with the German finite verb
-    aux: list[str] = []
     if tense == "future":
-        aux, finite, right = ["will"], forms.WERDEN[0][who], de
-    elif tense in ("perfect", "pluperfect"):
-        aux = ["had" if tense == "pluperfect" else "has" if third else "have"]
-        en, finite, right = perfect_en, have[tense == "pluperfect"][who], perfect_de
-    elif "modal" in tense:
-        (aux, lead, finite), right = _modal(d, subject, past, do, lifeless), de
-    elif passive:
-        aux, en = [is_], [participle]
-        finite, right = forms.WERDEN[past][who], [verb.participle]
+        return _Forms(["will"], [], en, forms.WERDEN[0][who], de)
+    if tense in ("perfect", "pluperfect"):
+        aux = "had" if tense == "pluperfect" else "has" if third else "have"
+        return _Forms([aux], [], perfect_en, have[tense == "pluperfect"][who], perfect_de)
+    if "modal" in tense:
+        return _modal(d, subject, how, en, de)
+    if how.passive:
+        be = BE["past" if how.past else "present"][subject.be]
+        out = _Forms([be], [], [participle], forms.WERDEN[how.past][who], [verb.participle])
     else:
-        finite, right = (verb.past if past else verb.present)[who], []
-        if do and "progressive" not in tense:
-            aux = ["did" if past else "does" if third else "do"]
-        if "progressive" in tense:
-            aux, en = [is_], [verb.gerund]
-        elif tense == "fond":
-            lead = ["likes" if third and not do else "like", "to"]
-        elif not do:
-            if base == preterite and not past and not third:
-                raise Reject  # `they put` would be read as a past
-            en = [preterite if past else verb.third if third else base]
-    if ask and past and "modal" not in tense:
-        finite, right = have[0][who], perfect_de
+        out = _simple(verb, subject, how)
+    if how.ask and how.past:
+        out = out._replace(finite=have[0][who], right=perfect_de)
+    return out
+
+
+def chain(d: Draft, verb: Verb, subject: Phrase, how: Chain) -> Clause:
+    """A clause of a subject and the verbs that `how` describes.
+
+    Raises:
+      Reject: the verbs do not go with the subject.
+    """
+    x = _forms(d, verb, subject, how)
     key, aux_key = d.key(), d.key()
     lead_key = aux_key
-    if not right:
+    if not x.right:
         aux_key = key
     c = Clause(
         subject,
-        en_aux=[Word(text, aux_key) for text in aux],
-        en_rest=[Word(text, lead_key) for text in lead]
-        + [Word(text, aux_key) for text in en[:-1]]
-        + [Word(en[-1], key)],
-        finite=Word(finite, aux_key),
-        final=finite if right else verb.prefix + finite,
-        right=[Word(text, aux_key if i else key) for i, text in enumerate(right)],
+        en_aux=[Word(text, aux_key) for text in x.aux],
+        en_rest=[Word(text, lead_key) for text in x.lead]
+        + [Word(text, aux_key) for text in x.en[:-1]]
+        + [Word(x.en[-1], key)],
+        finite=Word(x.finite, aux_key),
+        final=x.finite if x.right else verb.prefix + x.finite,
+        right=[Word(text, aux_key if i else key) for i, text in enumerate(x.right)],
     )
-    if tense == "fond":
+    if how.tense == "fond":
         c.fond = [Word("gern", lead_key)]
-    if verb.prefix and not right:
+    if verb.prefix and not x.right:
         c.separated = [Word(verb.prefix, key)]
     _finish(c, verb, key)
     d.depend("subject", c.finite, subject.word)
@@ -132,7 +194,7 @@ def chain(
 
 
 def infinitive(d: Draft, verb: Verb, subject: Phrase, ing: bool = False) -> Clause:
-    """A zu-infinitive whose understood subject is `subject`; English `to`, or a gerund."""
+    """A zu-infinitive whose implicit subject is `subject`; in English with `to`, or a gerund."""
     key, to = d.key(), d.key()
     en = [Word(verb.gerund, key)] if ing else [Word("to", to), Word(verb.english[0], key)]
     right = [Word("zu", key if ing else to), Word(verb.infinitive, key)]
@@ -145,6 +207,7 @@ def infinitive(d: Draft, verb: Verb, subject: Phrase, ing: bool = False) -> Clau
 
 
 def _finish(c: Clause, verb: Verb, key: int) -> None:
+    """Adds an English particle and a German reflexive."""
     if verb.particle:
         c.en_rest.append(Word(verb.particle, key))
     if verb.reflexive:
@@ -152,12 +215,12 @@ def _finish(c: Clause, verb: Verb, key: int) -> None:
 
 
 def whole(phrase: Phrase) -> list[Word]:
-    """The German phrase with its relative clause in place."""
+    """The German phrase with its relative clause directly behind it."""
     return phrase.de + ([COMMA, *phrase.tail, COMMA] if phrase.tail else [])
 
 
 def english(c: Clause, ask: bool = False) -> list[Word]:
-    """English order; a question puts its auxiliary first."""
+    """The clause in English order; the auxiliary of a question comes first."""
     if ask:
         return c.en_aux[:1] + c.subject.en + c.en_aux[1:] + c.en_rest
     comma = [COMMA] if len(c.front_en) > 1 else []
@@ -165,10 +228,11 @@ def english(c: Clause, ask: bool = False) -> list[Word]:
 
 
 def second(c: Clause, front: list[Word] | None = None) -> list[Word]:
-    """Verb second: behind `front` (empty: a question), the fronted adverbial or the subject.
+    """The clause in German order with the finite verb second.
 
-    Behind the verb a pronoun precedes a subject that is a noun, but for sie, which would be read
-    as the subject.
+    The verb stands behind `front` if it is given (empty for a question), otherwise behind the
+    fronted adverbial or the subject. Behind the verb, a pronoun precedes a noun as the subject,
+    except sie, which would be read as the subject.
     """
     closing = c.separated + c.right + c.extra
     subject = whole(c.subject)
@@ -182,7 +246,7 @@ def second(c: Clause, front: list[Word] | None = None) -> list[Word]:
 
 
 def last(c: Clause) -> list[Word]:
-    """Verb last, as a conjunction or relative pronoun demands."""
+    """The clause in German order with the finite verb last, behind a conjunction or pronoun."""
     c.finite.text = c.final
     subject = whole(c.subject)
     heavy = c.subject.kind not in ("pronoun", "relative")

@@ -1,0 +1,240 @@
+"""Runs that are trained at once: steps, what they report, evaluations and checkpoints."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from t2t_jax.errors import Interrupted, RunError
+from t2t_jax.models.flops import step_flops
+from t2t_jax.training import checkpoints, hosts, population, sharding
+from t2t_jax.training.checkpoints import History
+from t2t_jax.training.members import Clock, Member, Run, Trained
+from t2t_jax.training.progress import Meter, Metrics, Progress, StepMetrics, duration
+from t2t_jax.training.step import State, hyper, initialise, make_step
+from t2t_jax.training.throughput import Program, compile_for, peak_flops
+
+RECORD_EVERY = 50  # steps between the records of metrics.jsonl, which has the last step as well
+
+Evaluate = Callable[[Any], float]
+Programs = dict[tuple[tuple[int, ...], tuple[int, ...]], Program]  # by the shapes of a batch
+
+
+def ahead() -> int:
+    """Number of steps queued behind the running one; on a CPU each would hold its temporaries."""
+    return 0 if jax.default_backend() == "cpu" else 2
+
+
+class Trainer:
+    """Trains P runs at once: each step of all of them is one call of a compiled program.
+
+    Attributes:
+      state, hyper: those of all runs, with leaves [P, ...]; without the axis P for a single run.
+      step: number of steps done.
+      history: the history that the runs share; `Run.history` has the evaluations of each.
+      queue: steps whose metrics have not been read: (step, FLOPs of all runs, metrics [P]).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        members: Sequence[tuple[Member, Any]],
+        start: int,
+        evaluate: Evaluate,
+        progress: Progress,
+        mesh: Mesh,
+        programs: Programs,
+    ) -> None:
+        self.model, self.c, self.P = model, members[0][0].c, len(members)
+        self.evaluate, self.progress = evaluate, progress
+        self.mesh, self.programs = mesh, programs
+        self.step, self.last = start, self.c.training.steps
+        self.runs: list[Run] = []
+        self.state = self._restore(members)
+        self.hyper = population.stack([sharding.replicate(hyper(m.c), mesh) for m, _ in members])
+        self.step_function = population.vmap_step(make_step(model, self.c), self.P)
+        self.history, self.peak = self.runs[0].history, peak_flops()
+        self.clock, self.meter = Clock(self.history), Meter()
+        self.queue = deque[tuple[int, float, StepMetrics]]()
+
+    def _restore(self, members: Sequence[tuple[Member, Any]]) -> State:
+        """Makes the runs, and returns their state: new at step 0, otherwise from checkpoints."""
+        states = []
+        for i, (member, manager) in enumerate(members):
+            state, history = initialise(self.model, member.c, self.mesh), History()
+            if self.step:
+                state, history = checkpoints.restore(manager, state, self.step)
+            states.append(state)
+            batches = member.stream(history.epoch, history.batch)
+            self.runs.append(Run(i, member, manager, history, batches))
+        if self.step:
+            self.progress.say(f"resuming from step {self.step:,}")
+        return population.stack(states)
+
+    def train(self) -> list[tuple[Member, Trained | RunError]]:
+        """Trains all runs to their last step, or until none of them can go on.
+
+        Raises:
+          Interrupted: by a signal, once the runs are saved.
+        """
+        self._train_steps()
+        return [(run.member, self._outcome(run)) for run in self.runs]
+
+    def _train_steps(self) -> None:
+        every = self.c.training.evaluate_every
+        with ExitStack() as stack:
+            interrupted = stack.enter_context(hosts.interruption())
+            for run in self.runs if hosts.first() else ():
+                metrics = Metrics(run.member.directory, self.step)
+                run.metrics = stack.enter_context(closing(metrics))
+            while self.step < self.last and self._alive() and not self._out_of_patience():
+                self._start_step()
+                due = self.step % every == 0 or self.step == self.last
+                stopped = interrupted(self.step)  # in every step: processes agree on it
+                if due or stopped:
+                    self._read_all()
+                    if due:
+                        self._evaluate()
+                    self._save()
+                    if stopped:
+                        self._stop()
+                    self.meter = Meter()
+
+    def _outcome(self, run: Run) -> Trained | RunError:
+        """The averaged parameters of a run that has ended, or its error."""
+        if run.error is not None:
+            return run.error
+        checkpoints.finish(run.manager)
+        params = population.member(self.state.params, run.index, self.P)
+        k = run.member.c.training.average
+        averaged = checkpoints.average(run.manager, params, run.history, k)
+        return Trained(*averaged, run.history, self.P)
+
+    def _alive(self) -> list[Run]:
+        return [run for run in self.runs if run.error is None]
+
+    def _out_of_patience(self) -> bool:
+        """Whether the last `patience` evaluations brought no better perplexity."""
+        patience = self.c.training.patience  # if it is set, the group is a single run
+        scores = [perplexity for _, perplexity in self.runs[0].history.evaluations]
+        return 0 < patience < len(scores) and min(scores[-patience:]) >= min(scores[:-patience])
+
+    def _start_step(self) -> None:
+        """Queues a step on the next batch, once the queue has room."""
+        drawn = [next(run.batches) for run in self.runs]
+        (epoch, index), _ = drawn[0]
+        batch = population.stack_batches([batch for _, batch in drawn])
+        placed = sharding.put_batch(batch, self.mesh, self.c.training.accumulate)
+        program = self._program(placed)
+        while len(self.queue) > ahead():
+            self._read()
+        self.state, metrics = program.run(self.state, placed, self.hyper)
+        self.step += 1
+        (B, S), T = placed["source"].shape[-2:], placed["target"].shape[-1]
+        flops, before = step_flops(self.c.model, self.model.V, B, S, T), self.history
+        self.history = before._replace(
+            epoch=epoch,
+            batch=index,
+            flops=before.flops + flops,
+            compiled_flops=before.compiled_flops + program.flops,
+            memory=max(before.memory, program.memory),
+        )
+        self.queue.append((self.step, self.P * flops, metrics))
+
+    def _program(self, batch: dict[str, jax.Array]) -> Program:
+        """The step compiled for a batch's shapes, the first time they are met."""
+        shapes = batch["source"].shape, batch["target"].shape
+        if shapes not in self.programs:
+            (B, S), T = shapes[0][-2:], shapes[1][-1]
+            self.progress.say(f"compiling for batches of {B} pairs, {S} by {T} subwords")
+            self._read_all()
+            with self.clock.stopped():
+                arguments = self.step_function, self.P, self.state, batch, self.hyper
+                self.programs[shapes] = compile_for(*arguments)
+            self.meter = Meter()  # the speed that is shown is that of training, not of compiling
+        return self.programs[shapes]
+
+    def _read_all(self) -> None:
+        while self.queue:
+            self._read()
+
+    def _read(self) -> None:
+        """Waits for the oldest queued step, then shows and records its metrics."""
+        step, flops, queued = self.queue.popleft()
+        metrics = StepMetrics(*map(np.atleast_1d, jax.device_get(queued)))
+        finite = np.isfinite(metrics.loss) & np.isfinite(metrics.grad_norm)
+        for run in self._alive():
+            if not finite[run.index]:
+                self._fail(run, step)
+        if not self._alive():
+            return
+        self.meter.add(metrics, flops)
+        measured = self.meter.read(self.peak)
+        self._show(step, measured)
+        if step % RECORD_EVERY == 0 or step == self.last:
+            record = {"step": step, "seconds": self.clock.seconds()} | measured
+            for run in self._alive():
+                run.write(record)
+            self.meter = Meter()
+
+    def _show(self, step: int, measured: dict[str, Any]) -> None:
+        left = duration((self.last - step) * measured["seconds_per_step"])
+        share = f"  {measured['share_of_peak']:.0%} of peak" if self.peak else ""
+        loss = measured["loss"][[run.index for run in self._alive()]].mean()
+        self.progress.show(
+            f"step {step:,}/{self.last:,}  loss {loss:.3f}  "
+            f"{measured['tokens_per_second']:,.0f} tokens/s{share}  {left} left"
+        )
+
+    def _fail(self, run: Run, step: int) -> None:
+        """Ends a run whose loss or perplexity at `step` is infinite or NaN."""
+        run.error = RunError(_diverged(step, run.manager.latest_step()))
+        if self.P > 1:
+            self.progress.say(f"{run.member.directory}: {run.error}")
+
+    def _evaluate(self) -> None:
+        """Adds the dev perplexity of every run to its history."""
+        for run in self._alive():
+            with self.clock.stopped():
+                perplexity = self.evaluate(population.member(self.state.params, run.index, self.P))
+            if math.isnan(perplexity):
+                self._fail(run, self.step)
+                continue
+            seconds = self.clock.seconds()
+            evaluations = [*run.history.evaluations, (self.step, perplexity)]
+            run.history = run.history._replace(evaluations=evaluations)
+            run.write({"step": self.step, "seconds": seconds, "dev_perplexity": perplexity})
+            name = f"{run.member.directory.name}: " if self.P > 1 else ""
+            self.progress.say(
+                f"{name}step {self.step:,}  dev perplexity {perplexity:.3f}  after "
+                f"{duration(seconds)}"
+            )
+
+    def _save(self) -> None:
+        """Saves a checkpoint of every run."""
+        self.history = self.history._replace(
+            seconds=self.clock.seconds(), overhead=self.clock.overhead
+        )
+        for run in self._alive():
+            run.history = self.history._replace(evaluations=run.history.evaluations)
+            state = population.member(self.state, run.index, self.P)
+            checkpoints.save(run.manager, state, run.history)
+
+    def _stop(self) -> None:
+        for run in self._alive():
+            checkpoints.finish(run.manager)
+        raise Interrupted(f"stopped at step {self.step:,}; the same command resumes from there.")
+
+
+def _diverged(step: int, saved: int | None) -> str:
+    kept = f"the checkpoint of step {saved:,} is good" if saved else "nothing was saved before it"
+    return (
+        f"the loss is not a number at step {step:,}, and {kept}: lower the learning rate (peak_lr "
+        "or lr_scale) or lengthen warmup, in another directory (--run)."
+    )
