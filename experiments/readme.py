@@ -9,6 +9,7 @@ it after a result has changed; tests/test_readme.py fails until then. A new resu
 """
 
 import json
+import lzma
 import math
 import re
 import textwrap
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 HOME = Path(__file__).parent
 RESULTS = HOME / "results"
+RUNS = "runs.jsonl.xz"
 COST = "**Cost of a run**"
 WIDTH = 100
 
@@ -230,7 +232,7 @@ SECTIONS = {
             the training set. `test_long` has longer sentences than the training set, and
             `test_deep` has deeper nesting.
             """,
-            ("grammar/result.json",),
+            ("grammar/runs.jsonl.xz",),
         ),
         Result(
             "Multi30k EN-DE, test2016",
@@ -362,7 +364,7 @@ SECTIONS = {
         Result(
             "Other toolkits",
             """
-            launch/local.sh bench peers --python DIR/bin/python --against before \\
+            launch/local.sh experiments/peers/run.py --python DIR/bin/python --against before \\
               --out experiments/results/bench_peers
             """,
             """
@@ -374,6 +376,16 @@ SECTIONS = {
             one batch.
             """,
             ("bench_peers/peers.txt",),
+        ),
+        Result(
+            "Computations written for speed",
+            "launch/local.sh experiments/ops.py",
+            """
+            Each function of `t2t_jax/ops/` in turns with its plain definition, value and
+            gradients, at the sizes of the base model. The NaN guard has no faster form: it is
+            compared with attention without it, so the ratio is its cost.
+            """,
+            ("ops/ops.md",),
         ),
     ],
 }
@@ -414,13 +426,13 @@ def shown(path: Path, title: str) -> str:
     """A stored file as Markdown."""
     if path.suffix == ".png":
         return f"![{title}]({_link(path)})"
+    if path.name == RUNS:
+        return scores(_results(path.parent)[0])
     text = path.read_text()
     if path.name == "table3.txt":
         return f"```\n{_wall_clock(text)}\n```"
     if path.suffix == ".txt":
         return f"```\n{text.strip(chr(10))}\n```"
-    if path.name == "result.json":
-        return scores(json.loads(text))
     table, _, costs = text.partition(COST)
     if not costs:
         return text.strip()
@@ -448,30 +460,37 @@ def scores(result: dict[str, Any]) -> str:
 
 
 def origin(path: Path) -> str:
-    """Where a result was made, from the JSON that is stored beside it."""
-    beside = path if path.suffix == ".json" else path.with_suffix(".json")
-    if not beside.exists():
-        beside = path.with_name("table.json")
-    if not beside.exists():
+    """Where a result was made, from the JSON or the runs that are stored beside it."""
+    beside = path.with_suffix(".json")
+    if beside.exists():
+        return _made_on(json.loads(beside.read_text())["environment"])
+    if not path.with_name(RUNS).exists():
         return ""
-    stored = json.loads(beside.read_text())
-    if isinstance(stored, list):
-        return _of_study(stored)
-    where = stored["environment"]
+    results = _results(path.parent)
+    made = list(dict.fromkeys(_made_on(result["environment"]) for result in results))
+    total = duration(math.fsum(map(_seconds, results)))
+    count = f"{len(results)} runs, {total} in sum. " if len(results) > 1 else ""
+    return count + " ".join(made)
+
+
+def _made_on(environment: dict[str, Any]) -> str:
     names = ("python", "jax", "flax", "libtpu")
-    versions = ", ".join(f"{name} {where[name]}" for name in names if name in where)
-    return f"Made on {where['device']} ({where['cores']} cores, {where['host']}) with {versions}."
+    versions = ", ".join(f"{name} {environment[name]}" for name in names if name in environment)
+    where = f"{environment['device']} ({environment['cores']} cores, {environment['host']})"
+    return f"Made on {where} with {versions}."
 
 
-def _of_study(rows: list[dict[str, Any]]) -> str:
-    runs = [run for row in rows for run in row["runs"]]
-    times = ("training_seconds", "overhead_seconds", "scoring_seconds")
-    total = math.fsum(run[name] for run in runs for name in times)
-    devices = ", ".join(sorted({run["device"] for run in runs}))
-    return (
-        f"Made by {len(runs)} runs on {devices}, which took {duration(total)} in sum (training, "
-        "compiling, evaluating and scoring)."
-    )
+def _results(folder: Path) -> list[dict[str, Any]]:
+    """The result of every run that is published in a folder."""
+    with lzma.open(folder / RUNS, "rt", encoding="utf-8") as lines:
+        return [json.loads(line)["result.json"] for line in lines]
+
+
+def _seconds(result: dict[str, Any]) -> float:
+    """Seconds of training, compiling, evaluating and scoring, the run's share of a population's."""
+    shared = result["training_seconds"] + result.get("overhead_seconds", 0)
+    scoring = sum(s["seconds"] for s in result.get("scoring", {}).values())
+    return shared / result.get("trained_together", 1) + scoring + result.get("scoring_seconds", 0)
 
 
 def duration(seconds: float) -> str:

@@ -457,7 +457,7 @@ def test_presets_are_listed_with_every_field_in_which_they_differ_from_the_paper
 
 
 def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, capsys):
-    names = "norm, schedule, peak_lr, warmup", "`train base --profile t2t`"
+    names = "norm_placement, schedule, peak_lr, warmup", "`train base --profile t2t`"
     refused(["train", "grammar", "--profile", "t2t"], capsys, "base and big", *names)
     words = [
         "--profile",
@@ -476,4 +476,4 @@ def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, cap
         assert "warmup 8000 (paper: 4000)" in said
         assert "lr_scale 2.0 (paper: 1.0)" in said
         assert said.endswith("; all that neither it nor a flag sets is as in the paper")
-        assert "norm" not in said  # which a flag took back
+        assert "norm_placement" not in said  # which a flag took back

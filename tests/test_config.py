@@ -1,10 +1,11 @@
 """Configs: the paper's base by default, differences by name, bad values refused in a sentence."""
 
+import importlib
 import json
 import subprocess
 import sys
 
-import numpy as np
+import jax
 import pytest
 
 from t2t_jax import config
@@ -12,7 +13,6 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.models import parts
 from t2t_jax.recipes import RECIPES, recipe
-from tests.small import full_logits, make
 
 
 def test_defaults_are_the_papers_base():
@@ -117,14 +117,21 @@ def test_mechanisms_may_be_mixed_and_cross_attention_has_no_positions():
     assert c.model.decoder_attention == "performer:m=8,seed=1"
 
 
-def test_every_part_that_a_config_may_name_is_built():
-    """The tables of parts name classes and functions that exist, and a model trains with each."""
+def test_every_part_that_a_config_may_name_exists():
     for field, table in (
         ("norm", parts.NORMS),
         ("feed_forward", parts.FEED_FORWARD),
         ("positions", parts.POSITIONS),
     ):
         assert config.field_type(field) == tuple(table)
-        for name in table:
-            model, params = make(**{field: name}, d_k=6)
-            assert np.isfinite(full_logits(model, params)).all(), name
+        for name, part in table.items():
+            assert all(callable(located(where)) for where in part.code), name
+            assert part.about
+    for part in parts.FEED_FORWARD.values():
+        assert callable(getattr(jax.nn, part.activation))
+
+
+def located(where):
+    """What an entry names as file:name."""
+    file, _, name = where.partition(":")
+    return getattr(importlib.import_module(f"t2t_jax.models.{file}"), name)
