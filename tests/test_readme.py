@@ -149,7 +149,8 @@ def understand(words):
     elif hasattr(arguments, "recipe"):
         config.replace(recipe(arguments.recipe), **changes)
     elif arguments.command in (commands.list_, commands.help_):
-        arguments.store = registry.EXPERIMENTS / "results" / "table3-demo"
+        if getattr(arguments, "what", "") == "runs":
+            arguments.store = registry.EXPERIMENTS / "results" / "table3-demo"
         arguments.command(arguments)
 
 
