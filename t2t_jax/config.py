@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from t2t_jax.attention import registry
 from t2t_jax.errors import UsageError, near
-from t2t_jax.models import ARCHITECTURES
-from t2t_jax.models.parts import FEED_FORWARD, NORMS, POSITIONS
+from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORMS, POSITIONS
 
 
 def _field(default: Any, help: str, choices: Iterable[str] = ()) -> Any:

@@ -11,7 +11,7 @@ from t2t_jax import config
 from t2t_jax.attention import MECHANISMS
 from t2t_jax.config import SECTIONS, Config
 from t2t_jax.errors import UsageError, near, warn
-from t2t_jax.models.parts import FEED_FORWARD, NORMS, POSITIONS
+from t2t_jax.parts import FEED_FORWARD, NORMS, POSITIONS
 from t2t_jax.recipes import RECIPES
 
 if TYPE_CHECKING:

@@ -148,7 +148,7 @@ def test_growth_changes_no_key_and_no_code(root):
     cost = "def _mine(o, s):\n    return 1\n\n\n"
     edit(root, "attention/registry.py", ("def _dense(", f"{cost}def _dense("))
     part = '    "mine": FeedForward("tanh", "a new layer"),\n'
-    edit(root, "models/parts.py", ('    "gelu": FeedForward(', f'{part}    "gelu": FeedForward('))
+    edit(root, "parts.py", ('    "gelu": FeedForward(', f'{part}    "gelu": FeedForward('))
     edit(root, "training/step.py", ('"""The pure train step', '"""A better description'))
     edit(root, "attention/local.py", ("class Local(", "# a comment\nclass Local("))
     edit(root, "training/progress.py", ("{seconds:.0f} s", "{seconds:.1f} s"))
@@ -161,7 +161,7 @@ def test_growth_changes_no_key_and_no_code(root):
     [
         ("attention/local.py", "class Local(", "class Local(object, ", {"local"}),
         ("attention/registry.py", "block=16", "block=32", {"local"}),
-        ("models/parts.py", '"relu", "max', '"tanh", "max', set(ROWS) - {"recurrent"}),
+        ("parts.py", '"relu", "max', '"tanh", "max', set(ROWS) - {"recurrent"}),
         ("models/positions.py", "def sinusoid(", "def sinusoid(*_, ", set(ROWS) - {"recurrent"}),
         ("attention/linear.py", "_SMALLEST = 1e-30", "_SMALLEST = 1e-20", {"linear"}),
         ("attention/sparse.py", "class Strided(", "class Strided(object, ", {"strided"}),

@@ -8,10 +8,9 @@ import sys
 import jax
 import pytest
 
-from t2t_jax import config
+from t2t_jax import config, parts
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
-from t2t_jax.models import parts
 from t2t_jax.recipes import RECIPES, recipe
 
 

@@ -14,7 +14,7 @@ from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.models import positions
 from t2t_jax.models.norms import EPSILON
-from t2t_jax.models.parts import FEED_FORWARD, NORMS, POSITIONS
+from t2t_jax.parts import FEED_FORWARD, NORMS, POSITIONS
 from t2t_jax.tokens import BOS, EOS, UNK
 
 LONGEST = 2048  # number of sinusoidal positions; a learned table has its own number

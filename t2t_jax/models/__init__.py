@@ -13,72 +13,17 @@ means training; without it they evaluate. Every leaf of `memory` and `state` has
 if any; `V` is the size of its vocabulary, `dtype` its compute type.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from t2t_jax.models import flops
+from t2t_jax.config import Config
+from t2t_jax.parts import ARCHITECTURES
 
 if TYPE_CHECKING:
-    from t2t_jax.config import Config
     from t2t_jax.models.interface import Model
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """A model, without jax.
-
-    Attributes:
-      where: its file in this folder and its class there.
-      products: its multiply-adds of the forward pass on one pair, the logits apart, a function of
-        (config.Model, S, T).
-      fields: the config fields that it has beside N, d_model and dtype; others are refused.
-      translates: whether it has `start` and `step`.
-    """
-
-    where: str
-    products: Callable[..., float]
-    fields: tuple[str, ...]
-    translates: bool = True
-
-
-_FIGURE_1 = (
-    "d_ff h d_k d_v positions norm norm_placement feed_forward qk_norm P_drop_attention P_drop_ff"
-)
-
-ARCHITECTURES: Mapping[str, Architecture] = {
-    "transformer": Architecture(
-        "transformer:Transformer",
-        flops.transformer,
-        (*_FIGURE_1.split(), "encoder_attention", "decoder_attention", "cross_attention"),
-    ),
-    "encoder": Architecture(
-        "language_model:LanguageModel",
-        flops.language_model,
-        (*_FIGURE_1.split(), "encoder_attention"),
-        translates=False,
-    ),
-    "decoder": Architecture(
-        "language_model:LanguageModel",
-        flops.language_model,
-        (*_FIGURE_1.split(), "decoder_attention"),
-        translates=False,
-    ),
-    "recurrent": Architecture(
-        "recurrent:Recurrent",
-        flops.recurrent,
-        ("cell", "encoder_direction", "attention_feeding", "cross_attention"),
-    ),
-    "convolutional": Architecture(
-        "convolutional:Convolutional",
-        flops.convolutional,
-        ("kernel", "dilation", "positions", "cross_attention"),
-    ),
-}
-
-
-def build(config: "Config", V: int) -> "Model":
+def build(config: Config, V: int) -> "Model":
     """The model of `config` for a vocabulary of V subwords."""
     import jax
     import jax.numpy as jnp

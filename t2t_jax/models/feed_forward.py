@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from t2t_jax.models.layers import add_bias, parameter
-from t2t_jax.models.parts import FEED_FORWARD
 from t2t_jax.ops.dropout import dropout
 from t2t_jax.ops.matmul import matmul
+from t2t_jax.parts import FEED_FORWARD
 
 
 class FeedForward(nn.Module):

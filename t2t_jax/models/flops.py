@@ -1,62 +1,59 @@
 """FLOPs of a training step by the model's formula, without jax."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
 
 from t2t_jax.attention.registry import Number, Shape, products
-from t2t_jax.models.parts import FEED_FORWARD
-
-if TYPE_CHECKING:
-    from t2t_jax.config import Config, Model
+from t2t_jax.config import Config, Model
+from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD
 
 _LENGTH = 32  # subwords of a typical sentence
 
 
-def run_flops(c: "Config", V: int) -> float:
+def run_flops(c: Config, V: int) -> float:
     """FLOPs of a whole training if all its sentences had 32 subwords: to compare runs with."""
     B = max(1, c.data.batch_tokens // _LENGTH)
     return c.training.steps * step_flops(c.model, V, B, _LENGTH, _LENGTH)
 
 
-def step_flops(c: "Model", V: int, B: int, S: int, T: int) -> float:
+def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
     """FLOPs of the matmuls of one training step on B pairs of S and T positions.
 
     A multiply-add counts as two, the backward pass as twice the forward pass. Attention counts what
     its mechanism computes, including what it then masks.
     """
-    from t2t_jax.models import ARCHITECTURES
+    file, _, name = ARCHITECTURES[c.architecture].products.partition(":")
+    forward = getattr(import_module(f"t2t_jax.models.{file}"), name)(c, S, T)
+    return 3 * 2.0 * B * (forward + T * c.d_model * V)
 
-    forward = ARCHITECTURES[c.architecture].products(c, S, T) + T * c.d_model * V
-    return 3 * 2.0 * B * forward
 
-
-def transformer(c: "Model", S: int, T: int) -> Number:
+def transformer(c: Model, S: int, T: int) -> Number:
     """Multiply-adds of a Transformer on one pair, the logits apart."""
     cross = (T + S) * _projections(c) // 2 + _attention(c, "cross", T, S)
     return stack(c, "encoder", S) + stack(c, "decoder", T) + c.N * cross
 
 
-def language_model(c: "Model", S: int, T: int) -> Number:
+def language_model(c: Model, S: int, T: int) -> Number:
     """Multiply-adds of one stack on a target of T positions."""
     return stack(c, c.architecture, T)
 
 
-def stack(c: "Model", role: str, L: int) -> Number:
+def stack(c: Model, role: str, L: int) -> Number:
     """Multiply-adds of self-attention and feed-forward layers on L positions."""
     feed_forward = FEED_FORWARD[c.feed_forward].matrices * c.d_model * c.d_ff
     return c.N * (L * (_projections(c) + feed_forward) + _attention(c, role, L, L))
 
 
-def _projections(c: "Model") -> int:
+def _projections(c: Model) -> int:
     """Of a position: W_Q and W_K to d_k, W_V and W_O to and from d_v."""
     return 2 * c.d_model * c.h * (c.d_k + c.d_v)
 
 
-def _attention(c: "Model", role: str, T: int, S: int) -> Number:
+def _attention(c: Model, role: str, T: int, S: int) -> Number:
     shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder")
     return c.h * products(getattr(c, f"{role}_attention"), shape)
 
 
-def recurrent(c: "Model", S: int, T: int) -> Number:
+def recurrent(c: Model, S: int, T: int) -> Number:
     """Multiply-adds of a recurrent model on one pair, the logits apart."""
     d = c.d_model
     gates = {"lstm": 4, "gru": 3}[c.cell]
@@ -70,7 +67,7 @@ def recurrent(c: "Model", S: int, T: int) -> Number:
     return encoder + decoder + fed + attention
 
 
-def convolutional(c: "Model", S: int, T: int) -> Number:
+def convolutional(c: Model, S: int, T: int) -> Number:
     """Multiply-adds of a convolutional model on one pair, the logits apart."""
     d = c.d_model
     attention = T * 2 * d * d + products(c.cross_attention, Shape(T, S, d, d))

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax import config
-from t2t_jax.models.parts import POSITIONS
 from t2t_jax.ops.dropout import dropout
+from t2t_jax.parts import POSITIONS
 
 
 class Model(nn.Module):

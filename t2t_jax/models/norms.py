@@ -6,7 +6,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from t2t_jax.models.parts import NORMS
+from t2t_jax.parts import NORMS
 
 EPSILON = 1e-6
 

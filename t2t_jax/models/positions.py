@@ -13,8 +13,8 @@ from jax import Array
 
 from t2t_jax.attention.mechanism import Bias
 from t2t_jax.models.layers import add_bias, parameter
-from t2t_jax.models.parts import POSITIONS
 from t2t_jax.ops.dropout import dropout
+from t2t_jax.parts import POSITIONS
 
 
 class Encoding(nn.Module):

@@ -15,11 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from t2t_jax import models
+from t2t_jax import parts
 from t2t_jax.attention import MECHANISMS, registry
 from t2t_jax.config import Config, Model, has
 from t2t_jax.evaluation import metric
-from t2t_jax.models import parts
 
 PACKAGE = Path(__file__).parents[1]
 # They report, store files, or declare configs and parts, whose values are hashed on their own.
@@ -33,7 +32,7 @@ WITHOUT_EFFECT = (
     "runs.published",
     "environment",
     "files",
-    "models.parts",
+    "parts",
     "training.hosts",
     "training.manifest",
     "training.progress",
@@ -54,7 +53,6 @@ class Definition(NamedTuple):
 REGISTRIES = (
     Definition("attention.registry", "MECHANISMS"),
     Definition("evaluation.metric", "metric_of"),
-    Definition("models", "ARCHITECTURES"),
     Definition("training.throughput", "_PEAK"),
 )
 
@@ -72,7 +70,7 @@ def code_of(c: Config) -> dict[str, str]:
 
 
 def _parts(c: Model) -> frozenset[tuple[str, str]]:
-    """The parts of `models.parts` that a model has, as (table, entry)."""
+    """The parts of `parts` that a model has, as (table, entry)."""
     tables = dict(norm="NORMS", qk_norm="NORMS", feed_forward="FEED_FORWARD", positions="POSITIONS")
     named = {(table, getattr(c, field)) for field, table in tables.items() if has(c, field)}
     return frozenset(named - {("NORMS", "none")})
@@ -110,8 +108,8 @@ def _code(
         Definition("runs.execution", "execute"),
         Definition("data.cache", "open_dataset"),
         Definition("evaluation.metric", metric_name),
-        _located("models", models.ARCHITECTURES[architecture].where),
-        *_origin(models.ARCHITECTURES[architecture].products),
+        _located("models", parts.ARCHITECTURES[architecture].where),
+        _located("models", parts.ARCHITECTURES[architecture].products),
     ]
     entries = {}
     for text in mechanisms:
@@ -121,7 +119,7 @@ def _code(
     for table, name in named_parts:
         part = getattr(parts, table)[name]
         starts += [_located("models", where) for where in part.code]
-        entries[f"models.parts.{table}[{name}]"] = _hash(part.facts)
+        entries[f"parts.{table}[{name}]"] = _hash(part.facts)
     return {
         str(d): _hash(_module(d.module).definitions[d.name]) for d in _reached(starts)
     } | entries

@@ -10,8 +10,8 @@ from t2t_jax.config import SENTENCES, Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.models import ARCHITECTURES
 from t2t_jax.models.flops import run_flops
+from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
 from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink

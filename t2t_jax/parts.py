@@ -1,13 +1,67 @@
-"""The parts of a Transformer layer by name, without jax: norms, feed-forward layers, positions.
+"""Architectures and the parts of their layers by name, without jax.
 
 Each table has one entry a part, with what the config check, the FLOPs and the export need to know
-of it; the part itself is in norms.py, feed_forward.py or positions.py. `t2t-jax help part` adds
-some.
+of it. The part itself is in the file of `t2t_jax/models` that the entry names; `t2t-jax help part`
+and `t2t-jax help architecture` add some.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A model.
+
+    Attributes:
+      where: its class, as file:name.
+      products: a function of (config.Model, S, T), as file:name: the multiply-adds of its forward
+        pass on one pair of S and T positions, the logits apart.
+      fields: the config fields that it has beside N, d_model and dtype; others are refused.
+      translates: whether it has `start` and `step`.
+    """
+
+    where: str
+    products: str
+    fields: tuple[str, ...]
+    translates: bool = True
+
+
+_FIGURE_1 = (
+    *("d_ff", "h", "d_k", "d_v", "positions", "norm", "norm_placement", "feed_forward"),
+    *("qk_norm", "P_drop_attention", "P_drop_ff"),
+)
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "transformer": Architecture(
+        "transformer:Transformer",
+        "flops:transformer",
+        (*_FIGURE_1, "encoder_attention", "decoder_attention", "cross_attention"),
+    ),
+    "encoder": Architecture(
+        "language_model:LanguageModel",
+        "flops:language_model",
+        (*_FIGURE_1, "encoder_attention"),
+        translates=False,
+    ),
+    "decoder": Architecture(
+        "language_model:LanguageModel",
+        "flops:language_model",
+        (*_FIGURE_1, "decoder_attention"),
+        translates=False,
+    ),
+    "recurrent": Architecture(
+        "recurrent:Recurrent",
+        "flops:recurrent",
+        ("cell", "encoder_direction", "attention_feeding", "cross_attention"),
+    ),
+    "convolutional": Architecture(
+        "convolutional:Convolutional",
+        "flops:convolutional",
+        ("kernel", "dilation", "positions", "cross_attention"),
+    ),
+}
 
 
 @dataclass(frozen=True)
