@@ -41,7 +41,8 @@ LONG = ("test_commands", "test_study", "test_population", "test_training")
 
 
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: item.path.stem not in LONG)  # none of them should end alone
+    # Long files start first, so that none of them runs alone at the end.
+    items.sort(key=lambda item: item.path.stem not in LONG)
     if config.getoption("--full"):
         return
     skip = pytest.mark.skip(reason="exhaustive: run with --full")

@@ -197,7 +197,12 @@ def test_the_figure_has_every_head(shown, tmp_path):
 
 def test_attend_writes_a_page_and_refuses_bad_arguments(tmp_path, corpus, capsys):
     run, cache = tmp_path / "run", tmp_path / "cache"
-    assert main([*toy.train(corpus, cache, steps=2, evaluate_every=2), "--run", str(run)]) == 0
+    assert (
+        main(
+            [*toy.train(corpus, cache, steps=2, evaluate_every=2, num_buckets=1), "--run", str(run)]
+        )
+        == 0
+    )
     out = ["--out", str(tmp_path / "out"), "--cache", str(cache)]
     capsys.readouterr()
     assert main(["attend", str(run), "one two", "--translation", "eins zwei", *out]) == 0

@@ -22,14 +22,14 @@ def test_exponents_are_fitted_to_the_upper_half_of_the_lengths():
 
 
 def test_bench_attention_measures_prints_and_plots(tmp_path, capsys):
-    names = ["scaled_dot_product", "local:w=4", "additive_naive", "local_p"]
+    names = ["scaled_dot_product", "local_p:w=4", "additive_naive"]
     words = ["--lengths", "32", "16", "--mechanisms", *names, "--out", str(tmp_path)]
     assert main(["bench", "attention", *words]) == 0
     mechanisms = json.loads((tmp_path / "attention.json").read_text())["mechanisms"]
     assert list(mechanisms) == names
-    assert [point["n"] for point in mechanisms["local:w=4"]["at"]] == [16, 32]
-    assert not mechanisms["local_p"]["causal"]
-    for point in mechanisms["local_p"]["at"]:
+    assert [point["n"] for point in mechanisms["local_p:w=4"]["at"]] == [16, 32]
+    assert not mechanisms["local_p:w=4"]["causal"]
+    for point in mechanisms["local_p:w=4"]["at"]:
         assert 0 < point["least"] <= point["seconds"] <= point["most"]
     printed = capsys.readouterr().out
     assert (tmp_path / "attention.txt").read_text() == printed

@@ -100,7 +100,7 @@ def test_the_best_checkpoint_is_kept(tmp_path):
         assert manager.all_steps() == [2, 4, 5]
 
 
-def test_a_disk_without_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
+def test_a_full_disk_is_refused_before_anything_is_written(tmp_path, monkeypatch):
     full = shutil.disk_usage(tmp_path)._replace(free=40)
     with checkpoints.manager(tmp_path, Training(evaluate_every=1)) as manager:
         checkpoints.save(manager, state(1), History())
@@ -111,7 +111,7 @@ def test_a_disk_without_room_is_said_before_anything_is_written(tmp_path, monkey
         assert [p.name for p in tmp_path.iterdir()] == ["1"]
 
 
-def test_a_save_that_fails_in_the_background_is_told_in_a_sentence(tmp_path, monkeypatch):
+def test_a_failed_save_in_the_background_is_an_error_in_one_sentence(tmp_path, monkeypatch):
     def full(directory):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

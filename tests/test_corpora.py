@@ -163,7 +163,7 @@ def test_dropped_pairs_are_counted_by_reason(texts, tmp_path):
     assert max(dataset.splits["dev"].source.lengths) > 60
 
 
-def test_the_limit_counts_the_end_mark(texts, tmp_path):
+def test_the_limit_counts_eos(texts, tmp_path):
     longest = open_dataset(prepare(request(texts), tmp_path / "c", quiet)).splits["train"]
     limit = int(max(longest.source.lengths.max(), longest.target.lengths.max()))
     for cut, dropped in ((limit, False), (limit - 1, True)):

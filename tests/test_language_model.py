@@ -35,7 +35,7 @@ def test_a_masked_model_learns_from_masked_tokens_alone():
     masked, labels = mask(target, chosen)
     np.testing.assert_array_equal(masked, [[MASK, 6, MASK, 2, 0], [8, MASK, 0, 0, 0]])
     np.testing.assert_array_equal(labels, [[5, 0, 7, 0, 0], [0, 2, 0, 0, 0]])
-    c = replace(Config(), architecture="encoder", **TRANSFORMER, max_length=64)
+    c = replace(Config(), architecture="encoder", **TRANSFORMER | dict(N=1), max_length=64)
     model = build(c, V)
     step, mesh = jax.jit(make_step(model, c)), make_mesh()
     rows = jnp.tile(jnp.arange(4, 20)[None], (64, 1))

@@ -125,7 +125,7 @@ def test_nan_guard_equals_attention_over_each_prefix():
 )
 def test_top_k_is_the_start_of_a_stable_sort(seed, V, k, values, first):
     x = np.random.default_rng(seed).integers(-values, 0, (3, V)).astype(np.float32)
-    x[:, :first] = 1  # larger than all others, but excluded
+    x[:, :first] = 1  # the largest values, but excluded
     masked = np.where(np.arange(V) >= first, x, -np.inf)
     k = min(k, V)
     values, ids = top_k.top_k(jnp.asarray(x), k, first=first)

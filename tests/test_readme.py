@@ -195,7 +195,7 @@ def test_the_study_of_the_readme_runs(depth, tmp_path):
 def test_the_code_of_the_readme_runs(corpus, tmp_path, monkeypatch, capsys):
     (code,) = (x for x in blocks(README, "python") if "t2t_jax.load" in x)
     monkeypatch.chdir(tmp_path)
-    words = toy.train(corpus, tmp_path / "cache", steps=2, evaluate_every=2)
+    words = toy.train(corpus, tmp_path / "cache", steps=2, evaluate_every=2, num_buckets=1)
     assert main([*words, "--run", "runs/grammar-0"]) == 0
     capsys.readouterr()
     exec(code, names := {})

@@ -62,7 +62,15 @@ def sentences(count, longest, seed=0):
     return ["".join(rng.choices(LETTERS, k=rng.randint(1, longest))) for _ in range(count)]
 
 
-@pytest.mark.parametrize(("K", "many"), [(1, 32), (3, 32), (1, 2), (3, 2)])
+@pytest.mark.parametrize(
+    ("K", "many"),
+    [
+        (1, 32),
+        pytest.param(3, 32, marks=pytest.mark.full),
+        pytest.param(1, 2, marks=pytest.mark.full),
+        (3, 2),
+    ],
+)
 def test_results_are_in_the_order_of_the_input(K, many, monkeypatch):
     monkeypatch.setattr(translating, "_MANY", many)
     inputs = sentences(150, 40)
