@@ -67,7 +67,7 @@ def weights(name, dtype=jnp.float32):
 
 
 def lengths(role, T, S):
-    """Returns query and key lengths of 0, 1, some and all tokens; they differ in cross-attention."""
+    """Returns query and key lengths of 0, 1, some and all tokens; in another order if cross."""
     q = np.array([0, 1, T // 2 + 1, T])
     return (q, np.array([S, 1, 0, S - 1])) if role == "cross" else (q, q)
 

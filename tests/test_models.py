@@ -84,9 +84,11 @@ def each_of(table, full):
     return [pytest.param(name, marks=marks.get(name, []), id=name) for name in table]
 
 
-DEFINED_FULL = "geglu gru-bahdanau gru-luong even-kernel learned lstm no-positions qk-layer-norm "
+DEFINED_FULL = (
+    "alibi geglu gru-bahdanau gru-luong even-kernel learned lstm no-positions qk-layer-norm "
+)
 DEFINED_FULL += "rotary unscaled"
-MIXES_FULL = "gru-linear learned lstm-local performer-linear-local pointwise random-local_p "
+MIXES_FULL = "gru-linear halves-additive learned lstm lstm-local performer-linear-local pointwise random-local_p "
 MIXES_FULL += "random-strided"
 
 
