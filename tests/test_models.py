@@ -84,12 +84,14 @@ def each_of(table, full):
     return [pytest.param(name, marks=marks.get(name, []), id=name) for name in table]
 
 
-DEFINED_FULL = (
-    "alibi geglu gru-bahdanau gru-luong even-kernel learned lstm no-positions qk-layer-norm "
-)
-DEFINED_FULL += "rotary unscaled"
-MIXES_FULL = "gru-linear halves-additive learned lstm lstm-local performer-linear-local pointwise random-local_p "
-MIXES_FULL += "random-strided"
+DEFINED_FULL = """
+alibi geglu gru-bahdanau gru-luong even-kernel learned lstm no-positions qk-layer-norm rotary
+unscaled
+"""
+MIXES_FULL = """
+gru-linear halves-additive learned lstm lstm-local performer-linear-local pointwise random-local_p
+random-strided
+"""
 
 
 @pytest.mark.parametrize("name", each_of(DEFINED, DEFINED_FULL))
