@@ -13,7 +13,7 @@ def _chromium():
 
 
 @contextmanager
-def opened(path, width, scripts=True):
+def open_page(path, width, scripts=True):
     """Yields the page of a file in a window of a width; skips the test without Chromium.
 
     Fails if the page logs an error or a warning, opens a dialog or requests another address.

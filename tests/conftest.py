@@ -11,9 +11,9 @@ import pytest
 from tests import toy
 from tests.eight import HURRY
 
-# In the processes that tests start, too.
+# Also in the processes that tests start.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
-if "PYTEST_XDIST_WORKER" not in os.environ:  # a program is compiled once for all of them
+if "PYTEST_XDIST_WORKER" not in os.environ:  # these processes share compiled programs
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp()
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
@@ -24,9 +24,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Programs, most of which run once, are compiled in a hurry.
+    """Compiles programs quickly instead of well, because most of them run once.
 
-    With --full, those of the processes that tests start are compiled as users' are.
+    With --full, the processes that tests start compile as users' processes do.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} {HURRY}"
@@ -41,7 +41,8 @@ LONG = ("test_commands", "test_study", "test_population", "test_training")
 
 
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: item.path.stem not in LONG)  # so that none of them ends alone
+    # Long files start first, so that none of them runs alone at the end.
+    items.sort(key=lambda item: item.path.stem not in LONG)
     if config.getoption("--full"):
         return
     skip = pytest.mark.skip(reason="exhaustive: run with --full")

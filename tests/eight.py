@@ -1,4 +1,4 @@
-"""Calls in a process of their own that has eight simulated devices."""
+"""Calls functions in another process that has eight simulated devices."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ EIGHT = {"XLA_FLAGS": f"{HURRY} --xla_force_host_platform_device_count=8"}
 
 
 def on_eight_devices(*functions):
-    """Calls functions of a test file there, one after the other; what one raises is raised here."""
+    """Calls functions of a test file in turn in that process; fails if one of them raises."""
     file = functions[0].__module__.split(".")[-1]
     code = f"from tests.{file} import *\n" + "\n".join(f"{f.__name__}()" for f in functions)
     words = [sys.executable, "-W", "error", "-c", code]

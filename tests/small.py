@@ -1,4 +1,4 @@
-"""Small models of any architecture with drawn weights, on three padded sentence pairs."""
+"""Small models of any architecture with random weights, and three padded sentence pairs."""
 
 from functools import partial
 
@@ -25,10 +25,10 @@ TARGET = padded([t for _, t in SENTENCES], 10)
 
 
 def make(**changes):
-    """A model whose every parameter is drawn anew, none at a special value such as zero."""
-    figure_1 = changes.get("architecture", "") not in ("recurrent", "convolutional")
-    small = TRANSFORMER if figure_1 else dict(N=2, d_model=12)
-    scale = 1 if figure_1 else 0.5  # no layer norm keeps sums small
+    """Returns a model and random parameters, none with a special value such as zero."""
+    is_transformer = changes.get("architecture", "") not in ("recurrent", "convolutional")
+    small = TRANSFORMER if is_transformer else dict(N=2, d_model=12)
+    scale = 1 if is_transformer else 0.5  # without layer norm, sums grow
     changes = dict(max_length=13, batch_tokens=99) | small | changes
     model, rng = build(config.replace(config.Config(), **changes), V), np.random.default_rng(0)
     shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, TARGET)["params"]
@@ -40,5 +40,6 @@ def make(**changes):
 
 @partial(jax.jit, static_argnums=0)
 def full_logits(model, params, source=SOURCE, target=TARGET):
+    """Returns logits [B, T, V] by teacher forcing."""
     encoded = model.apply({"params": params}, source, method="encode")
     return model.apply({"params": params}, encoded, shift(target), method="decode")

@@ -1,4 +1,4 @@
-"""The demo's stored runs of three rows, and sentences that they could have been scored on."""
+"""Three rows of the demo's stored runs, and sentences that they could have been scored on."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def entries(rows=3):
 
 
 def unpacked(directory, folder=DEMO):
-    """The store of directories that a published folder was made of, read without the package."""
+    """Writes a published folder as a store of directories, read independently of the package."""
     for line in lzma.decompress((folder / "runs.jsonl.xz").read_bytes()).decode().splitlines():
         run = json.loads(line)
         home = directory / run.pop("directory")
@@ -41,7 +41,7 @@ def unpacked(directory, folder=DEMO):
 
 
 def split(directory, source="a word", target=("ein Wort", "noch ein Wort mehr")):
-    """N sentences of two lengths whose longest dependencies differ."""
+    """Writes and returns N sentences of two lengths whose longest dependencies differ."""
     lines = [target[2 * i // N] for i in range(N)]
     (directory / "dev.source.txt").write_text(f"{source}\n" * N)
     (directory / "dev.target.txt").write_text("".join(f"{line}\n" for line in lines))
@@ -50,10 +50,10 @@ def split(directory, source="a word", target=("ein Wort", "noch ein Wort mehr"))
     return Split(None, None, directory / "dev")
 
 
-def translated(directory, some, text):
-    """Entries whose runs have a translation of every sentence."""
+def translated(directory, entries, text):
+    """Returns entries whose runs translate every sentence as `text`."""
     out = []
-    for i, entry in enumerate(some):
+    for i, entry in enumerate(entries):
         runs = []
         for run in entry.runs:
             home = directory / f"run-{i}"
@@ -67,7 +67,7 @@ def translated(directory, some, text):
 
 
 def made_by_other_code(directory, name="training.loop._steps", git="0123456789ab"):
-    """As if the run had been made when a definition was another."""
+    """Marks a run as made by code with another version of a definition."""
     result, path = store.read_result(directory), directory / "code.json"
     code = store.read_code(directory, result["environment"]) | {name: "0000000000"}
     files.write_json(path, json.loads(path.read_text()) | {digest(code): code})

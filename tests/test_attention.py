@@ -1,4 +1,4 @@
-"""The conformance suite: every mechanism, in every role, against its definition in float64."""
+"""The conformance suite: every mechanism equals its definition in float64 in every role."""
 
 import doctest
 import itertools
@@ -30,7 +30,7 @@ SMALL = {
     "local_p": dict(w=2),
     "sparse_strided": dict(l=3),
     "sparse_fixed": dict(l=3, c=2),
-    "sparse_random": dict(b=2, r=2, seed=8),  # which draws a block twice
+    "sparse_random": dict(b=2, r=2, seed=8),  # this seed draws a block twice
     "performer": dict(m=7, seed=3),
 }
 FULL = pytest.mark.full
@@ -40,7 +40,7 @@ CROSS = [name for name in MECHANISMS if "cross" in MECHANISMS[name].roles]
 
 
 def text(name, **options):
-    """A mechanism as a config names it, by default with the options in SMALL."""
+    """Returns a mechanism as a config writes it, with the options in SMALL by default."""
     options = options or SMALL.get(name, {})
     return f"{name}:{','.join(f'{n}={v}' for n, v in options.items())}".rstrip(":")
 
@@ -56,23 +56,23 @@ def draw(T, S, seed=0, dtype=jnp.float32):
 
 
 def upstream(T, dtype=jnp.float32):
-    """A gradient of the output."""
+    """Returns a random gradient of the output."""
     return np.random.default_rng(11).normal(size=(B, T, H, D_V)).astype(dtype)
 
 
 def weights(name, dtype=jnp.float32):
-    """Parameters that are larger than at the start of training, so that they matter."""
+    """Returns parameters twice as large as at initialisation, so that their effect is visible."""
     drawn = meta.unbox(make(name).init(jax.random.key(7), *draw(2, 2), Visibility()))
     return jax.tree.map(lambda p: (2 * p).astype(dtype), drawn)
 
 
 def lengths(role, T, S):
-    """No token, one, some and all; between two sequences, each its own."""
+    """Returns query and key lengths of 0, 1, some and all tokens; in another order if cross."""
     q = np.array([0, 1, T // 2 + 1, T])
     return (q, np.array([S, 1, 0, S - 1])) if role == "cross" else (q, q)
 
 
-def seen(role, T, S):
+def padded_visibility(role, T, S):
     q, kv = lengths(role, T, S)
     return Visibility(jnp.array(q), jnp.array(kv), causal=role == "decoder")
 
@@ -84,13 +84,13 @@ def run(name, variables, q, k, v, visibility):
 
 @partial(jax.jit, static_argnums=0)
 def pull(name, variables, q, k, v, visibility, g):
-    """The output, and the gradients of its product with g."""
+    """Returns the output, and the gradients of its product with g."""
     out, back = jax.vjp(lambda *x: run(name, *x, visibility), variables, q, k, v)
     return out, back(g)
 
 
 def defined(name, variables, q, k, v, role, g, bias=None):
-    """The same by the reference."""
+    """Returns what `pull` returns, computed by the reference in float64."""
     opts = dict(MECHANISMS[name].options) | SMALL.get(name, {})
     q_lengths, kv_lengths = lengths(role, q.shape[1], k.shape[1])
     with jax.enable_x64(True):
@@ -106,8 +106,8 @@ def defined(name, variables, q, k, v, role, g, bias=None):
         return jax.tree.map(np.asarray, (out, back(jnp.asarray(np.asarray(g, np.float64)))))
 
 
-def close(found, wanted, tolerance):
-    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+def close(actual, expected, tolerance):
+    for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         x, y = (np.asarray(z, np.float64) for z in (x, y))
         assert np.abs(x - y).max(initial=0) <= tolerance * max(np.abs(y).max(initial=0), 0.1)
 
@@ -116,23 +116,23 @@ def close(found, wanted, tolerance):
     ("T", "S"), [(13, 11), pytest.param(1, 4, marks=FULL), pytest.param(67, 70, marks=FULL)]
 )
 @pytest.mark.parametrize(("name", "role"), ROLES)
-def test_equals_definition(name, role, T, S):
+def test_output_and_gradients_equal_the_definition(name, role, T, S):
     S = S if role == "cross" else T
     q, k, v = draw(T, S)
     g = upstream(T)
     variables = weights(name)
-    found = pull(name, variables, q, k, v, seen(role, T, S), g)
-    close(found, defined(name, variables, q, k, v, role, g), 1e-5)
+    actual = pull(name, variables, q, k, v, padded_visibility(role, T, S), g)
+    close(actual, defined(name, variables, q, k, v, role, g), 1e-5)
 
 
 @FULL
 @pytest.mark.parametrize(("name", "role"), ROLES)
-def test_equals_definition_in_bfloat16(name, role):
+def test_bfloat16_is_close_to_the_definition(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
     q, k, v = draw(T, S, dtype=jnp.bfloat16)
     g = upstream(T, jnp.bfloat16)
     variables = weights(name)
-    out, gradients = pull(name, variables, q, k, v, seen(role, T, S), g)
+    out, gradients = pull(name, variables, q, k, v, padded_visibility(role, T, S), g)
     assert out.dtype == jnp.bfloat16
     close((out, gradients), defined(name, variables, q, k, v, role, g), 0.03)
 
@@ -143,7 +143,7 @@ def test_equals_definition_in_bfloat16(name, role):
 )
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_equals_definition_at_all_lengths(name, causal, data):
+def test_output_equals_the_definition_at_all_lengths(name, causal, data):
     T, S = 7, 9
     many = partial(st.lists, min_size=B, max_size=B)
     q_lengths = np.array(data.draw(many(st.integers(0, T))))
@@ -151,12 +151,12 @@ def test_equals_definition_at_all_lengths(name, causal, data):
     q, k, v = draw(T, S)
     variables = weights(name)
     visibility = Visibility(jnp.array(q_lengths), jnp.array(kv_lengths), causal)
-    found = run(name, variables, q, k, v, visibility)
+    actual = run(name, variables, q, k, v, visibility)
     opts = dict(MECHANISMS[name].options) | SMALL.get(name, {})
     own = variables.get("params", {})
     wide = jax.tree.map(lambda x: np.asarray(x, np.float64), (own, q, k, v))
-    wanted = reference.attention(name, opts, *wide, q_lengths, kv_lengths, causal, xp=np)
-    close(found, wanted, 1e-5)
+    expected = reference.attention(name, opts, *wide, q_lengths, kv_lengths, causal, xp=np)
+    close(actual, expected, 1e-5)
 
 
 @FULL
@@ -167,13 +167,13 @@ def test_a_bias_is_added_to_the_scores(name, role):
     q, k, v = draw(T, T)
     table = np.random.default_rng(2).normal(size=(2 * T - 1, H)).astype(np.float32)
     by_distance = {d: table[d + T - 1] for d in range(1 - T, T)}
-    variables, visibility = weights(name), seen(role, T, T)
+    variables, visibility = weights(name), padded_visibility(role, T, T)
 
     def bias(distance):
         return jnp.moveaxis(jnp.asarray(table)[jnp.clip(distance + T - 1, 0, 2 * T - 2)], -1, 0)
 
-    found = make(name).apply(variables, q, k, v, visibility, bias=bias)
-    close(found, defined(name, variables, q, k, v, role, found, by_distance)[0], 1e-5)
+    actual = make(name).apply(variables, q, k, v, visibility, bias=bias)
+    close(actual, defined(name, variables, q, k, v, role, actual, by_distance)[0], 1e-5)
     if role == "decoder":
         whole = make(name).apply(variables, q, k, v, Visibility(causal=True), bias=bias)
         empty = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
@@ -187,7 +187,7 @@ def test_a_bias_is_added_to_the_scores(name, role):
 
 
 @pytest.mark.parametrize("name", ["scaled_dot_product", "local", "linear", "local_p"])
-def test_a_step_across_takes_a_bias_or_refuses_it(name):
+def test_a_cross_attention_step_adds_a_bias_or_refuses_it(name):
     T, S = 5, 7
     q, k, v = draw(T, S)
     variables, visibility = weights(name), Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]))
@@ -212,17 +212,17 @@ def test_a_step_across_takes_a_bias_or_refuses_it(name):
 @FULL
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if "dropout" in MECHANISMS[n].supports])
-def test_weights_are_dropped(name, role):
+def test_dropout_is_applied_to_the_weights(name, role):
     T = 13
     q, k, v = draw(T, T)
-    visibility = seen(role, T, T)
+    visibility = padded_visibility(role, T, T)
     apply = partial(make(name).apply, weights(name), q, k, v, visibility)
     close(apply(lambda a: 3 * a), 3 * apply(), 1e-6)
     close(apply(lambda a: 0 * a), 0 * apply(), 1e-6)
 
 
 @pytest.mark.parametrize(("name", "role"), ROLES)
-def test_padding_changes_nothing_not_even_as_nan(name, role):
+def test_padding_has_no_effect_even_if_it_is_nan(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
     q, k, v = draw(T, S, 1)
     spoilt = [np.array(x) for x in (q, k, v)]
@@ -230,8 +230,8 @@ def test_padding_changes_nothing_not_even_as_nan(name, role):
         for b, length in enumerate(known):
             x[b, length:] = np.nan
     g = upstream(T)
-    clean = pull(name, weights(name), q, k, v, seen(role, T, S), g)
-    dirty = pull(name, weights(name), *spoilt, seen(role, T, S), g)
+    clean = pull(name, weights(name), q, k, v, padded_visibility(role, T, S), g)
+    dirty = pull(name, weights(name), *spoilt, padded_visibility(role, T, S), g)
     for x, y in zip(jax.tree.leaves(clean), jax.tree.leaves(dirty), strict=True):
         np.testing.assert_array_equal(x, y)
     for x, known in zip(clean[1][1:], np.array(lengths(role, T, S))[[0, 1, 1]], strict=True):
@@ -241,8 +241,8 @@ def test_padding_changes_nothing_not_even_as_nan(name, role):
 
 @pytest.mark.parametrize("spoil", [np.nan, 50.0])
 @pytest.mark.parametrize("name", CAUSAL)
-def test_the_future_changes_nothing_not_even_as_nan(name, spoil):
-    """From every position on, spoilt: what came before, and its gradients, are the same bits."""
+def test_the_future_has_no_effect_even_if_it_is_nan(name, spoil):
+    """Inputs from position t on are overwritten: outputs and gradients before t keep every bit."""
     T = 13
     q, k, v = draw(T, T, 2)
     visibility, variables = Visibility(causal=True), weights(name)
@@ -252,19 +252,19 @@ def test_the_future_changes_nothing_not_even_as_nan(name, spoil):
         before = np.where(late, np.float32(0), g)
         dirty = [np.where(late, np.float32(spoil), x) for x in (q, k, v)]
         clean = pull(name, variables, q, k, v, visibility, before)
-        found = pull(name, variables, *dirty, visibility, before)
-        clean, found = jax.tree.map(np.asarray, (clean, found))
-        np.testing.assert_array_equal(found[0][:, :t], clean[0][:, :t])
-        for x, y in zip(found[1][1:], clean[1][1:], strict=True):
+        actual = pull(name, variables, *dirty, visibility, before)
+        clean, actual = jax.tree.map(np.asarray, (clean, actual))
+        np.testing.assert_array_equal(actual[0][:, :t], clean[0][:, :t])
+        for x, y in zip(actual[1][1:], clean[1][1:], strict=True):
             np.testing.assert_array_equal(x[:, :t], y[:, :t])
             assert not np.any(y[:, t:])
-        if np.isnan(spoil):  # and is not hidden where it is seen
-            assert np.isnan(found[0][:, t:]).all()
-            assert all(np.isfinite(x).all() for x in jax.tree.leaves(found[1]))
+        if np.isnan(spoil):  # NaN propagates to every query that sees it
+            assert np.isnan(actual[0][:, t:]).all()
+            assert all(np.isfinite(x).all() for x in jax.tree.leaves(actual[1]))
 
 
 @pytest.mark.parametrize("name", CAUSAL)
-def test_steps_equal_the_whole_after_every_prefix(name):
+def test_decoding_steps_equal_the_full_output_after_every_prefix(name):
     T = 11
     q, k, v = draw(T, T, 3)
     variables, mechanism = weights(name), make(name)
@@ -276,18 +276,20 @@ def test_steps_equal_the_whole_after_every_prefix(name):
         beyond = (np.arange(T) >= known)[None, :, None, None]
         prefix = Visibility(kv_lengths=jnp.full(B, known, jnp.int32), causal=True)
         state = start(variables, *(np.where(beyond, np.float32(np.nan), x) for x in (k, v)), prefix)
-        inputs, wanted = (q, k, v), whole
+        inputs, expected = (q, k, v), whole
         for t in range(known, T):
             if t == T // 2:
-                state, inputs, wanted = jax.tree.map(lambda x: x[order], (state, inputs, wanted))
+                state, inputs, expected = jax.tree.map(
+                    lambda x: x[order], (state, inputs, expected)
+                )
             now = (x[:, t : t + 1] for x in inputs)
             new_q, new_k, new_v = now
             out, state = step(variables, state, new_q, jnp.int32(t), new_k, new_v)
-            close(out[:, 0], wanted[:, t], 1e-5)
+            close(out[:, 0], expected[:, t], 1e-5)
 
 
 @pytest.mark.parametrize("name", CROSS)
-def test_cross_steps_equal_the_whole(name):
+def test_cross_attention_steps_equal_the_full_output(name):
     T, S = 17, 6
     q, k, v = draw(T, S, 4)
     variables, mechanism = weights(name), make(name)
@@ -302,24 +304,22 @@ def test_cross_steps_equal_the_whole(name):
 
 
 @pytest.mark.parametrize(("name", "role"), ROLES)
-def test_a_query_that_sees_nothing_gives_zeros(name, role):
-    T, S = (13, 5) if role == "cross" else (13, 13)
+def test_a_query_that_sees_no_key_returns_zeros(name, role):
+    T, S = (13, 11) if role == "cross" else (13, 13)
     q, k, v = draw(T, S, 5)
-    nothing = jnp.zeros(B, jnp.int32)
-    for visibility in (
-        Visibility(kv_lengths=nothing, causal=role == "decoder"),
-        Visibility(q_lengths=nothing, causal=role == "decoder"),
-    ):
+    for q_length, kv_length in ((T, 0), (0, S)):
+        all_lengths = (jnp.full(B, n, jnp.int32) for n in (q_length, kv_length))
+        visibility = Visibility(*all_lengths, causal=role == "decoder")
         out, gradients = pull(name, weights(name), q, k, v, visibility, jnp.ones((B, T, H, D_V)))
         assert not any(np.any(x) for x in jax.tree.leaves((out, gradients)))
 
 
 @FULL
 @pytest.mark.parametrize(("name", "role"), ROLES)
-def test_more_padding_and_another_batch_change_nothing(name, role):
+def test_more_padding_and_other_rows_have_no_effect(name, role):
     T, S = (9, 7) if role == "cross" else (9, 9)
     q, k, v = draw(T, S, 6)
-    variables, visibility = weights(name), seen(role, T, S)
+    variables, visibility = weights(name), padded_visibility(role, T, S)
     alone = run(name, variables, q, k, v, visibility)
     wider = [np.pad(x, ((0, 0), (0, 8), (0, 0), (0, 0)), constant_values=9) for x in (q, k, v)]
     close(run(name, variables, *wider, visibility)[:, :T], alone, 1e-5)
@@ -330,18 +330,18 @@ def test_more_padding_and_another_batch_change_nothing(name, role):
 
 @FULL
 @pytest.mark.parametrize(("name", "role"), ROLES)
-def test_a_population_is_its_members(name, role):
+def test_vmap_equals_each_member_alone(name, role):
     T, S = (9, 7) if role == "cross" else (9, 9)
     members = [draw(T, S, seed) for seed in range(3)]
-    variables, visibility = weights(name), seen(role, T, S)
+    variables, visibility = weights(name), padded_visibility(role, T, S)
     together = jax.vmap(lambda *x: run(name, variables, *x, visibility))
-    found = together(*(np.stack(x) for x in zip(*members, strict=True)))
-    for x, member in zip(found, members, strict=True):
+    actual = together(*(np.stack(x) for x in zip(*members, strict=True)))
+    for x, member in zip(actual, members, strict=True):
         close(x, run(name, variables, *member, visibility), 1e-5)
 
 
 class PositionScores(Dense):
-    """Scores and keys that depend on positions, each in a way of its own."""
+    """Dense attention whose scores and keys depend on positions, each differently."""
 
     def keys(self, k, s):
         return super().keys(k * (1 + jnp.sin(s))[None, :, None, None], s)
@@ -352,7 +352,7 @@ class PositionScores(Dense):
 
 
 class PositionFeatures(Linear):
-    """Features that depend on positions, as in cosFormer (Qin et al. 2022)."""
+    """Linear attention whose features depend on positions, as in cosFormer (Qin et al. 2022)."""
 
     chunk: int = 4
 
@@ -363,7 +363,7 @@ class PositionFeatures(Linear):
 
 
 def position_weights(mechanism, q, k):
-    """Weights [T, S] of one head before they are normalised, by definition in numpy."""
+    """Returns unnormalised weights [T, S] of one head, by definition in numpy."""
     t, s = np.arange(len(q))[:, None], np.arange(len(k))[None]
     if mechanism is PositionScores:
         return np.exp(q @ (k * (1 + np.sin(s.T))).T + np.cos(0.7 * t + 0.4 * s))
@@ -371,54 +371,54 @@ def position_weights(mechanism, q, k):
     return phi_q @ phi_k.T * np.cos((t - s) / 20)
 
 
-@pytest.mark.parametrize("role", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("role", [pytest.param("encoder", marks=FULL), "decoder", "cross"])
 @pytest.mark.parametrize("mechanism", [PositionScores, PositionFeatures])
-def test_what_depends_on_positions_decodes_as_it_trains(mechanism, role):
+def test_position_dependent_mechanisms_decode_as_they_train(mechanism, role):
     T, S = (9, 7) if role == "cross" else (9, 9)
     q, k, v = draw(T, S, 12)
     visibility = Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]), causal=role == "decoder")
-    wanted = np.zeros((B, T, H, D_V))
+    expected = np.zeros((B, T, H, D_V))
     for b, i in itertools.product(range(B), range(H)):
         a = position_weights(mechanism, *(np.float64(x[b, :, i]) for x in (q, k)))
         a[:, visibility.kv_lengths[b] :] = 0
         a = np.tril(a) if visibility.causal else a
-        wanted[b, :, i] = a @ v[b, :, i] / a.sum(1, keepdims=True)
-    close(mechanism().apply({}, q, k, v, visibility), wanted, 1e-5)
+        expected[b, :, i] = a @ v[b, :, i] / a.sum(1, keepdims=True)
+    close(mechanism().apply({}, q, k, v, visibility), expected, 1e-5)
     if role == "encoder":
         return
     known = jnp.zeros(B, jnp.int32) if role == "decoder" else visibility.kv_lengths
     start = Visibility(kv_lengths=known, causal=role == "decoder")
     state = mechanism().apply({}, k, v, start, method="start")
-    if role == "decoder":  # steps know of no padding
-        wanted = mechanism().apply({}, q, k, v, Visibility(causal=True))
+    if role == "decoder":  # steps see no padding
+        expected = mechanism().apply({}, q, k, v, Visibility(causal=True))
     for t in range(T):
         new = (k[:, t : t + 1], v[:, t : t + 1]) if role == "decoder" else ()
         args = state, q[:, t : t + 1], jnp.int32(t), *new
         out, state = mechanism().apply({}, *args, method="step")
-        close(out[:, 0], wanted[:, t], 1e-5)
+        close(out[:, 0], expected[:, t], 1e-5)
 
 
-def rows_and_heads():
-    """Rows along one axis of the mesh and heads along the other: as on one device."""
+def check_rows_and_heads():
+    """Sharding rows along one mesh axis and heads along the other changes no result."""
     shape, names = (4, 2), ("data", "tensor")
     mesh = jax.make_mesh(shape, names, axis_types=(jax.sharding.AxisType.Auto,) * 2)
     along = NamedSharding(mesh, PartitionSpec("data", None, "tensor"))
     everywhere = NamedSharding(mesh, PartitionSpec())
     for name, role in ROLES:
         T, S = (13, 11) if role == "cross" else (13, 13)
-        variables, visibility = weights(name), seen(role, T, S)
+        variables, visibility = weights(name), padded_visibility(role, T, S)
         alone = pull(name, variables, *draw(T, S), visibility, upstream(T))
         rest = jax.device_put((variables, visibility), everywhere)
         x = jax.device_put((*draw(T, S), upstream(T)), along)
-        found = pull(name, rest[0], *x[:3], rest[1], x[3])
-        assert len(found[0].sharding.device_set) == 8
-        close(found, alone, 1e-5)
+        actual = pull(name, rest[0], *x[:3], rest[1], x[3])
+        assert len(actual[0].sharding.device_set) == 8
+        close(actual, alone, 1e-5)
 
 
 @FULL
 @pytest.mark.timeout(600)
 def test_eight_devices_equal_one():
-    on_eight_devices(rows_and_heads)
+    on_eight_devices(check_rows_and_heads)
 
 
 AT_4096 = {
@@ -429,8 +429,8 @@ AT_4096 = {
 }
 
 
-def sizes_in(name, n, d, causal):
-    """Elements of every array in the compiled value and gradient of one head; bytes it needs."""
+def largest_array(name, n, d, causal):
+    """Returns the largest array size in one head's compiled gradient, and the bytes it needs."""
     mechanism = build(text(name, **AT_4096.get(name, {})))
     x = jnp.zeros((1, n, 1, d))
     visibility = Visibility(jnp.array([n - 3]), jnp.array([n - 3]), causal)
@@ -447,25 +447,25 @@ def sizes_in(name, n, d, causal):
     return max(elements), program.memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=FULL), True])
 @pytest.mark.parametrize(
     "name", ["local", "sparse_strided", "sparse_fixed", "sparse_random", "linear", "performer"]
 )
 def test_no_array_of_all_pairs_exists(name, causal):
     n = 4096
-    largest, used = sizes_in(name, n, 8, causal)
+    largest, used = largest_array(name, n, 8, causal)
     assert largest < n * n / 4
     assert used < n * n * 4
 
 
-def test_the_dense_one_has_an_array_of_all_pairs():
-    largest, used = sizes_in("scaled_dot_product", 4096, 8, True)
+def test_dense_attention_has_an_array_of_all_pairs():
+    largest, used = largest_array("scaled_dot_product", 4096, 8, True)
     assert largest == 4096**2
     assert used > 4096**2
 
 
-def test_additive_never_lays_out_the_features_of_all_pairs():
-    largest, used = sizes_in("additive", 512, 32, True)
+def test_additive_has_no_array_of_the_features_of_all_pairs():
+    largest, used = largest_array("additive", 512, 32, True)
     assert largest <= 512**2
     assert used < 512**2 * 32  # a quarter of the array
 
@@ -474,8 +474,8 @@ def test_additive_never_lays_out_the_features_of_all_pairs():
 @pytest.mark.parametrize(
     "name", [n for n in MECHANISMS if n not in ("additive", "linear", "performer", "local_p")]
 )
-def test_the_products_counted_are_those_compiled(name, causal):
-    """Where nothing is in a loop, whose turns XLA does not count."""
+def test_counted_products_equal_those_of_the_compiled_program(name, causal):
+    """Only programs without a loop are compared: XLA counts the body of a loop once."""
     n, d = 256, 64
     spec = {"local": "local:w=32", "sparse_random": "sparse_random:b=16,r=3"}.get(name, name)
     x = jax.ShapeDtypeStruct((1, n, 1, d), jnp.float32)
@@ -488,7 +488,7 @@ def test_the_products_counted_are_those_compiled(name, causal):
 
 
 def tanhs(jaxpr):
-    """Elements of which a traced program takes the tanh, as often as its loops run."""
+    """Returns how many tanh a traced program computes, with loops counted as often as they run."""
     total = 0
     for e in jaxpr.eqns:
         inner = e.outvars[0].aval.size if e.primitive.name == "tanh" else 0
@@ -499,8 +499,8 @@ def tanhs(jaxpr):
 
 @pytest.mark.parametrize(("T", "S"), [(181, 117), (5, 7)])
 @pytest.mark.parametrize(("name", "role"), ROLES)
-def test_the_products_counted_are_those_traced(name, role, T, S):
-    """At lengths that are no multiple of any block, and below one."""
+def test_counted_products_equal_those_of_the_traced_program(name, role, T, S):
+    """One pair of lengths is no multiple of any block, the other is shorter than a block."""
     S, d_k, d_v = S if role == "cross" else T, 6, 10
     shape = registry.Shape(T, S, d_k, d_v, causal=role == "decoder")
     for spec in (name, text(name)):
@@ -512,29 +512,29 @@ def test_the_products_counted_are_those_traced(name, role, T, S):
         variables = jax.eval_shape(mechanism.init, jax.random.key(0), q, k, v, visibility)
         forward = partial(mechanism.apply, visibility=visibility)
         traced = jax.make_jaxpr(forward)(meta.unbox(variables), q, k, v).jaxpr
-        found = count(traced)[0] / 2
-        if name == "additive":  # each feature of a pair has a tanh, and a product after it
-            found += tanhs(traced)
-        assert registry.products(spec, shape) == found
+        actual = count(traced)[0] / 2
+        if name == "additive":  # every feature of a pair takes one tanh and one product
+            actual += tanhs(traced)
+        assert registry.products(spec, shape) == actual
 
 
 @pytest.mark.parametrize(
     ("name", "role"),
     [pytest.param(*x, marks=[FULL] * (x[0] != "scaled_dot_product")) for x in ROLES],
 )
-def test_float64_is_rounded_nowhere(name, role):
+def test_float64_is_never_rounded(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
     q, k, v = draw(T, S, dtype=np.float64)
     g, variables = upstream(T, np.float64), weights(name)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), (q, k, v))
-        out, gradients = pull(name, variables, *wide, seen(role, T, S), jnp.asarray(g))
+        out, gradients = pull(name, variables, *wide, padded_visibility(role, T, S), jnp.asarray(g))
     assert out.dtype == np.float64
-    wanted = defined(name, variables, q, k, v, role, g)
-    close((out, gradients[1:]), (wanted[0], wanted[1][1:]), 1e-13)
+    expected = defined(name, variables, q, k, v, role, g)
+    close((out, gradients[1:]), (expected[0], expected[1][1:]), 1e-13)
 
 
-def test_more_features_come_nearer_to_the_softmax():
+def test_more_features_approximate_the_softmax_better():
     q, k, v = draw(13, 11, 8)
     q, k = q / 2, k / 2
     softmax = run("scaled_dot_product", {}, q, k, v, Visibility())
@@ -542,15 +542,15 @@ def test_more_features_come_nearer_to_the_softmax():
     def error(m):
         off = [
             build(text("performer", m=m, seed=seed)).apply({}, q, k, v, Visibility()) - softmax
-            for seed in range(12)
+            for seed in range(6)
         ]
         return float(jnp.sqrt(jnp.mean(jnp.square(jnp.stack(off)))))
 
-    errors = [error(m) for m in (16, 64, 256, 1024)]
+    errors = [error(m) for m in (16, 64, 256)]
     assert all(b < 0.75 * a for a, b in itertools.pairwise(errors)), errors
 
 
-def test_features_of_any_size_stay_finite():
+def test_performer_is_finite_for_large_inputs():
     q, k, v = (5 * x for x in draw(13, 13, 9))
     out = run("performer", {}, q, k, v, Visibility(causal=True))
     assert np.isfinite(out).all()
@@ -559,23 +559,23 @@ def test_features_of_any_size_stay_finite():
 
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 @pytest.mark.parametrize(("name", "spread", "shift"), [("performer", 12, 0), ("linear", 3, -15)])
-def test_gradients_last_where_denominators_are_tiny(name, spread, shift, role):
-    """At 1e-20 or below: the square of one of these is nothing in float32."""
+def test_gradients_are_right_with_tiny_denominators(name, spread, shift, role):
+    """At 1e-20 or below, the square of a denominator underflows in float32."""
     q, k, v = draw(13, 13, 9)
     q, k = spread * q + shift, spread * k + shift
     g = upstream(13)
-    found = pull(name, {}, q, k, v, seen(role, 13, 13), g)
-    close(found, defined(name, {}, q, k, v, role, g), 1e-4)
+    actual = pull(name, {}, q, k, v, padded_visibility(role, 13, 13), g)
+    close(actual, defined(name, {}, q, k, v, role, g), 1e-4)
 
 
-def test_the_packages_example_runs():
-    tried = doctest.testmod(attention)
-    assert tried.attempted
-    assert not tried.failed
+def test_the_example_of_the_package_runs():
+    results = doctest.testmod(attention)
+    assert results.attempted
+    assert not results.failed
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "argument"),
     [
         ("linear", {"dropout": abs}),
         ("performer", {"bias": abs}),
@@ -584,14 +584,14 @@ def test_the_packages_example_runs():
         ("local_p", {"bias": abs}),
     ],
 )
-def test_nothing_that_is_given_is_ignored(name, given):
+def test_an_argument_without_support_is_refused(name, argument):
     q, k, v = draw(5, 5)
     with pytest.raises(ValueError, match="does not support"):
-        make(name).apply(weights(name), q, k, v, **{"visibility": Visibility()} | given)
+        make(name).apply(weights(name), q, k, v, **{"visibility": Visibility()} | argument)
 
 
-def test_steps_over_features_of_any_size_stay_finite():
-    """Keys that are small, then large: the factor of the sums grows and shrinks by e^100s."""
+def test_performer_steps_are_finite_for_large_inputs():
+    """Small and large keys alternate: the scale of the running sums changes by factors of e^100."""
     q, k, v = draw(6, 6, 9)
     k = k * np.array([30, 0.1, 30, 0.1, 0.1, 30], np.float32)[None, :, None, None]
     mechanism, variables = make("performer"), weights("performer")

@@ -1,9 +1,7 @@
-"""Batches: every pair once, in few fixed shapes, as a function of (seed, epoch, index)."""
+"""Batches hold every pair once, have few fixed shapes and depend on (seed, epoch, index) alone."""
 
 import hashlib
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,12 +13,13 @@ from t2t_jax.data.batches import Batches, bounds, in_order
 from t2t_jax.data.cache import open_dataset, ragged
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import UsageError
+from tests.process import python
 
 EOS = 2
 
 
 def sentences(lengths, salt):
-    """Sentences that are all different: the number of the sentence in its first two tokens."""
+    """Returns sentences that all differ: the first two tokens encode a sentence's index."""
     rows = []
     for i, n in enumerate(lengths):
         body = [4 + salt + i % 97, 200 + i // 97, *range(5, 5 + n)]
@@ -29,13 +28,13 @@ def sentences(lengths, salt):
 
 
 def pairs_of(batch):
-    """The pairs in a batch as tuples without PAD, read with no help from the code under test."""
+    """Returns the pairs in a batch as tuples without PAD, independently of the code under test."""
     rows = zip(batch["source"].tolist(), batch["target"].tolist(), strict=True)
     return [tuple(tuple(x for x in side if x) for side in row) for row in rows if any(row[0])]
 
 
 def synthetic(n=3000, seed=5):
-    """Lengths like those of image captions: the two sides vary together."""
+    """Returns lengths like those of image captions: the two sides are correlated."""
     random = np.random.default_rng(seed)
     base = random.lognormal(2.6, 0.35, n)
     s, t = (np.clip(base * random.lognormal(0, 0.15, n), 2, 60).astype(int) for _ in "st")
@@ -47,7 +46,7 @@ lengths = st.lists(st.tuples(st.integers(3, 23), st.integers(3, 31)), min_size=1
 
 @settings(max_examples=60, deadline=None)
 @given(lengths, st.integers(1, 5), st.integers(1, 3), st.integers(0, 2))
-def test_every_pair_exactly_once(pairs, shapes, multiple, epoch):
+def test_an_epoch_has_every_pair_exactly_once(pairs, shapes, multiple, epoch):
     source, target = (sentences(side, salt) for side, salt in zip(zip(*pairs), (0, 1)))  # noqa: B905
     batches = Batches(ragged(source), ragged(target), 101, shapes, multiple, seed=3)
     seen = []
@@ -70,8 +69,8 @@ def test_every_pair_exactly_once(pairs, shapes, multiple, epoch):
 
 @settings(max_examples=30, deadline=None)
 @given(lengths, st.integers(1, 4))
-def test_bounds_cover_and_beat_any_single_move(pairs, count):
-    """The oracle assigns by brute force; no bound can be shifted by one at a gain."""
+def test_bounds_cover_all_pairs_and_are_a_local_optimum(pairs, count):
+    """The oracle assigns pairs by brute force; moving any bound by one never lowers the cost."""
     s, t = np.array(pairs).T
 
     def cost(rectangles):
@@ -80,14 +79,14 @@ def test_bounds_cover_and_beat_any_single_move(pairs, count):
 
     chosen = bounds(s, t, count)
     assert len(chosen) <= count
-    found = cost(chosen)
-    assert np.isfinite(found)
+    least = cost(chosen)
+    assert np.isfinite(least)
     for i, d in itertools.product(range(len(chosen)), ((1, 0), (-1, 0), (0, 1), (0, -1))):
         S, T = chosen[i]
-        assert cost([*chosen[:i], (S + d[0], T + d[1]), *chosen[i + 1 :]]) >= found
+        assert cost([*chosen[:i], (S + d[0], T + d[1]), *chosen[i + 1 :]]) >= least
 
 
-def test_bounds_are_the_best_of_all_on_a_small_grid():
+def test_bounds_are_optimal_on_a_small_grid():
     random = np.random.default_rng(0)
     s, t = random.integers(1, 7, 40), random.integers(1, 6, 40)
     grid = list(itertools.product(range(1, 7), range(1, 6)))
@@ -100,7 +99,7 @@ def test_bounds_are_the_best_of_all_on_a_small_grid():
     assert cost(bounds(s, t, 3)) == best
 
 
-def test_many_lengths_are_thinned_and_still_covered():
+def test_bounds_of_many_lengths_cover_them_with_little_padding():
     random = np.random.default_rng(1)
     s, t = random.integers(2, 700, 5000), random.integers(2, 500, 5000)
     chosen = bounds(s, t, 6)
@@ -109,7 +108,7 @@ def test_many_lengths_are_thinned_and_still_covered():
 
 
 def padding_of(batches, epoch):
-    """The share of PAD among all positions, counted in the arrays themselves."""
+    """Returns the share of PAD among all positions, counted in the arrays themselves."""
     filled = positions = 0
     for i in range(batches.batches_per_epoch(epoch)):
         for side in batches.read(epoch, i).values():
@@ -119,12 +118,12 @@ def padding_of(batches, epoch):
 
 
 @pytest.mark.parametrize("multiple", [1, 6])
-def test_padding_of_synthetic_lengths(multiple):
+def test_buckets_reduce_the_padding_of_synthetic_lengths(multiple):
     s, t = synthetic()
     batches = Batches(ragged(sentences(s, 0)), ragged(sentences(t, 1)), 1024, 8, multiple)
     assert batches.padding(4) == pytest.approx(padding_of(batches, 4))
-    one = Batches(ragged(sentences(s, 0)), ragged(sentences(t, 1)), 1024, 1, multiple)
-    assert padding_of(batches, 4) < 0.2 < 0.6 < padding_of(one, 4)
+    single = Batches(ragged(sentences(s, 0)), ragged(sentences(t, 1)), 1024, 1, multiple)
+    assert padding_of(batches, 4) < 0.2 < 0.6 < padding_of(single, 4)
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +134,11 @@ def captions(multi30k, tmp_path_factory):
 
 
 @pytest.mark.parametrize("batch_tokens", [1024, 2048, 4096])
-@pytest.mark.parametrize(("shapes", "most"), [(8, 0.125), (9, 0.12)])
-def test_padding_of_multi30k(captions, batch_tokens, shapes, most):
+@pytest.mark.parametrize(("shapes", "bound"), [(8, 0.125), (9, 0.12)])
+def test_padding_of_multi30k_is_at_most_its_bound(captions, batch_tokens, shapes, bound):
     batches = Batches(captions.source, captions.target, batch_tokens, shapes)
     assert len(batches.shapes) <= shapes
-    assert padding_of(batches, 0) <= most
+    assert padding_of(batches, 0) <= bound
 
 
 def small(seed=0, n=500):
@@ -155,13 +154,12 @@ def digest(batches, epoch):
     return whole.hexdigest()
 
 
-def test_another_process_plans_the_same():
+def test_another_process_makes_the_same_batches():
     code = "from tests.test_batches import *; print(digest(small(seed=7), 3))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == digest(small(seed=7), 3)
+    assert python(code).strip() == digest(small(seed=7), 3)
 
 
-def test_epochs_and_seeds_differ_but_not_in_number():
+def test_epochs_and_seeds_differ_in_batches_but_not_in_their_number():
     batches = small(seed=0)
     digests = [digest(batches, 0), digest(batches, 1), digest(small(seed=1), 0)]
     assert len(set(digests)) == 3
@@ -170,12 +168,12 @@ def test_epochs_and_seeds_differ_but_not_in_number():
     assert not membership[0] & membership[1]
 
 
-def test_the_turn_of_shapes_is_the_same_under_every_seed():
-    def turn(batches, epoch):
+def test_the_order_of_shapes_is_the_same_for_every_seed():
+    def shape_order(batches, epoch):
         return [batches.read(epoch, i)["source"].shape for i in range(batches.batches_per_epoch())]
 
-    assert turn(small(seed=0), 1) == turn(small(seed=1), 1)
-    assert turn(small(seed=0), 1) != turn(small(seed=0), 2)
+    assert shape_order(small(seed=0), 1) == shape_order(small(seed=1), 1)
+    assert shape_order(small(seed=0), 1) != shape_order(small(seed=0), 2)
 
 
 def test_shapes_are_mixed_within_an_epoch():
@@ -186,7 +184,7 @@ def test_shapes_are_mixed_within_an_epoch():
 
 
 @pytest.mark.parametrize("place", [(0, 0), (0, 17), (1, 5)])
-def test_resuming_anywhere_gives_the_same_stream(place):
+def test_a_stream_resumed_anywhere_is_the_same(place):
     batches = small()
     per_epoch = batches.batches_per_epoch(0)
     whole = list(itertools.islice(small().stream(), 2 * per_epoch + 3))
@@ -199,7 +197,7 @@ def test_resuming_anywhere_gives_the_same_stream(place):
     assert np.array_equal(again["source"], whole[per_epoch][1]["source"])
 
 
-def test_a_budget_that_holds_no_row_is_refused():
+def test_a_token_budget_below_one_row_is_refused():
     source, target = ragged(sentences([9, 4], 0)), ragged(sentences([5, 14], 1))
     with pytest.raises(UsageError, match="raise batch_tokens to 42"):
         Batches(source, target, 41, shapes=2, multiple=3)
@@ -207,7 +205,7 @@ def test_a_budget_that_holds_no_row_is_refused():
 
 @settings(max_examples=40, deadline=None)
 @given(lengths, st.integers(1, 4))
-def test_evaluation_sees_every_pair_once(pairs, shapes):
+def test_evaluation_reads_every_pair_once(pairs, shapes):
     source, target = (sentences(side, salt) for side, salt in zip(zip(*pairs), (0, 1)))  # noqa: B905
     sizes, seen = set(), []
     for batch in in_order(ragged(source), ragged(target), 50, shapes):
@@ -218,5 +216,5 @@ def test_evaluation_sees_every_pair_once(pairs, shapes):
     assert sorted(seen) == sorted(zip(source, target, strict=True))
 
 
-def test_evaluation_of_nothing_is_nothing():
+def test_evaluation_of_no_pairs_has_no_batches():
     assert list(in_order(ragged([]), ragged([]), 9)) == []

@@ -1,4 +1,4 @@
-"""Beam search against brute force, and against a slow search written from its definition."""
+"""Beam search equals brute force and a slow search written from its definition."""
 
 import itertools
 import re
@@ -20,12 +20,12 @@ def lp(length, alpha):
 
 
 def chain_step(memory, state, tokens, t):
-    """A Markov chain, `memory` [B, P, V, V] its log-probabilities, which recur every P steps."""
+    """Steps a Markov chain; `memory` [B, P, V, V] has its log-probabilities, with period P."""
     return memory[jnp.arange(len(tokens)), t % memory.shape[1], tokens], state
 
 
 def histories_step(memory, state, tokens, t):
-    """Its state holds the whole prefix, and the next token hangs on a hash of all of it."""
+    """Steps a model whose state is the whole prefix; the next token depends on a hash of it."""
     del t
     weights, V = memory
     prefix = jnp.concatenate([state[:, 1:], tokens[:, None]], axis=1)
@@ -38,20 +38,20 @@ def prefix_logits(prefix, weights, V):
 
 
 def random_chains(seed, B, V, temperature=1.5):
-    """Over 5 steps, or else the same transitions in another order would tie."""
+    """Returns log-probabilities with period 5, so that reordered transitions do not tie."""
     logits = np.random.default_rng(seed).normal(size=(B, 5, V, V)) * temperature
     return np.array(jax.nn.log_softmax(jnp.asarray(logits, jnp.float32)))
 
 
 def chain(log_p):
-    """The model of one sentence as a function of the prefix, for the oracles."""
+    """Returns one sentence's model as a function of the prefix, for the oracles."""
     return lambda prefix: log_p[(len(prefix) - 1) % len(log_p), prefix[-1]]
 
 
 @partial(jax.jit, static_argnames=("step", "capacity", "beam", "compact_below"))
 def run(step, memory, state, max_lengths, alpha, *, capacity, beam, compact_below=0):
-    how = {"capacity": capacity, "beam": beam, "compact_below": compact_below}
-    return beam_search.search(step, memory, state, max_lengths=max_lengths, alpha=alpha, **how)
+    options = {"capacity": capacity, "beam": beam, "compact_below": compact_below}
+    return beam_search.search(step, memory, state, max_lengths=max_lengths, alpha=alpha, **options)
 
 
 def search_chains(log_p, max_lengths, beam, alpha, capacity=None):
@@ -64,7 +64,7 @@ def search_chains(log_p, max_lengths, beam, alpha, capacity=None):
 
 
 def strip(row):
-    """The tokens of a padded row; nothing but padding may follow it."""
+    """Returns the tokens of a padded row and checks that only padding follows them."""
     row = [int(x) for x in row]
     length = next((i for i, x in enumerate(row) if x == PAD), len(row))
     assert all(x == PAD for x in row[length:])
@@ -73,7 +73,7 @@ def strip(row):
 
 
 def optimum(model, V, max_length, alpha):
-    """Of all sequences that end in EOS, the best and its score."""
+    """Returns the best score of all sequences that end in EOS, and the sequence."""
     candidates = []
     for n in range(max_length):
         for words in itertools.product(range(UNK, V), repeat=n):
@@ -84,7 +84,7 @@ def optimum(model, V, max_length, alpha):
 
 
 def slow_search(model, V, max_length, K, alpha, early=True):
-    """The definition in `search`'s docstring, with lists, one sentence, float64."""
+    """Searches one sentence as `search`'s docstring defines it, with lists in float64."""
     living, finished = [(0.0, [BOS])], []
     for n in range(1, max_length + 1):
         ranked = sorted(
@@ -118,7 +118,7 @@ A, B, C, D = UNK, UNK + 1, UNK + 2, UNK + 3
 
 
 def known_chain():
-    """Greedy begins with A (0.6) and ends at 0.6 x 0.3; the best path is B D (0.4 x 0.9 x 1)."""
+    """Returns a chain where greedy takes A EOS (0.6 x 0.3) but the best path is B D (0.4 x 0.9)."""
     P = np.full((7, 7), 1e-9)
     P[BOS, [A, B]] = 0.6, 0.4
     P[A, [A, B, C, D, EOS]] = 0.2, 0.15, 0.15, 0.2, 0.3
@@ -131,7 +131,7 @@ def known_chain():
 @pytest.mark.parametrize(
     ("beam", "path", "probability"), [(1, [A, EOS], 0.18), (2, [B, D, EOS], 0.36)]
 )
-def test_known_best_path(beam, path, probability):
+def test_the_best_path_of_a_known_chain_is_found(beam, path, probability):
     tokens, scores = search_chains(known_chain(), [5], beam, alpha=0.0)
     assert tokens == [path]
     np.testing.assert_allclose(np.exp(scores), [probability], rtol=1e-5)
@@ -141,7 +141,7 @@ def test_known_best_path(beam, path, probability):
     ("alpha", "path", "score"),
     [(0.0, [A, EOS], np.log(0.52)), (1.0, [B, C, D, EOS], np.log(0.48) / (9 / 6))],
 )
-def test_the_length_penalty_favours_the_longer(alpha, path, score):
+def test_the_length_penalty_favours_longer_outputs(alpha, path, score):
     """A EOS has 0.52, B C D EOS 0.48; with alpha 1 they score -0.56 and -0.49."""
     P = np.zeros((7, 7))
     P[:, EOS] = 1
@@ -156,7 +156,7 @@ def test_the_length_penalty_favours_the_longer(alpha, path, score):
 
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 10**6), alpha=st.sampled_from([0.0, 0.6, 1.0]))
-def test_beam_of_one_is_greedy(seed, alpha):
+def test_a_beam_of_one_is_greedy(seed, alpha):
     V, lengths = 9, [11, 1, 7]
     log_p = random_chains(seed, len(lengths), V)
     tokens, scores = search_chains(log_p, lengths, 1, alpha)
@@ -172,7 +172,7 @@ def test_beam_of_one_is_greedy(seed, alpha):
     alpha=st.sampled_from([0.0, 0.6, 1.0]),
     temperature=st.sampled_from([0.2, 1.0, 4.0]),
 )
-def test_beam_as_wide_as_the_space_is_exact(seed, alpha, temperature):
+def test_a_beam_as_wide_as_the_search_space_is_exact(seed, alpha, temperature):
     V, lengths = UNK + 3, [4, 2, 3]  # 1 + 3 + 9 + 27 sequences of at most 4 tokens
     log_p = random_chains(seed, len(lengths), V, temperature)
     tokens, scores = search_chains(log_p, lengths, 40, alpha)
@@ -189,8 +189,8 @@ def test_beam_as_wide_as_the_space_is_exact(seed, alpha, temperature):
     K=st.sampled_from([2, 3, 5]),
     temperature=st.sampled_from([0.3, 1.5, 4.0]),
 )
-def test_is_the_search_of_its_definition(seed, alpha, K, temperature):
-    """The oracle runs without the early stop of the bound: that one changes no result."""
+def test_search_equals_its_definition(seed, alpha, K, temperature):
+    """The oracle does not stop at the bound on scores, because that changes no result."""
     V, lengths = 8, [9, 1, 6, 13]
     log_p = random_chains(seed, len(lengths), V, temperature)
     tokens, scores = search_chains(log_p, lengths, K, alpha)
@@ -201,28 +201,29 @@ def test_is_the_search_of_its_definition(seed, alpha, K, temperature):
 
 
 @pytest.mark.parametrize(("K", "compact_below"), [(1, 0), (3, 0), (4, 0), (1, 2), (3, 2), (4, 4)])
-def test_state_follows_its_hypothesis(K, compact_below):
-    """Every next token hangs on the whole prefix, which only the state knows."""
+def test_the_state_follows_its_hypothesis(K, compact_below):
+    """Every next token depends on the whole prefix, which only the state holds."""
     batch, V, n = 5, 11, 9
     weights = np.random.default_rng(0).integers(1, 97, (batch, n)).astype(np.int32)
     memory = (weights, np.zeros((batch, V), np.int8))
     start = np.zeros((batch, n), np.int32)
     lengths = np.array([9, 3, 8, 9, 5], np.int32)
-    alpha, how = np.float32(0.6), {"capacity": n, "beam": K, "compact_below": compact_below}
-    tokens, scores = run(histories_step, memory, start, lengths, alpha, **how)
+    alpha = np.float32(0.6)
+    options = {"capacity": n, "beam": K, "compact_below": compact_below}
+    tokens, scores = run(histories_step, memory, start, lengths, alpha, **options)
 
     def model(weights, prefix):
         padded = jnp.asarray([0] * (n - len(prefix)) + list(prefix))
         return np.asarray(jax.nn.log_softmax(prefix_logits(padded, weights, V)))
 
-    found = np.asarray(tokens), np.asarray(scores), weights, lengths
-    for row, score, w, longest in zip(*found, strict=True):
+    results = np.asarray(tokens), np.asarray(scores), weights, lengths
+    for row, score, w, longest in zip(*results, strict=True):
         best, path = slow_search(partial(model, w), V, longest, K, 0.6, early=False)
         assert strip(row) == path
         np.testing.assert_allclose(score, best, rtol=1e-4)
 
 
-def test_a_sentence_does_not_know_its_batch():
+def test_a_result_does_not_depend_on_the_rest_of_the_batch():
     lengths, V, K = [12, 3, 0, 7, 20], 13, 4
     log_p = random_chains(3, len(lengths), V, temperature=0.7)
     tokens, scores = search_chains(log_p, lengths, K, 0.6)
@@ -241,7 +242,7 @@ def test_a_sentence_does_not_know_its_batch():
 
 
 def count_steps(log_p, max_length, beam, alpha):
-    """Steps that the search takes."""
+    """Returns how many steps the search takes."""
     seen = []
 
     def step(memory, state, tokens, t):
@@ -255,8 +256,8 @@ def count_steps(log_p, max_length, beam, alpha):
     return max(seen) + 1
 
 
-def test_stops_when_nothing_living_can_win():
-    """A EOS has 0.9 after two steps; what lives on has 0.1 and never ends, and alpha is 0."""
+def test_search_stops_when_no_open_hypothesis_can_win():
+    """A EOS has 0.9 after two steps; the open hypothesis has 0.1 and never ends, and alpha is 0."""
     P = np.zeros((6, 6))
     P[:, EOS] = 1
     P[BOS, [A, B, EOS]] = 0.9, 0.1, 0
@@ -266,8 +267,8 @@ def test_stops_when_nothing_living_can_win():
     assert count_steps(log_p, 50, beam=2, alpha=0.0) == 2
 
 
-def test_stops_when_K_have_finished():
-    """After two steps A EOS and B EOS have 0.3 each; with alpha 1 others of 0.2 might yet win."""
+def test_search_stops_when_K_hypotheses_have_finished():
+    """After two steps A EOS and B EOS have 0.3 each; with alpha 1 others of 0.2 could still win."""
     P = np.full((6, 6), 1e-9)
     P[BOS, [A, B, C]] = 0.5, 0.5, 1e-6
     P[[A, B, C], EOS], P[[A, B, C], C] = 0.6, 0.4
@@ -277,19 +278,19 @@ def test_stops_when_K_have_finished():
 
 
 @pytest.mark.parametrize("K", [1, 2, 5, 40])
-def test_max_length_is_each_sentences_own(K):
-    """EOS is impossible, so every hypothesis runs until its own limit."""
+def test_every_sentence_has_its_own_max_length(K):
+    """EOS is impossible, so every hypothesis reaches its limit."""
     lengths, V = [4, 9, 1], 8
     log_p = random_chains(1, len(lengths), V)
     log_p[..., EOS] = -np.inf
-    log_p[..., [PAD, BOS]] = 5.0  # tempting, and never to be chosen
+    log_p[..., [PAD, BOS]] = 5.0  # likely, but never allowed
     tokens, _ = search_chains(log_p, lengths, K, 0.6, capacity=10)
     assert [len(row) for row in tokens] == lengths
     assert all(x >= UNK for row in tokens for x in row)
 
 
 @pytest.mark.parametrize(("V", "K"), [(4, 3), (4, 7), (5, 16), (6, 100)])
-def test_beams_wider_than_the_vocabulary(V, K):
+def test_a_beam_may_be_wider_than_the_vocabulary(V, K):
     log_p = random_chains(7, 2, V)
     tokens, scores = search_chains(log_p, [3, 2], K, 0.6)
     for row, score, chances, n in zip(tokens, scores, log_p, [3, 2], strict=True):
@@ -298,12 +299,12 @@ def test_beams_wider_than_the_vocabulary(V, K):
         np.testing.assert_allclose(score, best, rtol=1e-4)
 
 
-def test_nothing_is_sorted_but_the_best():
-    """On a CPU, XLA knows `top_k` from a full sort only where all its values are used alike."""
+def test_only_the_best_candidates_are_sorted():
+    """On a CPU, XLA compiles `top_k` without a full sort only if all its outputs are used alike."""
     V, K = 1000, 4
     memory, lengths = np.zeros((2, 1, V, V), np.float32), np.array([3, 4], np.int32)
-    how = {"capacity": 4, "beam": K}
-    text = run.lower(chain_step, memory, (), lengths, np.float32(0.6), **how).compile().as_text()
+    lowered = run.lower(chain_step, memory, (), lengths, np.float32(0.6), capacity=4, beam=K)
+    text = lowered.compile().as_text()
     shapes = re.findall(r"%sort\S* = \(?\w+\[([\d,]+)\]", text)
     assert {int(shape.split(",")[-1]) for shape in shapes} <= {K}
     assert "TopK" in text

@@ -1,4 +1,4 @@
-"""The benchmarks through their commands, and the fit of exponents."""
+"""The benchmark commands measure and print, and exponents are fitted."""
 
 import json
 
@@ -22,14 +22,14 @@ def test_exponents_are_fitted_to_the_upper_half_of_the_lengths():
 
 
 def test_bench_attention_measures_prints_and_plots(tmp_path, capsys):
-    names = ["scaled_dot_product", "local:w=4", "additive_naive", "local_p"]
+    names = ["scaled_dot_product", "local_p:w=4", "additive_naive"]
     words = ["--lengths", "32", "16", "--mechanisms", *names, "--out", str(tmp_path)]
     assert main(["bench", "attention", *words]) == 0
     mechanisms = json.loads((tmp_path / "attention.json").read_text())["mechanisms"]
     assert list(mechanisms) == names
-    assert [point["n"] for point in mechanisms["local:w=4"]["at"]] == [16, 32]
-    assert not mechanisms["local_p"]["causal"]
-    for point in mechanisms["local_p"]["at"]:
+    assert [point["n"] for point in mechanisms["local_p:w=4"]["at"]] == [16, 32]
+    assert not mechanisms["local_p:w=4"]["causal"]
+    for point in mechanisms["local_p:w=4"]["at"]:
         assert 0 < point["least"] <= point["seconds"] <= point["most"]
     printed = capsys.readouterr().out
     assert (tmp_path / "attention.txt").read_text() == printed
@@ -39,7 +39,7 @@ def test_bench_attention_measures_prints_and_plots(tmp_path, capsys):
     assert (tmp_path / "attention.svg").exists()
 
 
-def test_a_workload_is_the_same_each_time():
+def test_a_workload_is_deterministic():
     w = workload.workload("tiny", 512)
     batches, again = workload.batches(w), workload.batches(w)
     assert len(batches) == workload.BATCHES
@@ -67,7 +67,7 @@ def one_short_round(monkeypatch):
 
 
 @pytest.mark.full
-def test_a_population_of_two_takes_the_steps_of_one_twice(one_short_round, monkeypatch):
+def test_a_population_of_two_takes_the_same_steps_as_one_run(one_short_round, monkeypatch):
     monkeypatch.setattr(workload, "BATCHES", 1)
     w = workload.workload("tiny", 256)
     single, double = train.Steps(w), train.Steps(w, 2)

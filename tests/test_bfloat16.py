@@ -1,4 +1,4 @@
-"""Gradients in bfloat16 against float32 and float64, over enough tokens that a bad sum shows."""
+"""bfloat16 gradients are close to float32 and float64, over enough tokens to expose a bad sum."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ V = 211
 
 
 def zipf(B, L, seed):
-    """Token ids int32 [B, L], the r-th most frequent as often as 1 / r; padded sentences."""
+    """Returns padded token ids int32 [B, L], with frequencies proportional to 1 / rank."""
     rng = np.random.default_rng(seed)
     p = 1 / np.arange(1, V - UNK)
     tokens = UNK + 1 + rng.choice(V - UNK - 1, (B, L), p=p / p.sum())
@@ -29,27 +29,27 @@ def zipf(B, L, seed):
     return np.where(np.arange(L) < lengths[:, None], tokens, PAD).astype(np.int32)
 
 
-def error(found, wanted):
-    """The norm of the difference, relative to what is wanted."""
-    found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
-    return np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+def error(actual, expected):
+    """Returns the norm of the difference, relative to that of the expected array."""
+    actual, expected = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
+    return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
 
 
-def test_the_embeddings_gradient_is_summed_in_float32():
+def test_the_gradient_of_embeddings_is_summed_in_float32():
     tokens, d = zipf(200, 64, 0), 24
     g = np.random.default_rng(1).normal(0.5, 1, (*tokens.shape, d)).astype(jnp.bfloat16)
     embedding = Embedding(V, d, jnp.bfloat16)
     variables = meta.unbox(embedding.init(jax.random.key(0), tokens))
     out, back = jax.vjp(lambda x: embedding.apply(x, tokens), variables)
-    (found,) = back(g)
-    wanted = np.zeros((V, d))
-    np.add.at(wanted, tokens, np.asarray(g, np.float64) * d**0.5)
-    found = found["params"]["matrix"]
+    (actual,) = back(g)
+    expected = np.zeros((V, d))
+    np.add.at(expected, tokens, np.asarray(g, np.float64) * d**0.5)
+    actual = actual["params"]["matrix"]
     frequent = np.bincount(tokens.ravel(), minlength=V).argmax()
     assert out.dtype == jnp.bfloat16
-    assert found.dtype == jnp.float32
-    assert error(found, wanted) < 0.005
-    assert error(found[frequent], wanted[frequent]) < 0.005
+    assert actual.dtype == jnp.float32
+    assert error(actual, expected) < 0.005
+    assert error(actual[frequent], expected[frequent]) < 0.005
 
 
 MODELS = {
@@ -61,13 +61,13 @@ MODELS = {
     ),
     "convs2s": dict(architecture="convolutional", positions="learned"),
 }
-LATER = "pre-learned", "bahdanau", "convs2s"
+EXHAUSTIVE = "pre-learned", "bahdanau", "convs2s"
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.full] * (n in LATER)) for n in MODELS]
+    "name", [pytest.param(n, marks=[pytest.mark.full] * (n in EXHAUSTIVE)) for n in MODELS]
 )
-def test_every_gradient_is_near_that_of_float32(name):
+def test_every_gradient_is_close_to_that_of_float32(name):
     source, target = zipf(50, 72, 2), zipf(50, 64, 3)
     c = config.replace(config.Config(), N=1, d_model=16, max_length=80, batch_tokens=3600)
     c = config.replace(c, **MODELS[name])
@@ -88,13 +88,13 @@ def test_every_gradient_is_near_that_of_float32(name):
         leaves = jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(loss))(params))
         return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
-    wanted = gradient("float32")
-    errors = {leaf: error(x, wanted[leaf]) for leaf, x in gradient("bfloat16").items()}
+    expected = gradient("float32")
+    errors = {leaf: error(x, expected[leaf]) for leaf, x in gradient("bfloat16").items()}
     assert {leaf: x for leaf, x in errors.items() if x > 0.035} == {}
 
 
-def test_keys_that_many_queries_gather_sum_their_gradients_in_float32():
-    """Queries near zero predict one place: local-p gathers the same keys for all of them."""
+def test_gradients_of_keys_gathered_by_many_queries_are_summed_in_float32():
+    """Queries near zero predict one position, so local-p gathers the same keys for all of them."""
     T, S, h, d = 1024, 410, 2, 16
     rng = np.random.default_rng(5)
     q, k, v, g = (
@@ -109,12 +109,12 @@ def test_keys_that_many_queries_gather_sum_their_gradients_in_float32():
         attend = jax.jit(lambda k, v: mechanism.apply(variables, x[0], k, v, Visibility()))
         return jax.vjp(attend, *x[1:3])[1](x[3])
 
-    for found, wanted in zip(gradients(jnp.bfloat16), gradients(jnp.float32), strict=True):
-        assert error(found, wanted) < 0.003
+    for actual, expected in zip(gradients(jnp.bfloat16), gradients(jnp.float32), strict=True):
+        assert error(actual, expected) < 0.003
 
 
-def test_an_lstms_cell_counts_beyond_what_bfloat16_can():
-    """With all gates open, the cell is the number of positions; in bfloat16 it stops at 256."""
+def test_the_cell_of_an_lstm_is_kept_in_float32():
+    """With all gates open, the cell counts positions; in bfloat16 the count would stop at 256."""
     L, d_in, width = 600, 2, 3
     open_gates = jnp.full((4, width), 20.0)
     params = dict(W=jnp.zeros((d_in, 4, width)), U=jnp.zeros((width, 4, width)), b=open_gates)

@@ -1,4 +1,4 @@
-"""Scores against sacreBLEU's command, against BLEU written out, and by hand."""
+"""Scores equal those of sacreBLEU's command, of BLEU written out, and of worked examples."""
 
 import math
 import subprocess
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.bleu import lc_norm_tok, moses_score, of_sums, scores, sentence_statistics
 from t2t_jax.evaluation.metric import metric_of
+from tests.process import python
 
 REFERENCES = [
     "Ein Mann mit einem orangefarbenen Hut, der etwas anstarrt.",
@@ -30,7 +31,7 @@ HYPOTHESES = [
 
 
 def bleu(hypotheses, references):
-    """Papineni et al. 2002 on tokens, with no smoothing: every precision must be above zero."""
+    """Returns the BLEU of Papineni et al. 2002 on tokens, unsmoothed: no precision may be zero."""
     matched, total, h, r = [0] * 4, [0] * 4, 0, 0
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         a, b = hypothesis.split(), reference.split()
@@ -44,7 +45,7 @@ def bleu(hypotheses, references):
     return 100 * min(1.0, math.exp(1 - r / h)) * precision
 
 
-def of_multi30k(hypotheses, references):
+def multi30k_scores(hypotheses, references):
     return metric_of("multi30k").scores(hypotheses, references, (), "de")
 
 
@@ -57,40 +58,40 @@ def of_multi30k(hypotheses, references):
         ("chrf", ["-m", "chrf"]),
     ],
 )
-def test_is_what_the_command_of_sacrebleu_says(tmp_path, metric, options):
+def test_scores_equal_those_of_the_sacrebleu_command(tmp_path, metric, options):
     for name, lines in (("h", HYPOTHESES), ("r", REFERENCES)):
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     files = [str(tmp_path / "r"), "-i", str(tmp_path / "h")]
     command = [sys.executable, "-m", "sacrebleu", *files, *options, "-f", "text", "-w", "6"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     ours = scores(HYPOTHESES, REFERENCES)[metric]
-    assert f"|{ours.signature} = {ours.score:.6f}" in said
+    assert f"|{ours.signature} = {ours.score:.6f}" in printed
 
 
-def test_13a_comes_first_and_each_has_its_signature():
-    found = of_multi30k(HYPOTHESES, REFERENCES)
-    assert list(found) == ["bleu", "bleu_lc", "bleu_intl", "chrf", "bleu_moses_lc"]
+def test_13a_comes_first_and_every_score_has_its_signature():
+    actual = multi30k_scores(HYPOTHESES, REFERENCES)
+    assert list(actual) == ["bleu", "bleu_lc", "bleu_intl", "chrf", "bleu_moses_lc"]
     for key, case, tokeniser in [
         ("bleu", "mixed", "13a"),
         ("bleu_lc", "lc", "13a"),
         ("bleu_intl", "mixed", "intl"),
         ("bleu_moses_lc", "mixed", "none"),
     ]:
-        assert f"case:{case}|" in found[key].signature
-        assert f"tok:{tokeniser}|" in found[key].signature
-    assert "Moses" in found["bleu_moses_lc"].signature
-    assert "-l de" in found["bleu_moses_lc"].signature
-    assert found["bleu_moses_lc"].name == "BLEU lowercased, normalised, tokenised (Moses)"
+        assert f"case:{case}|" in actual[key].signature
+        assert f"tok:{tokeniser}|" in actual[key].signature
+    assert "Moses" in actual["bleu_moses_lc"].signature
+    assert "-l de" in actual["bleu_moses_lc"].signature
+    assert actual["bleu_moses_lc"].name == "BLEU lowercased, normalised, tokenised (Moses)"
 
 
-def test_only_multi30k_has_the_score_of_its_literature():
+def test_only_multi30k_has_the_moses_score_of_its_literature():
     for corpus in ("grammar", "wmt14", "text"):
-        found = metric_of(corpus).scores(HYPOTHESES, REFERENCES, (), "de")
-        assert list(found) == ["bleu", "bleu_lc", "bleu_intl", "chrf"]
+        actual = metric_of(corpus).scores(HYPOTHESES, REFERENCES, (), "de")
+        assert list(actual) == ["bleu", "bleu_lc", "bleu_intl", "chrf"]
 
 
-def test_moses_tokens_of_multi30k():
-    """The first two lines as they stand in Multi30k's own test_2016_flickr.lc.norm.tok.de."""
+def test_moses_tokens_equal_those_published_with_multi30k():
+    """The first two lines are from Multi30k's own test_2016_flickr.lc.norm.tok.de."""
     assert lc_norm_tok(REFERENCES, "de") == [
         "ein mann mit einem orangefarbenen hut , der etwas anstarrt .",
         "ein boston terrier läuft über saftig-grünes gras vor einem weißen zaun .",
@@ -99,7 +100,7 @@ def test_moses_tokens_of_multi30k():
     ]
 
 
-def test_multi30k_convention_is_plain_bleu_on_those_tokens():
+def test_the_moses_score_is_plain_bleu_on_moses_tokens():
     hypotheses = [  # worked out by hand
         "ein mann mit orangefarbenem hut , der etwas anstarrt .",
         "ein boston terrier läuft über grünes gras vor einem weißen zaun .",
@@ -115,21 +116,21 @@ def test_multi30k_convention_is_plain_bleu_on_those_tokens():
     assert score == pytest.approx(bleu(hypotheses, references), abs=1e-9)
 
 
-def test_case_counts_only_where_it_should():
-    shouted = [line.upper().replace("SS", "ß") for line in REFERENCES]
-    found = of_multi30k(shouted, REFERENCES)
-    assert found["bleu_lc"].score == pytest.approx(100)
-    assert found["bleu_moses_lc"].score == pytest.approx(100)
-    assert found["bleu"].score < 50
-    assert found["bleu_intl"].score < 50
+def test_only_cased_scores_depend_on_case():
+    uppercase = [line.upper().replace("SS", "ß") for line in REFERENCES]
+    actual = multi30k_scores(uppercase, REFERENCES)
+    assert actual["bleu_lc"].score == pytest.approx(100)
+    assert actual["bleu_moses_lc"].score == pytest.approx(100)
+    assert actual["bleu"].score < 50
+    assert actual["bleu_intl"].score < 50
 
 
-def test_by_hand():
+def test_bleu_of_a_worked_example():
     """1-gram 4/5, 2-gram 3/4, 3-gram 2/3, 4-gram 1/2, brevity exp(1 - 6/5)."""
-    found = of_multi30k(["a b c d x"], ["a b c d e f"])
+    actual = multi30k_scores(["a b c d x"], ["a b c d e f"])
     expected = 100 * math.exp(-0.2) * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
     for key in ("bleu", "bleu_lc", "bleu_intl", "bleu_moses_lc"):
-        assert found[key].score == pytest.approx(expected)
+        assert actual[key].score == pytest.approx(expected)
 
 
 LINES = st.lists(st.sampled_from("a b c d".split()), max_size=7).map(" ".join)
@@ -138,8 +139,8 @@ CORPORA = st.lists(st.tuples(LINES, LINES.filter(bool)), min_size=1, max_size=7)
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(CORPORA)
-def test_bleu_of_summed_statistics_is_that_of_the_corpus(corpus):
-    """Short and hopeless ones, too: sacreBLEU smooths precisions without a match."""
+def test_bleu_of_summed_statistics_is_corpus_bleu(corpus):
+    """Short lines and lines without a match are included: sacreBLEU smooths zero precisions."""
     hypotheses, references = zip(*corpus, strict=True)
     expected = sacrebleu.corpus_bleu(hypotheses, [references]).score
     sums = np.sum(sentence_statistics(hypotheses, references), axis=0)
@@ -161,14 +162,14 @@ def test_bleu_of_summed_statistics_maps_over_leading_axes():
         ([], [], "nothing to score"),
     ],
 )
-def test_refuses_what_cannot_be_scored(hypotheses, references, message):
+def test_mismatched_or_empty_lines_are_refused(hypotheses, references, message):
     with pytest.raises(UsageError, match=message):
         scores(hypotheses, references)
 
 
-def test_needs_no_jax():
+def test_scoring_imports_no_jax():
     code = (
         "import sys; from t2t_jax.evaluation.bleu import scores; scores(['a'], ['a']);"
         "assert not {'jax', 'flax'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python(code)

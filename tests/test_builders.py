@@ -1,12 +1,10 @@
-"""TFDS without TensorFlow, from archives made here: no network."""
+"""TFDS reads archives without TensorFlow and without network; the archives are made here."""
 
 import gzip
 import hashlib
 import importlib.util
 import io
 import random
-import subprocess
-import sys
 import tarfile
 
 import pytest
@@ -19,16 +17,14 @@ from t2t_jax.data import builders, corpora, multi30k
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import UsageError
+from tests.process import python
+from tests.toy import quiet
 
 WORDS = {
     "en": "the a dog cat house street sees loves buys green big old".split(),
     "de": "der die das Hund Katze Haus Straße sieht liebt kauft grün groß".split(),
     "fr": "le la chien chat maison rue voit aime achète vert grand vieux".split(),
 }
-
-
-def quiet(line):
-    pass
 
 
 def lines(language, n, seed):
@@ -45,7 +41,7 @@ def sgm(rows):
 
 
 def infos(directory, urls):
-    """What TFDS knows of each file: the size and checksum of the one made here."""
+    """Returns TFDS's size and checksum of each file made here."""
     known = {}
     for url in urls:
         path = directory / url.rsplit("/", 1)[1]
@@ -69,7 +65,7 @@ PARTS = {"de": ("europarl", "commoncrawl", "news"), "fr": tuple(ARCHIVES)[:5]}
 
 
 def make_archives(directory, foreign):
-    """The archives of WMT14 in miniature; returns the expected split -> (foreign, English)."""
+    """Writes small archives of WMT14; returns the expected split -> (foreign, English)."""
     path = {
         "europarl": f"training/europarl-v7.{foreign}-en.",
         "commoncrawl": f"commoncrawl.{foreign}-en.",
@@ -114,14 +110,14 @@ def archives(tmp_path, monkeypatch, request):
     return tmp_path / "archives", expected
 
 
-def test_tensorflow_is_absent():
-    """Else these tests would not show that it is not needed."""
+def test_tensorflow_is_not_installed():
+    """If TensorFlow were installed, these tests would not show that it is not needed."""
     assert importlib.util.find_spec("tensorflow") is None
 
 
 @pytest.mark.parametrize("archives", ["de", "fr"], indirect=True)
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_wmt14_from_its_archives(archives, tmp_path, monkeypatch, in_memory):
+def test_wmt14_is_read_from_its_archives(archives, tmp_path, monkeypatch, in_memory):
     directory, expected = archives
     monkeypatch.setattr(builders, "CHUNK", 7)
     if not in_memory:  # as for a split of more than a gigabyte
@@ -134,11 +130,11 @@ def test_wmt14_from_its_archives(archives, tmp_path, monkeypatch, in_memory):
         assert sorted(pairs) == sorted(zip(english, theirs, strict=True))
 
 
-def test_wmt14_into_a_cache_and_both_ways(archives, tmp_path):
+def test_wmt14_is_prepared_in_both_directions(archives, tmp_path):
     directory, expected = archives
-    ask = {"corpus": "wmt14", "vocabulary": 90, "directory": str(directory)}
+    fields = {"corpus": "wmt14", "vocabulary": 90, "directory": str(directory)}
     for source, target in (("en", "de"), ("de", "en")):
-        data = Data(**ask, source=source, target=target)
+        data = Data(**fields, source=source, target=target)
         dataset = open_dataset(prepare(data, tmp_path / "cache", quiet))
         sides = dict(zip(("de", "en"), expected["test"], strict=True))
         written = zip(
@@ -148,7 +144,7 @@ def test_wmt14_into_a_cache_and_both_ways(archives, tmp_path):
         assert dataset.meta["splits"]["train"]["pairs"] == 40 + 41 + 42
 
 
-def test_the_stand_in_is_gone_afterwards(archives, tmp_path):
+def test_the_stub_of_tensorflow_is_removed_afterwards(archives, tmp_path):
     from tensorflow_datasets.core.download import extractor
 
     before = [shuffle.tf, extractor.tf]
@@ -156,7 +152,7 @@ def test_the_stand_in_is_gone_afterwards(archives, tmp_path):
     assert [shuffle.tf, extractor.tf] == before
 
 
-def test_another_archive_under_that_name_is_refused(archives, tmp_path):
+def test_an_archive_with_another_checksum_is_refused(archives, tmp_path):
     path = archives[0] / "training-parallel-nc-v9.tgz"
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(
@@ -172,14 +168,14 @@ def offline(monkeypatch):
     monkeypatch.setattr(builders.urllib.request, "urlopen", refuse)
 
 
-def test_a_missing_archive_is_named_at_once(archives, tmp_path, monkeypatch):
+def test_a_missing_archive_is_named_without_a_download(archives, tmp_path, monkeypatch):
     offline(monkeypatch)
     directory, _ = archives
     (directory / "training-parallel-nc-v9.tgz").unlink()
     (directory / "training-parallel-commoncrawl.tgz").unlink()
     data = Data(corpus="wmt14", vocabulary=90, directory=str(directory))
-    never = pytest.fail  # TFDS would try ten times, for minutes
-    monkeypatch.setattr(Wmt14Translate, "download_and_prepare", lambda *_, **__: never("asked"))
+    fail = pytest.fail  # TFDS would try ten times, for minutes
+    monkeypatch.setattr(Wmt14Translate, "download_and_prepare", lambda *_, **__: fail("called"))
     with pytest.raises(UsageError) as caught:
         prepare(data, tmp_path / "cache", quiet)
     message = str(caught.value)
@@ -191,7 +187,7 @@ def test_a_missing_archive_is_named_at_once(archives, tmp_path, monkeypatch):
 
 @pytest.fixture
 def captions(tmp_path, monkeypatch):
-    """Multi30k in miniature, German and French, and TFDS told of its checksums."""
+    """Multi30k in miniature, German and French, with its checksums registered in TFDS."""
     directory = tmp_path / "captions"
     directory.mkdir()
     for stem, n in (("train", 150), ("val", 12), ("test_2016_flickr", 9)):
@@ -207,22 +203,22 @@ def captions(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("source", "target"), [("en", "de"), ("en", "fr"), ("de", "en")])
 def test_multi30k_downloaded_equals_the_local_copy(captions, tmp_path, monkeypatch, source, target):
-    """The download itself is replaced by a look into a directory."""
+    """The download itself is replaced by reading a directory."""
     plain = builders._prepare
     monkeypatch.setattr(
         builders, "_prepare", lambda b, urls, root, _: plain(b, urls, root, str(captions))
     )
     offline(monkeypatch)
-    ask = {"corpus": "multi30k", "vocabulary": 75, "source": source, "target": target}
-    online = prepare(Data(**ask), tmp_path / "online", quiet)
-    local = prepare(Data(**ask, directory=str(captions)), tmp_path / "local", quiet)
+    fields = {"corpus": "multi30k", "vocabulary": 75, "source": source, "target": target}
+    online = prepare(Data(**fields), tmp_path / "online", quiet)
+    local = prepare(Data(**fields, directory=str(captions)), tmp_path / "local", quiet)
     assert online.name == local.name
     assert open_dataset(online).fingerprint == open_dataset(local).fingerprint
     assert open_dataset(online).splits["test"].sources == lines(source, 9, "test_2016_flickr")
     assert open_dataset(online).splits["dev"].references == lines(target, 12, "val")
 
 
-def test_multi30k_without_network_says_what_it_wants(tmp_path, monkeypatch):
+def test_multi30k_without_network_names_the_files_to_download(tmp_path, monkeypatch):
     offline(monkeypatch)
     with pytest.raises(UsageError) as caught:
         prepare(Data(corpus="multi30k", target="fr"), tmp_path, quiet)
@@ -233,16 +229,16 @@ def test_multi30k_without_network_says_what_it_wants(tmp_path, monkeypatch):
     assert message.count("https://raw.githubusercontent.com/multi30k/dataset/") == 1
 
 
-def test_files_already_downloaded_are_not_asked_for(captions, tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(builders, "_answers", lambda url: asked.append(url) or True)
+def test_downloaded_files_are_not_requested_again(captions, tmp_path, monkeypatch):
+    requested = []
+    monkeypatch.setattr(builders, "_answers", lambda url: requested.append(url) or True)
     builder = builders._builder(builders.Multi30k, tmp_path, "de-en")
     [first, second] = [multi30k.URL + name for name in ("train.en.gz", "train.de.gz")]
     name = tfds.download.resource.get_dl_fname(first, builder.url_infos[first].checksum)
     (tmp_path / "downloads" / "multi30k").mkdir(parents=True)
     (tmp_path / "downloads" / "multi30k" / name).write_bytes(b"")
     builders._check_reachable(builder, [first, second], tmp_path / "downloads", "")
-    assert asked == [second]
+    assert requested == [second]
 
 
 def test_every_published_file_has_a_checksum():
@@ -250,7 +246,6 @@ def test_every_published_file_has_a_checksum():
     assert urls == set(multi30k.FILES)
 
 
-def test_the_corpora_module_alone_imports_no_tfds():
+def test_the_corpora_module_does_not_import_tfds():
     code = f"import sys, {corpora.__name__}; print('tensorflow_datasets' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "False"
+    assert python(code) == "False\n"

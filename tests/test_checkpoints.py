@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not used: every file of one harmed in every way."""
+"""A checkpoint is restored only if it is intact: every file is damaged in every way."""
 
 import errno
 import json
@@ -27,7 +27,7 @@ def state(step):
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
+def checkpoint_directory(tmp_path_factory):
     """A directory with checkpoints of steps 1 and 2."""
     directory = tmp_path_factory.mktemp("two") / "checkpoints"
     with checkpoints.manager(directory, Training(evaluate_every=1, steps=2, average=2)) as manager:
@@ -36,37 +36,41 @@ def two(tmp_path_factory):
     return directory
 
 
-def test_checkpoints_have_the_names_that_older_ones_have(two):
-    saved = json.loads((two / "2" / "standing" / "metadata").read_text())
+def test_the_metadata_keep_the_names_of_older_checkpoints(checkpoint_directory):
+    saved = json.loads((checkpoint_directory / "2" / "standing" / "metadata").read_text())
     names = "epoch batch seconds overhead flops compiled_flops memory evaluations"
     assert list(saved) == names.split()
     assert saved["batch"] == 2
 
 
-@pytest.mark.parametrize("harm", [truncate, flip, Path.unlink])
-def test_a_harmed_file_is_never_restored(harm, two, tmp_path):
-    """What Orbax adds at the commit is not in the manifest: harmed, it changes nothing."""
-    files = [p.relative_to(two / "2") for p in (two / "2").rglob("*") if p.is_file()]
+@pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])
+def test_a_checkpoint_with_a_damaged_file_is_never_restored(damage, checkpoint_directory, tmp_path):
+    """Files that Orbax adds at the commit are not in the manifest and may be damaged."""
+    files = [
+        p.relative_to(checkpoint_directory / "2")
+        for p in (checkpoint_directory / "2").rglob("*")
+        if p.is_file()
+    ]
     assert len(files) > 15
     for number, name in enumerate(files):
-        copy = shutil.copytree(two, tmp_path / str(number) / "checkpoints")
-        if harm is not Path.unlink and not (copy / "2" / name).stat().st_size:
+        copy = shutil.copytree(checkpoint_directory, tmp_path / str(number) / "checkpoints")
+        if damage is not Path.unlink and not (copy / "2" / name).stat().st_size:
             continue
-        harm(copy / "2" / name)
-        said = []
+        damage(copy / "2" / name)
+        warnings = []
         with checkpoints.manager(copy, Training(evaluate_every=1)) as manager:
-            step = max(checkpoints.whole_steps(manager, said.append))
+            step = max(checkpoints.whole_steps(manager, warnings.append))
             restored, history = checkpoints.restore(manager, state(0), step)
         assert step in ((1, 2) if len(name.parts) == 1 else (1,)), name
         assert int(restored.step) == history.batch == step
-        assert bool(said) == (step == 1), name
+        assert bool(warnings) == (step == 1), name
         for ours, theirs in zip(
             jax.tree.leaves(restored), jax.tree.leaves(state(step)), strict=True
         ):
             assert (ours == theirs).all(), name
 
 
-def test_what_interruptions_save_pushes_no_evaluated_checkpoint_out(tmp_path):
+def test_checkpoints_of_interruptions_replace_no_evaluated_checkpoint(tmp_path):
     t = Training(evaluate_every=3, steps=11, average=2)
     kept = {}
     with checkpoints.manager(tmp_path, t) as manager:
@@ -96,7 +100,7 @@ def test_the_best_checkpoint_is_kept(tmp_path):
         assert manager.all_steps() == [2, 4, 5]
 
 
-def test_a_disk_without_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
+def test_a_full_disk_is_refused_before_anything_is_written(tmp_path, monkeypatch):
     full = shutil.disk_usage(tmp_path)._replace(free=40)
     with checkpoints.manager(tmp_path, Training(evaluate_every=1)) as manager:
         checkpoints.save(manager, state(1), History())
@@ -107,7 +111,7 @@ def test_a_disk_without_room_is_said_before_anything_is_written(tmp_path, monkey
         assert [p.name for p in tmp_path.iterdir()] == ["1"]
 
 
-def test_a_save_that_fails_in_the_background_is_told_in_a_sentence(tmp_path, monkeypatch):
+def test_a_failed_save_in_the_background_is_an_error_in_one_sentence(tmp_path, monkeypatch):
     def full(directory):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

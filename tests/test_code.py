@@ -1,4 +1,4 @@
-"""Which code a run's result depends on: what is executed, and what a change tells apart."""
+"""The code of a run has every function that it executes, and changes only if one of them does."""
 
 import inspect
 import json
@@ -31,27 +31,30 @@ MODELS = {
     "convolutional": dict(architecture="convolutional", cross_attention="dot_product"),
     "decoder": dict(architecture="decoder", decoder_attention="local:w=2", positions="rotary"),
 }
-OTHERS = ("recurrent", "convolutional", "decoder")
+EXHAUSTIVE = ("recurrent", "convolutional", "decoder")
 
 
 def definition(executed):
-    """The definition of ours that a code object belongs to."""
+    """Returns the definition of this package that a code object belongs to, or None."""
     path, name = Path(executed.co_filename), executed.co_qualname.split(".")[0]
-    function = executed.co_flags & inspect.CO_OPTIMIZED  # and not the body of a module or class
+    function = executed.co_flags & inspect.CO_OPTIMIZED  # not the body of a module or class
     if not function or not path.is_relative_to(PACKAGE):
         return None
-    if name in ("<lambda>", "_Lazy", "check"):  # the registry's; `check` serves config alone
+    if name in ("<lambda>", "_Lazy", "check"):  # of the registry; `check` serves config alone
         return None
     module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
     return code.Definition(module.removesuffix(".__init__"), name)
 
 
 @pytest.mark.parametrize(
-    "model", ["transformer", *(pytest.param(m, marks=pytest.mark.full) for m in OTHERS)]
+    "model", ["transformer", *(pytest.param(m, marks=pytest.mark.full) for m in EXHAUSTIVE)]
 )
 def test_every_function_that_a_run_executes_is_part_of_its_code(model, corpus, tmp_path):
-    """The syntax tree must lead to whatever the interpreter sees."""
-    small = {n: str(x) if isinstance(x, Path) else x for n, x in toy.fields(corpus).items()}
+    """The syntax tree must lead to every function that the interpreter calls."""
+    small = {
+        n: str(x) if isinstance(x, Path) else x
+        for n, x in toy.fields(corpus, num_buckets=1).items()
+    }
     if "architecture" in MODELS[model] and model != "decoder":
         small = {n: x for n, x in small.items() if n not in ("h", "d_k", "d_v", "d_ff")}
     c = config.replace(Config(), **small, steps=3, evaluate_every=2, accumulate=2, **MODELS[model])
@@ -102,7 +105,7 @@ print(json.dumps({name: [key(c, {}), digest(code_of(c))] for name, c in configs.
 
 
 def identities(root):
-    """Key and code of every row, by the package under a root."""
+    """Returns the key and the code of every row, according to the package under a root."""
     done = subprocess.run(
         [sys.executable, "-c", PRINT],
         input=json.dumps(ROWS),
@@ -113,6 +116,12 @@ def identities(root):
         env=os.environ | {"PYTHONPATH": str(root)},
     )
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def unchanged():
+    """The identities of the package as it is."""
+    return identities(PACKAGE.parent)
 
 
 @pytest.fixture
@@ -132,8 +141,7 @@ def edit(root, name, *pairs):
     path.write_text(text)
 
 
-def test_growth_changes_no_key_and_no_code(root):
-    before = identities(root)
+def test_an_addition_changes_no_key_and_no_code(root, unchanged):
     (root / PACKAGE.name / "attention" / "mine.py").write_text(
         "from t2t_jax.attention.dot_product import DotProduct\nclass Mine(DotProduct): pass\n"
     )
@@ -153,7 +161,7 @@ def test_growth_changes_no_key_and_no_code(root):
     edit(root, "attention/local.py", ("class Local(", "# a comment\nclass Local("))
     edit(root, "training/progress.py", ("{seconds:.0f} s", "{seconds:.1f} s"))
     edit(root, "study/registry.py", ("class Study:", "class Study:  # a comment"))
-    assert identities(root) == before
+    assert identities(root) == unchanged
 
 
 @pytest.mark.parametrize(
@@ -176,12 +184,11 @@ def test_growth_changes_no_key_and_no_code(root):
         ("training/optimizer.py", ") ** -0.5)", ") ** -0.4)", set(ROWS)),
     ],
 )
-def test_a_change_tells_apart_the_runs_that_reach_it(root, name, old, new, rows):
-    before = identities(root)
+def test_a_change_affects_exactly_the_runs_that_reach_it(root, unchanged, name, old, new, rows):
     edit(root, name, (old, new))
     after = identities(root)
-    assert {row for row in ROWS if before[row][1] != after[row][1]} == rows
-    assert [key for key, _ in before.values()] == [key for key, _ in after.values()]
+    assert {row for row in ROWS if unchanged[row][1] != after[row][1]} == rows
+    assert [key for key, _ in unchanged.values()] == [key for key, _ in after.values()]
 
 
 def test_code_that_shares_no_changed_definition_does_not_conflict():

@@ -1,4 +1,4 @@
-"""From files to the cache and back, and every way in which the files can be wrong."""
+"""Corpora are cached and read back, and malformed files are refused."""
 
 import collections
 import dataclasses
@@ -7,7 +7,6 @@ import hashlib
 import multiprocessing
 import os
 import random
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -21,6 +20,8 @@ from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.tokens import EOS
+from tests.process import python
+from tests.toy import quiet
 
 EN = "the a dog cat house street sees loves buys green big old".split()
 DE = "der die das Hund Katze Haus Straße sieht liebt kauft grün groß alt".split()
@@ -55,10 +56,6 @@ def request(texts, **changes):
     return Data(**{"corpus": "text", "vocabulary": 75, "max_length": 64, **paths, **changes})
 
 
-def quiet(line):
-    pass
-
-
 def tree(directory):
     return {
         str(path.relative_to(directory)): path.read_bytes()
@@ -67,7 +64,7 @@ def tree(directory):
     }
 
 
-def test_what_was_written_is_read_back(texts, tmp_path):
+def test_a_prepared_corpus_is_read_back(texts, tmp_path):
     lines = []
     dataset = open_dataset(prepare(request(texts), tmp_path / "cache", lines.append))
     assert lines == [
@@ -92,7 +89,7 @@ def test_what_was_written_is_read_back(texts, tmp_path):
         _ = dataset.splits["train"].references
 
 
-def test_gzip_gives_the_same_data(texts, tmp_path):
+def test_gzipped_files_give_the_same_data(texts, tmp_path):
     plain = open_dataset(prepare(request(texts), tmp_path / "a", quiet))
     for prefix, en, de in texts.values():
         write(prefix, en, de, ".gz")
@@ -102,14 +99,14 @@ def test_gzip_gives_the_same_data(texts, tmp_path):
     assert plain.fingerprint == packed.fingerprint
 
 
-def test_a_ready_cache_is_used_as_it_is(texts, tmp_path, monkeypatch):
+def test_an_existing_cache_is_not_rebuilt(texts, tmp_path, monkeypatch):
     directory = prepare(request(texts), tmp_path, quiet)
     monkeypatch.setattr(corpora, "build", None)
     assert prepare(request(texts, batch_tokens=999, num_buckets=3), tmp_path, quiet) == directory
 
 
 @pytest.mark.parametrize("change", ["content", "vocabulary", "max_length", "direction"])
-def test_what_shapes_the_data_changes_its_place(texts, tmp_path, change):
+def test_a_change_of_the_data_changes_the_cache_directory(texts, tmp_path, change):
     data = request(texts)
     before = prepare(data, tmp_path, quiet)
     if change == "content":
@@ -124,7 +121,7 @@ def test_what_shapes_the_data_changes_its_place(texts, tmp_path, change):
         data = dataclasses.replace(data, **fields[change])
     after = prepare(data, tmp_path, quiet)
     assert after != before
-    if change != "max_length":  # nothing here is so long
+    if change != "max_length":  # no sentence here is that long
         assert open_dataset(after).fingerprint != open_dataset(before).fingerprint
 
 
@@ -166,7 +163,7 @@ def test_dropped_pairs_are_counted_by_reason(texts, tmp_path):
     assert max(dataset.splits["dev"].source.lengths) > 60
 
 
-def test_the_limit_counts_the_end_mark(texts, tmp_path):
+def test_the_limit_counts_eos(texts, tmp_path):
     longest = open_dataset(prepare(request(texts), tmp_path / "c", quiet)).splits["train"]
     limit = int(max(longest.source.lengths.max(), longest.target.lengths.max()))
     for cut, dropped in ((limit, False), (limit - 1, True)):
@@ -195,7 +192,7 @@ def test_a_large_corpus_is_sampled_evenly(texts, tmp_path, monkeypatch):
     assert meta["splits"]["train"]["pairs"] == 300
 
 
-# Bad input: one sentence that names the place, and nothing left behind.
+# A refusal is one sentence that names the file, and leaves no files.
 
 
 def refused(data, root, error=UsageError):
@@ -208,7 +205,7 @@ def refused(data, root, error=UsageError):
     return message
 
 
-def test_a_missing_file(texts, tmp_path):
+def test_a_missing_file_is_named(texts, tmp_path):
     os.unlink(f"{texts['dev'][0]}.de")
     message = refused(request(texts), tmp_path / "c")
     assert f"there is no {texts['dev'][0]}.de nor {texts['dev'][0]}.de.gz" in message
@@ -216,7 +213,7 @@ def test_a_missing_file(texts, tmp_path):
 
 @pytest.mark.parametrize("split", ["train", "dev"])
 @pytest.mark.parametrize("shorter", ["en", "de"])
-def test_sides_of_different_length(texts, tmp_path, split, shorter):
+def test_sides_of_different_length_are_refused(texts, tmp_path, split, shorter):
     prefix, en, de = texts[split]
     write(prefix, en[: -5 if shorter == "en" else None], de[: -5 if shorter == "de" else None])
     counts = (len(en) - 5, len(de)) if shorter == "en" else (len(en), len(de) - 5)
@@ -225,7 +222,7 @@ def test_sides_of_different_length(texts, tmp_path, split, shorter):
 
 
 @pytest.mark.parametrize("damage", ["cut", "not gzip", "flipped", "garbled"])
-def test_a_damaged_gzip(texts, tmp_path, damage):
+def test_a_damaged_gzip_is_refused(texts, tmp_path, damage):
     prefix, en, de = texts["train"]
     write(prefix, en, de, ".gz")
     Path(f"{prefix}.en").unlink()
@@ -243,7 +240,7 @@ def test_a_damaged_gzip(texts, tmp_path, damage):
     assert f"{path} is not a whole gzip file" in refused(request(texts), tmp_path / "c")
 
 
-def test_a_file_in_another_encoding(texts, tmp_path):
+def test_a_file_in_another_encoding_is_refused(texts, tmp_path):
     prefix, en, de = texts["train"]
     write(prefix, en, [f"{line}\n".encode("latin-1") for line in de])
     broken = [i for i, line in enumerate(de, 1) if not line.isascii()]
@@ -252,16 +249,16 @@ def test_a_file_in_another_encoding(texts, tmp_path):
     assert f"the first is line {broken[0]})" in message
 
 
-def test_an_empty_file(texts, tmp_path):
+def test_an_empty_file_is_refused(texts, tmp_path):
     write(texts["test"][0], [], [])
     assert "have no sentence pair" in refused(request(texts), tmp_path / "c")
 
 
-def test_nothing_short_enough(texts, tmp_path):
+def test_a_corpus_without_a_short_enough_pair_is_refused(texts, tmp_path):
     assert "raise max_length" in refused(request(texts, max_length=1), tmp_path / "c")
 
 
-def test_a_vocabulary_that_is_too_large(texts, tmp_path):
+def test_a_vocabulary_that_is_too_large_is_refused(texts, tmp_path):
     assert "set vocabulary to at most" in refused(request(texts, vocabulary=5000), tmp_path / "c")
 
 
@@ -279,19 +276,19 @@ def test_a_vocabulary_that_is_too_large(texts, tmp_path):
         ({"corpus": "multi30k", "directory": "/not/there"}, "there is no /not/there/train.en nor"),
     ],
 )
-def test_what_a_corpus_does_not_have(tmp_path, fields, expected):
+def test_options_that_a_corpus_lacks_are_refused(tmp_path, fields, expected):
     assert expected in refused(Data(**fields), tmp_path / "c")
 
 
-def test_a_place_that_cannot_be_written(texts, tmp_path):
+def test_a_directory_that_cannot_be_written_is_refused(texts, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match="could not be written"):
         prepare(request(texts), tmp_path / "file", quiet)
 
 
-def test_an_interrupt_leaves_nothing(texts, tmp_path, monkeypatch):
+def test_an_interrupt_leaves_no_files(texts, tmp_path, monkeypatch):
     def interrupted(*_):
-        assert list((tmp_path / "c").iterdir())  # under way
+        assert list((tmp_path / "c").iterdir())  # the cache is being written
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tokenise, "_move", interrupted)
@@ -300,7 +297,7 @@ def test_an_interrupt_leaves_nothing(texts, tmp_path, monkeypatch):
     assert not list((tmp_path / "c").iterdir())
 
 
-def test_two_processes_at_once(texts, tmp_path):
+def test_two_processes_can_prepare_one_corpus_at_once(texts, tmp_path):
     root = tmp_path / "c"
     context = multiprocessing.get_context("spawn")
     both = [context.Process(target=prepare, args=(request(texts), root, quiet)) for _ in "ab"]
@@ -327,14 +324,14 @@ def test_the_slower_of_two_writers_keeps_the_first(texts, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["train.source.tokens", "dev.target.offsets", "vocabulary.model"])
-def test_a_file_cut_short_is_noticed(texts, tmp_path, name):
+def test_a_truncated_file_is_refused(texts, tmp_path, name):
     path = prepare(request(texts), tmp_path, quiet) / name
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UsageError, match=f"{name} has .* bytes instead of"):
         open_dataset(path.parent)
 
 
-def test_a_directory_that_is_no_cache(tmp_path):
+def test_a_directory_that_is_no_cache_is_refused(tmp_path):
     with pytest.raises(UsageError, match="holds no prepared corpus"):
         open_dataset(tmp_path)
     (tmp_path / "meta.json").write_text('{"format": 0}')
@@ -356,14 +353,13 @@ train = open_dataset(prepare({request(texts)!r}, Path({str(tmp_path)!r}))).split
 print(next(Batches(train.source, train.target, 200).stream())[0])
 """
     prepare(request(texts), tmp_path, quiet)
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.splitlines()[-1] == "(0, 1)"
+    assert python(code).splitlines()[-1] == "(0, 1)"
 
 
-# Corpora with a name.
+# Built-in corpora.
 
 
-def test_multi30k_from_a_local_copy(multi30k, tmp_path):
+def test_multi30k_is_read_from_a_local_copy(multi30k, tmp_path):
     data = Data(corpus="multi30k", directory=str(multi30k), vocabulary=8000, max_length=64)
     lines = []
     directory = prepare(data, tmp_path, lines.append)
@@ -396,8 +392,8 @@ def test_the_published_checksums_are_those_of_the_local_copy(multi30k):
         assert FILES[name] == (len(data), hashlib.sha256(data).hexdigest())
 
 
-def test_grammar_brings_its_alignments(tmp_path, monkeypatch):
-    from t2t_jax import data as room
+def test_the_grammar_corpus_has_alignments(tmp_path, monkeypatch):
+    from t2t_jax import data
 
     pair = collections.namedtuple("Pair", ["source", "target", "alignment", "dependency"])
     splits = {
@@ -411,7 +407,7 @@ def test_grammar_brings_its_alignments(tmp_path, monkeypatch):
     }
     stub = types.SimpleNamespace(generate=lambda seed: splits)
     monkeypatch.setitem(sys.modules, "t2t_jax.data.grammar", stub)
-    monkeypatch.setattr(room, "grammar", stub, raising=False)
+    monkeypatch.setattr(data, "grammar", stub, raising=False)
     dataset = open_dataset(prepare(Data(corpus="grammar", vocabulary=75), tmp_path, quiet))
     assert list(dataset.splits) == ["train", "dev", "test", "test_long"]
     assert dataset.splits["test_long"].references == [p.target for p in splits["test_long"]]

@@ -1,4 +1,4 @@
-"""Quality against distance, on the demo's stored runs."""
+"""Curves of quality against distance, on the demo's stored runs."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from t2t_jax.study import distances, tables
 from tests import stored
 
 
-def test_parts_are_by_size_and_keep_equals_together():
+def test_parts_are_ordered_by_value_and_keep_equal_values_together():
     values = np.array([5, 1, 1, 9, 1, 1, 1, 1, 2, 7, 30, 2])
     divided = distances.parts(values)
     assert sorted(np.concatenate(divided)) == list(range(12))
@@ -20,7 +20,7 @@ def test_parts_are_by_size_and_keep_equals_together():
     assert set(values[divided[0]]) == {1}
 
 
-def test_a_curve_over_all_sentences_is_the_score():
+def test_a_curve_over_all_sentences_equals_the_score():
     entry = stored.entries()[0]
     everything = np.arange(len(entry.runs[0].statistics))
     assert distances.curve(entry, [everything])[0] == pytest.approx(entry.runs[0].score, abs=1e-6)
@@ -29,12 +29,12 @@ def test_a_curve_over_all_sentences_is_the_score():
 
 
 def test_every_row_has_a_curve_of_its_own(tmp_path):
-    found = tables.lines(stored.grid(), stored.entries())
-    by_dependency, by_length = distances.curves(found, stored.split(tmp_path))
+    rows = tables.lines(stored.grid(), stored.entries())
+    by_dependency, by_length = distances.curves(rows, stored.split(tmp_path))
     assert [n for _, n in by_length.parts] == [500, 500]
     assert sum(n for _, n in by_dependency.parts) == stored.N
     halves = [np.arange(500), np.arange(500, 1000)]
-    for line in found:
+    for line in rows:
         entry = line.entry
         assert by_length.rows[entry.row.name] == distances.curve(entry, halves)
-    assert len({tuple(values) for values in by_dependency.rows.values()}) == len(found)
+    assert len({tuple(values) for values in by_dependency.rows.values()}) == len(rows)

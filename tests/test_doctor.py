@@ -1,4 +1,4 @@
-"""`doctor` on a machine without and with problems."""
+"""`doctor` reports the problems of a machine, and none where there are none."""
 
 import json
 from importlib import metadata
@@ -13,13 +13,13 @@ def doctor_output(tmp_path, capsys, *options, code):
     return capsys.readouterr()
 
 
-def test_a_machine_without_problems(tmp_path, capsys, monkeypatch):
+def test_a_machine_without_problems_passes(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "SPACE", 0)
     monkeypatch.setattr(doctor, "MEMORY", 0)
     out = doctor_output(tmp_path, capsys, code=0).out
     assert "mend" not in out
-    for about in ("packages", "memory", "cache", "store", "corpora", "devices", "a step"):
-        assert f"\nok    {about} " in f"\n{out}", about
+    for subject in ("packages", "memory", "cache", "store", "corpora", "devices", "a step"):
+        assert f"\nok    {subject} " in f"\n{out}", subject
     assert "jax 0." in out
     assert "none prepared yet" in out
 

@@ -1,4 +1,4 @@
-"""What CTranslate2, a decoder of other hands, makes of our weights."""
+"""CTranslate2, an independent decoder, reads the exported weights and translates alike."""
 
 import json
 from types import SimpleNamespace
@@ -40,14 +40,14 @@ def exported(directory, **changes):
 
 
 @pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
-def test_greedy_translations_and_scores_are_the_same(changes, tmp_path):
+def test_ctranslate2_gives_the_same_translations_and_scores(changes, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
     model, params = exported(tmp_path / "out", **changes)
     translator = ctranslate2.Translator(str(tmp_path / "out"), compute_type="float32")
     decoding = config.Decoding(beam=1, max_extra=EXTRA)
-    said = translate_tokens(model, params, [source for source, _ in SENTENCES], decoding)
+    translations = translate_tokens(model, params, [source for source, _ in SENTENCES], decoding)
     log_p = jax.nn.log_softmax(full_logits(model, params))
-    for i, ((source, target), ours) in enumerate(zip(SENTENCES, said, strict=True)):
+    for i, ((source, target), ours) in enumerate(zip(SENTENCES, translations, strict=True)):
         pieces = [PIECES[i] for i in source[:-1]]
         (theirs,) = translator.translate_batch(
             [pieces],
@@ -57,13 +57,13 @@ def test_greedy_translations_and_scores_are_the_same(changes, tmp_path):
         )
         assert theirs.hypotheses[0] == [PIECES[i] for i in ours]
         (scored,) = translator.score_batch([pieces], [[PIECES[i] for i in target[:-1]]])
-        wanted = log_p[i, np.arange(len(target)), np.array(target)]
-        np.testing.assert_allclose(scored.log_probs, wanted, rtol=1e-4, atol=1e-4)
-    assert len({tuple(row) for row in said}) == len(SENTENCES)
+        expected = log_p[i, np.arange(len(target)), np.array(target)]
+        np.testing.assert_allclose(scored.log_probs, expected, rtol=1e-4, atol=1e-4)
+    assert len({tuple(row) for row in translations}) == len(SENTENCES)
 
 
-def test_what_ctranslate2_lacks_is_refused():
-    for changes, said in (
+def test_options_that_ctranslate2_lacks_are_refused():
+    for changes, message in (
         (dict(encoder_attention="local"), "encoder_attention=local"),
         (dict(positions="rotary"), "positions=rotary"),
         (dict(positions="none"), "positions=none"),
@@ -71,34 +71,34 @@ def test_what_ctranslate2_lacks_is_refused():
         (dict(d_v=32), "d_v=32, only 64"),
         (dict(architecture="recurrent"), "architecture=recurrent"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             check(config.replace(Config(), **changes))
 
 
 @pytest.mark.parametrize(
     "path", ["encoder_1/feed_forward/W_3", "decoder_0/attention/W_gate", "decoder_norm/extra"]
 )
-def test_a_parameter_that_would_be_left_out_is_named(path, tmp_path):
+def test_a_parameter_without_a_counterpart_is_refused(path, tmp_path):
     pytest.importorskip("ctranslate2")
     _, params = make(d_k=6, d_v=6, norm_placement="pre", max_extra=EXTRA)
     c = config.replace(Config(), norm_placement="pre", N=2, d_model=12, d_ff=22, h=3, d_k=6, d_v=6)
     *names, last = path.split("/")
-    place = params
+    subtree = params
     for name in names:
-        place = place[name]
-    place[last] = np.ones(3, np.float32)
+        subtree = subtree[name]
+    subtree[last] = np.ones(3, np.float32)
     with pytest.raises(UsageError, match=f"no counterpart of the parameter {path},"):
         export(c, params, VOCABULARY, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_is_written_over(tmp_path):
+def test_no_existing_file_is_overwritten(tmp_path):
     pytest.importorskip("ctranslate2")
     exported(tmp_path / "out")
     files = {p.name for p in (tmp_path / "out").iterdir()}
     assert files == {"config.json", "model.bin", "shared_vocabulary.json", "vocabulary.model"}
-    told = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert told["layer_norm_epsilon"] == EPSILON  # too small to be seen in translations
+    written = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert written["layer_norm_epsilon"] == EPSILON  # too small to change a translation
     with pytest.raises(UsageError, match="is not empty"):
         exported(tmp_path / "out")
     (tmp_path / "file").touch()

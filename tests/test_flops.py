@@ -1,4 +1,4 @@
-"""FLOPs by formula against those of the traced program; what Table 1 finds in a layer."""
+"""The FLOP formula equals the count of the traced program, and layers scale as in Table 1."""
 
 import importlib.util
 from pathlib import Path
@@ -29,7 +29,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
-def test_the_formula_counts_the_products_of_the_forward_pass(changes):
+def test_the_formula_equals_the_products_of_the_forward_pass(changes):
     model, params = make(**changes)
     source, target = jnp.ones((B, S), jnp.int32), jnp.ones((B, T), jnp.int32)
 
@@ -37,14 +37,14 @@ def test_the_formula_counts_the_products_of_the_forward_pass(changes):
         encoded = model.apply({"params": params}, source, method="encode")
         return model.apply({"params": params}, encoded, target, method="decode")
 
-    found, _ = count(jax.make_jaxpr(forward)(params).jaxpr)
-    additive = changes.get("cross_attention") == "additive"  # a sum that is no matrix product
+    actual, _ = count(jax.make_jaxpr(forward)(params).jaxpr)
+    additive = changes.get("cross_attention") == "additive"  # its sum is no matrix product
     d_k = model.c.d_k
-    found += additive * 2 * B * model.c.N * model.c.h * T * S * d_k
-    assert step_flops(model.c, V, B, S, T) / 3 == pytest.approx(found, rel=1e-9)
+    actual += additive * 2 * B * model.c.N * model.c.h * T * S * d_k
+    assert step_flops(model.c, V, B, S, T) / 3 == pytest.approx(actual, rel=1e-9)
 
 
-def test_loops_count_as_often_as_they_run():
+def test_a_loop_is_counted_as_often_as_it_runs():
     w = jnp.ones((3, 3))
 
     def f(x):
@@ -68,18 +68,18 @@ def table1():
     return module
 
 
-def test_paths_and_steps_are_those_of_table_1():
+def test_path_lengths_and_sequential_steps_are_those_of_table_1():
     make, d = table1().make, 16
-    found = {
-        name: (layers_to_the_end(make(name, d, 8), 17, d), counted(make(name, d, 8)(0), 17, d)[1])
+    actual = {
+        name: (layers_to_the_end(make(name, d, 8), 9, d), counted(make(name, d, 8)(0), 9, d)[1])
         for name in ("self-attention", "restricted", "recurrent", "convolutional", "dilated")
     }
-    assert found == {
+    assert actual == {
         "self-attention": (1, 0),
-        "restricted": (4, 0),  # 16 positions by windows of 4 on a side
-        "recurrent": (1, 17),
-        "convolutional": (16, 0),  # one position on a side
-        "dilated": (3, 0),  # 3^3 > 16
+        "restricted": (2, 0),  # 8 positions by windows of 4 on a side
+        "recurrent": (1, 9),
+        "convolutional": (8, 0),  # one position on a side
+        "dilated": (2, 0),  # 3^2 > 8
     }
 
 

@@ -1,11 +1,8 @@
-"""The built-in corpus against hand-written German: forms, sentences, word order."""
+"""The built-in corpus agrees with hand-written German in forms, sentences and word order."""
 
 import hashlib
-import os
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -15,6 +12,7 @@ from t2t_jax.data.grammar.clauses import ClauseSpec, clause, relative
 from t2t_jax.data.grammar.draft import Draft, Phrase, Reject
 from t2t_jax.data.grammar.phrases import MASS, THE, THE_PLURAL, A, noun_phrase, prefix, pronoun
 from t2t_jax.data.grammar.verbs import english, last, second
+from tests.process import python
 
 SMALL = {"train": 6000, "dev": 150, "test": 130, "long": 40, "deep": 30}
 
@@ -33,8 +31,8 @@ def pairs(corpus) -> list[Pair]:
 
 
 def noun(english_name: str, german: str = "") -> inflection.Noun:
-    found = [n for n in inflection.NOUNS if n.english[0] == english_name]
-    return next(n for n in found if not german or n.german[False, "n"] == german)
+    nouns = [n for n in inflection.NOUNS if n.english[0] == english_name]
+    return next(n for n in nouns if not german or n.german[False, "n"] == german)
 
 
 def verb(infinitive: str) -> inflection.Verb:
@@ -58,16 +56,16 @@ bus      der Bus, den Bus, dem Bus, des Busses, die Busse, den Bussen
 
 
 @pytest.mark.parametrize("line", DECLENSIONS)
-def test_declension(line):
+def test_nouns_are_declined(line):
     name, forms = line.split(" ", 1)
     expected = [form.strip() for form in forms.split(",")]
     keys = [(THE, c) for c in "nadg"] + [(THE_PLURAL, c) for c in "nd"]
-    found = []
+    forms = []
     for determiner, case in keys:
         d = Draft(random.Random(0), rich=0)
         phrase = noun_phrase(d, noun(name), case, determiner=determiner)
-        found.append(" ".join(word.text for word in phrase.de))
-    assert found == expected
+        forms.append(" ".join(word.text for word in phrase.de))
+    assert forms == expected
 
 
 def test_letter_of_the_alphabet_is_a_weak_noun_with_ns():
@@ -93,7 +91,7 @@ kalter Kaffee, kalten Kaffee, kaltem Kaffee, kalten Kaffees
 
 
 @pytest.mark.parametrize("line", ADJECTIVES)
-def test_adjective_endings(line):
+def test_adjectives_have_the_right_endings(line):
     expected = line.split(", ")
     first = expected[0].split()
     target = next(
@@ -107,7 +105,7 @@ def test_adjective_endings(line):
         determiner = MASS
     stem = "alt" if "alt" in line else "kalt"
     for case, text in zip("nadg", expected, strict=True):
-        for seed in range(400):  # until the adjective is drawn
+        for seed in range(400):  # until the draw has the adjective
             phrase = noun_phrase(Draft(random.Random(seed)), target, case, determiner=determiner)
             german = " ".join(word.text for word in phrase.de)
             if f"{stem}e" in german:
@@ -133,16 +131,16 @@ lernen: lerne lernst lernt lernen lernt lernen; lernte lerntest lernte lernten l
 
 
 @pytest.mark.parametrize("line", PRESENT)
-def test_conjugation(line):
+def test_verbs_are_conjugated(line):
     name, forms = line.split(": ")
     present, past, participle = forms.split("; ")
-    found = verb(name)
-    assert list(found.present) == present.split()
-    assert list(found.past) == past.split()
-    assert found.participle == participle
+    conjugated = verb(name)
+    assert list(conjugated.present) == present.split()
+    assert list(conjugated.past) == past.split()
+    assert conjugated.participle == participle
 
 
-# Sentences from given derivations
+# Sentences of known derivations
 
 
 def subject(d: Draft, text: str) -> Phrase:
@@ -166,20 +164,20 @@ def derive(text: str, seed: int = 0):
     who, infinitive, complements, tense = (part.strip() for part in text.split("|"))
     d = Draft(random.Random(seed), rich=0, nest=0)
     v = verb(infinitive)
-    given = {}
+    filled = {}
     for i, name in enumerate(filter(None, complements.split(", "))):
         slot = v.slots[i]
         if slot.case == "":
             en, de = d.pair(*name.split("/"))
-            given[i] = Phrase(en, de, de[-1], de[-1], kind="fixed")
+            filled[i] = Phrase(en, de, de[-1], de[-1], kind="fixed")
         elif name.startswith("="):
-            given[i] = pronoun(d, name[1:], slot.case)
+            filled[i] = pronoun(d, name[1:], slot.case)
         else:
             case = "d" if name == "station" else slot.case  # zum Bahnhof, but in die Küche
-            given[i] = thing(d, name, case)
+            filled[i] = thing(d, name, case)
     s = subject(d, who)
     spec = ClauseSpec("past" in tense, 0, tense=tense.split(",")[0], ask="ask" in tense, event=True)
-    return clause(d, spec, subject=s, verb=v, complements=given)
+    return clause(d, spec, subject=s, verb=v, complements=filled)
 
 
 def plain(side) -> str:
@@ -236,7 +234,7 @@ man | geben | child, =it-f | future = der Mann sie dem Kind geben wird
 
 
 @pytest.mark.parametrize("line", MAIN)
-def test_main_clause(line):
+def test_a_main_clause_is_translated(line):
     derivation, source, target = line.split(" = ")
     seeds = range(40 if "modal" in derivation else 1)  # which modal is drawn
     clauses = [derive(derivation, seed) for seed in seeds]
@@ -244,20 +242,20 @@ def test_main_clause(line):
 
 
 @pytest.mark.parametrize("line", QUESTIONS)
-def test_question(line):
+def test_a_question_is_translated(line):
     derivation, source, target = line.split(" = ")
     c = derive(derivation)
     assert (plain(english(c, ask=True)), plain(second(c, []))) == (source, target)
 
 
 @pytest.mark.parametrize("line", FINAL)
-def test_verb_final_clause(line):
+def test_a_subordinate_clause_has_its_verb_last(line):
     derivation, target = line.split(" = ")
     seeds = range(40 if "modal" in derivation else 1)
     assert target in [plain(last(derive(derivation, seed))) for seed in seeds]
 
 
-def test_fronting_inverts():
+def test_fronting_inverts_subject_and_verb():
     c = derive("baker | aufmachen | door | past")
     d = Draft(random.Random(0))
     c.front_en, c.front_de = d.pair("yesterday", "gestern")
@@ -280,7 +278,7 @@ def test_the_article_contracts_unless_a_relative_clause_restricts_it():
      ("daughter", {"die", "der", "an die", "auf die", "über die", "von der"}),
      ("children", {"die", "denen", "an die", "auf die", "über die", "von denen"})],
 )  # fmt: skip
-def test_relative_pronoun(name, opening):
+def test_relative_pronouns_agree_with_their_noun(name, opening):
     seen: set[str] = set()
     for seed in range(300):
         d = Draft(random.Random(seed), rich=0, nest=0)
@@ -299,7 +297,7 @@ def test_relative_pronoun(name, opening):
 # The corpus as a whole
 
 
-def test_sizes_and_disjointness(corpus, pairs):
+def test_splits_have_their_sizes_and_are_disjoint(corpus, pairs):
     assert [len(split) for split in corpus.values()] == list(SMALL.values())
     assert list(corpus) == ["train", "dev", "test", "test_long", "test_deep"]
     assert len({pair.source for pair in pairs}) == len(pairs)
@@ -317,23 +315,19 @@ def digest(pairs: dict[str, list[Pair]]) -> str:
     return hashlib.sha256(repr(pairs).encode()).hexdigest()
 
 
-def test_the_seed_determines_every_byte_in_any_process():
+def test_the_corpus_is_a_function_of_its_seed_in_any_process():
     sizes = {"train": 300, "dev": 20, "test": 10, "long": 5, "deep": 4}
     code = (
         "import hashlib; from t2t_jax.data.grammar import generate;"
         f"print(hashlib.sha256(repr(generate(7, **{sizes})).encode()).hexdigest())"
     )
-    here = digest(generate(7, **sizes))
+    expected = digest(generate(7, **sizes))
     for hash_seed in ("1", "22"):
-        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        there = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-        )
-        assert there.stdout.strip() == here
-    assert digest(generate(8, **sizes)) != here
+        assert python(code, PYTHONHASHSEED=hash_seed).strip() == expected
+    assert digest(generate(8, **sizes)) != expected
 
 
-def test_long_is_longer_and_deep_is_deeper(corpus):
+def test_the_long_split_is_longer_and_the_deep_split_deeper(corpus):
     train = corpus["train"] + corpus["dev"] + corpus["test"]
     for side in ("source", "target"):
         longest = max(len(words(getattr(p, side))) for p in train)
@@ -352,7 +346,7 @@ def test_lengths_are_moderate(corpus):
     assert sum(5 <= n <= 18 for n in lengths) > 0.85 * len(lengths)
 
 
-def test_typography(pairs):
+def test_sentences_are_well_formed_text(pairs):
     for p in pairs:
         for text in (p.source, p.target):
             assert re.fullmatch(r"[A-ZÄÖÜ][A-Za-zäöüßÄÖÜ']*(,? [A-Za-zäöüßÄÖÜ']+)*[.?]", text), text
@@ -361,7 +355,7 @@ def test_typography(pairs):
         assert words(p.target) == re.findall(r"[\w']+", p.target)
 
 
-def test_structure_is_in_range(pairs):
+def test_alignments_and_dependencies_are_in_range(pairs):
     for p in pairs:
         source, target = words(p.source), words(p.target)
         assert list(p.alignment) == sorted(set(p.alignment))
@@ -602,7 +596,7 @@ gewinnen match Spiel Spiele
 def test_the_verb_decides_an_ambiguous_noun(line):
     infinitive, ambiguous, *translations = line.split()
     governor = [v for v in inflection.VERBS if v.infinitive == infinitive][-1]
-    found = set()
+    nouns = set()
     for seed in range(400):
         d = Draft(random.Random(seed), rich=0, nest=0)
         try:
@@ -611,10 +605,10 @@ def test_the_verb_decides_an_ambiguous_noun(line):
             continue
         keys = {w.key for w in english(c) if w.text.startswith(ambiguous)}
         translated = {w.text for w in second(c) if w.key in keys and w.text[0].isupper()}
-        found |= translated
+        nouns |= translated
         assert bool(keys) == any(kind == "cue" and w.key in keys for kind, w, _ in d.dependencies)
-    assert found
-    assert found <= set(translations)
+    assert nouns
+    assert nouns <= set(translations)
 
 
 def test_animals_and_people_eat_with_different_verbs(pairs):
@@ -629,17 +623,17 @@ def test_animals_and_people_eat_with_different_verbs(pairs):
 
 
 @pytest.mark.parametrize("name", ["du", "ihr", "Sie"])
-def test_the_address_decides_what_you_means(pairs, name):
+def test_the_form_of_address_decides_the_translation_of_you(pairs, name):
     call = {"du": "(Anna|Peter|Maria|Paul)", "ihr": "(Kinder|Jungs)", "Sie": "(Herr|Frau) \\w+"}
-    found = [p for p in pairs if re.search(f", {call[name]}\\?$", p.target)]
-    assert len(found) > 10
-    for p in found:
+    questions = [p for p in pairs if re.search(f", {call[name]}\\?$", p.target)]
+    assert len(questions) > 10
+    for p in questions:
         assert name in words(p.target), p
         assert {"du", "ihr", "Sie"} & set(words(p.target)) == {name}
 
 
 @pytest.mark.full
-def test_the_default_corpus():
+def test_the_default_corpus_has_its_sizes_and_vocabulary():
     corpus = generate()
     assert [len(s) for s in corpus.values()] == [60_000, 1_000, 1_000, 500, 500]
     sources = [p.source for split in corpus.values() for p in split]

@@ -1,4 +1,4 @@
-"""What `help` teaches is done as it stands there, in a copy of the code, and works."""
+"""Every tutorial of `help` works when it is followed to the letter in a copy of the code."""
 
 import os
 import re
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 TOPICS = sorted(path.stem for path in (ROOT / "t2t_jax" / "help").glob("*.md"))
 SHORT = "--steps 4 --evaluate_every 2 --average 1 --max_length 20 --batch_tokens 500"
 SMALL = f"{SHORT} --d_model 16 --N 1 --d_ff 16 --h 2 --d_k 8 --d_v 8"
-MORE = {  # behind a command, so that it is soon done
+SHORTENED = {  # flags added to every command, so that it ends soon
     "mechanism": SMALL,
     "part": SMALL,
     "row": SHORT,
@@ -25,7 +25,7 @@ MORE = {  # behind a command, so that it is soon done
     "corpus": SMALL,
     "architecture": f"{SHORT} --d_model 16",
 }
-SAID = {  # by a command, in its output
+PRINTED = {  # what the output of a command must contain
     "row": {"list": b"F:positions=rotary", "run": b"(F)"},
     "study": {
         "list": b"deep",
@@ -40,7 +40,7 @@ SAID = {  # by a command, in its output
 
 
 def blocks(topic):
-    """(language, the file that it is, text) of every block."""
+    """Returns (language, file name, text) of every code block."""
     text = (ROOT / "t2t_jax" / "help" / f"{topic}.md").read_text()
     return re.findall(r"^```(\w+) ?(\S*)\n(.*?)^```$", text, re.M | re.S)
 
@@ -55,7 +55,7 @@ def test_topics_are_listed_and_printed(capsys):
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_it_takes_fewer_than_20_lines(topic):
+def test_a_tutorial_adds_fewer_than_20_lines(topic):
     counted = 0
     for language, _, text in blocks(topic):
         lines = text.splitlines()
@@ -70,7 +70,7 @@ def test_it_takes_fewer_than_20_lines(topic):
 
 @pytest.mark.full
 @pytest.mark.parametrize("topic", TOPICS)
-def test_it_works(topic, corpus, tmp_path):
+def test_a_tutorial_works(topic, corpus, tmp_path):
     for name in ("t2t_jax", "experiments"):
         ignored = shutil.ignore_patterns("results", "__pycache__")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
@@ -89,7 +89,7 @@ def test_it_works(topic, corpus, tmp_path):
     for command in commands:
         words = [sys.executable, "-m", *command.replace("t2t-jax", "t2t_jax.cli").split()]
         if words[3] != "list":
-            words += MORE[topic].split() + ["--seeds", "1"] * (words[3] == "run")
+            words += SHORTENED[topic].split() + ["--seeds", "1"] * (words[3] == "run")
         if words[3] != "list" and topic != "corpus":
             fields = toy.fields(corpus)
             data = {n: fields[n] for n in ("corpus", "train", "dev", "test", "vocabulary")}
@@ -97,4 +97,4 @@ def test_it_works(topic, corpus, tmp_path):
         env = os.environ | home | {"T2T_JAX_CACHE": str(tmp_path / "cache")}
         done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, timeout=300)
         assert done.returncode == 0, done.stderr.decode()
-        assert SAID.get(topic, {"train": b"BLEU"})[words[3]] in done.stdout
+        assert PRINTED.get(topic, {"train": b"BLEU"})[words[3]] in done.stdout

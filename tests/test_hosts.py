@@ -1,4 +1,4 @@
-"""Several processes on one run, over jax.distributed: as one process alone, stopped and resumed."""
+"""Several processes of jax.distributed train one run as a single process does."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def words(corpus, tmp_path_factory):
 
 
 def start(count, words, directory, *, last=()):
-    """Processes of one run; `last` are words that only the last of them is given."""
+    """Starts the processes of one run; only the last one gets the words `last`."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{s.getsockname()[1]}"
@@ -44,7 +44,7 @@ def start(count, words, directory, *, last=()):
 
 
 def finish(processes):
-    """Their exit codes and what they printed; a process that hangs is killed."""
+    """Returns exit codes and outputs; a process that hangs is killed."""
     try:
         printed = [p.communicate(timeout=200)[0].decode() for p in processes]
     finally:
@@ -55,30 +55,30 @@ def finish(processes):
 
 @pytest.fixture(scope="module")
 def alone(words, tmp_path_factory):
-    """The run of one process."""
+    """The directory of a run by one process."""
     directory = tmp_path_factory.mktemp("alone")
     python = [sys.executable, "-m", "t2t_jax.cli"]
     subprocess.run([*python, *words, "--run", str(directory)], check=True, timeout=200)
     return directory
 
 
-def assert_same_run(found, wanted, last=False):
-    """All records, or the last: what stands between two that a stop has cut is averaged anew."""
-    ours, theirs = (toy.records(d)[-1 if last else 0 :] for d in (found, wanted))
+def assert_same_run(actual, expected, last=False):
+    """Compares all records, or only the last: a stop changes which steps a record averages."""
+    ours, theirs = (toy.records(d)[-1 if last else 0 :] for d in (actual, expected))
     assert [r.keys() for r in ours] == [r.keys() for r in theirs]
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose([*a.values()], [*b.values()], rtol=1e-4)
-    assert (found / "test.de").read_text() == (wanted / "test.de").read_text()
+    assert (actual / "test.de").read_text() == (expected / "test.de").read_text()
 
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("count", "mesh"), [(2, "data=2"), (4, "fsdp=2,tensor=2")])
-def test_several_processes_are_one_run(count, mesh, words, alone, tmp_path):
+def test_several_processes_train_the_run_of_one(count, mesh, words, alone, tmp_path):
     codes, printed = finish(start(count, [*words, "--mesh", mesh], tmp_path))
     assert codes == [0] * count, printed
     assert "BLEU" in printed[0]
-    assert not any(word in said for said in printed[1:] for word in ("step", "BLEU"))
+    assert not any(word in output for output in printed[1:] for word in ("step", "BLEU"))
     assert_same_run(tmp_path, alone)
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["mesh"] == mesh
@@ -87,7 +87,7 @@ def test_several_processes_are_one_run(count, mesh, words, alone, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
-def test_a_signal_to_one_process_stops_all_and_one_alone_goes_on(words, tmp_path):
+def test_a_signal_to_one_process_stops_all_and_one_process_resumes(words, tmp_path):
     longer = [*words, "--steps", "100000", "--schedule", "inverse_sqrt"]
     processes = start(2, longer, tmp_path)
     wait_for_step(processes[0], tmp_path, EVERY)
@@ -97,23 +97,23 @@ def test_a_signal_to_one_process_stops_all_and_one_alone_goes_on(words, tmp_path
     stopped = [int(re.search(r"stopped at step ([\d,]+)", p)[1].replace(",", "")) for p in printed]
     assert stopped[0] == stopped[1] > EVERY
     assert (tmp_path / "checkpoints" / str(stopped[0])).is_dir()
-    wanted = stopped[0] + EVERY
-    config = json.loads((tmp_path / "config.json").read_text()) | {"steps": wanted}
-    (tmp_path / "config.json").write_text(json.dumps(config))  # as if asked for in the first place
+    steps = stopped[0] + EVERY
+    config = json.loads((tmp_path / "config.json").read_text()) | {"steps": steps}
+    (tmp_path / "config.json").write_text(json.dumps(config))  # as if requested from the start
     whole = tmp_path / "whole"
     for directory in (tmp_path, whole):
-        python = [sys.executable, "-m", "t2t_jax.cli", *longer, "--steps", str(wanted)]
+        python = [sys.executable, "-m", "t2t_jax.cli", *longer, "--steps", str(steps)]
         subprocess.run([*python, "--run", str(directory)], check=True, timeout=200)
     assert_same_run(tmp_path, whole, last=True)
 
 
-@pytest.mark.parametrize("said", ["", "2/2@here:1", "1@here:1", "0/2@here", "x/2@here:1"])
-def test_hosts_that_cannot_be_read_are_refused(said):
-    with pytest.raises(UsageError, match=re.escape(f"--hosts {said}: give auto")):
-        hosts.join(said)
+@pytest.mark.parametrize("hosts_option", ["", "2/2@here:1", "1@here:1", "0/2@here", "x/2@here:1"])
+def test_malformed_hosts_are_refused(hosts_option):
+    with pytest.raises(UsageError, match=re.escape(f"--hosts {hosts_option}: give auto")):
+        hosts.join(hosts_option)
 
 
-def test_without_a_launcher_auto_says_what_else_there_is(words, tmp_path):
+def test_auto_without_a_launcher_is_refused(words, tmp_path):
     command = [sys.executable, "-m", "t2t_jax.cli", *words, "--run", str(tmp_path / "run")]
     done = subprocess.run([*command, "--hosts", "auto"], capture_output=True, timeout=100)
     assert done.returncode == 2, done.stderr.decode()
@@ -121,17 +121,17 @@ def test_without_a_launcher_auto_says_what_else_there_is(words, tmp_path):
 
 
 @pytest.mark.timeout(400)
-def test_processes_that_differ_are_told_in_what(words, tmp_path):
+def test_processes_with_different_configs_are_refused(words, tmp_path):
     codes, printed = finish(start(2, words, tmp_path / "run", last=["--N", "2"]))
     assert codes == [2, 2], printed
-    for said in printed:
-        assert "do not agree on config (process 1 differs from process 0)" in said
+    for output in printed:
+        assert "do not agree on config (process 1 differs from process 0)" in output
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
-def test_what_the_first_process_lacks_stops_all(words, tmp_path):
+def test_a_file_missing_in_the_first_process_stops_all(words, tmp_path):
     codes, printed = finish(start(2, [*words, "--train", str(tmp_path / "none")], tmp_path / "run"))
     assert codes == [2, 2], printed
-    assert all(str(tmp_path / "none") in said for said in printed)
+    assert all(str(tmp_path / "none") in output for output in printed)

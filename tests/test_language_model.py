@@ -1,4 +1,4 @@
-"""Half of Figure 1 as a language model: what it learns from, and its perplexity."""
+"""One stack of Figure 1 as a language model: its training targets and its perplexity."""
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,8 @@ from tests.reference.transformer import language_model
 from tests.small import SENTENCES, SOURCE, TARGET, TRANSFORMER, V, make
 
 
-def test_a_masked_model_is_asked_for_each_token_in_turn():
-    """Against plain numpy; and what stands elsewhere is known, what is asked for is not."""
+def test_a_masked_model_predicts_every_token_from_all_others():
+    """In plain numpy, the predicted token is masked and all other tokens are visible."""
     model, params = make(architecture="encoder")
     exact = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     total = 0.0
@@ -29,13 +29,13 @@ def test_a_masked_model_is_asked_for_each_token_in_turn():
     np.testing.assert_allclose(perplexity(model, params, [batch]), np.exp(total / tokens), 1e-5)
 
 
-def test_a_masked_model_learns_from_what_is_masked_alone():
+def test_a_masked_model_learns_from_masked_tokens_alone():
     target = jnp.array([[5, 6, 7, 2, 0], [8, 2, 0, 0, 0]])
     chosen = jnp.array([[1, 0, 1, 0, 1], [0, 1, 1, 0, 0]], bool)
-    given, wanted = mask(target, chosen)
-    np.testing.assert_array_equal(given, [[MASK, 6, MASK, 2, 0], [8, MASK, 0, 0, 0]])
-    np.testing.assert_array_equal(wanted, [[5, 0, 7, 0, 0], [0, 2, 0, 0, 0]])
-    c = replace(Config(), architecture="encoder", **TRANSFORMER, max_length=64)
+    masked, labels = mask(target, chosen)
+    np.testing.assert_array_equal(masked, [[MASK, 6, MASK, 2, 0], [8, MASK, 0, 0, 0]])
+    np.testing.assert_array_equal(labels, [[5, 0, 7, 0, 0], [0, 2, 0, 0, 0]])
+    c = replace(Config(), architecture="encoder", **TRANSFORMER | dict(N=1), max_length=64)
     model = build(c, V)
     step, mesh = jax.jit(make_step(model, c)), make_mesh()
     rows = jnp.tile(jnp.arange(4, 20)[None], (64, 1))

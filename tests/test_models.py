@@ -1,4 +1,4 @@
-"""What every encoder-decoder must be: its definition in plain numpy, and decoding with a cache."""
+"""Every encoder-decoder equals its definition in plain numpy, and decodes as it trains."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import shift
 from tests.reference import convolutional, recurrent, transformer
 from tests.reference.loss import loss as reference_loss
-from tests.small import SENTENCES, SOURCE, TARGET, full_logits, make
+from tests.small import SENTENCES, SOURCE, TARGET, full_logits, make, padded
 
 
 def recur(cell, feed="none", scores="", both=False):
@@ -77,35 +77,33 @@ DEFINED = {
 }
 
 
-LATER = {
-    "unscaled",
-    "learned",
-    "no-positions",
-    "qk-layer-norm",
-    "gru-luong",
-    "even-kernel",
-    "random-strided",
-    "random-local_p",
-}
-LATER |= {"performer-linear-local", "lstm-local", "gru-linear", "pointwise"}
+def each_of(table, full):
+    """Returns the names of a table; those in `full` run with --full."""
+    marks = {name: [pytest.mark.full] for name in full.split()}
+    assert marks.keys() < table.keys()
+    return [pytest.param(name, marks=marks.get(name, []), id=name) for name in table]
 
 
-def each_of(table):
-    """The names of a table, some of them for --full."""
-    full = pytest.mark.full
-    return [pytest.param(name, marks=[full] * (name in LATER), id=name) for name in table]
+DEFINED_FULL = """
+alibi geglu gru-bahdanau gru-luong even-kernel learned lstm no-positions qk-layer-norm rotary
+unscaled
+"""
+MIXES_FULL = """
+gru-linear halves-additive learned lstm lstm-local performer-linear-local pointwise random-local_p
+random-strided
+"""
 
 
-@pytest.mark.parametrize("name", each_of(DEFINED))
-def test_equals_numpy(name):
+@pytest.mark.parametrize("name", each_of(DEFINED, DEFINED_FULL))
+def test_logits_and_gradients_equal_the_definition(name):
     changes, definition, options = DEFINED[name]
     model, params = make(**changes)
     exact = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     pairs = [(s, [1, *t[:-1]], t) for s, t in SENTENCES]
-    found = np.asarray(full_logits(model, params))
+    actual = np.asarray(full_logits(model, params))
     for i, (source, target_in, target) in enumerate(pairs):
         expected = definition(exact, source, target_in, **options)
-        np.testing.assert_allclose(found[i, : len(target)], expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual[i, : len(target)], expected, rtol=1e-5, atol=1e-5)
 
     def loss(params):
         sums = cross_entropy(full_logits(model, params), TARGET, 0.1)
@@ -128,11 +126,11 @@ def test_equals_numpy(name):
                 )
             )
 
-        slope = (along(1e-6) - along(-1e-6)) / 2e-6  # short: a ReLU may bend in between
-        found = dict(jax.tree_util.tree_leaves_with_path(gradient))[path]
+        slope = (along(1e-6) - along(-1e-6)) / 2e-6  # a larger step may cross the kink of a ReLU
+        actual = dict(jax.tree_util.tree_leaves_with_path(gradient))[path]
         leaf = jax.tree_util.keystr(path)
-        tolerance = 1e-5 * max(1, np.linalg.norm(found))
-        np.testing.assert_allclose((found * direction).sum(), slope, 1e-5, tolerance, err_msg=leaf)
+        tolerance = 1e-5 * max(1, np.linalg.norm(actual))
+        np.testing.assert_allclose((actual * direction).sum(), slope, 1e-5, tolerance, err_msg=leaf)
 
 
 MIXES = {
@@ -167,12 +165,13 @@ MIXES = {
 }
 
 
-@pytest.mark.parametrize("name", each_of(MIXES))
-def test_steps_equal_the_whole(name):
+@pytest.mark.parametrize("name", each_of(MIXES, MIXES_FULL))
+def test_decoding_steps_equal_the_full_logits(name):
     model, params = make(**MIXES[name])
     variables, whole = {"params": params}, full_logits(model, params)
     encoded = jax.jit(partial(model.apply, method="encode"))(variables, SOURCE)
-    memory, state = model.apply(variables, encoded, TARGET.shape[1], method="start")
+    start = jax.jit(partial(model.apply, method="start"), static_argnums=2)
+    memory, state = start(variables, encoded, TARGET.shape[1])
     for leaf in jax.tree.leaves((memory, state)):
         assert leaf.shape[0] == len(SOURCE)
     step = jax.jit(partial(model.apply, method="step"))
@@ -191,20 +190,29 @@ ONE_OF_EACH = {
     "convolutional": convolve(N=3, dilation=2)[0],
     "decoder": dict(architecture="decoder"),
 }
-each = pytest.mark.parametrize("changes", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
+each = pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(changes, marks=[pytest.mark.full] * (name in ("pre", "luong")), id=name)
+        for name, changes in ONE_OF_EACH.items()
+    ],
+)
 
 
 @each
-def test_padding_and_batch_change_nothing(changes):
+def test_padding_and_other_rows_have_no_effect(changes):
+    """Every sentence alone, in widths that fit the longest, is as in the batch."""
     model, params = make(**changes)
     together = full_logits(model, params)
     for i, (source, target) in enumerate(SENTENCES):
-        alone = full_logits(model, params, jnp.array([source]), jnp.array([target]))
+        alone = full_logits(model, params, padded([source], 5), padded([target], 6))[
+            :, : len(target)
+        ]
         np.testing.assert_allclose(together[i, : len(target)], alone[0], rtol=1e-5, atol=1e-5)
 
 
 @each
-def test_the_future_changes_nothing(changes):
+def test_the_future_has_no_effect(changes):
     model, params = make(**changes)
     changed = TARGET.at[1, 3].set(27)
     before, after = (full_logits(model, params, target=t) for t in (TARGET, changed))
@@ -213,7 +221,7 @@ def test_the_future_changes_nothing(changes):
 
 
 @each
-def test_dropout_is_drawn_from_its_key_and_off_without_a_rate(changes):
+def test_dropout_depends_on_its_key_and_is_off_at_rate_zero(changes):
     model, params = make(**changes)
 
     @jax.jit
@@ -232,13 +240,13 @@ def test_dropout_is_drawn_from_its_key_and_off_without_a_rate(changes):
 def test_bfloat16_keeps_float32_parameters_and_logits(changes):
     model, params = make(dtype="bfloat16", **changes)
     exact, _ = make(**changes)
-    found = full_logits(model, params)
-    assert found.dtype == jnp.float32
+    actual = full_logits(model, params)
+    assert actual.dtype == jnp.float32
     assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     expected = full_logits(exact, params)
     real = TARGET != 0
-    np.testing.assert_allclose(found[real], expected[real], atol=0.05 * np.abs(expected).max())
-    assert not np.array_equal(found, expected)
+    np.testing.assert_allclose(actual[real], expected[real], atol=0.05 * np.abs(expected).max())
+    assert not np.array_equal(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +272,6 @@ def test_bfloat16_keeps_float32_parameters_and_logits(changes):
         (dict(architecture="recurent"), "recurrent"),
     ],
 )
-def test_what_an_architecture_lacks_is_refused_by_name(changes, words):
+def test_options_that_an_architecture_lacks_are_refused_by_name(changes, words):
     with pytest.raises(UsageError, match=words):
         replace(Config(), **changes)

@@ -1,4 +1,4 @@
-"""Every function of `t2t_jax.ops` against its plain definition: values and gradients."""
+"""Every function of `t2t_jax.ops` equals its plain definition in values and gradients."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ def drawn(shape, seed):
 
 
 @pytest.mark.parametrize(("equation", "x", "W", "summed"), CASES)
-def test_a_matmul_and_its_gradients_are_einsums(equation, x, W, summed):
+def test_matmul_and_its_gradients_equal_einsum(equation, x, W, summed):
     x, W = drawn(x, 0), drawn(W, 1)
     y, back = jax.vjp(lambda x, W: matmul.matmul(x, W, summed), x, W)
     dy = drawn(y.shape, 2)
@@ -34,14 +34,14 @@ def test_a_matmul_and_its_gradients_are_einsums(equation, x, W, summed):
     np.testing.assert_allclose(dW, np.einsum(f"{of_x},{out}->{of_W}", x, dy), **close)
 
 
-def test_gradients_have_the_type_of_their_parameter():
+def test_gradients_have_the_dtype_of_their_parameter():
     x, W = (jnp.asarray(drawn(shape, 0), jnp.bfloat16) for shape in CASES[0][1:3])
     y, back = jax.vjp(lambda x, W: matmul.matmul(x, W, dtype=jnp.float32), x, W)
     assert y.dtype == jnp.float32
     assert [g.dtype for g in back(y)] == [jnp.bfloat16] * 2
 
 
-def test_the_wide_side_is_not_transposed():
+def test_the_wider_operand_is_not_transposed():
     x, W = drawn((2, 3, 4), 0), drawn((4, 50), 1)
     program = jax.make_jaxpr(jax.grad(lambda x, W: matmul.matmul(x, W).sum(), argnums=1))(x, W)
     (gradient,) = [e for e in program.eqns if e.outvars == program.jaxpr.outvars]
@@ -50,10 +50,10 @@ def test_the_wide_side_is_not_transposed():
 
 
 def agree(fast, plain, *arguments, tolerance=1e-5):
-    """Values, and the gradients of their product with a drawn array."""
+    """Asserts that values, and gradients of their product with a random array, are equal."""
     y, back = jax.vjp(fast, *arguments)
-    wanted, plain_back = jax.vjp(plain, *arguments)
-    np.testing.assert_allclose(y, wanted, rtol=tolerance, atol=tolerance)
+    expected, plain_back = jax.vjp(plain, *arguments)
+    np.testing.assert_allclose(y, expected, rtol=tolerance, atol=tolerance)
     g = drawn(y.shape, 9).astype(y.dtype)
     for x, z in zip(back(g), plain_back(g), strict=True):
         if x.dtype != jax.dtypes.float0:
@@ -61,12 +61,12 @@ def agree(fast, plain, *arguments, tolerance=1e-5):
 
 
 @pytest.mark.parametrize(("equation", "x", "W", "summed"), CASES)
-def test_a_matmul_equals_its_plain_definition(equation, x, W, summed):
+def test_matmul_equals_its_plain_definition(equation, x, W, summed):
     fast, plain = (lambda x, W, f=f: f(x, W, summed) for f in (matmul.matmul, matmul.plain))
     agree(fast, plain, drawn(x, 0), drawn(W, 1))
 
 
-def test_the_targets_logit_equals_its_plain_definition():
+def test_target_logit_equals_its_plain_definition():
     target = jnp.asarray(np.random.default_rng(0).integers(0, 11, (2, 7)))
     logits = drawn((2, 7, 11), 1)
     agree(
@@ -91,7 +91,7 @@ def test_top_k_equals_its_plain_definition(V, k, first):
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_dropout_has_the_moments_of_its_plain_definition(rate):
-    """Other random numbers: each element is 0 or x / (1 - rate), as often."""
+    """The random numbers differ, but each element is 0 or x / (1 - rate), equally often."""
     x, key = jnp.full((211, 333), 2.0), jax.random.key(3)
     fast, plain = (np.asarray(f(x, rate, key)) for f in (dropout.dropout, dropout.plain))
     for out in (fast, plain):
@@ -99,7 +99,7 @@ def test_dropout_has_the_moments_of_its_plain_definition(rate):
         assert np.mean(out == 0) == pytest.approx(rate, abs=5 * (0.25 / x.size) ** 0.5)
 
 
-def test_the_nan_guard_equals_attention_prefix_by_prefix():
+def test_nan_guard_equals_attention_over_each_prefix():
     def attend(q, k, v):
         T = q.shape[1]
         scores = jnp.where(
@@ -125,7 +125,7 @@ def test_the_nan_guard_equals_attention_prefix_by_prefix():
 )
 def test_top_k_is_the_start_of_a_stable_sort(seed, V, k, values, first):
     x = np.random.default_rng(seed).integers(-values, 0, (3, V)).astype(np.float32)
-    x[:, :first] = 1  # tempting
+    x[:, :first] = 1  # the largest values, but excluded
     masked = np.where(np.arange(V) >= first, x, -np.inf)
     k = min(k, V)
     values, ids = top_k.top_k(jnp.asarray(x), k, first=first)

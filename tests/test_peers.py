@@ -1,4 +1,4 @@
-"""experiments/peers: other toolkits and other checkouts in turns with this one."""
+"""experiments/peers measures other toolkits and checkouts alternately with this one."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ def one_short_round(monkeypatch):
 
 
 def checkout(directory, program, text):
-    """Another checkout of this project whose own program has this text."""
+    """Writes another checkout of this project whose program has this text."""
     path = directory / program
     path.parent.mkdir(parents=True)
     path.write_text(text)
@@ -41,10 +41,10 @@ def test_toolkits_and_checkouts_are_compared(program, one_short_round, tmp_path,
     assert results["versions"] == {"CTranslate2": ctranslate2.__version__}
     speeds = results["tasks"]["greedy-tiny"]
     assert list(speeds) == ["t2t_jax, before", "CTranslate2", "CTranslate2, a batch a core"]
-    earlier = speeds["t2t_jax, before"]
-    assert earlier["per_second"] == [workload.SENTENCES / 8] * 3
-    _, least, most = earlier["ours_per_second"]
-    assert earlier["ours_to_it"][1:] == pytest.approx(
+    previous = speeds["t2t_jax, before"]
+    assert previous["per_second"] == [workload.SENTENCES / 8] * 3
+    _, least, most = previous["ours_per_second"]
+    assert previous["ours_to_it"][1:] == pytest.approx(
         [8 * x / workload.SENTENCES for x in (least, most)]
     )
 
@@ -58,14 +58,14 @@ def test_a_contender_that_ends_early_is_named(one_short_round, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("options", "message"),
     [
         (["--python", "/no/python"], "/no/python"),
         (["--against", "/no/tree"], "/no/tree"),
         (["--tasks", "greedy-huge"], "greedy-huge"),
     ],
 )
-def test_bad_arguments_are_refused(changed, message, tmp_path, capsys):
+def test_bad_arguments_are_refused(options, message, tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
-        run.main(words(tmp_path, *changed))
+        run.main(words(tmp_path, *options))
     assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Perplexity against numpy in float64."""
+"""Perplexity equals its definition in numpy in float64."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ V, WIDTH = 11, 5
 
 
 class Bag:
-    """Next token from the last one and the mean of the source; its logits are for all positions."""
+    """A model that predicts the next token from the last one and the mean of the source."""
 
     masked = False
 
@@ -61,34 +61,34 @@ def batch(pairs, S, T, rows=None):
     return {"source": source, "target": target}
 
 
-def test_sums_of_a_batch():
+def test_sums_of_a_batch_equal_the_definition():
     params, pairs = make()
     nll, tokens = negative_log_likelihood(Bag(), params, batch(pairs, 9, 10))
     np.testing.assert_allclose((nll, tokens), expected(params, pairs), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("S", "T", "rows"), [(9, 9, 7), (12, 31, 7), (9, 17, 13)])
-def test_padding_counts_for_nothing(S, T, rows):
+def test_padding_has_no_effect(S, T, rows):
     params, pairs = make()
     nll, tokens = expected(params, pairs)
-    found = perplexity(Bag(), params, [batch(pairs, S, T, rows)])
-    assert found == pytest.approx(np.exp(nll / tokens), rel=1e-6)
+    actual = perplexity(Bag(), params, [batch(pairs, S, T, rows)])
+    assert actual == pytest.approx(np.exp(nll / tokens), rel=1e-6)
 
 
-def test_is_of_tokens_and_not_the_mean_of_batches():
+def test_perplexity_averages_over_tokens_and_not_over_batches():
     params, pairs = make(1)
     nll, tokens = expected(params, pairs)
     batches = [batch(pairs[:1], 9, 9, 3), batch(pairs[1:3], 10, 11), batch(pairs[3:], 9, 20, 5)]
-    found = perplexity(Bag(), params, iter(batches))
-    assert found == pytest.approx(np.exp(nll / tokens), rel=1e-6)
+    actual = perplexity(Bag(), params, iter(batches))
+    assert actual == pytest.approx(np.exp(nll / tokens), rel=1e-6)
 
 
-def test_many_small_batches_lose_nothing():
-    """301 equal batches have exactly the perplexity of one; float32 would round on the way."""
+def test_many_small_batches_lose_no_precision():
+    """301 equal batches have exactly the perplexity of one; float32 sums would round."""
     params, pairs = make(2, pairs=1)
     nll, tokens = (float(x) for x in negative_log_likelihood(Bag(), params, batch(pairs, 9, 9)))
-    found = perplexity(Bag(), params, [batch(pairs, 9, 9)] * 301)
-    assert found == np.exp(nll / tokens)
+    actual = perplexity(Bag(), params, [batch(pairs, 9, 9)] * 301)
+    assert actual == np.exp(nll / tokens)
 
 
 def test_a_uniform_model_has_the_perplexity_of_its_vocabulary():
@@ -97,7 +97,7 @@ def test_a_uniform_model_has_the_perplexity_of_its_vocabulary():
     assert perplexity(Bag(), params, [batch(pairs, 9, 9)]) == pytest.approx(V, rel=1e-6)
 
 
-def test_a_model_that_diverged():
+def test_a_diverged_model_has_infinite_or_nan_perplexity():
     params, pairs = make()
     wild = jax.tree.map(lambda x: x * 1e4, params)
     assert perplexity(Bag(), wild, [batch(pairs, 9, 9)]) == np.inf
@@ -106,6 +106,6 @@ def test_a_model_that_diverged():
 
 
 @pytest.mark.parametrize("batches", [[], [batch([], 4, 4, rows=2)]])
-def test_refuses_nothing(batches):
+def test_no_sentence_pair_is_refused(batches):
     with pytest.raises(UsageError, match="at least one sentence pair"):
         perplexity(Bag(), make()[0], batches)

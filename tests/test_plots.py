@@ -1,4 +1,4 @@
-"""Plots of the demo study's stored runs, as files for a paper."""
+"""Plots of the demo study's stored runs are written as files for a paper."""
 
 import dataclasses
 import re
@@ -28,7 +28,7 @@ def test_every_plot_is_written_as_png_svg_and_pdf(tmp_path):
             assert line.entry.row.name in texts, (path, line.entry.row.name)
 
 
-def test_a_plot_is_the_same_file_each_time(tmp_path):
+def test_a_plot_is_deterministic(tmp_path):
     grid = stored.grid(tmp_path)
     lines = tables.lines(grid, stored.entries())
     first, second = (
@@ -38,7 +38,7 @@ def test_a_plot_is_the_same_file_each_time(tmp_path):
 
 
 @pytest.mark.parametrize("annotated", [False, True])
-def test_quality_against_distance_needs_annotated_dependencies(annotated, tmp_path):
+def test_the_plot_of_distances_needs_annotated_dependencies(annotated, tmp_path):
     grid = stored.grid(tmp_path)
     split = stored.split(tmp_path)
     if not annotated:
@@ -61,7 +61,7 @@ def test_the_title_of_a_plot_names_fields_set_on_the_command_line(tmp_path):
     assert "alpha 0.6" in svg
 
 
-def test_an_interval_names_what_it_is_over(tmp_path):
+def test_an_interval_names_what_varies(tmp_path):
     """The interval of a row with one seed is over sentences alone."""
     single = tables.lines(stored.grid(tmp_path), stored.entries())
     assert plots.interval(single) == "interval over sentences"

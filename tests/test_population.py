@@ -1,4 +1,4 @@
-"""Runs that share a program are the runs trained alone: to the bit, or to rounding at once."""
+"""Runs that share a program equal runs trained alone: to the bit, or to rounding if vectorised."""
 
 import math
 import shutil
@@ -30,7 +30,7 @@ B, S, T = 8, 6, 5
 
 
 def stream(c):
-    """Batches of the same shapes and of other content under every seed."""
+    """Returns a stream of batches whose content depends on the seed but whose shapes do not."""
 
     def batches(epoch, index):
         while True:
@@ -45,41 +45,41 @@ def members(directory, configs):
 
 
 def run(directory, configs, evaluate=lambda _: 9.0, vectorised=False):
-    some, how = members(directory, configs), (evaluate, Progress(), make_mesh(), vectorised)
-    ended = dict(train(build(C, V), some, *how))
-    return [ended[one] for one in some]
+    population = members(directory, configs)
+    results = dict(train(build(C, V), population, evaluate, Progress(), make_mesh(), vectorised))
+    return [results[member] for member in population]
 
 
-def assert_same(found, wanted, vectorised):
-    """Parameters: to the bit, unless XLA has fused members into one computation."""
+def assert_same(actual, expected, vectorised):
+    """Compares parameters to the bit, unless XLA has fused members into one computation."""
     bound = dict(rtol=2e-4, atol=2e-6) if vectorised else dict(rtol=0, atol=0)
-    for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(wanted.params), strict=True):
+    for a, b in zip(jax.tree.leaves(actual.params), jax.tree.leaves(expected.params), strict=True):
         np.testing.assert_allclose(a, b, **bound)
 
 
 def curve(directory):
-    """Step and dev perplexity, in order."""
+    """Returns steps and dev perplexities, in order."""
     records = read_metrics(directory / "metrics.jsonl")
     return [(r["step"], r["dev_perplexity"]) for r in records if "dev_perplexity" in r]
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What comes of each member by itself."""
+    """The result of each member trained alone."""
     return [run(tmp_path_factory.mktemp("alone"), [c])[0] for c in VARIED]
 
 
 @pytest.mark.parametrize("vectorised", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_a_population_is_its_members(vectorised, alone, tmp_path):
+def test_a_population_equals_its_members_alone(vectorised, alone, tmp_path):
     together = run(tmp_path / "together", VARIED, vectorised=vectorised)
-    for found, wanted in zip(together, alone, strict=True):
-        assert found.averaged == wanted.averaged == [3, 6]
-        assert (found.population_size, wanted.population_size) == (3 if vectorised else 1, 1)
-        assert found.history.flops == wanted.history.flops > 0
-        assert found.history.compiled_flops == pytest.approx(
-            wanted.history.compiled_flops, rel=0.02
+    for actual, expected in zip(together, alone, strict=True):
+        assert actual.averaged == expected.averaged == [3, 6]
+        assert (actual.population_size, expected.population_size) == (3 if vectorised else 1, 1)
+        assert actual.history.flops == expected.history.flops > 0
+        assert actual.history.compiled_flops == pytest.approx(
+            expected.history.compiled_flops, rel=0.02
         )
-        assert_same(found, wanted, vectorised)
+        assert_same(actual, expected, vectorised)
     first = [np.asarray(jax.tree.leaves(r.params)[0]) for r in together]
     assert not np.allclose(first[0], first[1])
     assert not np.allclose(first[0], first[2])
@@ -87,20 +87,22 @@ def test_a_population_is_its_members(vectorised, alone, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("vectorised", [False, True])
-def test_members_that_stand_at_different_steps_end_the_same(vectorised, tmp_path):
-    """One lost its last checkpoint, as a kill between two saves leaves it."""
+def test_members_that_resume_from_different_steps_end_the_same(vectorised, tmp_path):
+    """One member lacks its last checkpoint, as after a kill between two saves."""
     whole = run(tmp_path / "whole", VARIED, vectorised=vectorised)
     cut = tmp_path / "cut"
     shutil.copytree(tmp_path / "whole", cut)
     shutil.rmtree(cut / "1" / "checkpoints" / "6")
-    for found, wanted in zip(run(cut, VARIED, vectorised=vectorised), whole, strict=True):
-        assert found.population_size == (3 if vectorised else 1)
-        for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(wanted.params), strict=True):
+    for actual, expected in zip(run(cut, VARIED, vectorised=vectorised), whole, strict=True):
+        assert actual.population_size == (3 if vectorised else 1)
+        for a, b in zip(
+            jax.tree.leaves(actual.params), jax.tree.leaves(expected.params), strict=True
+        ):
             np.testing.assert_array_equal(a, b)
     assert curve(cut / "1") == curve(tmp_path / "whole" / "1") == [(3, 9.0), (6, 9.0)]
 
 
-def test_who_goes_on_together():
+def test_members_resume_together_from_their_common_step():
     assert _resume_points([{3, 6}, {3}, {3, 6}]) == [(3, [0, 1, 2])]
     assert _resume_points([{3, 6}, {3, 6, 7}]) == [(6, [0, 1])]
     assert _resume_points([set(), set()]) == [(0, [0, 1])]
@@ -109,7 +111,7 @@ def test_who_goes_on_together():
 
 @pytest.mark.full
 @pytest.mark.parametrize("vectorised", [False, True])
-def test_a_member_that_diverges_leaves_the_others_alone(vectorised, alone, tmp_path):
+def test_a_member_that_diverges_does_not_affect_others(vectorised, alone, tmp_path):
     wild = config.replace(C, peak_lr=1e30, seed=1)
     bad, good = run(tmp_path / "both", [wild, C], vectorised=vectorised)
     assert isinstance(bad, RunError)
@@ -118,9 +120,9 @@ def test_a_member_that_diverges_leaves_the_others_alone(vectorised, alone, tmp_p
     assert not [p for p in (tmp_path / "both" / "0" / "checkpoints").iterdir() if p.name == "6"]
 
 
-def test_a_perplexity_that_is_no_number_stops_that_member(tmp_path):
-    seen = iter([3.0, math.nan, 4.0, 5.0])
-    bad, good = run(tmp_path, VARIED[:2], evaluate=lambda _: next(seen))
+def test_a_nan_perplexity_stops_only_its_member(tmp_path):
+    perplexities = iter([3.0, math.nan, 4.0, 5.0])
+    bad, good = run(tmp_path, VARIED[:2], evaluate=lambda _: next(perplexities))
     assert isinstance(bad, RunError)
     assert good.averaged == [3, 6]
 
@@ -133,13 +135,14 @@ def test_the_step_reads_traced_fields_from_hyper_alone():
         state = abstract(build(c, V), c, make_mesh())
         return str(jax.make_jaxpr(make_step(build(c, V), c))(state, batch(0, B, S, T), hyper(C)))
 
+    expected = program(C)
     for name, value in values.items():
         changed = config.replace(C, **{name: value})
         assert hyper(changed) != hyper(C), name
-        assert program(changed) == program(C), name
+        assert program(changed) == expected, name
 
 
-def test_who_may_share_a_program():
+def test_configs_share_a_program_only_if_traced_fields_alone_differ():
     assert len({compile_key(c) for c in VARIED}) == 1
     for change in (dict(d_ff=15), dict(steps=7), dict(beam=3), dict(smoothing="others")):
         assert compile_key(config.replace(C, **change)) != compile_key(C), change
@@ -148,7 +151,7 @@ def test_who_may_share_a_program():
 
 
 def test_compiling_and_evaluating_are_not_charged_as_training(tmp_path, monkeypatch):
-    """By a clock that compiling moves on by 1000 s and an evaluation by 100 s."""
+    """The clock advances by 1000 s for compiling and by 100 s for an evaluation."""
     clock, passed = time.monotonic, [0.0]
 
     def compile_slowly(*arguments):

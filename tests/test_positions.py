@@ -1,4 +1,4 @@
-"""Rotary positions, the buckets of T5 and the slopes of ALiBi against their definitions."""
+"""Rotary positions, the buckets of T5 and the slopes of ALiBi equal their definitions."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,38 +8,39 @@ from t2t_jax.models.positions import alibi, bucket, rotary
 from tests.reference import transformer as reference
 
 
-def test_rotation_turns_pairs_by_their_position():
+def test_rotary_rotates_pairs_of_features_by_their_position():
     x = np.random.default_rng(0).normal(size=(2, 7, 3, 6)).astype(np.float32)
-    found = rotary(jnp.asarray(x), jnp.arange(7))
+    actual = rotary(jnp.asarray(x), jnp.arange(7))
     for b, i in np.ndindex(2, 3):
-        np.testing.assert_allclose(found[b, :, i], reference.turned(x[b, :, i]), atol=1e-5)
+        np.testing.assert_allclose(actual[b, :, i], reference.rotated(x[b, :, i]), atol=1e-5)
 
 
 def test_a_product_of_rotated_vectors_depends_on_their_distance_alone():
     q, k = np.random.default_rng(1).normal(size=(2, 1, 1, 1, 8)).astype(np.float32)
-    at = [
-        [(rotary(jnp.asarray(x), jnp.array([pos + d]))) for d in (0, 40)]
+    rotated_q, rotated_k = [
+        [rotary(jnp.asarray(x), jnp.array([pos + d])) for d in (0, 40)]
         for x, pos in ((q, 5), (k, 2))
     ]
-    products = [float((at[0][i] * at[1][i]).sum()) for i in (0, 1)]
+    products = [float((x * y).sum()) for x, y in zip(rotated_q, rotated_k, strict=True)]
     assert products[0] == pytest.approx(products[1], rel=1e-5)
     assert products[0] != pytest.approx(float((q * k).sum()), rel=1e-2)
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_buckets(causal):
+def test_buckets_are_those_of_t5(causal):
     distances = np.arange(-300, 300)
-    found = np.asarray(bucket(jnp.asarray(distances), causal))
-    wanted = np.array([reference.bucket(d, causal) for d in distances])
-    edges = np.isin(np.abs(distances), [16, 32, 64, 128])  # logarithms that round either way
-    np.testing.assert_array_equal(found[~edges], wanted[~edges])
-    assert set(found) == set(range(32)) - (set() if causal else {16})  # no key is 0 after
+    actual = np.asarray(bucket(jnp.asarray(distances), causal))
+    expected = np.array([reference.bucket(d, causal) for d in distances])
+    edges = np.isin(np.abs(distances), [16, 32, 64, 128])  # here the logarithm may round either way
+    np.testing.assert_array_equal(actual[~edges], expected[~edges])
+    absent = set() if causal else {16}  # which would be a key ahead at distance 0
+    assert set(actual) == set(range(32)) - absent
 
 
 def test_alibi_has_the_slopes_of_the_paper():
     """Press et al. 2022: for 8 heads 1/2, 1/4, ..., 1/256; for 16 heads from 2^-0.5 on."""
     for h, slopes in ((8, 0.5 ** np.arange(1, 9)), (16, 0.5 ** np.arange(0.5, 8.5, 0.5))):
         distances = np.array([[0, -1, -2], [5, 0, -7]])
-        found = alibi(None, h, causal=True)(jnp.asarray(distances))
-        wanted = -slopes[:, None, None] * np.abs(distances)
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        actual = alibi(None, h, causal=True)(jnp.asarray(distances))
+        expected = -slopes[:, None, None] * np.abs(distances)
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""README.md and experiments/README.md say what is so: tables, links, commands and code."""
+"""Tables, links, commands and code in README.md and experiments/README.md are correct."""
 
 import itertools
 import re
@@ -23,7 +23,7 @@ RESULTS = ROOT / "experiments" / "README.md"
 DEMO = ROOT / "experiments" / "results" / "table3-demo" / "table.md"
 PAGES = pytest.mark.parametrize("page", [README, RESULTS], ids=["README", "experiments"])
 PLACEHOLDERS = {"RECIPE": "grammar", "SEED": "0", "TOPIC": "row"}
-MOST = 180
+MAX_LINES = 180
 
 
 def blocks(page, language):
@@ -31,13 +31,13 @@ def blocks(page, language):
 
 
 def tables(page):
-    """The lines of every table."""
+    """Returns the lines of every table."""
     grouped = itertools.groupby(page.read_text().splitlines(), lambda x: x.startswith("|"))
     return [list(lines) for inside, lines in grouped if inside]
 
 
-def called(page):
-    """The words of every command that starts this project, after the name of the script."""
+def commands_on(page):
+    """Yields the words of every command of this project, after the name of the script."""
     lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
     lines += [
         f"launch/local.sh {x}" for x in re.findall(r"`launch/local\.sh\s([^`]+)`", text(page))
@@ -50,13 +50,13 @@ def called(page):
 
 
 def text(page):
-    """What stands outside of blocks."""
+    """Returns the text outside of code blocks."""
     return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
 
 
 @pytest.fixture
 def depth(tmp_path, monkeypatch):
-    """The study that README.md teaches, as if it stood under experiments/."""
+    """The study that README.md teaches, registered as if it were under experiments/."""
     (code,) = (x for x in blocks(README, "python") if "@study" in x)
     (tmp_path / "depth.py").write_text(code)
     (made,) = registry.studies(tmp_path, report=pytest.fail).values()
@@ -65,8 +65,8 @@ def depth(tmp_path, monkeypatch):
     return made
 
 
-def test_the_results_are_those_that_are_stored():
-    """If it fails: python experiments/readme.py"""
+def test_the_results_are_those_of_the_store():
+    """If this fails, run python experiments/readme.py."""
     assert RESULTS.read_text() == readme.page()
 
 
@@ -84,13 +84,13 @@ def test_every_stored_result_is_shown():
             assert part.strip() in page, path
 
 
-def test_it_is_no_study():
+def test_the_generator_of_results_is_no_study():
     assert registry.studies(report=pytest.fail)  # it loads
     assert not [x for x in vars(readme).values() if isinstance(x, registry.Study)]
 
 
-def test_people_finish_it():
-    assert len(README.read_text().splitlines()) <= MOST
+def test_the_readme_is_short():
+    assert len(README.read_text().splitlines()) <= MAX_LINES
 
 
 def test_rows_of_table_3_are_the_stored_ones():
@@ -113,7 +113,7 @@ def test_mechanisms_are_those_of_the_registry():
 
 
 @PAGES
-def test_links_lead_somewhere(page):
+def test_links_have_a_target(page):
     links = re.findall(r"\]\(([^)]+)\)", text(page))
     assert len(links) > 10
     for link in links:
@@ -128,7 +128,7 @@ def test_links_lead_somewhere(page):
 
 
 @PAGES
-def test_files_that_are_named_exist(page):
+def test_named_files_exist(page):
     words = re.findall(r"`([^`\s]+)`", text(page))
     words += shlex.split("\n".join(blocks(page, "sh")), comments=True)
     known = ("t2t_jax/", "experiments/", "launch/", "tests/")
@@ -138,7 +138,7 @@ def test_files_that_are_named_exist(page):
         assert (ROOT / name).exists(), name
 
 
-def understand(words):
+def check_command(words):
     """Raises UsageError for a command, study, row, preset, recipe or flag that does not exist."""
     arguments = _parse(words)
     changes = {n: v for n, v in vars(arguments).items() if n in config.SECTION_OF}
@@ -155,14 +155,14 @@ def understand(words):
 
 
 @PAGES
-def test_commands_are_understood(page, depth):
-    found = list(called(page))
-    assert len(found) > 10
-    for words in found:
+def test_commands_are_valid(page, depth):
+    commands_found = list(commands_on(page))
+    assert len(commands_found) > 10
+    for words in commands_found:
         if words[0].endswith(".py"):
             assert (ROOT / words[0]).exists()
         else:
-            understand(words)
+            check_command(words)
 
 
 WRONG = [
@@ -177,30 +177,30 @@ WRONG = [
 
 
 @pytest.mark.parametrize("words", WRONG)
-def test_a_command_that_does_not_exist_is_noticed(words):
+def test_a_command_that_does_not_exist_is_refused(words):
     with pytest.raises(UsageError):
-        understand(words.split())
+        check_command(words.split())
 
 
-def test_topics_of_help_are_all_named():
-    said = " ".join(text(README).split()).split("`launch/local.sh help TOPIC`")[1].split(".")[0]
-    assert sorted(re.findall(r"`(\w+)`", said)) == commands.topics()
+def test_every_topic_of_help_is_named():
+    sentence = " ".join(text(README).split()).split("`launch/local.sh help TOPIC`")[1].split(".")[0]
+    assert sorted(re.findall(r"`(\w+)`", sentence)) == commands.topics()
 
 
-def test_the_study_that_it_teaches_runs(depth, tmp_path):
+def test_the_study_of_the_readme_runs(depth, tmp_path):
     assert [row.name for row in depth.rows] == ["base", "deep", "wide"]
     for name in ("paper", "multi30k", "demo"):
         Grid(depth, presets.preset(name), depth.rows, {}, tmp_path).check()
 
 
-def test_the_code_that_it_shows_runs(corpus, tmp_path, monkeypatch, capsys):
+def test_the_code_of_the_readme_runs(corpus, tmp_path, monkeypatch, capsys):
     (code,) = (x for x in blocks(README, "python") if "t2t_jax.load" in x)
     monkeypatch.chdir(tmp_path)
-    words = toy.train(corpus, tmp_path / "cache", steps=2, evaluate_every=2)
+    words = toy.train(corpus, tmp_path / "cache", steps=2, evaluate_every=2, num_buckets=1)
     assert main([*words, "--run", "runs/grammar-0"]) == 0
     capsys.readouterr()
-    exec(code, found := {})
+    exec(code, names := {})
     _, difference, *maps = capsys.readouterr().out.splitlines()
     assert float(difference) > 0
-    assert found["logits"].shape == (1, found["ids"][1].shape[1], found["vocabulary"].size)
+    assert names["logits"].shape == (1, names["ids"][1].shape[1], names["vocabulary"].size)
     assert [x.split()[0] for x in maps] == ["encoder", "decoder", "cross"]

@@ -11,7 +11,7 @@ from t2t_jax.report.study import study_page
 from t2t_jax.study import entries, presets, registry, tables
 from t2t_jax.study.grid import Grid
 from tests import stored
-from tests.browser import opened
+from tests.browser import open_page
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -34,7 +34,7 @@ def demo(tmp_path_factory):
 
 
 def test_a_page_shows_all_results_and_requests_nothing(demo):
-    with opened(demo, 1200) as page:
+    with open_page(demo, 1200) as page:
         assert page.locator("#result tbody tr").count() == 20
         assert page.locator("#matrix").count() == 0  # one seed: no test
         page.wait_for_selector(".chart.vega-embed svg")
@@ -50,7 +50,7 @@ def test_a_page_shows_all_results_and_requests_nothing(demo):
 
 
 def test_a_row_shows_its_config_by_keyboard_and_by_mouse(demo):
-    with opened(demo, 1200) as page:
+    with open_page(demo, 1200) as page:
         row = page.locator("#result tbody tr").nth(1)
         assert row.get_attribute("title") == "A:h=1,d_k=512,d_v=512: h=1, d_k=64, d_v=64; n = 1"
         row.locator("button").focus()
@@ -64,13 +64,13 @@ def test_a_row_shows_its_config_by_keyboard_and_by_mouse(demo):
 
 
 def test_a_page_fits_a_phone(demo):
-    with opened(demo, 360) as page:
+    with open_page(demo, 360) as page:
         page.wait_for_selector(".chart.vega-embed svg")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_without_scripts_charts_are_pictures(demo):
-    with opened(demo, 1200, scripts=False) as page:
+    with open_page(demo, 1200, scripts=False) as page:
         assert page.locator(".chart > svg").count() == 7
         assert page.locator("dl.samples").count() == 12
 
@@ -89,7 +89,7 @@ def test_unfinished_runs_are_listed(tmp_path):
     entries[5] = dataclasses.replace(entries[5], runs=(), standing="seed 0 running, at step 5 of 9")
     path = write(tmp_path, entries, None, live=True)
     assert 'http-equiv="refresh"' in path.read_text()
-    with opened(path, 1200) as page:
+    with open_page(path, 1200) as page:
         unfinished = page.locator("#unfinished").inner_text()
         assert "failed: <b>boom</b>" in unfinished
         assert "running, at step 5 of 9" in unfinished
@@ -100,7 +100,7 @@ def test_unfinished_runs_are_listed(tmp_path):
 
 def test_an_empty_study_is_a_page(tmp_path):
     empty = [dataclasses.replace(e, runs=(), standing="") for e in stored.entries(20)]
-    with opened(write(tmp_path, empty, None), 1200) as page:
+    with open_page(write(tmp_path, empty, None), 1200) as page:
         assert "No run of this table is finished yet." in page.locator("#result").inner_text()
         assert page.locator("#result tbody tr").count() == 20
         assert page.locator("#charts").count() == 0
@@ -128,7 +128,7 @@ def test_a_page_of_many_rows_and_seeds_is_small(tmp_path):
     text = study_page(grid, tables.lines(grid, entries), None, ["table3"], False)
     assert 1e6 < len(text.encode()) < 5e6
     (tmp_path / "page.html").write_text(text)
-    with opened(tmp_path / "page.html", 1200) as page:
+    with open_page(tmp_path / "page.html", 1200) as page:
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
 
 
@@ -147,7 +147,7 @@ def test_a_study_without_values_of_the_paper(attention, tmp_path):
     text = study_page(grid, lines, None, ["attention"], False)
     assert "diamond)" not in text
     (tmp_path / "page.html").write_text(text)
-    with opened(tmp_path / "page.html", 1200) as page:
+    with open_page(tmp_path / "page.html", 1200) as page:
         assert page.locator("#result tbody tr").count() == len(study.rows)
         assert page.locator("#matrix tbody tr").count() == len(study.rows)
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")

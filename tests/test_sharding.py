@@ -1,4 +1,4 @@
-"""The mesh: one run on every layout of eight devices is the run on one."""
+"""A run on any mesh of eight devices equals the run on one device."""
 
 import functools
 import math
@@ -44,12 +44,12 @@ def batches(seed, accumulate=1, shapes=SHAPES):
 
 @functools.cache
 def compiled(model, accumulate):
-    """The step without any mesh; what else these configs differ in is traced."""
+    """Returns the step without a mesh; all other differences between these configs are traced."""
     return jax.jit(make_step(model, config.replace(C, accumulate=accumulate)))
 
 
 def alone(c, model, shapes=SHAPES):
-    """Losses of one run without any mesh."""
+    """Returns the losses of one run without a mesh."""
     step, losses = compiled(model, c.training.accumulate), []
     state = jax.device_get(initialise(model, c, make_mesh()))
     for b in batches(c.training.seed, c.training.accumulate, shapes):
@@ -59,7 +59,7 @@ def alone(c, model, shapes=SHAPES):
 
 
 def together(mesh, configs, model, shapes=SHAPES):
-    """Losses [steps, P] of runs on a mesh, and how the state lies there at the end."""
+    """Returns losses [steps, P] of runs on a mesh, and the final state."""
     c, P = configs[0], len(configs)
     step = population.vmap_step(make_step(model, c), P)
     losses, programs = [], {}
@@ -78,15 +78,15 @@ def together(mesh, configs, model, shapes=SHAPES):
     return np.array(losses), state
 
 
-def a_mixed_mesh():
+def check_mixed_mesh():
     c = config.replace(C, N=1)
     model, mesh = build(c, V), make_mesh(MIXED)
-    found, _ = together(mesh, [c], model, shapes=SHAPES[:1])
-    np.testing.assert_allclose(found[:, 0], alone(c, model, SHAPES[:1]), rtol=1e-5)
+    actual, _ = together(mesh, [c], model, shapes=SHAPES[:1])
+    np.testing.assert_allclose(actual[:, 0], alone(c, model, SHAPES[:1]), rtol=1e-5)
 
 
-def every_model():
-    """Every parameter of every mechanism and architecture has a place on the mesh."""
+def check_every_model():
+    """Some parameter of every mechanism and architecture is sharded over the mesh."""
     mesh, width = make_mesh(MIXED), dict(N=1, d_model=8)
     models = [
         config.replace(C, N=1, **{f"{t.roles[0]}_attention": n}) for n, t in MECHANISMS.items()
@@ -101,78 +101,78 @@ def every_model():
         assert max(parts) >= 2, c.model
 
 
-def every_mesh():
+def check_every_mesh():
     for accumulate in (1, 2):
         c = config.replace(C, accumulate=accumulate)
         model = build(c, V)
-        wanted = alone(c, model)
-        assert wanted[-1] < 0.9 * wanted[0]
+        expected = alone(c, model)
+        assert expected[-1] < 0.9 * expected[0]
         for described in MESHES if accumulate == 1 else [MIXED]:
             mesh = make_mesh(described)
-            found, state = together(mesh, [c], model)
-            np.testing.assert_allclose(found[:, 0], wanted, rtol=1e-5, err_msg=described)
+            actual, state = together(mesh, [c], model)
+            np.testing.assert_allclose(actual[:, 0], expected, rtol=1e-5, err_msg=described)
             check_layout(state, mesh)
 
 
 def check_layout(state, mesh):
-    """Every parameter and its moments: in as many parts as the rules say, none whole anywhere."""
-    along = mesh.shape
+    """Parameters and their moments are split into as many parts as the rules say."""
+    sizes = mesh.shape
     parts = {
-        "embedding/matrix": along["fsdp"] * along["tensor"],
-        "encoder_0/attention/W_Q": along["fsdp"] * along["tensor"],
-        "decoder_1/cross_attention/W_O": along["fsdp"] * along["tensor"],
-        "decoder_1/feed_forward/W_2": along["fsdp"] * along["tensor"],
-        "encoder_1/feed_forward/b_1": along["tensor"],
-        "encoder_1/add_norm_attention/layer_norm/affine/scale": along["fsdp"],
+        "embedding/matrix": sizes["fsdp"] * sizes["tensor"],
+        "encoder_0/attention/W_Q": sizes["fsdp"] * sizes["tensor"],
+        "decoder_1/cross_attention/W_O": sizes["fsdp"] * sizes["tensor"],
+        "decoder_1/feed_forward/W_2": sizes["fsdp"] * sizes["tensor"],
+        "encoder_1/feed_forward/b_1": sizes["tensor"],
+        "encoder_1/add_norm_attention/layer_norm/affine/scale": sizes["fsdp"],
     }
     leaves = jax.tree_util.tree_leaves_with_path((state.params, state.optimizer))
     for name, count in parts.items():
-        found = [
+        leaves_of_name = [
             leaf
             for path, leaf in leaves
             if jax.tree_util.keystr(path, simple=True, separator="/").endswith(name)
         ]
-        assert len(found) == 3, name  # the parameter and two moments
-        for leaf in found:
+        assert len(leaves_of_name) == 3, name  # the parameter and two moments
+        for leaf in leaves_of_name:
             held = {math.prod(shard.data.shape) for shard in leaf.addressable_shards}
             assert held == {leaf.size // count}, (name, mesh)
 
 
-def every_population():
+def check_every_population():
     configs = [config.replace(C, N=1, seed=seed, P_drop=0.1 * seed) for seed in range(4)]
     model = build(C, V)
-    wanted = np.array([alone(c, model) for c in configs]).T
+    expected = np.array([alone(c, model) for c in configs]).T
     for described in ("population=4,data=2", "population=2,fsdp=2,tensor=2"):
         mesh = make_mesh(described)
-        found, state = together(mesh, configs, model)
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, err_msg=described)
+        actual, state = together(mesh, configs, model)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, err_msg=described)
         held = {shard.data.shape[0] for shard in jax.tree.leaves(state)[1].addressable_shards}
         assert held == {4 // mesh.shape["population"]}
 
 
-def what_moves():
-    """Collective operations of known size, as the compiled program names them."""
+def check_collectives():
+    """Collective operations of known size are counted from the compiled program."""
     mesh = make_mesh("data=4,tensor=2")
     x = jax.device_put(
         jnp.zeros((8, 250), jnp.float32), NamedSharding(mesh, PartitionSpec("data", "tensor"))
     )
 
-    def found(function, layout):
+    def moved(function, layout):
         with jax.set_mesh(mesh):
             program = jax.jit(function, out_shardings=NamedSharding(mesh, layout))
             return list(moves(program.lower(x).compile(), 8))
 
-    (whole,) = found(lambda x: x, PartitionSpec("data", None))
+    (whole,) = moved(lambda x: x, PartitionSpec("data", None))
     assert whole == ("all-gather", 2, 2 * 250 * 4)
     assert whole.sent == 1000
-    (summed,) = found(lambda x: x.sum(0), PartitionSpec("tensor"))
+    (summed,) = moved(lambda x: x.sum(0), PartitionSpec("tensor"))
     assert summed == ("all-reduce", 4, 125 * 4)
     assert summed.sent == 2 * 500 * 3 / 4
-    assert found(lambda x: 2 * x, PartitionSpec("data", "tensor")) == []
+    assert moved(lambda x: 2 * x, PartitionSpec("data", "tensor")) == []
 
 
 @pytest.mark.parametrize(
-    ("lines", "wanted"),
+    ("lines", "expected"),
     [
         (
             "%all-gather.5 = f32[1024,512]{1,0:T(8,128)S(1)} all-gather(%param), channel_id=1, "
@@ -189,7 +189,7 @@ def what_moves():
             "%all-reduce.2 = bf16[7]{0} all-reduce(%x), channel_id=3, "
             "replica_groups=mesh['a'=16,'b'=2] {'a':(4)2,'b'}\n"
             "%all-reduce.3 = bf16[7]{0} all-reduce(%x), channel_id=3, replica_groups={{0,1}}",
-            [("all-reduce", 4, 14)],  # the second is the same, written again
+            [("all-reduce", 4, 14)],  # the second only repeats the first
         ),
         (
             "%all-reduce.1 = f32[1024,512]{1,0:T(8,128)} all-reduce(%input), channel_id=1, "
@@ -206,16 +206,16 @@ def what_moves():
         ),
     ],
 )
-def test_what_a_tpu_moves_is_read_from_its_program(lines, wanted):
-    """Lines that the compiler of a v5e slice has written."""
-    fusion = "all-reduce-scatter" if "reduce-scatter" in str(wanted) else "ENTRY"
+def test_collectives_are_read_from_the_program_of_a_tpu(lines, expected):
+    """The lines are from the compiler for a v5e slice."""
+    fusion = "all-reduce-scatter" if "reduce-scatter" in str(expected) else "ENTRY"
     text = f"%{fusion} (x: f32[1]) -> f32[1] {{\n  " + lines.replace("\n", "\n  ")
-    assert list(moves(SimpleNamespace(as_text=lambda: text), 8)) == wanted
+    assert list(moves(SimpleNamespace(as_text=lambda: text), 8)) == expected
 
 
-def refusals():
+def check_refusals():
     model = build(C, V)
-    for described, said in (
+    for described, message in (
         ("tensor=8", "tensor=8 of the mesh does not divide"),
         ("data=4", "takes 4 devices, but there are 8"),
         ("date=8", "did you mean 'data'"),
@@ -223,31 +223,33 @@ def refusals():
         ("data=0", "give data one size"),
         ("data", "give data one size"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             initialise(model, C, make_mesh(described))
 
 
 @pytest.mark.parametrize(
     "functions",
     [
-        pytest.param((refusals, what_moves, every_model, a_mixed_mesh), id="quick"),
-        pytest.param((every_mesh, every_population), id="all", marks=pytest.mark.full),
+        pytest.param(
+            (check_refusals, check_collectives, check_every_model, check_mixed_mesh), id="quick"
+        ),
+        pytest.param((check_every_mesh, check_every_population), id="all", marks=pytest.mark.full),
     ],
 )
 @pytest.mark.timeout(600)
-def test_eight_devices(functions):
+def test_eight_devices_equal_one(functions):
     on_eight_devices(*functions)
 
 
 @pytest.mark.full
-def test_rows_that_fill_a_mesh_up_change_nothing():
-    """Padding rows behind a batch leave the loss and the random draws of the others."""
+def test_padding_rows_have_no_effect():
+    """Padding rows after a batch change neither the loss nor the random draws of other rows."""
     c = config.replace(C, N=1)
     model = build(c, V)
     step, h = jax.jit(make_step(model, c)), hyper(c)
     state = jax.device_get(initialise(model, c, make_mesh()))
     b = batch(3, 5, 7, 6)
     longer = {side: jnp.pad(x, ((0, 3), (0, 0))) for side, x in b.items()}
-    found, wanted = (step(state, x, h)[1] for x in (longer, b))
-    for name in wanted:
-        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-6, err_msg=name)
+    actual, expected = (step(state, x, h)[1] for x in (longer, b))
+    for name in expected:
+        np.testing.assert_allclose(actual[name], expected[name], rtol=1e-6, err_msg=name)

@@ -1,6 +1,6 @@
-"""The launcher on a real SLURM of one machine: a grid as a job array, a task preempted.
+"""The launcher runs a grid as a job array on a SLURM of one machine, and survives preemption.
 
-Needs Debian's munge, slurmctld, slurmd and slurm-client, and root; skipped without.
+Needs Debian's munge, slurmctld, slurmd and slurm-client, and root; skipped without them.
 """
 
 import json
@@ -53,10 +53,10 @@ pytestmark = [
 ]
 
 
-def until(wanted, what, seconds=300):
+def until(condition, what, seconds=300):
     for _ in range(2 * seconds):
-        if found := wanted():
-            return found
+        if result := condition():
+            return result
         time.sleep(0.5)
     raise AssertionError(f"no {what} in {seconds} s")
 
@@ -109,14 +109,14 @@ def call(words, env):
 
 
 def jobs(env):
-    """State and restarts of every job by its number."""
-    found = {}
+    """Returns state and restarts of every job by its number."""
+    states = {}
     for line in call(["scontrol", "-o", "show", "job"], env).splitlines():
         fields = dict(part.split("=", 1) for part in line.split() if "=" in part)
         if "JobState" not in fields or "-" in fields.get("ArrayTaskId", ""):
-            continue  # "No jobs in the system", or what of an array has not begun
-        found[fields["JobId"]] = fields["JobState"], int(fields["Restarts"])
-    return found
+            continue  # "No jobs in the system", or tasks of an array that have not begun
+        states[fields["JobId"]] = fields["JobState"], int(fields["Restarts"])
+    return states
 
 
 def ended(env, count):
@@ -125,13 +125,13 @@ def ended(env, count):
     return states.count("COMPLETED") == count
 
 
-def test_a_grid_as_a_job_array_with_a_task_preempted(slurm, tmp_path):
+def test_a_job_array_with_a_preempted_task_finishes_its_grid(slurm, tmp_path):
     corpus = toy.write(tmp_path)
     store = tmp_path / "store"
     rows = ["scaled dot product", "additive", "local", "strided", "linear", "rotary"]
     changes = toy.fields(corpus, steps=1500, evaluate_every=500, average=1, peak_lr=0.003)
-    where = ["--store", str(store), "--cache", str(tmp_path / "cache")]
-    words = ["run", "attention", "--rows", *rows, *where, *toy.options(changes)]
+    directories = ["--store", str(store), "--cache", str(tmp_path / "cache")]
+    words = ["run", "attention", "--rows", *rows, *directories, *toy.options(changes)]
     out = ["--output", str(tmp_path / "task-%a.txt"), "--time=10"]
     call(["launch/slurm.sh", *out, "--cpus-per-task=1", "--", *words], slurm)
 
@@ -151,7 +151,7 @@ def test_a_grid_as_a_job_array_with_a_task_preempted(slurm, tmp_path):
     assert "resuming from step" in printed
 
 
-def test_one_run_in_two_processes_of_srun(slurm, tmp_path):
+def test_two_processes_of_srun_train_one_run(slurm, tmp_path):
     before = len(jobs(slurm))
     words = toy.train(toy.write(tmp_path), tmp_path / "cache", steps=40, evaluate_every=20)
     out = ["--output", str(tmp_path / "run.txt"), "--time=10", "--ntasks=2", "--cpus-per-task=1"]

@@ -415,7 +415,7 @@ def test_run_says_what_was_made_by_other_code_and_makes_it_again_if_asked(
     assert "†" in out
     assert "Made by code 0123456789ab, " in out
     assert (old / "result.json").read_text() == edited
-    assert main([*run_words, "--store", str(home), "--rerun"]) == 0
+    assert main([*run_words, "--store", str(home), "--rerun", "--workers", "1"]) == 0
     out, err = capsys.readouterr()
     assert f"{said}: they are made again" in err
     assert "†" not in out
@@ -506,7 +506,7 @@ def test_edited_statistics_are_made_again_without_training(
     before, trained = path.read_text(), (directory / "metrics.jsonl").stat().st_mtime_ns
     path.write_text(before.replace("[", "[1", 2).replace("[1[", "[[", 1))
     assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
-    assert main([*run_words, "--store", str(home)]) == 0
+    assert main([*run_words, "--store", str(home), "--workers", "1"]) == 0
     assert path.read_text() == before
     assert (directory / "metrics.jsonl").stat().st_mtime_ns == trained
     assert numbers(words, home, capsys) == numbers(words, grid, capsys)

@@ -1,4 +1,4 @@
-"""The objective, the schedule, Adam, and the step that joins them."""
+"""The objective, the schedule, Adam, and the train step that combines them."""
 
 import math
 import re
@@ -27,7 +27,7 @@ V = 23
 SMALL = config.replace(
     config.Config(), N=1, d_model=8, d_ff=14, h=2, d_k=3, d_v=5, max_length=9, batch_tokens=99
 )
-TRACED = dict(P_drop=0.0, eps_ls=0.0, peak_lr=0.0, warmup=1, steps=1)  # not in the program
+TRACED = dict(P_drop=0.0, eps_ls=0.0, peak_lr=0.0, warmup=1, steps=1)  # not part of the program
 
 
 def batch(seed, B=8, S=6, T=5):
@@ -53,7 +53,7 @@ def compiled(c):
 
 
 def run(c, batches):
-    """Parameters and metrics after each batch."""
+    """Returns parameters and metrics after each batch."""
     mesh, h, out = sharding.make_mesh(), hyper(c), []
     step, state = (
         compiled(config.replace(c, seed=0, **TRACED)),
@@ -73,8 +73,10 @@ def assert_close(a, b, rtol=1e-5, atol=1e-6):
 
 
 def test_moments_are_of_the_mean_gradient():
-    c, b = config.replace(SMALL, seed=0, **TRACED), batch(0)
-    state, metrics = jax.jit(make_step(build(c, V), c))(initial(c), b, hyper(c))
+    c, mesh = config.replace(SMALL, seed=0, **TRACED), sharding.make_mesh()
+    with sharding.use_mesh(mesh):
+        state, b = sharding.replicate(initial(c), mesh), sharding.put_batch(batch(0), mesh)
+        state, metrics = compiled(c)(state, b, hyper(c))
     mean = jax.tree.leaves(state.optimizer.mu)
     norm = np.sqrt(sum(np.square(x, dtype=np.float64).sum() for x in mean)) / (1 - c.training.beta1)
     np.testing.assert_allclose(metrics.grad_norm, norm, rtol=1e-4)
@@ -93,7 +95,7 @@ def test_a_step_updates_the_state_in_place():
 
 @pytest.mark.parametrize("smoothing", ["uniform", "others"])
 @pytest.mark.parametrize("eps_ls", [0.0, 0.1])
-def test_objective_equals_the_definition(smoothing, eps_ls):
+def test_cross_entropy_equals_its_definition(smoothing, eps_ls):
     rng = np.random.default_rng(0)
     logits, target = rng.normal(size=(3, 4, V)), rng.integers(1, V, (3, 4))
     target[0, 2:], target[2] = 0, 0
@@ -102,50 +104,50 @@ def test_objective_equals_the_definition(smoothing, eps_ls):
         if y:
             log_p = z - np.log(np.exp(z).sum())
             other = eps_ls / V if smoothing == "uniform" else eps_ls / (V - 1)
-            wanted = np.full(V, other)
-            wanted[y] = 1 - eps_ls + (other if smoothing == "uniform" else 0)
-            loss -= wanted @ log_p
+            expected = np.full(V, other)
+            expected[y] = 1 - eps_ls + (other if smoothing == "uniform" else 0)
+            loss -= expected @ log_p
             nll -= log_p[y]
             if smoothing == "others" and eps_ls:
-                loss += wanted @ np.log(wanted)
-    found = cross_entropy(jnp.float32(logits), jnp.int32(target), eps_ls, smoothing)
-    np.testing.assert_allclose(found["loss"], loss, rtol=1e-5)
-    np.testing.assert_allclose(found["nll"], nll, rtol=1e-5)
-    assert found["tokens"] == np.count_nonzero(target)
+                loss += expected @ np.log(expected)
+    actual = cross_entropy(jnp.float32(logits), jnp.int32(target), eps_ls, smoothing)
+    np.testing.assert_allclose(actual["loss"], loss, rtol=1e-5)
+    np.testing.assert_allclose(actual["nll"], nll, rtol=1e-5)
+    assert actual["tokens"] == np.count_nonzero(target)
 
 
-def test_schedule_is_equation_3():
+def test_the_schedule_is_equation_3():
     c = config.Config()
     for step in (1, 100, 3999, 4000, 4001, 100_000):
-        wanted = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
-        found = learning_rate(jnp.int32(step), peak_lr(c), 4000.0, 1e5, "inverse_sqrt")
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        expected = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        actual = learning_rate(jnp.int32(step), peak_lr(c), 4000.0, 1e5, "inverse_sqrt")
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
     assert peak_lr(c) == pytest.approx(6.99e-4, rel=1e-3)
     assert peak_lr(config.profile("t2t")) == pytest.approx(2 * (512 * 8000) ** -0.5)
     assert peak_lr(config.replace(c, peak_lr=5e-3)) == 5e-3
 
 
-def test_linear_schedule_rises_then_falls_to_zero():
-    found = [learning_rate(jnp.int32(s), 3.0, 4.0, 10.0, "linear") for s in range(1, 12)]
+def test_the_linear_schedule_rises_then_falls_to_zero():
+    actual = [learning_rate(jnp.int32(s), 3.0, 4.0, 10.0, "linear") for s in range(1, 12)]
     down = [3 * (11 - s) / 7 for s in range(5, 12)]
-    np.testing.assert_allclose(found, [0.75, 1.5, 2.25, 3.0, *down], rtol=1e-6)
+    np.testing.assert_allclose(actual, [0.75, 1.5, 2.25, 3.0, *down], rtol=1e-6)
 
 
-def test_adam_is_the_papers():
+def test_adam_is_that_of_the_paper():
     c, rng = config.Training(), np.random.default_rng(1)
     x, m, v = np.zeros(3), np.zeros(3), np.zeros(3)
-    optimizer, found = adam(c), jnp.zeros(3)
-    moments = optimizer.init(found)
+    optimizer, actual = adam(c), jnp.zeros(3)
+    moments = optimizer.init(actual)
     for t in range(1, 5):
         g = rng.normal(size=3)
         m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g * g
         x = x + m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.98**t)) + 1e-9)
         direction, moments = optimizer.update(jnp.float32(g), moments)
-        found = found + direction
-    np.testing.assert_allclose(found, x, rtol=1e-5)
+        actual = actual + direction
+    np.testing.assert_allclose(actual, x, rtol=1e-5)
 
 
-def test_shift_puts_a_begin_mark_before_and_keeps_padding():
+def test_shift_prepends_bos_and_keeps_padding():
     target = jnp.array([[7, 8, 2, 0], [5, 6, 9, 2], [0, 0, 0, 0]])
     np.testing.assert_array_equal(shift(target), [[1, 7, 8, 0], [1, 5, 6, 9], [0, 0, 0, 0]])
 
@@ -168,21 +170,21 @@ def test_dropout_drops_its_share_and_keeps_the_mean(rate):
         (20, "6b200159 99ba4efe 1cb996fc bb002be7 c4923a9c 483df7a0"),
     ],
 )
-def test_threefry_gives_the_published_words(rounds, words):
-    """The known answers of Random123's distribution."""
+def test_threefry_equals_published_words(rounds, words):
+    """The words are known answers from the distribution of Random123."""
     keys = jnp.array([[0, 0], [2**32 - 1] * 2, [0x13198A2E, 0x03707344]], jnp.uint32)
     counters = jnp.array([[0, 0], [2**32 - 1] * 2, [0x243F6A88, 0x85A308D3]], jnp.uint32)
-    found = threefry(tuple(keys.T), tuple(counters.T), rounds)
-    assert [f"{int(x):08x}" for x in np.stack(found, 1).ravel()] == words.split()
+    actual = threefry(tuple(keys.T), tuple(counters.T), rounds)
+    assert [f"{int(x):08x}" for x in np.stack(actual, 1).ravel()] == words.split()
 
 
-def test_what_is_dropped_here_tells_nothing_of_what_is_dropped_there():
-    """Between steps, elements, rows and the four elements of a draw; of any width and height."""
+def test_dropout_masks_are_uncorrelated():
+    """Masks are uncorrelated between keys, columns, rows and the four elements of one draw."""
     keys = jax.random.split(jax.random.key(3), 2)
     ones = jnp.ones((64, 25, 30))
     masks = np.stack([dropout(ones, 0.5, key) != 0 for key in keys]).astype(float)
     pairs = {"keys": (masks[0], masks[1])}
-    for apart in (1, 2, 7, 8, 15, 16):  # a draw decides elements one and some columns apart
+    for apart in (1, 2, 7, 8, 15, 16):  # one draw decides elements at several of these distances
         pairs[f"column {apart}"] = masks[:, :, :, :-apart], masks[:, :, :, apart:]
         pairs[f"row {apart}"] = masks[:, :, :-apart], masks[:, :, apart:]
     for name, (a, b) in pairs.items():
@@ -201,34 +203,34 @@ def test_training_fits_a_batch():
     assert losses[-1] < 0.3
 
 
-def test_first_update_has_the_size_of_the_learning_rate():
+def test_the_first_update_has_the_size_of_the_learning_rate():
     c = config.replace(SMALL, P_drop=0.0, peak_lr=0.5, warmup=10)
     after, metrics = run(c, [batch(0)])[0]
     assert metrics.lr == pytest.approx(0.05)
     before = initial(config.replace(c, **TRACED)).params
-    one, other = (p["encoder_0"]["attention"]["W_V"] for p in (before, after))
-    np.testing.assert_allclose(np.abs(other - one), 0.05, rtol=1e-3)
+    old, new = (p["encoder_0"]["attention"]["W_V"] for p in (before, after))
+    np.testing.assert_allclose(np.abs(new - old), 0.05, rtol=1e-3)
 
 
 def events(path):
-    """TensorBoard's events: each its length, a checksum of it, itself, and its checksum."""
+    """Returns TensorBoard's events; each is stored as a length, a checksum, itself, a checksum."""
     event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
-    content, found = path.read_bytes(), []
+    content, parsed = path.read_bytes(), []
     while content:
         (length,) = struct.unpack("<Q", content[:8])
-        found.append(event_pb2.Event.FromString(content[12 : 12 + length]))
+        parsed.append(event_pb2.Event.FromString(content[12 : 12 + length]))
         content = content[16 + length :]
-    return found
+    return parsed
 
 
-def test_metrics_are_written_whatever_the_clock_does(tmp_path, monkeypatch):
+def test_metrics_are_written_even_if_the_clock_runs_backwards(tmp_path, monkeypatch):
     records = [{"step": i, "loss": i / 2} for i in range(30)]
     clock = iter(2e9 - 5e6 * i for i in range(99))
     monkeypatch.setattr(time, "time", clock.__next__)
     metrics = Metrics(tmp_path, 0)
     for record in records:
         metrics.write(record)
-    assert read_metrics(tmp_path / "metrics.jsonl") == records  # while it is still open
+    assert read_metrics(tmp_path / "metrics.jsonl") == records  # while the file is still open
     (path,) = (tmp_path / "tensorboard").iterdir()
     _, start, *written = events(path)
     metrics.close()
@@ -238,24 +240,24 @@ def test_metrics_are_written_whatever_the_clock_does(tmp_path, monkeypatch):
     assert read == [(r["step"], [("loss", r["loss"])]) for r in records]
 
 
-def test_parameters_that_are_no_numbers_are_not_saved(tmp_path):
-    """The loss of the last step was still finite; the perplexity after it is not."""
+def test_nan_parameters_are_not_saved(tmp_path):
+    """The loss of the last step is finite, but the perplexity after it is NaN."""
     c = config.replace(SMALL, steps=4, evaluate_every=2)
     batches = (((0, i + 1), batch(i)) for i in range(9))
-    seen = iter([3.0, math.nan])
-    member = Member(c, lambda *at: batches, tmp_path)
-    how = (lambda _: next(seen)), Progress(), sharding.make_mesh()
-    ((_, error),) = train(build(c, V), [member], *how)
+    perplexities = iter([3.0, math.nan])
+    member = Member(c, lambda *place: batches, tmp_path)
+    evaluate = lambda _: next(perplexities)  # noqa: E731
+    ((_, error),) = train(build(c, V), [member], evaluate, Progress(), sharding.make_mesh())
     assert isinstance(error, RunError)
     assert "the checkpoint of step 2 is good" in str(error)
     assert [p.name for p in (tmp_path / "checkpoints").iterdir() if p.name.isdigit()] == ["2"]
 
 
 def test_a_run_of_few_steps_has_a_record_of_its_last_step(tmp_path):
-    """Records are otherwise of every 50 steps."""
+    """Without an evaluation, records are written every 50 steps."""
     c = config.replace(SMALL, steps=3, evaluate_every=2)
     batches = (((0, i + 1), batch(i)) for i in range(9))
-    member = Member(c, lambda *at: batches, tmp_path)
+    member = Member(c, lambda *place: batches, tmp_path)
     ((_, trained),) = train(build(c, V), [member], lambda _: 3.0, Progress(), sharding.make_mesh())
     assert trained.history.evaluations == [(2, 3.0), (3, 3.0)]
     records = read_metrics(tmp_path / "metrics.jsonl")
@@ -263,28 +265,28 @@ def test_a_run_of_few_steps_has_a_record_of_its_last_step(tmp_path):
     assert records[1]["seconds_per_step"] > 0
 
 
-def test_accumulation_equals_the_whole_batch():
+def test_accumulated_gradients_equal_those_of_the_whole_batch():
     batches = [batch(i) for i in range(3)]
     c = config.replace(SMALL, P_drop=0.0, peak_lr=1e-2, warmup=1, eps=1e-3)
     whole, parts = run(c, batches), run(config.replace(c, accumulate=4), batches)
     assert_close(whole, parts)
 
 
-def test_padding_rows_and_columns_change_nothing():
+def test_padding_rows_and_columns_have_no_effect():
     c = config.replace(SMALL, P_drop=0.0, peak_lr=1e-2, warmup=1, eps=1e-3)
     batches = [batch(i) for i in range(2)]
     wider = [{k: np.pad(x, ((0, 3), (0, 2))) for k, x in b.items()} for b in batches]
     assert_close(run(c, batches), run(c, wider))
 
 
-def test_a_run_is_a_function_of_its_seed():
+def test_a_run_depends_on_its_seed_alone():
     batches = [batch(i) for i in range(3)]
     c = config.replace(SMALL, P_drop=0.3)
-    once, again = run(c, batches)[-1], run(c, batches)[-1]
-    for x, y in zip(jax.tree.leaves(once), jax.tree.leaves(again), strict=True):
+    first, second = run(c, batches)[-1], run(c, batches)[-1]
+    for x, y in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         np.testing.assert_array_equal(x, y)
     other = run(config.replace(c, seed=1), batches)[-1]
-    assert not np.allclose(once[1].loss, other[1].loss)
+    assert not np.allclose(first[1].loss, other[1].loss)
 
 
 def test_rows_that_differ_in_traced_values_share_a_program():
@@ -295,7 +297,7 @@ def test_rows_that_differ_in_traced_values_share_a_program():
     assert compiled(config.replace(SMALL, **TRACED))._cache_size() == 1
 
 
-def test_flops_are_those_of_the_papers_base():
+def test_flops_of_the_base_model_are_those_of_the_paper():
     c = config.Config().model
     forward = step_flops(c, 37_000, 1, 64, 64) / 3 / 64
     assert forward == pytest.approx(126e6, rel=0.03)  # a source and a target token

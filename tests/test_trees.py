@@ -1,4 +1,4 @@
-"""Trees and their strings, the treebank's splits, and F1 against a published EVALB."""
+"""Trees round-trip through strings, treebanks are split as usual, and F1 equals EVALB's."""
 
 import os
 import random
@@ -45,7 +45,7 @@ def test_a_tree_is_stripped_of_traces_functions_and_its_outer_bracket():
 
 
 def build(draw, depth):
-    """A tree with words w0, w1, ... to be numbered later."""
+    """Returns a random tree of which every word is w."""
     if depth == 0 or draw.random() < 0.3:
         return Tree(draw.choice(["NN", ",", "VB"]), ("w",))
     children = tuple(build(draw, depth - 1) for _ in range(draw.randint(1, 3)))
@@ -53,7 +53,7 @@ def build(draw, depth):
 
 
 @given(st.integers(0, 10**6))
-def test_a_tree_comes_back_from_its_string(seed):
+def test_a_tree_is_rebuilt_from_its_string(seed):
     tree = Tree("S", (build(random.Random(seed), 4), Tree("NN", ("w",))))
     assert trees.rebuild(trees.linearise(tree), trees.leaves(tree)) == (tree, True)
     assert next(trees.parse(trees.write(tree), "here")) == tree
@@ -72,22 +72,28 @@ def test_any_string_becomes_a_tree_over_the_words(tokens, n):
 
 
 @pytest.mark.parametrize(
-    ("string", "mended"),
+    ("string", "repaired"),
     [
-        ("(S (NP XX XX )NP", "(S (NP (D a) (N b)) (V c))"),  # open brackets end with the sentence
-        ("(S (NP XX )VP XX )S", "(S (NP (D a) (N b)) (V c))"),  # closes nothing that is open
-        ("(S (NP (VP XX )NP XX XX )S", "(S (NP (VP (D a))) (N b) (V c))"),  # closes two
+        ("(S (NP XX XX )NP", "(S (NP (D a) (N b)) (V c))"),  # open brackets are closed at the end
+        ("(S (NP XX )VP XX )S", "(S (NP (D a) (N b)) (V c))"),  # closes no open bracket
+        (
+            "(S (NP (VP XX )NP XX XX )S",
+            "(S (NP (VP (D a))) (N b) (V c))",
+        ),  # closes two brackets at once
         ("(S XX XX XX XX )S", "(S (D a) (N b) (V c))"),  # a word too many
-        ("(NP XX )NP (VP XX XX )VP", "(S (NP (D a)) (VP (N b) (V c)))"),  # nothing around all
-        ("(S (NP )NP XX XX XX )S", "(S (D a) (N b) (V c))"),  # a bracket around nothing
+        (
+            "(NP XX )NP (VP XX XX )VP",
+            "(S (NP (D a)) (VP (N b) (V c)))",
+        ),  # no bracket around all words
+        ("(S (NP )NP XX XX XX )S", "(S (D a) (N b) (V c))"),  # an empty constituent
         ("", "(S (D a) (N b) (V c))"),
     ],
 )
-def test_a_malformed_string_is_mended(string, mended):
+def test_a_malformed_string_is_repaired(string, repaired):
     words = [("D", "a"), ("N", "b"), ("V", "c")]
     tree, sound = trees.rebuild(string.split(), words)
     assert not sound
-    assert trees.write(tree) == mended
+    assert trees.write(tree) == repaired
 
 
 @pytest.mark.parametrize(
@@ -98,18 +104,20 @@ def test_a_malformed_string_is_mended(string, mended):
         ("(S (NN a))\nword", "line 2: 'word' stands outside"),
     ],
 )
-def test_a_damaged_file_is_named_with_its_line(tmp_path, text, words):
+def test_a_damaged_file_is_refused_with_its_line(tmp_path, text, words):
     path = tmp_path / "wsj_0001.mrg"
     path.write_text(text)
     with pytest.raises(UsageError, match=rf"wsj_0001\.mrg.*{re.escape(words)}"):
         list(trees.read(path))
 
 
-def test_f1_of_a_sentence_counted_by_hand():
+def test_f1_equals_that_of_a_worked_example():
     gold = next(trees.parse("(S (NP (D a) (, ,) (N b)) (VP (V c) (PRT (RP d))) (. .))", "gold"))
-    found = next(trees.parse("(S (NP (D a)) (, ,) (VP (N b) (V c) (ADVP (RP d))) (. .))", "found"))
+    predicted = next(
+        trees.parse("(S (NP (D a)) (, ,) (VP (N b) (V c) (ADVP (RP d))) (. .))", "predicted")
+    )
     # S 0-4 and ADVP=PRT 3-4 match; NP 0-1 is not NP 0-2, VP 1-4 not VP 2-4.
-    assert parseval.compare(gold, found) == (2, 4, 4)
+    assert parseval.compare(gold, predicted) == (2, 4, 4)
     inside = next(trees.parse("(S (NP (D a) (, ,)) (VP (V c)))", "inside"))
     outside = next(trees.parse("(S (NP (D a)) (, ,) (VP (V c)))", "outside"))
     assert parseval.compare(inside, outside) == (3, 3, 3)
@@ -128,7 +136,7 @@ def test_f1_of_summed_statistics_maps_over_leading_axes():
 
 
 def perturbed(tree, draw):
-    """Some constituents relabelled, some taken out, a few put around two neighbours."""
+    """Returns the tree with constituents relabelled, removed and inserted at random."""
     if tree.is_word:
         return [tree]
     children = [c for child in tree.children for c in perturbed(child, draw)]
@@ -141,7 +149,7 @@ def perturbed(tree, draw):
 
 
 def prepared(tree):
-    """What COLLINS.prm has EVALB do before it counts, on the text of a tree."""
+    """Returns the text of a tree after what EVALB does with COLLINS.prm before it counts."""
     text = re.sub(r"\((,|:|``|''|\.) [^()\s]+\)", "", trees.write(tree))
     while (shorter := re.sub(r"\([^()\s]+\s*\)", "", text)) != text:
         text = shorter
@@ -156,7 +164,7 @@ def treebank_sample():
     return Path(directory)
 
 
-def test_on_the_sample_strings_are_reversible_and_f1_is_evalbs(treebank_sample):
+def test_strings_of_the_sample_are_reversible_and_f1_equals_that_of_evalb(treebank_sample):
     from PYEVALB import parser, scorer
 
     draw, same, sentences = random.Random(0), 0, 0
@@ -165,13 +173,17 @@ def test_on_the_sample_strings_are_reversible_and_f1_is_evalbs(treebank_sample):
             sentences += 1
             words = trees.leaves(tree)
             assert trees.rebuild(trees.linearise(tree), words) == (tree, True)
-            found = Tree(tree.label, tuple(c for x in tree.children for c in perturbed(x, draw)))
+            predicted = Tree(
+                tree.label, tuple(c for x in tree.children for c in perturbed(x, draw))
+            )
             kept = [tag not in {",", ":", "``", "''", "."} for tag, _ in words]
-            ours = parseval.compare(tree, found)
-            brackets = [parseval.brackets(t, kept) for t in (tree, found)]
+            ours = parseval.compare(tree, predicted)
+            brackets = [parseval.brackets(t, kept) for t in (tree, predicted)]
             if not any(kept) or any(n > 1 for b in brackets for n in b.values()):
                 continue  # the package counts equal brackets once, EVALB each
-            gold, other = (parser.create_from_bracket_string(prepared(t)) for t in (tree, found))
+            gold, other = (
+                parser.create_from_bracket_string(prepared(t)) for t in (tree, predicted)
+            )
             theirs = scorer.Scorer().score_trees(gold, other)
             assert ours == (theirs.matched_brackets, theirs.gold_brackets, theirs.test_brackets)
             same += 1
@@ -180,7 +192,7 @@ def test_on_the_sample_strings_are_reversible_and_f1_is_evalbs(treebank_sample):
 
 
 def sample_of(directory, sections):
-    """A treebank with two files a section, of one sentence each but for a trace."""
+    """Writes a treebank with three files a section, each with one sentence and one bare trace."""
     for section in sections:
         folder = directory / f"{section:02}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -191,7 +203,7 @@ def sample_of(directory, sections):
     return directory
 
 
-def test_a_whole_treebank_is_split_as_the_field_does(tmp_path):
+def test_a_whole_treebank_has_the_standard_splits(tmp_path):
     directory = sample_of(tmp_path / "wsj", range(25))
     data = Data(corpus="wsj", target="tree", directory=str(directory), vocabulary=64, max_length=99)
     dataset = open_dataset(prepare(data, tmp_path / "cache", report=lambda _: None))
@@ -202,7 +214,7 @@ def test_a_whole_treebank_is_split_as_the_field_does(tmp_path):
     assert dataset.splits["test"].extras[0] == {"tree": tree}
 
 
-def test_what_a_directory_lacks_is_said_with_what_it_has(tmp_path):
+def test_a_directory_without_the_files_of_a_split_is_refused(tmp_path):
     directory = sample_of(tmp_path / "some", (0, 1, 5))
     files = treebank.splits(directory, "wsj_sample")
     assert [p.name for p in files["dev"]] == ["wsj_0008.mrg", "wsj_0108.mrg"]

@@ -1,14 +1,13 @@
-"""Subwords: explicit ids, round trips, and the same bytes from the same lines."""
+"""Subwords have fixed reserved ids, round-trip text and are a function of the lines."""
 
 import random
-import subprocess
-import sys
 
 import pytest
 
 from t2t_jax.data.vocabulary import Vocabulary, train
 from t2t_jax.errors import UsageError
 from t2t_jax.tokens import BOS, EOS, PAD, UNK
+from tests.process import python
 
 WORDS = "der die das Hund Katze Straße grün läuft schläft the dog cat street green runs".split()
 
@@ -23,14 +22,14 @@ def model():
     return train(corpus(), 71)
 
 
-def test_reserved_ids(model):
+def test_reserved_tokens_have_the_first_ids(model):
     vocabulary = Vocabulary(model)
     assert (PAD, BOS, EOS, UNK) == (0, 1, 2, 3)
     assert vocabulary.pieces([PAD, BOS, EOS, UNK]) == ["<pad>", "<s>", "</s>", "<unk>"]
     assert vocabulary.size == 71
 
 
-def test_round_trip_has_no_reserved_ids(model):
+def test_text_round_trips_without_reserved_ids(model):
     vocabulary = Vocabulary(model)
     rows = vocabulary.encode(corpus(seed=2))
     assert vocabulary.decode(rows) == corpus(seed=2)
@@ -60,22 +59,21 @@ def test_the_same_lines_give_the_same_bytes_in_another_process(model):
         "from tests.test_vocabulary import *; import hashlib; "
         "print(hashlib.sha256(train(iter(corpus()), 71)).hexdigest())"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == Vocabulary(model).fingerprint
+    assert python(code).strip() == Vocabulary(model).fingerprint
     assert train(corpus(seed=3), 71) != model
 
 
-def test_too_large_names_the_largest_that_works():
+def test_a_vocabulary_too_large_is_refused_with_the_largest_size():
     with pytest.raises(UsageError, match=r"set vocabulary to at most \d+\.$") as caught:
         train(corpus(), 5000)
     largest = int(str(caught.value).split()[-1].rstrip("."))
     assert Vocabulary(train(corpus(), largest)).size == largest
 
 
-def test_too_small_says_so():
+def test_a_vocabulary_too_small_is_refused():
     with pytest.raises(UsageError, match="a vocabulary of 9: set vocabulary well above 27"):
         train(corpus(), 9)
 
 
-def test_a_nul_in_the_text_is_no_end_of_line(model):
+def test_a_nul_in_the_text_is_a_space(model):
     assert train((line.replace(" ", "\0") for line in corpus()), 71) == model

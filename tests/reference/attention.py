@@ -1,7 +1,7 @@
-"""Every attention mechanism from its definition, over all pairs, in float64.
+"""Every attention mechanism by its definition, over all pairs, in float64.
 
-Who sees whom is asked of a predicate for one pair at a time; the scores of all pairs are laid out,
-and linear attention is the softmax of log(phi(q) phi(k)).
+A predicate says for one pair at a time whether the query sees the key; the scores of all pairs
+are computed, and linear attention is the softmax of log(phi(q) phi(k)).
 """
 
 import jax.numpy
@@ -16,7 +16,7 @@ DENSE = (
 def attention(
     name, options, parameters, q, k, v, q_lengths, kv_lengths, causal, bias=None, xp=jax.numpy
 ):
-    """[B, T, h, d_v] for q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] in float64.
+    """Returns [B, T, h, d_v] for q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] in float64.
 
     parameters: those of the mechanism, by name. bias: table from a distance s - t to [h].
     xp: jax.numpy, to be differentiated with 64-bit types enabled, or numpy.
@@ -41,7 +41,7 @@ def attention(
 
 
 def visible(name, o, size, q_length, kv_length, causal):
-    """Bool [T, S]."""
+    """Returns bool [T, S]: which query sees which key."""
 
     def pattern(t, s):
         if name == "local":
@@ -73,7 +73,7 @@ def visible(name, o, size, q_length, kv_length, causal):
 
 
 def scores(xp, name, o, own, q, k, head, h):
-    """[T, S] of one head."""
+    """Returns the scores [T, S] of one head."""
     d_k = q.shape[1]
     if name == "dot_product":
         return q @ k.T
@@ -101,7 +101,7 @@ def elu(xp, x):
 
 
 def features(h, m, d_k, seed):
-    """Orthogonal rows in blocks of d_k, each with the length of a Gaussian row of its own."""
+    """Returns rows that are orthogonal in blocks of d_k, with lengths of Gaussian rows."""
     rng = np.random.default_rng(seed)
     drawn = rng.normal(size=(h, -(-m // d_k), d_k, d_k))
     lengths = np.sqrt((rng.normal(size=(h, m, d_k)) ** 2).sum(-1))
@@ -113,7 +113,7 @@ def features(h, m, d_k, seed):
 
 
 def orthogonal(columns):
-    """Gram and Schmidt's basis of the columns, as rows: uniform if they are Gaussian."""
+    """Returns the Gram-Schmidt basis of the columns as rows; it is uniform if they are Gaussian."""
     basis = []
     for x in columns.T:
         for y in basis:
@@ -123,7 +123,7 @@ def orthogonal(columns):
 
 
 def predictive(xp, w, own, q, k, v, seen, length):
-    """Luong's local-p: p = S sigmoid(v_p tanh(W_p q)), a window of w and a Gaussian of w / 2."""
+    """Returns Luong's local-p: p = S sigmoid(v_p tanh(W_p q)), window w, deviation w / 2."""
     p = length / (1 + xp.exp(-(xp.tanh(q @ own["W_p"]) @ own["v_p"])))
     away = xp.arange(k.shape[0])[None] - p[:, None]
     a = softmax(xp, q @ k.T / np.sqrt(q.shape[1]), seen & (xp.abs(away) <= w))
@@ -131,7 +131,7 @@ def predictive(xp, w, own, q, k, v, seen, length):
 
 
 def softmax(xp, e, seen):
-    """Zeros where nothing is seen."""
+    """Returns the softmax over visible keys, or zeros if a query sees no key."""
     e = xp.where(seen, e, -1e300)
     a = xp.where(seen, xp.exp(e - e.max(axis=1, keepdims=True)), 0)
     total = a.sum(axis=1, keepdims=True)

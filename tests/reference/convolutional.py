@@ -6,7 +6,7 @@ from tests.reference.scores import softmax, weigh
 
 
 def logits(p, source, target_in, *, dilation=1, positions="learned", scores="dot"):
-    """[T, V] for one unpadded sentence pair; `p` is the model's parameter tree as numpy arrays."""
+    """Returns logits [T, V] of one unpadded sentence pair; `p` has the parameters in numpy."""
     N = sum(name.startswith("decoder_") for name in p)
     first = x = embed(p, source, "source_positions", positions)
     for i in range(N):
@@ -20,8 +20,8 @@ def logits(p, source, target_in, *, dilation=1, positions="learned", scores="dot
         q, a = p[f"decoder_{i}"], p[f"attention_{i}"]
         h = convolve(q, y, dilation**i, (len(q["W"]) - 1) * dilation**i)
         for t in range(len(y)):
-            asked = (h[t] @ a["W_Q"] + a["b_Q"] + g[t]) / np.sqrt(2)
-            value = softmax(weigh(a, scores, asked, keys)) @ values * np.sqrt(len(keys))
+            query = (h[t] @ a["W_Q"] + a["b_Q"] + g[t]) / np.sqrt(2)
+            value = softmax(weigh(a, scores, query, keys)) @ values * np.sqrt(len(keys))
             h[t] = (h[t] + value @ a["W_O"] + a["b_O"]) / np.sqrt(2)
         y = (y + h) / np.sqrt(2)
     return y @ p["embedding"]["matrix"].T
@@ -40,13 +40,13 @@ def embed(p, tokens, table, positions):
 
 
 def convolve(q, x, gap, before):
-    """Gated: tap j of position t reads position t + j gap - before, or nothing."""
+    """Returns a gated convolution: tap j at position t reads position t + j gap - before."""
     out = np.zeros_like(x)
     for t in range(len(x)):
         z = q["b"].copy()
         for j, tap in enumerate(q["W"]):
-            at = t + j * gap - before
-            if 0 <= at < len(x):
-                z += np.einsum("d,dge->ge", x[at], tap)
+            s = t + j * gap - before
+            if 0 <= s < len(x):
+                z += np.einsum("d,dge->ge", x[s], tap)
         out[t] = z[0] / (1 + np.exp(-z[1]))
     return out

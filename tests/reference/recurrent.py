@@ -6,7 +6,7 @@ from tests.reference.scores import softmax, weigh
 
 
 def logits(p, source, target_in, *, cell, feed="none", both=False, scores="dot"):
-    """[T, V] for one unpadded sentence pair; `p` is the model's parameter tree as numpy arrays."""
+    """Returns logits [T, V] of one unpadded sentence pair; `p` has the parameters in numpy."""
     matrix = p["embedding"]["matrix"]
     scale = np.sqrt(matrix.shape[1])
     turn = {"lstm": lstm, "gru": gru}[cell]

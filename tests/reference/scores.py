@@ -4,7 +4,7 @@ import numpy as np
 
 
 def weigh(p, kind, q, keys):
-    """[S] for q [d] over keys [S, d]; p["attention"] has the weights."""
+    """Returns scores [S] of q [d] over keys [S, d]; p["attention"] has the weights."""
     if kind == "dot":
         return keys @ q
     if kind == "scaled":

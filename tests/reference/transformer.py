@@ -6,7 +6,7 @@ import numpy as np
 def logits(
     p, source, target_in, *, scaled=True, positions="sinusoid", pre=False, activation="relu"
 ):
-    """[T, V] for one unpadded sentence pair; `p` is the model's parameter tree as numpy arrays.
+    """Returns logits [T, V] of one unpadded sentence pair; `p` has the parameters in numpy.
 
     pre: layer norm before each sub-layer, and one more after each stack.
     """
@@ -48,7 +48,7 @@ def logits(
 
 
 def language_model(p, source, tokens, *, causal, pre=False, positions="sinusoid"):
-    """[T, V] of one stack as a language model, which knows no source."""
+    """Returns logits [T, V] of one stack as a language model, without a source."""
     role = "decoder" if causal else "encoder"
     own = extras(p, "bias", positions)
     x = embed(p, tokens, "positions", positions)
@@ -82,7 +82,7 @@ def embed(p, tokens, table, positions):
 
 
 def extras(p, stack, positions):
-    """What self-attention does with positions: rotations, or a bias of (head, distance, causal)."""
+    """Returns what positions do in self-attention: rotation, or a bias per head and distance."""
     bias = None
     if positions == "relative":
         bias = lambda i, distance, causal: p[stack]["table"][i][bucket(distance, causal)]  # noqa: E731
@@ -92,8 +92,8 @@ def extras(p, stack, positions):
     return {"rotary": positions == "rotary", "bias": bias}
 
 
-def turned(x):
-    """Pairs of features as complex numbers, turned by the position."""
+def rotated(x):
+    """Returns x with its pairs of features, as complex numbers, rotated by their position."""
     d = x.shape[1]
     out = np.zeros_like(x)
     for pos in range(len(x)):
@@ -104,7 +104,7 @@ def turned(x):
 
 
 def bucket(distance, causal):
-    """T5's: exact near by, then in logarithms up to 128; the last bucket is for all beyond."""
+    """Returns T5's bucket: exact at small distances, logarithmic up to 128, constant beyond."""
     size = 32 if causal else 16
     n = max(-distance, 0) if causal else abs(distance)
     if n >= size // 2:
@@ -119,7 +119,7 @@ def heads(p, x, y, causal, scaled, rotary=False, bias=None):
         if "norm_q" in p:
             q, k = norm({"norm": p["norm_q"]}, q), norm({"norm": p["norm_k"]}, k)
         if rotary:
-            q, k = turned(q), turned(k)
+            q, k = rotated(q), rotated(k)
         scores = q @ k.T / (np.sqrt(q.shape[1]) if scaled else 1.0)
         if bias is not None:
             for t, s in np.ndindex(*scores.shape):
@@ -145,7 +145,7 @@ ACTIVATIONS = {
 
 
 def norm(p, x):
-    """Layer norm, or RMSNorm where there is no bias."""
+    """Returns the layer norm of x, or its RMS norm if the parameters have no bias."""
     p = p["norm"]["affine"]
     centred = x - x.mean(axis=1, keepdims=True) if "bias" in p else x
     variance = (centred**2).mean(axis=1, keepdims=True)
