@@ -47,7 +47,7 @@ def train(corpus, cache, **changes):
 @contextmanager
 def held(directory):
     """Another process holds the run of a directory."""
-    hold = "import sys, pathlib; from t2t_jax.runs.store import lock\n"
+    hold = "import sys, pathlib; from t2t_jax.runs.claim import lock\n"
     hold += "with lock(pathlib.Path(sys.argv[1])): print(flush=True); input()"
     command = [sys.executable, "-c", hold, str(directory)]
     other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
