@@ -15,10 +15,11 @@ from t2t_jax.recipes import RECIPES
 Command = Callable[[str, Any, str], argparse.ArgumentParser]  # name, function, help
 
 _LISTED = (
-    "studies, presets, recipes, profiles, mechanisms, fields, runs (of --store), or a study's name"
+    "studies, presets, recipes, profiles, mechanisms, parts, fields, runs (of --store), or the "
+    "name of a study"
 )
 _RECIPE = f"one of {', '.join(RECIPES)}"
-_RUN = "a run's name, as `list runs` shows it: table3-demo/base/0, table3/base/0; or its directory"
+_RUN = "name of a run (`list runs`), such as table3-demo/base/0 or table3/base/0; or its directory"
 _MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
 _HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
 _WORKERS = "number of worker processes [one a core of a CPU, one on accelerators]"

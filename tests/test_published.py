@@ -111,7 +111,7 @@ def test_what_is_published_is_only_read(tmp_path, capsys):
     for words in (["table", "table3"], ["list", "runs"]):
         assert main([*words, *where]) == 0
     assert main(["run", "table3", *where, "--cache", str(tmp_path / "cache")]) == 2
-    assert "published runs, which are only read" in capsys.readouterr().err
+    assert "published runs, which are read-only" in capsys.readouterr().err
     for words in (["translate", "table3/base/0"], ["evaluate", "table3-demo/base/0"]):
         assert main([*words, *where]) == 2
         said = capsys.readouterr().err

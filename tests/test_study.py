@@ -598,7 +598,9 @@ def test_bad_words_are_refused(words, tmp_path, capsys):
     refused(["run", "table3", "--preset", "demmo"], capsys, "'demo'")
     refused(["run", "table3", "--rows", "C:N=3"], capsys, "did you mean 'C:N=")
     refused(["run", "table3", "--d_modle", "3"], capsys, "--d_model")
-    refused(["run", "table3", "--h", "4"], capsys, "row A:h=1,d_k=512,d_v=512 of table3 sets h itself")
+    refused(
+        ["run", "table3", "--h", "4"], capsys, "row A:h=1,d_k=512,d_v=512 of table3 sets h itself"
+    )
     refused(["run", "table3", "--seed", "4"], capsys, "--seeds")
     refused(["run", "table3", "--seeds", "0"], capsys, "--seeds")
     refused(["list", "tabel3"], capsys, "'table3'")

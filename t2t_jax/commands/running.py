@@ -56,13 +56,13 @@ def _check(grid: "Grid", arguments: Namespace) -> None:
     from t2t_jax.runs import published
 
     if arguments.seeds < 1 or arguments.workers < 0:
-        raise UsageError("--seeds must be at least 1, and --workers if it is given.")
+        raise UsageError("--seeds must be at least 1, and --workers must not be negative.")
     if arguments.task is not None and not 0 <= arguments.task < len(grid.rows):
         rows = f"rows 0 to {len(grid.rows) - 1}"
         raise UsageError(f"--task {arguments.task}: {grid.study.name} has {rows}.")
     if (grid.home / published.NAME).exists():
         raise UsageError(
-            f"{grid.home} holds published runs, which are only read: choose another --store."
+            f"{grid.home} holds published runs, which are read-only: choose another --store."
         )
 
 
@@ -124,7 +124,7 @@ def _report_outdated(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str],
     runs = f"{len(outdated)} of {len(jobs)} runs were made or begun by code that has changed"
     if rerun:
         folders = {str(claim.move_aside(job.directory).parent) for job in outdated}
-        where = ", ".join(sorted(folders))
-        report(f"{runs} ({names}): they are made again; the old ones are in {where}")
+        moved = f"the old ones are in {', '.join(sorted(folders))}"
+        report(f"{runs} ({names}): they are made again; {moved}")
     else:
         report(f"{runs} ({names}): they are kept, and the table says so; --rerun makes them again")

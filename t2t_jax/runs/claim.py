@@ -58,7 +58,7 @@ def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Voca
             listed = ", ".join(f"{n} {a!r} there and {b!r} here" for n, (a, b) in changes.items())
             raise UsageError(
                 f"{title(directory)} holds a run of another config ({listed}): give this one "
-                "another directory with --run, or remove that one."
+                "another directory with --run, or remove the old one."
             )
         check_facts(directory, facts)
         return
@@ -76,7 +76,7 @@ def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:
         if stored.get(name) != value:
             raise UsageError(
                 f"{title(directory)} was begun with {name} {stored.get(name)}, but here it is "
-                f"{value}: give this run another directory with --run, or bring the old one back."
+                f"{value}: give this run another directory with --run, or restore the old {name}."
             )
 
 

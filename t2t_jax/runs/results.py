@@ -168,7 +168,7 @@ def _count(n: int) -> str:
 
 
 def newest_by_seed(runs: Sequence[Run], usual: Mapping[str, str]) -> tuple[Run, ...]:
-    """Returns the newest run of each seed, marked where its origins are not the usual ones."""
+    """Returns the newest run of each seed, marked if its origins are not the usual ones."""
     newest: dict[int, Run] = {}
     for run in sorted(runs, key=lambda run: store.finished_at(run.directory)):
         differing = (f"{n} {value}" for n, value in run.origins.items() if value != usual[n])

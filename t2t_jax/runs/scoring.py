@@ -52,7 +52,7 @@ def read_final_params(directory: Path, like: Any) -> Any:
     if not (directory / "final").exists():
         raise UsageError(
             f"{title(directory)} is finished but has no parameters (final/), so no other split can "
-            "be scored: bring them back, or remove the directory to train it again."
+            "be scored: restore them, or remove the directory to train it again."
         )
     return read_params(directory / "final", like)
 

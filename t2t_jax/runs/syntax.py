@@ -67,7 +67,7 @@ def module_path(module: str) -> Path | None:
 def free_names(node: ast.AST) -> set[tuple[str, str | None]]:
     """Returns the (name, attribute) pairs that a node uses and does not bind.
 
-    The attribute is None where the name is used by itself.
+    The attribute is None if the name is used by itself.
     """
     if isinstance(node, ast.Name):
         return {(node.id, None)}

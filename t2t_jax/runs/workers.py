@@ -94,7 +94,7 @@ def _run_population(
         outcomes: Sequence[Any] = execute(runs, dataset, lambda name: name == split, progress, mesh)
     except (Interrupted, KeyboardInterrupt):
         raise
-    except Exception as error:  # whatever it is, the other populations run
+    except Exception as error:  # whatever it is, other populations continue
         traceback.print_exc()
         outcomes = [error] * len(jobs)
     for job, result in zip(jobs, outcomes, strict=True):

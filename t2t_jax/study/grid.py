@@ -88,8 +88,9 @@ class Grid:
         if metric_of(base).name != metric_of(self.data.corpus).name:
             fitting = (p.name for p in PRESETS.values() if _fits(p, base))
             raise UsageError(
-                f"{self.study.name} reads {base}, and preset {self.preset.name} has "
-                f"{self.data.corpus} in its place: choose --preset {' or '.join(fitting)}."
+                f"{self.study.name} reads {base}, but preset {self.preset.name} replaces it by "
+                f"{self.data.corpus}, which has another metric: choose --preset "
+                f"{' or '.join(fitting)}."
             )
         self._check_rows()
 
