@@ -24,13 +24,13 @@ def _field(default: Any, help: str, choices: Iterable[str] = ()) -> Any:
 class Model:
     """Figure 1 and section 3 of the paper, and the fields of other architectures.
 
-    Static: a change means another compiled program. A field that the architecture lacks keeps its
-    default.
+    These fields are static: a change compiles another program. A field that the architecture lacks
+    keeps its default.
     """
 
     architecture: str = _field(
         "transformer",
-        "the model; encoder and decoder are one stack of Figure 1 as a language model",
+        "the model; encoder and decoder use one stack of Figure 1 as a language model",
         ARCHITECTURES,
     )
     N: int = _field(6, "layers in the encoder, and in the decoder")
@@ -53,12 +53,13 @@ class Model:
     cross_attention: str = _field("scaled_dot_product", "mechanism of encoder-decoder attention")
     cell: Literal["lstm", "gru"] = _field("lstm", "recurrent: the recurrence")
     encoder_direction: Literal["forward", "both"] = _field(
-        "forward", "recurrent: read the source forward, or both ways with half of d_model each"
+        "forward",
+        "recurrent: read the source forward, or in both directions with half of d_model each",
     )
     attention_feeding: Literal["none", "output", "input"] = _field(
         "none",
-        "recurrent: where attention goes: nowhere (a single context vector), to the output (Luong) "
-        "or into the recurrence (Bahdanau)",
+        "recurrent: what attention feeds: nothing (a single context vector), the output (Luong) or "
+        "the recurrence (Bahdanau)",
     )
     kernel: int = _field(3, "convolutional: width of a convolution")
     dilation: int = _field(1, "convolutional: layer i is dilated by dilation^i (ByteNet: 2)")
@@ -83,9 +84,9 @@ class Data:
     dev: str = _field("", "text: path of the development files, likewise")
     test: str = _field("", "text: path of the test files, likewise")
     vocabulary: int = _field(37_000, "subwords, shared by both languages")
-    max_length: int = _field(256, "longest training sentence, in subwords with the end mark")
-    batch_tokens: int = _field(25_000, "tokens of a batch on each side")
-    num_buckets: int = _field(8, "batch shapes, each compiled once")
+    max_length: int = _field(256, "longest training sentence, in subwords including EOS")
+    batch_tokens: int = _field(25_000, "tokens in a batch, on each side")
+    num_buckets: int = _field(8, "number of batch shapes, each compiled once")
 
 
 @dataclass(frozen=True)
@@ -101,20 +102,22 @@ class Training:
         0.0, "learning rate at the end of warm-up; 0 means (d_model warmup)^-0.5"
     )
     lr_scale: float = _field(1.0, "factor on the learning rate")
-    beta1: float = _field(0.9, "Adam")
-    beta2: float = _field(0.98, "Adam")
-    eps: float = _field(1e-9, "Adam")
+    beta1: float = _field(0.9, "Adam: decay rate of the first moment")
+    beta2: float = _field(0.98, "Adam: decay rate of the second moment")
+    eps: float = _field(1e-9, "Adam: constant in the denominator")
     P_drop: float = _field(0.1, "dropout of sub-layer outputs and of embeddings")
     eps_ls: float = _field(0.1, "label smoothing")
     smoothing: Literal["uniform", "others"] = _field(
         "uniform",
         "spread eps_ls over all subwords (paper), or over all but the target (tensor2tensor)",
     )
-    accumulate: int = _field(1, "micro-batches that one step's gradient is summed over")
+    accumulate: int = _field(1, "micro-batches whose gradients a step sums")
     evaluate_every: int = _field(1000, "steps between checkpoints, each with a dev perplexity")
     patience: int = _field(0, "stop after this many evaluations without improvement; 0 means never")
-    average: int = _field(1, "last checkpoints averaged at the end; 1 means none (Table 3)")
-    seed: int = _field(0, "of initialisation, dropout and batch order")
+    average: int = _field(
+        1, "number of last checkpoints averaged at the end; 1 means no averaging (Table 3)"
+    )
+    seed: int = _field(0, "seed of initialisation, dropout and batch order")
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class Decoding:
 
     beam: int = _field(4, "beam size; 1 is greedy")
     alpha: float = _field(0.6, "length penalty, GNMT form")
-    max_extra: int = _field(50, "longest output beyond the input's length, in subwords")
+    max_extra: int = _field(50, "subwords by which an output may exceed its input")
 
 
 @dataclass(frozen=True)
@@ -145,12 +148,12 @@ SECTIONS: dict[str, type] = {
 }
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Model)}
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
-# A compiled step takes these as data (`training.step.Hyper`), so runs that differ in them share it.
+# These are arrays in a compiled step (`training.step.Hyper`): runs that differ in them share it.
 TRACED = ("P_drop", "eps_ls", "peak_lr", "lr_scale", "warmup", "seed")
-PATHS = ("directory", "train", "dev", "test")  # where files are; their content is fingerprinted
-SENTENCES = ("corpus", "source", "target", *PATHS)  # what decides the sentences, before subwords
+PATHS = ("directory", "train", "dev", "test")  # the content of these files is fingerprinted
+SENTENCES = ("corpus", "source", "target", *PATHS)  # fields that determine the sentences
 
-# tensor2tensor's transformer_base_v2 where it differs from the paper.
+# Fields in which tensor2tensor's transformer_base_v2 differs from the paper.
 T2T: Mapping[str, Any] = dict(
     norm_placement="pre",
     P_drop_attention=0.1,
@@ -165,12 +168,12 @@ PROFILES: dict[str, Mapping[str, Any]] = {"paper": {}, "t2t": T2T}
 
 
 def replace(config: Config, **changes: Any) -> Config:
-    """`config` with the named fields changed, whichever section each is in.
+    """Returns `config` with the named fields changed, in any section.
 
-    With another architecture, fields that it lacks go back to their defaults.
+    With another architecture, fields that it lacks are reset to their defaults.
 
     Raises:
-      UsageError: a name is no field, or a value is out of its range.
+      UsageError: a name is not that of a field, or a value is out of its range.
     """
     if changes.get("architecture", config.model.architecture) != config.model.architecture:
         new = ARCHITECTURES.get(changes["architecture"])
@@ -185,29 +188,28 @@ def replace(config: Config, **changes: Any) -> Config:
 
 
 def flatten(config: Config) -> dict[str, Any]:
-    """Every field and its value, in order of declaration; `replace(Config(), **flat)` undoes it."""
+    """Returns all fields and their values, in order; the inverse is `replace(Config(), **flat)`."""
     return {name: getattr(getattr(config, s), name) for name, s in SECTION_OF.items()}
 
 
 def difference(config: Config, base: Config) -> dict[str, tuple[Any, Any]]:
-    """The fields in which two configs differ: name -> (value in `config`, value in `base`)."""
-    ours, theirs = flatten(config), flatten(base)
-    return {n: (ours[n], theirs[n]) for n in ours if ours[n] != theirs[n]}
+    """Returns the fields in which two configs differ: name -> (in `config`, in `base`)."""
+    values, base_values = flatten(config), flatten(base)
+    return {n: (x, base_values[n]) for n, x in values.items() if x != base_values[n]}
 
 
 def describe(config: Config, paper: Config) -> str:
-    """The fields in which a config differs from the paper's: `N 3 (paper: 6), norm_placement pre
-    (...)`.
+    """Returns the differences from the paper's config as text: `N 3 (paper: 6), steps 50 (...)`.
 
-    Where files lie and the seed are left out.
+    Paths and the seed are left out.
     """
     fields = difference(config, paper)
-    named = (n for n in fields if n not in (*PATHS, "seed"))
-    return ", ".join(f"{n} {fields[n][0]} (paper: {fields[n][1]})" for n in named)
+    names = (n for n in fields if n not in (*PATHS, "seed"))
+    return ", ".join(f"{n} {fields[n][0]} (paper: {fields[n][1]})" for n in names)
 
 
 def profile(name: str) -> Config:
-    """The base model as the paper states it (`paper`) or as tensor2tensor runs it (`t2t`)."""
+    """Returns the base config of the paper (`paper`) or of tensor2tensor (`t2t`)."""
     if name not in PROFILES:
         raise UsageError(f"there is no profile {name!r}: {near(name, PROFILES)}")
     return replace(Config(), **PROFILES[name])
@@ -215,7 +217,7 @@ def profile(name: str) -> Config:
 
 @cache
 def field_type(name: str) -> type | tuple[str, ...]:
-    """The type of a field: a class, or for a field of named choices the tuple of them."""
+    """Returns the type of a field: a class, or the tuple of its choices."""
     section = SECTIONS[_section(name)]
     hint = typing.get_type_hints(section)[name]
     choices = {f.name: f.metadata["choices"] for f in dataclasses.fields(section)}[name]
@@ -229,11 +231,11 @@ def _section(name: str) -> str:
 
 
 def has(c: Model, name: str) -> bool:
-    """Whether a field has an effect on the model that `c` describes."""
+    """Returns whether a field has an effect on the model that `c` describes."""
     if name == "cross_attention" and c.architecture == "recurrent":
         return c.attention_feeding != "none"
-    others = {n for architecture in ARCHITECTURES.values() for n in architecture.fields}
-    return name not in others or name in ARCHITECTURES[c.architecture].fields
+    specific = {n for architecture in ARCHITECTURES.values() for n in architecture.fields}
+    return name not in specific or name in ARCHITECTURES[c.architecture].fields
 
 
 _AT_LEAST_ONE = (
@@ -241,33 +243,14 @@ _AT_LEAST_ONE = (
     "warmup accumulate evaluate_every average beam"
 ).split()
 _AT_LEAST_ZERO = "peak_lr patience seed alpha max_extra".split()
-_SHARES = "P_drop P_drop_attention P_drop_ff eps_ls beta1 beta2".split()
+_FRACTIONS = "P_drop P_drop_attention P_drop_ff eps_ls beta1 beta2".split()
 
 
 def _validate(config: Config) -> None:
     flat = flatten(config)
     for name, value in flat.items():
-        kind = field_type(name)
-        if isinstance(kind, tuple):
-            if value not in kind:
-                raise UsageError(f"{name} cannot be {value!r}: {near(str(value), kind)}")
-        elif type(value) is not kind and not (kind is float and type(value) is int):
-            raise UsageError(f"{name} must be of type {kind.__name__}, not {value!r}.")
-    for name in _AT_LEAST_ONE:
-        if flat[name] < 1:
-            raise UsageError(f"{name} must be at least 1, not {flat[name]}.")
-    for name in _AT_LEAST_ZERO:
-        if flat[name] < 0:
-            raise UsageError(f"{name} must not be negative, as {flat[name]} is.")
-    for name in _SHARES:
-        if not 0 <= flat[name] < 1:
-            raise UsageError(f"{name} must be at least 0 and below 1, not {flat[name]}.")
-    for name, most in (("seed", 2**32 - 1), ("num_buckets", 255)):
-        if flat[name] > most:
-            raise UsageError(f"{name} must be at most {most:,}, not {flat[name]:,}.")
-    for name in ("eps", "lr_scale"):
-        if flat[name] <= 0:
-            raise UsageError(f"{name} must be positive, not {flat[name]}.")
+        _validate_type(name, value)
+    _validate_ranges(flat)
     _validate_architecture(config.model)
     _validate_attention(config.model)
     if flat["max_length"] > flat["batch_tokens"]:
@@ -277,15 +260,42 @@ def _validate(config: Config) -> None:
         )
 
 
+def _validate_type(name: str, value: Any) -> None:
+    kind = field_type(name)
+    if isinstance(kind, tuple):
+        if value not in kind:
+            raise UsageError(f"{name} cannot be {value!r}: {near(str(value), kind)}")
+    elif type(value) is not kind and not (kind is float and type(value) is int):
+        raise UsageError(f"{name} must be of type {kind.__name__}, not {value!r}.")
+
+
+def _validate_ranges(flat: Mapping[str, Any]) -> None:
+    for name in _AT_LEAST_ONE:
+        if flat[name] < 1:
+            raise UsageError(f"{name} must be at least 1, not {flat[name]}.")
+    for name in _AT_LEAST_ZERO:
+        if flat[name] < 0:
+            raise UsageError(f"{name} must not be negative, as {flat[name]} is.")
+    for name in _FRACTIONS:
+        if not 0 <= flat[name] < 1:
+            raise UsageError(f"{name} must be at least 0 and below 1, not {flat[name]}.")
+    for name, maximum in (("seed", 2**32 - 1), ("num_buckets", 255)):
+        if flat[name] > maximum:
+            raise UsageError(f"{name} must be at most {maximum:,}, not {flat[name]:,}.")
+    for name in ("eps", "lr_scale"):
+        if flat[name] <= 0:
+            raise UsageError(f"{name} must be positive, not {flat[name]}.")
+
+
 def _validate_architecture(c: Model) -> None:
-    """Refuses what the architecture lacks, by name."""
+    """Raises an error that names a field which the architecture lacks."""
     for field_ in dataclasses.fields(c):
         name, value = field_.name, getattr(c, field_.name)
         if not has(c, name) and value != field_.default:
-            which = f"architecture={c.architecture}"
+            setting = f"architecture={c.architecture}"
             if name in ARCHITECTURES[c.architecture].fields:
-                which += " and attention_feeding=none"
-            raise UsageError(f"{name}={value} has no effect with {which}: leave {name} out.")
+                setting += " and attention_feeding=none"
+            raise UsageError(f"{name}={value} has no effect with {setting}: leave {name} out.")
     if c.encoder_direction == "both" and c.d_model % 2:
         raise UsageError(
             f"encoder_direction=both halves d_model, so it must be even, not {c.d_model}."
@@ -293,7 +303,7 @@ def _validate_architecture(c: Model) -> None:
 
 
 def _validate_attention(c: Model) -> None:
-    """Refuses mechanisms and positions that do not fit each other, or the width."""
+    """Raises an error if mechanisms and positions do not fit each other, or the width."""
     positions = POSITIONS[c.positions]
     for role in ("encoder", "decoder", "cross"):
         partners = {"dropout": "P_drop_attention > 0"} if c.P_drop_attention else {}

@@ -16,11 +16,11 @@ MEMORY = 4  # GiB of free memory that they need
 
 
 class Finding(NamedTuple):
-    """The result of one check; `mend` says what to do, and is empty if nothing is wrong."""
+    """The result of one check; `remedy` says what to do, and is empty if nothing is wrong."""
 
-    about: str
-    found: str
-    mend: str = ""
+    check: str
+    result: str
+    remedy: str = ""
 
 
 def examine(cache: Path, store: Path, mesh: str) -> Iterator[Finding]:
@@ -40,12 +40,12 @@ def examine(cache: Path, store: Path, mesh: str) -> Iterator[Finding]:
         "devices": lambda: _devices(mesh),
         "a step": lambda: _step(mesh),
     }
-    for about, check in checks.items():
+    for name, check in checks.items():
         try:
             yield check()
         except Exception as error:
             message = str(error).strip().split("\n")[0] or type(error).__name__
-            yield Finding(about, "failed", message)
+            yield Finding(name, "failed", message)
 
 
 def _packages() -> Finding:
@@ -78,8 +78,8 @@ def _allocator() -> Finding:
 
 def _memory() -> Finding:
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
-    mend = f"close other programs: {MEMORY} GiB are needed" if free < MEMORY else ""
-    return Finding("memory", f"{free:.1f} GiB free", mend)
+    remedy = f"close other programs: {MEMORY} GiB are needed" if free < MEMORY else ""
+    return Finding("memory", f"{free:.1f} GiB free", remedy)
 
 
 def _space(name: str, directory: Path) -> Finding:
@@ -91,8 +91,8 @@ def _space(name: str, directory: Path) -> Finding:
     except OSError as error:
         return Finding(name, str(directory), f"cannot write to it: {error.strerror}")
     free = shutil.disk_usage(directory).free / GIB
-    mend = f"free some space: {SPACE} GiB are needed" if free < SPACE else ""
-    return Finding(name, f"{directory}, {free:.1f} GiB free", mend)
+    remedy = f"free some space: {SPACE} GiB are needed" if free < SPACE else ""
+    return Finding(name, f"{directory}, {free:.1f} GiB free", remedy)
 
 
 def _corpora(cache: Path) -> Finding:
@@ -119,10 +119,10 @@ def _devices(mesh: str) -> Finding:
     kind = jax.devices()[0].device_kind
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
     memory = f", {limit / GIB:.0f} GiB each" if limit else ""
-    mend = ""
+    remedy = ""
     if jax.default_backend() == "cpu" and shutil.which("nvidia-smi"):
-        mend = "an NVIDIA driver is installed, but JAX finds no GPU: install the extra cuda"
-    return Finding("devices", f"{jax.device_count()} x {kind}{memory}, mesh {axes}", mend)
+        remedy = "an NVIDIA driver is installed, but JAX finds no GPU: install the extra cuda"
+    return Finding("devices", f"{jax.device_count()} x {kind}{memory}, mesh {axes}", remedy)
 
 
 def _step(mesh: str) -> Finding:
@@ -147,5 +147,5 @@ def _step(mesh: str) -> Finding:
             state, metrics = program.run(state, batch, h)
             losses.append(float(metrics.loss))
     seconds = time.monotonic() - start
-    mend = "" if losses[-1] < losses[0] else f"the loss rose from {losses[0]} to {losses[-1]}"
-    return Finding("a step", f"20 steps took {seconds:.1f} s with compilation", mend)
+    remedy = "" if losses[-1] < losses[0] else f"the loss rose from {losses[0]} to {losses[-1]}"
+    return Finding("a step", f"20 steps took {seconds:.1f} s with compilation", remedy)

@@ -1,4 +1,4 @@
-"""What `t2t-jax list` prints: what there is, by kind, the rows of a study, the runs of a store."""
+"""The output of `t2t-jax list`: the entries of a kind, the rows of a study, the runs of a store."""
 
 import json
 import textwrap
@@ -15,27 +15,27 @@ from t2t_jax.parts import FEED_FORWARD, NORMS, POSITIONS
 from t2t_jax.recipes import RECIPES
 
 if TYPE_CHECKING:
-    from t2t_jax.study.registry import Study
+    from t2t_jax.study.registry import Row, Study
 
 
 def listing(what: str, format: str, home: Path | None) -> list[str]:
-    """Lines about a kind of thing, a study or the runs of a store.
+    """Returns lines about a kind of entry, a study or the runs of a store.
 
     Args:
-      what: its name; if it is empty, the lines are about what can be run.
-      home: the store, for the runs alone [runs].
+      what: `runs`, a kind of entry, or a study; empty for everything that can be run.
+      home: the store of `runs`; `runs` if it is None.
 
     Raises:
-      UsageError: there is nothing of that name, or it is not to be had as JSON.
+      UsageError: there is nothing with that name, or it is not available as JSON.
     """
     from t2t_jax.study.registry import studies
 
     if home is not None and what != "runs":
         raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
-    if what in (found := studies()):
-        return _rows(found[what], format)
+    if what in (known := studies()):
+        return _rows(known[what], format)
     if what and what != "runs" and what not in _LISTS:
-        hint = near(what, ["runs", *_LISTS, *found])
+        hint = near(what, ["runs", *_LISTS, *known])
         raise UsageError(f"there is nothing called {what!r} to list: {hint}")
     if format != "text":
         raise UsageError(f"--format {format} is for the rows of a study: name one of them.")
@@ -61,53 +61,58 @@ def _presets() -> list[str]:
         lines.append(f"{name:18}{preset.about}")
         fields = config.describe(shrink(Config(), {}, preset), Config())
         lines += textwrap.wrap(fields, 100, initial_indent=" " * 18, subsequent_indent=" " * 18)
-    return [*lines, "Of Table 3's base; other tables and rows are scaled by the same factors."]
+    return [
+        *lines,
+        "The fields are those of Table 3's base; the same factors scale all other rows.",
+    ]
 
 
 def _rows(study: "Study", format: str) -> list[str]:
-    """A study's rows; as JSON with their configs and parameters at the paper's scale."""
+    """Returns a study's rows with the paper's values; as JSON also with configs and parameters."""
     from t2t_jax.study.registry import PAPER
 
     if format == "json":
-        from t2t_jax.study.cost import parameters
-
-        rows = [
-            {
-                "row": row.name,
-                "group": row.group,
-                "changes": dict(row.changes),
-                "config": config.flatten(study.config(row)),
-                "parameters": parameters(study.config(row), study.V),
-                "vocabulary": study.V,
-                "paper": {name: getattr(row, name) for name in PAPER},
-            }
-            for row in study.rows
-        ]
-        return json.dumps(rows, indent=1).split("\n")
+        return json.dumps([_row_record(study, row) for row in study.rows], indent=1).split("\n")
     width = max(len(row.name) for row in study.rows) + 2
-    known = [n for n in PAPER if any(getattr(row, n) is not None for row in study.rows)]
-    names = [f"{'params (M)' if n == 'params' else n:>12}" for n in known]
-    lines = [f"{'':{width}}{''.join(names)}" + "   (paper)" * bool(known)]
+    columns = [n for n in PAPER if any(getattr(row, n) is not None for row in study.rows)]
+    names = [f"{'params (M)' if n == 'params' else n:>12}" for n in columns]
+    lines = [f"{'':{width}}{''.join(names)}" + "   (paper)" * bool(columns)]
     for row in study.rows:
-        cells = (getattr(row, n) for n in known)
-        lines.append(
-            f"{row.name:{width}}" + "".join(f"{'' if x is None else x:>12}" for x in cells)
-        )
+        values = (getattr(row, n) for n in columns)
+        cells = "".join(f"{'' if x is None else x:>12}" for x in values)
+        lines.append(f"{row.name:{width}}{cells}")
     return lines
 
 
+def _row_record(study: "Study", row: "Row") -> dict[str, Any]:
+    """Returns a row as JSON, at the paper's scale."""
+    from t2t_jax.study.cost import parameters
+    from t2t_jax.study.registry import PAPER
+
+    c = study.config(row)
+    return {
+        "row": row.name,
+        "group": row.group,
+        "changes": dict(row.changes),
+        "config": config.flatten(c),
+        "parameters": parameters(c, study.V),
+        "vocabulary": study.V,
+        "paper": {name: getattr(row, name) for name in PAPER},
+    }
+
+
 def _runs(home: Path) -> list[str]:
-    """Every run of a store under each of its names: how it stands, how good it is, and where."""
+    """Returns a line for each name of each run of a store: status, step, scores and location."""
     from t2t_jax.runs import names, results
 
-    lines: list[tuple[str, ...]] = [("run", "state", "step", "dev PPL", "scores", "where")]
+    lines: list[tuple[str, ...]] = [("run", "status", "step", "dev PPL", "scores", "location")]
     for directory, c in results.stored(home, warn):
         try:
-            facts = _about(directory, c)
+            cells = _run_cells(directory, c)
         except UsageError as error:
             warn(str(error))
             continue
-        lines += [(name, *facts) for name in names.names(directory)]
+        lines += [(name, *cells) for name in names.names(directory)]
     if len(lines) == 1:
         return [f"{home} has no runs."]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -121,39 +126,39 @@ def _runs(home: Path) -> list[str]:
     ]
 
 
-def _about(directory: Path, c: Config) -> tuple[str, ...]:
-    """State, step, perplexity and scores of a run, and where it is."""
+def _run_cells(directory: Path, c: Config) -> tuple[str, ...]:
+    """Returns the status, step, perplexity, scores and location of a run."""
     from t2t_jax.evaluation.metric import metric_of
     from t2t_jax.runs import published, results, store
 
-    state, step = results.standing(directory)
+    status, step = results.status(directory)
     metric, result = metric_of(c.data.corpus), store.read_result(directory, warn) or {}
     ppl = result.get("dev_perplexity")
     if ppl is None:
-        evaluated = (r.get("dev_perplexity") for r in reversed(store.read_curves(directory)))
-        ppl = next((x for x in evaluated if x is not None), None)
+        evaluations = (r.get("dev_perplexity") for r in reversed(store.read_curves(directory)))
+        ppl = next((x for x in evaluations if x is not None), None)
     scores: dict[str, Any] = result.get("scores", {})
-    shown = [f"{split} {s[metric.key]['score']:.2f}" for split, s in scores.items()]
-    where = published.where(directory)
+    texts = [f"{split} {s[metric.key]['score']:.2f}" for split, s in scores.items()]
+    location = published.location(directory)
     failure = store.read_failure(directory)
     return (
-        state,
+        status,
         f"{step:,}/{c.training.steps:,}",
         "" if ppl is None else f"{ppl:.3f}",
-        f"{metric.name} {', '.join(shown)}" if shown else "",
-        str(where) if failure is None else f"{where}: {failure}",
+        f"{metric.name} {', '.join(texts)}" if texts else "",
+        str(location) if failure is None else f"{location}: {failure}",
     )
 
 
 def _profiles() -> list[str]:
-    """How tensor2tensor's Transformer differs from the paper's."""
+    """Returns the fields in which tensor2tensor's Transformer differs from the paper's."""
     rows = config.difference(config.profile("t2t"), config.profile("paper"))
     lines = [f"{'':18}{'paper':>12}{'t2t':>18}"]
     lines += [f"{n:18}{paper!s:>12}{t2t!s:>18}" for n, (t2t, paper) in rows.items()]
     return [
         *lines,
-        "Everything else is the same. `train base --profile t2t`, or big, is the right column.",
-        "Other recipes set warm-up, schedule and peak themselves and take no profile.",
+        "All other fields are equal. `train base --profile t2t`, or big, trains the right column.",
+        "Other recipes set warm-up, schedule and peak themselves, and take no profile.",
     ]
 
 

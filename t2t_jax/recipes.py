@@ -1,7 +1,7 @@
-"""Configs that ship: each is its difference from the paper's base.
+"""Recipes: configs of the package, each written as its difference from the paper's base.
 
-A profile in the paper's place is for the paper's own recipes: another recipe's learning rate and
-its warm-up were chosen together, and a profile would change one without the other.
+Only the paper's own recipes take a profile. The learning rate and warm-up of any other recipe were
+chosen together, and a profile would change one without the other.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 
 _TINY: dict[str, Any] = dict(N=4, d_model=128, d_ff=256, h=4, d_k=32, d_v=32)
-# Small, frequent updates from a small vocabulary: what learns fastest where compute is short.
+# Small, frequent updates and a small vocabulary learn fastest if compute is short.
 _SMALL_UPDATES: dict[str, Any] = dict(
     corpus="multi30k",
     vocabulary=8000,
@@ -24,7 +24,7 @@ _SMALL_UPDATES: dict[str, Any] = dict(
     alpha=1.4,  # the best of 0.6, 1.0 and 1.4 on dev
 )
 
-PAPERS = "base", "big"  # which take a profile
+PAPERS = "base", "big"  # recipes that take a profile
 
 RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
     "base": ("Table 3, base, on WMT14 EN-DE", {}),
@@ -89,20 +89,17 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
 
 
 def recipe(name: str, profile: str = "paper") -> Config:
-    """The config that ships under a name; what it leaves open, the profile decides.
+    """Returns the config of a recipe; fields that it does not set are those of the profile.
 
     Raises:
-      UsageError: there is none of that name, no such profile, or the recipe takes none.
+      UsageError: there is no such recipe or profile, or the recipe takes no profile.
     """
     if name not in RECIPES:
         raise UsageError(f"there is no recipe {name!r}: {near(name, RECIPES)}")
     start, changes = config.profile(profile), RECIPES[name][1]
     if profile != "paper" and name not in PAPERS:
-        own = [
-            n
-            for n in changes
-            if n in config.PROFILES[profile] or config.SECTION_OF[n] == "training"
-        ]
+        chosen_by_profile = config.PROFILES[profile]
+        own = [n for n in changes if n in chosen_by_profile or config.SECTION_OF[n] == "training"]
         raise UsageError(
             f"profile {profile} is for the paper's recipes {' and '.join(PAPERS)}, and {name} sets "
             f"{', '.join(own)} itself: use `train base --profile {profile}` with the flags that "

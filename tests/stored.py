@@ -7,7 +7,7 @@ from pathlib import Path
 
 from t2t_jax import files
 from t2t_jax.data.cache import Split
-from t2t_jax.runs import store
+from t2t_jax.runs import provenance, store
 from t2t_jax.runs.code import digest
 from t2t_jax.study import entries as reading
 from t2t_jax.study import grid as grids
@@ -69,7 +69,7 @@ def translated(directory, entries, text):
 def made_by_other_code(directory, name="training.loop._steps", git="0123456789ab"):
     """Marks a run as made by code with another version of a definition."""
     result, path = store.read_result(directory), directory / "code.json"
-    code = store.read_code(directory, result["environment"]) | {name: "0000000000"}
+    code = provenance.read_code(directory, result["environment"]) | {name: "0000000000"}
     files.write_json(path, json.loads(path.read_text()) | {digest(code): code})
     environment = result["environment"] | {"code": digest(code), "git": git}
     store.write_result(directory, result | {"environment": environment})

@@ -300,7 +300,12 @@ def test_bad_words_are_refused(capsys):
     refused(["train", "grammar", "--h", "x"], capsys, "--h", "'x'")
     refused(["train", "grammar", "--norm_placement", "psot"], capsys, "norm_placement", "'post'")
     refused(["trian"], capsys, "trian")
-    refused(["translate", "nowhere"], capsys, "'nowhere' is no run", "--store")
+    refused(
+        ["translate", "nowhere"],
+        capsys,
+        "'nowhere' is neither a directory nor the name of a run",
+        "--store",
+    )
     refused(["evaluate", "nowhere", "--sources", "a"], capsys, "--references")
 
 
@@ -475,5 +480,5 @@ def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, cap
         assert "profile t2t sets positions sinusoid_halves (paper: sinusoid), " in said
         assert "warmup 8000 (paper: 4000)" in said
         assert "lr_scale 2.0 (paper: 1.0)" in said
-        assert said.endswith("; all that neither it nor a flag sets is as in the paper")
+        assert said.endswith("; every other field that no flag sets is as in the paper")
         assert "norm_placement" not in said  # which a flag took back

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from t2t_jax.study import distances, tables
+from t2t_jax.study import comparison, distances
 from tests import stored
 
 
@@ -29,12 +29,12 @@ def test_a_curve_over_all_sentences_equals_the_score():
 
 
 def test_every_row_has_a_curve_of_its_own(tmp_path):
-    rows = tables.lines(stored.grid(), stored.entries())
-    by_dependency, by_length = distances.curves(rows, stored.split(tmp_path))
+    lines = comparison.compare_with_base(stored.grid(), stored.entries())
+    by_dependency, by_length = distances.curves(lines, stored.split(tmp_path))
     assert [n for _, n in by_length.parts] == [500, 500]
     assert sum(n for _, n in by_dependency.parts) == stored.N
     halves = [np.arange(500), np.arange(500, 1000)]
-    for line in rows:
+    for line in lines:
         entry = line.entry
         assert by_length.rows[entry.row.name] == distances.curve(entry, halves)
-    assert len({tuple(values) for values in by_dependency.rows.values()}) == len(rows)
+    assert len({tuple(values) for values in by_dependency.rows.values()}) == len(lines)

@@ -17,7 +17,7 @@ def test_a_machine_without_problems_passes(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "SPACE", 0)
     monkeypatch.setattr(doctor, "MEMORY", 0)
     out = doctor_output(tmp_path, capsys, code=0).out
-    assert "mend" not in out
+    assert "fix" not in out
     for subject in ("packages", "memory", "cache", "store", "corpora", "devices", "a step"):
         assert f"\nok    {subject} " in f"\n{out}", subject
     assert "jax 0." in out
@@ -43,4 +43,4 @@ def test_problems_are_reported_with_their_remedies(tmp_path, capsys, monkeypatch
         "takes 15 devices",
     ):
         assert message in out, message
-    assert "7 of these" in err
+    assert "7 of these checks" in err

@@ -8,10 +8,10 @@ import pytest
 from t2t_jax import files
 from t2t_jax.data.corpora import opener
 from t2t_jax.errors import UsageError
-from t2t_jax.runs import identity, store, workers
+from t2t_jax.runs import claim, identity, store, workers
 from t2t_jax.runs.job import compile_key
+from t2t_jax.study import comparison, notes, tables
 from t2t_jax.study import entries as reading
-from t2t_jax.study import tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from t2t_jax.study.registry import Row, find, study
@@ -54,7 +54,7 @@ def test_seven_rows_are_seven_runs_and_populations_share_their_data(grid, open_d
     cells = grid.plan(2, open_data)
     assert len({cell.directory for cell in cells}) == 2 * len(seven.rows)
     for cell in cells:
-        key = identity.key(cell.c, identity.about(open_data(cell.c.data)))
+        key = identity.key(cell.c, identity.data_facts(open_data(cell.c.data)))
         assert cell.directory.name == key
     opened = {id(open_data(cell.c.data)) for cell in cells}
     assert len(opened) == 3  # base's, that of shorter sentences and that of fewer subwords
@@ -68,9 +68,9 @@ def test_seven_rows_are_seven_runs_and_populations_share_their_data(grid, open_d
 @pytest.mark.full
 def test_seven_rows_have_seven_results(grid, open_data):
     cells = grid.plan(1, open_data)
-    workers.work(cells, open_data, Progress(io.StringIO()), "")
+    workers.run_jobs(cells, open_data, Progress(io.StringIO()), "")
     entries = reading.collect(grid)
-    assert all(len(e.runs) == 1 for e in entries), [e.standing for e in entries]
+    assert all(len(e.runs) == 1 for e in entries), [e.status for e in entries]
     found = [(e.runs[0].result["dev_perplexity"], e.runs[0].score) for e in entries]
     assert len(set(found)) == len(seven.rows)
     same = [e.row.name for e, (ppl, _) in zip(entries, found, strict=True) if ppl == found[0][0]]
@@ -84,8 +84,8 @@ def finished(grid, open_data):
     for i, cell in enumerate(grid.plan(1, open_data)):
         dataset = open_data(cell.c.data)
         files.make_directory(cell.directory)
-        facts = identity.about(dataset) | {"dtype": "float32"}
-        store.claim(cell.directory, cell.c, facts, dataset.vocabulary)
+        facts = identity.data_facts(dataset) | {"dtype": "float32"}
+        claim.claim(cell.directory, cell.c, facts, dataset.vocabulary)
         ppl = 5.0 + (i if cell.c.data.vocabulary == 50 else -1)  # least with fewer subwords
         made = {"dev_perplexity": ppl, "scores": {}, "scoring": {}, "parameters": 9, "steps": 40}
         made |= {"environment": store.read_environment(cell.directory), "trained_together": 1}
@@ -94,7 +94,9 @@ def finished(grid, open_data):
 
 
 def test_rows_of_other_subwords_stand_in_one_table_but_are_not_compared(finished):
-    table = tables.quality(finished, tables.lines(finished, reading.collect(finished)))
+    table = tables.quality(
+        finished, comparison.compare_with_base(finished, reading.collect(finished))
+    )
     assert table.title == "What a preset sets, preset demo."
     assert table.notes[1] == (
         "PPL is per subword, so that of a row with other subwords than base's cannot be compared "
@@ -109,9 +111,9 @@ def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data):
     cells = finished.plan(2, open_data)
     other = next(cell for cell in cells[::2] if cell.row == "A:vocabulary=29600")
     again = other.directory.with_name("again")
-    facts = identity.about(open_data(other.c.data)) | {"data": "another", "dtype": "float32"}
+    facts = identity.data_facts(open_data(other.c.data)) | {"data": "another", "dtype": "float32"}
     files.make_directory(again)
-    store.claim(
+    claim.claim(
         again,
         dataclasses.replace(other.c, training=dataclasses.replace(other.c.training, seed=1)),
         facts,
@@ -123,7 +125,7 @@ def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data):
 
 
 def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
-    note = tables.scale(grid)
+    note = notes.scale(grid)
     assert note.startswith("Base differs from the paper's in N 1 (paper: 6), d_model 16 (paper: ")
     for words in (
         "norm_placement pre (paper: post)",
@@ -134,17 +136,19 @@ def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
     assert str(grid.changes["train"]) not in note
     table4 = find("table4")
     parsing = Grid(table4, preset("treebank"), table4.rows, {}, grid.home)
-    assert "vocabulary 2000 (paper: 16000)" in tables.scale(parsing)
-    assert "N 2 (paper: 4)" in tables.scale(parsing)
+    assert "vocabulary 2000 (paper: 16000)" in notes.scale(parsing)
+    assert "N 2 (paper: 4)" in notes.scale(parsing)
     table3 = find("table3")
     paper = Grid(table3, preset("paper"), table3.rows, {}, grid.home)
-    assert tables.scale(paper) == "Base is the paper's."
+    assert notes.scale(paper) == "Base is the paper's."
     flags = dict(corpus="text", N=1, directory="there")
     changed = dataclasses.replace(paper, changes=flags, rows=table3.rows[:4])
-    assert tables.scale(changed) == (
+    assert notes.scale(changed) == (
         "Base differs from the paper's in N 1 (paper: 6), corpus text (paper: wmt14)."
     )
-    unfinished = tables.quality(changed, tables.lines(changed, reading.collect(changed)))
+    unfinished = tables.quality(
+        changed, comparison.compare_with_base(changed, reading.collect(changed))
+    )
     assert unfinished.title == "Variations on the Transformer, preset paper."
-    assert unfinished.notes[0] == tables.scale(changed)
+    assert unfinished.notes[0] == notes.scale(changed)
     assert changed.flags == "corpus text, N 1"

@@ -102,10 +102,10 @@ def test_a_name_is_written_down_once(home):
 
 
 def shown(home, capsys):
-    """What `list runs` has behind every name: state, step, perplexity, scores and where."""
+    """What `list runs` shows for every name: status, step, perplexity, scores and location."""
     assert main(["list", "runs", "--store", str(home)]) == 0
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["run", "state", "step", "dev", "PPL", "scores", "where"]
+    assert header.split() == ["run", "status", "step", "dev", "PPL", "scores", "location"]
     every = [*sorted(name for called in NAMES.values() for name in called), "grammar-0"]
     starts = {name: next(x for x in lines if x.startswith(f"{name}  ")) for name in every}
     assert len(lines) == len(every)
@@ -171,7 +171,7 @@ def test_the_default_store_is_runs(home):
     done = subprocess.run([*program, "translate", "nothing/base/0"], **how)
     assert done.returncode == 2
     (said,) = done.stderr.splitlines()
-    assert said.startswith("t2t-jax: 'nothing/base/0' is no run: ")
+    assert said.startswith("t2t-jax: 'nothing/base/0' is neither a directory nor the name of a run")
     assert "the store runs has no runs" in said
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from t2t_jax.report import plots
-from t2t_jax.study import entries, tables
+from t2t_jax.study import comparison, entries
 from tests import stored
 
 
 def test_every_plot_is_written_as_png_svg_and_pdf(tmp_path):
     grid = stored.grid(tmp_path)
-    lines = tables.lines(grid, stored.entries())
+    lines = comparison.compare_with_base(grid, stored.entries())
     paths = plots.draw(grid, lines, stored.split(tmp_path))
     kinds = ["learning", "cost", "differences", "distances"]
     assert paths == [tmp_path / f"table3-demo-{kind}.png" for kind in kinds]
@@ -30,7 +30,7 @@ def test_every_plot_is_written_as_png_svg_and_pdf(tmp_path):
 
 def test_a_plot_is_deterministic(tmp_path):
     grid = stored.grid(tmp_path)
-    lines = tables.lines(grid, stored.entries())
+    lines = comparison.compare_with_base(grid, stored.entries())
     first, second = (
         plots.costs(grid, lines).with_name("table3-demo-cost.svg").read_text() for _ in range(2)
     )
@@ -43,19 +43,21 @@ def test_the_plot_of_distances_needs_annotated_dependencies(annotated, tmp_path)
     split = stored.split(tmp_path)
     if not annotated:
         Path(f"{split.stem}.extras.jsonl").unlink()
-    paths = plots.draw(grid, tables.lines(grid, stored.entries()), split)
+    paths = plots.draw(grid, comparison.compare_with_base(grid, stored.entries()), split)
     assert any("distances" in path.name for path in paths) == annotated
 
 
 def test_an_empty_study_has_no_plots(tmp_path):
     grid = stored.grid(tmp_path)
-    empty = [dataclasses.replace(entry, runs=(), standing="") for entry in stored.entries()]
-    assert plots.draw(grid, tables.lines(grid, empty), None) == []
+    empty = [dataclasses.replace(entry, runs=(), status="") for entry in stored.entries()]
+    assert plots.draw(grid, comparison.compare_with_base(grid, empty), None) == []
 
 
 def test_the_title_of_a_plot_names_fields_set_on_the_command_line(tmp_path):
     grid = dataclasses.replace(stored.grid(tmp_path), changes=dict(alpha=0.6))
-    lines = tables.lines(grid, entries.collect(dataclasses.replace(grid, home=stored.DEMO)))
+    lines = comparison.compare_with_base(
+        grid, entries.collect(dataclasses.replace(grid, home=stored.DEMO))
+    )
     svg = plots.learning(grid, lines).with_suffix(".svg").read_text()
     assert "preset demo" in svg
     assert "alpha 0.6" in svg
@@ -63,12 +65,12 @@ def test_the_title_of_a_plot_names_fields_set_on_the_command_line(tmp_path):
 
 def test_an_interval_names_what_varies(tmp_path):
     """The interval of a row with one seed is over sentences alone."""
-    single = tables.lines(stored.grid(tmp_path), stored.entries())
+    single = comparison.compare_with_base(stored.grid(tmp_path), stored.entries())
     assert plots.interval(single) == "interval over sentences"
     entries = [
         dataclasses.replace(e, runs=(*e.runs, *stored.entries()[1].runs)) for e in stored.entries()
     ]
-    double = tables.lines(stored.grid(tmp_path), entries)
+    double = comparison.compare_with_base(stored.grid(tmp_path), entries)
     assert plots.interval(double) == "interval over seeds and sentences"
     assert "dashed: interval over sentences" in plots.interval([single[1], double[2]])
     path = plots.differences(stored.grid(tmp_path), single)

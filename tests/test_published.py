@@ -10,7 +10,7 @@ from t2t_jax.cli import main
 from t2t_jax.report import plots
 from t2t_jax.report.samples import samples
 from t2t_jax.runs import store
-from t2t_jax.study import entries, publish, tables
+from t2t_jax.study import comparison, entries, formats, publish, tables
 from tests import stored
 
 ROWS = 20
@@ -25,12 +25,12 @@ def home(tmp_path_factory):
 
 def lines(home):
     grid = stored.grid(home, ROWS)
-    return grid, tables.lines(grid, entries.collect(grid))
+    return grid, comparison.compare_with_base(grid, entries.collect(grid))
 
 
-@pytest.mark.parametrize("form", tables.FORMATS)
+@pytest.mark.parametrize("form", formats.FORMATS)
 def test_every_table_is_that_of_the_store(form, home):
-    ours, theirs = (tables.FORMATS[form](*lines(place)) for place in (stored.DEMO, home))
+    ours, theirs = (formats.FORMATS[form](*lines(place)) for place in (stored.DEMO, home))
     assert ours.replace(str(stored.DEMO), str(home)) == theirs
     assert "base" in ours
 
@@ -102,7 +102,7 @@ def test_a_damaged_file_is_refused_in_a_sentence(harm, words, tmp_path, capsys):
     assert main([*words, "--store", str(tmp_path)]) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith(f"t2t-jax: {tmp_path / FILE} is damaged (")
-    assert said.endswith("): restore it from where it came.")
+    assert said.endswith("): restore it from its origin.")
 
 
 def test_what_is_published_is_only_read(tmp_path, capsys):
@@ -111,7 +111,7 @@ def test_what_is_published_is_only_read(tmp_path, capsys):
     for words in (["table", "table3"], ["list", "runs"]):
         assert main([*words, *where]) == 0
     assert main(["run", "table3", *where, "--cache", str(tmp_path / "cache")]) == 2
-    assert "published runs, which are only read" in capsys.readouterr().err
+    assert "published runs, which are read-only" in capsys.readouterr().err
     for words in (["translate", "table3/base/0"], ["evaluate", "table3-demo/base/0"]):
         assert main([*words, *where]) == 2
         said = capsys.readouterr().err
@@ -124,7 +124,9 @@ def test_a_mixture_marks_a_run_by_its_name(home, tmp_path):
     (directory,) = (x.runs[0].directory for x in entries.collect(stored.grid(place, 2))[1:])
     stored.made_by_other_code(directory, name="training.step.make_step")
     grid = stored.grid(place, 4)
-    mixed = tables.quality(grid, tables.lines(grid, entries.collect(grid, mix=True)))
+    mixed = tables.quality(
+        grid, comparison.compare_with_base(grid, entries.collect(grid, mix=True))
+    )
     (note,) = (note for note in mixed.notes if note.startswith("†"))
     assert note.endswith("(table3-demo/A:h=1,d_k=512,d_v=512/0).")
 

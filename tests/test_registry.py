@@ -9,12 +9,13 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import run_flops
+from t2t_jax.study.comparison import compare_with_base, paper_score
 from t2t_jax.study.cost import parameters
 from t2t_jax.study.entries import Entry
+from t2t_jax.study.formats import records
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
 from t2t_jax.study.registry import Row, find, select, studies, study
-from t2t_jax.study.tables import lines, papers, records
 
 # The paper's Table 3: group, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps (K), PPL, BLEU,
 # parameters (M).
@@ -126,11 +127,11 @@ def test_nothing_stands_beside_a_samples_f1():
         Grid(table4, preset(name), table4.rows, {}, Path("nowhere"))
         for name in ("treebank", "paper")
     )
-    assert papers(whole, table4.rows[0]) == 91.3
-    assert papers(sample, table4.rows[0]) is None
+    assert paper_score(whole, table4.rows[0]) == 91.3
+    assert paper_score(sample, table4.rows[0]) is None
     entry = Entry(table4.rows[0], sample.config(table4.rows[0]), (), "")
     for made, value in ((whole, 91.3), (sample, None)):
-        assert records(made, lines(made, [entry]))[0]["paper"]["F1"] == value
+        assert records(made, compare_with_base(made, [entry]))[0]["paper"]["F1"] == value
 
 
 def test_a_row_or_scale_that_does_not_fit_is_refused():
@@ -146,9 +147,9 @@ def test_a_row_or_scale_that_does_not_fit_is_refused():
         def seeded():
             return [Row("base"), Row("A", dict(seed=3))]
 
-    with pytest.raises(UsageError, match="d_k=4 x 1/8 is no whole number"):
+    with pytest.raises(UsageError, match="d_k=4 x 1/8 is not a positive integer"):
         shrink(Config(), dict(d_k=4), preset("demo"))
-    with pytest.raises(UsageError, match="N=3 x 1/2 is no"):
+    with pytest.raises(UsageError, match="N=3 x 1/2 is not"):
         shrink(Config(), dict(N=3), preset("demo"))
     with pytest.raises(UsageError, match="batch of 26 tokens"):
         shrink(Config(), dict(batch_tokens=1250), preset("demo"))
@@ -319,14 +320,14 @@ def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
     assert changed.config(big).training.steps == 7680
     assert changed.config(big).model.d_ff == 256
     assert changed.config(big).training.P_drop == pytest.approx(0.15)
-    with pytest.raises(UsageError, match="h is what row A:h=1,d_k=512,d_v=512 of table3 is about"):
+    with pytest.raises(UsageError, match="row A:h=1,d_k=512,d_v=512 of table3 sets h itself"):
         made(table3, h=4).check()
-    with pytest.raises(UsageError, match="d_ff=1024 x 101/2048 is no whole number"):
+    with pytest.raises(UsageError, match="d_ff=1024 x 101/2048 is not a positive integer"):
         made(table3, d_ff=101).check()
     parsing = find("table4")
     small = made(parsing, "treebank", N=1)
     assert small.config(parsing.rows[0]).model.N == 1
-    with pytest.raises(UsageError, match="d_k is what row Transformer of table4 is about"):
+    with pytest.raises(UsageError, match="row Transformer of table4 sets d_k itself"):
         made(parsing, "treebank", d_k=8).check()
     with pytest.raises(UsageError, match="h=1 has no effect with architecture=recurrent"):
         made(table3, architecture="recurrent").check()

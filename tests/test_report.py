@@ -8,7 +8,7 @@ import pytest
 
 from t2t_jax.report.samples import marked
 from t2t_jax.report.study import study_page
-from t2t_jax.study import entries, presets, registry, tables
+from t2t_jax.study import comparison, entries, presets, registry
 from t2t_jax.study.grid import Grid
 from tests import stored
 from tests.browser import open_page
@@ -19,7 +19,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 def write(home, entries, split, live=False, rows=20):
     grid = stored.grid(home, rows)
     words = ["table3", "--store", f"runs {HOSTILE}"]
-    text = study_page(grid, tables.lines(grid, entries), split, words, live)
+    text = study_page(grid, comparison.compare_with_base(grid, entries), split, words, live)
     path = home / "page.html"
     path.write_text(text)
     return path
@@ -85,8 +85,8 @@ def test_user_text_is_escaped(demo):
 
 def test_unfinished_runs_are_listed(tmp_path):
     entries = stored.entries(20)
-    entries[3] = dataclasses.replace(entries[3], runs=(), standing="seed 0 failed: <b>boom</b>")
-    entries[5] = dataclasses.replace(entries[5], runs=(), standing="seed 0 running, at step 5 of 9")
+    entries[3] = dataclasses.replace(entries[3], runs=(), status="seed 0 failed: <b>boom</b>")
+    entries[5] = dataclasses.replace(entries[5], runs=(), status="seed 0 running, at step 5 of 9")
     path = write(tmp_path, entries, None, live=True)
     assert 'http-equiv="refresh"' in path.read_text()
     with open_page(path, 1200) as page:
@@ -99,7 +99,7 @@ def test_unfinished_runs_are_listed(tmp_path):
 
 
 def test_an_empty_study_is_a_page(tmp_path):
-    empty = [dataclasses.replace(e, runs=(), standing="") for e in stored.entries(20)]
+    empty = [dataclasses.replace(e, runs=(), status="") for e in stored.entries(20)]
     with open_page(write(tmp_path, empty, None), 1200) as page:
         assert "No run of this table is finished yet." in page.locator("#result").inner_text()
         assert page.locator("#result tbody tr").count() == 20
@@ -125,7 +125,7 @@ def test_a_page_of_many_rows_and_seeds_is_small(tmp_path):
     row = registry.Row("another", {})
     entries[-1] = dataclasses.replace(entries[-1], row=row)
     grid = dataclasses.replace(grid, rows=(*grid.rows, row))
-    text = study_page(grid, tables.lines(grid, entries), None, ["table3"], False)
+    text = study_page(grid, comparison.compare_with_base(grid, entries), None, ["table3"], False)
     assert 1e6 < len(text.encode()) < 5e6
     (tmp_path / "page.html").write_text(text)
     with open_page(tmp_path / "page.html", 1200) as page:
@@ -138,7 +138,7 @@ def attention():
     study = registry.find("attention")
     home = stored.DEMO.parent / "attention-demo"
     grid = Grid(study, presets.preset("demo"), study.rows, {}, home)
-    return grid, tables.lines(grid, entries.collect(grid))
+    return grid, comparison.compare_with_base(grid, entries.collect(grid))
 
 
 def test_a_study_without_values_of_the_paper(attention, tmp_path):
@@ -177,7 +177,7 @@ def test_a_row_with_one_seed_is_not_tested(attention):
     entries = [line.entry for line in lines]
     entries[2] = dataclasses.replace(entries[2], runs=entries[2].runs[:1])
     name = entries[2].row.name
-    lines = tables.lines(grid, entries)
+    lines = comparison.compare_with_base(grid, entries)
     text = study_page(grid, lines, None, [], False)
     assert lines[2].p is None
     assert lines[3].p == pytest.approx(13 * lines[3].difference.p)

@@ -11,7 +11,7 @@ from scipy import stats
 from experiments import significance
 from t2t_jax.evaluation.bleu import of_sums, sentence_statistics
 from t2t_jax.study.statistics import (
-    TIMES,
+    DRAWS,
     compare,
     corrected,
     p_value,
@@ -83,7 +83,7 @@ def test_a_draw_is_the_bleu_of_the_sentences_drawn():
     hypotheses = worse(REFERENCES, 3, 0.3)
     drawn = resampled([np.array(sentence_statistics(hypotheses, REFERENCES))], of_sums)
     n = len(REFERENCES)
-    times = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=TIMES)[7]
+    times = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=DRAWS)[7]
     h = [x for x, k in zip(hypotheses, times, strict=True) for _ in range(k)]
     r = [x for x, k in zip(REFERENCES, times, strict=True) for _ in range(k)]
     assert drawn[0, 7] == pytest.approx(sacrebleu.corpus_bleu(h, [r]).score)
@@ -136,9 +136,9 @@ def test_without_variance_over_sentences_it_is_welchs_test():
 def test_the_variance_is_that_of_seeds_and_of_what_they_share_of_the_sentences():
     """Of draws with known parts: shared by all rows 2^2, by a row's seeds 0.5^2, by none 0.8^2."""
     random, n = np.random.default_rng(0), (4, 3)
-    shared = 2 * random.normal(size=TIMES)
+    shared = 2 * random.normal(size=DRAWS)
     draws = [
-        shared + 0.5 * random.normal(size=TIMES) + 0.8 * random.normal(size=(k, TIMES)) for k in n
+        shared + 0.5 * random.normal(size=DRAWS) + 0.8 * random.normal(size=(k, DRAWS)) for k in n
     ]
     row, base = random.normal(30, 1, n[0]), random.normal(25, 2, n[1])
     found = compare(row, base, *draws)
@@ -152,9 +152,9 @@ def test_the_variance_is_that_of_seeds_and_of_what_they_share_of_the_sentences()
 def test_draws_that_never_vary_show_no_difference():
     """Nor do seeds without deviation: neither says how large a difference is by chance."""
     row, base = [0.0525, 0.0526, 0.0525], [0.0518, 0.0518, 0.0519]
-    still = np.zeros((3, TIMES))
+    still = np.zeros((3, DRAWS))
     assert compare(row, base, still, still + 1).p == 1
-    drawn = np.random.default_rng(0).normal(size=(3, TIMES))
+    drawn = np.random.default_rng(0).normal(size=(3, DRAWS))
     assert compare([5.0] * 3, [9.0] * 3, drawn, drawn[::-1] + still).p == 1
 
 

@@ -27,9 +27,9 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import Busy
-from t2t_jax.runs import store
+from t2t_jax.runs import claim, store
 from t2t_jax.runs.execution import execute
-from t2t_jax.study import cost, tables
+from t2t_jax.study import comparison, cost, tables
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
 
@@ -196,10 +196,10 @@ def test_workers_end_with_who_started_them(run_words, tmp_path):
     for _ in range(600):
         try:
             for lock in tmp_path.glob("*/lock"):
-                with store.lock(lock.parent):
+                with claim.lock(lock.parent):
                     pass
             break
-        except store.Busy:
+        except Busy:
             time.sleep(0.1)
     else:
         pytest.fail("a worker is still at work a minute after the grid was killed")
@@ -558,7 +558,7 @@ def test_a_store_that_does_not_exist_is_refused(words, tmp_path, capsys):
 
 
 def test_the_seeds_that_a_row_lacks_are_counted():
-    found = tables.lines(stored.grid(), stored.entries())
+    found = comparison.compare_with_base(stored.grid(), stored.entries())
     most = found[0].entry.runs * 3
     for lacks, counted in ((1, "1 seed"), (2, "2 seeds")):
         lines = [
@@ -598,7 +598,9 @@ def test_bad_words_are_refused(words, tmp_path, capsys):
     refused(["run", "table3", "--preset", "demmo"], capsys, "'demo'")
     refused(["run", "table3", "--rows", "C:N=3"], capsys, "did you mean 'C:N=")
     refused(["run", "table3", "--d_modle", "3"], capsys, "--d_model")
-    refused(["run", "table3", "--h", "4"], capsys, "h is what row A:h=1")
+    refused(
+        ["run", "table3", "--h", "4"], capsys, "row A:h=1,d_k=512,d_v=512 of table3 sets h itself"
+    )
     refused(["run", "table3", "--seed", "4"], capsys, "--seeds")
     refused(["run", "table3", "--seeds", "0"], capsys, "--seeds")
     refused(["list", "tabel3"], capsys, "'table3'")

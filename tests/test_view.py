@@ -46,7 +46,7 @@ def seen(cells, out, monkeypatch):
     with view.View(after, 2, Progress(out)) as watched:
         watched.shown.clear()  # as if they had not been done when it began
         watched.jobs = [*before, *after]
-        watched.cost |= {before[0]: 1.0}
+        watched.costs |= {before[0]: 1.0}
         watched.refresh()
     return out.getvalue()
 

@@ -51,7 +51,7 @@ def train(corpus, cache, **changes):
 @contextmanager
 def held(directory):
     """Another process locks the run of a directory within this context."""
-    code = "import sys, pathlib; from t2t_jax.runs.store import lock\n"
+    code = "import sys, pathlib; from t2t_jax.runs.claim import lock\n"
     code += "with lock(pathlib.Path(sys.argv[1])): print(flush=True); input()"
     command = [sys.executable, "-c", code, str(directory)]
     other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

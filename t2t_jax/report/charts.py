@@ -10,10 +10,10 @@ from markupsafe import Markup
 from t2t_jax import plotting
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.report import plots
-from t2t_jax.study import cost, tables
+from t2t_jax.study import cost
+from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.tables import Line
 
 Spec = dict[str, Any]
 
@@ -223,11 +223,11 @@ def _cost(values: Sequence[Mapping[str, Any]], label: str, metric: str) -> Spec:
 
 
 def _differences(grid: Grid, lines: Sequence[Line]) -> list[dict[str, Any]]:
-    base, values = tables.papers(grid, lines[0].entry.row), []
+    base, values = paper_score(grid, lines[0].entry.row), []
     for line in lines:
         if line.difference is None:
             continue
-        paper = tables.papers(grid, line.entry.row)
+        paper = paper_score(grid, line.entry.row)
         gap = None if paper is None or base is None else round(paper - base, 2)
         values.append({"row": line.entry.row.name, "paper": gap,
                        **line.difference._asdict() | {"p": line.p}})  # fmt: skip

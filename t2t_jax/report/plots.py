@@ -12,9 +12,9 @@ from t2t_jax import plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.runs import store
-from t2t_jax.study import cost, distances, tables
+from t2t_jax.study import cost, distances
+from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.tables import Line
 
 
 def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
@@ -63,10 +63,10 @@ def differences(grid: Grid, lines: Sequence[Line]) -> Path:
     """Plots differences in BLEU or F1 from base: ours with 95% intervals, and the paper's."""
     path = grid.home / f"{grid.name}-differences"
     compared = [line for line in lines if line.difference is not None]
-    paper_base = tables.papers(grid, lines[0].entry.row)
+    paper_base = paper_score(grid, lines[0].entry.row)
     with plotting.figure(path, 1, 1, size=(5.5, 0.18 * len(compared) + 1.4)) as (figure, axes):
         for y, line in enumerate(compared):
-            d, paper = line.difference, tables.papers(grid, line.entry.row)
+            d, paper = line.difference, paper_score(grid, line.entry.row)
             assert d is not None
             linestyle = "--" if d.over == "sentences" else "-"
             axes.plot([d.low, d.high], [y, y], linestyle, color=plotting.COLOURS[0], linewidth=1)

@@ -8,8 +8,8 @@ import numpy as np
 
 from t2t_jax.data.cache import Split
 from t2t_jax.runs import store
+from t2t_jax.study.comparison import Line
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.tables import Line
 
 SENTENCES = 12  # shown, evenly spaced over the split
 

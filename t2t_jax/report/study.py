@@ -13,8 +13,9 @@ from t2t_jax.report.charts import charts
 from t2t_jax.report.page import page, vega
 from t2t_jax.report.samples import samples
 from t2t_jax.study import cost, distances, tables
+from t2t_jax.study.comparison import LEVEL, Line, compare_pairs
+from t2t_jax.study.formats import row_config
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.tables import Line
 from t2t_jax.study.typeset import Cell, Table
 
 REFRESH = 60  # seconds between reloads of the page of a running study
@@ -74,14 +75,14 @@ def study_page(
         groups=_page_rows(grid, quality, lines),
         cost=costs,
         cost_spans=_spans(costs),
-        unfinished=[(x.entry.row.name, x.entry.standing) for x in lines if x.entry.standing],
+        unfinished=[(x.entry.row.name, x.entry.status) for x in lines if x.entry.status],
         runs=sum(len(x.entry.runs) for x in lines),
         rows_with_runs=sum(1 for x in lines if x.entry.runs),
         rows=len(lines),
         charts=drawn,
         specs={chart.name: chart.spec for chart in drawn},
         matrix=_matrix(grid, lines),
-        level=tables.LEVEL,
+        level=LEVEL,
         metric=metric_of(grid.data.corpus).name,
         samples=samples(grid, lines, scored) if scored else [],
         split=grid.study.split,
@@ -120,14 +121,14 @@ def _page_row(grid: Grid, cells: tuple[Cell, ...], line: Line) -> PageRow:
         for run in entry.runs
     ]
     summary = f"{entry.row.name}: {changes}; n = {len(entry.runs)}"
-    full = json.dumps(tables.store_config(entry.c), indent=1)
+    full = json.dumps(row_config(entry.c), indent=1)
     return PageRow(cells, entry.row.name, summary, full, runs)
 
 
 def _matrix(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, list[Pair]]]:
     """Returns the differences between all pairs of rows; empty if none is tested."""
     metric = metric_of(grid.data.corpus).name
-    compared = tables.pairs(grid, lines)
+    compared = compare_pairs(grid, lines)
     if all(p is None for _, p in compared.values()):
         return []
     names = [line.entry.row.name for line in lines if line.score]
@@ -142,7 +143,7 @@ def _pair(metric: str, a: str, b: str, test: tuple[float, float | None] | None) 
     if p is None:
         return Pair("·", f"{tooltip}, not tested: one seed", "open")
     tooltip += f", p = {p:.3g}"
-    if p >= tables.LEVEL:
+    if p >= LEVEL:
         return Pair("·", f"{tooltip}, not significant", "open")
     return Pair("▲", tooltip, "above") if difference > 0 else Pair("▼", tooltip, "below")
 

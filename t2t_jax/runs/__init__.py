@@ -1,1 +1,1 @@
-"""One run: what identifies it, its directory, and how it is made, found and loaded."""
+"""One run: its identity, its directory, its execution and its results."""

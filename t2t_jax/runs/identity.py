@@ -1,4 +1,4 @@
-"""What identifies a run: the fields of its config that differ from their defaults, and its data."""
+"""The identity of a run: the fields of its config that differ from their defaults, and its data."""
 
 import hashlib
 import json
@@ -10,8 +10,8 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 
 
-def about(dataset: Dataset) -> dict[str, Any]:
-    """Which corpus and which subwords a run sees."""
+def data_facts(dataset: Dataset) -> dict[str, Any]:
+    """Returns the fingerprints of a run's corpus and vocabulary, and the vocabulary's size."""
     return {
         "data": dataset.fingerprint,
         "vocabulary": dataset.vocabulary.fingerprint,
@@ -20,16 +20,16 @@ def about(dataset: Dataset) -> dict[str, Any]:
 
 
 def key(c: Config, data: Mapping[str, Any]) -> str:
-    """Twelve hex digits of the sha256 of what determines a result, but for code and device.
+    """Returns twelve hex digits that identify a run by its config and data.
 
     Args:
-      data: `about` the data.
+      data: `data_facts` of its dataset.
     """
     return sha256([identity(c), dict(data)])[:12]
 
 
 def identity(c: Config) -> dict[str, Any]:
-    """The fields of a config that differ from their defaults, but for where files lie.
+    """Returns the fields of a config that differ from their defaults, without paths.
 
     A field that is added later, with a default that changes nothing, changes no identity.
     """
@@ -38,5 +38,5 @@ def identity(c: Config) -> dict[str, Any]:
 
 
 def sha256(content: Any) -> str:
-    """The checksum of what JSON can hold."""
+    """Returns the sha256 of a JSON value, as hex digits."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

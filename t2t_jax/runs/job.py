@@ -1,4 +1,4 @@
-"""A run that is asked for: whose it is, its config, and where it is kept."""
+"""A job: a run that a grid asks for."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +9,13 @@ from t2t_jax.config import Config
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A row of a table under a seed.
+    """A row of a study under one seed.
 
     Attributes:
-      name: of the run: `table3-demo/base/0`.
+      name: the run's name, such as `table3-demo/base/0`.
       row: the row's name.
-      directory: of the run.
-      split: the split to be scored; empty if perplexity is all there is.
+      directory: the run's directory.
+      split: the split that is scored; empty if only perplexity is measured.
     """
 
     name: str
@@ -26,9 +26,9 @@ class Job:
 
 
 def compile_key(c: Config) -> Config:
-    """The config with traced fields at their defaults; runs share a program if theirs are equal.
+    """Returns the config with traced fields at their defaults; equal keys share a program.
 
-    A run with early stopping keeps all of its fields, as it may end before the others.
+    A run with early stopping keeps all of its fields, because it may end before the others.
     """
     if c.training.patience:
         return c

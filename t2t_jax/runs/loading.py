@@ -1,29 +1,34 @@
-"""A trained run, for everything that can be asked of it: translating, scoring, exporting."""
+"""Loading of a trained run, for translating, scoring and exporting."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError, near
-from t2t_jax.runs import identity, published, store
+from t2t_jax.runs import claim, identity, published, store
 from t2t_jax.runs.names import title
 
+if TYPE_CHECKING:
+    from t2t_jax.data.cache import Dataset
 
-def load(
-    directory: Path, report: Callable[[str], Any] | None = None
-) -> tuple[Config, Any, Any, Vocabulary]:
-    """A trained run: its config, model, parameters (averaged if it is finished) and vocabulary.
+Report = Callable[[str], Any]
+
+
+def load(directory: Path, report: Report | None = None) -> tuple[Config, Any, Any, Vocabulary]:
+    """Returns the config, model, parameters and vocabulary of a trained run.
+
+    The parameters of a finished run are averaged as its config says.
 
     Args:
-      report: receives a line about the checkpoint that is used where training is not finished;
-        without it such a run is refused.
+      report: receives a line about the checkpoint that is used if training is not finished;
+        without it an unfinished run is refused.
 
     Raises:
-      UsageError: there is no run, no parameters yet, they belong to another model or vocabulary,
-        training is not finished, or the model is none that translates.
+      UsageError: there is no run, it has no parameters yet or those of another model or
+        vocabulary, training is not finished, or the model does not translate.
     """
     if published.is_published(directory):
         raise UsageError(
@@ -41,20 +46,42 @@ def load(
     if not model.translates:
         raise UsageError(
             f"{title(directory)} holds a language model (architecture={c.model.architecture}), "
-            "which translates nothing: name a run of another architecture."
+            "which does not translate: name a run of another architecture."
         )
     like = abstract(model, c, sharding.make_mesh()).params
-    final = directory / "final"
-    newest = final if final.exists() else checkpoints.newest(directory / "checkpoints")
+    newest = _newest_checkpoint(directory, c, report)
+    return c, model, checkpoints.read_params(newest, like), vocabulary
+
+
+def _newest_checkpoint(directory: Path, c: Config, report: Report | None) -> Path:
+    """Returns the final parameters of a run, or else its newest checkpoint, and reports that."""
+    from t2t_jax.training import checkpoints
+
+    if (final := directory / "final").exists():
+        return final
+    newest = checkpoints.newest(directory / "checkpoints")
     if newest is None:
         raise UsageError(f"{title(directory)} has no checkpoint yet: train it first.")
-    if newest != final:
-        step, last = int(newest.name), c.training.steps
-        unfinished = f"{title(directory)} is not finished (step {step:,} of {last:,})"
-        if report is None:
-            raise UsageError(f"{unfinished}: finish it with the command that began it.")
-        report(f"{unfinished}: its newest checkpoint is used.")
-    return c, model, checkpoints.read_params(newest, like), vocabulary
+    step, steps = int(newest.name), c.training.steps
+    unfinished = f"{title(directory)} is not finished (step {step:,} of {steps:,})"
+    if report is None:
+        raise UsageError(f"{unfinished}: finish it with the command that began it.")
+    report(f"{unfinished}: its newest checkpoint is used.")
+    return newest
+
+
+def open_dataset_of(directory: Path, c: Config, cache: Path, report: Report) -> "Dataset":
+    """Returns the dataset of a run, prepared if necessary.
+
+    Raises:
+      UsageError: the corpus is not available, or no longer the one that the run was trained on.
+    """
+    from t2t_jax.data.cache import open_dataset
+    from t2t_jax.data.corpora import prepare
+
+    dataset = open_dataset(prepare(c.data, cache, report=report))
+    claim.check_facts(directory, identity.data_facts(dataset))
+    return dataset
 
 
 def evaluate(
@@ -63,11 +90,12 @@ def evaluate(
     split: str,
     pair: tuple[Sequence[str], Sequence[str]] | None,
     changes: dict[str, Any],
-    report: Callable[[str], Any],
+    report: Report,
 ) -> dict[str, Any]:
-    """Scores a run on a split of its corpus, or on a pair of sources and references.
+    """Returns the scores of a run on a split of its corpus, or on sources and references.
 
     Args:
+      pair: sources and references; None for the split.
       changes: decoding fields that differ from the run's.
 
     Raises:
@@ -80,16 +108,12 @@ def evaluate(
     c = config.replace(c, **changes)
     extras: Sequence[Mapping[str, Any]] = ()
     if pair is None:
-        from t2t_jax.data.cache import open_dataset
-        from t2t_jax.data.corpora import prepare
-
-        dataset = open_dataset(prepare(c.data, cache, report=report))
-        store.check(directory, identity.about(dataset))
+        dataset = open_dataset_of(directory, c, cache, report)
         tests = [name for name in dataset.splits if name != "train"]
         if split not in tests:
             raise UsageError(f"the corpus has no split {split!r} to score: {near(split, tests)}")
-        chosen = dataset.splits[split]
-        pair, extras = (chosen.sources, chosen.references), chosen.extras
+        sentences = dataset.splits[split]
+        pair, extras = (sentences.sources, sentences.references), sentences.extras
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
     hypotheses = translate(model, params, pair[0], vocabulary, c.decoding, **limits)
     return score(hypotheses, pair[1], extras, c.data)

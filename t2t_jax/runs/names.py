@@ -1,9 +1,9 @@
-"""What runs are called, and which run a name means.
+"""Names of runs, and the run that a name refers to.
 
-A run of a study is called STUDY-PRESET/ROW/SEED, as in `table3-demo/base/0`, with the fields that a
-command line changed behind the preset, as in `table3-demo:steps=60/base/0`. A run that several
-studies share has a name in each; names.txt in its directory has one a line. Any other run is called
-what its directory is: `grammar-0`.
+A run of a study is named STUDY-PRESET/ROW/SEED, as in `table3-demo/base/0`. Fields that a command
+line changed follow the preset, as in `table3-demo:steps=60/base/0`. A run that several studies
+share has a name in each; names.txt in its directory lists them. Any other run has the name of its
+directory: `grammar-0`.
 """
 
 import difflib
@@ -17,7 +17,7 @@ FILE = "names.txt"
 
 
 def add(directory: Path, name: str) -> None:
-    """Writes down what a run is called, beside the names that it has."""
+    """Adds a name to the recorded names of a run."""
     if name in _recorded(directory):
         return
     make_directory(directory)
@@ -27,24 +27,24 @@ def add(directory: Path, name: str) -> None:
 
 
 def names(directory: Path) -> list[str]:
-    """What a run is called; it has one name at least."""
+    """Returns the names of a run: the recorded ones, or else the name of its directory."""
     return _recorded(directory) or [directory.name]
 
 
 def title(directory: Path) -> str:
-    """A run's name and where it is: `table3-demo/base/0 (runs/105c230e313b)`."""
+    """Returns a run's name and location: `table3-demo/base/0 (runs/105c230e313b)`."""
     if _recorded(directory) or published.is_published(directory):
-        return f"{names(directory)[0]} ({published.where(directory)})"
+        return f"{names(directory)[0]} ({published.location(directory)})"
     return str(directory)
 
 
 def _recorded(directory: Path) -> list[str]:
     text = published.read(directory, FILE) or ""
-    return list(dict.fromkeys(text.splitlines()))  # two processes may have added one name
+    return list(dict.fromkeys(text.splitlines()))  # two processes may have added the same name
 
 
 def resolve(text: str, home: Path) -> Path:
-    """The directory of the run that a person means: its path, or a name in the store `home`.
+    """Returns the directory of the run that a path, or a name in the store `home`, refers to.
 
     The preset of a name and its changed fields may be left out: `table3/base/0`.
 
@@ -57,35 +57,37 @@ def resolve(text: str, home: Path) -> Path:
     known = [(name, run) for run in published.directories(home) for name in names(run)]
     if not known:
         raise UsageError(
-            f"{text!r} is no run: no directory is called so, and the store {home} has no runs; "
-            "train one first, or correct --store."
+            f"{text!r} is neither a directory nor the name of a run, as the store {home} has no "
+            "runs: train one first, or correct --store."
         )
     exact = [(name, run) for name, run in known if text in (name, run.name)]
-    meant = exact or [(name, run) for name, run in known if _short_for(text, name)]
-    if not meant:
+    matches = exact or [(name, run) for name, run in known if _abbreviates(text, name)]
+    if not matches:
         nearest = difflib.get_close_matches(text, dict(known), n=3, cutoff=0.0)
         raise UsageError(
-            f"{home} has no run called {text!r}: the nearest are {_listed(nearest)} "
+            f"{home} has no run called {text!r}: the nearest are {_alternatives(nearest)} "
             f"(`t2t-jax list runs --store {home}` shows all)."
         )
-    runs = {run: name for name, run in meant}
+    runs = {run: name for name, run in matches}
     if len(runs) > 1:
-        same = len(set(runs.values())) < len(runs)
-        choices = [str(run) if same else name for run, name in runs.items()]
+        same_name = len(set(runs.values())) < len(runs)
+        choices = [str(run) if same_name else name for run, name in runs.items()]
         raise UsageError(
-            f"{text!r} may be {len(runs)} runs in {home}: choose {_listed(choices[:3])} "
+            f"{text!r} may be {len(runs)} runs in {home}: choose {_alternatives(choices[:3])} "
             f"(`t2t-jax list runs --store {home}` shows all)."
         )
     return next(iter(runs))
 
 
-def _short_for(text: str, name: str) -> bool:
-    """Whether a name is as a person wrote it, but for the preset or the changed fields."""
-    (asked, *row), (study, *of) = text.split("/", 1), name.split("/", 1)
-    scale = study.split(":")[0]
-    return bool(row) and row == of and asked in (scale, scale.split("-")[0])
+def _abbreviates(text: str, name: str) -> bool:
+    """Returns whether a text is a name without its preset or its changed fields."""
+    (text_study, *text_row), (study, *row) = text.split("/", 1), name.split("/", 1)
+    scaled_study = study.split(":")[0]
+    studies = scaled_study, scaled_study.split("-")[0]
+    return bool(text_row) and text_row == row and text_study in studies
 
 
-def _listed(choices: list[str]) -> str:
+def _alternatives(choices: list[str]) -> str:
+    """Returns the choices as text: `'a', 'b' or 'c'`."""
     *others, last = map(repr, choices)
     return f"{', '.join(others)} or {last}" if others else last

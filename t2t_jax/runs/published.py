@@ -1,8 +1,8 @@
-"""What the files of a run hold: in a directory of its own, or published with others in one file.
+"""Files of runs, each read from the run's directory or from a file of published runs.
 
-`runs.jsonl.xz` is JSON lines, compressed. Each line is a run: the name of its directory, and the
-content of its files by their names, of JSON files as JSON and of others as text. A folder that has
-such a file is read as a store is, and nothing but `write` changes the file.
+`runs.jsonl.xz` is compressed JSON lines. Each line is a run: the name of its directory, and the
+content of its files by name, JSON files as JSON and others as text. A folder that has such a file
+is read like a store; only `write` changes the file.
 """
 
 import json
@@ -18,7 +18,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.training.progress import read_metrics
 
 NAME = "runs.jsonl.xz"
-KEPT = (
+KEPT = (  # files of a run that are published, besides its translations and statistics
     "config.json",
     "data.json",
     "environment.json",
@@ -30,16 +30,18 @@ Contents = dict[str, Any]
 
 
 def directories(home: Path) -> list[Path]:
-    """The directories of the runs of a store, those of published runs among them."""
-    there = {path.parent for path in home.glob("*/config.json")}
-    return sorted(there | {home / name for name in _published(home)})
+    """Returns the directories of the runs of a store, including those of published runs."""
+    unpublished = {path.parent for path in home.glob("*/config.json")}
+    return sorted(unpublished | {home / name for name in _published(home)})
 
 
 def read(directory: Path, name: str) -> Any:
-    """What a file of a run holds: JSON, the records of a .jsonl, or text; None without the file.
+    """Returns the content of a run's file: JSON, the records of a .jsonl, or text.
+
+    It is None if the run has no such file.
 
     Raises:
-      UsageError: it is damaged, or cannot be read.
+      UsageError: the file is damaged, or cannot be read.
     """
     path = directory / name
     if not path.exists():
@@ -50,35 +52,35 @@ def read(directory: Path, name: str) -> Any:
 
 
 def is_published(directory: Path) -> bool:
-    """Whether a run is known from a file of runs alone."""
+    """Returns whether a run has no directory, only an entry in a file of published runs."""
     return not directory.exists() and directory.name in _published(directory.parent)
 
 
-def where(directory: Path) -> Path:
-    """Where a person finds a run: its directory, or the file of runs that it is published in."""
+def location(directory: Path) -> Path:
+    """Returns the path at which a run is stored: its directory, or the file of published runs."""
     return directory.parent / NAME if is_published(directory) else directory
 
 
 def contents(directory: Path, names: Iterable[str] = KEPT) -> Contents:
-    """What these files of a run hold, without where its corpus lay; those that it has."""
-    kept = {name: read(directory, name) for name in names}
-    kept["config.json"] = kept["config.json"] | dict.fromkeys(PATHS, "")
-    return {name: content for name, content in kept.items() if content is not None}
+    """Returns the content of those files that a run has; the paths in its config are blank."""
+    content_of = {name: read(directory, name) for name in names}
+    content_of["config.json"] = content_of["config.json"] | dict.fromkeys(PATHS, "")
+    return {name: content for name, content in content_of.items() if content is not None}
 
 
 def write(home: Path, runs: Mapping[str, Contents]) -> None:
-    """Publishes runs, by the names of their directories, in place of those that a folder has.
+    """Publishes runs, by the names of their directories; replaces the runs published in `home`.
 
     Raises:
       RunError: the file cannot be written.
     """
-    lines = ({"directory": name, **held} for name, held in runs.items())
+    lines = ({"directory": name, **content} for name, content in runs.items())
     text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     files.write(home / NAME, lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def _published(home: Path) -> Mapping[str, Contents]:
-    """What a folder's file of runs holds, by the names of their directories."""
+    """Returns the runs published in a folder, by the names of their directories."""
     try:
         state = (home / NAME).stat()
     except OSError:
@@ -88,10 +90,10 @@ def _published(home: Path) -> Mapping[str, Contents]:
 
 @lru_cache(maxsize=4)
 def _unpacked(path: Path, *_: int) -> Mapping[str, Contents]:
-    """The runs of a file; the numbers tell its versions apart."""
+    """Returns the runs of a file; its time and size are part of the cache's key."""
     try:
         with lzma.open(path, "rt", encoding="utf-8") as lines:
             return {run["directory"]: run for run in map(json.loads, lines)}
     except (OSError, EOFError, lzma.LZMAError, ValueError, KeyError, TypeError) as error:
-        why = str(error).rstrip(".")
-        raise UsageError(f"{path} is damaged ({why}): restore it from where it came.") from None
+        reason = str(error).rstrip(".")
+        raise UsageError(f"{path} is damaged ({reason}): restore it from its origin.") from None

@@ -1,4 +1,4 @@
-"""The finished runs of a store, each with where it comes from."""
+"""The finished runs of a store, each with its origins: data, metric, device, libraries and code."""
 
 import re
 from collections import Counter
@@ -10,8 +10,8 @@ from typing import Any
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.runs import published, store
-from t2t_jax.runs.code import changed, code_of, conflict, several
+from t2t_jax.runs import claim, provenance, published, store
+from t2t_jax.runs.code import abbreviated, changed, code_of, conflict
 
 CURRENT = "current"  # the version of the code that makes the table
 _LIBRARIES = "jax", "flax", "optax"
@@ -22,14 +22,15 @@ class Run:
     """One finished run of a row.
 
     Attributes:
-      score: the grid's metric: BLEU, 13a, cased, or F1 of trees; None where perplexity is all.
-      statistics: what the metric adds up of every sentence.
+      score: the grid's metric, BLEU (13a, cased) or F1 of trees; None if only perplexity is
+        measured.
+      statistics: the metric's statistics of each sentence, which are summed over the corpus.
       scoring_seconds: time of translating and scoring.
-      version: the commit of its code, or the digest of it where there is none or it was edited.
-      code: every definition that it ran, with a hash.
-      outdated: the definitions that differ in the code that makes the table.
-      origins: what it must share with the other runs of a table, by name.
-      odd: in which origins it differs from most others, where a mixture was asked for.
+      version: the commit of its code, or the code's digest if there is none or it was edited.
+      code: every definition that it ran, with its hash.
+      outdated: the definitions that differ from those of the code that makes the table.
+      origins: values that all runs of a table must share, by name.
+      unusual: its origins that are not the usual ones, as text; empty without --mix.
     """
 
     directory: Path
@@ -42,11 +43,11 @@ class Run:
     code: Mapping[str, str] = field(default_factory=dict)
     outdated: Sequence[str] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
-    odd: str = ""
+    unusual: str = ""
 
 
 def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Config]]:
-    """The runs of a store, as (directory, config)."""
+    """Yields the runs of a store, as (directory, config)."""
     if not home.is_dir():
         raise UsageError(f"there is no store {home}: run the study first, or correct --store.")
     for directory in published.directories(home):
@@ -57,55 +58,59 @@ def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, 
 
 
 def read_run(
-    directory: Path, c: Config, split: str, cut: str, report: Callable[[str], object]
+    directory: Path, c: Config, split: str, preparation: str, report: Callable[[str], object]
 ) -> Run | str:
-    """A finished run, or how it stands.
+    """Returns a finished run, or the status of an unfinished one.
 
     Args:
-      split: the split that it is to be scored on, if any.
-      cut: how its sentences become tokens: only runs that share it must share their data.
+      split: the split that it is scored on; empty if only perplexity is measured.
+      preparation: how the row prepares its data, if not as base does, as text. Only runs with the
+        same preparation must share their data.
     """
     result = store.read_result(directory, report)
     if result is None:
-        return _standing(directory, c)
-    environment = result["environment"]
+        return _unfinished(directory, c)
     run = Run(directory, c.training.seed, result)
-    signature = "perplexity"
+    environment, signature = result["environment"], "perplexity"
     if split:
         statistics = store.read_statistics(directory, result, split)
         if statistics is None:
             failure = store.read_failure(directory)
-            state = f"failed: {failure}" if failure else "`run` scores it"
-            return f"is trained, but not scored on {split}: {state}"
+            reason = f"failed: {failure}" if failure else "`run` scores it"
+            return f"is trained, but not scored on {split}: {reason}"
         metric, scoring = metric_of(c.data.corpus), result["scoring"][split]
         environment = environment | scoring["environment"]
-        scored = result["scores"][split][metric.key]
-        signature, seconds = scored["signature"], scoring["seconds"]
-        run = replace(run, score=scored["score"], statistics=statistics, scoring_seconds=seconds)
-    code = store.read_code(directory, environment)
-    outdated = changed(code, code_of(c))
-    about = store.read_data(directory)
+        score, seconds = result["scores"][split][metric.key], scoring["seconds"]
+        signature = score["signature"]
+        run = replace(run, score=score["score"], statistics=statistics, scoring_seconds=seconds)
+    code = provenance.read_code(directory, environment)
     git = environment.get("git", "")
     return replace(
         run,
         version=environment["code"] if not git or "dirty" in git else git,
         code=code,
-        outdated=outdated,
-        origins={
-            f"data{cut}": about["data"][:12],
-            f"vocabulary{cut}": about["vocabulary"][:12],
-            "metric": signature,
-            "dtype": about["dtype"],
-            "device": re.sub(r"\d+ x ", "", environment["device"]),
-            "libraries": ", ".join(f"{name} {environment[name]}" for name in _LIBRARIES),
-        },
+        outdated=changed(code, code_of(c)),
+        origins=_origins(store.read_data(directory), environment, preparation, signature),
     )
 
 
-def with_versions(finished: Sequence[Sequence[Run]]) -> list[list[Run]]:
-    """Runs that agree in every definition that they share are of one version of the code.
+def _origins(
+    facts: Mapping[str, Any], environment: Mapping[str, Any], preparation: str, signature: str
+) -> dict[str, str]:
+    return {
+        f"data{preparation}": facts["data"][:12],
+        f"vocabulary{preparation}": facts["vocabulary"][:12],
+        "metric": signature,
+        "dtype": facts["dtype"],
+        "device": re.sub(r"\d+ x ", "", environment["device"]),
+        "libraries": ", ".join(f"{name} {environment[name]}" for name in _LIBRARIES),
+    }
 
-    An older one has the name of its first run.
+
+def with_versions(runs_of_rows: Sequence[Sequence[Run]]) -> list[list[Run]]:
+    """Adds the origin `code` to runs: the same version if no definition that they share differs.
+
+    An older version has the name of its first run.
     """
     versions: list[tuple[str, dict[str, str]]] = []
 
@@ -121,34 +126,35 @@ def with_versions(finished: Sequence[Sequence[Run]]) -> list[list[Run]]:
 
     return [
         [replace(run, origins={**run.origins, "code": version(run)}) for run in runs]
-        for runs in finished
+        for runs in runs_of_rows
     ]
 
 
 def report_outdated(runs: Sequence[Run], report: Callable[[str], object]) -> None:
-    """Says how many runs were made by code that has changed, and where."""
+    """Reports how many runs were made by code that has changed, and what has changed."""
     outdated = [run for run in runs if run.outdated]
-    names = sorted({name for run in outdated for name in run.outdated})
+    definitions = sorted({name for run in outdated for name in run.outdated})
     if outdated:
-        which = f"{len(outdated)} of {_runs(len(runs))} were made by code that has changed"
-        report(f"{which}: {several(names)}")
+        count = f"{len(outdated)} of {_count(len(runs))}"
+        report(f"{count} were made by code that has changed: {abbreviated(definitions)}")
 
 
-def is_of(run: Run, only: str) -> bool:
-    return any(value.startswith(only) for value in run.origins.values())
+def has_origin(run: Run, prefix: str) -> bool:
+    """Returns whether an origin of the run begins with a prefix."""
+    return any(value.startswith(prefix) for value in run.origins.values())
 
 
-def usual(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
-    """The most frequent value of each origin.
+def usual_origins(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
+    """Returns the most frequent value of each origin.
 
     Raises:
-      UsageError: there are several, and `mix` is not set.
+      UsageError: an origin has several values, and `mix` is not set.
     """
     usual = {}
     for name in dict.fromkeys(name for origin in origins for name in origin):
         counts = Counter(origin[name] for origin in origins if name in origin).most_common()
         if len(counts) > 1 and not mix:
-            listed = ", ".join(f"{value}: {_runs(n)}" for value, n in counts)
+            listed = ", ".join(f"{value}: {_count(n)}" for value, n in counts)
             raise UsageError(
                 f"the results in {home} differ in {name} ({listed}): take those of one with "
                 f"--only '{counts[0][0]}', or all of them, marked, with --mix."
@@ -157,33 +163,33 @@ def usual(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[s
     return usual
 
 
-def _runs(n: int) -> str:
+def _count(n: int) -> str:
     return f"{n} run" if n == 1 else f"{n} runs"
 
 
-def by_seed(runs: Sequence[Run], usual: Mapping[str, str]) -> tuple[Run, ...]:
-    """One run a seed, the newest, marked where its origins are not the usual ones."""
-    chosen: dict[int, Run] = {}
+def newest_by_seed(runs: Sequence[Run], usual: Mapping[str, str]) -> tuple[Run, ...]:
+    """Returns the newest run of each seed, marked if its origins are not the usual ones."""
+    newest: dict[int, Run] = {}
     for run in sorted(runs, key=lambda run: store.finished_at(run.directory)):
         differing = (f"{n} {value}" for n, value in run.origins.items() if value != usual[n])
-        chosen[run.seed] = replace(run, odd=", ".join(differing))
-    return tuple(chosen[seed] for seed in sorted(chosen))
+        newest[run.seed] = replace(run, unusual=", ".join(differing))
+    return tuple(newest[seed] for seed in sorted(newest))
 
 
-def standing(directory: Path) -> tuple[str, int]:
-    """Whether a run is finished, failed, running or stopped, and at which step."""
+def status(directory: Path) -> tuple[str, int]:
+    """Returns whether a run is finished, failed, running or stopped, and its step."""
     records = store.read_curves(directory)
     step = records[-1]["step"] if records else 0
     if store.read_failure(directory) is not None:
         return "failed", step
     if (result := store.read_result(directory)) is not None:
         return "finished", result["steps"]
-    return "running" if store.busy(directory) else "stopped", step
+    return "running" if claim.is_locked(directory) else "stopped", step
 
 
-def _standing(directory: Path, c: Config) -> str:
-    """How a run without a result stands, in words."""
-    state, step = standing(directory)
+def _unfinished(directory: Path, c: Config) -> str:
+    """Returns the status of a run without a result, in words."""
+    state, step = status(directory)
     if state == "failed":
         return f"failed: {store.read_failure(directory)}"
     comma = "," * (state == "running")

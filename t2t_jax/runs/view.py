@@ -1,4 +1,4 @@
-"""What a person sees of a grid that runs, read from its store, whoever works on it."""
+"""The progress of a running grid, read from its store, whichever process works on it."""
 
 import math
 import time
@@ -21,14 +21,20 @@ _COLUMNS = "step", "perplexity", "tokens/s", "time left"
 
 
 class View:
-    """On a terminal a table, drawn anew at every look; in a pipe a plain line now and then."""
+    """Shows a table on a terminal, redrawn at every refresh; in a pipe a plain line now and then.
+
+    Attributes:
+      costs: FLOPs of each job.
+      shown: the jobs whose end has been reported.
+      first: time, FLOPs done and number of programs begun when progress was first seen.
+    """
 
     def __init__(self, jobs: Sequence[Job], workers: int, progress: Progress) -> None:
         self.jobs, self.workers, self.progress = jobs, workers, progress
-        self.cost = {job: run_flops(job.c, job.c.data.vocabulary) for job in jobs}
-        self.began, self.shown = time.monotonic(), {c for c in jobs if ended(c)}
-        self.first: tuple[float, float, int] | None = None  # when steps were first seen; as `_look`
-        self.before, _ = self._look()
+        self.costs = {job: run_flops(job.c, job.c.data.vocabulary) for job in jobs}
+        self.start, self.shown = time.monotonic(), {job for job in jobs if ended(job)}
+        self.first: tuple[float, float, int] | None = None
+        self.flops_at_start, _ = self._measure()
         self.live = None
         if progress.live:
             console = Console(file=progress.out, highlight=False)
@@ -46,7 +52,7 @@ class View:
             self.live.stop()
 
     def refresh(self) -> None:
-        """Says which runs ended since the last look, and shows where the others are."""
+        """Reports the runs that ended since the last refresh, and the progress of the others."""
         for job in self.jobs:
             if job in self.shown or not ended(job):
                 continue
@@ -55,7 +61,7 @@ class View:
         if self.live:
             self.live.update(self._table(), refresh=True)
             return
-        parts = [f"{len(self.shown)}/{len(self.jobs)} runs", *self._running(), self._left()]
+        parts = [f"{len(self.shown)}/{len(self.jobs)} runs", *self._running(), self._time_left()]
         self.progress.show("  ".join(part for part in parts if part))
 
     def _say(self, line: str) -> None:
@@ -65,71 +71,88 @@ class View:
             self.progress.say(line)
 
     def _table(self) -> Group | Text:
-        """The runs at work, and below them how many are done, failed and waiting."""
+        """Returns the running jobs, and below them how many are done, failed and waiting."""
         table = Table("run", *(Column(name, justify="right") for name in _COLUMNS), box=SIMPLE)
         waiting = []
         for job in self.jobs:
             if job in self.shown:
                 continue
-            last = _last(job)
-            if "nll" not in last:
+            record = _last_record(job)
+            if "nll" not in record:
                 waiting.append(job.name)
                 continue
-            step, of = last["step"], job.c.training.steps
-            left = duration((of - step) * last["seconds_per_step"]) if step < of else "translating"
-            ppl = f"{math.exp(min(last['nll'], 20)):,.2f}"
-            speed = f"{last['tokens_per_second']:,.0f}"
-            table.add_row(Text(job.name), f"{step:,}/{of:,}", ppl, speed, left)
+            table.add_row(Text(job.name), *_cells(job, record))
         failed = sum(store.read_failure(job.directory) is not None for job in self.shown)
         done = f"{len(self.shown)} of {len(self.jobs)} runs are done"
-        told = [done + (f", {failed} of them failed" if failed else ""), self._left()]
-        below = "; ".join(part for part in told if part)
+        parts = [done + (f", {failed} of them failed" if failed else ""), self._time_left()]
+        summary = "; ".join(part for part in parts if part)
         if waiting:
-            below += f"\nwaiting: {', '.join(waiting)}"
-        return Group(table, Text(below)) if table.row_count else Text(below)
+            summary += f"\nwaiting: {', '.join(waiting)}"
+        return Group(table, Text(summary)) if table.row_count else Text(summary)
 
     def _running(self) -> list[str]:
-        """The runs that are at the same step, by one of them, and the step."""
-        at: dict[str, list[str]] = {}
+        """Returns for each step in progress its first job, the number of others, and the step."""
+        names_at: dict[str, list[str]] = {}
         for job in self.jobs:
-            step, of = self._step(job), job.c.training.steps
+            step, steps = _step(job), job.c.training.steps
             if step and job not in self.shown:
-                place = f"{step:,}/{of:,}" if step < of else "translating"
-                at.setdefault(place, []).append(job.name)
+                place = f"{step:,}/{steps:,}" if step < steps else "translating"
+                names_at.setdefault(place, []).append(job.name)
         return [
             names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") + f" {place}"
-            for place, names in at.items()
+            for place, names in names_at.items()
         ]
 
-    def _left(self) -> str:
-        """Time left: of the steps at the speed so far, and of compiling as long as at first."""
-        (done, started), now = self._look(), time.monotonic()
+    def _time_left(self) -> str:
+        """Returns the estimated time of the remaining steps and of the remaining compilations.
+
+        Steps are estimated at their speed so far; each compilation takes as long as the first.
+        """
+        (flops, begun), now = self._measure(), time.monotonic()
         if self.first is None:
-            if done > self.before:
-                self.first = now, done, started
+            if flops > self.flops_at_start:
+                self.first = now, flops, begun
             return "compiling"
-        since, begun_with, started_then = self.first
-        compiling = (since - self.began) / self.workers
-        steps = now - since - compiling * (started - started_then)
-        if done == begun_with or steps <= 0:
+        first_seen, first_flops, first_begun = self.first
+        compile_seconds = (first_seen - self.start) / self.workers
+        step_seconds = now - first_seen - compile_seconds * (begun - first_begun)
+        if flops == first_flops or step_seconds <= 0:
             return ""
-        left = (sum(self.cost.values()) - done) / (done - begun_with) * steps
-        waiting = {compile_key(c.c) for c in self.jobs if c not in self.shown and not self._step(c)}
-        return f"{duration(left + compiling * len(waiting))} left"
+        seconds = (sum(self.costs.values()) - flops) / (flops - first_flops) * step_seconds
+        waiting = {compile_key(j.c) for j in self.jobs if j not in self.shown and not _step(j)}
+        return f"{duration(seconds + compile_seconds * len(waiting))} left"
 
-    def _look(self) -> tuple[float, int]:
-        """FLOPs of the steps that are done, and how many programs have begun."""
-        steps = {job: self._step(job) for job in self.jobs}
-        share = {c: 1.0 if c in self.shown else s / c.c.training.steps for c, s in steps.items()}
-        begun = {compile_key(job.c) for job, step in steps.items() if step}
-        return sum(self.cost[job] * share[job] for job in self.jobs), len(begun)
+    def _measure(self) -> tuple[float, int]:
+        """Returns the FLOPs of the steps done, and the number of programs begun."""
+        steps = {job: _step(job) for job in self.jobs}
+        flops = sum(
+            self.costs[job] * (1.0 if job in self.shown else step / job.c.training.steps)
+            for job, step in steps.items()
+        )
+        return flops, len({compile_key(job.c) for job, step in steps.items() if step})
 
-    def _step(self, job: Job) -> int:
-        return _last(job).get("step", 0)
+
+def _cells(job: Job, record: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the step, perplexity, speed and time left of a running job."""
+    step, steps = record["step"], job.c.training.steps
+    seconds = (steps - step) * record["seconds_per_step"]
+    return (
+        f"{step:,}/{steps:,}",
+        f"{math.exp(min(record['nll'], 20)):,.2f}",
+        f"{record['tokens_per_second']:,.0f}",
+        duration(seconds) if step < steps else "translating",
+    )
 
 
-def _last(job: Job) -> dict[str, Any]:
-    """The last record of a run at work, with what training said last; empty before the first."""
+def _step(job: Job) -> int:
+    return _last_record(job).get("step", 0)
+
+
+def _last_record(job: Job) -> dict[str, Any]:
+    """Returns the last two records of a running job merged; an empty dict before the first.
+
+    Records of training and of evaluation alternate, and have different fields.
+    """
     merged: dict[str, Any] = {}
     for record in read_metrics(job.directory / "metrics.jsonl")[-2:]:
         merged |= record
@@ -137,7 +160,7 @@ def _last(job: Job) -> dict[str, Any]:
 
 
 def ended(job: Job) -> bool:
-    """Whether a run is finished and scored, or has failed."""
+    """Returns whether a run is finished and scored, or has failed."""
     if store.read_failure(job.directory) is not None:
         return True
     result = store.read_result(job.directory)
@@ -147,7 +170,7 @@ def ended(job: Job) -> bool:
 
 
 def outcome(job: Job) -> str:
-    """The scores of a run, or why it has none."""
+    """Returns the scores of a run, or why it has none, as a line."""
     result, failure = store.read_result(job.directory), store.read_failure(job.directory)
     if result is None or failure is not None:
         return f"{job.name}: failed: {failure}"

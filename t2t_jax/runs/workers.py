@@ -1,7 +1,7 @@
-"""Workers on a grid, and who watches them.
+"""Worker processes that run the jobs of a grid, and the process that supervises them.
 
-Any number of workers, on this machine or on others that see the same store, take what is left of a
-grid. A worker holds the lock of every run that it works on; when it dies, the kernel gives it back.
+Any number of workers, on any machines that share a store, take the jobs that remain. A worker holds
+the lock of every run that it works on; the kernel releases the lock when the worker dies.
 """
 
 import os
@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,50 +21,52 @@ from t2t_jax.config import Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, Interrupted, RunError
 from t2t_jax.models.flops import run_flops
-from t2t_jax.runs import store
+from t2t_jax.runs import claim, store
 from t2t_jax.runs.job import Job, compile_key
 from t2t_jax.runs.view import View, ended, outcome
 from t2t_jax.training.progress import Progress
 
-EVERY = 1.0  # seconds between two looks at the store
-Open = Callable[[Data], Dataset]
+POLL_SECONDS = 1.0  # between two looks at the store
+OpenData = Callable[[Data], Dataset]
 
 
-def work(jobs: Sequence[Job], open_data: Open, progress: Progress, mesh: str) -> None:
-    """Runs what is left, the most expensive first, until no job is without a result or an error.
+def run_jobs(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str) -> None:
+    """Runs the jobs that have neither a result nor an error, until none is left.
+
+    Jobs that share a program run together. The most expensive ones start first.
 
     Args:
-      open_data: opens the corpus of a job, which jobs that share a program share too.
-      mesh: as `sharding.make_mesh` reads it.
+      open_data: opens the corpus of a job; jobs that share a program share it, too.
+      mesh: as `sharding.make_mesh` parses it.
 
     Raises:
-      Interrupted: the same call goes on from there.
+      Interrupted: the same call continues from there.
     """
-    left = _populations(jobs, open_data)
-    while left:
-        how = open_data, progress, mesh
-        left = [rest for group in left if (rest := _attempt(group, *how))]
-        if left:  # other workers hold these
-            time.sleep(EVERY)
+    populations = _populations(jobs, open_data)
+    while populations:
+        remaining = [_run_population(group, open_data, progress, mesh) for group in populations]
+        populations = [group for group in remaining if group]
+        if populations:  # other workers hold these
+            time.sleep(POLL_SECONDS)
 
 
-def one_row(jobs: Sequence[Job], open_data: Open, progress: Progress, mesh: str) -> None:
-    """`work` on the jobs of one row alone, those that failed before among them.
+def run_row(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str) -> None:
+    """Runs the jobs of one row, including those that failed before, and prints their outcomes.
 
     Raises:
       RunError: one of them failed.
     """
     for job in jobs:
-        store.forget_failure(job.directory)
-    work(jobs, open_data, progress, mesh)
+        store.delete_failure(job.directory)
+    run_jobs(jobs, open_data, progress, mesh)
     for job in jobs:
         progress.say(outcome(job))
     if failed := sum(store.read_failure(job.directory) is not None for job in jobs):
         raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
 
 
-def _populations(jobs: Sequence[Job], open_data: Open) -> list[list[Job]]:
-    """Cells that can share a program, together; the most expensive first."""
+def _populations(jobs: Sequence[Job], open_data: OpenData) -> list[list[Job]]:
+    """Returns the jobs in groups that can share a program, the most expensive group first."""
     groups: dict[Config, list[Job]] = {}
     for job in jobs:
         groups.setdefault(compile_key(job.c), []).append(job)
@@ -75,120 +78,135 @@ def _populations(jobs: Sequence[Job], open_data: Open) -> list[list[Job]]:
     return sorted(groups.values(), key=flops, reverse=True)
 
 
-def _attempt(jobs: Sequence[Job], open_data: Open, progress: Progress, mesh: str) -> list[Job]:
-    """Runs the jobs of a population that have neither result nor error; those that are held."""
+def _run_population(
+    jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str
+) -> list[Job]:
+    """Runs jobs that share a program; returns those that another worker holds."""
     from t2t_jax.runs.execution import execute
 
     jobs = [job for job in jobs if not ended(job)]
-    if not jobs or store.busy(jobs[0].directory):
+    if not jobs or claim.is_locked(jobs[0].directory):
         return jobs
     try:
         runs = [(job.c, job.directory) for job in jobs]
         dataset = open_data(jobs[0].c.data)
-        split = jobs[0].split  # of all, as they share their architecture
+        split = jobs[0].split  # the same for all, as they share their architecture
         outcomes: Sequence[Any] = execute(runs, dataset, lambda name: name == split, progress, mesh)
     except (Interrupted, KeyboardInterrupt):
         raise
-    except Exception as error:  # whatever it is, the other rows go on
+    except Exception as error:  # whatever it is, other populations continue
         traceback.print_exc()
         outcomes = [error] * len(jobs)
-    for job, came in zip(jobs, outcomes, strict=True):
-        if isinstance(came, Exception) and not isinstance(came, Busy) and not ended(job):
-            store.write_failure(job.directory, came)
-    return [job for job, came in zip(jobs, outcomes, strict=True) if isinstance(came, Busy)]
+    for job, result in zip(jobs, outcomes, strict=True):
+        if isinstance(result, Exception) and not isinstance(result, Busy) and not ended(job):
+            store.write_failure(job.directory, result)
+    return [job for job, result in zip(jobs, outcomes, strict=True) if isinstance(result, Busy)]
 
 
-def watch(
-    jobs: Sequence[Job], words: Sequence[str], workers: int, logs: Path, progress: Progress
+def supervise(
+    jobs: Sequence[Job], command: Sequence[str], workers: int, logs: Path, progress: Progress
 ) -> int:
-    """Starts workers on a grid and shows how far it is, until they are done.
+    """Starts workers on jobs and shows their progress until they end.
 
     Args:
-      words: the command line of a worker but for its number.
-      workers: how many; 0 for one a core of a CPU, or one on accelerators.
-      logs: takes what the workers print.
+      command: the command line of a worker without its number.
+      workers: the number of workers; 0 means one a core of a CPU, or one on accelerators.
+      logs: the directory for the output of the workers.
 
     Returns:
-      How many runs failed.
+      The number of runs that failed.
 
     Raises:
-      Interrupted: they were stopped; the same call goes on from there.
-      RunError: a worker died, and jobs are left.
+      Interrupted: the workers were stopped; the same call continues from there.
+      RunError: the workers ended before the jobs did.
     """
     files.make_directory(logs)
-    for job in jobs:  # what failed is tried again
-        store.forget_failure(job.directory)
+    for job in jobs:
+        store.delete_failure(job.directory)
     if all(ended(job) for job in jobs):
         return 0
-    workers = workers or _fitting(len({compile_key(job.c) for job in jobs}))
+    workers = workers or _default_workers(len({compile_key(job.c) for job in jobs}))
+    with _workers(command, workers, logs) as processes:
+        try:
+            with View(jobs, workers, progress) as view:
+                while any(p.poll() is None for p in processes):
+                    view.refresh()
+                    time.sleep(POLL_SECONDS)
+                view.refresh()
+        except KeyboardInterrupt:
+            progress.say("stopping: every run saves its state")
+            raise Interrupted("stopped; the same command continues from there.") from None
+    if not all(ended(job) for job in jobs):
+        codes = ", ".join(str(p.returncode) for p in processes)
+        raise RunError(
+            f"the workers ended before the grid (exit codes {codes}): see {logs}; the same command "
+            "continues from there."
+        )
+    return sum(store.read_failure(job.directory) is not None for job in jobs)
+
+
+@contextmanager
+def _workers(
+    command: Sequence[str], workers: int, logs: Path
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Starts workers, and terminates them at the end; SIGTERM acts like Ctrl-C meanwhile."""
     processes = [
-        _start([*words, "--worker", f"{i}/{workers}"], logs / f"worker-{i}.txt")
+        _start([*command, "--worker", f"{i}/{workers}"], logs / f"worker-{i}.txt")
         for i in range(workers)
     ]
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with View(jobs, workers, progress) as view:
-            while any(p.poll() is None for p in processes):
-                view.refresh()
-                time.sleep(EVERY)
-            view.refresh()
-    except KeyboardInterrupt:
-        progress.say("stopping: every run saves where it stands")
-        raise Interrupted("stopped; the same command goes on from there.") from None
+        yield processes
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, handler)
         for p in processes:
             p.send_signal(signal.SIGTERM)
         for p in processes:
             p.wait()
             if p.stdin:
                 p.stdin.close()
-    if not all(ended(job) for job in jobs):
-        codes = ", ".join(str(p.returncode) for p in processes)
-        raise RunError(
-            f"the workers ended before the grid (exit codes {codes}): see {logs}; the same command "
-            "goes on from there."
-        )
-    return sum(store.read_failure(job.directory) is not None for job in jobs)
 
 
-def _fitting(programs: int) -> int:
-    """Workers that keep this machine busy: a small model uses one core well and two hardly."""
-    devices = any(Path(p).exists() for p in ("/dev/nvidia0", "/dev/accel0", "/dev/vfio/0"))
-    if devices and os.environ.get("JAX_PLATFORMS", "") != "cpu":
-        return 1
-    return min(_cores(), programs)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _start(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """A worker, which ends when this process does: its standard input closes then."""
+def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Starts a worker, which ends when this process does, as its standard input closes then."""
     with log.open("ab") as out:
         return subprocess.Popen(
-            [sys.executable, "-m", "t2t_jax.cli", *words],
+            [sys.executable, "-m", "t2t_jax.cli", *command],
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=out,
         )
 
 
-def become(number: str) -> None:
-    """Takes this worker's share of the cores, and follows whoever started it into the grave.
+def _default_workers(programs: int) -> int:
+    """Returns a number of workers that keeps this machine busy.
+
+    A small model uses one core well and a second one hardly, so it is one worker a core.
+    """
+    devices = any(Path(p).exists() for p in ("/dev/nvidia0", "/dev/accel0", "/dev/vfio/0"))
+    if devices and os.environ.get("JAX_PLATFORMS", "") != "cpu":
+        return 1
+    return min(_num_cores(), programs)
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def set_up_worker(number: str) -> None:
+    """Restricts this worker to its share of the cores, and ends it when its supervisor ends.
 
     Args:
-      number: `i/n`, of n workers on this machine.
+      number: `i/n`, for worker i of n on this machine.
     """
     i, n = map(int, number.split("/"))
     if n > 1 and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, cores[i % len(cores) :: n])
 
-    def follow() -> None:
-        while os.read(0, 1):
+    def follow_supervisor() -> None:
+        while os.read(0, 1):  # until standard input closes
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=follow_supervisor, daemon=True).start()

@@ -1,4 +1,4 @@
-"""A grid of runs, from the rows of a study to its table."""
+"""Studies: their rows, the grids of runs that these become, and the tables of results."""
 
 from t2t_jax.study.registry import Row as Row
 from t2t_jax.study.registry import study as study

@@ -1,4 +1,4 @@
-"""What a config costs before it is run, and what its runs have cost."""
+"""The cost of runs: parameters, FLOPs, time and memory."""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +11,34 @@ from t2t_jax.runs.results import Run
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
+SHARED = "training_seconds", "overhead_seconds"  # divided among runs that were trained together
+COSTS = ("parameters", "flops", "compiled_flops", *SHARED, "scoring_seconds", "memory")
+
+_HEADER = (
+    ("", ""),
+    ("params", "(M)"),
+    ("training FLOPs", "paper"),
+    ("training FLOPs", "counted"),
+    ("training FLOPs", "compiled"),
+    ("training FLOPs", "time x peak"),
+    ("time of", "training (min)"),
+    ("time of", "a step (ms)"),
+    ("time of", "scoring (s)"),
+    ("time of", "compiling, dev (s)"),
+    ("memory", "(MB)"),
+    ("", "device"),
+)
+_NOTE = (
+    "FLOPs counted: matrix products, backward twice forward; compiled: what XLA counts, which "
+    "takes a loop's body once; time x peak, as the paper reckons: seconds of training by what "
+    "the device reaches at most. The time of training is that of steps and checkpoints; the "
+    "first of the runs that share a program compiles it. A run that was trained at once with "
+    "others has its share of their time."
+)
+
 
 def parameters(c: Config, V: int) -> int:
-    """Parameters of a config's model with V subwords, counted without making them."""
+    """Returns the number of parameters of a model with V subwords, without allocating them."""
     import jax
     import jax.numpy as jnp
 
@@ -24,71 +49,57 @@ def parameters(c: Config, V: int) -> int:
     return sum(math.prod(x.shape) for x in jax.tree.leaves(shapes["params"]))
 
 
-def table(entries: Sequence[Entry]) -> Table:
-    """What every row cost: means over its seeds."""
-    header = (
-        ("", ""),
-        ("params", "(M)"),
-        ("training FLOPs", "paper"),
-        ("training FLOPs", "counted"),
-        ("training FLOPs", "compiled"),
-        ("training FLOPs", "time x peak"),
-        ("time of", "training (min)"),
-        ("time of", "a step (ms)"),
-        ("time of", "scoring (s)"),
-        ("time of", "compiling, dev (s)"),
-        ("memory", "(MB)"),
-        ("", "device"),
-    )
-    groups: dict[str, list[tuple[Cell, ...]]] = {}
-    for entry in entries:
-        if not entry.runs:
-            continue
-        of = [costs(run) for run in entry.runs]
-        mean = {name: math.fsum(o[name] for o in of) / len(of) for name in of[0]}
-        peaks = [run.result.get("peak_flops") for run in entry.runs]
-        timed = [s["training_seconds"] * p for s, p in zip(of, peaks, strict=True) if p]
-        theirs = entry.row.FLOPs
-        steps = [seconds for run in entry.runs if (seconds := _step(run)) is not None]
-        devices = sorted({run.result["environment"]["device"] for run in entry.runs})
-        cells = (
-            entry.row.name,
-            f"{mean['parameters'] / 1e6:.2f}",
-            "" if theirs is None else f"{theirs:.1e}",
-            f"{mean['flops']:.2e}",
-            f"{mean['compiled_flops']:.2e}",
-            f"{math.fsum(timed) / len(timed):.2e}" if timed else "",
-            f"{mean['training_seconds'] / 60:.1f}",
-            f"{1e3 * math.fsum(steps) / len(steps):.0f}" if steps else "",
-            f"{mean['scoring_seconds']:.0f}",
-            f"{mean['overhead_seconds']:.0f}",
-            f"{mean['memory'] / 1e6:.0f}",
-            ", ".join(devices),
-        )
-        groups.setdefault(entry.row.group, []).append(tuple(map(Cell, cells)))
-    notes = (
-        "FLOPs counted: matrix products, backward twice forward; compiled: what XLA counts, which "
-        "takes a loop's body once; time x peak, as the paper reckons: seconds of training by what "
-        "the device reaches at most. The time of training is that of steps and checkpoints; the "
-        "first of the runs that share a program compiles it. A run that was trained at once with "
-        "others has its share of their time.",
-    )
-    return without_empty("Cost of a run", header, groups, notes)
-
-
-def _step(run: Run) -> float | None:
-    """Median seconds of a training step, in a program with others its share; None if unknown."""
-    records = store.read_curves(run.directory)
-    each = [r["seconds_per_step"] for r in records if "seconds_per_step" in r]
-    return float(np.median(each)) / run.result["trained_together"] if each else None
-
-
-SHARED = "training_seconds", "overhead_seconds"  # by the runs that were trained at once
-COSTS = ("parameters", "flops", "compiled_flops", *SHARED, "scoring_seconds", "memory")
-
-
 def costs(run: Run) -> dict[str, float]:
-    """What a run has cost, by the names in `COSTS`."""
+    """Returns the costs of a run, by the names in `COSTS`."""
     costs = {name: float(run.result[name]) for name in COSTS if name in run.result}
     shares = {name: costs[name] / run.result["trained_together"] for name in SHARED}
     return costs | shares | {"scoring_seconds": run.scoring_seconds}
+
+
+def table(entries: Sequence[Entry]) -> Table:
+    """Returns the costs of every row that has runs, as means over its seeds."""
+    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    for entry in entries:
+        if entry.runs:
+            groups.setdefault(entry.row.group, []).append(_cells(entry))
+    return without_empty("Cost of a run", _HEADER, groups, (_NOTE,))
+
+
+def _cells(entry: Entry) -> tuple[Cell, ...]:
+    costs_of_runs = [costs(run) for run in entry.runs]
+    mean = {name: _mean([x[name] for x in costs_of_runs]) for name in costs_of_runs[0]}
+    at_peak = [flops for run in entry.runs if (flops := _flops_at_peak(run)) is not None]
+    steps = [seconds for run in entry.runs if (seconds := _step_seconds(run)) is not None]
+    devices = sorted({run.result["environment"]["device"] for run in entry.runs})
+    texts = (
+        entry.row.name,
+        f"{mean['parameters'] / 1e6:.2f}",
+        "" if entry.row.FLOPs is None else f"{entry.row.FLOPs:.1e}",
+        f"{mean['flops']:.2e}",
+        f"{mean['compiled_flops']:.2e}",
+        f"{_mean(at_peak):.2e}" if at_peak else "",
+        f"{mean['training_seconds'] / 60:.1f}",
+        f"{1e3 * _mean(steps):.0f}" if steps else "",
+        f"{mean['scoring_seconds']:.0f}",
+        f"{mean['overhead_seconds']:.0f}",
+        f"{mean['memory'] / 1e6:.0f}",
+        ", ".join(devices),
+    )
+    return tuple(map(Cell, texts))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _flops_at_peak(run: Run) -> float | None:
+    """Returns training time times the device's peak FLOP/s; None if the peak is unknown."""
+    peak = run.result.get("peak_flops")
+    return costs(run)["training_seconds"] * peak if peak else None
+
+
+def _step_seconds(run: Run) -> float | None:
+    """Returns the median time of a training step, or a run's share of it; None if unknown."""
+    records = store.read_curves(run.directory)
+    seconds = [r["seconds_per_step"] for r in records if "seconds_per_step" in r]
+    return float(np.median(seconds)) / run.result["trained_together"] if seconds else None

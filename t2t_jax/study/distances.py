@@ -1,6 +1,7 @@
-"""Quality against distance: the metric by the longest dependency and by the sentence's length.
+"""The metric against distance: by a sentence's longest dependency, and by its length.
 
-Needs a corpus that knows its sentences' dependencies, as grammar does: it shows where windows end.
+The corpus must know the dependencies of its sentences, as grammar does. The curves show at which
+distance a windowed attention fails.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,19 +11,19 @@ import numpy as np
 
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.study.comparison import Line
 from t2t_jax.study.entries import Entry
-from t2t_jax.study.tables import Line
 
-_PARTS = 7  # into which the sentences are divided, as equal as ties allow
+_PARTS = 7  # number of parts of the sentences, as equal as ties allow
 
 
 class Curves(NamedTuple):
-    """The metric of every row, the mean over seeds, on each part of the sentences.
+    """The metric of every row on each part of the sentences, the mean over seeds.
 
     Attributes:
-      what: the sentences are divided by.
-      parts: for each what its sentences have, as text, and how many they are.
-      rows: by name.
+      what: the quantity by which the sentences are divided.
+      parts: for each part the range of that quantity, as text, and the number of sentences.
+      rows: row name -> the metric on each part.
     """
 
     what: str
@@ -30,34 +31,35 @@ class Curves(NamedTuple):
     rows: Mapping[str, Sequence[float]]
 
 
-def curves(found: Sequence[Line], split: Split) -> list[Curves]:
-    """By dependency and by length; nothing where the corpus knows no dependencies."""
+def curves(lines: Sequence[Line], split: Split) -> list[Curves]:
+    """Returns the curves by dependency and by length; an empty list without dependencies."""
     if not split.extras or "dependency" not in split.extras[0]:
         return []
-    rows = [line.entry for line in found if line.entry.runs]
+    entries = [line.entry for line in lines if line.entry.runs]
     out = []
-    for what, values in (
+    for what, sizes in (
         ("longest dependency, in words", [x["dependency"] for x in split.extras]),
         ("words of the sentence", [len(r.split()) for r in split.references]),
     ):
-        divided = parts(np.array(values))
-        spans = [(_span(np.array(values)[part]), len(part)) for part in divided]
-        out.append(Curves(what, spans, {e.row.name: curve(e, divided) for e in rows}))
+        values = np.array(sizes)
+        indices = parts(values)
+        spans = [(_span(values[part]), len(part)) for part in indices]
+        out.append(Curves(what, spans, {e.row.name: curve(e, indices) for e in entries}))
     return out
 
 
 def parts(values: np.ndarray) -> list[np.ndarray]:
-    """Indices of the values [sentences], divided by size; equal values stay together."""
+    """Returns indices of the values [sentences], divided by size; equal values stay together."""
     edges = np.unique(np.quantile(values, np.arange(1, _PARTS) / _PARTS, method="nearest"))
-    where = np.searchsorted(edges, values, side="left")
-    return [np.flatnonzero(where == i) for i in np.unique(where)]
+    part_of = np.searchsorted(edges, values, side="left")
+    return [np.flatnonzero(part_of == i) for i in np.unique(part_of)]
 
 
-def curve(entry: Entry, divided: Sequence[np.ndarray]) -> list[float]:
-    """The metric on each part, the mean over seeds."""
+def curve(entry: Entry, indices: Sequence[np.ndarray]) -> list[float]:
+    """Returns the metric on each part of the sentences, the mean over seeds."""
     of_sums = metric_of(entry.c.data.corpus).of_sums
-    each = [np.array(run.statistics) for run in entry.runs]
-    return [float(np.mean([of_sums(s[part].sum(axis=0)) for s in each])) for part in divided]
+    statistics = [np.array(run.statistics) for run in entry.runs]
+    return [float(np.mean([of_sums(s[i].sum(axis=0)) for s in statistics])) for i in indices]
 
 
 def _span(values: np.ndarray) -> str:

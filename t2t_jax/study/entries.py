@@ -1,4 +1,4 @@
-"""What a store holds of a study: matched by config, and never mixed without a mark."""
+"""The stored runs of a study, matched to its rows by config, and never mixed without a mark."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,12 +16,17 @@ from t2t_jax.study.registry import Row
 
 @dataclass(frozen=True)
 class Entry:
-    """A row at the scale of a preset, its finished runs by seed, and how the others stand."""
+    """A row at the scale of a preset, with its runs.
+
+    Attributes:
+      runs: the finished runs, by seed.
+      status: of the unfinished runs, as text.
+    """
 
     row: Row
     c: Config
     runs: tuple[Run, ...]
-    standing: str
+    status: str
 
 
 def collect(
@@ -31,42 +36,53 @@ def collect(
     mix: bool = False,
     report: Callable[[str], object] = lambda _: None,
 ) -> list[Entry]:
-    """What its store holds of a grid, under any seed.
+    """Returns the rows of a grid with their stored runs of every seed.
 
     Args:
-      only: takes only runs one of whose origins begins so.
+      only: takes only runs that have an origin with this prefix.
       mix: takes runs of different origins, and marks them.
 
     Raises:
       UsageError: there is no store, or runs differ in their origins and `mix` is not set.
     """
     configs = [grid.config(row) for row in grid.rows]
+    finished, statuses = _read(grid, configs, report)
+    finished = [
+        [run for run in runs if results.has_origin(run, only)]
+        for runs in results.with_versions(finished)
+    ]
+    every_run = [run for runs in finished for run in runs]
+    results.report_outdated(every_run, report)
+    usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
+    return [
+        Entry(row, c, results.newest_by_seed(runs, usual), "; ".join(status))
+        for row, c, runs, status in zip(grid.rows, configs, finished, statuses, strict=True)
+    ]
+
+
+def _read(
+    grid: Grid, configs: Sequence[Config], report: Callable[[str], object]
+) -> tuple[list[list[Run]], list[list[str]]]:
+    """Returns for each row its finished runs, and the status of its unfinished runs."""
     keys = [_key(c) for c in configs]
     finished: list[list[Run]] = [[] for _ in configs]
-    standing: list[list[str]] = [[] for _ in configs]
+    statuses: list[list[str]] = [[] for _ in configs]
     others = []
     for directory, c in results.stored(grid.home, report):
         matching = [i for i, key in enumerate(keys) if key == _key(c)]
         if not matching:
             others.append(c)
             continue
-        run = results.read_run(directory, c, grid.split(c), _cut(c, configs[0]), report)
+        preparation = _preparation(c, configs[0])
+        run = results.read_run(directory, c, grid.split(c), preparation, report)
         for i in matching:
             if isinstance(run, Run):
                 finished[i].append(run)
             else:
-                standing[i].append(f"seed {c.training.seed} {run}")
-    if others and not any(finished) and not any(standing):
+                statuses[i].append(f"seed {c.training.seed} {run}")
+    if others and not any(finished) and not any(statuses):
         report(_nearest(configs, others))
-    finished = [
-        [r for r in runs if results.is_of(r, only)] for runs in results.with_versions(finished)
-    ]
-    results.report_outdated([run for runs in finished for run in runs], report)
-    usual = results.usual([run.origins for runs in finished for run in runs], grid.home, mix)
-    return [
-        Entry(row, c, results.by_seed(runs, usual), "; ".join(states))
-        for row, c, runs, states in zip(grid.rows, configs, finished, standing, strict=True)
-    ]
+    return finished, statuses
 
 
 def _key(c: Config) -> str:
@@ -74,13 +90,13 @@ def _key(c: Config) -> str:
 
 
 def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:
-    """Which flags would show runs that the store holds of other settings."""
+    """Returns a line that names the flags with which the stored runs would be shown."""
 
     def differences(c: Config, other: Config) -> dict[str, Any]:
-        theirs, ours = identity.identity(other), identity.identity(c)
-        names = (theirs.keys() | ours.keys()) - {"seed"}
+        stored, ours = identity.identity(other), identity.identity(c)
+        names = (stored.keys() | ours.keys()) - {"seed"}
         flat = config.flatten(other)
-        return {n: flat[n] for n in sorted(names) if theirs.get(n) != ours.get(n)}
+        return {n: flat[n] for n in sorted(names) if stored.get(n) != ours.get(n)}
 
     nearest = min((differences(c, other) for c in configs for other in others), key=len)
     flags = " ".join(f"--{name} {value}" for name, value in nearest.items())
@@ -90,7 +106,7 @@ def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:
     )
 
 
-def _cut(c: Config, base: Config) -> str:
-    """How a row's sentences become tokens, where that is not as in base: other data is right."""
+def _preparation(c: Config, base: Config) -> str:
+    """Returns the fields of data preparation in which a row differs from base, as text."""
     fields = {n: x for n, x in config.difference(c, base).items() if n in PREPARED}
     return "".join(f" of {n} {x}" for n, (x, _) in fields.items() if n not in config.PATHS)

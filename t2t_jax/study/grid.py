@@ -1,4 +1,4 @@
-"""A study at a preset's scale, under seeds: which runs that makes, and where they are kept."""
+"""A grid: the rows of a study at a preset's scale, under seeds, and the store of its runs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class Grid:
     """Rows of a study at a preset's scale.
 
     Attributes:
-      changes: config fields that a command line changes: of a scaled quantity it gives base's
-        value, to which the rows keep their proportion; others are alike in every row.
+      changes: config fields that a command line changes. The value of a scaled field is base's, and
+        the rows keep their proportion to it; the value of any other field holds for every row.
       home: the store, a directory of runs.
     """
 
@@ -35,21 +35,21 @@ class Grid:
     home: Path
 
     def config(self, row: Row) -> Config:
-        """A row at the grid's scale, under seed 0."""
+        """Returns a row's config at the grid's scale, with seed 0."""
         c = shrink(self.study.config(), row.changes, self.preset, self.changes)
         base = self.study.rows[0]
         if not self.study.equal_flops or row is base:
             return c
-        share = _flops(self.config(base)) / _flops(c)
-        return config.replace(c, steps=max(1, round(c.training.steps * share)))
+        ratio = _flops(self.config(base)) / _flops(c)
+        return config.replace(c, steps=max(1, round(c.training.steps * ratio)))
 
     def split(self, c: Config) -> str:
-        """The split that a row is scored on; empty if perplexity is all there is."""
+        """Returns the split that a row is scored on; empty if only perplexity is measured."""
         return self.study.split if ARCHITECTURES[c.model.architecture].translates else ""
 
     @property
     def data(self) -> Data:
-        """Base's data; the sentences are those of every row."""
+        """Base's data, with the sentences of every row."""
         return self.config(self.rows[0]).data
 
     @property
@@ -62,11 +62,11 @@ class Grid:
 
     @property
     def flags(self) -> str:
-        """What a command line changed, where files lie apart: `N 1, steps 200`."""
+        """The fields that a command line changed, without paths: `N 1, steps 200`."""
         return ", ".join(f"{name} {value}" for name, value in self._changed())
 
     def run_name(self, row: Row, seed: int) -> str:
-        """`table3-demo/base/0`, or `table3-demo:N=1,steps=200/base/0` where fields are changed."""
+        """Returns `table3-demo/base/0`, or `table3-demo:N=1/base/0` if a field is changed."""
         changes = ",".join(f"{name}={value}" for name, value in self._changed())
         return f"{self.name}{f':{changes}' * bool(changes)}/{row.name}/{seed}"
 
@@ -74,11 +74,11 @@ class Grid:
         return [(n, value) for n, value in self.changes.items() if n not in config.PATHS]
 
     def check(self) -> None:
-        """Refuses what can be no grid.
+        """Raises an error if the rows are not a valid grid.
 
         Raises:
-          UsageError: a row does not fit the preset, rows read different sentences or are one run,
-            or a change names the seed or what a row is about.
+          UsageError: a row does not fit the preset, rows read different sentences or are the same
+            run, or a change names the seed or a field that a row changes.
         """
         if "seed" in self.changes:
             raise UsageError(
@@ -88,8 +88,9 @@ class Grid:
         if metric_of(base).name != metric_of(self.data.corpus).name:
             fitting = (p.name for p in PRESETS.values() if _fits(p, base))
             raise UsageError(
-                f"{self.study.name} reads {base}, and preset {self.preset.name} has "
-                f"{self.data.corpus} in its place: choose --preset {' or '.join(fitting)}."
+                f"{self.study.name} reads {base}, but preset {self.preset.name} replaces it by "
+                f"{self.data.corpus}, which has another metric: choose --preset "
+                f"{' or '.join(fitting)}."
             )
         self._check_rows()
 
@@ -97,9 +98,9 @@ class Grid:
         rows: dict[Config, Row] = {}
         for row in self.rows:
             proportional = {*SCALED} if row is not self.study.rows[0] else set()
-            if twice := (self.changes.keys() & row.changes.keys()) - proportional:
+            if overridden := (self.changes.keys() & row.changes.keys()) - proportional:
                 raise UsageError(
-                    f"{min(twice)} is what row {row.name} of {self.study.name} is about: leave it "
+                    f"row {row.name} of {self.study.name} sets {min(overridden)} itself: leave it "
                     "out, or choose other rows with --rows."
                 )
             c = self.config(row)
@@ -113,22 +114,26 @@ class Grid:
             if c in rows:
                 raise UsageError(
                     f"rows {rows[c].name} and {row.name} of {self.study.name} are the same run "
-                    f"with preset {self.preset.name}: name in both what tells them apart, or "
-                    "choose another preset or other --rows."
+                    f"with preset {self.preset.name}: name in both the field in which they differ, "
+                    "or choose another preset or other --rows."
                 )
             rows[c] = row
 
     def plan(self, seeds: int, open_data: Callable[[Data], Dataset]) -> list[Job]:
-        """Every row under seeds 0, 1, ..., in the rows' order; `open_data` opens its corpus."""
+        """Returns a job for each row and each of the seeds 0, 1, ..., in the order of the rows.
+
+        Args:
+          open_data: opens the corpus of a row.
+        """
         jobs = []
         for row in self.rows:
             c = self.config(row)
-            facts = identity.about(open_data(c.data))
+            facts = identity.data_facts(open_data(c.data))
             for seed in range(seeds):
                 seeded = config.replace(c, seed=seed)
-                home = self.home / identity.key(seeded, facts)
+                directory = self.home / identity.key(seeded, facts)
                 name = self.run_name(row, seed)
-                jobs.append(Job(name, row.name, seeded, home, self.split(c)))
+                jobs.append(Job(name, row.name, seeded, directory, self.split(c)))
         return jobs
 
 
@@ -137,5 +142,5 @@ def _flops(c: Config) -> float:
 
 
 def _fits(preset: Preset, corpus: str) -> bool:
-    """Whether what a preset reads is scored as a corpus is."""
+    """Returns whether the corpus of a preset has the same metric as `corpus`."""
     return metric_of(preset.changes.get("corpus", corpus)).name == metric_of(corpus).name

@@ -1,4 +1,4 @@
-"""Studies: a table of a paper as rows, each of them its difference from base.
+"""Studies: a table of a paper as rows, each written as its difference from base.
 
 A study is one file under experiments/: a function that returns rows, decorated with `@study`.
 """
@@ -19,14 +19,14 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table.
+    """A row of a table.
 
     Attributes:
-      group: the block of the table that it stands in: a letter, or the row's own name.
+      group: the block of the table that it belongs to, a letter; or the row's own name.
       changes: config fields that differ from the study's base, at the paper's scale.
-      PPL, BLEU, F1, params, FLOPs: what the paper reports, params in millions; None where its
-        cell is blank.
-      label: what the paper writes across the cells where no number tells the change.
+      PPL, BLEU, F1, params, FLOPs: the paper's values, params in millions; None if its cell is
+        blank.
+      label: the paper's description of a change that has no column.
     """
 
     group: str
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """`base`, `A:h=4,d_k=128,d_v=128`; unique in a study."""
+        """The row's name, unique in a study: `base`, `A:h=4,d_k=128,d_v=128`."""
         if len(self.group) > 1:
             return self.group
         return f"{self.group}:" + ",".join(f"{n}={v}" for n, v in self.changes.items())
@@ -52,12 +52,12 @@ class Study:
 
     Attributes:
       columns: config fields that have a column of their own.
-      rows: the first is base, which the others are compared with.
-      split: what BLEU or F1 is measured on; empty: perplexity alone.
-      V: the vocabulary at which parameters are counted at the paper's scale.
-      equal_flops: every row has as many steps as base's FLOPs allow it.
-      base: config fields in which this table's base differs from Table 3's; they are the table's
-        scale, which a preset may replace by its own.
+      rows: the first is base, with which the others are compared.
+      split: the split that BLEU or F1 is measured on; empty if only perplexity is measured.
+      V: the vocabulary size for counting parameters at the paper's scale.
+      equal_flops: whether the steps of each row are chosen such that it takes base's FLOPs.
+      base: config fields in which this table's base differs from Table 3's; a preset may replace
+        them.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Study:
     base: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, row: Row | None = None) -> Config:
-        """A row at the paper's scale; base if none is named.
+        """Returns a row's config at the paper's scale; base's if no row is given.
 
         Raises:
           UsageError: a change names no field, or a value is out of range.
@@ -88,11 +88,22 @@ def study(
     equal_flops: bool = False,
     base: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[[], Sequence[Row]]], Study]:
-    """Turns a function that returns rows into a study of its name; see `Study` for the others."""
+    """Returns a decorator that turns a function into a study of its name, with the rows it returns.
+
+    See `Study` for the arguments.
+    """
 
     def make(rows: Callable[[], Sequence[Row]]) -> Study:
-        of = rows.__name__, title, tuple(columns.split()), tuple(rows()), split, V, equal_flops
-        made = Study(*of, base or {})
+        made = Study(
+            name=rows.__name__,
+            title=title,
+            columns=tuple(columns.split()),
+            rows=tuple(rows()),
+            split=split,
+            V=V,
+            equal_flops=equal_flops,
+            base=base or {},
+        )
         _check(made)
         return made
 
@@ -100,7 +111,7 @@ def study(
 
 
 def _check(study: Study) -> None:
-    """Refuses changes that name no field, or the seed, and two rows of one name."""
+    """Raises an error if a change names no field or the seed, or if two rows have the same name."""
     for row in study.rows:
         study.config(row)
         if "seed" in {**study.base, **row.changes}:
@@ -109,15 +120,15 @@ def _check(study: Study) -> None:
                 "under the seeds 0 to K - 1 of --seeds K."
             )
     names = [row.name for row in study.rows]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"{study.name} has two rows {twice[0]}: change one, or its group.")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{study.name} has two rows {repeated[0]}: change one, or its group.")
 
 
 def studies(folder: Path = EXPERIMENTS, report: Callable[[str], object] = warn) -> dict[str, Study]:
-    """Every study under experiments/, by name.
+    """Returns every study under experiments/, by name.
 
     Args:
-      report: receives a line about each file that cannot be loaded; the others are.
+      report: receives a line about each file that cannot be loaded.
     """
     out: dict[str, Study] = {}
     for path in sorted(folder.glob("*.py")):
@@ -128,18 +139,18 @@ def studies(folder: Path = EXPERIMENTS, report: Callable[[str], object] = warn) 
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            report(f"{path} cannot be loaded ({why}): its studies are left out.")
+            reason = f"{type(error).__name__}: {error}"
+            report(f"{path} cannot be loaded ({reason}): its studies are left out.")
             continue
         out |= {s.name: s for s in vars(module).values() if isinstance(s, Study)}
     return out
 
 
 def find(name: str) -> Study:
-    """The study of a name.
+    """Returns the study with this name.
 
     Raises:
-      UsageError: there is none.
+      UsageError: there is no such study.
     """
     known = studies()
     if name not in known:
@@ -148,14 +159,14 @@ def find(name: str) -> Study:
 
 
 def select(study: Study, names: Sequence[str]) -> tuple[Row, ...]:
-    """Base and the rows of these names or groups, in the table's order; all if none is named.
+    """Returns base and the rows with these names or groups, in order; all rows without names.
 
     Raises:
-      UsageError: a name is neither.
+      UsageError: a name is that of no row and no group.
     """
     choices = {row.name for row in study.rows} | {row.group for row in study.rows}
     for name in names:
         if name not in choices:
             raise UsageError(f"{study.name} has no row {name!r}: {near(name, choices)}")
-    wanted = {study.rows[0].name, *names}
-    return tuple(row for row in study.rows if not names or {row.name, row.group} & wanted)
+    selected = {study.rows[0].name, *names}
+    return tuple(row for row in study.rows if not names or {row.name, row.group} & selected)

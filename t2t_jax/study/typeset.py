@@ -1,22 +1,22 @@
-"""Tables set as text, Markdown and LaTeX."""
+"""Tables typeset as text, Markdown and LaTeX."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
 class Cell(str):
-    """A text of the table; `best` ones are set in bold."""
+    """The text of a cell; it is bold if it is the `best` of its column."""
 
     best = False
 
 
 @dataclass(frozen=True)
 class Table:
-    """Texts, ready to be set.
+    """A table of texts.
 
     Attributes:
-      header: for each column what stands above it, in two lines; neighbours may share the upper.
-      groups: lines of cells; a rule stands between groups.
+      header: the upper and lower heading of each column; neighbours may share an upper heading.
+      groups: lines of cells; groups are separated by a rule.
       notes: sentences below the table.
     """
 
@@ -32,7 +32,7 @@ def without_empty(
     groups: Mapping[str, Sequence[tuple[Cell, ...]]],
     notes: Sequence[str],
 ) -> Table:
-    """A table without the columns that are empty in every row."""
+    """Returns a table without the columns that are empty in every line."""
     lines = [line for group in groups.values() for line in group]
     kept = [0, *(i for i in range(1, len(header)) if any(line[i] for line in lines))]
     return Table(
@@ -46,7 +46,7 @@ def without_empty(
 def _texts(
     table: Table, plain: Callable[[str], str], best: Callable[[str], str]
 ) -> list[list[list[str]]]:
-    """Groups of lines of texts that went through `plain`, and the best ones through `best`."""
+    """Returns the cells of each group with `plain` applied, and then `best` to the best ones."""
     return [
         [[best(plain(c)) if c.best else plain(c) for c in line] for line in group]
         for group in table.groups
@@ -54,20 +54,20 @@ def _texts(
 
 
 def _header(table: Table) -> tuple[list[str], list[str]]:
-    """Both lines, the upper without repetitions."""
+    """Returns the upper and lower headings, the upper ones without repetitions."""
     upper = [above for above, _ in table.header]
     shown = ["" if i and above == upper[i - 1] else above for i, above in enumerate(upper)]
     return shown, [below for _, below in table.header]
 
 
 def as_text(table: Table) -> str:
-    """For a terminal."""
+    """Returns a table for a terminal."""
     groups = _texts(table, str, "[{}]".format)
     upper, lower = _header(table)
     every = [upper, lower, *(line for g in groups for line in g)]
-    # A label that runs over the cells behind it does not widen its own column.
+    # A label that extends across the cells after it does not widen its own column.
     widths = [
-        max(len(line[i]) for line in every if not (i + 1 < len(line) and _runs_over(line, i)))
+        max(len(line[i]) for line in every if not (i + 1 < len(line) and _extends(line, i)))
         for i in range(len(table.header))
     ]
 
@@ -76,9 +76,7 @@ def as_text(table: Table) -> str:
         for i, (text, width) in enumerate(zip(line, widths, strict=True)):
             end = sum(widths[: i + 1]) + 2 * i
             out = out.ljust(end - width) if not text else out
-            out += (
-                text.ljust(width) if i == 0 or _runs_over(line, i) else text.rjust(end - len(out))
-            )
+            out += text.ljust(width) if i == 0 or _extends(line, i) else text.rjust(end - len(out))
             out += "  "
         return out.rstrip()
 
@@ -90,19 +88,19 @@ def as_text(table: Table) -> str:
     return "\n".join([*body, rule, *notes]) + "\n"
 
 
-def _runs_over(line: Sequence[str], i: int) -> bool:
-    """Whether a cell is a label that stands across the empty ones behind it."""
+def _extends(line: Sequence[str], i: int) -> bool:
+    """Returns whether a cell is a label that extends across the empty cells after it."""
     return " " in line[i] and i + 1 < len(line) and i == 1 and not line[i + 1]
 
 
 def pipe_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A Markdown table of cells that are Markdown themselves."""
-    rows = [header, ["---"] * len(header), *lines]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    """Returns a Markdown table of cells that are Markdown themselves."""
+    every_line = [header, ["---"] * len(header), *lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in every_line)
 
 
 def as_markdown(table: Table) -> str:
-    """A Markdown table with its title and notes; groups follow each other."""
+    """Returns a Markdown table with its title and notes, without rules between groups."""
 
     def plain(text: str) -> str:
         return text.replace("*", "\\*")
@@ -121,7 +119,7 @@ _LATEX = str.maketrans(
 
 
 def as_latex(table: Table) -> str:
-    """A booktabs tabular in a table of its own; needs no other package."""
+    """Returns a LaTeX table that needs the package booktabs alone."""
 
     def plain(text: str) -> str:
         return text.translate(_LATEX)

@@ -1,0 +1,253 @@
+"""The arguments of every command."""
+
+import argparse
+import os
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from t2t_jax import commands, config
+from t2t_jax.config import SECTIONS
+from t2t_jax.recipes import RECIPES
+
+Command = Callable[[str, Any, str], argparse.ArgumentParser]  # name, function, help
+
+_LISTED = (
+    "studies, presets, recipes, profiles, mechanisms, parts, fields, runs (of --store), or the "
+    "name of a study"
+)
+_RECIPE = f"one of {', '.join(RECIPES)}"
+_RUN = "name of a run (`list runs`), such as table3-demo/base/0 or table3/base/0; or its directory"
+_MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
+_HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
+_WORKERS = "number of worker processes [one a core of a CPU, one on accelerators]"
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Adds every command, with its arguments, to the parser of `t2t-jax`."""
+    command = partial(_command, parser.add_subparsers(required=True, metavar="COMMAND"))
+    _add_training(command)
+    _add_studies(command)
+    _add_use(command)
+    _add_machine(command)
+    _add_lists(command)
+
+
+def _command(subparsers: Any, name: str, function: Any, help: str) -> argparse.ArgumentParser:
+    """Adds a command to a parser's subparsers; returns its parser, without options."""
+    p: argparse.ArgumentParser = subparsers.add_parser(
+        name, help=help, description=help, allow_abbrev=False
+    )
+    p.set_defaults(command=function, parser=p)
+    return p
+
+
+def _add_training(command: Command) -> None:
+    """Adds the commands that train a model and prepare its corpus."""
+    p = command("train", commands.train, "train a model and score it on its test sets")
+    p.add_argument("recipe", help=_RECIPE)
+    p.add_argument("--profile", default="paper", help="paper or t2t: see `list profiles` [paper]")
+    p.add_argument("--run", type=Path, help="the run's directory [runs/RECIPE-SEED]")
+    p.add_argument("--mesh", default="", help=_MESH)
+    p.add_argument("--hosts", default="", help=_HOSTS)
+    _add_cache(p)
+    _add_fields(p, *SECTIONS)
+
+    p = command("prepare", commands.prepare, "tokenise a corpus into the cache that training reads")
+    p.add_argument("recipe", help=_RECIPE)
+    _add_cache(p)
+    _add_fields(p, "data")
+
+
+def _add_studies(command: Command) -> None:
+    """Adds the commands that run a study and show its results."""
+    p = command("run", commands.run, "run a study: every row under every seed, then its table")
+    _add_study(p)
+    p.add_argument("--seeds", type=int, default=1, metavar="K", help="runs of each row [1]")
+    p.add_argument("--workers", type=int, default=0, metavar="W", help=_WORKERS)
+    p.add_argument(
+        "--task", type=int, metavar="I", help="run only row I, from 0, and print no table"
+    )
+    p.add_argument("--tasks", action="store_true", help="only print the number of rows")
+    p.add_argument("--rerun", action="store_true", help="repeat the runs whose code has changed")
+    p.add_argument("--mesh", default="", help=_MESH)
+    p.add_argument(
+        "--worker", default="", help=argparse.SUPPRESS
+    )  # I/W, for workers that `run` starts
+    p.set_defaults(format="text")
+    _add_cache(p)
+
+    p = command("table", commands.table, "print the table of a study, from the results in a store")
+    _add_study(p)
+    p.add_argument("--format", default="text", choices=("text", "md", "latex", "csv", "json"))
+
+    p = command("plot", commands.plot, "draw the plots of a study, as PNG, SVG and PDF")
+    _add_study(p)
+    _add_cache(p)
+
+    p = command(
+        "report", commands.report, "write a page of a study: table, curves, costs, translations"
+    )
+    _add_study(p)
+    p.add_argument("--out", type=Path, help="path of the page [STUDY-PRESET.html in the store]")
+    p.add_argument("--watch", action="store_true", help="refresh the page until nothing runs")
+    _add_cache(p)
+
+    p = command(
+        "publish", commands.publish, "write a study's results to one file, with its table and plots"
+    )
+    _add_study(p)
+    p.add_argument("--to", type=Path, required=True, help="directory in which STUDY-PRESET is made")
+    _add_cache(p)
+
+
+def _add_use(command: Command) -> None:
+    """Adds the commands that use a trained run."""
+    p = command("translate", commands.translate, "translate standard input, line by line")
+    _add_run(p)
+    _add_cache(p)
+    _add_fields(p, "decoding")
+
+    p = command("evaluate", commands.evaluate, "score a run on a test set")
+    _add_run(p)
+    p.add_argument("--split", default="test", help="a split of the run's corpus [test]")
+    p.add_argument("--sources", type=Path, help="a file of sentences, in place of a split")
+    p.add_argument("--references", type=Path, help="a file of their translations")
+    _add_cache(p)
+    _add_fields(p, "decoding")
+
+    p = command("export", commands.export, "export a run's model for CTranslate2")
+    _add_run(p)
+    p.add_argument(
+        "--format", default="ctranslate2", choices=("ctranslate2",), help="[ctranslate2]"
+    )
+    p.add_argument("--out", type=Path, help="directory [RUN/ctranslate2]")
+
+    p = command(
+        "attend",
+        commands.attend,
+        "show what a model attends to in a sentence, as a picture and a page",
+    )
+    _add_run(p)
+    p.add_argument("sentence", help="in the source language")
+    p.add_argument("--translation", help="its translation [the model's own]")
+    p.add_argument("--out", type=Path, default=Path("attention"), help="directory [attention]")
+    _add_cache(p)
+    _add_fields(p, "decoding")
+
+
+def _add_machine(command: Command) -> None:
+    """Adds the commands that examine this machine."""
+    p = command("bench", commands.bench, "measure time and memory on this device")
+    _add_benches(p.add_subparsers(required=True, metavar="WHAT"))
+
+    p = command(
+        "doctor", commands.doctor, "check whether this machine can train, and say what to fix"
+    )
+    _add_store(p)
+    p.add_argument("--mesh", default="", help=_MESH)
+    _add_cache(p)
+
+
+def _add_lists(command: Command) -> None:
+    """Adds the commands that list what the package has, and how to extend it."""
+    p = command(
+        "list",
+        commands.list_,
+        "list what the package has, the rows of a study, or the runs of a store",
+    )
+    p.add_argument("what", nargs="?", default="", help=_LISTED)
+    p.add_argument(
+        "--format", default="text", choices=("text", "json"), help="format of a study's rows"
+    )
+    p.add_argument("--store", type=Path, help="directory of runs, for `list runs` [runs]")
+
+    p = command(
+        "help", commands.help_, "show how to add a mechanism, a row, a corpus or an architecture"
+    )
+    p.add_argument("topic", help=f"one of {', '.join(commands.topics())}")
+
+
+def _add_benches(subparsers: Any) -> None:
+    def bench(what: str, help: str) -> argparse.ArgumentParser:
+        p = _command(subparsers, what, commands.bench, help)
+        p.set_defaults(what=what)
+        out = "directory for the figures, as JSON and text [bench]"
+        p.add_argument("--out", type=Path, default=Path("bench"), help=out)
+        return p
+
+    p = bench("attention", "measure time and memory of every mechanism against the length")
+    p.add_argument("--lengths", nargs="+", type=int, metavar="N", help="[256 512 ... 16384]")
+    p.add_argument("--mechanisms", nargs="+", metavar="NAME", help="[all, and one written naively]")
+    p.add_argument(
+        "--seconds",
+        type=float,
+        default=20,
+        help="time limit of a call; longer lengths are skipped after it [20]",
+    )
+    sizes: Any = dict(nargs="+", choices=("tiny", "base", "big"), metavar="SIZE")
+    p = bench("train", "measure training steps: time, tokens a second, share of the peak, memory")
+    p.add_argument("--sizes", **sizes, default=["tiny", "base"], help="[tiny base]; big")
+    tokens = "tokens on each side [2048 on a CPU, 25000 on accelerators]"
+    p.add_argument("--batch_tokens", type=int, metavar="N", help=tokens)
+    population = "number of models trained in one vectorised program [1]"
+    p.add_argument("--population", type=int, default=1, metavar="P", help=population)
+    p = bench("translate", "measure sentences translated a second, greedily and with a beam of 4")
+    p.add_argument("--sizes", **sizes, default=["tiny"], help="[tiny]; base big")
+    p = bench("input", "measure the speed of reading batches, in tokens a second")
+    p.add_argument(
+        "recipe", nargs="?", default="grammar", help="recipe whose corpus is read [grammar]"
+    )
+    _add_cache(p)
+    p = bench("start", "measure the time to the first step, without and with cached programs")
+    p.add_argument("recipe", nargs="?", default="grammar", help="recipe to train [grammar]")
+    _add_cache(p)
+
+
+def _add_study(p: argparse.ArgumentParser) -> None:
+    p.add_argument("study", help="see `list studies`")
+    p.add_argument("--preset", default="demo", help="its scale: see `list presets` [demo]")
+    p.add_argument(
+        "--rows", nargs="+", default=(), metavar="ROW", help="names of rows or groups [all]"
+    )
+    _add_store(p)
+    p.add_argument(
+        "--only", default="", help="show only runs with this code, data, dtype, device, ..."
+    )
+    p.add_argument(
+        "--mix", action="store_true", help="show runs with different ones, and mark them"
+    )
+    _add_fields(p, *SECTIONS)
+
+
+def _add_run(p: argparse.ArgumentParser) -> None:
+    p.add_argument("run", help=_RUN)
+    _add_store(p)
+
+
+def _add_store(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
+
+
+def _add_cache(p: argparse.ArgumentParser) -> None:
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    default = Path(os.environ.get("T2T_JAX_CACHE") or f"{home}/t2t_jax").expanduser()
+    p.add_argument(
+        "--cache", type=Path, default=default, help="directory of corpora [~/.cache/t2t_jax]"
+    )
+
+
+def _add_fields(p: argparse.ArgumentParser, *sections: str) -> None:
+    for section in sections:
+        group = p.add_argument_group(section)
+        for f in fields(SECTIONS[section]):
+            kind = config.field_type(f.name)
+            group.add_argument(
+                f"--{f.name}",
+                default=argparse.SUPPRESS,
+                type=str if isinstance(kind, tuple) else kind,
+                metavar="|".join(kind) if isinstance(kind, tuple) else kind.__name__.upper(),
+                help=f.metadata["help"].replace("%", "%%"),
+            )

@@ -1,0 +1,54 @@
+"""`bench`, `doctor`, `list` and `help`: this machine, and what the package has."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from t2t_jax.errors import RunError, UsageError, near
+
+_HELP = Path(__file__).parents[1] / "help"
+
+
+def bench(arguments: Namespace) -> None:
+    """Runs a benchmark, which prints its figures."""
+    from t2t_jax.bench import command
+
+    getattr(command, arguments.what)(arguments)
+
+
+def doctor(arguments: Namespace) -> None:
+    """Prints the finding of each check of this machine.
+
+    Raises:
+      RunError: there is a problem.
+    """
+    from t2t_jax import doctor
+
+    problems = 0
+    for finding in doctor.examine(arguments.cache, arguments.store, arguments.mesh):
+        print(f"{'fix' if finding.remedy else 'ok':4}  {finding.check:10}  {finding.result}")
+        if finding.remedy:
+            print(f"{'':16}  {finding.remedy}")
+            problems += 1
+    if problems:
+        raise RunError(f"{problems} of these checks found a problem: fix it as they say.")
+
+
+def list_(arguments: Namespace) -> None:
+    """Prints the entries of a kind, the rows of a study, or the runs of a store."""
+    from t2t_jax.listing import listing
+
+    print("\n".join(listing(arguments.what, arguments.format, arguments.store)))
+
+
+def topics() -> list[str]:
+    """Returns the topics of `help`."""
+    return sorted(path.stem for path in _HELP.glob("*.md"))
+
+
+def help_(arguments: Namespace) -> None:
+    """Prints the text on a topic."""
+    if arguments.topic not in topics():
+        raise UsageError(
+            f"there is no help on {arguments.topic!r}: {near(arguments.topic, topics())}"
+        )
+    print((_HELP / f"{arguments.topic}.md").read_text(), end="")

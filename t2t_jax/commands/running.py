@@ -1,0 +1,130 @@
+"""`run`: the rows of a study under every seed."""
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from t2t_jax.commands.shared import cache_programs, grid_of, lines_of
+from t2t_jax.commands.showing import table
+from t2t_jax.errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    from t2t_jax.runs.job import Job
+    from t2t_jax.runs.workers import OpenData
+    from t2t_jax.study.grid import Grid
+    from t2t_jax.training.progress import Progress
+
+
+def run(arguments: Namespace) -> None:
+    """Runs a study, and prints its table and the paths of its plots.
+
+    With --worker or --task it runs a part of the study, and prints no table.
+    """
+    from t2t_jax.data.corpora import opener
+    from t2t_jax.report import plots
+    from t2t_jax.training.progress import Progress
+
+    grid = grid_of(arguments)
+    if arguments.tasks:
+        print(len(grid.rows))
+        return
+    _check(grid, arguments)
+    progress = Progress()
+    try:
+        open_data = opener(arguments.cache, progress.say)
+        jobs = grid.plan(arguments.seeds, open_data)
+        if arguments.worker:
+            _run_worker(jobs, arguments, open_data, progress)
+            return
+        if arguments.task is not None:
+            _run_task(grid, jobs, arguments, open_data, progress)
+            return
+        failed = _run_all(jobs, arguments, progress)
+    finally:
+        progress.close()
+    arguments.mix = True  # runs of other code that are kept are shown with a mark
+    table(arguments)
+    sentences = open_data(grid.data).splits.get(grid.study.split)
+    for path in plots.draw(grid, lines_of(grid, arguments), sentences):
+        print(f"plot: {path}")
+    if failed:
+        raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
+
+
+def _check(grid: "Grid", arguments: Namespace) -> None:
+    """Raises an error if the arguments are out of range or the store is read-only."""
+    from t2t_jax.runs import published
+
+    if arguments.seeds < 1 or arguments.workers < 0:
+        raise UsageError("--seeds must be at least 1, and --workers must not be negative.")
+    if arguments.task is not None and not 0 <= arguments.task < len(grid.rows):
+        rows = f"rows 0 to {len(grid.rows) - 1}"
+        raise UsageError(f"--task {arguments.task}: {grid.study.name} has {rows}.")
+    if (grid.home / published.NAME).exists():
+        raise UsageError(
+            f"{grid.home} holds published runs, which are read-only: choose another --store."
+        )
+
+
+def _run_worker(
+    jobs: "Sequence[Job]", arguments: Namespace, open_data: "OpenData", progress: "Progress"
+) -> None:
+    """Runs jobs as a worker process that `run` started."""
+    from t2t_jax.runs import workers
+
+    workers.set_up_worker(arguments.worker)
+    cache_programs(arguments.cache)
+    workers.run_jobs(jobs, open_data, progress, arguments.mesh)
+
+
+def _run_task(
+    grid: "Grid",
+    jobs: "Sequence[Job]",
+    arguments: Namespace,
+    open_data: "OpenData",
+    progress: "Progress",
+) -> None:
+    """Runs the jobs of one row, in this process."""
+    from t2t_jax.runs import workers
+
+    jobs = [job for job in jobs if job.row == grid.rows[arguments.task].name]
+    _prepare_directories(jobs, arguments, progress)
+    cache_programs(arguments.cache)
+    workers.run_row(jobs, open_data, progress, arguments.mesh)
+
+
+def _run_all(jobs: "Sequence[Job]", arguments: Namespace, progress: "Progress") -> int:
+    """Starts workers on all jobs and waits for them; returns how many runs failed."""
+    from t2t_jax.runs import workers
+
+    _prepare_directories(jobs, arguments, progress)
+    logs = arguments.store / "workers"
+    return workers.supervise(jobs, arguments.words, arguments.workers, logs, progress)
+
+
+def _prepare_directories(jobs: "Sequence[Job]", arguments: Namespace, progress: "Progress") -> None:
+    """Reports or moves aside runs that other code made, and records the names of all runs."""
+    from t2t_jax.runs import names
+
+    _report_outdated(jobs, arguments.rerun, progress.say)
+    for job in jobs:
+        names.add(job.directory, job.name)
+
+
+def _report_outdated(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str], object]) -> None:
+    """Reports the runs whose code has changed; moves them aside if they are to be repeated."""
+    from t2t_jax.runs import claim, provenance
+    from t2t_jax.runs.code import abbreviated
+
+    definitions = {j: provenance.outdated_definitions(j.directory, j.c) for j in jobs}
+    outdated = [job for job in jobs if definitions[job]]
+    if not outdated:
+        return
+    names = abbreviated(sorted({name for of_job in definitions.values() for name in of_job}))
+    runs = f"{len(outdated)} of {len(jobs)} runs were made or begun by code that has changed"
+    if rerun:
+        folders = {str(claim.move_aside(job.directory).parent) for job in outdated}
+        moved = f"the old ones are in {', '.join(sorted(folders))}"
+        report(f"{runs} ({names}): they are made again; {moved}")
+    else:
+        report(f"{runs} ({names}): they are kept, and the table says so; --rerun makes them again")

@@ -1,0 +1,132 @@
+"""`translate`, `evaluate`, `export` and `attend`: what a trained run is used for."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from t2t_jax import config, files
+from t2t_jax.commands.shared import (
+    available_dataset,
+    cache_programs,
+    changed_fields,
+    print_scores,
+    say,
+)
+from t2t_jax.commands.text import read_lines, split_lines
+from t2t_jax.config import Config
+from t2t_jax.errors import UsageError
+
+
+def translate(arguments: Namespace) -> None:
+    """Translates standard input, line by line."""
+    from t2t_jax.runs.loading import load
+
+    cache_programs(arguments.cache)
+    c, model, params, vocabulary = load(_directory(arguments), say)
+    c = config.replace(c, **changed_fields(arguments))
+    lines = split_lines("standard input", sys.stdin.buffer.read())
+    translations = _translate(c, model, params, vocabulary, lines)
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in translations).encode())
+    sys.stdout.buffer.flush()
+
+
+def evaluate(arguments: Namespace) -> None:
+    """Scores a run on a split of its corpus or on two files, and prints the scores."""
+    from t2t_jax.runs.loading import evaluate
+
+    paths = arguments.sources, arguments.references
+    if (paths[0] is None) != (paths[1] is None):
+        raise UsageError("--sources and --references go together: give both, or a --split.")
+    pair = None if paths[0] is None else _read_pair(*paths)
+    cache_programs(arguments.cache)
+    directory, changes = _directory(arguments), changed_fields(arguments)
+    scores = evaluate(directory, arguments.cache, arguments.split, pair, changes, say)
+    print_scores(str(paths[0] or arguments.split), scores)
+
+
+def export(arguments: Namespace) -> None:
+    """Exports the model of a run, and prints the directory."""
+    from t2t_jax.inference.export import export
+    from t2t_jax.runs.loading import load
+
+    directory = _directory(arguments)
+    c, _, params, vocabulary = load(directory)
+    out = arguments.out or directory / arguments.format
+    export(c, params, vocabulary, out)
+    print(out)
+
+
+def attend(arguments: Namespace) -> None:
+    """Draws the attention of a model in a sentence and its translation, as a picture and a page."""
+    from t2t_jax.report import attention
+    from t2t_jax.runs.loading import load
+    from t2t_jax.runs.names import title
+
+    cache_programs(arguments.cache)
+    directory = _directory(arguments)
+    c, model, params, vocabulary = load(directory, say)
+    c = config.replace(c, **changed_fields(arguments))
+    if not (sentence := arguments.sentence.strip()):
+        raise UsageError("the sentence is empty: give one.")
+    if c.model.architecture == "recurrent" and c.model.attention_feeding == "none":
+        raise UsageError(
+            f"{title(directory)} has no attention (attention_feeding=none): name another run."
+        )
+    translation = arguments.translation
+    if translation is None:
+        (translation,) = _translate(c, model, params, vocabulary, [sentence])
+    source, target = vocabulary.encode([sentence, translation])
+    _check_length(max(len(source), len(target)) + 1, model.limit)
+    attended = attention.attended(model, params, vocabulary, source, target)
+    dataset = available_dataset(
+        directory, c, arguments.cache, "the corpus, on which heads are measured"
+    )
+    dev = None if dataset is None else dataset.splits["dev"]
+    heads = None if dev is None else attention.heads(model, params, vocabulary, dev)
+    out = arguments.out
+    files.make_directory(out)
+    attention.picture(attended, out / "attention")
+    files.write(out / "attention.html", attention.attention_page(attended, c.model, heads))
+    print(translation, *(attention.told(heads) if heads else ()), sep="\n")
+    print(out / "attention.html", out / "attention.png", sep="\n")
+
+
+def _directory(arguments: Namespace) -> Path:
+    """Returns the directory of the run that the arguments name."""
+    from t2t_jax.runs.names import resolve
+
+    return resolve(arguments.run, arguments.store)
+
+
+def _translate(
+    c: Config, model: Any, params: Any, vocabulary: Any, lines: Sequence[str]
+) -> list[str]:
+    from t2t_jax.inference.translate import translate
+
+    limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=say)
+    return translate(model, params, lines, vocabulary, c.decoding, **limits)
+
+
+def _read_pair(sources: Path, references: Path) -> tuple[list[str], list[str]]:
+    """Returns the lines of two files.
+
+    Raises:
+      UsageError: they have different numbers of lines.
+    """
+    pair = read_lines(sources), read_lines(references)
+    if len(pair[0]) != len(pair[1]):
+        raise UsageError(
+            f"{sources} has {len(pair[0])} lines and {references} has {len(pair[1])}: "
+            "they must match line by line."
+        )
+    return pair
+
+
+def _check_length(length: int, limit: int | None) -> None:
+    if limit and length > limit:
+        raise UsageError(
+            f"the sentence or its translation has {length} subwords, but the model {limit} "
+            "positions: shorten it."
+        )

@@ -1,0 +1,85 @@
+"""`train` and `prepare`."""
+
+import io
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2t_jax import config
+from t2t_jax.commands.shared import cache_programs, changed_fields, print_scores, say
+from t2t_jax.config import Config
+from t2t_jax.recipes import recipe
+
+if TYPE_CHECKING:
+    from t2t_jax.training.progress import Progress
+
+
+def train(arguments: Namespace) -> None:
+    """Trains a recipe's model, scores it on its test sets, and prints the scores."""
+    from t2t_jax.training.progress import Progress, duration
+
+    c = _config(arguments, arguments.profile)
+    directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
+    first = not arguments.hosts or _join(arguments.hosts, c.data, arguments.cache)
+    progress = Progress() if first else Progress(io.StringIO())
+    try:
+        result = _execute(c, directory, arguments, progress)
+    finally:
+        progress.close()
+    if not first:
+        return
+    scoring = sum(s["seconds"] for s in result["scoring"].values())
+    seconds = result["training_seconds"] + result["overhead_seconds"] + scoring
+    progress.say(f"done in {duration(seconds)}: {directory / 'result.json'}")
+    print(f"dev perplexity {result['dev_perplexity']:.3f}")
+    for name, scores in result["scores"].items():
+        print_scores(name, scores)
+
+
+def prepare(arguments: Namespace) -> None:
+    """Tokenises a recipe's corpus into the cache, and prints its directory."""
+    from t2t_jax.data.corpora import prepare
+
+    print(prepare(_config(arguments, "paper").data, arguments.cache, report=say))
+
+
+def _config(arguments: Namespace, profile: str) -> Config:
+    return config.replace(recipe(arguments.recipe, profile), **changed_fields(arguments))
+
+
+def _execute(
+    c: Config, directory: Path, arguments: Namespace, progress: "Progress"
+) -> dict[str, Any]:
+    """Returns the result of the run."""
+    from t2t_jax.data.cache import open_dataset
+    from t2t_jax.data.corpora import prepare
+    from t2t_jax.runs.execution import execute
+
+    if arguments.profile != "paper":
+        changes = config.describe(c, _config(arguments, "paper"))
+        others = "every other field that no flag sets is as in the paper"
+        progress.say(f"profile {arguments.profile} sets {changes}; {others}")
+    dataset = open_dataset(prepare(c.data, arguments.cache, report=progress.say))
+    cache_programs(arguments.cache)
+    (result,) = execute([(c, directory)], dataset, _is_test, progress, arguments.mesh)
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _is_test(split: str) -> bool:
+    return split.startswith("test")
+
+
+def _join(hosts: str, data: config.Data, cache: Path) -> bool:
+    """Joins the other processes, the first of which prepares the corpus for all.
+
+    Returns:
+      Whether this process is the first.
+    """
+    from t2t_jax.data.corpora import prepare
+    from t2t_jax.training import hosts as processes
+
+    processes.join(hosts)
+    processes.decide(lambda: prepare(data, cache, report=say))
+    return processes.first()

@@ -1,0 +1,104 @@
+"""Ownership of a run's directory: which process works on it, and which run it holds."""
+
+import fcntl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.data.vocabulary import Vocabulary
+from t2t_jax.environment import environment
+from t2t_jax.errors import Busy, UsageError
+from t2t_jax.files import make_directory, write, write_json
+from t2t_jax.runs import provenance, store
+from t2t_jax.runs.code import code_of
+from t2t_jax.runs.names import title
+
+
+@contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Holds the lock of a run; the kernel releases it when the process ends or dies.
+
+    Raises:
+      Busy: another process holds it.
+      UsageError: the directory cannot be written to.
+    """
+    make_directory(directory)
+    try:
+        file = (directory / "lock").open("a")
+    except OSError as error:
+        raise UsageError(f"cannot write to {directory}: {error.strerror}.") from None
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Busy(
+                f"another process is at work on {title(directory)}: wait for it, or give this run "
+                "another directory with --run."
+            ) from None
+        yield
+
+
+def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+    """Writes what determines a run, or checks that the directory holds this very run.
+
+    Args:
+      facts: what determines it besides the config: `identity.data_facts` and the dtype.
+
+    Raises:
+      UsageError: the directory holds another run; the message names the difference.
+    """
+    if (directory / "config.json").exists():
+        changes = config.difference(store.read_config(directory), c)
+        for name in config.PATHS:  # the data itself is compared below
+            changes.pop(name, None)
+        if changes:
+            listed = ", ".join(f"{n} {a!r} there and {b!r} here" for n, (a, b) in changes.items())
+            raise UsageError(
+                f"{title(directory)} holds a run of another config ({listed}): give this one "
+                "another directory with --run, or remove the old one."
+            )
+        check_facts(directory, facts)
+        return
+    write(directory / "vocabulary.model", vocabulary.model)
+    write_json(directory / "data.json", facts)
+    code = provenance.record_code(directory, code_of(c))
+    write_json(directory / "environment.json", environment() | {"code": code})
+    write_json(directory / "config.json", config.flatten(c))
+
+
+def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:
+    """Raises a UsageError that names the first fact in which a stored run differs."""
+    stored = store.read_data(directory)
+    for name, value in facts.items():
+        if stored.get(name) != value:
+            raise UsageError(
+                f"{title(directory)} was begun with {name} {stored.get(name)}, but here it is "
+                f"{value}: give this run another directory with --run, or restore the old {name}."
+            )
+
+
+def is_locked(directory: Path) -> bool:
+    """Returns whether another process holds the lock of a run."""
+    if not (directory / "lock").exists():
+        return False
+    try:
+        with lock(directory):
+            return False
+    except Busy:
+        return True
+
+
+def move_aside(directory: Path) -> Path:
+    """Moves a run to `replaced/` in its store, to be trained again; returns its new directory.
+
+    Raises:
+      Busy: another process is at work on it.
+    """
+    with lock(directory):
+        replaced = directory.parent / "replaced"
+        make_directory(replaced)
+        count = sum(1 for _ in replaced.glob(f"{directory.name}-*"))
+        return directory.rename(replaced / f"{directory.name}-{count}")

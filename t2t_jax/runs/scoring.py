@@ -1,0 +1,84 @@
+"""Scores of a trained run: its translations of the splits that are to be scored."""
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from t2t_jax import files
+from t2t_jax.config import Config
+from t2t_jax.errors import UsageError
+from t2t_jax.runs import provenance, store
+from t2t_jax.runs.context import Context
+from t2t_jax.runs.names import title
+
+Result = dict[str, Any]
+
+
+def missing_splits(context: Context, directory: Path, result: Result) -> list[str]:
+    """Returns the splits that are to be scored and have no scores yet."""
+    if not context.model.translates:
+        return []
+    splits = filter(context.to_score, context.dataset.splits)
+    return [name for name in splits if store.read_statistics(directory, result, name) is None]
+
+
+def add_scores(context: Context, c: Config, directory: Path, params: Any, result: Result) -> Result:
+    """Adds the missing scores to a result, writes it, and returns it."""
+    from t2t_jax.training import hosts
+
+    before = result["environment"]
+    for name in hosts.decide(partial(missing_splits, context, directory, result)):
+        scores, scoring = _score(context, params, c, directory, name)
+        now = hosts.decide(partial(provenance.current_environment, directory, c, before))
+        scoring["environment"] = {n: x for n, x in now.items() if before.get(n) != x}
+        result["scores"][name], result["scoring"][name] = scores, scoring
+    if hosts.first():
+        store.write_result(directory, result)
+    return result
+
+
+def read_final_params(directory: Path, like: Any) -> Any:
+    """Returns the parameters of a finished run.
+
+    Args:
+      like: abstract parameters: their shapes and layout.
+
+    Raises:
+      UsageError: they were not kept.
+    """
+    from t2t_jax.training.checkpoints import read_params
+
+    if not (directory / "final").exists():
+        raise UsageError(
+            f"{title(directory)} is finished but has no parameters (final/), so no other split can "
+            "be scored: restore them, or remove the directory to train it again."
+        )
+    return read_params(directory / "final", like)
+
+
+def _score(
+    context: Context, params: Any, c: Config, directory: Path, split: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Translates a split and writes the translations.
+
+    Returns:
+      Its scores, and how they were computed: the seconds, and the checksum of the statistics.
+    """
+    from t2t_jax.evaluation.metric import metric_of, score
+    from t2t_jax.inference.translate import translate
+    from t2t_jax.training import hosts
+
+    model, vocabulary, progress = context.model, context.dataset.vocabulary, context.progress
+    start, sentences = time.monotonic(), context.dataset.splits[split]
+    progress.say(f"translating {split}: {len(sentences.sources):,} sentences")
+    limits: Any = dict(longest=model.limit, warn=progress.say)
+    hypotheses = translate(model, params, sentences.sources, vocabulary, c.decoding, **limits)
+    compared = hypotheses, sentences.references, sentences.extras
+    scores, checksum = score(*compared, c.data), ""
+    if hosts.first():
+        text = "".join(f"{h}\n" for h in hypotheses)
+        files.write(directory / f"{split}.{c.data.target}", text)
+        statistics = metric_of(c.data.corpus).sentences(*compared)
+        checksum = store.write_statistics(directory, split, statistics)
+    return scores, {"seconds": time.monotonic() - start, "statistics": checksum}

@@ -1,0 +1,103 @@
+"""The results of a study in each format: text, Markdown, LaTeX, CSV and JSON."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.runs.results import Run
+from t2t_jax.study import cost, tables
+from t2t_jax.study.comparison import Line, paper_score
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.registry import PAPER
+from t2t_jax.study.statistics import Spread
+from t2t_jax.study.typeset import Table, as_latex, as_markdown, as_text
+
+
+def records(grid: Grid, lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Returns all that is known of every row, as JSON."""
+    return [_record(grid, line) for line in lines]
+
+
+def row_config(c: Config) -> dict[str, Any]:
+    """Returns the fields that all runs of a row share: without paths and seed."""
+    flat = config.flatten(c)
+    return {n: v for n, v in flat.items() if n not in (*config.PATHS, "seed")}
+
+
+def _record(grid: Grid, line: Line) -> dict[str, Any]:
+    metric, entry = metric_of(grid.data.corpus).name, line.entry
+    row = entry.row
+    return {
+        "row": row.name,
+        "group": row.group,
+        "changes": dict(row.changes),
+        "config": row_config(entry.c),
+        "paper": {n: getattr(row, n) for n in PAPER} | {metric: paper_score(grid, row)},
+        "PPL": _spread(line.PPL),
+        metric: _spread(line.score),
+        "difference": None if line.difference is None else line.difference._asdict(),
+        "p_bonferroni": line.p,
+        "status": entry.status,
+        "runs": [_run_record(grid, line, run) for run in entry.runs],
+    }
+
+
+def _run_record(grid: Grid, line: Line, run: Run) -> dict[str, Any]:
+    return {
+        "seed": run.seed,
+        "name": grid.run_name(line.entry.row, run.seed),
+        "directory": str(run.directory),
+        "unusual": run.unusual,
+        "PPL": run.result["dev_perplexity"],
+        metric_of(grid.data.corpus).name: run.score,
+        "device": run.result["environment"]["device"],
+        "code": run.result["environment"]["code"],
+        "version": run.version,
+    } | cost.costs(run)
+
+
+def _spread(value: Spread | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    deviation = None if math.isnan(value.deviation) else value.deviation
+    return {"mean": value.mean, "deviation": deviation, "n": value.n}
+
+
+def _csv(grid: Grid, lines: Sequence[Line]) -> str:
+    """Returns a line for each run, with unrounded values."""
+    metric = metric_of(grid.data.corpus).name
+    costs = list(cost.COSTS)
+    names = ["row", "seed", "PPL", metric, *costs, "device", "code", "name", "directory"]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for record in records(grid, lines):
+        for run in record["runs"]:
+            writer.writerow([record["row"], *(run[name] for name in names[1:])])
+    return out.getvalue()
+
+
+def _with_cost(typeset: Callable[[Table], str]) -> Callable[[Grid, Sequence[Line]], str]:
+    """Returns a function that typesets the result table and, if there are runs, their cost."""
+
+    def both(grid: Grid, lines: Sequence[Line]) -> str:
+        entries = [line.entry for line in lines]
+        costs = [cost.table(entries)] if any(entry.runs for entry in entries) else []
+        return "\n".join(map(typeset, [tables.quality(grid, lines), *costs]))
+
+    return both
+
+
+FORMATS: dict[str, Callable[[Grid, Sequence[Line]], str]] = {
+    "text": _with_cost(as_text),
+    "md": _with_cost(as_markdown),
+    "latex": _with_cost(as_latex),
+    "csv": _csv,
+    "json": lambda grid, lines: json.dumps(records(grid, lines), indent=1) + "\n",
+}

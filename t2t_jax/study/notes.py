@@ -1,0 +1,129 @@
+"""The notes under a study's table: its scale, its metrics, its tests, its code, what is missing."""
+
+import math
+from collections.abc import Sequence
+
+from t2t_jax import config
+from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.runs.results import Run
+from t2t_jax.study.comparison import LEVEL, Line, opposes_paper
+from t2t_jax.study.grid import Grid
+
+
+def notes(grid: Grid, lines: Sequence[Line]) -> list[str]:
+    """Returns all notes, in order."""
+    first = [scale(grid), *_other_subwords(lines)]
+    runs = [run for line in lines for run in line.entry.runs]
+    if not runs:
+        return [*first, *_missing(lines), "No run of this table is finished yet."]
+    return [
+        *first,
+        _measured(grid, runs),
+        *_tests(lines),
+        *_baseline(grid, lines[0]),
+        *_unusual(grid, lines),
+        f"Made by code {', '.join(sorted({run.version for run in runs}))}.",
+        *_populations(lines),
+        *_opposing(grid, lines),
+        *_missing(lines),
+    ]
+
+
+def scale(grid: Grid) -> str:
+    """Returns the fields in which base differs from the paper's at this scale, as a sentence."""
+    base = grid.study.rows[0]
+    fields = config.describe(grid.config(base), grid.study.config(base))
+    return f"Base differs from the paper's in {fields}." if fields else "Base is the paper's."
+
+
+def subwords(line: Line) -> int:
+    """Returns the size of a row's vocabulary."""
+    return line.entry.c.data.vocabulary
+
+
+def mean_score(line: Line, split: str, key: str) -> str:
+    """Returns the mean of a score over a row's runs, as text; empty if its corpus has none."""
+    scores = [run.result["scores"].get(split, {}) for run in line.entry.runs]
+    values = [s[key]["score"] for s in scores if key in s]
+    return f"{math.fsum(values) / len(values):.1f}" if values else ""
+
+
+def _other_subwords(lines: Sequence[Line]) -> list[str]:
+    """Names the rows whose PPL cannot be compared with base's."""
+    base = lines[0]
+    names = [line.entry.row.name for line in lines if subwords(line) != subwords(base)]
+    return [
+        f"PPL is per subword, so that of a row with other subwords than {base.entry.row.name}'s "
+        f"cannot be compared with it: {'; '.join(names)}."
+    ] * bool(names)
+
+
+def _measured(grid: Grid, runs: Sequence[Run]) -> str:
+    """Says what the columns measure."""
+    metric, split = metric_of(grid.data.corpus), grid.study.split
+    measured = "PPL per subword on dev"
+    if split:
+        signatures = {run.result["scores"][split][metric.key]["signature"] for run in runs}
+        measured += f", {metric.name} on {split}: {'; '.join(sorted(signatures))}"
+    return f"{measured}; mean ± standard deviation over n seeds; best in bold."
+
+
+def _tests(lines: Sequence[Line]) -> list[str]:
+    """Says what a star means, and which rows are not tested."""
+    compared = [line for line in lines if line.difference]
+    tested, sentences = sum(line.p is not None for line in compared), []
+    if tested:
+        sentences.append(
+            f"*: differs from {lines[0].entry.row.name} (Welch's t over seeds, variance over "
+            f"sentences added; Bonferroni's p < {LEVEL} over {tested} rows)."
+        )
+    if tested < len(compared):
+        sentences.append(
+            "Rows with one seed are not tested, as one run does not show how much seeds differ."
+        )
+    return sentences
+
+
+def _baseline(grid: Grid, base: Line) -> list[str]:
+    f1 = mean_score(base, grid.study.split, "baseline")
+    return [f"Right-branching trees reach an F1 of {f1}."] if f1 else []
+
+
+def _unusual(grid: Grid, lines: Sequence[Line]) -> list[str]:
+    """Names the runs with other origins than most, and these origins."""
+    return [
+        f"†, and not compared with others: {run.unusual} ({grid.run_name(x.entry.row, run.seed)})."
+        for x in lines
+        for run in x.entry.runs
+        if run.unusual
+    ]
+
+
+def _populations(lines: Sequence[Line]) -> list[str]:
+    """Names the rows that were trained together with others, if some were and some were not."""
+    together = {
+        line.entry.row.name: any(run.result["trained_together"] > 1 for run in line.entry.runs)
+        for line in lines
+        if line.entry.runs
+    }
+    names = [name for name, vectorised in together.items() if vectorised]
+    if not names or len(names) == len(together):
+        return []
+    return [f"Trained at once with others, in one vectorised program: {'; '.join(names)}."]
+
+
+def _opposing(grid: Grid, lines: Sequence[Line]) -> list[str]:
+    names = [line.entry.row.name for line in lines if opposes_paper(grid, line, lines[0])]
+    if not names:
+        return []
+    return [f"Significant, and opposite in sign to the paper's: {'; '.join(names)}."]
+
+
+def _missing(lines: Sequence[Line]) -> list[str]:
+    """Gives the status of unfinished runs, and names the rows that lack seeds."""
+    most = max(1, *(len(line.entry.runs) for line in lines))
+    unfinished = [f"{x.entry.row.name}: {x.entry.status}." for x in lines if x.entry.status]
+    others = [x.entry for x in lines if not x.entry.status]
+    lacking = [(e, most - len(e.runs)) for e in others if len(e.runs) < most]
+    names = [e.row.name + (f" ({n} seed{'s' * (n > 1)})" if e.runs else "") for e, n in lacking]
+    return unfinished + ([f"Missing: {'; '.join(names)}."] if names else [])
