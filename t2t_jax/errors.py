@@ -51,5 +51,5 @@ def writing(path: Path, kind: type[Exception] = OSError) -> Iterator[None]:
     except kind as error:
         why = getattr(error, "strerror", None) or str(error).split("\n")[0].split(": ")[-1]
         raise RunError(
-            f"cannot write {path} ({why}); once that is fixed, the same command goes on."
+            f"cannot write {path} ({why}); once that is fixed, the same command continues."
         ) from error

@@ -117,7 +117,7 @@ def test_a_failed_save_in_the_background_is_an_error_in_one_sentence(tmp_path, m
 
     monkeypatch.setattr(manifest, "write", full)
     with (
-        pytest.raises(RunError, match=r"^cannot write .*No space left on device.*goes on\.$"),
+        pytest.raises(RunError, match=r"^cannot write .*No space left on device.*continues\.$"),
         checkpoints.manager(tmp_path, Training(evaluate_every=1)) as manager,
     ):
         checkpoints.save(manager, state(1), History())

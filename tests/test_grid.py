@@ -99,8 +99,8 @@ def test_rows_of_other_subwords_stand_in_one_table_but_are_not_compared(finished
     )
     assert table.title == "What a preset sets, preset demo."
     assert table.notes[1] == (
-        "PPL is per subword, so that of a row with other subwords than base's cannot be compared "
-        "with it: A:vocabulary=29600."
+        "PPL is per subword, so it cannot be compared with base's where the vocabulary differs: "
+        "A:vocabulary=29600."
     )
     best = [cell for group in table.groups for line in group for cell in line if cell.best]
     assert best == ["5.000"]

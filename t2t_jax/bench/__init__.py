@@ -1,3 +1,3 @@
-"""Benchmarks of speed and memory on the device at hand; results are kept as JSON and text."""
+"""Benchmarks of speed and memory on this device; results are stored as JSON and text."""
 
 NAIVE = "additive_naive"  # additive attention that builds the array [B, h, T, S, d], for comparison

@@ -89,7 +89,7 @@ def attend(arguments: Namespace) -> None:
     files.make_directory(out)
     attention.picture(attended, out / "attention")
     files.write(out / "attention.html", attention.attention_page(attended, c.model, heads))
-    print(translation, *(attention.told(heads) if heads else ()), sep="\n")
+    print(translation, *(attention.summary(heads) if heads else ()), sep="\n")
     print(out / "attention.html", out / "attention.png", sep="\n")
 
 

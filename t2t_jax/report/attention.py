@@ -134,7 +134,7 @@ def attention_page(shown: Attended, c: config.Model, known: Heads | None) -> str
     return page("attention.html", shown=shown, layers=layers, heads=known, effective=effective)
 
 
-def told(known: Heads) -> list[str]:
+def summary(known: Heads) -> list[str]:
     """Returns lines that summarize `heads` for a terminal."""
     lines = [f"alignment error rate of cross-attention on {known.pairs} pairs, the best heads:"]
     best = sorted(known.error_rates.items(), key=lambda item: item[1])[:5]

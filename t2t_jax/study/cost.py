@@ -29,10 +29,10 @@ _HEADER = (
     ("", "device"),
 )
 _NOTE = (
-    "FLOPs counted: matrix products, backward twice forward; compiled: what XLA counts, which "
-    "takes a loop's body once; time x peak, as the paper reckons: seconds of training by what "
-    "the device reaches at most. The time of training is that of steps and checkpoints; the "
-    "first of the runs that share a program compiles it. A run that was trained at once with "
+    "FLOPs, counted: those of matmuls, with the backward pass as twice the forward pass; compiled: "
+    "as counted by XLA, which counts the body of a loop once; time x peak: training time times the "
+    "peak FLOP/s of the device, as in the paper. Training time is that of steps and checkpoints. "
+    "Of the runs that share a program, the first compiles it. A run that was trained at once with "
     "others has its share of their time."
 )
 

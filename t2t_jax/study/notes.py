@@ -53,8 +53,8 @@ def _other_subwords(lines: Sequence[Line]) -> list[str]:
     base = lines[0]
     names = [line.entry.row.name for line in lines if subwords(line) != subwords(base)]
     return [
-        f"PPL is per subword, so that of a row with other subwords than {base.entry.row.name}'s "
-        f"cannot be compared with it: {'; '.join(names)}."
+        f"PPL is per subword, so it cannot be compared with {base.entry.row.name}'s where the "
+        f"vocabulary differs: {'; '.join(names)}."
     ] * bool(names)
 
 

@@ -113,7 +113,8 @@ def _check_room(directory: Path, needed: int) -> None:
     if free < needed:
         raise RunError(
             f"a checkpoint takes {needed / 2**20:,.1f} MiB and {directory} has "
-            f"{free / 2**20:,.1f} left: make room, then the same command goes on from the last one."
+            f"{free / 2**20:,.1f} left: make room, then the same command continues from the last "
+            "one."
         )
 
 
