@@ -1,5 +1,4 @@
-"""The attention mechanisms by name, without jax: what each is, its roles, options, partners and
-cost.
+"""The attention mechanisms by name, without jax: roles, options, what each combines with, cost.
 
 A config names a mechanism and, after a colon, options that differ from the defaults: "local:w=32".
 A new mechanism is a file of this folder and one entry of `MECHANISMS`.
@@ -37,13 +36,13 @@ class Entry:
     """A mechanism.
 
     Attributes:
-      where: its file in this folder and its class there. about: what it computes, in a few words.
-      products: its multiply-adds of one head in the forward pass, a function of the options,
-      `sizes`
-        included, and a `Shape`. What is computed only to be masked counts, and so does rounding up
-        to whole blocks; exp, tanh and softmax do not.
+      where: its file in this folder and its class there.
+      about: what it computes, in a few words.
+      products: its multiply-adds of one head in the forward pass, a function of its attributes
+        (options and sizes) and a `Shape`. What is computed only to be masked counts, and so does
+        rounding up to whole blocks; exp, tanh and softmax do not.
       options: what a config may set, with the defaults, whose type is that of the option.
-      sizes: what it is built with besides, chosen for speed; a config cannot set them.
+      sizes: its other attributes, chosen for speed; a config cannot set them.
       at_most: options that are bounded by another option.
       roles: the attentions of Figure 1 that it can be.
       why: why it cannot be the others.

@@ -2,7 +2,7 @@
 
 For y = x W, JAX writes the gradient of W as (dy^T x)^T. XLA on a CPU then transposes dy, which is
 wide in the logits and in the first matmul of the feed-forward layer. Here the gradient is x^T dy.
-Gain: a training step of the base model takes 6% less time on two CPU cores; none on a GPU.
+Gain: faster value and gradients on a CPU, by half or more (`experiments/ops.py`); no change on a GPU.
 """
 
 from functools import partial

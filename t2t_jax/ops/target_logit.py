@@ -1,7 +1,7 @@
 """The target's logit, whose gradient is a comparison that XLA fuses instead of a scatter.
 
-Gain: the gradient of the logits is written once; the cross-entropy of 2,048 tokens over 37,000
-subwords takes a third less time on two CPU cores.
+Gain: the gradient of the logits is written once, on any device; a tenth of the time of this
+computation on a CPU (`experiments/ops.py`).
 """
 
 from typing import Any
