@@ -109,6 +109,23 @@ SECTIONS = {
             ("table3-multi30k/table.md", "table3-multi30k/table3-multi30k-differences.png"),
         ),
     ],
+    "Modifications": [
+        Result(
+            "Modifications of the Transformer",
+            "launch/local.sh run modifications --seeds 3",
+            """
+            Parts of a layer that have changed since the paper, each alone and, in the last row,
+            together: norms, feed-forward layers, position schemes and a norm of queries and
+            keys. Gated layers have a smaller d_ff, so that all rows have the same number of
+            parameters. With this short training and its high learning rate, post-norm does not
+            train well.
+            """,
+            (
+                "modifications-demo/table.md",
+                "modifications-demo/modifications-demo-differences.png",
+            ),
+        ),
+    ],
     "Attention": [
         Result(
             "Attention mechanisms at equal steps",

@@ -531,6 +531,7 @@ def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys)
         "table2-demo",
         "table4-treebank",
         "language_model-demo",
+        "modifications-demo",
     ],
 )
 def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):
