@@ -164,9 +164,7 @@ def _add_lists(command: Command) -> None:
     )
     p.add_argument("--store", type=Path, help="directory of runs, for `list runs` [runs]")
 
-    p = command(
-        "help", commands.help_, "show how to add a mechanism, a row, a corpus or an architecture"
-    )
+    p = command("help", commands.help_, "show how to add a study, a mechanism, a corpus and so on")
     p.add_argument("topic", help=f"one of {', '.join(commands.topics())}")
 
 

@@ -38,7 +38,7 @@ def listing(what: str, format: str, home: Path | None) -> list[str]:
         hint = near(what, ["runs", *_LISTS, *known])
         raise UsageError(f"there is nothing called {what!r} to list: {hint}")
     if format != "text":
-        raise UsageError(f"--format {format} is for the rows of a study: name one of them.")
+        raise UsageError(f"--format {format} is for the rows of a study, as in `list table3`.")
     if what == "runs":
         return _runs(home or Path("runs"))
     if what:
@@ -68,7 +68,7 @@ def _presets() -> list[str]:
 
 
 def _rows(study: "Study", format: str) -> list[str]:
-    """Returns a study's rows with the paper's values; as JSON also with configs and parameters."""
+    """Returns a study's rows: the paper's values, and changes; as JSON also their configs."""
     from t2t_jax.study.registry import PAPER
 
     if format == "json":
@@ -76,11 +76,14 @@ def _rows(study: "Study", format: str) -> list[str]:
     width = max(len(row.name) for row in study.rows) + 2
     columns = [n for n in PAPER if any(getattr(row, n) is not None for row in study.rows)]
     names = [f"{'params (M)' if n == 'params' else n:>12}" for n in columns]
-    lines = [f"{'':{width}}{''.join(names)}" + "   (paper)" * bool(columns)]
+    heading = f"{'':{width}}{''.join(names)}   (paper)"
+    lines = [heading] if columns else []
     for row in study.rows:
         values = (getattr(row, n) for n in columns)
         cells = "".join(f"{'' if x is None else x:>12}" for x in values)
-        lines.append(f"{row.name:{width}}{cells}")
+        named = row.name != row.group  # by its changes
+        changes = "" if named else " ".join(f"{n}={v}" for n, v in row.changes.items())
+        lines.append(f"{row.name:{width}}{cells}{changes:>{len(changes) + 2}}".rstrip())
     return lines
 
 

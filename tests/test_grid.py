@@ -19,7 +19,7 @@ from t2t_jax.training.progress import Progress
 from tests import toy
 
 
-@study("What a preset sets", columns="norm schedule warmup beam", split="dev", V=9)
+@study("What a preset sets", columns="norm_placement schedule warmup beam", split="dev", V=9)
 def seven():
     return [
         Row("base"),
@@ -152,3 +152,35 @@ def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
     assert unfinished.title == "Variations on the Transformer, preset paper."
     assert unfinished.notes[0] == notes.scale(changed)
     assert changed.flags == "corpus text, N 1"
+
+
+def test_a_table_shows_where_a_row_differs_from_base_without_naming_it(tmp_path):
+    """A preset sets fields in rows that do not name them; base names two of them here."""
+
+    def rows():
+        own = dict(norm_placement="post", schedule="inverse_sqrt")
+        return [Row("base", own), Row("wide", dict(d_ff=4096)), Row("same", own | dict(d_ff=1024))]
+
+    mine = study("Mine", columns="d_ff norm_placement", split="dev", V=99)(rows)
+    grid = Grid(mine, preset("demo"), mine.rows, {}, tmp_path)
+    table = tables.quality(grid, comparison.compare_with_base(grid, reading.collect(grid)))
+    cells = [[str(cell) for cell in line[:3]] for group in table.groups for line in group]
+    assert cells == [
+        ["base", "2048→256", "post"],
+        ["wide", "4096→512", "post→pre"],
+        ["same", "1024→128", "post"],
+    ]
+    assert "wide also differs from base in schedule linear (base: inverse_sqrt)." in table.notes
+    assert not any("same also" in note for note in table.notes)
+
+
+def test_base_of_a_table_that_no_paper_has_is_compared_with_the_papers(tmp_path):
+    def rows():
+        return [Row("base"), Row("wide", dict(d_ff=4096))]
+
+    own = dict(norm_placement="pre", N=4)
+    mine = study("Mine", columns="d_ff", split="dev", V=99, base=own)(rows)
+    note = notes.scale(Grid(mine, preset("paper"), mine.rows, {}, tmp_path))
+    assert (
+        note == "Base differs from the paper's in N 4 (paper: 6), norm_placement pre (paper: post)."
+    )

@@ -260,8 +260,8 @@ def check(text: str, role: str, partners: Mapping[str, str]) -> None:
                 n for n, e in MECHANISMS.items() if role in e.roles and partner in e.supports
             )
             raise UsageError(
-                f"{role}_attention={text} cannot be combined with {setting}: change that, or use "
-                f"one of {able}."
+                f"{role}_attention={text} cannot be combined with {setting}: change the latter, or "
+                f"set {role}_attention to one of {able}."
             )
 
 

@@ -35,7 +35,10 @@ def plot(arguments: Namespace) -> None:
     lines = lines_of(grid, arguments)
     paths = plots.draw(grid, lines, _sentences(grid, lines, arguments.cache))
     if not paths:
-        raise RunError(f"{grid.home} has no finished run of {grid.study.name}: run it first.")
+        raise RunError(
+            f"{grid.home} has no finished run of {grid.study.name} with these settings: run it "
+            "first."
+        )
     print(*paths, sep="\n")
 
 

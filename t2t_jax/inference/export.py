@@ -43,7 +43,7 @@ def check(c: Config) -> None:
         if getattr(m, field) not in values:
             raise UsageError(
                 f"CTranslate2 does not support {field}={getattr(m, field)}, only "
-                f"{' or '.join(map(str, values))}."
+                f"{', '.join(map(str, values))}."
             )
 
 

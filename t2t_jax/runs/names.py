@@ -63,7 +63,9 @@ def resolve(text: str, home: Path) -> Path:
     exact = [(name, run) for name, run in known if text in (name, run.name)]
     matches = exact or [(name, run) for name, run in known if _abbreviates(text, name)]
     if not matches:
-        nearest = difflib.get_close_matches(text, dict(known), n=3, cutoff=0.0)
+        short = {_short(name): name for name, _ in known} | {name: name for name, _ in known}
+        close = difflib.get_close_matches(text, short, n=3, cutoff=0.0)
+        nearest = list(dict.fromkeys(short[name] for name in close))
         raise UsageError(
             f"{home} has no run called {text!r}: the nearest are {_alternatives(nearest)} "
             f"(`t2t-jax list runs --store {home}` shows all)."
@@ -77,6 +79,12 @@ def resolve(text: str, home: Path) -> Path:
             f"(`t2t-jax list runs --store {home}` shows all)."
         )
     return next(iter(runs))
+
+
+def _short(name: str) -> str:
+    """Returns a name without its preset and its changed fields."""
+    study, *row = name.split("/", 1)
+    return "/".join([study.split(":")[0].split("-")[0], *row]) if row else name
 
 
 def _abbreviates(text: str, name: str) -> bool:

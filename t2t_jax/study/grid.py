@@ -114,8 +114,8 @@ class Grid:
             if c in rows:
                 raise UsageError(
                     f"rows {rows[c].name} and {row.name} of {self.study.name} are the same run "
-                    f"with preset {self.preset.name}: name in both the field in which they differ, "
-                    "or choose another preset or other --rows."
+                    f"with preset {self.preset.name}, which sets fields that a row does not name: "
+                    "change one of them, or choose another preset or other --rows."
                 )
             rows[c] = row
 

@@ -4,15 +4,19 @@ import math
 from collections.abc import Sequence
 
 from t2t_jax import config
+from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.runs.results import Run
 from t2t_jax.study.comparison import LEVEL, Line, opposes_paper
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.registry import PAPER
+
+_FOLLOWING = "evaluate_every", "steps"  # fields that a preset or equal FLOPs derive from others
 
 
 def notes(grid: Grid, lines: Sequence[Line]) -> list[str]:
     """Returns all notes, in order."""
-    first = [scale(grid), *_other_subwords(lines)]
+    first = [scale(grid), *_unnamed(grid, lines), *_other_subwords(lines)]
     runs = [run for line in lines for run in line.entry.runs]
     if not runs:
         return [*first, *_missing(lines), "No run of this table is finished yet."]
@@ -31,9 +35,25 @@ def notes(grid: Grid, lines: Sequence[Line]) -> list[str]:
 
 def scale(grid: Grid) -> str:
     """Returns the fields in which base differs from the paper's at this scale, as a sentence."""
-    base = grid.study.rows[0]
-    fields = config.describe(grid.config(base), grid.study.config(base))
+    base, study = grid.study.rows[0], grid.study
+    reported = any(getattr(row, name) is not None for row in study.rows for name in PAPER)
+    paper = study.config(base) if reported else Config()  # a table of the paper has its own base
+    fields = config.describe(grid.config(base), paper)
     return f"Base differs from the paper's in {fields}." if fields else "Base is the paper's."
+
+
+def _unnamed(grid: Grid, lines: Sequence[Line]) -> list[str]:
+    """Names the fields in which a row differs from base without naming them."""
+    base, notes = grid.config(grid.study.rows[0]), []
+    for line in lines:
+        c, row = line.entry.c, line.entry.row
+        fields = config.difference(config.replace(c, seed=base.training.seed), base)
+        others = {*row.changes, *grid.study.columns, *_FOLLOWING, *config.PATHS}
+        both = (n for n in fields if config.has(c.model, n) and config.has(base.model, n))
+        unnamed = [f"{n} {fields[n][0]} (base: {fields[n][1]})" for n in both if n not in others]
+        if unnamed:
+            notes.append(f"{row.name} also differs from base in {', '.join(unnamed)}.")
+    return notes
 
 
 def subwords(line: Line) -> int:

@@ -30,7 +30,10 @@ def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
             contents = published.contents(run.directory, kept)
             runs[run.directory.name] = {names.FILE: name, **contents}
     if not runs:
-        raise UsageError(f"{grid.home} has no finished run of {grid.study.name}: run it first.")
+        raise UsageError(
+            f"{grid.home} has no finished run of {grid.study.name} with these settings: run it "
+            "first."
+        )
     folder = home / grid.name
     files.make_directory(folder)
     published.write(folder, runs)

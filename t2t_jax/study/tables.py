@@ -52,12 +52,15 @@ def quality(grid: Grid, lines: Sequence[Line]) -> Table:
 
 
 def _changes(grid: Grid, line: Line) -> list[Cell]:
-    """Returns the columns of fields: those that a row changes, or all that base has."""
+    """Returns the columns of fields: all that base has; of others what they name or differ in."""
     study, row, c = grid.study, line.entry.row, line.entry.c
     paper, ours = config.flatten(study.config(row)), config.flatten(c)
-    shown = {*row.changes, "steps"} if study.equal_flops else {*row.changes}
-    if row is study.rows[0]:
-        shown = {n for n in study.columns if config.has(c.model, n)}
+    base = config.flatten(grid.config(study.rows[0]))
+    shown = {n for n in study.columns if config.has(c.model, n)}
+    if row is not study.rows[0]:
+        shown = {n for n in shown if ours[n] != base[n]} | {*row.changes}
+    if study.equal_flops:
+        shown |= {"steps"}
     cells = [Cell(_scaled(paper[n], ours[n]) if n in shown else "") for n in study.columns]
     if row.label and not any(cells):
         cells[0] = Cell(row.label)

@@ -185,7 +185,7 @@ class Trainer:
 
     def _show(self, step: int, measured: dict[str, Any]) -> None:
         left = duration((self.last - step) * measured["seconds_per_step"])
-        share = f"  {measured['share_of_peak']:.0%} of peak" if self.peak else ""
+        share = f"  {measured['share_of_peak']:.0%} of peak FLOP/s" if self.peak else ""
         loss = measured["loss"][[run.index for run in self._alive()]].mean()
         self.progress.show(
             f"step {step:,}/{self.last:,}  loss {loss:.3f}  "
