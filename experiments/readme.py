@@ -49,8 +49,8 @@ not here.
 
 READING = """## Reading a table
 
-- **Rows.** The first row is base. Every other row shows only the fields that it changes; a blank
-  cell means the value of base.
+- **Rows.** The first row is base. Every other row shows only the fields in which it differs from
+  base; a blank cell means the value of base.
 - **`512→64`.** The value before the arrow is the paper's. The value after it is the one that was
   run. A preset shrinks every row of a table by the same factors.
 - **"paper" and "ours".** The paper reports WMT14 EN-DE. The stored runs are small models on small
