@@ -304,7 +304,8 @@ def table(results):
         "a clock that jumps by years every two seconds": f"{len(clock['ended early'])} saves time "
         f"out and the same command resumes; {count_same(clock)}",
         "two workers on one run": f"exit codes {', '.join(map(str, shared['exit codes']))}: "
-        f"`{', '.join(shared['refused'])}`; the other ends as one alone: {shared['same as one']}",
+        f"`{', '.join(shared['refused'])}`; the result of the other equals that of a "
+        f"single worker: {shared['same as one']}",
     }
     text = pipe_table(["fault", "outcome"], rows.items())
     return re.sub(r"/\S*/(mounted|shared)", "RUN", text)

@@ -41,7 +41,7 @@ LONG = ("test_commands", "test_study", "test_population", "test_training")
 
 
 def pytest_collection_modifyitems(config, items):
-    # Long files start first, so that none of them runs alone at the end.
+    # Long files start first, so that both processes are busy to the end.
     items.sort(key=lambda item: item.path.stem not in LONG)
     if config.getoption("--full"):
         return

@@ -145,7 +145,7 @@ def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], St
         gradient, sums = _accumulate(gradient_of, t.accumulate, state.params, batch, h, key)
         gradient = nn.with_logical_constraint(gradient, axes)  # each device updates its part
         tokens = jnp.maximum(sums["tokens"], 1)
-        # XLA fuses a product into its uses and computes it anew; a quotient it would write out.
+        # XLA recomputes a product where it is used, but would store a quotient in memory.
         per_token = 1 / tokens
         mean = jax.tree.map(lambda g: g * per_token, gradient)
         grad_norm = optax.tree.norm(gradient) * per_token
@@ -208,7 +208,7 @@ def _accumulate(
         out = gradient_of(params, part, h, jax.random.fold_in(key, i))
         return jax.tree.map(jnp.add, total, out), None
 
-    # Every micro-batch takes rows from every device, so that none has to move.
+    # Every micro-batch takes rows of every device, so that no row moves between devices.
     parts = jax.tree.map(lambda x: x.reshape(-1, count, *x.shape[1:]).swapaxes(0, 1), batch)
     first = jax.tree.map(lambda x: x[0], parts)
     zeros = jax.tree.map(

@@ -44,7 +44,7 @@ class ClauseSpec:
     """What a clause has to be; all else is drawn.
 
     Attributes:
-      past: whether the sentence is told in the past.
+      past: whether the sentence is in the past tense.
       level: how deeply the clause is nested; 0 for a main clause.
       tense: as `verbs.Chain` names it; drawn if empty.
       ask: whether it is a question.
