@@ -52,7 +52,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Tense, voice and negation of a finite clause.
+    """Tense, voice and form of a finite clause.
 
     Attributes:
       tense: [past ]progressive, present, past, perfect, pluperfect, future, [past ]modal, or fond
