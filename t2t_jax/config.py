@@ -83,6 +83,9 @@ class Data:
     train: str = _field("", "text: path of the training files, without .LANGUAGE[.gz]")
     dev: str = _field("", "text: path of the development files, likewise")
     test: str = _field("", "text: path of the test files, likewise")
+    pairs: int = _field(
+        0, "training pairs, a random sample of the corpus; 0 means all (grammar: 60,000)"
+    )
     vocabulary: int = _field(37_000, "subwords, shared by both languages")
     max_length: int = _field(256, "longest training sentence, in subwords including EOS")
     batch_tokens: int = _field(25_000, "tokens in a batch, on each side")
@@ -242,7 +245,7 @@ _AT_LEAST_ONE = (
     "N d_model d_ff h d_k d_v kernel dilation vocabulary max_length batch_tokens num_buckets steps "
     "warmup accumulate evaluate_every average beam"
 ).split()
-_AT_LEAST_ZERO = "peak_lr patience seed alpha max_extra".split()
+_AT_LEAST_ZERO = "pairs peak_lr patience seed alpha max_extra".split()
 _FRACTIONS = "P_drop P_drop_attention P_drop_ff eps_ls beta1 beta2".split()
 
 

@@ -54,12 +54,11 @@ def translate(arguments: Namespace) -> None:
 def input(arguments: Namespace) -> None:
     files.make_directory(arguments.out)
     from t2t_jax.bench import pipeline
-    from t2t_jax.data.cache import open_dataset
-    from t2t_jax.data.corpora import prepare
+    from t2t_jax.data.corpora import open_corpus
     from t2t_jax.recipes import recipe
 
     c = recipe(arguments.recipe)
-    dataset = open_dataset(prepare(c.data, arguments.cache, report=_report))
+    dataset = open_corpus(c.data, arguments.cache, report=_report)
     _keep("input", pipeline, pipeline.measure(c, dataset, _report), arguments.out)
 
 

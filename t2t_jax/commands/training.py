@@ -51,15 +51,14 @@ def _execute(
     c: Config, directory: Path, arguments: Namespace, progress: "Progress"
 ) -> dict[str, Any]:
     """Returns the result of the run."""
-    from t2t_jax.data.cache import open_dataset
-    from t2t_jax.data.corpora import prepare
+    from t2t_jax.data.corpora import open_corpus
     from t2t_jax.runs.execution import execute
 
     if arguments.profile != "paper":
         changes = config.describe(c, _config(arguments, "paper"))
         others = "every other field that no flag sets is as in the paper"
         progress.say(f"profile {arguments.profile} sets {changes}; {others}")
-    dataset = open_dataset(prepare(c.data, arguments.cache, report=progress.say))
+    dataset = open_corpus(c.data, arguments.cache, report=progress.say)
     cache_programs(arguments.cache)
     (result,) = execute([(c, directory)], dataset, _is_test, progress, arguments.mesh)
     if isinstance(result, Exception):

@@ -47,6 +47,14 @@ class Ragged:
         return np.diff(self.offsets)
 
 
+def select(sentences: Ragged, rows: np.ndarray) -> Ragged:
+    """Sentences with the indices `rows`, copied to memory."""
+    lengths = sentences.lengths[rows]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    shift = np.repeat(sentences.offsets[rows] - offsets[:-1], lengths)
+    return Ragged(sentences.tokens[np.arange(offsets[-1]) + shift], offsets)
+
+
 def ragged(sentences: Sequence[Sequence[int]]) -> Ragged:
     """Sentences of ids, in memory."""
     lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))

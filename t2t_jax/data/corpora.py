@@ -12,13 +12,15 @@ import itertools
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from t2t_jax.config import Data
 from t2t_jax.data import multi30k, treebank
-from t2t_jax.data.cache import FORMAT, SIDES, Dataset, open_dataset, sentence
+from t2t_jax.data.cache import FORMAT, SIDES, Dataset, Split, open_dataset, select, sentence
 from t2t_jax.data.tokenise import FilesMissing, Raw, Stream, build
 from t2t_jax.data.treebank import TREEBANKS
 from t2t_jax.errors import UsageError
@@ -46,13 +48,35 @@ def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
     """
 
     @functools.cache
-    def open_prepared(data: Data) -> Dataset:
-        return open_dataset(prepare(data, root, report))
+    def open_once(data: Data) -> Dataset:
+        return open_corpus(data, root, report)
 
-    def open_corpus(data: Data) -> Dataset:
-        return open_prepared(Data(**{name: getattr(data, name) for name in PREPARED}))
+    names = (*PREPARED, "pairs")
+    return lambda data: open_once(Data(**{name: getattr(data, name) for name in names}))
 
-    return open_corpus
+
+def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
+    """Opens the prepared corpus of a config, and prepares it first if necessary.
+
+    If the config names a number of training pairs, they are a random sample without replacement.
+    Samples of different sizes are nested; dev, test and the vocabulary are those of the corpus.
+
+    Raises:
+      UsageError: as `prepare`, or the corpus has fewer pairs.
+    """
+    dataset = open_dataset(prepare(data, root, report))
+    train = dataset.splits["train"]
+    if data.pairs == 0:
+        return dataset
+    if data.pairs > len(train.source):
+        raise UsageError(
+            f"pairs={data.pairs:,} exceeds the {len(train.source):,} training pairs of corpus "
+            f"{data.corpus}: lower it, or set 0 for all."
+        )
+    order = np.random.default_rng(0).permutation(len(train.source))
+    rows = np.sort(order[: data.pairs])
+    sample = Split(select(train.source, rows), select(train.target, rows), train.stem)
+    return replace(dataset, splits={**dataset.splits, "train": sample})
 
 
 def prepare(data: Data, root: Path, report: Report = print) -> Path:

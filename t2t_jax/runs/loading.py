@@ -76,10 +76,9 @@ def open_dataset_of(directory: Path, c: Config, cache: Path, report: Report) -> 
     Raises:
       UsageError: the corpus is not available, or no longer the one that the run was trained on.
     """
-    from t2t_jax.data.cache import open_dataset
-    from t2t_jax.data.corpora import prepare
+    from t2t_jax.data.corpora import open_corpus
 
-    dataset = open_dataset(prepare(c.data, cache, report=report))
+    dataset = open_corpus(c.data, cache, report=report)
     claim.check_facts(directory, identity.data_facts(dataset))
     return dataset
 
