@@ -208,7 +208,9 @@ def test_a_token_budget_below_one_row_is_refused():
 def test_evaluation_reads_every_pair_once(pairs, shapes):
     source, target = (sentences(side, salt) for side, salt in zip(zip(*pairs), (0, 1)))  # noqa: B905
     sizes, seen = set(), []
-    for batch in in_order(ragged(source), ragged(target), 50, shapes):
+    for rows, batch in in_order(ragged(source), ragged(target), 50, shapes):
+        in_rows = [[x for x in row if x] for row in batch["source"].tolist()]
+        assert in_rows[: len(rows)] == [source[i] for i in rows]
         sizes.add((batch["source"].shape, batch["target"].shape))
         sides = ([[x for x in row if x] for row in batch[s].tolist()] for s in batch)
         seen += [pair for pair in zip(*sides, strict=True) if pair != ([], [])]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from t2t_jax.config import Config, replace
-from t2t_jax.evaluation.perplexity import perplexity
+from t2t_jax.evaluation.perplexity import perplexity, sentence_likelihoods
 from t2t_jax.models import build
 from t2t_jax.training.sharding import make_mesh, use_mesh
 from t2t_jax.training.step import MASK, MASKED, hyper, initialise, make_step, mask
@@ -26,7 +26,9 @@ def test_a_masked_model_predicts_every_token_from_all_others():
             total += np.logaddexp.reduce(z) - z[word]
     tokens = sum(len(target) for _, target in SENTENCES)
     batch = {"source": np.asarray(SOURCE), "target": np.asarray(TARGET)}
-    np.testing.assert_allclose(perplexity(model, params, [batch]), np.exp(total / tokens), 1e-5)
+    numbered = [(np.arange(len(SENTENCES)), batch)]
+    actual = perplexity(sentence_likelihoods(model, params, numbered).sum(axis=0))
+    np.testing.assert_allclose(actual, np.exp(total / tokens), 1e-5)
 
 
 def test_a_masked_model_learns_from_masked_tokens_alone():

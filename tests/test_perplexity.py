@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.perplexity import negative_log_likelihood, perplexity
+from t2t_jax.evaluation.perplexity import negative_log_likelihood, perplexity, sentence_likelihoods
 from t2t_jax.tokens import BOS, EOS, PAD
 
 V, WIDTH = 11, 5
@@ -61,17 +61,34 @@ def batch(pairs, S, T, rows=None):
     return {"source": source, "target": target}
 
 
-def test_sums_of_a_batch_equal_the_definition():
+def perplexity_of(params, batches):
+    """Perplexity of batches whose every row is a sentence, in order."""
+    first, numbered = 0, []
+    for each in batches:
+        numbered.append((np.arange(first, first := first + len(each["target"])), each))
+    return perplexity(sentence_likelihoods(Bag(), params, numbered).sum(axis=0))
+
+
+def test_sums_of_each_sentence_equal_the_definition():
     params, pairs = make()
     nll, tokens = negative_log_likelihood(Bag(), params, batch(pairs, 9, 10))
-    np.testing.assert_allclose((nll, tokens), expected(params, pairs), rtol=1e-6)
+    each = [expected(params, [pair]) for pair in pairs]
+    np.testing.assert_allclose(np.stack([nll, tokens], axis=-1), each, rtol=1e-6)
+
+
+def test_likelihoods_are_in_the_order_of_the_sentences():
+    params, pairs = make(3)
+    parts = [4, 0, 6], [5], [2, 1, 3]
+    batches = [(np.array(p), batch([pairs[i] for i in p], 9, 10, rows=5)) for p in parts]
+    each = [expected(params, [pair]) for pair in pairs]
+    np.testing.assert_allclose(sentence_likelihoods(Bag(), params, batches), each, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("S", "T", "rows"), [(9, 9, 7), (12, 31, 7), (9, 17, 13)])
 def test_padding_has_no_effect(S, T, rows):
     params, pairs = make()
     nll, tokens = expected(params, pairs)
-    actual = perplexity(Bag(), params, [batch(pairs, S, T, rows)])
+    actual = perplexity_of(params, [batch(pairs, S, T, rows)])
     assert actual == pytest.approx(np.exp(nll / tokens), rel=1e-6)
 
 
@@ -79,33 +96,33 @@ def test_perplexity_averages_over_tokens_and_not_over_batches():
     params, pairs = make(1)
     nll, tokens = expected(params, pairs)
     batches = [batch(pairs[:1], 9, 9, 3), batch(pairs[1:3], 10, 11), batch(pairs[3:], 9, 20, 5)]
-    actual = perplexity(Bag(), params, iter(batches))
+    actual = perplexity_of(params, iter(batches))
     assert actual == pytest.approx(np.exp(nll / tokens), rel=1e-6)
 
 
 def test_many_small_batches_lose_no_precision():
     """301 equal batches have exactly the perplexity of one; float32 sums would round."""
     params, pairs = make(2, pairs=1)
-    nll, tokens = (float(x) for x in negative_log_likelihood(Bag(), params, batch(pairs, 9, 9)))
-    actual = perplexity(Bag(), params, [batch(pairs, 9, 9)] * 301)
+    nll, tokens = (float(x[0]) for x in negative_log_likelihood(Bag(), params, batch(pairs, 9, 9)))
+    actual = perplexity_of(params, [batch(pairs, 9, 9)] * 301)
     assert actual == np.exp(nll / tokens)
 
 
 def test_a_uniform_model_has_the_perplexity_of_its_vocabulary():
     params, pairs = make()
     params["W"] = np.zeros_like(params["W"])
-    assert perplexity(Bag(), params, [batch(pairs, 9, 9)]) == pytest.approx(V, rel=1e-6)
+    assert perplexity_of(params, [batch(pairs, 9, 9)]) == pytest.approx(V, rel=1e-6)
 
 
 def test_a_diverged_model_has_infinite_or_nan_perplexity():
     params, pairs = make()
     wild = jax.tree.map(lambda x: x * 1e4, params)
-    assert perplexity(Bag(), wild, [batch(pairs, 9, 9)]) == np.inf
+    assert perplexity_of(wild, [batch(pairs, 9, 9)]) == np.inf
     broken = jax.tree.map(lambda x: x * np.nan, params)
-    assert np.isnan(perplexity(Bag(), broken, [batch(pairs, 9, 9)]))
+    assert np.isnan(perplexity_of(broken, [batch(pairs, 9, 9)]))
 
 
 @pytest.mark.parametrize("batches", [[], [batch([], 4, 4, rows=2)]])
 def test_no_sentence_pair_is_refused(batches):
     with pytest.raises(UsageError, match="at least one sentence pair"):
-        perplexity(Bag(), make()[0], batches)
+        perplexity_of(make()[0], batches)

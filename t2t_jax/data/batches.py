@@ -259,8 +259,12 @@ def gather(sentences: Ragged, rows: np.ndarray, B: int, L: int) -> np.ndarray:
     return out
 
 
-def in_order(source: Ragged, target: Ragged, batch_tokens: int, shapes: int = 4) -> Iterator[Batch]:
+def in_order(
+    source: Ragged, target: Ragged, batch_tokens: int, shapes: int = 4
+) -> Iterator[tuple[np.ndarray, Batch]]:
     """Batches for evaluation: every pair once, in few shapes, always in the same order.
+
+    Each comes with the indices of its pairs, which are its first rows; further rows are all PAD.
 
     A batch has at most `batch_tokens` tokens on each side, or a single pair that is longer.
     """
@@ -277,4 +281,5 @@ def in_order(source: Ragged, target: Ragged, batch_tokens: int, shapes: int = 4)
         members = np.flatnonzero(bucket == i)
         for first in range(0, len(members), B):
             rows = members[first : first + B]
-            yield {"source": gather(source, rows, B, S), "target": gather(target, rows, B, T)}
+            sides = {"source": gather(source, rows, B, S), "target": gather(target, rows, B, T)}
+            yield rows, sides

@@ -1,10 +1,10 @@
 """Perplexity per wordpiece, always from the unsmoothed likelihood (Table 3's PPL)."""
 
-import math
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,49 +13,63 @@ from t2t_jax.errors import UsageError
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import mask, shift
 
+Batch = Mapping[str, Any]
 
-def perplexity(model: Any, params: Any, batches: Iterable[Mapping[str, Any]]) -> float:
-    """exp of the mean negative log-likelihood per target token, EOS included.
+
+def sentence_likelihoods(
+    model: Any, params: Any, batches: Iterable[tuple[np.ndarray, Batch]]
+) -> np.ndarray:
+    """The negative log-likelihood of every target in nats, and its tokens with EOS.
 
     Args:
-      batches: {"source": int32 [B, S], "target": int32 [B, T]}, of any shapes. Padding is left out;
-        the sums of batches are added in float64.
+      batches: indices of the sentences [n], and {"source": int32 [B, S], "target": int32 [B, T]}
+        whose first n rows are these sentences. Padding is left out.
+
+    Returns:
+      float64 [sentences, 2]; the sum over sentences gives `perplexity`.
 
     Raises:
       UsageError: there is no target token.
     """
-    sums = [negative_log_likelihood(model, params, dict(batch)) for batch in batches]
-    nll = math.fsum(float(nll) for nll, _ in sums)
-    tokens = math.fsum(float(tokens) for _, tokens in sums)
-    if not tokens:
+    order, rows = [np.zeros(0, int)], [np.zeros((0, 2))]
+    for indices, batch in batches:
+        sums = np.stack(negative_log_likelihood(model, params, dict(batch)), axis=-1)
+        order.append(indices)
+        rows.append(sums[: len(indices)].astype(float))
+    statistics = np.concatenate(rows)[np.argsort(np.concatenate(order))]
+    if not statistics[:, 1].any():
         raise UsageError("perplexity needs at least one sentence pair, and there is none.")
+    return statistics
+
+
+def perplexity(sums: np.ndarray) -> np.ndarray:
+    """exp of the negative log-likelihood per token [...], from sums of both [..., 2]."""
     with np.errstate(over="ignore"):  # the perplexity of a model that diverged is infinite
-        return float(np.exp(nll / tokens))
+        return np.exp(sums[..., 0] / sums[..., 1])
 
 
 @partial(jax.jit, static_argnames="model")
-def negative_log_likelihood(
-    model: Any, params: Any, batch: Mapping[str, Any]
-) -> tuple[jax.Array, jax.Array]:
-    """The negative log-likelihood of a batch's target in nats, and its number of tokens.
+def negative_log_likelihood(model: Any, params: Any, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    """The negative log-likelihood of each target of a batch in nats, and its number of tokens.
 
     A masked model predicts one token at a time from all the others (Salazar et al. 2020).
 
     Returns:
-      Two float32 scalars.
+      Two float32 [B], on every device.
     """
     variables, target = {"params": params}, batch["target"]
     encoded = model.apply(variables, batch["source"], method="encode")
 
     def nll_and_tokens(inputs: jax.Array, labels: jax.Array) -> jax.Array:
         logits = model.apply(variables, encoded, inputs, method="decode")
-        sums = cross_entropy(logits, labels, eps_ls=0.0)
+        sums = cross_entropy(logits, labels, eps_ls=0.0, axis=-1)
         return jnp.stack([sums["nll"], sums["tokens"]])
 
     if model.masked:
         one_hot = jnp.eye(target.shape[1], dtype=bool)[:, None]  # [T, 1, T]
         each = jax.lax.map(lambda chosen: nll_and_tokens(*mask(target, chosen)), one_hot)
-        nll, tokens = each.sum(axis=0)
+        sums = each.sum(axis=0)
     else:
-        nll, tokens = nll_and_tokens(shift(target), target)
+        sums = nll_and_tokens(shift(target), target)
+    nll, tokens = nn.with_logical_constraint(sums, (None, None))
     return nll, tokens

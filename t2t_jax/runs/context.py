@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset, Split
 from t2t_jax.errors import UsageError
 from t2t_jax.training.progress import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,7 @@ class Context:
 
     Attributes:
       params: abstract parameters: their shapes and layout.
+      likelihoods: parameters -> `sentence_likelihoods` of dev, [sentences, 2].
       evaluate: parameters -> dev perplexity.
       to_score: whether a split is to be translated and scored, by its name.
     """
@@ -24,6 +28,7 @@ class Context:
     params: Any
     mesh: Any
     dataset: Dataset
+    likelihoods: "Callable[[Any], np.ndarray]"
     evaluate: Callable[[Any], float]
     to_score: Callable[[str], bool]
     progress: Progress
@@ -38,7 +43,7 @@ def make_context(
       UsageError: the config does not fit the data or the devices.
     """
     from t2t_jax.data.batches import in_order
-    from t2t_jax.evaluation.perplexity import perplexity
+    from t2t_jax.evaluation.perplexity import perplexity, sentence_likelihoods
     from t2t_jax.models import build
     from t2t_jax.training import sharding
     from t2t_jax.training.step import abstract
@@ -49,15 +54,18 @@ def make_context(
     params = abstract(model, c, devices).params  # raises if the mesh does not divide them
     num_buckets = min(4, c.data.num_buckets)
     batches = [
-        sharding.put_batch(batch, devices)
-        for batch in in_order(dev.source, dev.target, c.data.batch_tokens, num_buckets)
+        (rows, sharding.put_batch(batch, devices))
+        for rows, batch in in_order(dev.source, dev.target, c.data.batch_tokens, num_buckets)
     ]
 
-    def evaluate(params: Any) -> float:
+    def likelihoods(params: Any) -> "np.ndarray":
         with sharding.use_mesh(devices):  # so that training and scoring share one program
-            return perplexity(model, params, batches)
+            return sentence_likelihoods(model, params, batches)
 
-    return Context(model, params, devices, dataset, evaluate, to_score, progress)
+    def evaluate(params: Any) -> float:
+        return float(perplexity(likelihoods(params).sum(axis=0)))
+
+    return Context(model, params, devices, dataset, likelihoods, evaluate, to_score, progress)
 
 
 def _check_lengths(dev: Split, limit: int | None) -> None:

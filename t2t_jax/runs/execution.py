@@ -129,18 +129,22 @@ def _train(context: Context, batches: "Batches", runs: Runs) -> dict[Path, Outco
 
 def _save(context: Context, member: "Member", trained: "Trained") -> Result:
     """Writes the parameters, costs and scores of a trained run; returns its result."""
+    from t2t_jax.evaluation.perplexity import perplexity
     from t2t_jax.training import hosts, sharding
     from t2t_jax.training.checkpoints import write_params
 
     c, directory = member.c, member.directory
     write_params(directory / "final", trained.params)
     start = time.monotonic()
-    perplexity = context.evaluate(trained.params)
+    likelihoods = context.likelihoods(trained.params)
     seconds = time.monotonic() - start
+    rounded = likelihoods.round(4).tolist()  # 1e-4 nats of a sentence, as float32 resolves
+    checksum = hosts.decide(lambda: store.write_statistics(directory, store.LIKELIHOOD, rounded))
     begun_in = hosts.decide(partial(store.read_environment, directory))
     now = hosts.decide(partial(provenance.current_environment, directory, c, begun_in))
     result = _costs(trained, seconds) | {
-        "dev_perplexity": perplexity,
+        "dev_perplexity": float(perplexity(likelihoods.sum(axis=0))),
+        "likelihood": {"statistics": checksum},
         "mesh": sharding.describe(context.mesh),
         "environment": now,
         "scores": {},

@@ -25,6 +25,7 @@ class Run:
       score: the grid's metric, BLEU (13a, cased) or F1 of trees; None if only perplexity is
         measured.
       statistics: the metric's statistics of each sentence, which are summed over the corpus.
+      likelihood: `evaluation.perplexity.sentence_likelihoods` of dev; empty in runs of older code.
       scoring_seconds: time of translating and scoring.
       version: the commit of its code, or the code's digest if there is none or it was edited.
       code: every definition that it ran, with its hash.
@@ -37,7 +38,8 @@ class Run:
     seed: int
     result: Mapping[str, Any]
     score: float | None = None
-    statistics: Sequence[Sequence[int]] = ()
+    statistics: Sequence[Sequence[float]] = ()
+    likelihood: Sequence[Sequence[float]] = ()
     scoring_seconds: float = 0.0
     version: str = ""
     code: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +72,8 @@ def read_run(
     result = store.read_result(directory, report)
     if result is None:
         return _unfinished(directory, c)
-    run = Run(directory, c.training.seed, result)
+    likelihood = store.read_statistics(directory, result, store.LIKELIHOOD) or ()
+    run = Run(directory, c.training.seed, result, likelihood=likelihood)
     environment, signature = result["environment"], "perplexity"
     if split:
         statistics = store.read_statistics(directory, result, split)

@@ -4,6 +4,8 @@
     environment.json code.json                   where it was begun, and by which code
     metrics.jsonl checkpoints/                   its progress
     final/                                       averaged parameters
+    likelihood.statistics.json                   negative log-likelihood and tokens of each sentence
+                                                 of dev
     SPLIT.LANGUAGE SPLIT.statistics.json         translations, and the metric's statistics of each
     result.json                                  written last, with its own checksum, and again when
                                                  another split is scored
@@ -28,6 +30,8 @@ from t2t_jax.files import write, write_json
 from t2t_jax.runs import published
 from t2t_jax.runs.identity import sha256
 from t2t_jax.runs.names import title
+
+LIKELIHOOD = "likelihood"  # the name of the likelihoods' statistics, and their key in a result
 
 
 def read_config(directory: Path) -> Config:
@@ -122,19 +126,24 @@ def finished_at(directory: Path) -> float:
     return path.stat().st_mtime if path.exists() else 0.0
 
 
-def write_statistics(directory: Path, split: str, statistics: Sequence[Sequence[int]]) -> str:
-    """Writes the metric's statistics of every sentence of a split; returns their checksum."""
-    write(directory / f"{split}.statistics.json", json.dumps(statistics))
+def write_statistics(directory: Path, name: str, statistics: Sequence[Sequence[float]]) -> str:
+    """Writes the statistics of every sentence, whose sums give a metric; returns their checksum.
+
+    Args:
+      name: the split whose translations are scored, or `LIKELIHOOD`.
+    """
+    write(directory / f"{name}.statistics.json", json.dumps(statistics))
     return sha256(statistics)
 
 
 def read_statistics(
-    directory: Path, result: Mapping[str, Any], split: str
-) -> list[list[int]] | None:
-    """Returns the statistics of a scored split, or None if it is not scored or they were edited."""
+    directory: Path, result: Mapping[str, Any], name: str
+) -> list[list[float]] | None:
+    """Returns statistics of a finished run, or None if there are none or they were edited."""
     try:
-        statistics = published.read(directory, f"{split}.statistics.json")
-        if sha256(statistics) == result["scoring"][split]["statistics"]:
+        scoring = {LIKELIHOOD: result.get("likelihood", {}), **result["scoring"]}
+        statistics = published.read(directory, f"{name}.statistics.json")
+        if sha256(statistics) == scoring[name]["statistics"]:
             return statistics
     except (UsageError, KeyError):
         pass

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from t2t_jax import files
 from t2t_jax.errors import UsageError
-from t2t_jax.runs import names, published
+from t2t_jax.runs import names, published, store
 from t2t_jax.study.comparison import Line
 from t2t_jax.study.formats import FORMATS
 from t2t_jax.study.grid import Grid
@@ -23,7 +23,8 @@ def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
     runs = {}
     for line in lines:
         for run in line.entry.runs:
-            kept = [*published.KEPT, f"{grid.study.split}.statistics.json"]
+            statistics = (f"{x}.statistics.json" for x in (store.LIKELIHOOD, grid.study.split))
+            kept = [*published.KEPT, *statistics]
             if run is line.entry.runs[0]:
                 kept.append(f"{grid.study.split}.{grid.data.target}")
             name = f"{grid.run_name(line.entry.row, run.seed)}\n"

@@ -14,6 +14,7 @@ def cross_entropy(
     target: jax.Array,
     eps_ls: jax.Array | float,
     smoothing: Literal["uniform", "others"] = "uniform",
+    axis: int | None = None,
 ) -> dict[str, jax.Array]:
     """Sums over the tokens of a batch that are not padding, in float32 (nats).
 
@@ -24,6 +25,7 @@ def cross_entropy(
       smoothing: `uniform` spreads it over all V (Szegedy et al. 2016); `others` over the V - 1 that
         are not the target, minus the constant that makes the loss of a perfect prediction zero
         (tensor2tensor).
+      axis: sums over this axis of [B, T] alone; None sums over both.
 
     Returns:
       `loss` (smoothed), `nll` (unsmoothed), `tokens`.
@@ -41,9 +43,9 @@ def cross_entropy(
         loss = log_z - (1 - eps_ls) * chosen - other * (total - chosen) - entropy
     present = target != PAD
     return {
-        "loss": jnp.where(present, loss, 0).sum(),
-        "nll": jnp.where(present, nll, 0).sum(),
-        "tokens": present.sum(dtype=jnp.float32),
+        "loss": jnp.where(present, loss, 0).sum(axis),
+        "nll": jnp.where(present, nll, 0).sum(axis),
+        "tokens": present.sum(axis, dtype=jnp.float32),
     }
 
 
