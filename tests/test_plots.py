@@ -15,7 +15,7 @@ def test_every_plot_is_written_as_png_svg_and_pdf(tmp_path):
     grid = stored.grid(tmp_path)
     lines = comparison.compare_with_base(grid, stored.entries())
     paths = plots.draw(grid, lines, stored.split(tmp_path))
-    kinds = ["learning", "cost", "differences", "distances"]
+    kinds = ["learning", "cost", "differences", "agreement", "distances"]
     assert paths == [tmp_path / f"table3-demo-{kind}.png" for kind in kinds]
     title = "Variations on the Transformer, preset demo"
     for path in paths:

@@ -58,7 +58,7 @@ def test_a_run_in_a_directory_goes_before_the_published_one(home, tmp_path):
     name = entries.collect(stored.grid())[0].runs[0].directory.name
     directory = shutil.copytree(home / name, tmp_path / name)
     store.write_result(directory, store.read_result(directory) | {"dev_perplexity": 1.5})
-    assert lines(tmp_path)[1][0].PPL.mean == 1.5
+    assert lines(tmp_path)[1][0].PPL.spread.mean == 1.5
 
 
 def edited_score(text):

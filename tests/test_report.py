@@ -164,7 +164,7 @@ def test_differences_from_the_reference_are_marked_by_word():
 def test_the_matrix_shows_the_row_minus_the_column(attention):
     grid, lines = attention
     text, base, other = study_page(grid, lines, None, [], False), "scaled dot product", "general"
-    bleu = {line.entry.row.name: line.score.mean for line in lines}
+    bleu = {line.entry.row.name: line.score.spread.mean for line in lines}
     difference = bleu[base] - bleu[other]
     assert difference > 0
     assert f'class="above" title="{base} minus {other}: {difference:+.2f} ' in text

@@ -41,6 +41,12 @@ def metric_of(corpus: str) -> Metric:
     return MULTI30K if corpus == "multi30k" else BLEU
 
 
+def perplexity(sums: np.ndarray) -> np.ndarray:
+    """exp of the negative log-likelihood per token [...], from sums of both [..., 2]."""
+    with np.errstate(over="ignore"):  # the perplexity of a model that diverged is infinite
+        return np.exp(sums[..., 0] / sums[..., 1])
+
+
 def score(
     hypotheses: Sequence[str],
     references: Sequence[str],

@@ -1,4 +1,4 @@
-"""Perplexity per wordpiece, always from the unsmoothed likelihood (Table 3's PPL)."""
+"""Likelihoods of sentences, which are never smoothed; their sums give Table 3's PPL."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -26,7 +26,7 @@ def sentence_likelihoods(
         whose first n rows are these sentences. Padding is left out.
 
     Returns:
-      float64 [sentences, 2]; the sum over sentences gives `perplexity`.
+      float64 [sentences, 2]; the sum over sentences gives `metric.perplexity`.
 
     Raises:
       UsageError: there is no target token.
@@ -40,12 +40,6 @@ def sentence_likelihoods(
     if not statistics[:, 1].any():
         raise UsageError("perplexity needs at least one sentence pair, and there is none.")
     return statistics
-
-
-def perplexity(sums: np.ndarray) -> np.ndarray:
-    """exp of the negative log-likelihood per token [...], from sums of both [..., 2]."""
-    with np.errstate(over="ignore"):  # the perplexity of a model that diverged is infinite
-        return np.exp(sums[..., 0] / sums[..., 1])
 
 
 @partial(jax.jit, static_argnames="model")

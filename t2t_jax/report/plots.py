@@ -12,7 +12,7 @@ from t2t_jax import plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.runs import store
-from t2t_jax.study import cost, distances
+from t2t_jax.study import agreement, cost, distances
 from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.grid import Grid
 
@@ -30,6 +30,8 @@ def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
     paths = [learning(grid, lines), costs(grid, lines)]
     if any(line.difference for line in lines):
         paths.append(differences(grid, lines))
+    if found := agreement.agreements(grid, lines):
+        paths.append(agreeing(grid, found))
     if split and grid.study.split and (curves := distances.curves(lines, split)):
         paths.append(distance(grid, curves))
     return [path.with_name(f"{path.name}.png") for path in paths]
@@ -86,6 +88,29 @@ def differences(grid: Grid, lines: Sequence[Line]) -> Path:
     return path
 
 
+def agreeing(grid: Grid, found: Sequence[agreement.Agreement]) -> Path:
+    """Plots our differences from base against the paper's, with 95% intervals, for each metric."""
+    path = grid.home / f"{grid.name}-agreement"
+    size = (4.5 * len(found), 4.2)
+    with plotting.figure(path, 1, len(found), size=size) as (figure, panels):
+        for axes, metric in zip(np.atleast_1d(panels), found, strict=True):
+            for i, point in enumerate(metric.points):
+                style: dict[str, Any] = plotting.line(i) | {"linestyle": "none"}
+                d, name = point.measure.difference, point.line.entry.row.name
+                if d is not None:
+                    low, high = point.ours - d.low, d.high - point.ours
+                    style |= {"yerr": [[max(low, 0)], [max(high, 0)]], "elinewidth": 0.7}
+                axes.errorbar(point.paper, point.ours, label=name, **style)
+            axes.axhline(0, color="grey", linewidth=1)
+            axes.axvline(0, color="grey", linewidth=1)
+            axes.set_title(f"{metric.metric}: tau {metric.tau:.2f}")
+            axes.set(xlabel="difference from base, paper", ylabel="difference from base, ours")
+        handles = np.atleast_1d(panels)[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=4)
+        figure.suptitle(_title(grid))
+    return path
+
+
 def interval(lines: Sequence[Line]) -> str:
     """Names what the intervals of differences are over; those over sentences alone are dashed."""
     over = {line.difference.over for line in lines if line.difference}
@@ -103,8 +128,8 @@ COSTS = {
 
 def quality(grid: Grid, line: Line) -> float | None:
     """Returns the mean over seeds of BLEU or F1, or of perplexity if the study is not scored."""
-    spread = line.score if grid.study.split else line.PPL
-    return None if spread is None else spread.mean
+    measure = line.score if grid.study.split else line.PPL
+    return None if measure is None else measure.spread.mean
 
 
 def costs(grid: Grid, lines: Sequence[Line]) -> Path:

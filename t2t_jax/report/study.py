@@ -128,7 +128,7 @@ def _page_row(grid: Grid, cells: tuple[Cell, ...], line: Line) -> PageRow:
 def _matrix(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, list[Pair]]]:
     """Returns the differences between all pairs of rows; empty if none is tested."""
     metric = metric_of(grid.data.corpus).name
-    compared = compare_pairs(grid, lines)
+    compared = compare_pairs(lines)
     if all(p is None for _, p in compared.values()):
         return []
     names = [line.entry.row.name for line in lines if line.score]

@@ -43,7 +43,8 @@ def make_context(
       UsageError: the config does not fit the data or the devices.
     """
     from t2t_jax.data.batches import in_order
-    from t2t_jax.evaluation.perplexity import perplexity, sentence_likelihoods
+    from t2t_jax.evaluation.metric import perplexity
+    from t2t_jax.evaluation.perplexity import sentence_likelihoods
     from t2t_jax.models import build
     from t2t_jax.training import sharding
     from t2t_jax.training.step import abstract

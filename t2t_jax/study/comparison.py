@@ -1,12 +1,12 @@
 """Comparison of the rows of a study: means over seeds, and significance of their differences."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metric import metric_of, perplexity
 from t2t_jax.study import statistics
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
@@ -17,24 +17,53 @@ LEVEL = 0.05  # significance level of the corrected p
 
 
 @dataclass(frozen=True)
-class Line:
-    """The numbers of a row.
+class Measure:
+    """A metric of a row.
 
     Attributes:
-      score: the grid's metric.
-      difference: of the score from base's; None for base, and for rows that are not comparable.
+      spread: of `values`, the metric of each seed.
+      draws: the same of `statistics.resampled` sentences, [seeds, DRAWS]; None if the statistics of
+        sentences were not kept.
+      difference: from base's; None for base, and for rows that are not comparable.
       p: of no difference from base, corrected for the number of rows.
     """
 
-    entry: Entry
-    PPL: Spread | None
-    score: Spread | None
+    spread: Spread
+    values: tuple[float, ...]
+    draws: np.ndarray | None = None
     difference: Difference | None = None
     p: float | None = None
 
     @property
     def significant(self) -> bool:
         return self.p is not None and self.p < LEVEL
+
+
+@dataclass(frozen=True)
+class Line:
+    """The numbers of a row.
+
+    Attributes:
+      PPL: perplexity on dev.
+      score: the grid's metric.
+    """
+
+    entry: Entry
+    PPL: Measure | None
+    score: Measure | None
+
+    @property
+    def difference(self) -> Difference | None:
+        """The difference of the score from base's."""
+        return None if self.score is None else self.score.difference
+
+    @property
+    def p(self) -> float | None:
+        return None if self.score is None else self.score.p
+
+    @property
+    def significant(self) -> bool:
+        return self.score is not None and self.score.significant
 
     @property
     def unusual(self) -> bool:
@@ -44,41 +73,87 @@ class Line:
 
 def compare_with_base(grid: Grid, entries: Sequence[Entry]) -> list[Line]:
     """Returns the numbers of every row, and how it differs from base, the first row."""
-    scores, draws = _scores(grid, entries)
-    lines: list[Line] = []
-    for i, entry in enumerate(entries):
-        perplexities = [run.result["dev_perplexity"] for run in entry.runs]
-        ppl = statistics.spread(perplexities) if perplexities else None
-        score = statistics.spread(scores[i]) if scores[i] else None
-        line = Line(entry, ppl, score)
-        row_draws, base_draws = draws[i], draws[0]
-        comparable = i and not line.unusual and not lines[0].unusual
-        if comparable and row_draws is not None and base_draws is not None:
-            difference = statistics.compare(scores[i], scores[0], row_draws, base_draws)
-            line = replace(line, difference=difference)
-        lines.append(line)
-    p = statistics.corrected([line.difference and line.difference.p for line in lines])
-    return [replace(line, p=x) for line, x in zip(lines, p, strict=True)]
+    usual = [not any(run.unusual for run in (*e.runs, *entries[0].runs)) for e in entries]
+    subwords = [e.c.data.vocabulary == entries[0].c.data.vocabulary for e in entries]
+    per_subword = [a and b for a, b in zip(usual, subwords, strict=True)]
+    perplexities = _compared([_perplexity(entry) for entry in entries], per_subword)
+    scores = _compared([_score(grid, entry) for entry in entries], usual)
+    return [Line(*columns) for columns in zip(entries, perplexities, scores, strict=True)]
+
+
+def _perplexity(entry: Entry) -> Measure | None:
+    values = [run.result["dev_perplexity"] for run in entry.runs]
+    return _measure(values, [run.likelihood for run in entry.runs], perplexity)
+
+
+def _score(grid: Grid, entry: Entry) -> Measure | None:
+    values = [run.score for run in entry.runs if run.score is not None]
+    of_sums = metric_of(grid.data.corpus).of_sums
+    return _measure(values, [run.statistics for run in entry.runs], of_sums)
+
+
+def _measure(
+    values: Sequence[float],
+    sentences: Sequence[Sequence[Sequence[float]]],
+    of_sums: Callable[[np.ndarray], np.ndarray],
+) -> Measure | None:
+    """Returns a metric of a row, without its difference from base.
+
+    Args:
+      values: of each seed.
+      sentences: the statistics of each seed, [sentences, counts]; empty if they were not kept.
+      of_sums: the metric of sums [..., counts].
+    """
+    if not values:
+        return None
+    kept = all(len(x) for x in sentences)
+    draws = statistics.resampled([np.array(x) for x in sentences], of_sums) if kept else None
+    return Measure(statistics.spread(values), tuple(values), draws)
+
+
+def _compared(
+    measures: Sequence[Measure | None], comparable: Sequence[bool]
+) -> list[Measure | None]:
+    """Returns the measures of a column with the differences of comparable rows from the first."""
+    base, out = measures[0], list[Measure | None]()
+    for measure, usual in zip(measures, comparable, strict=True):
+        tested = usual and measure is not None and measure is not base
+        if tested and base and measure and _kept(measure) and _kept(base):
+            out.append(replace(measure, difference=_difference(measure, base)))
+        else:
+            out.append(measure)
+    p = statistics.corrected([x.difference.p if x and x.difference else None for x in out])
+    return [None if x is None else replace(x, p=value) for x, value in zip(out, p, strict=True)]
+
+
+def _kept(measure: Measure) -> bool:
+    return measure.draws is not None
+
+
+def _difference(row: Measure, base: Measure) -> Difference:
+    assert row.draws is not None
+    assert base.draws is not None
+    return statistics.compare(row.values, base.values, row.draws, base.draws)
 
 
 def compare_pairs(
-    grid: Grid, lines: Sequence[Line]
+    lines: Sequence[Line],
 ) -> dict[tuple[str, str], tuple[float, float | None]]:
     """Returns the difference of any two comparable rows, and p corrected for all pairs, by name."""
-    entries = [line.entry for line in lines if line.score and not line.unusual]
-    scores, draws = _scores(grid, entries)
-    differences = {}
-    for i, j in itertools.combinations(range(len(entries)), 2):
-        draws_i, draws_j = draws[i], draws[j]
-        assert draws_i is not None
-        assert draws_j is not None
-        differences[i, j] = statistics.compare(scores[i], scores[j], draws_i, draws_j)
+    scores = {
+        line.entry.row.name: line.score
+        for line in lines
+        if line.score and _kept(line.score) and not line.unusual
+    }
+    differences = {
+        names: _difference(scores[names[0]], scores[names[1]])
+        for names in itertools.combinations(scores, 2)
+    }
     corrected = statistics.corrected([difference.p for difference in differences.values()])
     pairs = {}
-    for ((i, j), difference), p in zip(differences.items(), corrected, strict=True):
-        name_i, name_j = entries[i].row.name, entries[j].row.name
-        pairs[name_i, name_j] = difference.size, p
-        pairs[name_j, name_i] = -difference.size, p
+    for ((one, other), difference), p in zip(differences.items(), corrected, strict=True):
+        pairs[one, other] = difference.size, p
+        pairs[other, one] = -difference.size, p
     return pairs
 
 
@@ -94,18 +169,3 @@ def opposes_paper(grid: Grid, line: Line, base: Line) -> bool:
     if not line.significant or line.difference is None or row_score is None or base_score is None:
         return False
     return line.difference.size * (row_score - base_score) < 0
-
-
-def _scores(
-    grid: Grid, entries: Sequence[Entry]
-) -> tuple[list[list[float]], list[np.ndarray | None]]:
-    """Returns the metric of each row's seeds, and the same of `statistics.resampled` sentences."""
-    of_sums = metric_of(grid.data.corpus).of_sums
-    scores = [[run.score for run in e.runs if run.score is not None] for e in entries]
-    draws = [
-        statistics.resampled([np.array(run.statistics) for run in e.runs], of_sums)
-        if score
-        else None
-        for e, score in zip(entries, scores, strict=True)
-    ]
-    return scores, draws

@@ -39,10 +39,12 @@ def _record(grid: Grid, line: Line) -> dict[str, Any]:
         "changes": dict(row.changes),
         "config": row_config(entry.c),
         "paper": {n: getattr(row, n) for n in PAPER} | {metric: paper_score(grid, row)},
-        "PPL": _spread(line.PPL),
-        metric: _spread(line.score),
+        "PPL": line.PPL and _spread(line.PPL.spread),
+        metric: line.score and _spread(line.score.spread),
         "difference": None if line.difference is None else line.difference._asdict(),
         "p_bonferroni": line.p,
+        "PPL_difference": line.PPL and line.PPL.difference and line.PPL.difference._asdict(),
+        "PPL_p_bonferroni": line.PPL and line.PPL.p,
         "status": entry.status,
         "runs": [_run_record(grid, line, run) for run in entry.runs],
     }
@@ -62,9 +64,7 @@ def _run_record(grid: Grid, line: Line, run: Run) -> dict[str, Any]:
     } | cost.costs(run)
 
 
-def _spread(value: Spread | None) -> dict[str, Any] | None:
-    if value is None:
-        return None
+def _spread(value: Spread) -> dict[str, Any]:
     deviation = None if math.isnan(value.deviation) else value.deviation
     return {"mean": value.mean, "deviation": deviation, "n": value.n}
 

@@ -7,6 +7,7 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.runs.results import Run
+from t2t_jax.study import agreement
 from t2t_jax.study.comparison import LEVEL, Line, opposes_paper
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import PAPER
@@ -28,6 +29,7 @@ def notes(grid: Grid, lines: Sequence[Line]) -> list[str]:
         *_unusual(grid, lines),
         f"Made by code {', '.join(sorted({run.version for run in runs}))}.",
         *_populations(lines),
+        *map(agreement.sentence, agreement.agreements(grid, lines)),
         *_opposing(grid, lines),
         *_missing(lines),
     ]
@@ -95,7 +97,7 @@ def _tests(lines: Sequence[Line]) -> list[str]:
     if tested:
         sentences.append(
             f"*: differs from {lines[0].entry.row.name} (Welch's t over seeds, variance over "
-            f"sentences added; Bonferroni's p < {LEVEL} over {tested} rows)."
+            f"sentences added; Bonferroni's p < {LEVEL} over {tested} rows, in each column)."
         )
     if tested < len(compared):
         sentences.append(

@@ -145,3 +145,23 @@ def corrected(p: Sequence[float | None]) -> list[float | None]:
     """
     tests = sum(x is not None for x in p)
     return [None if x is None else min(1.0, tests * x) for x in p]
+
+
+def kendall(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Returns Kendall's tau-b [...] of x [..., rows] and y [rows]; nan if either is constant."""
+    first, second = np.triu_indices(len(y), k=1)
+    signs_x, signs_y = np.sign(x[..., first] - x[..., second]), np.sign(y[first] - y[second])
+    untied = (signs_x != 0).sum(axis=-1) * (signs_y != 0).sum()
+    with np.errstate(invalid="ignore"):
+        return (signs_x * signs_y).sum(axis=-1) / np.sqrt(untied)
+
+
+def over_seeds(draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Returns means over seeds drawn with replacement, [DRAWS], a draw for each of the sentences'.
+
+    Args:
+      draws: `resampled` of the seeds of a row, [seeds, DRAWS].
+    """
+    n, count = draws.shape
+    drawn = random.integers(n, size=(n, count))
+    return np.take_along_axis(draws, drawn, axis=0).mean(axis=0)

@@ -6,10 +6,9 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study.comparison import Line, paper_score
+from t2t_jax.study.comparison import Line, Measure, paper_score
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import mean_score, notes, subwords
-from t2t_jax.study.statistics import Spread
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
 
@@ -29,19 +28,19 @@ def quality(grid: Grid, lines: Sequence[Line]) -> Table:
         ("params (M)", "ours"),
     )
     comparable = [x for x in lines if subwords(x) == subwords(lines[0])]
-    lowest = min((x.PPL.mean for x in comparable if x.PPL), default=math.nan)
-    highest = max((x.score.mean for x in lines if x.score), default=math.nan)
+    lowest = min((x.PPL.spread.mean for x in comparable if x.PPL), default=math.nan)
+    highest = max((x.score.spread.mean for x in lines if x.score), default=math.nan)
     groups: dict[str, list[tuple[Cell, ...]]] = {}
     for line in lines:
         row, runs = line.entry.row, line.entry.runs
-        marks = "*" * line.significant + "†" * line.unusual
+        unusual = "†" * line.unusual
         cells = (
             Cell(row.group if row.name == row.group else f"({row.group})"),
             *_changes(grid, line),
             Cell(_number(row.PPL, 2)),
             _measured(line.PPL, 3, lowest),
             Cell(_number(paper_score(grid, row), 1)),
-            _measured(line.score, 2, highest, marks),
+            _measured(line.score, 2, highest, unusual),
             Cell(mean_score(line, study.split, "valid")),
             Cell(str(len(runs)) if runs else ""),
             Cell(_number(row.params, 0)),
@@ -80,10 +79,12 @@ def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _measured(value: Spread | None, digits: int, best: float, marks: str = "") -> Cell:
-    if value is None:
+def _measured(measure: Measure | None, digits: int, best: float, mark: str = "") -> Cell:
+    if measure is None:
         return Cell("")
-    deviation = "" if value.n == 1 else f" ± {value.deviation:.{digits}f}"
-    cell = Cell(f"{value.mean:.{digits}f}{deviation}{marks}")
-    cell.best = value.mean == best
+    spread = measure.spread
+    deviation = "" if spread.n == 1 else f" ± {spread.deviation:.{digits}f}"
+    star = "*" * measure.significant
+    cell = Cell(f"{spread.mean:.{digits}f}{deviation}{star}{mark}")
+    cell.best = spread.mean == best
     return cell

@@ -1,0 +1,117 @@
+"""Agreement of a table with the paper's: the order of its rows, and the signs of differences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.study import statistics
+from t2t_jax.study.comparison import Line, Measure, paper_score
+from t2t_jax.study.grid import Grid
+
+SEPARATED = {"PPL": 0.1, "BLEU": 0.3, "F1": 0.3}  # differences that the paper's tables resolve
+
+
+@dataclass(frozen=True)
+class Point:
+    """A row that has a value in both tables; `paper` and `ours` are differences from base."""
+
+    line: Line
+    measure: Measure
+    paper: float
+    ours: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Agreement in a metric.
+
+    Attributes:
+      tau: Kendall's tau-b of the rows' values, base included.
+      low, high: its 95% interval, by bootstrap over seeds and sentences; None if the statistics of
+        sentences were not kept.
+      separated: rows that the paper separates from base, and that differ significantly in ours.
+      same_sign: those of them whose difference has the paper's sign.
+    """
+
+    metric: str
+    points: tuple[Point, ...]
+    tau: float
+    low: float | None
+    high: float | None
+    separated: tuple[Point, ...]
+    same_sign: tuple[Point, ...]
+
+
+def agreements(grid: Grid, lines: Sequence[Line]) -> list[Agreement]:
+    """Returns the agreement in PPL and in the grid's metric, where the paper has three values."""
+    score = metric_of(grid.data.corpus).name
+    columns = (
+        ("PPL", [(line, line.PPL, line.entry.row.PPL) for line in lines]),
+        (score, [(line, line.score, paper_score(grid, line.entry.row)) for line in lines]),
+    )
+    return [x for name, column in columns if (x := _agreement(name, column)) is not None]
+
+
+def _agreement(
+    name: str, column: Sequence[tuple[Line, Measure | None, float | None]]
+) -> Agreement | None:
+    _, base, paper_base = column[0]
+    if base is None or paper_base is None:
+        return None
+    points = tuple(
+        Point(line, measure, paper - paper_base, measure.spread.mean - base.spread.mean)
+        for line, measure, paper in column
+        if measure is not None and paper is not None and not line.unusual
+    )
+    if len(points) < 3:
+        return None
+    paper_values = np.array([point.paper for point in points]).round(6)  # keeps the paper's ties
+    tau = float(statistics.kendall(np.array([point.ours for point in points]), paper_values))
+    separated = tuple(x for x in points if x.measure.significant and _resolved(name, x))
+    same = tuple(x for x in separated if x.paper * x.ours > 0)
+    low, high = _interval(points, paper_values)
+    return Agreement(name, points, tau, low, high, separated, same)
+
+
+def _interval(
+    points: Sequence[Point], paper_values: np.ndarray
+) -> tuple[float, float] | tuple[None, None]:
+    random, columns = np.random.default_rng(0), []
+    for point in points:
+        if point.measure.draws is None:
+            return None, None
+        columns.append(statistics.over_seeds(point.measure.draws, random))
+    taus = statistics.kendall(np.stack(columns, axis=-1), paper_values)
+    low, high = np.nanquantile(taus, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def sentence(agreement: Agreement) -> str:
+    """Returns the agreement in words, as it stands under a table."""
+    name, points = agreement.metric, agreement.points
+    text = f"Kendall's tau of {name} with the paper's is {agreement.tau:.2f}"
+    if agreement.low is not None:
+        seeds = any(point.measure.spread.n > 1 for point in points)
+        over = "seeds and sentences" if seeds else "sentences"
+        text += f" (95% interval over {over}: {agreement.low:.2f} to {agreement.high:.2f})"
+    threshold, certain = f"that the paper separates from base by {SEPARATED[name]} {name}", ""
+    separated, same = agreement.separated, agreement.same_sign
+    if any(point.measure.p is not None for point in points):
+        certain = ", and this table with significance,"
+    else:
+        separated = tuple(x for x in points if _resolved(name, x))
+        same = tuple(x for x in separated if x.paper * x.ours > 0)
+    if not separated:
+        return f"{text}; there is no row {threshold}{certain.rstrip(',')}."
+    wrong = "; ".join(x.line.entry.row.name for x in separated if x not in same)
+    return (
+        f"{text}; of {len(separated)} rows {threshold}{certain} {len(same)} have the paper's sign"
+        f"{f' (not {wrong})' if wrong else ''}."
+    )
+
+
+def _resolved(name: str, point: Point) -> bool:
+    """Returns whether the paper separates a row from base; its values have two decimals."""
+    return round(abs(point.paper), 6) >= SEPARATED[name]

@@ -1,0 +1,106 @@
+"""Agreement with the paper: Kendall's tau against scipy, its interval, and the signs of rows."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from t2t_jax.study import agreement, comparison, statistics
+from t2t_jax.study.registry import Row
+from tests import stored
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kendalls_tau_is_scipys_with_and_without_ties(seed):
+    rng = np.random.default_rng(seed)
+    x, y = rng.integers(0, 9, (3, 4, 11)).astype(float), rng.integers(0, 7, 11).astype(float)
+    actual = statistics.kendall(x, y)
+    for i, j in np.ndindex(3, 4):
+        assert actual[i, j] == pytest.approx(stats.kendalltau(x[i, j], y).statistic)
+    assert np.isnan(statistics.kendall(np.ones(11), y))
+
+
+def test_means_over_seeds_are_of_seeds_drawn_with_replacement():
+    draws = np.array([[0.0], [10.0], [20.0]]).repeat(20_000, axis=1)
+    means = statistics.over_seeds(draws, np.random.default_rng(0))
+    assert means.mean() == pytest.approx(10, abs=0.1)
+    assert means.std() == pytest.approx(10 * np.sqrt(2 / 3) / np.sqrt(3), rel=0.02)
+
+
+ROWS = (  # the paper's PPL, and ours of two seeds
+    (Row("base", {}, 5.0), (5.00, 5.02)),
+    (Row("A", dict(h=1), 5.3), (6.00, 6.02)),
+    (Row("A", dict(h=4), 5.05), (7.00, 7.02)),  # the paper does not separate it from base
+    (Row("C", dict(N=2), 6.1), (4.00, 4.02)),  # the wrong sign
+    (Row("C", dict(N=8), 4.8), (4.99, 5.03)),  # no significant difference
+    (Row("big", dict(h=16), 4.3), (3.00, 3.02)),
+    (Row("E", dict(h=2)), (1.00, 1.02)),  # no value in the paper
+)
+
+
+def lines(sentences=True, seeds=2):
+    entries = [stored.entries(1)[0]] * len(ROWS)
+    made = []
+    for entry, (row, values) in zip(entries, ROWS, strict=True):
+        runs = []
+        for seed, value in enumerate(values[:seeds]):
+            likelihood = [[float(np.log(value)), 1]] * 50 if sentences else ()
+            result = entry.runs[0].result | {"dev_perplexity": value}
+            run = dataclasses.replace(entry.runs[0], seed=seed, result=result)
+            runs.append(dataclasses.replace(run, likelihood=likelihood))
+        made.append(dataclasses.replace(entry, row=row, runs=tuple(runs)))
+    return made
+
+
+def agreement_of(entries):
+    grid = stored.grid()
+    return agreement.agreements(grid, comparison.compare_with_base(grid, entries))[0]
+
+
+def jittered(entries):
+    """Sentences differ, so that draws do: without any spread nothing is known about them."""
+    rng, noise = np.random.default_rng(0), None
+    for entry in entries:
+        runs = []
+        for run in entry.runs:
+            likelihood = np.array(run.likelihood)
+            noise = rng.normal(0, 1e-3, len(likelihood)) if noise is None else noise
+            likelihood[:, 0] += noise * likelihood[:, 0]
+            runs.append(dataclasses.replace(run, likelihood=likelihood.tolist()))
+        yield dataclasses.replace(entry, runs=tuple(runs))
+
+
+def test_tau_is_of_the_rows_that_have_a_value_in_both_tables():
+    found = agreement_of(list(jittered(lines())))
+    paper = [row.PPL for row, _ in ROWS[:-1]]
+    ours = [np.mean(values) for _, values in ROWS[:-1]]
+    assert found.metric == "PPL"
+    assert found.tau == pytest.approx(stats.kendalltau(paper, ours).statistic)
+    assert found.low <= found.tau <= found.high
+
+
+def test_signs_are_of_rows_that_both_tables_separate_from_base():
+    found = agreement_of(list(jittered(lines())))
+    assert [p.line.entry.row.group for p in found.separated] == ["A", "C", "big"]
+    assert [p.line.entry.row.name for p in found.same_sign] == ["A:h=1", "big"]
+    assert agreement.sentence(found).endswith(
+        "of 3 rows that the paper separates from base by 0.1 PPL, and this table with "
+        "significance, 2 have the paper's sign (not C:N=2)."
+    )
+
+
+def test_runs_without_the_likelihoods_of_sentences_have_a_tau_without_an_interval():
+    found = agreement_of(lines(sentences=False, seeds=1))
+    assert (found.low, found.high) == (None, None)
+    text = agreement.sentence(found)
+    assert "interval" not in text
+    assert "of 4 rows that the paper separates from base by 0.1 PPL 3 have" in text
+
+
+def test_a_table_without_values_of_the_paper_has_no_agreement():
+    entries = [
+        dataclasses.replace(e, row=dataclasses.replace(e.row, PPL=None, BLEU=None)) for e in lines()
+    ]
+    grid = stored.grid()
+    assert agreement.agreements(grid, comparison.compare_with_base(grid, entries)) == []
