@@ -92,7 +92,11 @@ SECTIONS = {
             rounds differently, and the figures then differ as much as those of another seed.
             `run.txt` is what the command printed.
             """,
-            ("table3-demo/table.md", "table3-demo/table3-demo-differences.png"),
+            (
+                "table3-demo/table.md",
+                "table3-demo/table3-demo-differences.png",
+                "table3-demo/table3-demo-agreement.png",
+            ),
         ),
         Result(
             "Table 3, preset multi30k",
@@ -106,7 +110,11 @@ SECTIONS = {
             `--directory` they are downloaded. The second command adds seeds to base and to
             three rows that are close to it.
             """,
-            ("table3-multi30k/table.md", "table3-multi30k/table3-multi30k-differences.png"),
+            (
+                "table3-multi30k/table.md",
+                "table3-multi30k/table3-multi30k-differences.png",
+                "table3-multi30k/table3-multi30k-agreement.png",
+            ),
         ),
     ],
     "Modifications": [
