@@ -181,6 +181,28 @@ def test_only_a_newline_ends_a_line(texts, tmp_path):
     assert dataset.splits["test"].references[-1] == "der\x0bHund"
 
 
+def test_samples_of_pairs_are_nested_and_leave_the_rest_as_it_is(texts, tmp_path):
+    def opened(pairs):
+        return corpora.open_corpus(request(texts, pairs=pairs), tmp_path / "cache", report=quiet)
+
+    def pairs_of(dataset):
+        sides = dataset.splits["train"].source, dataset.splits["train"].target
+        rows = zip(*([side[i].tolist() for i in range(len(side))] for side in sides), strict=True)
+        return list(rows)
+
+    whole, large, small = (opened(n) for n in (0, 40, 13))
+    every = pairs_of(whole)
+    assert len(pairs_of(large)) == 40
+    assert [pair for pair in every if pair in pairs_of(large)] == pairs_of(large)
+    assert [pair for pair in pairs_of(large) if pair in pairs_of(small)] == pairs_of(small)
+    assert pairs_of(large) != every[:40]
+    assert small.fingerprint == whole.fingerprint
+    assert small.splits["dev"].references == whole.splits["dev"].references
+    assert pairs_of(opened(13)) == pairs_of(small)
+    with pytest.raises(UsageError, match=f"exceeds the {len(every)} training pairs of corpus text"):
+        opened(len(every) + 1)
+
+
 def test_a_large_corpus_is_sampled_evenly(texts, tmp_path, monkeypatch):
     assert tokenise.sample(range(100), 100) == (list(range(100)), 1)
     assert tokenise.sample(range(101), 100) == (list(range(0, 101, 2)), 2)
