@@ -287,6 +287,13 @@ def test_a_row_brings_back_what_its_base_lacks_at_the_presets_scale():
     )
 
 
+def test_dropout_is_scaled_in_decimals():
+    rows = find("table3").rows
+    flags = dict(P_drop=0.06)
+    scaled = [shrink(Config(), row.changes, preset("demo"), flags).training.P_drop for row in rows]
+    assert {*scaled} == {0.06, 0.0, 0.12, 0.18}
+
+
 def test_a_preset_replaces_the_scale_of_a_study_and_its_rows_keep_their_proportion():
     table4 = find("table4")
     base = shrink(table4.config(), {}, preset("treebank"))

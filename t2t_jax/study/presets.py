@@ -151,11 +151,11 @@ def _factors(base: Config, preset: Preset, flags: Mapping[str, Any]) -> dict[str
     factors["steps"] = Fraction(preset.steps, Config().training.steps)
     paper, changes = config.flatten(base), {**preset.changes, **flags}
     replaced = (n for n in SCALED if n in changes and paper[n])
-    return factors | {n: Fraction(changes[n]) / Fraction(paper[n]) for n in replaced}
+    return factors | {n: _decimal(changes[n]) / _decimal(paper[n]) for n in replaced}
 
 
 def _scale(name: str, value: float, factor: Fraction) -> float:
-    exact = Fraction(value) * factor
+    exact = _decimal(value) * factor
     if name == "P_drop":
         return float(exact)
     if name in INTEGER and (exact.denominator > 1 or exact < 1):
@@ -164,3 +164,8 @@ def _scale(name: str, value: float, factor: Fraction) -> float:
             "that fit."
         )
     return max(1, round(exact))
+
+
+def _decimal(value: float) -> Fraction:
+    """Returns the number that is written, so that 0.6 of a dropout of 0.3 is 0.18."""
+    return Fraction(str(value))
