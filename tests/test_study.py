@@ -259,7 +259,8 @@ def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, cap
     (kept,) = map(Path, capsys.readouterr().out.splitlines())
     assert kept.parent == tmp_path
     assert numbers(words, kept, capsys) == numbers(words, grid, capsys)
-    plots = [f"table3-demo-{kind}.png" for kind in ("cost", "differences", "learning")]
+    kinds = "agreement", "cost", "differences", "learning"
+    plots = [f"table3-demo-{kind}.png" for kind in kinds]
     assert sorted(path.name for path in kept.iterdir()) == ["runs.jsonl.xz", "table.md", *plots]
     text = lzma.decompress((kept / "runs.jsonl.xz").read_bytes()).decode()
     runs = [json.loads(line) for line in text.splitlines()]
@@ -281,7 +282,7 @@ def test_plots_and_a_page_are_made_of_results(
     cache = run_words[-2:]
     assert main(["plot", *words, "--store", str(home), *cache]) == 0
     made = capsys.readouterr().out.split()
-    assert len(made) == 3
+    assert len(made) == 4
     assert all(Path(path).exists() for path in made)
     assert main(["report", *words, "--store", str(home), *cache]) == 0
     page = Path(capsys.readouterr().out.strip())
