@@ -259,6 +259,9 @@ def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, cap
     (kept,) = map(Path, capsys.readouterr().out.splitlines())
     assert kept.parent == tmp_path
     assert numbers(words, kept, capsys) == numbers(words, grid, capsys)
+    for home in (grid, kept):  # the likelihoods of sentences give PPL an interval
+        rows = json.loads(table(words, home, capsys, "--format", "json"))[1:]
+        assert all(row["PPL_difference"]["over"] == "seeds and sentences" for row in rows)
     kinds = "agreement", "cost", "differences", "learning"
     plots = [f"table3-demo-{kind}.png" for kind in kinds]
     assert sorted(path.name for path in kept.iterdir()) == ["runs.jsonl.xz", "table.md", *plots]
