@@ -6,6 +6,7 @@ dependencies of German words are known. The translation is a function of the Eng
     lexicon.py      the words, a lemma per line
     inflection.py   their forms
     choice.py       which words may be combined
+    grades.py       how difficult the sentences are
     draft.py        the state of a sentence while it is drawn
     phrases.py      noun phrases
     verbs.py        verb chains and word order
@@ -13,14 +14,7 @@ dependencies of German words are known. The translation is a function of the Eng
     sentences.py    sentences and the corpus
 """
 
-from t2t_jax.data.grammar.sentences import (
-    MAX_DEPTH,
-    MAX_WORDS,
-    Dependency,
-    Pair,
-    draw,
-    generate,
-    words,
-)
+from t2t_jax.data.grammar.grades import GRADES, NORMAL, Grade
+from t2t_jax.data.grammar.sentences import TRAIN, Dependency, Pair, draw, generate, words
 
-__all__ = ["MAX_DEPTH", "MAX_WORDS", "Dependency", "Pair", "draw", "generate", "words"]
+__all__ = ["GRADES", "NORMAL", "TRAIN", "Dependency", "Grade", "Pair", "draw", "generate", "words"]

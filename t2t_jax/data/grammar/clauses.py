@@ -155,13 +155,13 @@ def subject_phrase(
         if kind == "pronoun":
             names = ("I", "we") if level or d.mentions else ("I", "he", "she", "we", "they")
             return phrases.pronoun(d, d.rng.choice(names), "n")
-        noun = choice.PERSONS.draw(d.rng)
+        noun = d.draw(choice.PERSONS)
     phrase = phrases.noun_phrase(d, noun, "n")
     if (
         relatives
         and not phrase.closed
-        and level < d.limit
-        and d.rng.random() < _RELATIVE_OF_SUBJECT * d.nest
+        and level < d.grade.limit
+        and d.rng.random() < _RELATIVE_OF_SUBJECT * d.grade.nest
     ):
         relative(d, phrase, past, level + 1)
     return phrase
@@ -181,7 +181,7 @@ def relative(d: Draft, phrase: Phrase, past: bool, level: int) -> None:
         phrase.en += english(c)
         phrase.tail = last(c)
         return
-    verb, i = choice.object_verbs(noun, True).draw(d.rng)
+    verb, i = d.draw(choice.object_verbs(noun, True))
     slot = verb.slots[i]
     german, case = _government(slot, noun)
     dative = case == "d" and not german and len(verb.slots) > 1  # to whom the man gives the book
@@ -232,13 +232,13 @@ def _complement(
     """
     if not slot.case:
         pool = choice.VEHICLES if slot.german == "mit" else choice.CITIES
-        en, de = d.pair(*pool.draw(d.rng))
+        en, de = d.pair(*d.draw(pool))
         return Phrase(en, de, de[-1], de[-1], kind="fixed", closed=True), slot.german
     if "person" in slot.classes and not negation and d.rng.random() < _NAMED_COMPLEMENT:
         phrase = phrases.name(d)
         phrase.closed = True
         return phrase, slot.german
-    noun = choice.nouns(slot.classes).draw(d.rng)
+    noun = d.draw(choice.nouns(slot.classes))
     german, case = _government(slot, noun)
     determiner = None
     if noun.place and german:
@@ -295,7 +295,7 @@ def _draw_relative(d: Draft, spec: ClauseSpec, plan: Plan, phrase: Phrase) -> bo
     if not spec.relatives or plan.trailing() or plan.negated or phrase.closed:
         return False
     share = _RELATIVE_OF_COMPLEMENT if spec.level else _RELATIVE_OF_MAIN_COMPLEMENT
-    return spec.level < d.limit and d.rng.random() < share * d.nest
+    return spec.level < d.grade.limit and d.rng.random() < share * d.grade.nest
 
 
 def _cues(
@@ -314,12 +314,12 @@ def _cues(
 def _time(d: Draft, past: bool, plan: Plan) -> tuple[list[Word], list[Word]]:
     """A time adverbial that agrees with the tense, or a circumstance: during the storm."""
     if plan.tense == "future":
-        return d.pair(*choice.TIMES["future"].draw(d.rng))
+        return d.pair(*d.draw(choice.TIMES["future"]))
     if d.rng.random() < _CIRCUMSTANCE:
-        weather = phrases.noun_phrase(d, choice.WEATHER.draw(d.rng), "g", determiner=phrases.THE)
+        weather = phrases.noun_phrase(d, d.draw(choice.WEATHER), "g", determiner=phrases.THE)
         phrases.prefix(d, *d.rng.choice(_WEATHER), weather)
         return weather.en, weather.de
-    pair = choice.TIMES["past" if past else "present"].draw(d.rng)
+    pair = d.draw(choice.TIMES["past" if past else "present"])
     if plan.negated and pair[0].startswith("every"):
         raise Reject
     return d.pair(*pair)
@@ -327,7 +327,7 @@ def _time(d: Draft, past: bool, plan: Plan) -> tuple[list[Word], list[Word]]:
 
 def _place(d: Draft) -> Phrase:
     """An adverbial of place."""
-    noun = choice.PLACES.draw(d.rng)
+    noun = d.draw(choice.PLACES)
     assert noun.place
     place = phrases.noun_phrase(d, noun, "d", determiner=phrases.here(d))
     return phrases.prefix(d, *noun.place, place)
@@ -381,8 +381,8 @@ def clause(
 
 def _draw_verb(d: Draft, subject: Phrase | None) -> Verb:
     if subject is None:
-        return _VERBS.draw(d.rng)
-    return (choice.subject_verbs(subject.noun) if subject.noun else choice.PERSON_VERBS).draw(d.rng)
+        return d.draw(_VERBS)
+    return d.draw(choice.subject_verbs(subject.noun) if subject.noun else choice.PERSON_VERBS)
 
 
 def _can_be_passive(verb: Verb) -> bool:
@@ -399,7 +399,7 @@ def _draw_subject(d: Draft, spec: ClauseSpec, verb: Verb, passive: bool) -> Phra
         and "person" in classes
         and (len(classes) == 1 or d.rng.random() < _HUMAN_SUBJECT)
     )
-    noun = None if human else choice.nouns(classes).draw(d.rng)
+    noun = None if human else d.draw(choice.nouns(classes))
     return subject_phrase(d, noun, spec.past, spec.level)
 
 
@@ -416,12 +416,12 @@ def _adverbials(
     bare = plan.negated or spec.plain or spec.event
     if plan.often or (plan.tense == "perfect" and not bare and d.chance(_PERFECT_ADVERB)):
         pool = choice.FREQUENCY if plan.often else choice.PERFECT
-        en, out.often = d.pair(*pool.draw(d.rng))
+        en, out.often = d.pair(*d.draw(pool))
         c.en_rest[:0] = en
         if en[0].text in ("never", "rarely") and any(w.text in _UNNEGATED for w in c.en_rest):
             raise Reject
     if plan.mannered:
-        en, out.manner = d.pair(*choice.MANNER.draw(d.rng))
+        en, out.manner = d.pair(*d.draw(choice.MANNER))
         c.en_rest += en
     if plan.passive and _has_agent(d, verb, filled):
         out.agent = _agent(d, verb)
@@ -451,7 +451,7 @@ def _has_agent(d: Draft, verb: Verb, filled: list[tuple[Slot, Phrase]]) -> bool:
 
 def _agent(d: Draft, verb: Verb) -> Phrase:
     kind = "person" if "person" in verb.subjects else sorted(verb.subjects)[0]
-    noun = choice.nouns(frozenset({kind})).draw(d.rng)
+    noun = d.draw(choice.nouns(frozenset({kind})))
     return phrases.prefix(d, "by", "von", phrases.noun_phrase(d, noun, "d"))
 
 
@@ -504,11 +504,11 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
     """
     d.depth = max(d.depth, level)
     if subject is None:
-        subject = subject_phrase(d, choice.copula_nouns().draw(d.rng), past, level)
+        subject = subject_phrase(d, d.draw(choice.copula_nouns()), past, level)
     noun = subject.noun
     if noun is None or "weather" in noun.classes:  # heavy rain, but no rain is heavy
         raise Reject
-    adjective = choice.adjectives(noun).draw(d.rng)
+    adjective = d.draw(choice.adjectives(noun))
     if adjective.english in d.adjectives or choice.opposed(adjective.english, subject.adjectives):
         raise Reject
     d.adjectives.add(adjective.english)
@@ -533,7 +533,7 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
 
 def _than(d: Draft, noun: Noun, adjective: Adjective) -> tuple[list[Word], list[Word]]:
     """What a noun is compared with: than the house, als das Haus."""
-    other = choice.copula_nouns().draw(d.rng)
+    other = d.draw(choice.copula_nouns())
     if not other.classes & noun.classes & adjective.classes:
         raise Reject
     phrase = phrases.noun_phrase(d, other, "n", simple=True)

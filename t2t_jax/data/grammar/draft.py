@@ -1,13 +1,16 @@
 """A sentence while it is drawn: words with alignment keys, phrases, and the draft."""
 
 import itertools
+import math
 import random
 from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Generic, TypeVar
 
 from t2t_jax.data.grammar import inflection as forms
+from t2t_jax.data.grammar.grades import NORMAL, Grade
 from t2t_jax.data.grammar.inflection import Noun
 
 T = TypeVar("T")
@@ -30,16 +33,16 @@ COMMA = Word(",", -1)  # attached to the word before it; a repeated or final com
 
 
 class Pool(Generic[T]):
-    """Items drawn with Zipf weights 1 / (rank + 3)."""
+    """Items for `Draft.draw`, the most frequent first."""
 
     def __init__(self, items: Iterable[T]) -> None:
         self.items = tuple(items)
-        self.edges = list(itertools.accumulate(1 / (rank + 3) for rank in range(len(self.items))))
 
-    def draw(self, rng: random.Random) -> T:
-        if not self.items:
-            raise Reject
-        return self.items[bisect(self.edges, rng.random() * self.edges[-1])]
+
+@cache
+def _edges(size: int, flatness: float) -> tuple[float, ...]:
+    """The cumulative Zipf weights of the ranks below `size`."""
+    return tuple(itertools.accumulate(1 / (rank + flatness) for rank in range(size)))
 
 
 def below(r: float, alternatives: Sequence[tuple[float, T]]) -> T:
@@ -85,24 +88,20 @@ class Draft:
     """A sentence while it is drawn.
 
     Attributes:
-      rich: factor on the probability of optional adjectives and adverbials.
-      nest: factor on the probability of relative clauses.
       keys: number of alignment keys in use.
       dependencies: (kind, word, head), as in `sentences.Dependency`.
       mentions: the noun phrases and names so far.
-      depth: of the clauses so far; `limit` is the largest one allowed.
+      depth: of the clauses so far.
       verbs, adjectives: English words in use; a sentence repeats none of the verbs.
       timed: whether it has a time adverbial.
     """
 
     rng: random.Random
-    rich: float = 1.0
-    nest: float = 1.0
+    grade: Grade = NORMAL
     keys: int = 0
     dependencies: list[tuple[str, Word, Word]] = field(default_factory=list)
     mentions: list[Phrase] = field(default_factory=list)
     depth: int = 0
-    limit: int = 2
     verbs: set[str] = field(default_factory=set)
     adjectives: set[str] = field(default_factory=set)
     timed: bool = False
@@ -112,9 +111,20 @@ class Draft:
         self.keys += 1
         return self.keys
 
+    def draw(self, pool: Pool[T]) -> T:
+        """Draws one of the items of a pool that the grade uses.
+
+        Raises:
+          Reject: the pool is empty.
+        """
+        if not pool.items:
+            raise Reject
+        edges = _edges(math.ceil(self.grade.vocabulary * len(pool.items)), self.grade.flatness)
+        return pool.items[bisect(edges, self.rng.random() * edges[-1])]
+
     def chance(self, p: float) -> bool:
         """Draws whether something optional of probability p occurs."""
-        return self.rng.random() < p * self.rich
+        return self.rng.random() < p * self.grade.rich
 
     def pair(self, english: str, german: str) -> tuple[list[Word], list[Word]]:
         """Both sides of a fixed expression, aligned as a whole."""

@@ -69,7 +69,7 @@ def refer(phrase: Phrase) -> str | None:
 
 def name(d: Draft) -> Phrase:
     """A person's first name."""
-    text, key = choice.NAMES.draw(d.rng), d.key()
+    text, key = d.draw(choice.NAMES), d.key()
     word = Word(text, key)
     owner = HER if text in choice.WOMEN else HIS
     phrase = Phrase([Word(text, key)], [word], word, word, kind="name", owner=owner)
@@ -137,7 +137,7 @@ def draw_determiner(d: Draft, noun: Noun, owner: tuple[str, str] | None, bare: b
         return MASS if r > _THE_MASS else THE
     drawn = below(r, _DETERMINERS)
     if isinstance(drawn, Pool):
-        return drawn.draw(rng)
+        return d.draw(drawn)
     if drawn is BARE and not (bare and "person" not in noun.classes):
         return THE
     return drawn
@@ -152,7 +152,7 @@ def _adjective(d: Draft, noun: Noun) -> Adjective | None:
     """Draws an adjective, or none."""
     if not (d.chance(_ADJECTIVE) and choice.adjectives(noun).items):
         return None
-    adjective = choice.adjectives(noun).draw(d.rng)
+    adjective = d.draw(choice.adjectives(noun))
     d.adjectives.add(adjective.english)
     return adjective
 
@@ -171,7 +171,7 @@ def _possessor(d: Draft) -> _Possessor:
         phrase.en[-1].text += "'s"
         phrase.de[-1].text += "s"
         return _Possessor(phrase.en, phrase.de, True)
-    phrase = noun_phrase(d, choice.PERSONS.draw(d.rng), "g", determiner=THE)
+    phrase = noun_phrase(d, d.draw(choice.PERSONS), "g", determiner=THE)
     phrase.en[-1].text += "'s"
     return _Possessor(phrase.en, phrase.de, False)
 

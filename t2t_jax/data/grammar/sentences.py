@@ -4,16 +4,14 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from t2t_jax.data.grammar import choice, clauses, phrases
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.clauses import ClauseSpec, clause, copula
 from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word, below
+from t2t_jax.data.grammar.grades import NORMAL, Grade
 from t2t_jax.data.grammar.verbs import Clause, english, last, second
-
-MAX_WORDS = 22  # of a training sentence, on either side
-MAX_DEPTH = 2  # of clauses in a training sentence
 
 
 class Dependency(NamedTuple):
@@ -83,7 +81,10 @@ def _pair(d: Draft, en: list[Word], de: list[Word], end: str) -> Pair:
 _GOVERNING = {kind: Pool(verbs) for kind, verbs in forms.GOVERNING.items()}
 _CONJUNCTIONS = {kind: Pool(pairs) for kind, pairs in forms.CONJUNCTIONS.items()}
 _PLACED = Pool(v for v in forms.VERBS if "p" in v.flags and "person" in v.subjects)
+_SURNAMES = Pool(forms.lexicon.SURNAMES.split())
 _EVENTS = Pool(v for v in choice.PERSON_VERBS.items if not v.flags & {"s", "u"})
+
+TRAIN = 60_000  # training pairs of a corpus, if no more are asked for
 
 Sides = tuple[list[Word], list[Word], str]
 
@@ -154,7 +155,7 @@ def _with_pronoun(d: Draft, spec: ClauseSpec, copular: bool = True) -> Clause | 
         return clause(d, spec, subject=subject)
     if noun is None:
         return None
-    verb, i = choice.object_verbs(noun, preposition=human).draw(d.rng)
+    verb, i = d.draw(choice.object_verbs(noun, preposition=human))
     pronoun = phrases.pronoun(d, name, verb.slots[i].case, antecedent)
     return clause(d, spec, verb=verb, complements={i: pronoun})
 
@@ -164,14 +165,14 @@ def _joined(d: Draft) -> Sides:
     past = d.rng.random() < _PAST
     kind = below(d.rng.random(), _CONJUNCTION_KINDS)
     now = "past" if past else "present"
-    conjunction = _CONJUNCTIONS[now if kind == "same time" else kind].draw(d.rng)
+    conjunction = d.draw(_CONJUNCTIONS[now if kind == "same time" else kind])
     event = kind in ("action", "earlier")
     tense = "" if kind == "any" else now
     if kind == "earlier":
         tense = "pluperfect" if past else "perfect"
     main = ClauseSpec(past, 0, event=event)
     subordinate = ClauseSpec(past, 1, tense=tense, event=event)
-    refers = d.rng.random() < _REFERS_IN_JOINED
+    refers = d.rng.random() < _REFERS_IN_JOINED * d.grade.refer
     if d.rng.random() < _SUBORDINATE_FIRST:
         en, de = _subordinate(d, _subordinate_clause(d, subordinate, False), *conjunction)
         m = _with_pronoun(d, main, copular=False) if refers else None
@@ -195,7 +196,7 @@ def _subordinate_clause(d: Draft, spec: ClauseSpec, refers: bool) -> Clause:
 
 def _matrix(d: Draft, kind: str, past: bool) -> Clause:
     """A main clause that governs another: says, tries."""
-    verb = _GOVERNING[kind].draw(d.rng)
+    verb = d.draw(_GOVERNING[kind])
     subject = clauses.subject_phrase(d, None, past, 0)
     spec = ClauseSpec(past, 0, tense="past" if past else "present", plain=True)
     return clause(d, spec, subject=subject, verb=verb)
@@ -208,7 +209,7 @@ def _report(d: Draft) -> Sides:
     m = _matrix(d, kind, past)
     en, de = english(m), second(m)
     spec = ClauseSpec(past, 1)
-    c = _with_pronoun(d, spec) if d.rng.random() < _REFERS_IN_REPORT else None
+    c = _with_pronoun(d, spec) if d.rng.random() < _REFERS_IN_REPORT * d.grade.refer else None
     c = c or clause(d, spec)
     sub_en, sub_de = _subordinate(d, c, kind, "dass" if kind == "that" else "ob")
     return [*en, *sub_en], [*de, COMMA, *sub_de], "."
@@ -218,7 +219,7 @@ def _purpose(d: Draft) -> Sides:
     """Infinitives: tries to, in order to, without -ing."""
     past = d.rng.random() < _PAST
     kind = below(d.rng.random(), _PURPOSES)
-    verb = _EVENTS.draw(d.rng)
+    verb = d.draw(_EVENTS)
     opener_en, opener_de = list[Word](), list[Word]()
     if kind == "tries to":
         m = _matrix(d, "to", past)
@@ -226,7 +227,7 @@ def _purpose(d: Draft) -> Sides:
         subject = clauses.subject_phrase(d, None, past, 0)
         tense = "past" if past else "present"
         spec = ClauseSpec(past, 0, tense=tense, event=True, relatives=False)
-        m = clause(d, spec, subject=subject, verb=_EVENTS.draw(d.rng))
+        m = clause(d, spec, subject=subject, verb=d.draw(_EVENTS))
         without = kind == "without"
         opener_en, opener_de = d.pair("without", "ohne") if without else d.pair("in order", "um")
     en, de = english(m), second(m)
@@ -244,7 +245,7 @@ def _coordination(d: Draft) -> Sides:
     a = clause(d, ClauseSpec(past, 0, top=True))
     en, de = english(a), second(a)
     spec = ClauseSpec(past, 0)
-    b = _with_pronoun(d, spec) if d.rng.random() < _REFERS_IN_COORDINATION else None
+    b = _with_pronoun(d, spec) if d.rng.random() < _REFERS_IN_COORDINATION * d.grade.refer else None
     b = b or clause(d, spec)
     and_en, and_de = d.pair(*(("and", "und") if d.rng.random() < _AND else ("but", "aber")))
     return [*en, COMMA, *and_en, *english(b)], [*de, COMMA, *and_de, *second(b)], "."
@@ -254,10 +255,10 @@ def _feminine(d: Draft) -> Sides:
     """The teacher ... her: only the pronoun tells that the teacher is a woman."""
     past = d.rng.random() < _PAST
     article = d.rng.choice((phrases.THE, phrases.A))
-    subject = phrases.noun_phrase(d, choice.SHE.draw(d.rng), "n", determiner=article)
+    subject = phrases.noun_phrase(d, d.draw(choice.SHE), "n", determiner=article)
     if d.rng.random() < _SHE_RELATIVE:
         clauses.relative(d, subject, past, 1)
-    verb = choice.PERSON_VERBS.draw(d.rng)
+    verb = d.draw(choice.PERSON_VERBS)
     m = clause(d, ClauseSpec(past, 0), subject=subject, verb=verb)
     en, de = english(m), second(m)
     humans = [
@@ -293,7 +294,7 @@ def _question(d: Draft) -> Sides:
         opener_en, opener_de = d.pair(kind, _QUESTION_WORDS[kind])
     where = kind == "where"
     spec = ClauseSpec(past, 0, ask=True, event=kind == "when", plain=where)
-    c = clause(d, spec, verb=_PLACED.draw(d.rng) if where else None)
+    c = clause(d, spec, verb=d.draw(_PLACED) if where else None)
     return opener_en + english(c, ask=True), second(c, opener_de), "?"
 
 
@@ -328,100 +329,107 @@ def _address(d: Draft, who: str) -> tuple[list[Word], list[Word], Word]:
         )
         return en, de, de[-1]
     title = d.pair(*d.rng.choice((("Mr", "Herr"), ("Mrs", "Frau"))))
-    text = Pool(forms.lexicon.SURNAMES.split()).draw(d.rng)
+    text = d.draw(_SURNAMES)
     surname = d.pair(text, text)
     return title[0] + surname[0], title[1] + surname[1], title[1][0]
 
 
-CONSTRUCTIONS: list[tuple[float, Callable[[Draft], Sides]]] = [
-    (0.34, _statement),
-    (0.22, _joined),
-    (0.11, _report),
-    (0.09, _purpose),
-    (0.10, _coordination),
-    (0.04, _feminine),
-    (0.10, _question),
-]
+CONSTRUCTIONS: dict[str, Callable[[Draft], Sides]] = {
+    "statement": _statement,
+    "joined": _joined,
+    "report": _report,
+    "purpose": _purpose,
+    "coordination": _coordination,
+    "feminine": _feminine,
+    "question": _question,
+}
 
 
-def draw(rng: random.Random, limit: int = MAX_DEPTH, rich: float = 1.0, nest: float = 1.0) -> Pair:
-    """A sentence pair.
-
-    Args:
-      limit: the largest depth.
-      rich: factor on the probability of adjectives and adverbials.
-      nest: factor on the probability of relative clauses.
-    """
+def draw(rng: random.Random, grade: Grade = NORMAL) -> Pair:
+    """A sentence pair."""
     while True:
-        d = Draft(rng, limit=limit, rich=rich, nest=nest)
-        construction = _construction(rng.random())
+        d = Draft(rng, grade)
+        construction = CONSTRUCTIONS[_construction(rng.random(), grade)]
         try:
             sides = construction(d)
         except Reject:
+            continue
+        ambiguous = any(kind == "cue" for kind, _, _ in d.dependencies)
+        if ambiguous and grade.cued < 1 and rng.random() >= grade.cued:
             continue
         heads = {p.noun.english[0] if p.noun else p.head.text for p in d.mentions}
         if len(heads) == len(d.mentions):  # no noun or name occurs twice
             return _pair(d, *sides)
 
 
-def _construction(r: float) -> Callable[[Draft], Sides]:
-    for share, construction in CONSTRUCTIONS:
+def _construction(r: float, grade: Grade) -> str:
+    """The construction that r, a draw from [0, 1), chooses."""
+    for name, share in grade.constructions.items():
         r -= share
         if r < 0:
-            return construction
-    return CONSTRUCTIONS[0][1]
+            return name
+    return next(iter(CONSTRUCTIONS))
 
 
 def generate(
     seed: int = 0,
-    train: int = 60_000,
+    grade: Grade = NORMAL,
+    *,
+    train: int = TRAIN,
     dev: int = 1_000,
     test: int = 1_000,
     long: int = 500,
     deep: int = 500,
+    more: int = 0,
 ) -> dict[str, list[Pair]]:
     """The splits train, dev, test, test_long and test_deep, of these sizes; all sources differ.
 
-    Train, dev and test have at most MAX_WORDS words a side and depth MAX_DEPTH. test_long has more
-    than MAX_WORDS words on both sides at no greater depth; test_deep has depth MAX_DEPTH + 1 or
-    more within MAX_WORDS words. The same arguments give the same bytes everywhere.
+    Train, dev and test have at most the words a side and the depth of the grade. test_long has more
+    words on both sides at no greater depth; test_deep has a greater depth within these words. The
+    same arguments give the same bytes everywhere.
+
+    Args:
+      more: number of further training pairs, which stand behind the others and change none of them.
     """
     seen = set[str]()
-    fitting = _pairs_of(f"{seed} usual", lambda x: max(_lengths(x)) <= MAX_WORDS, seen)
-    usual = list(itertools.islice(fitting, train + dev + test))
+
+    def short(pair: Pair) -> bool:
+        return max(_lengths(pair)) <= grade.max_words
+
+    drawn = _pairs_of(f"{seed} usual", grade, short, seen)
+    usual = list(itertools.islice(drawn, train + dev + test))
     random.Random(f"{seed} split").shuffle(usual)
     longer = _pairs_of(
-        f"{seed} long", lambda x: min(_lengths(x)) > MAX_WORDS, seen, rich=2.0, nest=4.0
+        f"{seed} long",
+        replace(grade, rich=2.0, nest=4.0),
+        lambda pair: min(_lengths(pair)) > grade.max_words,
+        seen,
     )
     long_pairs = list(itertools.islice(longer, long))
     deeper = _pairs_of(
         f"{seed} deep",
-        lambda x: x.depth > MAX_DEPTH and max(_lengths(x)) <= MAX_WORDS,
+        replace(grade, limit=grade.limit + 2, rich=0.3, nest=8.0),
+        lambda pair: pair.depth > grade.limit and short(pair),
         seen,
-        limit=MAX_DEPTH + 2,
-        rich=0.3,
-        nest=8.0,
     )
+    deep_pairs = list(itertools.islice(deeper, deep))
+    further = _pairs_of(f"{seed} more", grade, short, seen)
     return {
-        "train": usual[dev + test :],
+        "train": [*usual[dev + test :], *itertools.islice(further, more)],
         "dev": usual[:dev],
         "test": usual[dev : dev + test],
         "test_long": long_pairs,
-        "test_deep": list(itertools.islice(deeper, deep)),
+        "test_deep": deep_pairs,
     }
 
 
 def _pairs_of(
-    seed: str, fits: Callable[[Pair], bool], seen: set[str], **how: Any
+    seed: str, grade: Grade, fits: Callable[[Pair], bool], seen: set[str]
 ) -> Iterator[Pair]:
-    """Fitting pairs without end whose sources are not in `seen`, which grows by them.
-
-    Args:
-      how: further arguments of `draw`.
-    """
+    """Fitting pairs without end whose sources are not in `seen`, which grows by them."""
     rng = random.Random(seed)
     while True:
-        pair = draw(rng, **how)
+        pair = draw(rng, grade)
         if pair.source not in seen and fits(pair):
             seen.add(pair.source)
             yield pair

@@ -95,7 +95,7 @@ def _do(subject: Phrase, past: bool) -> str:
 
 
 def _modal(d: Draft, subject: Phrase, how: Chain, en: list[str], de: list[str]) -> _Forms:
-    now, then = modal = _MODALS.draw(d.rng)
+    now, then = modal = d.draw(_MODALS)
     if (how.past and not then) or (how.lifeless and now not in ("can", "must", "should")):
         raise Reject
     row, preterite = forms.MODALS[modal]
