@@ -83,8 +83,13 @@ class Data:
     train: str = _field("", "text: path of the training files, without .LANGUAGE[.gz]")
     dev: str = _field("", "text: path of the development files, likewise")
     test: str = _field("", "text: path of the test files, likewise")
+    grade: Literal["easy", "normal", "hard"] = _field(
+        "normal", "grammar: difficulty of the sentences (`help corpus`)"
+    )
     pairs: int = _field(
-        0, "training pairs, a random sample of the corpus; 0 means all (grammar: 60,000)"
+        0,
+        "training pairs, a random sample of the corpus; 0 means all (grammar: 60,000, and more on "
+        "request)",
     )
     vocabulary: int = _field(37_000, "subwords, shared by both languages")
     max_length: int = _field(256, "longest training sentence, in subwords including EOS")
@@ -154,7 +159,7 @@ SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fiel
 # These are arrays in a compiled step (`training.step.Hyper`): runs that differ in them share it.
 TRACED = ("P_drop", "eps_ls", "peak_lr", "lr_scale", "warmup", "seed")
 PATHS = ("directory", "train", "dev", "test")  # the content of these files is fingerprinted
-SENTENCES = ("corpus", "source", "target", *PATHS)  # fields that determine the sentences
+SENTENCES = ("corpus", "source", "target", "grade", *PATHS)  # fields that determine the sentences
 
 # Fields in which tensor2tensor's transformer_base_v2 differs from the paper.
 T2T: Mapping[str, Any] = dict(

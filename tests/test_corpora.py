@@ -416,6 +416,7 @@ def test_the_published_checksums_are_those_of_the_local_copy(multi30k):
 
 def test_the_grammar_corpus_has_alignments(tmp_path, monkeypatch):
     from t2t_jax import data
+    from t2t_jax.data.grammar import GRADES
 
     pair = collections.namedtuple("Pair", ["source", "target", "alignment", "dependency"])
     splits = {
@@ -427,7 +428,7 @@ def test_the_grammar_corpus_has_alignments(tmp_path, monkeypatch):
         ]
         for name, n in {"train": 200, "dev": 11, "test": 13, "test_long": 7}.items()
     }
-    stub = types.SimpleNamespace(generate=lambda seed: splits)
+    stub = types.SimpleNamespace(GRADES=GRADES, generate=lambda *_, **__: splits)
     monkeypatch.setitem(sys.modules, "t2t_jax.data.grammar", stub)
     monkeypatch.setattr(data, "grammar", stub, raising=False)
     dataset = open_dataset(prepare(Data(corpus="grammar", vocabulary=75), tmp_path, quiet))

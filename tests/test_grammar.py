@@ -1,13 +1,27 @@
 """The built-in corpus agrees with hand-written German in forms, sentences and word order."""
 
+import functools
 import hashlib
 import random
 import re
+import typing
+from dataclasses import replace
 
 import pytest
 
-from t2t_jax.data import grammar
-from t2t_jax.data.grammar import Pair, draw, generate, inflection, phrases, words
+from experiments import grades
+from t2t_jax.config import Data
+from t2t_jax.data.grammar import (
+    GRADES,
+    NORMAL,
+    Pair,
+    draw,
+    generate,
+    inflection,
+    phrases,
+    sentences,
+    words,
+)
 from t2t_jax.data.grammar.clauses import ClauseSpec, clause, relative
 from t2t_jax.data.grammar.draft import Draft, Phrase, Reject
 from t2t_jax.data.grammar.phrases import MASS, THE, THE_PLURAL, A, noun_phrase, prefix, pronoun
@@ -15,14 +29,25 @@ from t2t_jax.data.grammar.verbs import english, last, second
 from tests.process import python
 
 SMALL = {"train": 6000, "dev": 150, "test": 130, "long": 40, "deep": 30}
+PLAIN = replace(NORMAL, rich=0, nest=0)
 
 
-@pytest.fixture(scope="module")
-def corpus() -> dict[str, list[Pair]]:
-    return generate(3, **SMALL)
+@functools.cache
+def corpus_of(grade: str) -> dict[str, list[Pair]]:
+    return generate(3, GRADES[grade], **SMALL)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(params=GRADES)
+def grade(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def corpus(grade) -> dict[str, list[Pair]]:
+    return corpus_of(grade)
+
+
+@pytest.fixture
 def pairs(corpus) -> list[Pair]:
     return [pair for split in corpus.values() for pair in split]
 
@@ -62,7 +87,7 @@ def test_nouns_are_declined(line):
     keys = [(THE, c) for c in "nadg"] + [(THE_PLURAL, c) for c in "nd"]
     forms = []
     for determiner, case in keys:
-        d = Draft(random.Random(0), rich=0)
+        d = Draft(random.Random(0), PLAIN)
         phrase = noun_phrase(d, noun(name), case, determiner=determiner)
         forms.append(" ".join(word.text for word in phrase.de))
     assert forms == expected
@@ -162,7 +187,7 @@ def thing(d: Draft, text: str, case: str) -> Phrase:
 def derive(text: str, seed: int = 0):
     """`subject | infinitive | complements | tense[,ask]` -> a clause without adjectives."""
     who, infinitive, complements, tense = (part.strip() for part in text.split("|"))
-    d = Draft(random.Random(seed), rich=0, nest=0)
+    d = Draft(random.Random(seed), PLAIN)
     v = verb(infinitive)
     filled = {}
     for i, name in enumerate(filter(None, complements.split(", "))):
@@ -264,7 +289,7 @@ def test_fronting_inverts_subject_and_verb():
 
 
 def test_the_article_contracts_unless_a_relative_clause_restricts_it():
-    d = Draft(random.Random(0), rich=0, nest=0)
+    d = Draft(random.Random(0), PLAIN)
     phrase = prefix(d, "in", "in", noun_phrase(d, noun("house"), "d", determiner=THE))
     assert plain(phrase.de) == "im Haus"
     phrase = noun_phrase(d, noun("house"), "d", determiner=THE)
@@ -281,7 +306,7 @@ def test_the_article_contracts_unless_a_relative_clause_restricts_it():
 def test_relative_pronouns_agree_with_their_noun(name, opening):
     seen: set[str] = set()
     for seed in range(300):
-        d = Draft(random.Random(seed), rich=0, nest=0)
+        d = Draft(random.Random(seed), PLAIN)
         phrase = thing(d, name, "n")
         try:
             relative(d, phrase, past=False, level=1)
@@ -303,11 +328,11 @@ def test_splits_have_their_sizes_and_are_disjoint(corpus, pairs):
     assert len({pair.source for pair in pairs}) == len(pairs)
 
 
-def test_a_source_has_one_translation():
+def test_a_source_has_one_translation(grade):
     rng = random.Random(5)
     seen: dict[str, str] = {}
     for _ in range(12_000):
-        pair = draw(rng)
+        pair = draw(rng, GRADES[grade])
         assert seen.setdefault(pair.source, pair.target) == pair.target
 
 
@@ -327,21 +352,58 @@ def test_the_corpus_is_a_function_of_its_seed_in_any_process():
     assert digest(generate(8, **sizes)) != expected
 
 
-def test_the_long_split_is_longer_and_the_deep_split_deeper(corpus):
-    train = corpus["train"] + corpus["dev"] + corpus["test"]
+def test_the_normal_grade_keeps_its_bytes():
+    """Stored runs were trained on this corpus."""
+    expected = "f22f9a616b41228f7b31021dadd2ee80abb87a61376daf2e0f72e98977a28d4b"
+    assert digest(corpus_of("normal")) == expected
+
+
+def test_the_config_has_the_grades_and_their_default():
+    assert typing.get_args(typing.get_type_hints(Data)["grade"]) == tuple(GRADES)
+    assert GRADES[Data().grade] is NORMAL
+
+
+def test_grades_differ_in_length_depth_vocabulary_and_ambiguity():
+    easy, normal, hard = (grades.measure(corpus_of(name)["train"]) for name in GRADES)
+    for name in ("source_words", "target_words", "target_types", "perplexity", "depth",
+                 "ambiguous", "dependent"):  # fmt: skip
+        low, middle, high = (getattr(m, name) for m in (easy, normal, hard))
+        assert 1.05 * low < middle < high / 1.05, name
+    assert easy.source_types < 0.6 * normal.source_types
+
+
+def test_the_shares_of_constructions_are_complete(grade):
+    shares = GRADES[grade].constructions
+    assert list(shares) == list(sentences.CONSTRUCTIONS)
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_further_training_pairs_change_no_others(grade):
+    sizes = {"train": 100, "dev": 20, "test": 10, "long": 5, "deep": 4}
+    none, some, many = (generate(7, GRADES[grade], **sizes, more=n) for n in (0, 30, 70))
+    assert many["train"][:130] == some["train"]
+    assert some["train"][:100] == none["train"]
+    sources = [pair.source for split in many.values() for pair in split]
+    assert len(set(sources)) == len(sources) == sum(sizes.values()) + 70
+    assert many | {"train": none["train"]} == none
+
+
+def test_splits_keep_to_the_length_and_depth_of_their_grade(corpus, grade):
+    limit, most = GRADES[grade].limit, GRADES[grade].max_words
+    usual = corpus["train"] + corpus["dev"] + corpus["test"]
+    assert max(p.depth for p in usual) == limit
     for side in ("source", "target"):
-        longest = max(len(words(getattr(p, side))) for p in train)
-        assert min(len(words(getattr(p, side))) for p in corpus["test_long"]) > longest
-        assert max(len(words(getattr(p, side))) for p in corpus["test_deep"]) <= grammar.MAX_WORDS
-    deepest = max(p.depth for p in train)
-    assert max(p.depth for p in corpus["test_long"]) <= deepest
-    assert min(p.depth for p in corpus["test_deep"]) > deepest
+        assert max(len(words(getattr(p, side))) for p in usual) == most
+        assert min(len(words(getattr(p, side))) for p in corpus["test_long"]) > most
+        assert max(len(words(getattr(p, side))) for p in corpus["test_deep"]) <= most
+    assert max(p.depth for p in corpus["test_long"]) <= limit
+    assert min(p.depth for p in corpus["test_deep"]) > limit
     for p in corpus["test_deep"]:  # every level opens with a comma in German
         assert p.target.count(",") >= p.depth
 
 
-def test_lengths_are_moderate(corpus):
-    lengths = [len(words(p.source)) for p in corpus["train"]]
+def test_lengths_are_moderate():
+    lengths = [len(words(p.source)) for p in corpus_of("normal")["train"]]
     assert 8.5 < sum(lengths) / len(lengths) < 11.5
     assert sum(5 <= n <= 18 for n in lengths) > 0.85 * len(lengths)
 
@@ -401,7 +463,7 @@ def test_words_are_aligned_with_their_dictionary_translation(pairs):
             )  # fmt: skip
             assert any(map(good, partners)), (p, word, partners)
             seen.add(key)
-    assert len(seen) > 40
+    assert len(seen) > 30
 
 
 GENDERS = {  # four cases of the singular, plural, dative plural
@@ -436,13 +498,18 @@ PRONOUNS = {"der", "die", "das", "den", "dem", "ein", "eine", "einen", "einem", 
 for _stem in ("sein", "ihr", "mein", "unser", "kein", "dies", "jed", "viel", "all"):
     PRONOUNS |= {_stem + ending for ending in ("", "e", "en", "em", "er", "es")}
 
+PREPOSITIONS = {"an", "auf", "über", "von", "in", "zu"}  # of relative pronouns
+
 
 def noun_phrases(text: str):
     """(article, adjective or None, noun) of the text, fused articles taken apart."""
-    tokens = words(text)
+    tokens, marked = words(text), text.split()
     for i, token in enumerate(tokens):
-        if i and text.split()[i - 1].endswith(","):
-            continue  # a relative pronoun
+        before = i - 2 if i and tokens[i - 1] in PREPOSITIONS else i - 1
+        if before >= 0 and marked[before].endswith(","):
+            continue  # a relative pronoun, perhaps behind a preposition
+        if marked[i].endswith(","):
+            continue  # a separated prefix: Laden Sie den Koch ein, Frau Schmidt?
         article = FUSED.get(token.lower(), token.lower())
         if i + 1 < len(tokens) and tokens[i + 1][0].isupper():
             yield article, None, tokens[i + 1]
@@ -517,7 +584,7 @@ def test_the_verb_stands_second_behind_a_subordinate_clause(pairs):
     assert checked > 100
 
 
-RELATIVES = {"der", "die", "das", "den", "dem", "denen", "an", "auf", "über", "von", "in", "zu"}
+RELATIVES = {"der", "die", "das", "den", "dem", "denen", *PREPOSITIONS}
 
 
 def test_the_verb_stands_last_in_subordinate_clauses(pairs):
@@ -556,13 +623,13 @@ def test_a_separated_prefix_closes_its_clause(pairs):
     assert checked > 100
 
 
-ANTECEDENTS = {"Hund": "er ihn ihm", "Apfel": "er ihn", "Kuchen": "er ihn", "Garten": "er ihn",
+ANTECEDENTS = {"Hund": "er ihn ihm", "Apfel": "er ihn", "Kuchen": "er ihn sie", "Garten": "er ihn",
                "Katze": "sie ihr", "Tür": "sie", "Zeitung": "sie", "Flasche": "sie", "Buch": "es",
                "Auto": "es", "Haus": "es ihm", "Pferd": "es ihm", "Mann": "er ihn ihm",
                "Frau": "sie ihr", "Lehrerin": "sie ihr", "Männer": "sie ihnen"}  # fmt: skip
 
 
-def test_pronouns_agree_with_a_distant_antecedent(pairs):
+def test_pronouns_agree_with_a_distant_antecedent(pairs, grade):
     checked, distances = 0, []
     for p in pairs:
         target = words(p.target)
@@ -572,8 +639,8 @@ def test_pronouns_agree_with_a_distant_antecedent(pairs):
                 if target[x.head] in ANTECEDENTS:
                     checked += 1
                     assert target[x.position].lower() in ANTECEDENTS[target[x.head]].split(), p
-    assert checked > 50
-    assert max(distances) > 10
+    assert checked > 30
+    assert max(distances) > 0.45 * GRADES[grade].max_words
 
 
 CUES = """
@@ -598,7 +665,7 @@ def test_the_verb_decides_an_ambiguous_noun(line):
     governor = [v for v in inflection.VERBS if v.infinitive == infinitive][-1]
     nouns = set()
     for seed in range(400):
-        d = Draft(random.Random(seed), rich=0, nest=0)
+        d = Draft(random.Random(seed), PLAIN)
         try:
             c = clause(d, ClauseSpec(True, 0, event=True), verb=governor)
         except Reject:
@@ -619,7 +686,7 @@ def test_animals_and_people_eat_with_different_verbs(pairs):
             checked += 1
             wrong = r"\b(isst|aß)\b" if match[1] in ("cat", "dog", "horse", "cow") else r"\bfr[ia]"
             assert not re.search(wrong, p.target), p
-    assert checked > 3
+    assert checked > 2
 
 
 @pytest.mark.parametrize("name", ["du", "ihr", "Sie"])
@@ -635,6 +702,8 @@ def test_the_form_of_address_decides_the_translation_of_you(pairs, name):
 @pytest.mark.full
 def test_the_default_corpus_has_its_sizes_and_vocabulary():
     corpus = generate()
+    expected = "847bbebd8396b2f3be21d9b3be97d4f7c070ea82913ac5885f3768d951ad457c"
+    assert digest(corpus) == expected
     assert [len(s) for s in corpus.values()] == [60_000, 1_000, 1_000, 500, 500]
     sources = [p.source for split in corpus.values() for p in split]
     assert len(set(sources)) == len(sources)

@@ -217,6 +217,7 @@ NAMED = {
     "train": ("there",),
     "dev": ("there",),
     "test": ("there",),
+    "grade": ("easy", "hard"),
     "pairs": (1, 4_000_000),
     "vocabulary": (18_500, 9999),
     "max_length": (128, 200),

@@ -51,8 +51,7 @@ def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
     def open_once(data: Data) -> Dataset:
         return open_corpus(data, root, report)
 
-    names = (*PREPARED, "pairs")
-    return lambda data: open_once(Data(**{name: getattr(data, name) for name in names}))
+    return lambda data: open_once(Data(**{name: getattr(data, name) for name in _OPENED}))
 
 
 def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
@@ -60,13 +59,15 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
 
     If the config names a number of training pairs, they are a random sample without replacement.
     Samples of different sizes are nested; dev, test and the vocabulary are those of the corpus.
+    More pairs than the grammar has by default are a corpus of their own: it begins with the default
+    training pairs and has the same dev and test, but its vocabulary is trained on all of its pairs.
 
     Raises:
       UsageError: as `prepare`, or the corpus has fewer pairs.
     """
     dataset = open_dataset(prepare(data, root, report))
     train = dataset.splits["train"]
-    if data.pairs == 0:
+    if data.pairs == 0 or _more(data):
         return dataset
     if data.pairs > len(train.source):
         raise UsageError(
@@ -90,17 +91,17 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
     """
     _check_fields(data)
     root = Path(root)
-    request = {name: getattr(data, name) for name in _REQUEST}
+    requested = request(data)
     try:
         corpus = _CORPORA[data.corpus](data, root, report)
     except FilesMissing as error:
-        prepared = _prepared_earlier(root, request)
+        prepared = _prepared_earlier(root, requested)
         if prepared is None:
             raise
         report(f"{error} Until then this corpus, prepared from them, is used: {prepared}")
         directory = prepared
     else:
-        directory = _build_once(data, root, request, corpus)
+        directory = _build_once(data, root, requested, corpus)
     report(sentence(open_dataset(directory).meta))
     return directory
 
@@ -114,11 +115,31 @@ def _check_fields(data: Data) -> None:
                 f"corpus {data.corpus} reads no {name}: leave it out, or choose the corpus that "
                 f"does ({', '.join(c for c, used in _USED.items() if name in used)})."
             )
+    if data.grade != _NORMAL and data.corpus != "grammar":
+        raise UsageError(
+            f"corpus {data.corpus} has no grade {data.grade}: leave grade out, or choose corpus "
+            "grammar."
+        )
 
 
-def _build_once(data: Data, root: Path, request: Mapping[str, Any], corpus: Corpus) -> Path:
+def request(data: Data) -> dict[str, Any]:
+    """The fields that change a prepared corpus; a grade or size only if it is not the default."""
+    fields = {name: getattr(data, name) for name in _REQUEST}
+    if data.grade != _NORMAL:
+        fields["grade"] = data.grade
+    if _more(data):
+        fields["pairs"] = data.pairs
+    return fields
+
+
+def _more(data: Data) -> int:
+    """The number of training pairs that are asked for beyond the grammar's default."""
+    return max(0, data.pairs - GRAMMAR_PAIRS) if data.corpus == "grammar" else 0
+
+
+def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: Corpus) -> Path:
     """The directory of a corpus, which is built there if nobody has."""
-    keyed = [FORMAT, {**request, **_PATHS_OUT}, corpus.content]
+    keyed = [FORMAT, {**requested, **_PATHS_OUT}, corpus.content]
     key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
     directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
     if not (directory / "meta.json").exists():
@@ -126,7 +147,7 @@ def _build_once(data: Data, root: Path, request: Mapping[str, Any], corpus: Corp
             "corpus": data.corpus,
             "source": data.source,
             "target": data.target,
-            "asked": request,
+            "asked": requested,
             "content": corpus.content,
         }
         build(directory, about, corpus.streams(), data.vocabulary, data.max_length)
@@ -134,7 +155,7 @@ def _build_once(data: Data, root: Path, request: Mapping[str, Any], corpus: Corp
 
 
 _REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
-PREPARED = (*_REQUEST, "directory")  # the fields of `Data` that change a prepared corpus
+_OPENED = (*_REQUEST, "directory", "grade", "pairs")  # the fields that change an opened corpus
 _USED = {  # fields that name the files of each corpus
     "grammar": (),
     "multi30k": ("directory",),
@@ -145,11 +166,11 @@ _USED = {  # fields that name the files of each corpus
 _PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # the key has the content instead
 
 
-def _prepared_earlier(root: Path, request: Mapping[str, Any]) -> Path | None:
+def _prepared_earlier(root: Path, requested: Mapping[str, Any]) -> Path | None:
     """A corpus below `root` that was prepared, perhaps elsewhere, for the same fields."""
     for path in sorted(root.glob("*/meta.json")):
         meta = json.loads(path.read_text("utf-8"))
-        if meta.get("format") == FORMAT and meta.get("asked") == request:
+        if meta.get("format") == FORMAT and meta.get("asked") == requested:
             return path.parent
     return None
 
@@ -305,7 +326,8 @@ def _grammar(data: Data, root: Path, report: Report) -> Corpus:
     def pairs() -> Mapping[str, Sequence[Any]]:
         from t2t_jax.data import grammar
 
-        return grammar.generate(GRAMMAR_SEED)
+        grade, more = grammar.GRADES[data.grade], _more(data)
+        return grammar.generate(GRAMMAR_SEED, grade, train=GRAMMAR_PAIRS, more=more)
 
     def stream(split: str) -> Iterator[Raw]:
         for pair in pairs()[split]:
@@ -324,6 +346,8 @@ def _grammar(data: Data, root: Path, report: Report) -> Corpus:
 
 
 GRAMMAR_SEED = 0
+GRAMMAR_PAIRS = 60_000  # in training, unless more are asked for
+_NORMAL = Data().grade
 
 
 def _check_languages(data: Data, languages: Sequence[str]) -> None:

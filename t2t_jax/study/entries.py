@@ -7,7 +7,7 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.corpora import PREPARED
+from t2t_jax.data.corpora import request
 from t2t_jax.runs import identity, results
 from t2t_jax.runs.results import Run
 from t2t_jax.study.grid import Grid
@@ -108,5 +108,6 @@ def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:
 
 def _preparation(c: Config, base: Config) -> str:
     """Returns the fields of data preparation in which a row differs from base, as text."""
-    fields = {n: x for n, x in config.difference(c, base).items() if n in PREPARED}
-    return "".join(f" of {n} {x}" for n, (x, _) in fields.items() if n not in config.PATHS)
+    ours, bases = request(c.data), request(base.data)
+    fields = [n for n in config.SECTION_OF if ours.get(n) != bases.get(n) and n not in config.PATHS]
+    return "".join(f" of {n} {getattr(c.data, n)}" for n in fields)

@@ -15,6 +15,6 @@ dependencies of German words are known. The translation is a function of the Eng
 """
 
 from t2t_jax.data.grammar.grades import GRADES, NORMAL, Grade
-from t2t_jax.data.grammar.sentences import TRAIN, Dependency, Pair, draw, generate, words
+from t2t_jax.data.grammar.sentences import Dependency, Pair, draw, generate, words
 
-__all__ = ["GRADES", "NORMAL", "TRAIN", "Dependency", "Grade", "Pair", "draw", "generate", "words"]
+__all__ = ["GRADES", "NORMAL", "Dependency", "Grade", "Pair", "draw", "generate", "words"]

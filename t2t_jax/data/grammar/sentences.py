@@ -84,8 +84,6 @@ _PLACED = Pool(v for v in forms.VERBS if "p" in v.flags and "person" in v.subjec
 _SURNAMES = Pool(forms.lexicon.SURNAMES.split())
 _EVENTS = Pool(v for v in choice.PERSON_VERBS.items if not v.flags & {"s", "u"})
 
-TRAIN = 60_000  # training pairs of a corpus, if no more are asked for
-
 Sides = tuple[list[Word], list[Word], str]
 
 
@@ -375,7 +373,7 @@ def generate(
     seed: int = 0,
     grade: Grade = NORMAL,
     *,
-    train: int = TRAIN,
+    train: int = 60_000,
     dev: int = 1_000,
     test: int = 1_000,
     long: int = 500,
