@@ -2,8 +2,8 @@
 
     python experiments/grades.py        1 minute on one CPU core
 
-Writes experiments/results/grades. The default training pairs of every grade are counted; `help
-corpus` has the same table. A type is a word form, in lower case in English; the unigram perplexity
+Writes experiments/results/grades, which `help corpus` repeats. The table has means and counts over
+the 60,000 default training pairs, and shares of them in the last two columns. A type is a word form, in lower case in English; the unigram perplexity
 is that of English words and grows as their frequencies become more even. An ambiguous word is one
 whose translation another word of the sentence decides, such as bank or you. A pronoun for a noun
 of an earlier clause takes the gender of the German noun.
@@ -26,7 +26,7 @@ from t2t_jax.study.typeset import pipe_table
 RESULTS = Path(__file__).parent / "results" / "grades"
 HEADER = (
     "grade", "English words", "German words", "English types", "German types",
-    "unigram perplexity", "depth", "with an ambiguous word, %", "with one or such a pronoun, %",
+    "unigram perplexity", "depth", "ambiguous word, %", "ambiguous word or pronoun, %",
 )  # fmt: skip
 
 

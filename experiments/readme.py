@@ -278,6 +278,17 @@ SECTIONS = {
             ("multi30k/table.md", "multi30k/curves.png"),
         ),
     ],
+    "The built-in corpus": [
+        Result(
+            "Grades of difficulty",
+            "python experiments/grades.py",
+            """
+            The 60,000 training pairs of every grade (`--grade`), in means, counts and shares of
+            sentences. The docstring of the script says what the columns are.
+            """,
+            ("grades/table.md",),
+        ),
+    ],
     "Statistics": [
         Result(
             "False stars and power",

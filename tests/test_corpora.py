@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import gzip
 import hashlib
 import multiprocessing
@@ -294,6 +295,7 @@ def test_a_vocabulary_that_is_too_large_is_refused(texts, tmp_path):
         ({"corpus": "text"}, "corpus text needs train"),
         ({"corpus": "text", "train": "x"}, "corpus text needs dev"),
         ({"corpus": "grammar", "train": "x"}, "grammar reads no train"),
+        ({"corpus": "wmt14", "grade": "hard"}, "corpus wmt14 has no grade hard: leave grade out"),
         ({"corpus": "wmt14", "directory": "/not/there"}, "there is no directory /not/there"),
         ({"corpus": "multi30k", "directory": "/not/there"}, "there is no /not/there/train.en nor"),
     ],
@@ -437,3 +439,49 @@ def test_the_grammar_corpus_has_alignments(tmp_path, monkeypatch):
     expected = {"alignment": [[0, 1], [1, 0]], "dependency": 6}
     assert dataset.splits["test_long"].extras[6] == expected
     assert dataset.splits["train"].extras[199]["dependency"] == 199
+
+
+@pytest.fixture
+def small_grammar(monkeypatch):
+    """The grammar corpus with 300 training pairs by default."""
+    from t2t_jax.data import grammar
+
+    small = functools.partial(grammar.generate, dev=11, test=13, long=4, deep=3)
+    monkeypatch.setattr(grammar, "generate", small)
+    monkeypatch.setattr(corpora, "GRAMMAR_PAIRS", 300)
+
+
+def opened(tmp_path, **fields):
+    data = Data(corpus="grammar", vocabulary=200, **fields)
+    return corpora.open_corpus(data, tmp_path, quiet)
+
+
+def texts_of(dataset):
+    """The training pairs of a dataset, as text."""
+    train = dataset.splits["train"]
+    source, target = (dataset.vocabulary.decode(side) for side in (train.source, train.target))
+    return list(zip(source, target, strict=True))
+
+
+def test_the_grammar_corpus_may_be_larger_than_by_default(tmp_path, small_grammar):
+    sizes = (250, 0, 340, 390)
+    sample, default, large, larger = (opened(tmp_path, pairs=n) for n in sizes)
+    assert [len(texts_of(d)) for d in (sample, default, large, larger)] == [250, 300, 340, 390]
+    assert {*texts_of(sample)} < {*texts_of(default)}
+    assert texts_of(large)[:300] == texts_of(default)
+    assert texts_of(larger)[:340] == texts_of(large)
+    assert sample.directory == default.directory
+    assert len({d.directory for d in (default, large, larger)}) == 3
+    for split in ("dev", "test", "test_long", "test_deep"):
+        assert larger.splits[split].sources == default.splits[split].sources
+    assert larger.meta["vocabulary"]["trained_on_pairs"] == 390
+    assert "pairs" not in default.meta["asked"]
+
+
+def test_grades_are_corpora_of_their_own(tmp_path, small_grammar):
+    easy, normal, hard = (opened(tmp_path, grade=g) for g in ("easy", "normal", "hard"))
+    assert len({d.fingerprint for d in (easy, normal, hard)}) == 3
+    assert {*normal.meta["asked"]} == {*hard.meta["asked"]} - {"grade"}  # as before grades
+    open_once = corpora.opener(tmp_path, quiet)
+    data = Data(corpus="grammar", vocabulary=200, grade="hard")
+    assert open_once(data).fingerprint == hard.fingerprint

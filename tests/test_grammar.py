@@ -372,6 +372,25 @@ def test_grades_differ_in_length_depth_vocabulary_and_ambiguity():
     assert easy.source_types < 0.6 * normal.source_types
 
 
+@pytest.mark.parametrize(
+    ("field", "values", "name", "ratio"),
+    [
+        ("vocabulary", (0.3, 1.0), "source_types", 1.5),
+        ("flatness", (3, 30), "perplexity", 1.2),
+        ("rich", (0.0, 2.0), "source_words", 1.2),
+        ("nest", (0.0, 4.0), "depth", 1.5),
+        ("refer", (0.0, 1.3), "dependent", 1.5),
+        ("cued", (0.2, 1.0), "ambiguous", 3.0),
+    ],
+)
+def test_a_field_of_a_grade_changes_what_it_says(field, values, name, ratio):
+    measures = []
+    for value in values:
+        rng, changed = random.Random(8), replace(NORMAL, **{field: value})
+        measures.append(getattr(grades.measure([draw(rng, changed) for _ in range(1500)]), name))
+    assert measures[1] > ratio * measures[0]
+
+
 def test_the_shares_of_constructions_are_complete(grade):
     shares = GRADES[grade].constructions
     assert list(shares) == list(sentences.CONSTRUCTIONS)
@@ -710,3 +729,9 @@ def test_the_default_corpus_has_its_sizes_and_vocabulary():
     german = {w for p in corpus["train"] for w in words(p.target)}
     assert 1_000 < len(german) < 2_500
     assert len({w for p in corpus["test"] for w in words(p.target)} - german) < 10
+
+
+@pytest.mark.full
+def test_the_stored_table_of_grades_is_that_of_the_grammar():
+    """If this fails, run python experiments/grades.py."""
+    assert (grades.RESULTS / "table.md").read_text() == grades.table()

@@ -5,7 +5,8 @@ import io
 
 import pytest
 
-from t2t_jax import files
+from t2t_jax import config, files
+from t2t_jax.config import Config
 from t2t_jax.data.corpora import opener
 from t2t_jax.errors import UsageError
 from t2t_jax.runs import claim, identity, store, workers
@@ -122,6 +123,16 @@ def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data):
     store.write_result(again, store.read_result(other.directory))
     with pytest.raises(UsageError, match="differ in data of vocabulary 40"):
         reading.collect(finished)
+
+
+def test_a_corpus_of_another_size_is_of_other_data_only_beyond_the_default():
+    base = config.replace(Config(), corpus="grammar")
+    sizes = {n: config.replace(base, pairs=n) for n in (0, 20_000, 60_000, 60_001)}
+    names = [reading.preparation(c, base) for c in sizes.values()]
+    assert names == ["", "", "", " of pairs 60001"]
+    assert reading.preparation(base, sizes[60_001]) == " of pairs 0"
+    hard = config.replace(base, grade="hard", vocabulary=40)
+    assert reading.preparation(hard, base) == " of grade hard of vocabulary 40"
 
 
 def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):

@@ -54,6 +54,12 @@ def test_topics_are_listed_and_printed(capsys):
     assert "did you mean 'mechanism'" in capsys.readouterr().err
 
 
+def test_the_grades_are_those_of_the_stored_table():
+    """If this fails, copy the table that experiments/grades.py writes."""
+    table = ROOT / "experiments" / "results" / "grades" / "table.md"
+    assert table.read_text() in (ROOT / "t2t_jax" / "help" / "corpus.md").read_text()
+
+
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_tutorial_adds_fewer_than_20_lines(topic):
     counted = 0

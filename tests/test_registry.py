@@ -363,6 +363,9 @@ def test_rows_may_cut_the_same_sentences_otherwise():
     other = made(of([Row("A", dict(corpus="text", train="a", dev="b"))]), "paper")
     with pytest.raises(UsageError, match=r"reads corpus 'text' and base 'wmt14'.*same sentences"):
         other.check()
+    other = made(of([Row("A", dict(grade="hard"))]))
+    with pytest.raises(UsageError, match=r"reads grade 'hard' and base 'normal'.*same sentences"):
+        other.check()
 
 
 def test_two_rows_that_come_to_one_run_are_refused():

@@ -73,8 +73,8 @@ def _read(
         if not matching:
             others.append(c)
             continue
-        preparation = _preparation(c, configs[0])
-        run = results.read_run(directory, c, grid.split(c), preparation, report)
+        fields = preparation(c, configs[0])
+        run = results.read_run(directory, c, grid.split(c), fields, report)
         for i in matching:
             if isinstance(run, Run):
                 finished[i].append(run)
@@ -106,7 +106,7 @@ def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:
     )
 
 
-def _preparation(c: Config, base: Config) -> str:
+def preparation(c: Config, base: Config) -> str:
     """Returns the fields of data preparation in which a row differs from base, as text."""
     ours, bases = request(c.data), request(base.data)
     fields = [n for n in config.SECTION_OF if ours.get(n) != bases.get(n) and n not in config.PATHS]
