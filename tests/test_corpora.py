@@ -476,6 +476,9 @@ def test_the_grammar_corpus_may_be_larger_than_by_default(tmp_path, small_gramma
         assert larger.splits[split].sources == default.splits[split].sources
     assert larger.meta["vocabulary"]["trained_on_pairs"] == 390
     assert "pairs" not in default.meta["asked"]
+    assert (
+        0 < len(texts_of(opened(tmp_path, pairs=340, max_length=30))) < 340
+    )  # long ones are left out
 
 
 def test_grades_are_corpora_of_their_own(tmp_path, small_grammar):

@@ -376,7 +376,7 @@ def test_grades_differ_in_length_depth_vocabulary_and_ambiguity():
     ("field", "values", "name", "ratio"),
     [
         ("vocabulary", (0.3, 1.0), "source_types", 1.5),
-        ("flatness", (3, 30), "perplexity", 1.2),
+        ("flatness", (3, 30), "perplexity", 1.08),
         ("rich", (0.0, 2.0), "source_words", 1.2),
         ("nest", (0.0, 4.0), "depth", 1.5),
         ("refer", (0.0, 1.3), "dependent", 1.5),
