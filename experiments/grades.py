@@ -3,10 +3,11 @@
     python experiments/grades.py        1 minute on one CPU core
 
 Writes experiments/results/grades, which `help corpus` repeats. The table has means and counts over
-the 60,000 default training pairs, and shares of them in the last two columns. A type is a word form, in lower case in English; the unigram perplexity
-is that of English words and grows as their frequencies become more even. An ambiguous word is one
-whose translation another word of the sentence decides, such as bank or you. A pronoun for a noun
-of an earlier clause takes the gender of the German noun.
+the 60,000 default training pairs, and shares of them in the last two columns. A type is a word
+form, in lower case in English; the unigram perplexity is that of English words and grows as their
+frequencies become more even. An ambiguous word is one whose translation another word of the
+sentence decides, such as bank or you. A pronoun for a noun of an earlier clause takes the gender of
+the German noun.
 
 Expected: from easy to hard, sentences are twice as long (6.9 to 14.4 English words), deeper (0.21
 to 1.00) and more ambiguous (6% to 34% have an ambiguous word); easy has half of the English types.
