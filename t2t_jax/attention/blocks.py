@@ -47,8 +47,10 @@ def on_axis(axis: int, rank: int, x: Array) -> Array:
     return x.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def scaled_products(equation: str, q: Array, k: Array) -> Array:
-    """An einsum over d_k, the last axis, divided by sqrt(d_k), in float32 or wider."""
+def scaled_products(equation: str, q: Array, k: Array, power: float = 0.5) -> Array:
+    """An einsum over d_k, the last axis, divided by d_k^power, in float32 or wider."""
     wide = jnp.promote_types(q.dtype, jnp.float32)
     products = jnp.einsum(equation, q, k, preferred_element_type=wide)
-    return products / jnp.sqrt(q.shape[-1]).astype(wide)
+    if power == 0.5:
+        return products / jnp.sqrt(q.shape[-1]).astype(wide)
+    return products / q.shape[-1] ** power

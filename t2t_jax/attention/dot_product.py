@@ -17,10 +17,12 @@ class DotProduct(Dense):
 
 
 class ScaledDotProduct(Dense):
-    """softmax(q k^T / sqrt(d_k)) v."""
+    """softmax(q k^T / d_k^power) v: power 0.5 is the paper's, 1 that of Yang et al. (2022)."""
+
+    power: float
 
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        return scaled_products("bthd,bhsd->bhts", q, keys)
+        return scaled_products("bthd,bhsd->bhts", q, keys, self.power)
 
 
 class General(DotProduct):

@@ -47,7 +47,8 @@ class Entry:
       roles: the attentions of Figure 1 that it can be.
       why: why it cannot be the others.
       supports: what it can be combined with: `rotary` positions, a `bias` of its scores that
-        positions give, `dropout` of its weights.
+        positions give, `dropout` of its weights, and `mup`, which has no learning rate for matrices
+        of a mechanism.
     """
 
     where: str
@@ -58,7 +59,7 @@ class Entry:
     at_most: Mapping[str, str] = field(default_factory=dict)
     roles: tuple[str, ...] = ALL
     why: str = ""
-    supports: tuple[str, ...] = ("rotary", "bias", "dropout")
+    supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup")
 
 
 def _general(o: Options, s: Shape) -> Number:
@@ -124,7 +125,9 @@ _ONE_SEQUENCE = "its pattern relates positions of one sequence"
 
 MECHANISMS: Mapping[str, Entry] = {
     "scaled_dot_product": Entry(
-        "dot_product:ScaledDotProduct", "softmax(q k^T / sqrt(d_k)) v, the paper's"
+        "dot_product:ScaledDotProduct",
+        "softmax(q k^T / d_k^power) v; power=0.5 is the paper's",
+        options=dict(power=0.5),
     ),
     "dot_product": Entry("dot_product:DotProduct", "softmax(q k^T) v"),
     "general": Entry(
@@ -184,7 +187,7 @@ MECHANISMS: Mapping[str, Entry] = {
         "phi(q) (phi(k)^T v), phi = elu + 1",
         _linear,
         sizes=dict(chunk=64),  # positions by which a causal sum advances
-        supports=(),
+        supports=("mup",),
     ),
     "performer": Entry(
         "linear:Performer",
@@ -192,7 +195,7 @@ MECHANISMS: Mapping[str, Entry] = {
         _performer,
         options=dict(m=64, seed=0),
         sizes=dict(chunk=64),
-        supports=("rotary",),
+        supports=("rotary", "mup"),
     ),
 }
 
