@@ -65,6 +65,11 @@ class Model:
     dilation: int = _field(1, "convolutional: layer i is dilated by dilation^i (ByteNet: 2)")
     P_drop_attention: float = _field(0.0, "dropout of attention weights (the paper has none)")
     P_drop_ff: float = _field(0.0, "dropout of the hidden feed-forward layer (the paper has none)")
+    parametrization: Literal["standard", "mup"] = _field(
+        "standard",
+        "standard (paper), or the maximal update parametrization: one learning rate for all widths",
+    )
+    mup_width: int = _field(512, "mup: d_model at which it equals the standard parametrization")
     dtype: Literal["auto", "float32", "bfloat16"] = _field(
         "auto", "compute type; auto is bfloat16 on accelerators, float32 on a CPU"
     )
@@ -107,7 +112,9 @@ class Training:
     )
     warmup: int = _field(4000, "steps of linear warm-up")
     peak_lr: float = _field(
-        0.0, "learning rate at the end of warm-up; 0 means (d_model warmup)^-0.5"
+        0.0,
+        "learning rate at the end of warm-up; 0 means (d_model warmup)^-0.5 (mup: mup_width for "
+        "d_model)",
     )
     lr_scale: float = _field(1.0, "factor on the learning rate")
     beta1: float = _field(0.9, "Adam: decay rate of the first moment")
@@ -242,13 +249,15 @@ def has(c: Model, name: str) -> bool:
     """Returns whether a field has an effect on the model that `c` describes."""
     if name == "cross_attention" and c.architecture == "recurrent":
         return c.attention_feeding != "none"
+    if name == "mup_width" and c.parametrization == "standard":
+        return False
     specific = {n for architecture in ARCHITECTURES.values() for n in architecture.fields}
     return name not in specific or name in ARCHITECTURES[c.architecture].fields
 
 
 _AT_LEAST_ONE = (
-    "N d_model d_ff h d_k d_v kernel dilation vocabulary max_length batch_tokens num_buckets steps "
-    "warmup accumulate evaluate_every average beam"
+    "N d_model d_ff h d_k d_v mup_width kernel dilation vocabulary max_length batch_tokens "
+    "num_buckets steps warmup accumulate evaluate_every average beam"
 ).split()
 _AT_LEAST_ZERO = "pairs peak_lr patience seed alpha max_extra".split()
 _FRACTIONS = "P_drop P_drop_attention P_drop_ff eps_ls beta1 beta2".split()
@@ -295,6 +304,10 @@ def _validate_ranges(flat: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} must be positive, not {flat[name]}.")
 
 
+# The setting, beside the architecture, with which a field has no effect.
+_WITHOUT = {"cross_attention": "attention_feeding=none", "mup_width": "parametrization=standard"}
+
+
 def _validate_architecture(c: Model) -> None:
     """Raises an error that names a field which the architecture lacks."""
     for field_ in dataclasses.fields(c):
@@ -302,7 +315,7 @@ def _validate_architecture(c: Model) -> None:
         if not has(c, name) and value != field_.default:
             setting = f"architecture={c.architecture}"
             if name in ARCHITECTURES[c.architecture].fields:
-                setting += " and attention_feeding=none"
+                setting += f" and {_WITHOUT[name]}"
             raise UsageError(f"{name}={value} has no effect with {setting}: leave {name} out.")
     if c.encoder_direction == "both" and c.d_model % 2:
         raise UsageError(
@@ -315,6 +328,8 @@ def _validate_attention(c: Model) -> None:
     positions = POSITIONS[c.positions]
     for role in ("encoder", "decoder", "cross"):
         partners = {"dropout": "P_drop_attention > 0"} if c.P_drop_attention else {}
+        if c.parametrization == "mup":
+            partners["mup"] = "parametrization=mup"
         if role != "cross":
             partners |= dict.fromkeys(positions.partners, f"positions={c.positions}")
         registry.check(getattr(c, f"{role}_attention"), role, partners)

@@ -14,6 +14,7 @@ from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.models import positions
 from t2t_jax.models.norms import EPSILON
+from t2t_jax.models.parametrization import logit_multiplier
 from t2t_jax.parts import FEED_FORWARD, NORMS, POSITIONS
 from t2t_jax.tokens import BOS, EOS, UNK
 
@@ -114,6 +115,8 @@ def _set_parameters(spec: Any, c: Config, left: dict[str, np.ndarray]) -> None:
             _layer(layer, left, f"{name}_{i}", cross=name == "decoder")
     spec.encoder.embeddings[0].weight = matrix
     spec.decoder.embeddings.weight = spec.decoder.projection.weight = matrix
+    if (multiplier := logit_multiplier(m)) != 1:
+        spec.decoder.projection.weight = matrix * np.float32(multiplier)
     if left:
         raise UsageError(
             f"CTranslate2 has no counterpart of the parameter {min(left)}, so the exported model "

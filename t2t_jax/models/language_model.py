@@ -9,6 +9,7 @@ from jax import Array
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, FinalNorm, lengths_of
+from t2t_jax.models.parametrization import logit_multiplier
 from t2t_jax.models.positions import Encoding, PositionBias
 from t2t_jax.models.transformer import Layer
 
@@ -24,7 +25,8 @@ class LanguageModel(Model):
 
     def setup(self) -> None:
         c, role = self.c, self.c.architecture
-        self.embedding = Embedding(self.V, c.d_model, self.dtype)
+        multiplier = logit_multiplier(c)
+        self.embedding = Embedding(self.V, c.d_model, self.dtype, multiplier=multiplier)
         self.positions = Encoding(c.positions, self.longest, self.dtype)
         self.layers = [Layer(c, role, self.dtype, name=f"{role}_{i}") for i in range(c.N)]
         self.bias = PositionBias(c.positions, c.h, causal=not self.masked)

@@ -80,12 +80,14 @@ class Embedding(nn.Module):
 
     Attributes:
       scaled: whether embeddings are multiplied by sqrt(d_model) (section 3.4).
+      multiplier: factor on the logits (`models.parametrization`).
     """
 
     V: int
     d_model: int
     dtype: Any
     scaled: bool = True
+    multiplier: float = 1.0
 
     def setup(self) -> None:
         init = nn.initializers.normal(self.d_model**-0.5)
@@ -99,5 +101,7 @@ class Embedding(nn.Module):
 
     def logits(self, x: jax.Array) -> jax.Array:
         """[B, T, d_model] -> float32 [B, T, V]."""
+        if self.multiplier != 1:
+            x = x * self.multiplier
         z = matmul(x, self.matrix.astype(self.dtype).T, dtype=jnp.float32)
         return nn.with_logical_constraint(z, ("batch", "length", "vocabulary"))

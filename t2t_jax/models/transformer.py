@@ -13,6 +13,7 @@ from t2t_jax.models.feed_forward import FeedForward
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import AddNorm, Embedding, FinalNorm, lengths_of
 from t2t_jax.models.multihead import MultiHead
+from t2t_jax.models.parametrization import logit_multiplier
 from t2t_jax.models.positions import Encoding, PositionBias
 
 
@@ -29,7 +30,8 @@ class Transformer(Model):
 
     def setup(self) -> None:
         c, N = self.c, self.c.N
-        self.embedding = Embedding(self.V, c.d_model, self.dtype)
+        multiplier = logit_multiplier(c)
+        self.embedding = Embedding(self.V, c.d_model, self.dtype, multiplier=multiplier)
         self.source_positions = Encoding(c.positions, self.longest, self.dtype)
         self.target_positions = Encoding(c.positions, self.longest, self.dtype)
         self.encoder = [Layer(c, "encoder", self.dtype, name=f"encoder_{i}") for i in range(N)]

@@ -14,7 +14,7 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 
-WIDTHS = "d_model", "d_ff", "d_k", "d_v"
+WIDTHS = "d_model", "d_ff", "d_k", "d_v", "mup_width"
 INTEGER = (*WIDTHS, "N", "steps")  # refused if scaling does not give an integer
 ROUNDED = "warmup", "batch_tokens", "vocabulary", "max_length", "evaluate_every"
 SCALED = (*INTEGER, *ROUNDED, "P_drop")
@@ -26,7 +26,7 @@ class Preset:
 
     Attributes:
       about: its purpose.
-      width: divisor of d_model, d_ff, d_k and d_v.
+      width: divisor of d_model, d_ff, d_k, d_v and, under muP, mup_width.
       depth: divisor of N.
       dropout: divisor of P_drop; a narrow model that is trained for minutes needs little dropout.
       steps: training steps in place of the paper's 100,000; other numbers are in proportion.
@@ -128,8 +128,9 @@ def shrink(
         the fields do not fit each other.
     """
     flags = dict(flags or {})
-    if "architecture" in flags:  # first, so that a row with a field that it lacks is refused
-        base = config.replace(base, architecture=flags["architecture"])
+    # First, as they decide which fields a row may have.
+    deciding = {n: flags[n] for n in ("architecture", "parametrization") if n in flags}
+    base = config.replace(base, **deciding)
     full = config.replace(base, **row)
     flat, factors = config.flatten(full), _factors(base, preset, flags)
     scaled = {n: _scale(n, flat[n], factors[n]) for n in SCALED if config.has(full.model, n)}

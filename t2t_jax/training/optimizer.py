@@ -15,9 +15,13 @@ def adam(c: config.Training) -> optax.GradientTransformation:
 
 
 def peak_lr(c: config.Config) -> float:
-    """The learning rate at the end of warm-up; by default (d_model warmup)^-0.5, the paper's."""
-    t = c.training
-    return t.lr_scale * (t.peak_lr or (c.model.d_model * t.warmup) ** -0.5)
+    """The learning rate at the end of warm-up; by default (d_model warmup)^-0.5, the paper's.
+
+    Under muP it is (mup_width warmup)^-0.5, the same for every d_model.
+    """
+    t, m = c.training, c.model
+    width = m.d_model if m.parametrization == "standard" else m.mup_width
+    return t.lr_scale * (t.peak_lr or (width * t.warmup) ** -0.5)
 
 
 def learning_rate(

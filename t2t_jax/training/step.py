@@ -12,6 +12,7 @@ from flax import struct
 from jax.sharding import Mesh
 
 from t2t_jax.config import Config
+from t2t_jax.models.parametrization import learning_rate_factors
 from t2t_jax.tokens import BOS, PAD
 from t2t_jax.training import sharding
 from t2t_jax.training.objective import cross_entropy
@@ -138,6 +139,7 @@ def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], St
     t = c.training
     optimizer = adam(t)
     axes = sharding.axes(_shapes(model))
+    factors = learning_rate_factors(c.model, axes)
     gradient_of = jax.grad(partial(_loss, model, t.smoothing), has_aux=True)
 
     def step(state: State, batch: Batch, h: Hyper) -> Stepped:
@@ -153,7 +155,10 @@ def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], St
         lr = learning_rate(state.step + 1, h.peak_lr, h.warmup, h.steps, t.schedule)
         # Waiting for every gradient lets XLA update parameters in place: none is read after it.
         waited = jnp.where(jnp.isnan(grad_norm), jnp.nan, lr)
-        params = optax.apply_updates(state.params, jax.tree.map(lambda d: -waited * d, direction))
+        update = jax.tree.map(
+            lambda d, f: -(waited if f == 1 else waited * f) * d, direction, factors
+        )
+        params = optax.apply_updates(state.params, update)
         metrics = StepMetrics(
             loss=sums["loss"] / tokens,
             nll=sums["nll"] / tokens,
