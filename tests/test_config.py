@@ -90,6 +90,7 @@ def test_every_recipe_is_valid(name):
             ["additive", "P_drop_attention"],
         ),
         ({"d_k": 5, "positions": "rotary"}, ["d_k", "even"]),
+        ({"decoder_attention": "scaled_dot_product:power=0"}, ["power", "above 0"]),
     ],
 )
 def test_bad_values_are_refused(changes, words):

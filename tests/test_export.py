@@ -25,14 +25,16 @@ MODELS = {
     "gated": dict(norm_placement="pre", norm="rms_norm", feed_forward="swiglu"),
     "geglu": dict(feed_forward="geglu"),
     "gelu": dict(feed_forward="gelu", norm="rms_norm"),
+    "mup": dict(parametrization="mup", mup_width=3),
 }
+FIELDS = "positions norm norm_placement feed_forward parametrization mup_width".split()
 
 
 def exported(directory, **changes):
     model, params = make(d_k=6, d_v=6, max_extra=EXTRA, **changes)  # h d_k is not d_model
     c = config.replace(
         Config(),
-        **{f: getattr(model.c, f) for f in ("positions", "norm", "norm_placement", "feed_forward")},
+        **{f: getattr(model.c, f) for f in FIELDS},
     )
     c = config.replace(c, N=2, d_model=12, d_ff=22, h=3, d_k=6, d_v=6)
     export(c, params, VOCABULARY, directory)
@@ -65,6 +67,7 @@ def test_ctranslate2_gives_the_same_translations_and_scores(changes, tmp_path):
 def test_options_that_ctranslate2_lacks_are_refused():
     for changes, message in (
         (dict(encoder_attention="local"), "encoder_attention=local"),
+        (dict(cross_attention="scaled_dot_product:power=1"), "cross_attention=scaled_dot_p"),
         (dict(positions="rotary"), "positions=rotary"),
         (dict(positions="none"), "positions=none"),
         (dict(qk_norm="rms_norm"), "qk_norm=rms_norm, only none"),

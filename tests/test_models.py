@@ -43,7 +43,13 @@ DEFINED = {
     "paper": transform({}),
     "pre": transform({"norm_placement": "pre"}, pre=True),
     "learned": transform({"positions": "learned"}, positions="learned"),
-    "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), scaled=False),
+    "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), power=0),
+    "mup": transform(
+        dict(parametrization="mup", mup_width=3)
+        | dict.fromkeys(ROLES, "scaled_dot_product:power=1"),
+        power=1,
+        multiplier=0.5,
+    ),
     "rotary": transform({"positions": "rotary", "d_k": 6}, positions="rotary"),
     "relative": transform({"positions": "relative"}, positions="relative"),
     "alibi": transform({"positions": "alibi"}, positions="alibi"),

@@ -209,6 +209,8 @@ NAMED = {
     "dilation": (2,),
     "P_drop_attention": (0.1,),
     "P_drop_ff": (0.1,),
+    "parametrization": ("mup",),
+    "mup_width": (1024, 256),
     "dtype": ("bfloat16",),
     "corpus": ("text", "grammar"),
     "source": ("de",),
@@ -248,9 +250,11 @@ BESIDE = {  # what a study's base needs for a field to mean anything
         for n in ("cell", "encoder_direction", "attention_feeding")
     },
     **{n: dict(architecture="convolutional") for n in ("kernel", "dilation")},
+    "mup_width": dict(parametrization="mup"),
 }
 PROPORTIONAL = (
-    "d_model d_ff d_k d_v N P_drop steps warmup batch_tokens vocabulary max_length evaluate_every"
+    "d_model d_ff d_k d_v mup_width N P_drop steps warmup batch_tokens vocabulary max_length "
+    "evaluate_every"
 ).split()
 
 
@@ -272,7 +276,7 @@ def test_a_row_wins_over_a_preset(name, scale):
             expected = pytest.approx(expected) if name == "P_drop" else max(1, round(expected))
         assert config.flatten(c)[name] == expected
         others = {n for n in config.difference(c, base) if n != name}
-        if name == "architecture":  # which brings and takes fields
+        if name in ("architecture", "parametrization"):  # which bring and take fields
             others = {n for n in others if config.has(c.model, n) and config.has(base.model, n)}
         if name == "average":  # checkpoints are averaged that lie close together
             assert others == ({"evaluate_every"} if scale != "paper" else set())

@@ -92,7 +92,7 @@ def scores(xp, name, o, own, q, k, head, h):
         largest = pairs.max(2, keepdims=True)
         return largest[..., 0] + xp.log(xp.exp(pairs - largest).sum(2) / o["m"])
     if name in SCALED:
-        return q @ k.T / np.sqrt(d_k)
+        return q @ k.T / d_k ** o.get("power", 0.5)
     raise ValueError(f"the reference has no scores of {name!r}")
 
 

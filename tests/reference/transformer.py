@@ -4,10 +4,19 @@ import numpy as np
 
 
 def logits(
-    p, source, target_in, *, scaled=True, positions="sinusoid", pre=False, activation="relu"
+    p,
+    source,
+    target_in,
+    *,
+    power=0.5,
+    positions="sinusoid",
+    pre=False,
+    activation="relu",
+    multiplier=1,
 ):
     """Returns logits [T, V] of one unpadded sentence pair; `p` has the parameters in numpy.
 
+    power: scores are divided by d_k^power.
     pre: layer norm before each sub-layer, and one more after each stack.
     """
 
@@ -17,7 +26,7 @@ def logits(
     def encoder(q, x):
         own = extras(p, "encoder_bias", positions)
         x = add_norm(
-            q["add_norm_attention"], x, lambda z: heads(q["attention"], z, z, 0, scaled, **own)
+            q["add_norm_attention"], x, lambda z: heads(q["attention"], z, z, 0, power, **own)
         )
         return add_norm(
             q["add_norm_feed_forward"], x, lambda z: feed_forward(q["feed_forward"], z, activation)
@@ -26,9 +35,9 @@ def logits(
     def decoder(q, y, x):
         own = extras(p, "decoder_bias", positions)
         y = add_norm(
-            q["add_norm_attention"], y, lambda z: heads(q["attention"], z, z, 1, scaled, **own)
+            q["add_norm_attention"], y, lambda z: heads(q["attention"], z, z, 1, power, **own)
         )
-        y = add_norm(q["add_norm_cross"], y, lambda z: heads(q["cross_attention"], z, x, 0, scaled))
+        y = add_norm(q["add_norm_cross"], y, lambda z: heads(q["cross_attention"], z, x, 0, power))
         return add_norm(
             q["add_norm_feed_forward"], y, lambda z: feed_forward(q["feed_forward"], z, activation)
         )
@@ -44,7 +53,7 @@ def logits(
         y = decoder(p[f"decoder_{i}"], y, x)
     if pre:
         y = norm(p["decoder_norm"], y)
-    return y @ p["embedding"]["matrix"].T
+    return multiplier * y @ p["embedding"]["matrix"].T
 
 
 def language_model(p, source, tokens, *, causal, pre=False, positions="sinusoid"):
@@ -55,7 +64,7 @@ def language_model(p, source, tokens, *, causal, pre=False, positions="sinusoid"
     for i in range(sum(name.startswith(f"{role}_") for name in p)):
         q = p[f"{role}_{i}"]
         for part, f in (
-            ("attention", lambda z, q=q: heads(q["attention"], z, z, causal, True, **own)),
+            ("attention", lambda z, q=q: heads(q["attention"], z, z, causal, 0.5, **own)),
             ("feed_forward", lambda z, q=q: feed_forward(q["feed_forward"], z, "relu")),
         ):
             n = q[f"add_norm_{part}"]
@@ -112,7 +121,7 @@ def bucket(distance, causal):
     return n + (size if distance > 0 and not causal else 0)
 
 
-def heads(p, x, y, causal, scaled, rotary=False, bias=None):
+def heads(p, x, y, causal, power, rotary=False, bias=None):
     out = np.zeros((len(x), p["W_O"].shape[2]))
     for i in range(p["W_Q"].shape[1]):
         q, k, v = x @ p["W_Q"][:, i], y @ p["W_K"][:, i], y @ p["W_V"][:, i]
@@ -120,7 +129,7 @@ def heads(p, x, y, causal, scaled, rotary=False, bias=None):
             q, k = norm({"norm": p["norm_q"]}, q), norm({"norm": p["norm_k"]}, k)
         if rotary:
             q, k = rotated(q), rotated(k)
-        scores = q @ k.T / (np.sqrt(q.shape[1]) if scaled else 1.0)
+        scores = q @ k.T / q.shape[1] ** power
         if bias is not None:
             for t, s in np.ndindex(*scores.shape):
                 scores[t, s] += bias(i, s - t, causal)
