@@ -1,0 +1,166 @@
+"""Coordinate check of muP: how far a few steps move activations, against the width.
+
+    launch/local.sh experiments/coordinates.py        2 minutes on 2 CPU cores
+
+Writes experiments/results/coordinates: the mean absolute change of activations after 4 steps of
+Adam on one batch, at one learning rate, for d_model from 32 to 256, and the exponent of its growth
+with d_model (Yang et al. 2022, appendix D.1). Expected: exponents of 0.35 to 1.4 with the standard
+parametrization, and between -0.2 and 0.1 with parametrization=mup. The change of the logits falls a
+little there: it has a part that stays, and a part of the size of the first logits, which vanish as
+d_model^-0.5. Four steps do not tell power=1 from power=0.5.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from t2t_jax.study.typeset import pipe_table
+
+RESULTS = Path(__file__).parent / "results" / "coordinates"
+WIDTHS = 32, 64, 128, 256
+STEPS, SEEDS, V = 4, 3, 64
+ACTIVATIONS = "input", "encoder", "decoder", "logits"
+MUP = dict(parametrization="mup", mup_width=32)
+INVERSE = dict.fromkeys(
+    ("encoder_attention", "decoder_attention", "cross_attention"), "scaled_dot_product:power=1"
+)
+CASES = {
+    "standard": lambda d: dict(h=d // 16, d_k=16, d_v=16),
+    "muP": lambda d: dict(h=d // 16, d_k=16, d_v=16) | MUP,
+    "muP, h = 2, power=1": lambda d: dict(h=2, d_k=d // 2, d_v=d // 2) | MUP | INVERSE,
+}
+
+
+def model_config(d, **changes):
+    """Returns the config of a small model of width d_model = d, with a constant learning rate."""
+    from t2t_jax import config
+
+    small = dict(N=2, d_model=d, d_ff=4 * d, norm_placement="pre", max_length=16, batch_tokens=256)
+    training = dict(peak_lr=2**-7, schedule="linear", warmup=1, steps=10_000, P_drop=0.0)
+    return config.replace(config.Config(), **small | training | changes)
+
+
+def batch_of(seed):
+    """Returns a batch of random tokens, in which the target repeats the source."""
+    tokens = np.random.default_rng(seed).integers(4, V, (16, 12), dtype=np.int32)
+    return {"source": tokens, "target": tokens}
+
+
+def activations(model, params, batch):
+    """Returns the input, the last layers' residual streams and the logits of a batch, by name."""
+    from t2t_jax.training.step import shift
+
+    def run(module, source, target_in):
+        encoded = module.encode(source)
+        return module.decode(encoded, target_in)
+
+    logits, kept = model.apply(
+        {"params": params},
+        batch["source"],
+        shift(batch["target"]),
+        method=run,
+        capture_intermediates=True,
+    )
+    last, kept = f"{model.c.N - 1}", kept["intermediates"]
+    return {
+        "input": kept["embedding"]["__call__"][0],
+        "encoder": kept[f"encoder_{last}"]["__call__"][0],
+        "decoder": kept[f"decoder_{last}"]["__call__"][0],
+        "logits": logits,
+    }
+
+
+def measure(configs):
+    """Returns the mean absolute change of each activation, by name, over configs of one shape."""
+    import jax
+
+    from t2t_jax.models import build
+    from t2t_jax.training.sharding import make_mesh
+    from t2t_jax.training.step import hyper, initialise, make_step
+
+    model = build(configs[0], V)
+    step = jax.jit(make_step(model, configs[0]))
+    probe = jax.jit(lambda params, batch: activations(model, params, batch))
+    moved = {name: [] for name in ACTIVATIONS}
+    for c in configs:
+        state, h = initialise(model, c, make_mesh()), hyper(c)
+        batch = batch_of(c.training.seed)
+        before = probe(state.params, batch)
+        for _ in range(STEPS):
+            state, _ = step(state, batch, h)
+        after = probe(state.params, batch)
+        for name, sizes in moved.items():
+            sizes.append(float(abs(after[name] - before[name]).mean()))
+    return {name: sum(sizes) / len(sizes) for name, sizes in moved.items()}
+
+
+def exponent(widths, sizes):
+    """Returns the slope of log size against log width."""
+    return float(np.polyfit(np.log(widths), np.log(sizes), 1)[0])
+
+
+def check(case, widths=WIDTHS, seeds=SEEDS, report=lambda line: None, **changes):
+    """Returns the changes of each activation at some widths, and the exponents of their growth."""
+    measured = []
+    for d in widths:
+        fields = CASES[case](d) | changes
+        measured.append(measure([model_config(d, seed=seed, **fields) for seed in range(seeds)]))
+        report(f"{case}, d_model={d}")
+    sizes = {name: [x[name] for x in measured] for name in ACTIVATIONS}
+    exponents = {name: exponent(widths, x) for name, x in sizes.items()}
+    return {"change": sizes, "exponent": exponents}
+
+
+def table(results):
+    """Returns Markdown, a row for each parametrization and activation."""
+    heads = ["parametrization", "activation", *(f"d_model={d}" for d in WIDTHS), "exponent"]
+    lines = [
+        [
+            case,
+            name,
+            *(f"{size:.3f}" for size in result["change"][name]),
+            f"{result['exponent'][name]:.2f}",
+        ]
+        for case, result in results.items()
+        for name in ACTIVATIONS
+    ]
+    return pipe_table(heads, lines)
+
+
+def draw(results):
+    """Plots the changes against the width, a panel for each activation."""
+    from t2t_jax import plotting
+
+    size = (8, 2.4)
+    with plotting.figure(RESULTS / "coordinates", 1, len(ACTIVATIONS), size=size) as (
+        figure,
+        panels,
+    ):
+        for name, axes in zip(ACTIVATIONS, panels, strict=True):
+            for i, (case, result) in enumerate(results.items()):
+                axes.plot(WIDTHS, result["change"][name], label=case, **plotting.line(i))
+            axes.set(xlabel="d_model", title=name)
+            plotting.logarithmic(axes.xaxis, axes.yaxis)
+            axes.set_xticks(WIDTHS)
+        panels[0].set_ylabel("mean |change|")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+
+
+def main():
+    from t2t_jax.environment import environment
+    from t2t_jax.files import write, write_json
+
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    report = partial(print, file=sys.stderr, flush=True)
+    results = {case: check(case, report=report) for case in CASES}
+    stored = {"widths": WIDTHS, "steps": STEPS, "seeds": SEEDS, "parametrizations": results}
+    write_json(RESULTS / "coordinates.json", stored | {"environment": environment()})
+    write(RESULTS / "coordinates.md", table(results))
+    draw(results)
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()
