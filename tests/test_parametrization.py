@@ -160,6 +160,13 @@ def test_what_mup_has_no_rule_for_is_refused(changes, message):
         config.replace(Config(), **changes)
 
 
+@pytest.mark.parametrize("name", ["linear", "performer:m=8", "local", "scaled_dot_product:power=1"])
+def test_mechanisms_without_matrices_have_a_rule_for_every_parameter(name):
+    attention = dict.fromkeys(("encoder_attention", "decoder_attention"), name)
+    c = config.replace(Config(), **SIZES, **attention, parametrization="mup", mup_width=12)
+    assert factors(c)["encoder_0/attention/W_Q"] == 0.25
+
+
 def test_a_preset_divides_mup_width_and_leaves_standard_runs_alone():
     demo, mup = preset("demo"), dict(parametrization="mup")
     standard = shrink(Config(), {}, demo)
@@ -178,6 +185,9 @@ def exponents(case, *widths):
 
 @pytest.mark.parametrize("name", coordinates.ACTIVATIONS)
 def test_a_step_moves_activations_alike_at_every_width(name):
-    """Coordinate check (Yang et al. 2022, appendix D.1)."""
-    assert abs(exponents("muP", 32, 64, 128, 256)[name]) < 0.25
-    assert exponents("standard", 32, 128)[name] > 0.3
+    """Coordinate check (Yang et al. 2022, appendix D.1).
+
+    The change of the logits falls: a part of it has the size of the first logits, which vanish.
+    """
+    assert -0.25 < exponents("muP", 32, 64, 128, 256)[name] < 0.1
+    assert exponents("standard", 32, 128)[name] > 0.2
