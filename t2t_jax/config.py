@@ -67,7 +67,8 @@ class Model:
     P_drop_ff: float = _field(0.0, "dropout of the hidden feed-forward layer (the paper has none)")
     parametrization: Literal["standard", "mup"] = _field(
         "standard",
-        "standard (paper), or the maximal update parametrization: one learning rate for all widths",
+        "standard (paper), or the maximal update parametrization, whose steps change activations "
+        "equally at every width",
     )
     mup_width: int = _field(512, "mup: d_model at which it equals the standard parametrization")
     dtype: Literal["auto", "float32", "bfloat16"] = _field(

@@ -1,4 +1,4 @@
-"""The maximal update parametrization, muP: one learning rate for all widths (Yang et al. 2022).
+"""The maximal update parametrization, muP: updates that do not depend on width (Yang et al. 2022).
 
 "Tensor Programs V", Table 8, gives the learning rates of Adam and the multiplier of the logits for
 which a step changes every activation by an amount that does not depend on the width. Let
