@@ -310,9 +310,10 @@ SECTIONS = {
             width, with the standard parametrization and with `--parametrization mup`: the mean
             absolute change, and the exponent of its growth with d_model. Under muP it should be
             close to 0, so that one learning rate can serve all widths; no sweep has tested
-            whether it does. The change of the logits has a part of the size of the first logits, which vanish as d_model^-0.5. Heads are
-            added as the width grows, but in the last rows two heads become wider, and their
-            scores are divided by d_k. Four steps do not tell this from a division by √d_k.
+            whether it does. The change of the logits has a part of the size of the first logits,
+            which vanish as d_model^-0.5. Heads are added as the width grows, but in the last rows
+            two heads become wider, and their scores are divided by d_k. Four steps do not tell
+            this from a division by √d_k.
             """,
             ("coordinates/coordinates.md", "coordinates/coordinates.png"),
         ),
