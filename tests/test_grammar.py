@@ -22,9 +22,10 @@ from t2t_jax.data.grammar import (
     sentences,
     words,
 )
-from t2t_jax.data.grammar.clauses import ClauseSpec, clause, relative
+from t2t_jax.data.grammar.clauses import clause, relative
 from t2t_jax.data.grammar.draft import Draft, Phrase, Reject
 from t2t_jax.data.grammar.phrases import MASS, THE, THE_PLURAL, A, noun_phrase, prefix, pronoun
+from t2t_jax.data.grammar.plans import ClauseSpec
 from t2t_jax.data.grammar.verbs import english, last, second
 from tests.process import python
 
@@ -465,7 +466,7 @@ DICTIONARY = {
 }  # fmt: skip
 
 
-def test_words_are_aligned_with_their_dictionary_translation(pairs):
+def test_words_are_aligned_with_their_dictionary_translation(pairs, grade):
     seen = set()
     for p in pairs:
         source, target = words(p.source), words(p.target)
@@ -482,7 +483,7 @@ def test_words_are_aligned_with_their_dictionary_translation(pairs):
             )  # fmt: skip
             assert any(map(good, partners)), (p, word, partners)
             seen.add(key)
-    assert len(seen) > 30
+    assert len(seen) > (30 if grade == "easy" else 40)  # easy has fewer words
 
 
 GENDERS = {  # four cases of the singular, plural, dative plural
@@ -642,7 +643,7 @@ def test_a_separated_prefix_closes_its_clause(pairs):
     assert checked > 100
 
 
-ANTECEDENTS = {"Hund": "er ihn ihm", "Apfel": "er ihn", "Kuchen": "er ihn sie", "Garten": "er ihn",
+ANTECEDENTS = {"Hund": "er ihn ihm", "Apfel": "er ihn", "Kuchen": "er ihn", "Garten": "er ihn",
                "Katze": "sie ihr", "Tür": "sie", "Zeitung": "sie", "Flasche": "sie", "Buch": "es",
                "Auto": "es", "Haus": "es ihm", "Pferd": "es ihm", "Mann": "er ihn ihm",
                "Frau": "sie ihr", "Lehrerin": "sie ihr", "Männer": "sie ihnen"}  # fmt: skip
@@ -657,9 +658,13 @@ def test_pronouns_agree_with_a_distant_antecedent(pairs, grade):
                 distances.append(x.position - x.head)
                 if target[x.head] in ANTECEDENTS:
                     checked += 1
-                    assert target[x.position].lower() in ANTECEDENTS[target[x.head]].split(), p
-    assert checked > 30
-    assert max(distances) > 0.45 * GRADES[grade].max_words
+                    source = {words(p.source)[i] for i, j in p.alignment if j == x.head}
+                    plural = target[x.head] == "Kuchen" and "cakes" in source
+                    fitting = "sie ihnen" if plural else ANTECEDENTS[target[x.head]]
+                    assert target[x.position].lower() in fitting.split(), p
+    few = grade == "easy"  # which has few pronouns, and short sentences
+    assert checked > (30 if few else 50)
+    assert max(distances) > (5 if few else 10)
 
 
 CUES = """
@@ -700,13 +705,15 @@ def test_the_verb_decides_an_ambiguous_noun(line):
 def test_animals_and_people_eat_with_different_verbs(pairs):
     checked = 0
     for p in pairs:
-        match = re.match(r"(?:The|A) (cat|dog|horse|cow|man|baker|king) (?:eats|ate) ", p.source)
+        match = re.match(
+            r"(?:The|A) (?:\w+ )?(cat|dog|horse|cow|man|baker|king) (?:eats|ate) ", p.source
+        )
         if match:
             checked += 1
             animal = match[1] in ("cat", "dog", "horse", "cow")
-            wrong = r"\b(isst|aß)\b" if animal else r"\bfr(isst|aß)\b"
+            wrong = r"\b(isst|aß)\b" if animal else r"\bfr(isst|aß)"
             assert not re.search(wrong, p.target), p
-    assert checked > 2
+    assert checked > 3
 
 
 @pytest.mark.parametrize("name", ["du", "ihr", "Sie"])

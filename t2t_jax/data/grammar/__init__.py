@@ -10,11 +10,15 @@ dependencies of German words are known. The translation is a function of the Eng
     draft.py        the state of a sentence while it is drawn
     phrases.py      noun phrases
     verbs.py        verb chains and word order
+    plans.py        tense, negation and adverbials that a clause will have
+    adverbials.py   adverbials
     clauses.py      clauses
-    sentences.py    sentences and the corpus
+    sentences.py    sentences
+    corpus.py       the splits of the corpus
 """
 
+from t2t_jax.data.grammar.corpus import generate
 from t2t_jax.data.grammar.grades import GRADES, NORMAL, Grade
-from t2t_jax.data.grammar.sentences import Dependency, Pair, draw, generate, words
+from t2t_jax.data.grammar.sentences import Dependency, Pair, draw, words
 
 __all__ = ["GRADES", "NORMAL", "Dependency", "Grade", "Pair", "draw", "generate", "words"]

@@ -1,147 +1,30 @@
-"""Clauses of the grammar corpus: a verb, its complements and adverbials, relative clauses."""
-
-from dataclasses import dataclass, field
+"""Clauses of the grammar corpus: a verb, its complements, relative clauses, word order."""
 
 from t2t_jax.data.grammar import choice, phrases
 from t2t_jax.data.grammar import inflection as forms
+from t2t_jax.data.grammar.adverbials import Adverbials, add_adverbials
 from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Reject, Word, below
 from t2t_jax.data.grammar.inflection import (
     DATIVE_LAST,
     INVOLUNTARY,
-    LIKED,
-    MANNERED,
-    PLACED,
     STATE,
     Adjective,
     Noun,
     Slot,
     Verb,
 )
+from t2t_jax.data.grammar.plans import ClauseSpec, Plan, draw_plan, draw_tense
 from t2t_jax.data.grammar.verbs import BE, Chain, Clause, chain, english, infinitive, last, whole
 
 _VERBS = Pool(forms.VERBS)
-_WEATHER = (("during", "während"), ("despite", "trotz"), ("because of", "wegen"))
-_UNNEGATED = frozenset(("every", "all", "many", "two", "three", "a", "an"))  # beside not, never
 
 # Probabilities. Those of alternatives are cumulative: `draft.below` looks a draw from [0, 1) up.
-_PAST_MODAL, _PAST_PROGRESSIVE = 0.1, 0.16
-_PRESENT_TENSES = (("modal", 0.12), ("perfect", 0.1), ("future", 0.08))  # not cumulative
-_PROGRESSIVE, _FOND = 0.08, 0.18  # of what is left
-_PASSIVE, _AGENT = 0.12, 0.45
-_NEGATED, _KEIN = 0.09, 0.5  # kein, where the object could take it
-_OFTEN, _PERFECT_ADVERB = 0.07, 0.4
-_TIMED_MAIN, _TIMED, _CIRCUMSTANCE = 0.36, 0.1, 0.15
-_IN_PLACE, _IN_MANNER, _FRONTED = 0.2, 0.13, 0.5
+_PASSIVE, _KEIN = 0.12, 0.5  # kein, where the object could take it
 _HUMAN_SUBJECT = 0.8  # where the verb admits others
 _SUBJECTS = (0.12, "name"), (0.28, "pronoun"), (1.0, "noun")
 _RELATIVE_OF_SUBJECT, _RELATIVE_OF_MAIN_COMPLEMENT, _RELATIVE_OF_COMPLEMENT = 0.1, 0.2, 0.08
 _SUBJECT_RELATIVE = {"person": 0.65, "other": 0.3}  # the relative pronoun is the subject
 _COPULAR_RELATIVE, _NAMED_COMPLEMENT = 0.2, 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class ClauseSpec:
-    """What a clause has to be; all else is drawn.
-
-    Attributes:
-      past: whether the sentence is in the past tense.
-      level: how deeply the clause is nested; 0 for a main clause.
-      tense: as `verbs.Chain` names it; drawn if empty.
-      ask: whether it is a question.
-      top: whether an adverbial may open it.
-      plain: whether it has neither adverbials nor negation.
-      event: whether it is plain and its verb names no state.
-      relatives: whether its complements may have relative clauses.
-      mode: `to` or `ing` for an infinitive.
-    """
-
-    past: bool
-    level: int
-    tense: str = ""
-    ask: bool = False
-    top: bool = False
-    plain: bool = False
-    event: bool = False
-    relatives: bool = True
-    mode: str = ""
-
-
-@dataclass(slots=True)
-class Plan:
-    """What a clause will have beside its verb and complements."""
-
-    tense: str
-    passive: bool = False
-    negated: bool = False
-    often: bool = False
-    timed: bool = False
-    placed: bool = False
-    mannered: bool = False
-    fronted: bool = False  # the place, or else the time
-
-    def trailing(self) -> bool:
-        """Whether an adverbial ends the English clause, to which a relative clause would attach."""
-        return self.mannered or self.timed + self.placed > self.fronted
-
-
-@dataclass(slots=True)
-class _Adverbials:
-    """German adverbials that stand in the middle field."""
-
-    often: list[Word] = field(default_factory=list)
-    manner: list[Word] = field(default_factory=list)
-    time: list[Word] = field(default_factory=list)
-    agent: Phrase | None = None
-    place: Phrase | None = None
-
-
-def _tense(d: Draft, spec: ClauseSpec, verb: Verb, passive: bool, animate: bool) -> str:
-    r = d.rng.random()
-    involuntary = INVOLUNTARY in verb.flags
-    if STATE in verb.flags:
-        return "past" if spec.past else "present"
-    if involuntary and r < _PRESENT_TENSES[0][1]:
-        r = 0.5  # no modal
-    if spec.past:
-        if r < _PAST_MODAL:
-            return "past" if spec.ask or not animate else "past modal"
-        simple = r >= _PAST_PROGRESSIVE or passive or spec.ask or involuntary
-        return "past" if simple else "past progressive"
-    for tense, share in _PRESENT_TENSES:
-        r -= share
-        if r < 0:
-            return tense
-    if passive or involuntary:
-        return "present"
-    if r < _PROGRESSIVE:
-        return "progressive"
-    return "fond" if r < _FOND and LIKED in verb.flags and animate else "present"
-
-
-def _plan(d: Draft, spec: ClauseSpec, verb: Verb, subject: Phrase, plan: Plan) -> Plan:
-    """Draws adverbials and negation that agree with the verb, its tense and each other."""
-    flags, tense = verb.flags, plan.tense
-    if spec.plain or spec.event:
-        return plan
-    if (
-        not plan.passive
-        and tense in ("past", "present", "perfect")
-        and subject.en[0].text not in _UNNEGATED
-    ):
-        plan.negated = d.rng.random() < _NEGATED
-    if STATE in flags:
-        return plan
-    if tense in ("past", "present") and not plan.passive and not plan.negated:
-        plan.often = d.chance(_OFTEN)
-    if not plan.often and tense in ("past", "present", "future", "past modal"):
-        timed = d.chance(_TIMED_MAIN if spec.top else _TIMED)
-        plan.timed = timed and not (INVOLUNTARY in flags and tense == "present") and not d.timed
-        d.timed |= plan.timed
-    if not plan.negated and not plan.passive and tense != "fond":
-        plan.placed = PLACED in flags and d.chance(_IN_PLACE)
-        plan.mannered = MANNERED in flags and not plan.often and d.chance(_IN_MANNER)
-    plan.fronted = spec.top and (plan.timed or plan.placed) and d.rng.random() < _FRONTED
-    return plan
 
 
 def subject_phrase(
@@ -311,28 +194,6 @@ def _cues(
         d.depend("cue", c.main, first.head)
 
 
-def _time(d: Draft, past: bool, plan: Plan) -> tuple[list[Word], list[Word]]:
-    """A time adverbial that agrees with the tense, or a circumstance: during the storm."""
-    if plan.tense == "future":
-        return d.pair(*d.draw(choice.TIMES["future"]))
-    if d.rng.random() < _CIRCUMSTANCE:
-        weather = phrases.noun_phrase(d, d.draw(choice.WEATHER), "g", determiner=phrases.THE)
-        phrases.prefix(d, *d.rng.choice(_WEATHER), weather)
-        return weather.en, weather.de
-    pair = d.draw(choice.TIMES["past" if past else "present"])
-    if plan.negated and pair[0].startswith("every"):
-        raise Reject
-    return d.pair(*pair)
-
-
-def _place(d: Draft) -> Phrase:
-    """An adverbial of place."""
-    noun = d.draw(choice.PLACES)
-    assert noun.place
-    place = phrases.noun_phrase(d, noun, "d", determiner=phrases.here(d))
-    return phrases.prefix(d, *noun.place, place)
-
-
 def clause(
     d: Draft,
     spec: ClauseSpec,
@@ -361,8 +222,8 @@ def clause(
     kinds = subject.noun.classes if subject.noun else {"person"}
     animate = not passive and bool({"person", "animal"} & kinds)
     tense = "infinitive" if spec.mode else spec.tense
-    tense = tense or _tense(d, spec, verb, passive, animate)
-    plan = _plan(d, spec, verb, subject, Plan(tense, passive))
+    tense = tense or draw_tense(d, spec, verb, passive, animate)
+    plan = draw_plan(d, spec, verb, subject, Plan(tense, passive))
     if spec.mode:
         c = infinitive(d, verb, subject, ing=spec.mode == "ing")
     else:
@@ -374,7 +235,7 @@ def clause(
         particle = next(word for word in c.en_rest if word.text == verb.particle)
         c.en_rest.remove(particle)
         c.en_rest.append(particle)  # picks it up
-    adverbials = _adverbials(d, spec, c, verb, plan, filled)
+    adverbials = add_adverbials(d, spec, c, verb, plan, filled)
     _order(c, filled, plan, kein, adverbials)
     return c
 
@@ -403,60 +264,8 @@ def _draw_subject(d: Draft, spec: ClauseSpec, verb: Verb, passive: bool) -> Phra
     return subject_phrase(d, noun, spec.past, spec.level)
 
 
-def _adverbials(
-    d: Draft,
-    spec: ClauseSpec,
-    c: Clause,
-    verb: Verb,
-    plan: Plan,
-    filled: list[tuple[Slot, Phrase]],
-) -> _Adverbials:
-    """Adds the planned adverbials in English order; returns the German ones."""
-    out = _Adverbials()
-    bare = plan.negated or spec.plain or spec.event
-    if plan.often or (plan.tense == "perfect" and not bare and d.chance(_PERFECT_ADVERB)):
-        pool = choice.FREQUENCY if plan.often else choice.PERFECT
-        en, out.often = d.pair(*d.draw(pool))
-        c.en_rest[:0] = en
-        if en[0].text in ("never", "rarely") and any(w.text in _UNNEGATED for w in c.en_rest):
-            raise Reject
-    if plan.mannered:
-        en, out.manner = d.pair(*d.draw(choice.MANNER))
-        c.en_rest += en
-    if plan.passive and _has_agent(d, verb, filled):
-        out.agent = _agent(d, verb)
-        c.en_rest += out.agent.en
-    if plan.placed:
-        place = _place(d)
-        if plan.fronted:
-            c.front_en, c.front_de = place.en, place.de
-        else:
-            out.place = place
-            c.en_rest += place.en
-    if plan.timed:
-        en, de = _time(d, spec.past, plan)
-        if plan.fronted and not plan.placed:
-            c.front_en, c.front_de = en, de
-        else:
-            out.time = de
-            c.en_rest += en
-    return out
-
-
-def _has_agent(d: Draft, verb: Verb, filled: list[tuple[Slot, Phrase]]) -> bool:
-    """Whether a passive names who does it, as it must where that decides a translation."""
-    cued = f"{verb.english[0]} {verb.particle}" in choice.CUED_VERBS and verb.english[0] == "eat"
-    return cued or (d.rng.random() < _AGENT and not any(p.tail for _, p in filled))
-
-
-def _agent(d: Draft, verb: Verb) -> Phrase:
-    kind = "person" if "person" in verb.subjects else sorted(verb.subjects)[0]
-    noun = d.draw(choice.nouns(frozenset({kind})))
-    return phrases.prefix(d, "by", "von", phrases.noun_phrase(d, noun, "d"))
-
-
 def _order(
-    c: Clause, filled: list[tuple[Slot, Phrase]], plan: Plan, kein: bool, x: _Adverbials
+    c: Clause, filled: list[tuple[Slot, Phrase]], plan: Plan, kein: bool, x: Adverbials
 ) -> None:
     """Orders the German middle field.
 
