@@ -85,8 +85,8 @@ def test_signs_are_of_rows_that_both_tables_separate_from_base():
     assert [p.line.entry.row.group for p in found.separated] == ["A", "C", "big"]
     assert [p.line.entry.row.name for p in found.same_sign] == ["A:h=1", "big"]
     assert agreement.sentence(found).endswith(
-        "of 3 rows that the paper separates from base by 0.1 PPL, and this table with "
-        "significance, 2 have the paper's sign (not C:N=2)."
+        "the sign of the difference is the paper's in 2 of 3 rows that the paper separates from "
+        "base by 0.1 PPL and this table with significance (not in C:N=2)."
     )
 
 
@@ -95,7 +95,7 @@ def test_runs_without_the_likelihoods_of_sentences_have_a_tau_without_an_interva
     assert (found.low, found.high) == (None, None)
     text = agreement.sentence(found)
     assert "interval" not in text
-    assert "of 4 rows that the paper separates from base by 0.1 PPL 3 have" in text
+    assert "in 3 of 4 rows that the paper separates from base by 0.1 PPL (not in C:N=2)" in text
 
 
 def test_a_table_without_values_of_the_paper_has_no_agreement():
@@ -104,3 +104,33 @@ def test_a_table_without_values_of_the_paper_has_no_agreement():
     ]
     grid = stored.grid()
     assert agreement.agreements(grid, comparison.compare_with_base(grid, entries)) == []
+
+
+def test_a_row_that_diverged_has_a_rank_but_no_interval():
+    entries = list(jittered(lines()))
+    runs = tuple(
+        dataclasses.replace(run, result=run.result | {"dev_perplexity": np.inf})
+        for run in entries[5].runs
+    )
+    entries[5] = dataclasses.replace(entries[5], runs=runs)  # big, the best in the paper
+    found = agreement_of(entries)
+    paper = [row.PPL for row, _ in ROWS[:-1]]
+    ours = [np.mean(values) for _, values in ROWS[:-2]] + [1e9]
+    assert found.tau == pytest.approx(stats.kendalltau(paper, ours).statistic)
+    assert found.low is None
+
+
+def test_a_metric_in_which_all_rows_are_equal_has_no_agreement():
+    entries = [
+        dataclasses.replace(
+            entry,
+            runs=tuple(
+                dataclasses.replace(run, result=run.result | {"dev_perplexity": 2.5})
+                for run in entry.runs
+            ),
+        )
+        for entry in lines()
+    ]
+    grid = stored.grid()
+    found = agreement.agreements(grid, comparison.compare_with_base(grid, entries))
+    assert "PPL" not in [x.metric for x in found]

@@ -31,7 +31,7 @@ def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
     if any(line.difference for line in lines):
         paths.append(differences(grid, lines))
     if found := agreement.agreements(grid, lines):
-        paths.append(agreeing(grid, found))
+        paths.append(agreeing(grid, lines, found))
     if split and grid.study.split and (curves := distances.curves(lines, split)):
         paths.append(distance(grid, curves))
     return [path.with_name(f"{path.name}.png") for path in paths]
@@ -88,25 +88,25 @@ def differences(grid: Grid, lines: Sequence[Line]) -> Path:
     return path
 
 
-def agreeing(grid: Grid, found: Sequence[agreement.Agreement]) -> Path:
+def agreeing(grid: Grid, lines: Sequence[Line], found: Sequence[agreement.Agreement]) -> Path:
     """Plots our differences from base against the paper's, with 95% intervals, for each metric."""
     path = grid.home / f"{grid.name}-agreement"
-    size = (4.5 * len(found), 4.2)
+    size, labels = (4.5 * len(found), 4.2), {}
+    styles = {line.entry.row.name: plotting.line(i) for i, line in enumerate(lines)}
     with plotting.figure(path, 1, len(found), size=size) as (figure, panels):
         for axes, metric in zip(np.atleast_1d(panels), found, strict=True):
-            for i, point in enumerate(metric.points):
-                style: dict[str, Any] = plotting.line(i) | {"linestyle": "none"}
+            for point in metric.points:
                 d, name = point.measure.difference, point.line.entry.row.name
+                style: dict[str, Any] = styles[name] | {"linestyle": "none"}
                 if d is not None:
                     low, high = point.ours - d.low, d.high - point.ours
                     style |= {"yerr": [[max(low, 0)], [max(high, 0)]], "elinewidth": 0.7}
-                axes.errorbar(point.paper, point.ours, label=name, **style)
+                labels[name] = axes.errorbar(point.paper, point.ours, **style)
             axes.axhline(0, color="grey", linewidth=1)
             axes.axvline(0, color="grey", linewidth=1)
             axes.set_title(f"{metric.metric}: tau {metric.tau:.2f}")
             axes.set(xlabel="difference from base, paper", ylabel="difference from base, ours")
-        handles = np.atleast_1d(panels)[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside lower center", ncols=4)
+        figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=4)
         figure.suptitle(_title(grid))
     return path
 

@@ -45,7 +45,10 @@ class Agreement:
 
 
 def agreements(grid: Grid, lines: Sequence[Line]) -> list[Agreement]:
-    """Returns the agreement in PPL and in the grid's metric, where the paper has three values."""
+    """Returns the agreement in PPL and in the grid's metric, where both tables have three values.
+
+    There is none for a metric in which all rows are equal.
+    """
     score = metric_of(grid.data.corpus).name
     columns = (
         ("PPL", [(line, line.PPL, line.entry.row.PPL) for line in lines]),
@@ -69,6 +72,8 @@ def _agreement(
         return None
     paper_values = np.array([point.paper for point in points]).round(6)  # keeps the paper's ties
     tau = float(statistics.kendall(np.array([point.ours for point in points]), paper_values))
+    if np.isnan(tau):  # all rows are equal
+        return None
     separated = tuple(x for x in points if x.measure.significant and _resolved(name, x))
     same = tuple(x for x in separated if x.paper * x.ours > 0)
     low, high = _interval(points, paper_values)
@@ -96,19 +101,19 @@ def sentence(agreement: Agreement) -> str:
         seeds = any(point.measure.spread.n > 1 for point in points)
         over = "seeds and sentences" if seeds else "sentences"
         text += f" (95% interval over {over}: {agreement.low:.2f} to {agreement.high:.2f})"
-    threshold, certain = f"that the paper separates from base by {SEPARATED[name]} {name}", ""
+    threshold = f"that the paper separates from base by {SEPARATED[name]} {name}"
     separated, same = agreement.separated, agreement.same_sign
     if any(point.measure.p is not None for point in points):
-        certain = ", and this table with significance,"
+        threshold += " and this table with significance"
     else:
         separated = tuple(x for x in points if _resolved(name, x))
         same = tuple(x for x in separated if x.paper * x.ours > 0)
     if not separated:
-        return f"{text}; there is no row {threshold}{certain.rstrip(',')}."
+        return f"{text}; there is no row {threshold}."
     wrong = "; ".join(x.line.entry.row.name for x in separated if x not in same)
     return (
-        f"{text}; of {len(separated)} rows {threshold}{certain} {len(same)} have the paper's sign"
-        f"{f' (not {wrong})' if wrong else ''}."
+        f"{text}; the sign of the difference is the paper's in {len(same)} of {len(separated)} "
+        f"row{'s' * (len(separated) > 1)} {threshold}{f' (not in {wrong})' if wrong else ''}."
     )
 
 

@@ -23,7 +23,7 @@ class Measure:
     Attributes:
       spread: of `values`, the metric of each seed.
       draws: the same of `statistics.resampled` sentences, [seeds, DRAWS]; None if the statistics of
-        sentences were not kept.
+        sentences were not kept, or the model diverged.
       difference: from base's; None for base, and for rows that are not comparable.
       p: of no difference from base, corrected for the number of rows.
     """
@@ -106,7 +106,7 @@ def _measure(
     """
     if not values:
         return None
-    kept = all(len(x) for x in sentences)
+    kept = all(len(x) for x in sentences) and np.isfinite(values).all()
     draws = statistics.resampled([np.array(x) for x in sentences], of_sums) if kept else None
     return Measure(statistics.spread(values), tuple(values), draws)
 
@@ -161,11 +161,3 @@ def paper_score(grid: Grid, row: Row) -> float | None:
     """Returns the paper's value of the grid's metric; None for a sample, whose test set differs."""
     sample = grid.data.corpus.endswith("_sample")
     return None if sample else getattr(row, metric_of(grid.data.corpus).name)
-
-
-def opposes_paper(grid: Grid, line: Line, base: Line) -> bool:
-    """Returns whether a difference from base is significant and opposite in sign to the paper's."""
-    row_score, base_score = (paper_score(grid, x.entry.row) for x in (line, base))
-    if not line.significant or line.difference is None or row_score is None or base_score is None:
-        return False
-    return line.difference.size * (row_score - base_score) < 0

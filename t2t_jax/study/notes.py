@@ -8,7 +8,7 @@ from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
-from t2t_jax.study.comparison import LEVEL, Line, opposes_paper
+from t2t_jax.study.comparison import LEVEL, Line
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import PAPER
 
@@ -30,7 +30,6 @@ def notes(grid: Grid, lines: Sequence[Line]) -> list[str]:
         f"Made by code {', '.join(sorted({run.version for run in runs}))}.",
         *_populations(lines),
         *map(agreement.sentence, agreement.agreements(grid, lines)),
-        *_opposing(grid, lines),
         *_missing(lines),
     ]
 
@@ -132,13 +131,6 @@ def _populations(lines: Sequence[Line]) -> list[str]:
     if not names or len(names) == len(together):
         return []
     return [f"Trained at once with others, in one vectorised program: {'; '.join(names)}."]
-
-
-def _opposing(grid: Grid, lines: Sequence[Line]) -> list[str]:
-    names = [line.entry.row.name for line in lines if opposes_paper(grid, line, lines[0])]
-    if not names:
-        return []
-    return [f"Significant, and opposite in sign to the paper's: {'; '.join(names)}."]
 
 
 def _missing(lines: Sequence[Line]) -> list[str]:

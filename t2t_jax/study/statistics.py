@@ -149,11 +149,17 @@ def corrected(p: Sequence[float | None]) -> list[float | None]:
 
 def kendall(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Returns Kendall's tau-b [...] of x [..., rows] and y [rows]; nan if either is constant."""
-    first, second = np.triu_indices(len(y), k=1)
-    signs_x, signs_y = np.sign(x[..., first] - x[..., second]), np.sign(y[first] - y[second])
+    signs_x, signs_y = _orders(x), _orders(y)
     untied = (signs_x != 0).sum(axis=-1) * (signs_y != 0).sum()
     with np.errstate(invalid="ignore"):
         return (signs_x * signs_y).sum(axis=-1) / np.sqrt(untied)
+
+
+def _orders(x: np.ndarray) -> np.ndarray:
+    """Returns 1, 0 or -1 [..., pairs] for each pair of x [..., rows], which may be infinite."""
+    first, second = np.triu_indices(x.shape[-1], k=1)
+    a, b = x[..., first], x[..., second]
+    return (a > b).astype(int) - (a < b)
 
 
 def over_seeds(draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
