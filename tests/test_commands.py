@@ -294,7 +294,8 @@ def refused(words, capsys, *mentions):
         assert str(mention) in error, error
 
 
-def test_bad_words_are_refused(capsys):
+def test_bad_words_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the folder of a user may have a store
     refused(["train", "gramar"], capsys, "gramar", "'grammar'")
     refused(["train", "grammar", "--d_modle", "3"], capsys, "--d_modle", "'--d_model'")
     refused(["train", "grammar", "--h", "x"], capsys, "--h", "'x'")
