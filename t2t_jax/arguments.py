@@ -20,6 +20,10 @@ _LISTED = (
 )
 _RECIPE = f"one of {', '.join(RECIPES)}"
 _RUN = "name of a run (`list runs`), such as table3-demo/base/0 or table3/base/0; or its directory"
+_SWEEP = (
+    "a field to be tuned for each row, as lr_scale=0.25,0.5,1 or peak_lr=1e-4..1e-2:5; several "
+    "are crossed (`help study`)"
+)
 _MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
 _HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
 _WORKERS = "number of worker processes [one a core of a CPU, one on accelerators]"
@@ -206,6 +210,7 @@ def _add_benches(subparsers: Any) -> None:
 
 def _add_study(p: argparse.ArgumentParser) -> None:
     p.add_argument("study", help="see `list studies`")
+    p.add_argument("--sweep", action="append", default=[], metavar="NAME=VALUES", help=_SWEEP)
     p.add_argument("--preset", default="demo", help="its scale: see `list presets` [demo]")
     p.add_argument(
         "--rows", nargs="+", default=(), metavar="ROW", help="names of rows or groups [all]"

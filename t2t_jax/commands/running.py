@@ -1,7 +1,8 @@
 """`run`: the rows of a study under every seed."""
 
+import dataclasses
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from t2t_jax.commands.shared import cache_programs, grid_of, lines_of
@@ -21,7 +22,7 @@ def run(arguments: Namespace) -> None:
     With --worker or --task it runs a part of the study, and prints no table.
     """
     from t2t_jax.data.corpora import opener
-    from t2t_jax.report import plots
+    from t2t_jax.study import sweep
     from t2t_jax.training.progress import Progress
 
     grid = grid_of(arguments)
@@ -32,23 +33,34 @@ def run(arguments: Namespace) -> None:
     progress = Progress()
     try:
         open_data = opener(arguments.cache, progress.say)
-        jobs = grid.plan(arguments.seeds, open_data)
-        if arguments.worker:
-            _run_worker(jobs, arguments, open_data, progress)
-            return
         if arguments.task is not None:
-            _run_task(grid, jobs, arguments, open_data, progress)
+            grid = dataclasses.replace(grid, rows=(grid.rows[arguments.task],))
+        stages = sweep.stages(grid, arguments.seeds, open_data)
+        if arguments.worker:
+            _run_worker(stages, arguments, open_data, progress)
             return
-        failed = _run_all(jobs, arguments, progress)
+        for jobs in stages:  # what fails in the last one is reported; a failed trial is a result
+            if arguments.task is None:
+                failed = _run_all(jobs, arguments, progress)
+            else:
+                failed = _run_task(jobs, arguments, open_data, progress)
     finally:
         progress.close()
+    if arguments.task is None:
+        _show(grid, arguments, open_data)
+    if failed:
+        raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
+
+
+def _show(grid: "Grid", arguments: Namespace, open_data: "OpenData") -> None:
+    """Prints the table, draws the plots and prints their paths."""
+    from t2t_jax.report import plots
+
     arguments.mix = True  # runs of other code that are kept are shown with a mark
     table(arguments)
     sentences = open_data(grid.data).splits.get(grid.study.split)
     for path in plots.draw(grid, lines_of(grid, arguments), sentences):
         print(f"plot: {path}")
-    if failed:
-        raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
 
 
 def _check(grid: "Grid", arguments: Namespace) -> None:
@@ -67,30 +79,32 @@ def _check(grid: "Grid", arguments: Namespace) -> None:
 
 
 def _run_worker(
-    jobs: "Sequence[Job]", arguments: Namespace, open_data: "OpenData", progress: "Progress"
-) -> None:
-    """Runs jobs as a worker process that `run` started."""
-    from t2t_jax.runs import workers
-
-    workers.set_up_worker(arguments.worker)
-    cache_programs(arguments.cache)
-    workers.run_jobs(jobs, open_data, progress, arguments.mesh)
-
-
-def _run_task(
-    grid: "Grid",
-    jobs: "Sequence[Job]",
+    stages: "Iterable[Sequence[Job]]",
     arguments: Namespace,
     open_data: "OpenData",
     progress: "Progress",
 ) -> None:
-    """Runs the jobs of one row, in this process."""
+    """Runs the jobs of the first stage that has not ended, as a worker that `run` started."""
+    from t2t_jax.runs import workers
+    from t2t_jax.runs.view import ended
+
+    workers.set_up_worker(arguments.worker)
+    cache_programs(arguments.cache)
+    for jobs in stages:
+        if not all(map(ended, jobs)):  # the next stage has workers of its own
+            workers.run_jobs(jobs, open_data, progress, arguments.mesh)
+            return
+
+
+def _run_task(
+    jobs: "Sequence[Job]", arguments: Namespace, open_data: "OpenData", progress: "Progress"
+) -> int:
+    """Runs the jobs of one row in this process; returns how many runs failed."""
     from t2t_jax.runs import workers
 
-    jobs = [job for job in jobs if job.row == grid.rows[arguments.task].name]
     _prepare_directories(jobs, arguments, progress)
     cache_programs(arguments.cache)
-    workers.run_row(jobs, open_data, progress, arguments.mesh)
+    return workers.run_row(jobs, open_data, progress, arguments.mesh)
 
 
 def _run_all(jobs: "Sequence[Job]", arguments: Namespace, progress: "Progress") -> int:

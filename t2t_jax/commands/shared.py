@@ -25,10 +25,12 @@ def grid_of(arguments: Namespace) -> "Grid":
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.presets import preset
     from t2t_jax.study.registry import find, select
+    from t2t_jax.study.sweep import parse
 
     study = find(arguments.study)
     rows = select(study, arguments.rows)
-    grid = Grid(study, preset(arguments.preset), rows, changed_fields(arguments), arguments.store)
+    scale, changes = preset(arguments.preset), changed_fields(arguments)
+    grid = Grid(study, scale, rows, changes, arguments.store, parse(arguments.sweep))
     grid.check()
     return grid
 

@@ -50,6 +50,7 @@ def report(arguments: Namespace) -> None:
     path = arguments.out or grid.home / f"{grid.name}.html"
     rows = ["--rows", *arguments.rows] if arguments.rows else []
     words = [arguments.study, "--preset", arguments.preset, *rows, "--store", str(arguments.store)]
+    words += [word for values in arguments.sweep for word in ("--sweep", values)]
     for name, value in changed_fields(arguments).items():
         words += [f"--{name}", str(value)]
     idle = 0  # successive refreshes with no running run; a single one may fall between two runs

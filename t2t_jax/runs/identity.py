@@ -37,6 +37,11 @@ def identity(c: Config) -> dict[str, Any]:
     return {name: value for name, (value, _) in changes.items() if name not in config.PATHS}
 
 
+def row_key(c: Config) -> str:
+    """Returns a text that runs of a row share, whatever their seeds."""
+    return json.dumps(identity(config.replace(c, seed=0)), sort_keys=True)
+
+
 def sha256(content: Any) -> str:
     """Returns the sha256 of a JSON value, as hex digits."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -50,19 +50,21 @@ def run_jobs(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh:
             time.sleep(POLL_SECONDS)
 
 
-def run_row(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str) -> None:
+def run_row(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str) -> int:
     """Runs the jobs of one row, including those that failed before, and prints their outcomes.
 
+    Returns:
+      The number of runs that failed.
+
     Raises:
-      RunError: one of them failed.
+      Interrupted: the same call continues from there.
     """
     for job in jobs:
         store.delete_failure(job.directory)
     run_jobs(jobs, open_data, progress, mesh)
     for job in jobs:
         progress.say(outcome(job))
-    if failed := sum(store.read_failure(job.directory) is not None for job in jobs):
-        raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
+    return sum(store.read_failure(job.directory) is not None for job in jobs)
 
 
 def _populations(jobs: Sequence[Job], open_data: OpenData) -> list[list[Job]]:

@@ -12,7 +12,9 @@ from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import Row
 from t2t_jax.study.statistics import Difference, Spread
+from t2t_jax.study.sweep import SCORED
 
+ALL = slice(None)
 LEVEL = 0.05  # significance level of the corrected p
 
 
@@ -46,11 +48,13 @@ class Line:
     Attributes:
       PPL: perplexity on dev.
       score: the grid's metric.
+      untuned: the same row without tuning, if it was tuned.
     """
 
     entry: Entry
     PPL: Measure | None
     score: Measure | None
+    untuned: "Line | None" = None
 
     @property
     def difference(self) -> Difference | None:
@@ -72,30 +76,43 @@ class Line:
 
 
 def compare_with_base(grid: Grid, entries: Sequence[Entry]) -> list[Line]:
-    """Returns the numbers of every row, and how it differs from base, the first row."""
+    """Returns the numbers of every row, and how it differs from base, the first row.
+
+    The rows of a sweep are compared twice: each tuned, and each untuned.
+    """
+    tuned = [entry.untuned for entry in entries if entry.untuned]
+    if not tuned:
+        return _compare(grid, entries, ALL)
+    lines = _compare(grid, entries, SCORED), _compare(grid, tuned, SCORED)
+    return [replace(line, untuned=untuned) for line, untuned in zip(*lines, strict=True)]
+
+
+def _compare(grid: Grid, entries: Sequence[Entry], part: slice) -> list[Line]:
     usual = [not any(run.unusual for run in (*e.runs, *entries[0].runs)) for e in entries]
     subwords = [e.c.data.vocabulary == entries[0].c.data.vocabulary for e in entries]
     per_subword = [a and b for a, b in zip(usual, subwords, strict=True)]
-    perplexities = _compared([_perplexity(entry) for entry in entries], per_subword)
-    scores = _compared([_score(grid, entry) for entry in entries], usual)
+    perplexities = _compared([_perplexity(entry, part) for entry in entries], per_subword)
+    scores = _compared([_score(grid, entry, part) for entry in entries], usual)
     return [Line(*columns) for columns in zip(entries, perplexities, scores, strict=True)]
 
 
-def _perplexity(entry: Entry) -> Measure | None:
+def _perplexity(entry: Entry, part: slice) -> Measure | None:
     values = [run.result["dev_perplexity"] for run in entry.runs]
-    return _measure(values, [run.likelihood for run in entry.runs], perplexity)
+    return _measure(values, [run.likelihood for run in entry.runs], perplexity, part)
 
 
-def _score(grid: Grid, entry: Entry) -> Measure | None:
+def _score(grid: Grid, entry: Entry, part: slice) -> Measure | None:
     values = [run.score for run in entry.runs if run.score is not None]
     of_sums = metric_of(grid.data.corpus).of_sums
-    return _measure(values, [run.statistics for run in entry.runs], of_sums)
+    part = part if grid.study.split == "dev" else ALL
+    return _measure(values, [run.statistics for run in entry.runs], of_sums, part)
 
 
 def _measure(
     values: Sequence[float],
     sentences: Sequence[Sequence[Sequence[float]]],
     of_sums: Callable[[np.ndarray], np.ndarray],
+    part: slice,
 ) -> Measure | None:
     """Returns a metric of a row, without its difference from base.
 
@@ -103,9 +120,13 @@ def _measure(
       values: of each seed.
       sentences: the statistics of each seed, [sentences, counts]; empty if they were not kept.
       of_sums: the metric of sums [..., counts].
+      part: the sentences that are counted.
     """
     if not values:
         return None
+    if part != ALL:
+        sentences = [x[part] for x in sentences]
+        values = [float(of_sums(np.array(x).sum(axis=0))) for x in sentences]
     kept = all(len(x) for x in sentences) and np.isfinite(values).all()
     draws = statistics.resampled([np.array(x) for x in sentences], of_sums) if kept else None
     return Measure(statistics.spread(values), tuple(values), draws)

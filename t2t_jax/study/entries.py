@@ -1,8 +1,7 @@
 """The stored runs of a study, matched to its rows by config, and never mixed without a mark."""
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from t2t_jax import config
@@ -12,6 +11,7 @@ from t2t_jax.runs import identity, results
 from t2t_jax.runs.results import Run
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import Row
+from t2t_jax.study.sweep import Choice, choices
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,16 @@ class Entry:
     Attributes:
       runs: the finished runs, by seed.
       status: of the unfinished runs, as text.
+      choice: the trials of a row that was tuned, from which `c` was chosen.
+      untuned: the same row without tuning.
     """
 
     row: Row
     c: Config
     runs: tuple[Run, ...]
     status: str
+    choice: Choice | None = None
+    untuned: "Entry | None" = None
 
 
 def collect(
@@ -38,6 +42,8 @@ def collect(
 ) -> list[Entry]:
     """Returns the rows of a grid with their stored runs of every seed.
 
+    With a sweep, a row has its chosen config, and no runs before a trial is finished.
+
     Args:
       only: takes only runs that have an origin with this prefix.
       mix: takes runs of different origins, and marks them.
@@ -45,18 +51,43 @@ def collect(
     Raises:
       UsageError: there is no store, or runs differ in their origins and `mix` is not set.
     """
-    configs = [grid.config(row) for row in grid.rows]
+    untuned = [(row, grid.config(row)) for row in grid.rows]
+    if not grid.sweep:
+        return _collect(grid, untuned, only, mix, report)
+    chosen = choices(grid)
+    tuned = [
+        (row, grid.at(choice.chosen.values if choice.chosen else {}).config(row))
+        for row, choice in zip(grid.rows, chosen, strict=True)
+    ]
+    found = _collect(grid, [*untuned, *tuned], only, mix, report)
+    return [
+        replace(entry, choice=choice, untuned=at_rule)
+        if choice.chosen
+        else Entry(entry.row, entry.c, (), "no trial is finished", choice, at_rule)
+        for at_rule, entry, choice in zip(found, found[len(untuned) :], chosen, strict=False)
+    ]
+
+
+def _collect(
+    grid: Grid,
+    rows: Sequence[tuple[Row, Config]],
+    only: str,
+    mix: bool,
+    report: Callable[[str], object],
+) -> list[Entry]:
+    """Returns rows at configs of their own, the first of which is base's."""
+    configs = [c for _, c in rows]
     finished, statuses = _read(grid, configs, report)
     finished = [
         [run for run in runs if results.has_origin(run, only)]
         for runs in results.with_versions(finished)
     ]
-    every_run = [run for runs in finished for run in runs]
+    every_run = list({run.directory: run for runs in finished for run in runs}.values())
     results.report_outdated(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
     return [
         Entry(row, c, results.newest_by_seed(runs, usual), "; ".join(status))
-        for row, c, runs, status in zip(grid.rows, configs, finished, statuses, strict=True)
+        for (row, c), runs, status in zip(rows, finished, statuses, strict=True)
     ]
 
 
@@ -64,12 +95,12 @@ def _read(
     grid: Grid, configs: Sequence[Config], report: Callable[[str], object]
 ) -> tuple[list[list[Run]], list[list[str]]]:
     """Returns for each row its finished runs, and the status of its unfinished runs."""
-    keys = [_key(c) for c in configs]
+    keys = [identity.row_key(c) for c in configs]
     finished: list[list[Run]] = [[] for _ in configs]
     statuses: list[list[str]] = [[] for _ in configs]
     others = []
     for directory, c in results.stored(grid.home, report):
-        matching = [i for i, key in enumerate(keys) if key == _key(c)]
+        matching = [i for i, key in enumerate(keys) if key == identity.row_key(c)]
         if not matching:
             others.append(c)
             continue
@@ -83,10 +114,6 @@ def _read(
     if others and not any(finished) and not any(statuses):
         report(_nearest(configs, others))
     return finished, statuses
-
-
-def _key(c: Config) -> str:
-    return json.dumps(identity.identity(config.replace(c, seed=0)), sort_keys=True)
 
 
 def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.runs.results import Run
 from t2t_jax.study import cost, tables
 from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.grid import Grid
@@ -45,23 +44,45 @@ def _record(grid: Grid, line: Line) -> dict[str, Any]:
         "p_bonferroni": line.p,
         "PPL_difference": line.PPL and line.PPL.difference and line.PPL.difference._asdict(),
         "PPL_p_bonferroni": line.PPL and line.PPL.p,
+        **_tuning_record(line),
         "status": entry.status,
-        "runs": [_run_record(grid, line, run) for run in entry.runs],
+        "runs": [_run_record(grid, line, i) for i in range(len(entry.runs))],
     }
 
 
-def _run_record(grid: Grid, line: Line, run: Run) -> dict[str, Any]:
+def _tuning_record(line: Line) -> dict[str, Any]:
+    """Returns the trials of a row, its chosen values and its results without tuning."""
+    choice, untuned = line.entry.choice, line.untuned
+    if choice is None or untuned is None:
+        return {}
+    return {
+        "chosen": choice.chosen and choice.chosen.values,
+        "at_edge": choice.at_edge,
+        "trials": [{**trial.values, "PPL_choosing": _finite(trial.PPL)} for trial in choice.trials],
+        "untuned": {
+            "PPL": untuned.PPL and _spread(untuned.PPL.spread),
+            "score": untuned.score and _spread(untuned.score.spread),
+        },
+    }
+
+
+def _run_record(grid: Grid, line: Line, i: int) -> dict[str, Any]:
+    run = line.entry.runs[i]
     return {
         "seed": run.seed,
         "name": grid.run_name(line.entry.row, run.seed),
         "directory": str(run.directory),
         "unusual": run.unusual,
-        "PPL": run.result["dev_perplexity"],
-        metric_of(grid.data.corpus).name: run.score,
+        "PPL": line.PPL and line.PPL.values[i],
+        metric_of(grid.data.corpus).name: line.score and line.score.values[i],
         "device": run.result["environment"]["device"],
         "code": run.result["environment"]["code"],
         "version": run.version,
     } | cost.costs(run)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _spread(value: Spread) -> dict[str, Any]:

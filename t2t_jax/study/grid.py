@@ -1,7 +1,9 @@
 """A grid: the rows of a study at a preset's scale, under seeds, and the store of its runs."""
 
+import dataclasses
+import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ class Grid:
       changes: config fields that a command line changes. The value of a scaled field is base's, and
         the rows keep their proportion to it; the value of any other field holds for every row.
       home: the store, a directory of runs.
+      sweep: values of fields, one of which is chosen for each row (`study.sweep`).
     """
 
     study: Study
@@ -33,6 +36,19 @@ class Grid:
     rows: tuple[Row, ...]
     changes: Mapping[str, Any]
     home: Path
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def trials(self) -> list["Grid"]:
+        """The grid at each combination of the swept values; an empty list without a sweep."""
+        combinations = itertools.product(*self.sweep.values())
+        values = [dict(zip(self.sweep, x, strict=True)) for x in combinations]
+        return [self.at(x) for x in values] if self.sweep else []
+
+    def at(self, values: Mapping[str, Any], *rows: Row) -> "Grid":
+        """Returns the grid, or some of its rows, with values for the swept fields."""
+        changes = {**self.changes, **values}
+        return dataclasses.replace(self, rows=rows or self.rows, changes=changes, sweep={})
 
     def config(self, row: Row) -> Config:
         """Returns a row's config at the grid's scale, with seed 0."""
@@ -84,6 +100,11 @@ class Grid:
             raise UsageError(
                 "a study runs under seeds 0 to K - 1: give --seeds K in place of --seed."
             )
+        if both := self.sweep.keys() & self.changes.keys():
+            name = min(both)
+            raise UsageError(f"--sweep varies {name}: leave out --{name}, or the sweep of it.")
+        for trial in self.trials:
+            trial.check()
         base = self.study.config(self.study.rows[0]).data.corpus
         if metric_of(base).name != metric_of(self.data.corpus).name:
             fitting = (p.name for p in PRESETS.values() if _fits(p, base))

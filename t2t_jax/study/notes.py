@@ -12,6 +12,7 @@ from t2t_jax.study.comparison import LEVEL, Line
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import PAPER
 
+EDGE = "‡"  # marks a chosen value at the edge of its range
 _FOLLOWING = "evaluate_every", "steps"  # fields that a preset or equal FLOPs derive from others
 
 
@@ -24,12 +25,13 @@ def notes(grid: Grid, lines: Sequence[Line]) -> list[str]:
     return [
         *first,
         _measured(grid, runs),
+        *_tuning(grid, lines),
         *_tests(lines),
         *_baseline(grid, lines[0]),
         *_unusual(grid, lines),
         f"Made by code {', '.join(sorted({run.version for run in runs}))}.",
         *_populations(lines),
-        *map(agreement.sentence, agreement.agreements(grid, lines)),
+        *_agreements(grid, lines),
         *_missing(lines),
     ]
 
@@ -49,7 +51,7 @@ def _unnamed(grid: Grid, lines: Sequence[Line]) -> list[str]:
     for line in lines:
         c, row = line.entry.c, line.entry.row
         fields = config.difference(config.replace(c, seed=base.training.seed), base)
-        others = {*row.changes, *grid.study.columns, *_FOLLOWING, *config.PATHS}
+        others = {*row.changes, *grid.study.columns, *_FOLLOWING, *config.PATHS, *grid.sweep}
         both = (n for n in fields if config.has(c.model, n) and config.has(base.model, n))
         unnamed = [f"{n} {fields[n][0]} (base: {fields[n][1]})" for n in both if n not in others]
         if unnamed:
@@ -87,6 +89,30 @@ def _measured(grid: Grid, runs: Sequence[Run]) -> str:
         signatures = {run.result["scores"][split][metric.key]["signature"] for run in runs}
         measured += f", {metric.name} on {split}: {'; '.join(sorted(signatures))}"
     return f"{measured}; mean ± standard deviation over n seeds; best in bold."
+
+
+def _tuning(grid: Grid, lines: Sequence[Line]) -> list[str]:
+    """Says how the values of a sweep were chosen, and which are at the edge of their range."""
+    if not grid.sweep:
+        return []
+    values = "; ".join(f"{n} from {', '.join(map(str, x))}" for n, x in grid.sweep.items())
+    on = "PPL and the score are" if grid.study.split == "dev" else "PPL is"
+    note = (
+        f"Tuned: {values}; {len(grid.trials)} trials of each row with seed 0, of which one is "
+        f"chosen by PPL on every other sentence of dev. {on} of the remaining sentences of dev, "
+        "untuned and tuned."
+    )
+    edges = any(line.entry.choice and line.entry.choice.at_edge for line in lines)
+    edge = f" {EDGE}: at the edge of its range; a wider range may have a better value."
+    return [note + edge * edges]
+
+
+def _agreements(grid: Grid, lines: Sequence[Line]) -> list[str]:
+    """Says how far the table agrees with the paper's: tuned and untuned if there is a sweep."""
+    sentences = [agreement.sentence(x) for x in agreement.agreements(grid, lines)]
+    untuned = [line.untuned for line in lines if line.untuned]
+    of_untuned = agreement.agreements(grid, untuned) if untuned else []
+    return sentences + [f"Untuned: {agreement.sentence(x)}" for x in of_untuned]
 
 
 def _tests(lines: Sequence[Line]) -> list[str]:

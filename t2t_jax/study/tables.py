@@ -8,20 +8,24 @@ from t2t_jax import config
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study.comparison import Line, Measure, paper_score
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.notes import mean_score, notes, subwords
+from t2t_jax.study.notes import EDGE, mean_score, notes, subwords
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
 
 def quality(grid: Grid, lines: Sequence[Line]) -> Table:
     """Returns the paper's table, with our columns beside the paper's."""
     study, metric = grid.study, metric_of(grid.data.corpus)
+    ours = "tuned" if grid.sweep else "ours"
     header = (
         ("", ""),
         *(("", name) for name in study.columns),
+        *(("tuned", name) for name in grid.sweep),
         ("PPL", "paper"),
-        ("PPL", "ours"),
+        ("PPL", "untuned"),
+        ("PPL", ours),
         (metric.name, "paper"),
-        (metric.name, "ours"),
+        (metric.name, "untuned"),
+        (metric.name, ours),
         ("valid trees", "(%)"),
         ("", "n"),
         ("params (M)", "paper"),
@@ -37,9 +41,12 @@ def quality(grid: Grid, lines: Sequence[Line]) -> Table:
         cells = (
             Cell(row.group if row.name == row.group else f"({row.group})"),
             *_changes(grid, line),
+            *_chosen(grid, line),
             Cell(_number(row.PPL, 2)),
+            _measured(line.untuned.PPL if line.untuned else None, 3),
             _measured(line.PPL, 3, lowest),
             Cell(_number(paper_score(grid, row), 1)),
+            _measured(line.untuned.score if line.untuned else None, 2),
             _measured(line.score, 2, highest, unusual),
             Cell(mean_score(line, study.split, "valid")),
             Cell(str(len(runs)) if runs else ""),
@@ -66,6 +73,15 @@ def _changes(grid: Grid, line: Line) -> list[Cell]:
     return cells
 
 
+def _chosen(grid: Grid, line: Line) -> list[Cell]:
+    """Returns the chosen value of each swept field, with a mark at the edge of its range."""
+    choice = line.entry.choice
+    if choice is None or choice.chosen is None:
+        return [Cell("") for _ in grid.sweep]
+    marks = dict.fromkeys(choice.at_edge, EDGE)
+    return [Cell(f"{x}{marks.get(name, '')}") for name, x in choice.chosen.values.items()]
+
+
 def _scaled(paper: Any, ours: Any) -> str:
     return str(paper) if paper == ours else f"{_short(paper)}→{_short(ours)}"
 
@@ -79,7 +95,7 @@ def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _measured(measure: Measure | None, digits: int, best: float, mark: str = "") -> Cell:
+def _measured(measure: Measure | None, digits: int, best: float = math.nan, mark: str = "") -> Cell:
     if measure is None:
         return Cell("")
     spread = measure.spread

@@ -1,0 +1,196 @@
+"""Sweeps: every row is tried at several values of some fields, and one of them is chosen for it.
+
+Every trial of a row has seed 0, and every row has the same number of trials. The trial with the
+lowest perplexity on one half of the sentences of dev is chosen, and runs under all seeds. Results
+on dev are of the other half, so that no row is scored on the sentences by which it was tuned.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t2t_jax import config
+from t2t_jax.config import Data
+from t2t_jax.data.cache import Dataset
+from t2t_jax.errors import UsageError
+from t2t_jax.evaluation.metric import perplexity
+from t2t_jax.runs import identity, results, store
+from t2t_jax.runs.names import title
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from t2t_jax.runs.job import Job
+    from t2t_jax.study.grid import Grid
+
+CHOOSING = slice(0, None, 2)  # sentences of dev by which a trial is chosen
+SCORED = slice(1, None, 2)  # sentences of dev on which the chosen trial is scored
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A row at one combination of the swept values.
+
+    Attributes:
+      PPL: on the sentences `CHOOSING`; infinite if training failed; None if it is not finished.
+    """
+
+    values: Values
+    PPL: float | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The trials of a row, of which `chosen` has the lowest perplexity so far."""
+
+    trials: tuple[Trial, ...]
+
+    @property
+    def finished(self) -> list[Trial]:
+        return [trial for trial in self.trials if trial.PPL is not None]
+
+    @property
+    def chosen(self) -> Trial | None:
+        """The first of the best trials; None if none is finished."""
+        return min(self.finished, key=lambda trial: trial.PPL or 0.0, default=None)
+
+    @property
+    def at_edge(self) -> list[str]:
+        """The numeric fields whose chosen value is the least or the greatest of several."""
+        chosen, names = self.chosen, []
+        for name in chosen.values if chosen else ():
+            values = {trial.values[name] for trial in self.trials}
+            numeric = len(values) > 1 and config.field_type(name) in (int, float)
+            if chosen and numeric and chosen.values[name] in (min(values), max(values)):
+                names.append(name)
+        return names
+
+
+def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """Returns the values of each swept field, from `NAME=V1,V2,...` or `NAME=LOW..HIGH:COUNT`.
+
+    The second form gives COUNT values at equal ratios, with three significant digits. Values that
+    contain commas are separated by semicolons.
+
+    Raises:
+      UsageError: a text has another form, a name is not that of a field or may not be swept, or a
+        value is not of the field's type.
+    """
+    sweep: dict[str, tuple[Any, ...]] = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        if not values:
+            raise UsageError(f"--sweep {text!r}: write it as NAME=V1,V2,... or NAME=LOW..HIGH:N.")
+        if name in (*config.SENTENCES, "vocabulary", "seed"):
+            raise UsageError(
+                f"--sweep {name}: {name} cannot be swept, as trials are compared by their "
+                "perplexity on the same subwords, with seed 0."
+            )
+        kind = config.field_type(name)
+        parsed = _range(name, values) if ".." in values else _listed(name, values, kind)
+        if name in sweep or len(set(parsed)) < len(parsed):
+            raise UsageError(f"--sweep {text!r}: {name} or one of its values occurs twice.")
+        sweep[name] = parsed
+    return sweep
+
+
+def _listed(name: str, text: str, kind: type | tuple[str, ...]) -> tuple[Any, ...]:
+    words = text.split(";" if ";" in text else ",")
+    if isinstance(kind, tuple):
+        return tuple(words)
+    try:
+        return tuple(kind(word) for word in words)
+    except ValueError:
+        raise UsageError(
+            f"--sweep {name}={text}: the values must be of type {kind.__name__}."
+        ) from None
+
+
+def _range(name: str, text: str) -> tuple[float, ...]:
+    ends, _, count = text.partition(":")
+    try:
+        low, high = map(float, ends.split(".."))
+        n = int(count)
+    except ValueError:
+        n = 0
+    if n < 2 or not 0 < low < high:
+        raise UsageError(
+            f"--sweep {name}={text}: write a range as LOW..HIGH:N, with 0 < LOW < HIGH and N of at "
+            "least 2 values."
+        )
+    return tuple(
+        config.field_type(name)(float(f"{x:.3g}"))  # type: ignore[operator]
+        for x in np.geomspace(low, high, n)
+    )
+
+
+def stages(grid: "Grid", seeds: int, open_data: Callable[[Data], Dataset]) -> "Iterator[list[Job]]":
+    """Yields the jobs of a grid; those of a later stage depend on the results of the one before.
+
+    Without a sweep there is one stage. With a sweep the first has the trials, which are not
+    translated, and the second has every row under all seeds, untuned and with its chosen values.
+    """
+    untuned = dataclasses.replace(grid, sweep={}).plan(seeds, open_data)
+    if not grid.sweep:
+        yield untuned
+        return
+    trials = [job for trial in grid.trials for job in trial.plan(1, open_data)]
+    yield _distinct([dataclasses.replace(job, split="") for job in trials])
+    jobs = list(untuned)
+    for row, choice in zip(grid.rows, choices(grid), strict=True):
+        if choice.chosen:
+            jobs += grid.at(choice.chosen.values, row).plan(seeds, open_data)
+    yield _distinct(jobs)
+
+
+def _distinct(jobs: "Sequence[Job]") -> "list[Job]":
+    """Returns the jobs without those whose run an earlier one has, too."""
+    return list({job.directory: job for job in reversed(jobs)}.values())[::-1]
+
+
+def choices(grid: "Grid") -> list[Choice]:
+    """Returns the trials of every row of a grid that sweeps, with their perplexities so far.
+
+    Raises:
+      UsageError: a run does not have the likelihoods of its sentences.
+    """
+    configs = [[trial.config(row) for trial in grid.trials] for row in grid.rows]
+    wanted = {identity.row_key(c) for row in configs for c in row}
+    measured: dict[str, tuple[float, float]] = {}
+    for directory, c in results.stored(grid.home, lambda _: None):
+        key = identity.row_key(c)
+        if c.training.seed == 0 and key in wanted:
+            PPL, at = _perplexity(directory), store.finished_at(directory)
+            if PPL is not None and at >= measured.get(key, (0.0, 0.0))[1]:
+                measured[key] = PPL, at
+    values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
+    return [
+        Choice(
+            tuple(
+                Trial(v, measured.get(identity.row_key(c), (None, 0.0))[0])
+                for v, c in zip(values, row, strict=True)
+            )
+        )
+        for row in configs
+    ]
+
+
+def _perplexity(directory: "Path") -> float | None:
+    """Returns the perplexity by which a trial is chosen; None if it is not finished."""
+    if store.read_failure(directory) is not None:
+        return math.inf
+    result = store.read_result(directory)
+    if result is None:
+        return None
+    likelihood = store.read_statistics(directory, result, store.LIKELIHOOD)
+    if likelihood is None:
+        raise UsageError(
+            f"{title(directory)} cannot be a trial of a sweep, as it was made by code that did not "
+            "keep the likelihood of each sentence: remove it to train it again."
+        )
+    return float(perplexity(np.array(likelihood)[CHOOSING].sum(axis=0)))

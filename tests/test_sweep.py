@@ -1,0 +1,230 @@
+"""Sweeps: which trial is chosen, on which sentences it is scored, and what the table says of it."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from t2t_jax import files
+from t2t_jax.cli import main
+from t2t_jax.data.corpora import opener
+from t2t_jax.errors import UsageError
+from t2t_jax.runs import claim, identity, store
+from t2t_jax.study import comparison, formats, sweep, tables
+from t2t_jax.study import entries as reading
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.presets import preset
+from t2t_jax.study.registry import Row, study
+from tests import toy
+
+
+@study("Two rows", columns="P_drop", split="", V=9)
+def two():
+    return [Row("base", {}, 5.0), Row("D", dict(P_drop=0.2), 6.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("lr_scale=0.25,1", (0.25, 1.0)),
+        ("h=1,8", (1, 8)),
+        ("peak_lr=1e-4..1e-2:3", (1e-4, 1e-3, 1e-2)),
+        ("warmup=100..800:4", (100, 200, 400, 800)),
+        ("encoder_attention=local:w=2;sparse_fixed:l=8,c=2", ("local:w=2", "sparse_fixed:l=8,c=2")),
+    ],
+)
+def test_values_are_listed_or_a_geometric_range_of_the_fields_type(text, values):
+    ((name, parsed),) = sweep.parse([text]).items()
+    assert parsed == values
+    assert [type(x) for x in parsed] == [type(x) for x in values]
+    assert name == text.split("=")[0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["lr_scale"], "NAME=V1,V2"),
+        (["lr=1,2"], "no config field 'lr'"),
+        (["lr_scale=a,1"], "of type float"),
+        (["lr_scale=1..2"], "LOW..HIGH:N"),
+        (["lr_scale=0..2:3"], "LOW..HIGH:N"),
+        (["lr_scale=1,1.0"], "occurs twice"),
+        (["h=1,2", "h=4"], "occurs twice"),
+        (["seed=1,2"], "cannot be swept"),
+        (["vocabulary=500,1000"], "cannot be swept"),
+    ],
+)
+def test_a_bad_sweep_is_wrong_use(texts, message):
+    with pytest.raises(UsageError, match=message):
+        sweep.parse(texts)
+
+
+@pytest.fixture(scope="module")
+def open_data(tmp_path_factory):
+    return opener(tmp_path_factory.mktemp("cache"), lambda _: None)
+
+
+@pytest.fixture
+def grid(corpus, tmp_path):
+    fields = toy.fields(corpus, average=1, num_buckets=1, d_model=16, d_k=8, d_v=8, max_extra=5)
+    changes = fields | {n: str(fields[n]) for n in ("train", "dev", "test")}
+    swept = {"lr_scale": (0.5, 1.0, 2.0)}
+    made = Grid(two, preset("demo"), two.rows, changes, tmp_path, swept)
+    made.check()
+    return made
+
+
+def finish(job, open_data, PPL):
+    """Makes a result, given the perplexity of the even and of the odd sentences of dev."""
+    dataset = open_data(job.c.data)
+    files.make_directory(job.directory)
+    facts = identity.data_facts(dataset) | {"dtype": "float32"}
+    claim.claim(job.directory, job.c, facts, dataset.vocabulary)
+    likelihood = [[float(np.log(PPL[i % 2])), 1] for i in range(20)]
+    checksum = store.write_statistics(job.directory, store.LIKELIHOOD, likelihood)
+    result = {"dev_perplexity": 99.0, "likelihood": {"statistics": checksum}, "scores": {}}
+    result |= {"scoring": {}, "parameters": 9, "steps": 40, "trained_together": 1}
+    result |= {"training_seconds": 1.0, "overhead_seconds": 1.0, "memory": 1, "flops": 1.0}
+    result |= {"compiled_flops": 1.0, "peak_flops": None, "averaged_steps": [40]}
+    result |= {"environment": store.read_environment(job.directory)}
+    store.write_result(job.directory, result)
+
+
+# By row and factor of the learning rate: the perplexity of even sentences, and of odd ones.
+FOUND = {
+    ("base", 0.5): (7.0, 3.0),
+    ("base", 1.0): (5.0, 6.0),
+    ("base", 2.0): (6.0, 2.0),
+    ("D:P_drop=0.2", 0.5): (4.0, 9.0),
+    ("D:P_drop=0.2", 1.0): (8.0, 8.0),
+    ("D:P_drop=0.2", 2.0): (9.0, 1.0),
+}
+
+
+@pytest.fixture
+def swept(grid, open_data):
+    """The grid with all of its runs, under two seeds."""
+    for jobs in sweep.stages(grid, 2, open_data):
+        for job in jobs:
+            if store.read_result(job.directory) is None:
+                even, odd = FOUND[job.row, job.c.training.lr_scale]
+                finish(job, open_data, (even, odd + job.c.training.seed))
+    return grid
+
+
+def test_trials_have_one_seed_and_the_chosen_ones_all(grid, open_data):
+    stages = sweep.stages(grid, 2, open_data)
+    trials = next(stages)
+    assert len(trials) == 6
+    assert all(job.split == "" and job.c.training.seed == 0 for job in trials)
+    assert {(job.row, job.c.training.lr_scale) for job in trials} == FOUND.keys()
+    for job in trials:
+        finish(job, open_data, FOUND[job.row, job.c.training.lr_scale])
+    (final,) = stages
+    expected = {("base", 1.0), ("D:P_drop=0.2", 1.0), ("D:P_drop=0.2", 0.5)}
+    found = [(job.row, job.c.training.lr_scale, job.c.training.seed) for job in final]
+    assert sorted(found) == sorted((*pair, seed) for pair in expected for seed in (0, 1))
+
+
+def test_a_trial_that_diverged_is_not_chosen(grid, open_data):
+    stages = sweep.stages(grid, 1, open_data)
+    for job in next(stages):
+        finish(job, open_data, FOUND[job.row, job.c.training.lr_scale])
+        if job.c.training.lr_scale == 1.0:
+            (job.directory / "result.json").unlink()
+            store.write_failure(job.directory, RuntimeError("the loss is not a number"))
+    base, row = sweep.choices(grid)
+    assert base.chosen.values == {"lr_scale": 2.0}
+    assert row.chosen.values == {"lr_scale": 0.5}
+    assert [trial.PPL for trial in row.trials] == pytest.approx([4, np.inf, 9])
+
+
+def test_rows_are_scored_on_the_sentences_by_which_nothing_was_chosen(swept):
+    base, row = comparison.compare_with_base(swept, reading.collect(swept))
+    assert base.entry.c.training.lr_scale == 1.0
+    assert base.PPL.values == pytest.approx((6, 7))
+    assert base.untuned.PPL.values == pytest.approx((6, 7))
+    assert row.entry.c.training.lr_scale == 0.5  # though 2 has the lowest perplexity of the rest
+    assert row.PPL.values == pytest.approx((9, 10))
+    assert row.untuned.PPL.values == pytest.approx((8, 9))
+    assert row.PPL.difference.size == pytest.approx(3)
+    assert row.untuned.PPL.difference.size == pytest.approx(2)
+
+
+def test_a_score_on_dev_is_of_the_same_half_and_one_on_test_of_all_sentences(grid):
+    counts = np.array([[i % 2, 1] for i in range(6)])
+    for split, expected in (("dev", 1.0), ("test", 0.5)):
+        measure = comparison._measure(
+            [0.25],
+            [counts],
+            lambda sums: sums[..., 0] / sums[..., 1],
+            sweep.SCORED if split == "dev" else comparison.ALL,
+        )
+        value = expected if split == "dev" else 0.25  # the stored score is kept
+        assert measure.values == (value,)
+        assert measure.draws.mean() == pytest.approx(expected, abs=0.02)
+
+
+def test_the_table_shows_each_row_untuned_and_tuned_and_marks_an_edge(swept):
+    lines = comparison.compare_with_base(swept, reading.collect(swept))
+    table = tables.quality(swept, lines)
+    heads = [" ".join(head).strip() for head in table.header]
+    rows = [dict(zip(heads, cells, strict=True)) for group in table.groups for cells in group]
+    assert [row["tuned lr_scale"] for row in rows] == ["1.0", "0.5‡"]
+    assert [row["PPL untuned"] for row in rows] == ["6.500 ± 0.707", "8.500 ± 0.707"]
+    assert [row["PPL tuned"] for row in rows] == ["6.500 ± 0.707", "9.500 ± 0.707"]
+    (note,) = [note for note in table.notes if note.startswith("Tuned:")]
+    assert "lr_scale from 0.5, 1.0, 2.0; 3 trials" in note
+    assert "‡" in note
+    assert "PPL is of the remaining sentences" in note
+    assert not any("also differs from base in lr_scale" in note for note in table.notes)
+
+
+def test_json_has_every_trial(swept):
+    lines = comparison.compare_with_base(swept, reading.collect(swept))
+    _, row = json.loads(formats.FORMATS["json"](swept, lines))
+    assert row["chosen"] == {"lr_scale": 0.5}
+    assert row["at_edge"] == ["lr_scale"]
+    assert [(x["lr_scale"], round(x["PPL_choosing"], 6)) for x in row["trials"]] == [
+        (0.5, 4.0),
+        (1.0, 8.0),
+        (2.0, 9.0),
+    ]
+    assert row["untuned"]["PPL"]["mean"] == pytest.approx(8.5)
+    assert [run["PPL"] for run in row["runs"]] == pytest.approx([9, 10])
+
+
+def test_a_field_is_swept_or_given_but_not_both(grid):
+    both = dataclasses.replace(grid, changes={**grid.changes, "lr_scale": 0.5})
+    with pytest.raises(UsageError, match="--sweep varies lr_scale"):
+        both.check()
+    named = dataclasses.replace(grid, sweep={"h": (1, 2)}, changes={**grid.changes})
+    with pytest.raises(UsageError, match="--sweep varies h"):
+        named.check()
+
+
+def test_a_run_without_likelihoods_is_no_trial(swept, open_data):
+    job = next(sweep.stages(swept, 1, open_data))[0]
+    (job.directory / "likelihood.statistics.json").unlink()
+    with pytest.raises(UsageError, match="did not keep the likelihood"):
+        sweep.choices(swept)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_study_is_swept_by_the_command(corpus, tmp_path, capsys, workers):
+    """Workers run the trials, then the chosen values; a second call trains nothing."""
+    fields = toy.fields(corpus, average=1, num_buckets=1, d_model=16, d_ff=32, d_k=2, d_v=2, h=8)
+    fields |= dict(steps=30, evaluate_every=30, warmup=10, beam=1, max_extra=5)
+    del fields["peak_lr"]
+    words = ["run", "table3", "--rows", "E", *toy.options(fields), "--store", str(tmp_path / "s")]
+    words += ["--cache", str(tmp_path / "c"), "--sweep", "lr_scale=0.001,1"]
+    assert main([*words, "--workers", str(workers)]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert sum(" 1.0‡ " in line for line in table) == 2
+    results = sorted((tmp_path / "s").glob("*/result.json"))
+    scored = [bool(json.loads(path.read_text())["scores"]) for path in results]
+    assert sorted(scored) == [False, False, True, True]  # trials that are not chosen need no scores
+    before = [path.stat().st_mtime_ns for path in results]
+    assert main(words) == 0
+    assert [path.stat().st_mtime_ns for path in results] == before
