@@ -136,6 +136,7 @@ def test_a_trial_that_diverged_is_not_chosen(grid, open_data):
             store.write_failure(job.directory, RuntimeError("the loss is not a number"))
     base, row = sweep.choices(grid)
     assert base.chosen.values == {"lr_scale": 2.0}
+    assert base.at_edge == ["lr_scale"]
     assert row.chosen.values == {"lr_scale": 0.5}
     assert [trial.PPL for trial in row.trials] == pytest.approx([4, np.inf, 9])
 
