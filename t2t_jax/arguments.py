@@ -75,6 +75,9 @@ def _add_studies(command: Command) -> None:
         "--task", type=int, metavar="I", help="run only row I, from 0, and print no table"
     )
     p.add_argument("--tasks", action="store_true", help="only print the number of rows")
+    p.add_argument(
+        "--published", type=Path, metavar="FOLDER", help="count the runs published there as done"
+    )
     p.add_argument("--rerun", action="store_true", help="repeat the runs whose code has changed")
     p.add_argument("--mesh", default="", help=_MESH)
     p.add_argument(

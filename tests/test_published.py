@@ -1,15 +1,17 @@
 """Published runs are read as those of a store, and a damaged file is refused."""
 
 import dataclasses
+import json
 import lzma
 import shutil
 
 import pytest
 
 from t2t_jax.cli import main
+from t2t_jax.errors import UsageError
 from t2t_jax.report import plots
 from t2t_jax.report.samples import samples
-from t2t_jax.runs import store
+from t2t_jax.runs import published, store
 from t2t_jax.study import comparison, entries, formats, publish, tables
 from tests import stored
 
@@ -51,6 +53,25 @@ def test_publishing_a_store_makes_the_same_file_again(home, tmp_path):
     for name in (FILE, "table.md"):
         assert (folder / name).read_bytes() == (stored.DEMO / name).read_bytes()
     assert len(list(folder.iterdir())) == 2
+
+
+def test_unpacking_restores_every_file_and_keeps_what_is_there(home, tmp_path):
+    name = entries.collect(stored.grid())[0].runs[0].directory.name
+    (tmp_path / name).mkdir()
+    assert published.unpack(stored.DEMO, tmp_path) == ROWS - 1
+    assert not list((tmp_path / name).iterdir())
+    (tmp_path / name).rmdir()
+    assert published.unpack(stored.DEMO, tmp_path) == 1
+    for path in home.glob("*/*"):
+        assert read(tmp_path / path.relative_to(home)) == read(path), path
+    assert len(list(tmp_path.glob("*/*"))) == len(list(home.glob("*/*")))
+    with pytest.raises(UsageError, match="name a folder that `publish` wrote"):
+        published.unpack(tmp_path, tmp_path)
+
+
+def read(path):
+    text = path.read_text()
+    return json.loads(text) if path.suffix == ".json" else text
 
 
 def test_a_run_in_a_directory_goes_before_the_published_one(home, tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -194,6 +195,7 @@ def test_json_has_every_trial(swept):
     ]
     assert row["untuned"]["PPL"]["mean"] == pytest.approx(8.5)
     assert [run["PPL"] for run in row["runs"]] == pytest.approx([9, 10])
+    assert all(",lr_scale=0.5/D:P_drop=0.2/" in run["name"] for run in row["runs"])
 
 
 def test_a_field_is_swept_or_given_but_not_both(grid):
@@ -212,15 +214,17 @@ def test_a_run_without_likelihoods_is_no_trial(swept, open_data):
         sweep.choices(swept)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_study_is_swept_by_the_command(corpus, tmp_path, capsys, workers):
+def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
+    corpus, tmp_path, capsys
+):
     """Workers run the trials, then the chosen values; a second call trains nothing."""
     fields = toy.fields(corpus, average=1, num_buckets=1, d_model=16, d_ff=32, d_k=2, d_v=2, h=8)
     fields |= dict(steps=30, evaluate_every=30, warmup=10, beam=1, max_extra=5)
     del fields["peak_lr"]
-    words = ["run", "table3", "--rows", "E", *toy.options(fields), "--store", str(tmp_path / "s")]
-    words += ["--cache", str(tmp_path / "c"), "--sweep", "lr_scale=0.001,1"]
-    assert main([*words, "--workers", str(workers)]) == 0
+    options = ["table3", "--rows", "E", *toy.options(fields), "--sweep", "lr_scale=0.001,1"]
+    options += ["--cache", str(tmp_path / "c"), "--store"]
+    words = ["run", *options, str(tmp_path / "s")]
+    assert main(words) == 0
     table = capsys.readouterr().out.splitlines()
     assert sum(" 1.0‡ " in line for line in table) == 2
     results = sorted((tmp_path / "s").glob("*/result.json"))
@@ -229,3 +233,13 @@ def test_a_study_is_swept_by_the_command(corpus, tmp_path, capsys, workers):
     before = [path.stat().st_mtime_ns for path in results]
     assert main(words) == 0
     assert [path.stat().st_mtime_ns for path in results] == before
+
+    assert main(["publish", *options, str(tmp_path / "s"), "--to", str(tmp_path / "to")]) == 0
+    shutil.rmtree(tmp_path / "s")
+    folder = tmp_path / "to" / "table3-demo"
+    capsys.readouterr()
+    assert main([*words, "--published", str(folder)]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[: len(table) - 5] == table[:-5]  # all but the paths of plots
+    assert "4 runs taken from" in err
+    assert not list((tmp_path / "s").glob("*/final"))

@@ -22,6 +22,7 @@ def run(arguments: Namespace) -> None:
     With --worker or --task it runs a part of the study, and prints no table.
     """
     from t2t_jax.data.corpora import opener
+    from t2t_jax.runs import published
     from t2t_jax.study import sweep
     from t2t_jax.training.progress import Progress
 
@@ -33,6 +34,9 @@ def run(arguments: Namespace) -> None:
     progress = Progress()
     try:
         open_data = opener(arguments.cache, progress.say)
+        if arguments.published and not arguments.worker:
+            n = published.unpack(arguments.published, arguments.store)
+            progress.say(f"{n} runs taken from {arguments.published}")
         if arguments.task is not None:
             grid = dataclasses.replace(grid, rows=(grid.rows[arguments.task],))
         stages = sweep.stages(grid, arguments.seeds, open_data)

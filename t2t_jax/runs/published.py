@@ -7,6 +7,7 @@ is read like a store; only `write` changes the file.
 
 import json
 import lzma
+import shutil
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -77,6 +78,36 @@ def write(home: Path, runs: Mapping[str, Contents]) -> None:
     lines = ({"directory": name, **content} for name, content in runs.items())
     text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     files.write(home / NAME, lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+
+
+def unpack(folder: Path, home: Path) -> int:
+    """Makes directories of the runs published in a folder, unless they exist; returns how many.
+
+    Raises:
+      UsageError: no run is published there.
+      RunError: a directory cannot be written.
+    """
+    runs = _published(folder)
+    if not runs:
+        raise UsageError(f"{folder} has no {NAME}: name a folder that `publish` wrote.")
+    new = [name for name in runs if not (home / name).exists()]
+    for name in new:
+        temporary = home / f"{name}.partial"
+        shutil.rmtree(temporary, ignore_errors=True)
+        files.make_directory(temporary)
+        contents = {file: text for file, text in runs[name].items() if file != "directory"}
+        for file in sorted(
+            contents, key="config.json".__eq__
+        ):  # last: it makes a run of these files
+            files.write(temporary / file, _text(file, contents[file]))
+        temporary.rename(home / name)
+    return len(new)
+
+
+def _text(name: str, content: Any) -> str:
+    if name.endswith(".jsonl"):
+        return "".join(f"{json.dumps(record)}\n" for record in content)
+    return json.dumps(content) if name.endswith(".json") else str(content)
 
 
 def _published(home: Path) -> Mapping[str, Contents]:

@@ -32,6 +32,11 @@ class Entry:
     choice: Choice | None = None
     untuned: "Entry | None" = None
 
+    def run_name(self, grid: Grid, seed: int) -> str:
+        """Returns the name of a run of this row, which has the values chosen for it."""
+        chosen = self.choice.chosen if self.choice else None
+        return grid.at(chosen.values if chosen else {}).run_name(self.row, seed)
+
 
 def collect(
     grid: Grid,

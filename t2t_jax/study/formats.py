@@ -70,7 +70,7 @@ def _run_record(grid: Grid, line: Line, i: int) -> dict[str, Any]:
     run = line.entry.runs[i]
     return {
         "seed": run.seed,
-        "name": grid.run_name(line.entry.row, run.seed),
+        "name": line.entry.run_name(grid, run.seed),
         "directory": str(run.directory),
         "unusual": run.unusual,
         "PPL": line.PPL and line.PPL.values[i],

@@ -139,7 +139,7 @@ def _baseline(grid: Grid, base: Line) -> list[str]:
 def _unusual(grid: Grid, lines: Sequence[Line]) -> list[str]:
     """Names the runs with other origins than most, and these origins."""
     return [
-        f"†, and not compared with others: {run.unusual} ({grid.run_name(x.entry.row, run.seed)})."
+        f"†, and not compared with others: {run.unusual} ({x.entry.run_name(grid, run.seed)})."
         for x in lines
         for run in x.entry.runs
         if run.unusual

@@ -10,6 +10,8 @@ from t2t_jax.study.comparison import Line
 from t2t_jax.study.formats import FORMATS
 from t2t_jax.study.grid import Grid
 
+TRIAL = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", names.FILE
+
 
 def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
     """Writes the runs without checkpoints, and their table, to home/STUDY-PRESET; returns that.
@@ -21,15 +23,18 @@ def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
       RunError: a file cannot be written.
     """
     runs = {}
-    for line in lines:
+    for line in [*(x.untuned for x in lines if x.untuned), *lines]:
         for run in line.entry.runs:
             statistics = (f"{x}.statistics.json" for x in (store.LIKELIHOOD, grid.study.split))
             kept = [*published.KEPT, *statistics]
             if run is line.entry.runs[0]:
                 kept.append(f"{grid.study.split}.{grid.data.target}")
-            name = f"{grid.run_name(line.entry.row, run.seed)}\n"
+            name = f"{line.entry.run_name(grid, run.seed)}\n"
             contents = published.contents(run.directory, kept)
             runs[run.directory.name] = {names.FILE: name, **contents}
+        for trial in line.entry.choice.finished if line.entry.choice else ():
+            if trial.directory and trial.directory.name not in runs:
+                runs[trial.directory.name] = published.contents(trial.directory, TRIAL)
     if not runs:
         raise UsageError(
             f"{grid.home} has no finished run of {grid.study.name} with these settings: run it "

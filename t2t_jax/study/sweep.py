@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,6 @@ from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.names import title
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from t2t_jax.runs.job import Job
     from t2t_jax.study.grid import Grid
 
@@ -38,10 +37,12 @@ class Trial:
 
     Attributes:
       PPL: on the sentences `CHOOSING`; infinite if training failed; None if it is not finished.
+      directory: of its run, if there is one.
     """
 
     values: Values
-    PPL: float | None
+    PPL: float | None = None
+    directory: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -159,28 +160,23 @@ def choices(grid: "Grid") -> list[Choice]:
     Raises:
       UsageError: a run does not have the likelihoods of its sentences.
     """
-    configs = [[trial.config(row) for trial in grid.trials] for row in grid.rows]
-    wanted = {identity.row_key(c) for row in configs for c in row}
-    measured: dict[str, tuple[float, float]] = {}
+    values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
+    keys = [[identity.row_key(trial.config(row)) for trial in grid.trials] for row in grid.rows]
+    wanted = {key for row in keys for key in row}
+    newest: dict[str, Path] = {}
     for directory, c in results.stored(grid.home, lambda _: None):
         key = identity.row_key(c)
         if c.training.seed == 0 and key in wanted:
-            PPL, at = _perplexity(directory), store.finished_at(directory)
-            if PPL is not None and at >= measured.get(key, (0.0, 0.0))[1]:
-                measured[key] = PPL, at
-    values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
+            both = newest.get(key, directory), directory
+            newest[key] = max(both, key=store.finished_at)
+    found = {key: (_perplexity(directory), directory) for key, directory in newest.items()}
     return [
-        Choice(
-            tuple(
-                Trial(v, measured.get(identity.row_key(c), (None, 0.0))[0])
-                for v, c in zip(values, row, strict=True)
-            )
-        )
-        for row in configs
+        Choice(tuple(Trial(v, *found.get(key, ())) for v, key in zip(values, row, strict=True)))
+        for row in keys
     ]
 
 
-def _perplexity(directory: "Path") -> float | None:
+def _perplexity(directory: Path) -> float | None:
     """Returns the perplexity by which a trial is chosen; None if it is not finished."""
     if store.read_failure(directory) is not None:
         return math.inf
