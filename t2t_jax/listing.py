@@ -15,6 +15,7 @@ from t2t_jax.parts import FEED_FORWARD, NORMS, POSITIONS
 from t2t_jax.recipes import RECIPES
 
 if TYPE_CHECKING:
+    from t2t_jax.study.presets import Preset
     from t2t_jax.study.registry import Row, Study
 
 
@@ -60,10 +61,32 @@ def _presets() -> list[str]:
     for name, preset in PRESETS.items():
         lines.append(f"{name:18}{preset.about}")
         fields = config.describe(shrink(Config(), {}, preset), Config())
-        lines += textwrap.wrap(fields, 100, initial_indent=" " * 18, subsequent_indent=" " * 18)
+        for text in (fields, *_agreement(preset)):
+            indent = " " * 18
+            lines += textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=indent)
     return [
         *lines,
         "The fields are those of Table 3's base; the same factors scale all other rows.",
+    ]
+
+
+def _agreement(preset: "Preset") -> list[str]:
+    """Says how far the stored Table 3 of a preset agrees with the paper's; empty if there is none."""
+    from t2t_jax.study import agreement, comparison, entries
+    from t2t_jax.study.grid import Grid
+    from t2t_jax.study.registry import EXPERIMENTS, find
+
+    home = EXPERIMENTS / "results" / f"table3-{preset.name}"
+    if not home.is_dir():
+        return []
+    study = find("table3")
+    grid = Grid(study, preset, study.rows, {}, home)
+    lines = comparison.compare_with_base(grid, entries.collect(grid, mix=True))
+    runs = sum(len(line.entry.runs) for line in lines)
+    taus = (f"{x.tau:.2f} ({x.metric})" for x in agreement.agreements(grid, lines))
+    return [
+        f"Kendall's tau of Table 3 with the paper's: {', '.join(taus)}; "
+        f"{runs} runs in experiments/results/{home.name}."
     ]
 
 

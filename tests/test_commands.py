@@ -460,6 +460,9 @@ def test_presets_are_listed_with_every_field_in_which_they_differ_from_the_paper
         fields = (f"{n} {ours} (paper: {paper})" for n, (ours, paper) in changes.items())
         assert f"{name} {scale.about} {', '.join(fields)}".strip() in listed
     assert "schedule linear (paper: inverse_sqrt)" in listed
+    table = (stored.DEMO / "table.md").read_text()
+    (tau,) = re.findall(r"tau of PPL with the paper's is (\S+)", table)
+    assert f"Table 3 with the paper's: {tau} (PPL)" in listed
 
 
 def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, capsys):
