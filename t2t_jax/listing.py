@@ -71,7 +71,7 @@ def _presets() -> list[str]:
 
 
 def _agreement(preset: "Preset") -> list[str]:
-    """Says how far the stored Table 3 of a preset agrees with the paper's; empty if there is none."""
+    """Says how far the stored Table 3 of a preset, if there is one, agrees with the paper's."""
     from t2t_jax.study import agreement, comparison, entries
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.registry import EXPERIMENTS, find

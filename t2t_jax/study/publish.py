@@ -22,19 +22,7 @@ def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
       UsageError: no run is finished, or the folder cannot be made.
       RunError: a file cannot be written.
     """
-    runs = {}
-    for line in [*(x.untuned for x in lines if x.untuned), *lines]:
-        for run in line.entry.runs:
-            statistics = (f"{x}.statistics.json" for x in (store.LIKELIHOOD, grid.study.split))
-            kept = [*published.KEPT, *statistics]
-            if run is line.entry.runs[0]:
-                kept.append(f"{grid.study.split}.{grid.data.target}")
-            name = f"{line.entry.run_name(grid, run.seed)}\n"
-            contents = published.contents(run.directory, kept)
-            runs[run.directory.name] = {names.FILE: name, **contents}
-        for trial in line.entry.choice.finished if line.entry.choice else ():
-            if trial.directory and trial.directory.name not in runs:
-                runs[trial.directory.name] = published.contents(trial.directory, TRIAL)
+    runs = runs_of(grid, lines)
     if not runs:
         raise UsageError(
             f"{grid.home} has no finished run of {grid.study.name} with these settings: run it "
@@ -45,3 +33,27 @@ def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
     published.write(folder, runs)
     files.write(folder / "table.md", FORMATS["md"](grid, lines))
     return folder
+
+
+def runs_of(
+    grid: Grid, lines: Sequence[Line], translations: bool = True
+) -> dict[str, published.Contents]:
+    """Returns the finished runs of a grid by the names of their directories, with those of a sweep.
+
+    Args:
+      translations: whether the first run of each row keeps its translations.
+    """
+    runs = {}
+    for line in [*(x.untuned for x in lines if x.untuned), *lines]:
+        for run in line.entry.runs:
+            statistics = (f"{x}.statistics.json" for x in (store.LIKELIHOOD, grid.study.split))
+            kept = [*published.KEPT, *statistics]
+            if translations and run is line.entry.runs[0]:
+                kept.append(f"{grid.study.split}.{grid.data.target}")
+            name = f"{line.entry.run_name(grid, run.seed)}\n"
+            contents = published.contents(run.directory, kept)
+            runs[run.directory.name] = {names.FILE: name, **contents}
+        for trial in line.entry.choice.finished if line.entry.choice else ():
+            if trial.directory and trial.directory.name not in runs:
+                runs[trial.directory.name] = published.contents(trial.directory, TRIAL)
+    return runs
