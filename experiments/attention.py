@@ -1,11 +1,11 @@
 """Attention mechanisms in one encoder-decoder, for the same steps or the same FLOPs.
 
-    launch/local.sh run attention                      in miniature on the built-in corpus
-    launch/local.sh run attention_flops                with as many steps as base's FLOPs allow
-    launch/local.sh run attention --preset multi30k    on real text
+    launch/local.sh run attention --preset short         in miniature on the built-in corpus
+    launch/local.sh run attention_flops --preset short   with as many steps as base's FLOPs allow
+    launch/local.sh run attention --preset multi30k      on real text
 
 Each of the first two takes about half an hour on 2 CPU cores for each of --seeds. Expected with 3
-seeds (experiments/results/attention-demo): base reaches 48.0 ± 1.0 BLEU, local attention 53.8 ±
+seeds (experiments/results/attention-short): base reaches 48.0 ± 1.0 BLEU, local attention 53.8 ±
 0.3, linear 37.6 ± 2.1 and unscaled dot products 11.1 ± 1.1.
 
 A mechanism takes every role that it supports. Where it has no meaning, as a sparse pattern between

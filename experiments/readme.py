@@ -120,7 +120,7 @@ SECTIONS = {
     "Modifications": [
         Result(
             "Modifications of the Transformer",
-            "launch/local.sh run modifications --seeds 3",
+            "launch/local.sh run modifications --preset short --seeds 3",
             """
             Parts of a layer that have changed since the paper, each alone and, in the last row,
             together: norms, feed-forward layers, position schemes and a norm of queries and
@@ -129,8 +129,8 @@ SECTIONS = {
             train well.
             """,
             (
-                "modifications-demo/table.md",
-                "modifications-demo/modifications-demo-differences.png",
+                "modifications-short/table.md",
+                "modifications-short/modifications-short-differences.png",
             ),
         ),
     ],
@@ -138,19 +138,19 @@ SECTIONS = {
         Result(
             "Attention mechanisms at equal steps",
             """
-            launch/local.sh run attention --seeds 3
-            launch/local.sh report attention --store experiments/results/attention-demo
+            launch/local.sh run attention --preset short --seeds 3
+            launch/local.sh report attention --preset short --store experiments/results/attention-short
             """,
             """
             The same model with each attention mechanism in every role that the mechanism
             supports, trained on the same pairs for the same number of steps. The second command
             makes a page of the study for a browser.
             """,
-            ("attention-demo/table.md", "attention-demo/attention-demo-distances.png"),
+            ("attention-short/table.md", "attention-short/attention-short-distances.png"),
         ),
         Result(
             "Attention mechanisms at equal FLOPs",
-            "launch/local.sh run attention_flops --seeds 3",
+            "launch/local.sh run attention_flops --preset short --seeds 3",
             """
             The same rows, each trained for as many steps as the FLOPs of base allow. The steps of
             linear, performer and mixed follow an earlier count of their FLOPs and are too many
@@ -158,8 +158,8 @@ SECTIONS = {
             command again to replace them.
             """,
             (
-                "attention_flops-demo/table.md",
-                "attention_flops-demo/attention_flops-demo-distances.png",
+                "attention_flops-short/table.md",
+                "attention_flops-short/attention_flops-short-distances.png",
             ),
         ),
         Result(
@@ -205,24 +205,27 @@ SECTIONS = {
         ),
         Result(
             "Table 2: architectures at equal steps",
-            "launch/local.sh run table2 --seeds 3",
+            "launch/local.sh run table2 --preset short --seeds 3",
             """
             The Transformer beside recurrent and convolutional sequence-to-sequence models.
             Every architecture but Transformer big has about the parameters of base at the
             paper's scale. `table2_flops` gives each row as many steps as the FLOPs of base
             allow instead.
             """,
-            ("table2-demo/table.md", "table2-demo/table2-demo-distances.png"),
+            ("table2-short/table.md", "table2-short/table2-short-distances.png"),
         ),
         Result(
             "Table 2, trained for longer",
-            'launch/local.sh run table2 --rows LSTM "LSTM, dot" --steps 5120 --evaluate_every 16',
+            """
+            launch/local.sh run table2 --preset short --rows LSTM "LSTM, dot" --steps 5120 \\
+                --evaluate_every 16
+            """,
             """
             Base, and an LSTM with and without attention, for more steps. Without attention the
             encoder passes one context vector to the decoder, and BLEU falls with the length of
             the sentence.
             """,
-            ("longer/table2-demo/table.md", "longer/table2-demo/table2-demo-distances.png"),
+            ("longer/table2-short/table.md", "longer/table2-short/table2-short-distances.png"),
         ),
         Result(
             "Table 4: constituency parsing",
@@ -236,15 +239,15 @@ SECTIONS = {
         ),
         Result(
             "Language models",
-            "launch/local.sh run language_model",
+            "launch/local.sh run language_model --preset short",
             """
             The decoder alone as a causal language model, the encoder alone as a masked one, and
             the full Transformer. The perplexity of the encoder is a pseudo-perplexity: each
             token is masked in turn.
             """,
             (
-                "language_model-demo/table.md",
-                "language_model-demo/language_model-demo-learning.png",
+                "language_model-short/table.md",
+                "language_model-short/language_model-short-learning.png",
             ),
         ),
     ],

@@ -1,11 +1,11 @@
 """Table 2: the Transformer beside recurrent and convolutional sequence-to-sequence models.
 
-    launch/local.sh run table2                         in miniature on the built-in corpus
-    launch/local.sh run table2_flops                   with as many steps as base's FLOPs allow
+    launch/local.sh run table2 --preset short          in miniature on the built-in corpus
+    launch/local.sh run table2_flops --preset short    with as many steps as base's FLOPs allow
     launch/local.sh run table2 --preset multi30k       on real text
 
 The first takes about half an hour on 2 CPU cores for each of --seeds. Expected with 3 seeds
-(experiments/results/table2-demo): base reaches 47.3 ± 1.2 BLEU, the LSTM without attention 7.2 ±
+(experiments/results/table2-short): base reaches 47.3 ± 1.2 BLEU, the LSTM without attention 7.2 ±
 0.2, with dot-product attention 49.0 ± 2.8, and ConvS2S 57.6 ± 0.7.
 
 At the paper's scale, every architecture but big has about the 65M parameters of base. All train for

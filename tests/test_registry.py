@@ -76,6 +76,7 @@ def test_the_paper_preset_is_the_paper():
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_holds_at_the_papers_scale_holds_at_every_scale(name):
     scale = preset(name)
+    dropout = shrink(Config(), {}, scale).training.P_drop
     for row in find("table3").rows:
         full, small = find("table3").config(row), shrink(Config(), row.changes, scale)
         assert (full.model.h * full.model.d_k == full.model.d_model) == (
@@ -85,7 +86,7 @@ def test_what_holds_at_the_papers_scale_holds_at_every_scale(name):
             assert getattr(full.model, field) == scale.width * getattr(small.model, field)
         assert small.model.N * scale.depth == full.model.N
         assert full.training.steps / small.training.steps == 100_000 / scale.steps
-        assert small.training.P_drop * scale.dropout == full.training.P_drop
+        assert small.training.P_drop == pytest.approx(full.training.P_drop * dropout / 0.1)
         assert small.model.h == full.model.h
 
 
@@ -117,7 +118,7 @@ def test_table_4_is_the_papers_and_reads_trees_alone():
     with pytest.raises(UsageError, match="choose --preset paper or treebank"):
         Grid(table4, preset("demo"), table4.rows, {}, Path("nowhere")).check()
     rows = find("table3").rows
-    with pytest.raises(UsageError, match="choose --preset paper or multi30k or demo"):
+    with pytest.raises(UsageError, match="choose --preset paper or multi30k or short or demo"):
         Grid(find("table3"), preset("treebank"), rows, {}, Path("nowhere")).check()
 
 
@@ -151,7 +152,7 @@ def test_a_row_or_scale_that_does_not_fit_is_refused():
         shrink(Config(), dict(d_k=4), preset("demo"))
     with pytest.raises(UsageError, match="N=3 x 1/2 is not"):
         shrink(Config(), dict(N=3), preset("demo"))
-    with pytest.raises(UsageError, match="batch of 26 tokens"):
+    with pytest.raises(UsageError, match="batch of 13 tokens"):
         shrink(Config(), dict(batch_tokens=1250), preset("demo"))
 
 
@@ -294,9 +295,10 @@ def test_a_row_brings_back_what_its_base_lacks_at_the_presets_scale():
 
 def test_dropout_is_scaled_in_decimals():
     rows = find("table3").rows
-    flags = dict(P_drop=0.06)
-    scaled = [shrink(Config(), row.changes, preset("demo"), flags).training.P_drop for row in rows]
-    assert {*scaled} == {0.06, 0.0, 0.12, 0.18}
+    flags = dict(P_drop=0.03)
+    for given, expected in (({}, {0.06, 0.0, 0.12, 0.18}), (flags, {0.03, 0.0, 0.06, 0.09})):
+        scaled = (shrink(Config(), row.changes, preset("demo"), given) for row in rows)
+        assert {c.training.P_drop for c in scaled} == expected
 
 
 def test_a_preset_replaces_the_scale_of_a_study_and_its_rows_keep_their_proportion():
@@ -326,7 +328,7 @@ def of(rows, **fields):
 def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
     table3 = find("table3")
     big = table3.rows[-1]
-    assert shrink(Config(), big.changes, preset("demo")).training.steps == 1920
+    assert shrink(Config(), big.changes, preset("demo")).training.steps == 3840
     changed = made(table3, steps=2560, d_ff=128, P_drop=0.05)
     changed.check()
     assert changed.config(table3.rows[0]).training.steps == 2560
@@ -351,7 +353,7 @@ def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
 def test_a_command_line_decides_how_close_averaged_checkpoints_lie():
     table2 = find("table2")
     lstm = table2.rows[2]
-    assert made(table2).config(lstm).training.evaluate_every == 640 // 40
+    assert made(table2).config(lstm).training.evaluate_every == 1280 // 40
     assert made(table2, steps=5120).config(lstm).training.evaluate_every == 5120 // 40
     assert made(table2, evaluate_every=7).config(lstm).training.evaluate_every == 7
 
@@ -363,12 +365,12 @@ def test_rows_may_cut_the_same_sentences_otherwise():
     ]
     grid = made(of([*rows, Row("A", dict(num_buckets=7))]))
     grid.check()
-    assert grid.config(grid.rows[1]).data.vocabulary == 1000
+    assert grid.config(grid.rows[1]).data.vocabulary == 250
     other = made(of([Row("A", dict(corpus="text", train="a", dev="b"))]), "paper")
     with pytest.raises(UsageError, match=r"reads corpus 'text' and base 'wmt14'.*same sentences"):
         other.check()
     other = made(of([Row("A", dict(grade="hard"))]))
-    with pytest.raises(UsageError, match=r"reads grade 'hard' and base 'normal'.*same sentences"):
+    with pytest.raises(UsageError, match=r"reads grade 'hard' and base 'easy'.*same sentences"):
         other.check()
 
 

@@ -136,8 +136,8 @@ def test_a_page_of_many_rows_and_seeds_is_small(tmp_path):
 def attention():
     """A study whose rows have three seeds: its grid and its lines."""
     study = registry.find("attention")
-    home = stored.DEMO.parent / "attention-demo"
-    grid = Grid(study, presets.preset("demo"), study.rows, {}, home)
+    home = stored.DEMO.parent / "attention-short"
+    grid = Grid(study, presets.preset("short"), study.rows, {}, home)
     return grid, comparison.compare_with_base(grid, entries.collect(grid))
 
 

@@ -481,7 +481,7 @@ def test_a_run_serves_every_study_that_shares_its_config(grid, words, run_words,
         assert f"{result['scores']['test']['bleu']['score']:6.2f}  BLEU " in capsys.readouterr().out
     assert main(["list", "runs", "--store", str(home)]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if str(base) in line]
-    assert [line.split(":")[0] for line in lines] == ["attention-demo", "table3-demo"]
+    assert [line.split(":")[0] for line in lines] == ["attention-short", "table3-demo"]
     assert all("BLEU dev" in line and "test" in line for line in lines)
     assert numbers(words, home, capsys) == numbers(words, grid, capsys)
 
@@ -531,11 +531,11 @@ def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys)
     [
         "table3-demo",
         "table3-multi30k",
-        "attention-demo",
-        "table2-demo",
+        "attention-short",
+        "table2-short",
         "table4-treebank",
-        "language_model-demo",
-        "modifications-demo",
+        "language_model-short",
+        "modifications-short",
     ],
 )
 def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):

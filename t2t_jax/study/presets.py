@@ -28,7 +28,6 @@ class Preset:
       about: its purpose.
       width: divisor of d_model, d_ff, d_k, d_v and, under muP, mup_width.
       depth: divisor of N.
-      dropout: divisor of P_drop; a narrow model that is trained for minutes needs little dropout.
       steps: training steps in place of the paper's 100,000; other numbers are in proportion.
       changes: other fields that differ from the paper, in base and in rows that do not name them.
     """
@@ -37,7 +36,6 @@ class Preset:
     about: str
     width: int = 1
     depth: int = 1
-    dropout: int = 1
     steps: int = 100_000
     changes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -81,11 +79,10 @@ PRESETS: dict[str, Preset] = {
             ),
         ),
         Preset(
-            "demo",
-            "the smallest, with nothing to download",
+            "short",
+            "the scale of the stored tables of architectures and of attention mechanisms",
             width=8,
             depth=2,
-            dropout=4,
             steps=640,
             changes=_SHORT
             | dict(
@@ -93,6 +90,28 @@ PRESETS: dict[str, Preset] = {
                 vocabulary=4000,
                 batch_tokens=512,
                 warmup=240,
+                P_drop=0.025,
+                num_buckets=2,
+                evaluate_every=320,
+                beam=1,
+            ),
+        ),
+        Preset(
+            "demo",
+            "the smallest, with nothing to download",
+            width=8,
+            depth=2,
+            steps=1280,
+            changes=_SHORT
+            | dict(
+                corpus="grammar",
+                grade="easy",
+                pairs=2000,
+                vocabulary=1000,
+                batch_tokens=256,
+                warmup=240,
+                lr_scale=0.5,
+                P_drop=0.06,
                 num_buckets=2,
                 evaluate_every=320,
                 beam=1,
@@ -148,7 +167,6 @@ def _factors(base: Config, preset: Preset, flags: Mapping[str, Any]) -> dict[str
     """Returns the factor of each scaled field: base's value at this scale over the paper's."""
     factors = dict.fromkeys(SCALED, Fraction(1)) | dict.fromkeys(WIDTHS, Fraction(1, preset.width))
     factors["N"] = Fraction(1, preset.depth)
-    factors["P_drop"] = Fraction(1, preset.dropout)
     factors["steps"] = Fraction(preset.steps, Config().training.steps)
     paper, changes = config.flatten(base), {**preset.changes, **flags}
     replaced = (n for n in SCALED if n in changes and paper[n])
