@@ -139,7 +139,8 @@ SECTIONS = {
             "Attention mechanisms at equal steps",
             """
             launch/local.sh run attention --preset short --seeds 3
-            launch/local.sh report attention --preset short --store experiments/results/attention-short
+            launch/local.sh report attention --preset short \\
+                --store experiments/results/attention-short
             """,
             """
             The same model with each attention mechanism in every role that the mechanism
