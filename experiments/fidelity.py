@@ -1,8 +1,8 @@
 """How small can Table 3 be and still agree with the paper's, and must each row be tuned?
 
-    launch/local.sh experiments/fidelity.py GRID ...     runs grids under 3 seeds, 20 minutes to
-                                                         3 hours each on 2 CPU cores
-    launch/local.sh experiments/fidelity.py              only makes the table and the figure
+    launch/local.sh experiments/fidelity.py --seeds 3 GRID ...   runs grids: 4 to 60 minutes a seed
+                                                                 and grid on 2 CPU cores
+    launch/local.sh experiments/fidelity.py                      only makes the table and figure
 
 A grid is Table 3 with preset demo and a few changes: steps, training pairs, widths, difficulty,
 tuning of each row, muP. Runs are stored in runs/fidelity, and a stopped grid continues there.
@@ -13,6 +13,7 @@ which it is judged, the grid that agrees best on groups C and D is reported on A
 not choose it, and the other way round.
 """
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -21,16 +22,15 @@ from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "fidelity"
 STORE = Path("runs/fidelity")
-SEEDS = 3
 TUNED = {"lr_scale": (0.25, 0.5, 1.0)}
 MUP = dict(parametrization="mup")
 GRIDS = {  # name: changes of demo, swept values
     "demo": ({}, {}),
-    "quarter of the steps": (dict(steps=320), {}),
-    "half of the steps": (dict(steps=640), {}),
-    "twice the steps": (dict(steps=2560), {}),
-    "half of the pairs": (dict(pairs=1000), {}),
-    "twice the pairs": (dict(pairs=4000), {}),
+    "quarter of the steps": (dict(steps=250), {}),
+    "half of the steps": (dict(steps=500), {}),
+    "twice the steps": (dict(steps=2000), {}),
+    "half of the pairs": (dict(pairs=800), {}),
+    "twice the pairs": (dict(pairs=3200), {}),
     "all pairs": (dict(pairs=0), {}),
     "half of the width": (dict(d_model=32, d_ff=128, d_k=4, d_v=4), {}),
     "twice the width": (dict(d_model=128, d_ff=512, d_k=16, d_v=16), {}),
@@ -51,10 +51,10 @@ def words(name):
     return ["table3", *fields, *swept, "--store", str(STORE)]
 
 
-def run(name):
+def run(name, seeds):
     """Runs a grid, or continues it from its store and from what is published."""
     more = ["--published", str(RESULTS)] if (RESULTS / "runs.jsonl.xz").exists() else []
-    command = [sys.executable, "-m", "t2t_jax.cli", "run", *words(name), "--seeds", str(SEEDS)]
+    command = [sys.executable, "-m", "t2t_jax.cli", "run", *words(name), "--seeds", str(seeds)]
     subprocess.run([*command, *more], check=True)
 
 
@@ -207,14 +207,18 @@ def draw(results):
         figure.legend(*handles, loc="outside lower center", ncols=5)
 
 
-def main(names):
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("grids", nargs="*", metavar="GRID", help=f"to run: {', '.join(GRIDS)}")
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each row [1]")
+    arguments = parser.parse_args()
     from t2t_jax import files
     from t2t_jax.runs import published
 
-    if unknown := [name for name in names if name not in GRIDS]:
-        sys.exit(f"there is no grid {unknown[0]!r}: choose from {', '.join(GRIDS)}.")
-    for name in names:
-        run(name)
+    if unknown := [name for name in arguments.grids if name not in GRIDS]:
+        parser.error(f"there is no grid {unknown[0]!r}: choose from {', '.join(GRIDS)}.")
+    for name in arguments.grids:
+        run(name, arguments.seeds)
     home = STORE if STORE.exists() else RESULTS
     if home is STORE and (RESULTS / published.NAME).exists():
         published.unpack(RESULTS, STORE)
@@ -231,4 +235,4 @@ def main(names):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -328,7 +328,7 @@ def of(rows, **fields):
 def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
     table3 = find("table3")
     big = table3.rows[-1]
-    assert shrink(Config(), big.changes, preset("demo")).training.steps == 3840
+    assert shrink(Config(), big.changes, preset("demo")).training.steps == 3000
     changed = made(table3, steps=2560, d_ff=128, P_drop=0.05)
     changed.check()
     assert changed.config(table3.rows[0]).training.steps == 2560
@@ -353,7 +353,7 @@ def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
 def test_a_command_line_decides_how_close_averaged_checkpoints_lie():
     table2 = find("table2")
     lstm = table2.rows[2]
-    assert made(table2).config(lstm).training.evaluate_every == 1280 // 40
+    assert made(table2).config(lstm).training.evaluate_every == 1000 // 40
     assert made(table2, steps=5120).config(lstm).training.evaluate_every == 5120 // 40
     assert made(table2, evaluate_every=7).config(lstm).training.evaluate_every == 7
 
