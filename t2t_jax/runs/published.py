@@ -95,11 +95,9 @@ def unpack(folder: Path, home: Path) -> int:
         temporary = home / f"{name}.partial"
         shutil.rmtree(temporary, ignore_errors=True)
         files.make_directory(temporary)
-        contents = {file: text for file, text in runs[name].items() if file != "directory"}
-        for file in sorted(
-            contents, key="config.json".__eq__
-        ):  # last: it makes a run of these files
-            files.write(temporary / file, _text(file, contents[file]))
+        others = (file for file in runs[name] if file not in ("directory", "config.json"))
+        for file in (*others, "config.json"):  # last, as a directory that has it is a run
+            files.write(temporary / file, _text(file, runs[name][file]))
         temporary.rename(home / name)
     return len(new)
 

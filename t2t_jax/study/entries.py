@@ -65,11 +65,14 @@ def collect(
         for row, choice in zip(grid.rows, chosen, strict=True)
     ]
     found = _collect(grid, [*untuned, *tuned], only, mix, report)
-    return [
+    n = len(grid.rows)
+    entries = [
         replace(entry, choice=choice, untuned=at_rule)
-        if choice.chosen
-        else Entry(entry.row, entry.c, (), "no trial is finished", choice, at_rule)
-        for at_rule, entry, choice in zip(found, found[len(untuned) :], chosen, strict=False)
+        for at_rule, entry, choice in zip(found[:n], found[n:], chosen, strict=True)
+    ]
+    waiting = "no trial is finished"
+    return [
+        e if e.choice and e.choice.chosen else replace(e, runs=(), status=waiting) for e in entries
     ]
 
 

@@ -53,7 +53,7 @@ def runs_of(
             name = f"{line.entry.run_name(grid, run.seed)}\n"
             contents = published.contents(run.directory, kept)
             runs[run.directory.name] = {names.FILE: name, **contents}
-        for trial in line.entry.choice.finished if line.entry.choice else ():
-            if trial.directory and trial.directory.name not in runs:
-                runs[trial.directory.name] = published.contents(trial.directory, TRIAL)
+        for directory in line.entry.choice.directories if line.entry.choice else ():
+            if directory.name not in runs:
+                runs[directory.name] = published.contents(directory, TRIAL)
     return runs

@@ -61,6 +61,15 @@ class Choice:
         return min(self.finished, key=lambda trial: trial.PPL or 0.0, default=None)
 
     @property
+    def directories(self) -> list[Path]:
+        """The directories of the trials that have a result."""
+        return [
+            x.directory
+            for x in self.finished
+            if x.directory and x.PPL is not None and math.isfinite(x.PPL)
+        ]
+
+    @property
     def at_edge(self) -> list[str]:
         """The numeric fields whose chosen value is the least or the greatest of several."""
         chosen, names = self.chosen, []
@@ -93,7 +102,8 @@ def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
                 "perplexity on the same subwords, with seed 0."
             )
         kind = config.field_type(name)
-        parsed = _range(name, values) if ".." in values else _listed(name, values, kind)
+        ranged = kind in (int, float) and ".." in values
+        parsed = _range(name, values, kind) if ranged else _listed(name, values, kind)
         if name in sweep or len(set(parsed)) < len(parsed):
             raise UsageError(f"--sweep {text!r}: {name} or one of its values occurs twice.")
         sweep[name] = parsed
@@ -112,7 +122,7 @@ def _listed(name: str, text: str, kind: type | tuple[str, ...]) -> tuple[Any, ..
         ) from None
 
 
-def _range(name: str, text: str) -> tuple[float, ...]:
+def _range(name: str, text: str, kind: Any) -> tuple[float, ...]:
     ends, _, count = text.partition(":")
     try:
         low, high = map(float, ends.split(".."))
@@ -124,10 +134,7 @@ def _range(name: str, text: str) -> tuple[float, ...]:
             f"--sweep {name}={text}: write a range as LOW..HIGH:N, with 0 < LOW < HIGH and N of at "
             "least 2 values."
         )
-    return tuple(
-        config.field_type(name)(float(f"{x:.3g}"))  # type: ignore[operator]
-        for x in np.geomspace(low, high, n)
-    )
+    return tuple(kind(float(f"{x:.3g}")) for x in np.geomspace(low, high, n))
 
 
 def stages(grid: "Grid", seeds: int, open_data: Callable[[Data], Dataset]) -> "Iterator[list[Job]]":
