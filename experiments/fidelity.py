@@ -26,11 +26,11 @@ TUNED = {"lr_scale": (0.25, 0.5, 1.0)}
 MUP = dict(parametrization="mup")
 GRIDS = {  # name: changes of demo, swept values
     "demo": ({}, {}),
-    "quarter of the steps": (dict(steps=250), {}),
-    "half of the steps": (dict(steps=500), {}),
-    "twice the steps": (dict(steps=2000), {}),
-    "half of the pairs": (dict(pairs=800), {}),
-    "twice the pairs": (dict(pairs=3200), {}),
+    "quarter of the steps": (dict(steps=320), {}),
+    "half of the steps": (dict(steps=640), {}),
+    "twice the steps": (dict(steps=2560), {}),
+    "half of the pairs": (dict(pairs=1000), {}),
+    "twice the pairs": (dict(pairs=4000), {}),
     "all pairs": (dict(pairs=0), {}),
     "half of the width": (dict(d_model=32, d_ff=128, d_k=4, d_v=4), {}),
     "twice the width": (dict(d_model=128, d_ff=512, d_k=16, d_v=16), {}),

@@ -73,7 +73,7 @@ def test_the_grid_that_one_part_chooses_is_reported_on_the_other():
     assert "| 0.5 | half of the steps | 1.00 | twice the steps | 4.00 |" in table
     assert "| 0.7 | twice the steps | 4.00 | none |  |" in table
     assert "| 0.8 | none |  | none |  |" in table
-    assert "| half of the steps | steps=500 | 1 to 3 | 1.00 | 1.0e+12 |" in table
+    assert "| half of the steps | steps=640 | 1 to 3 | 1.00 | 1.0e+12 |" in table
 
 
 def test_an_unfinished_grid_is_left_out():

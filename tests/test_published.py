@@ -83,7 +83,7 @@ def test_a_run_in_a_directory_goes_before_the_published_one(home, tmp_path):
 
 
 def edited_score(text):
-    return text.replace('"dev_perplexity": 3.2', '"dev_perplexity": 1.2')
+    return text.replace('"dev_perplexity": 2.19', '"dev_perplexity": 1.19')
 
 
 def test_an_edited_result_counts_as_missing(tmp_path, capsys):
@@ -92,7 +92,7 @@ def test_an_edited_result_counts_as_missing(tmp_path, capsys):
     assert main(["table", "table3", "--store", str(tmp_path)]) == 0
     out, error = capsys.readouterr()
     assert f"result.json of table3-demo/base/0 ({tmp_path / FILE}) was edited" in error
-    assert "base: seed 0 stopped at step 640 of 640" in out
+    assert "base: seed 0 stopped at step 1,280 of 1,280" in out
 
 
 def cut(content):

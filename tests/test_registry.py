@@ -328,7 +328,7 @@ def of(rows, **fields):
 def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
     table3 = find("table3")
     big = table3.rows[-1]
-    assert shrink(Config(), big.changes, preset("demo")).training.steps == 3000
+    assert shrink(Config(), big.changes, preset("demo")).training.steps == 3840
     changed = made(table3, steps=2560, d_ff=128, P_drop=0.05)
     changed.check()
     assert changed.config(table3.rows[0]).training.steps == 2560
@@ -353,7 +353,7 @@ def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
 def test_a_command_line_decides_how_close_averaged_checkpoints_lie():
     table2 = find("table2")
     lstm = table2.rows[2]
-    assert made(table2).config(lstm).training.evaluate_every == 1000 // 40
+    assert made(table2).config(lstm).training.evaluate_every == 1280 // 40
     assert made(table2, steps=5120).config(lstm).training.evaluate_every == 5120 // 40
     assert made(table2, evaluate_every=7).config(lstm).training.evaluate_every == 7
 
@@ -393,3 +393,13 @@ def test_rows_at_equal_flops_cost_what_base_does(name):
     assert len(set(costs.values())) > 5
     for name, cost in costs.items():
         assert cost == pytest.approx(costs["scaled dot product"], rel=2e-3), name
+
+
+def test_a_preset_takes_all_pairs_of_another_corpus():
+    demo = preset("demo")
+    own = dict(corpus="text", train="a", dev="b")
+    assert demo.changes["pairs"]
+    for c in (shrink(Config(), {}, demo, own), shrink(Config(), own, demo)):
+        assert (c.data.pairs, c.data.grade) == (0, "normal")
+    assert shrink(Config(), {}, demo, dict(corpus="grammar")) == shrink(Config(), {}, demo)
+    assert shrink(Config(), {}, demo, own | dict(pairs=7)).data.pairs == 7

@@ -17,6 +17,7 @@ from t2t_jax.errors import UsageError, near
 WIDTHS = "d_model", "d_ff", "d_k", "d_v", "mup_width"
 INTEGER = (*WIDTHS, "N", "steps")  # refused if scaling does not give an integer
 ROUNDED = "warmup", "batch_tokens", "vocabulary", "max_length", "evaluate_every"
+OF_CORPUS = "grade", "pairs"  # a preset sets them for its own corpus alone
 SCALED = (*INTEGER, *ROUNDED, "P_drop")
 
 
@@ -101,19 +102,19 @@ PRESETS: dict[str, Preset] = {
             "the smallest, with nothing to download",
             width=8,
             depth=2,
-            steps=1000,
+            steps=1280,
             changes=_SHORT
             | dict(
                 corpus="grammar",
                 grade="easy",
-                pairs=1600,
+                pairs=2000,
                 vocabulary=1000,
                 batch_tokens=256,
-                warmup=200,
+                warmup=240,
                 lr_scale=0.5,
                 P_drop=0.06,
                 num_buckets=2,
-                evaluate_every=250,
+                evaluate_every=320,
                 beam=1,
             ),
         ),
@@ -153,7 +154,10 @@ def shrink(
     full = config.replace(base, **row)
     flat, factors = config.flatten(full), _factors(base, preset, flags)
     scaled = {n: _scale(n, flat[n], factors[n]) for n in SCALED if config.has(full.model, n)}
-    common = {n: x for n, x in preset.changes.items() if config.has(full.model, n)} | flags
+    chosen = {n: x for n, x in preset.changes.items() if config.has(full.model, n)}
+    if {**flags, **row}.get("corpus", chosen.get("corpus")) != chosen.get("corpus"):
+        chosen = {n: x for n, x in chosen.items() if n not in OF_CORPUS}
+    common = chosen | flags
     c = config.replace(full, **scaled | {n: x for n, x in common.items() if n not in row})
     explicit = {*row, *flags}
     if "evaluate_every" in preset.changes.keys() - explicit and c.training.average > 1:
