@@ -282,6 +282,8 @@ def test_a_row_wins_over_a_preset(name, scale):
         if name == "average":  # checkpoints are averaged that lie close together
             assert others == ({"evaluate_every"} if scale != "paper" else set())
             assert c.training.evaluate_every == (1000 if not others else c.training.steps // 40)
+        elif name == "corpus":
+            assert others <= {"grade", "pairs"}  # which a preset sets for its own corpus alone
         else:
             assert not others
 

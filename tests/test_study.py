@@ -217,7 +217,7 @@ def of_row(home, row, seed=0):
 
 def is_base(result):
     c = json.loads((result.parent / "config.json").read_text())
-    return (c["seed"], c["positions"], c["P_drop"], c["eps_ls"]) == (0, "sinusoid", 0.025, 0.1)
+    return (c["seed"], c["positions"], c["P_drop"], c["eps_ls"]) == (0, "sinusoid", 0.06, 0.1)
 
 
 def other_data(directory):
@@ -481,7 +481,7 @@ def test_a_run_serves_every_study_that_shares_its_config(grid, words, run_words,
         assert f"{result['scores']['test']['bleu']['score']:6.2f}  BLEU " in capsys.readouterr().out
     assert main(["list", "runs", "--store", str(home)]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if str(base) in line]
-    assert [line.split(":")[0] for line in lines] == ["attention-short", "table3-demo"]
+    assert [line.split(":")[0] for line in lines] == ["attention-demo", "table3-demo"]
     assert all("BLEU dev" in line and "test" in line for line in lines)
     assert numbers(words, home, capsys) == numbers(words, grid, capsys)
 

@@ -71,7 +71,7 @@ def grid(corpus, tmp_path):
     fields = toy.fields(corpus, average=1, num_buckets=1, d_model=16, d_k=8, d_v=8, max_extra=5)
     changes = fields | {n: str(fields[n]) for n in ("train", "dev", "test")}
     swept = {"lr_scale": (0.5, 1.0, 2.0)}
-    made = Grid(two, preset("demo"), two.rows, changes, tmp_path, swept)
+    made = Grid(two, preset("short"), two.rows, changes, tmp_path, swept)
     made.check()
     return made
 
@@ -221,7 +221,16 @@ def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
     fields = toy.fields(corpus, average=1, num_buckets=1, d_model=16, d_ff=32, d_k=2, d_v=2, h=8)
     fields |= dict(steps=30, evaluate_every=30, warmup=10, beam=1, max_extra=5)
     del fields["peak_lr"]
-    options = ["table3", "--rows", "E", *toy.options(fields), "--sweep", "lr_scale=0.001,1"]
+    options = [
+        "table3",
+        "--preset",
+        "short",
+        "--rows",
+        "E",
+        *toy.options(fields),
+        "--sweep",
+        "lr_scale=0.001,1",
+    ]
     options += ["--cache", str(tmp_path / "c"), "--store"]
     words = ["run", *options, str(tmp_path / "s")]
     assert main(words) == 0
@@ -236,7 +245,7 @@ def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
 
     assert main(["publish", *options, str(tmp_path / "s"), "--to", str(tmp_path / "to")]) == 0
     shutil.rmtree(tmp_path / "s")
-    folder = tmp_path / "to" / "table3-demo"
+    folder = tmp_path / "to" / "table3-short"
     capsys.readouterr()
     assert main([*words, "--published", str(folder)]) == 0
     out, err = capsys.readouterr()

@@ -56,8 +56,8 @@ def test_a_terminal_shows_runs_at_work_done_and_waiting(cells, monkeypatch):
     assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
     assert "failed: RuntimeError('[boom] it went wrong')  (2 of 4)" in text
     assert "2 of 4 runs are done, 1 of them failed" in text
-    row = next(line for line in text.splitlines() if "320/640" in line)
-    for part in ("table3-demo/A:h=4,d_k=128,d_v=128/0", "4.48", "12,345", "2 min 40 s"):
+    row = next(line for line in text.splitlines() if "320/1,280" in line)
+    for part in ("table3-demo/A:h=4,d_k=128,d_v=128/0", "4.48", "12,345", "8 min 00 s"):
         assert part in row
     assert "waiting: table3-demo/A:h=16,d_k=32,d_v=32/0" in text
 
@@ -66,5 +66,5 @@ def test_a_pipe_shows_plain_lines(cells, monkeypatch):
     text = seen(cells, io.StringIO(), monkeypatch)
     assert "\x1b" not in text
     assert "\r" not in text
-    assert "2/4 runs  table3-demo/A:h=4,d_k=128,d_v=128/0 320/640" in text
+    assert "2/4 runs  table3-demo/A:h=4,d_k=128,d_v=128/0 320/1,280" in text
     assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
