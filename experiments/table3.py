@@ -4,7 +4,7 @@
     launch/local.sh run table3 --preset multi30k       on real text
     launch/local.sh run table3 --preset paper          as in the paper, on WMT14
 
-The first takes 10 minutes on 2 CPU cores, the second 5 hours. Expected
+The first takes 11 minutes on 2 CPU cores, the second 5 hours. Expected
 (experiments/results/table3-demo, table3-multi30k): base reaches 61.9 and 30.2 BLEU, and big 77.8
 and 30.8; the rows below hold the values of the paper.
 
