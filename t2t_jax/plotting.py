@@ -37,7 +37,7 @@ def line(i: int) -> dict[str, Any]:
     return {
         "color": COLOURS[i % len(COLOURS)],
         "linestyle": LINES[(i // len(COLOURS)) % len(LINES)],
-        "marker": MARKS[i % len(MARKS)],
+        "marker": MARKS[(i + i // len(COLOURS)) % len(MARKS)],  # each colour goes through all marks
     }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from t2t_jax import plotting
 from t2t_jax.report import plots
 from t2t_jax.study import comparison, entries
 from tests import stored
@@ -75,3 +76,8 @@ def test_an_interval_names_what_varies(tmp_path):
     assert "dashed: interval over sentences" in plots.interval([single[1], double[2]])
     path = plots.differences(stored.grid(tmp_path), single)
     assert "95% interval over sentences" in path.with_name(f"{path.name}.svg").read_text()
+
+
+def test_many_rows_have_different_markers_or_colours():
+    styles = [plotting.line(i) for i in range(40)]
+    assert len({(style["color"], style["marker"]) for style in styles}) == 40
