@@ -118,7 +118,9 @@ def test_table_4_is_the_papers_and_reads_trees_alone():
     with pytest.raises(UsageError, match="choose --preset paper or treebank"):
         Grid(table4, preset("demo"), table4.rows, {}, Path("nowhere")).check()
     rows = find("table3").rows
-    with pytest.raises(UsageError, match="choose --preset paper or multi30k or short or demo"):
+    with pytest.raises(
+        UsageError, match="choose --preset paper or multi30k or short or demo or hour"
+    ):
         Grid(find("table3"), preset("treebank"), rows, {}, Path("nowhere")).check()
 
 

@@ -530,6 +530,7 @@ def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys)
     "kept",
     [
         "table3-demo",
+        "table3-hour",
         "table3-multi30k",
         "attention-short",
         "table2-short",
