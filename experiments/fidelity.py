@@ -220,6 +220,8 @@ def main():
     for name in arguments.grids:
         run(name, arguments.seeds)
     home = STORE if STORE.exists() else RESULTS
+    if not home.exists():
+        parser.error("no grid is finished: name one to run it.")
     if home is STORE and (RESULTS / published.NAME).exists():
         published.unpack(RESULTS, STORE)
     found = {name: measure(name, home) for name in GRIDS}

@@ -61,6 +61,8 @@ READING = """## Reading a table
 - **The star, \\*.** The row differs significantly from base. The test is Welch's t over seeds,
   with the variance over sentences added, and Bonferroni's correction over the rows that are
   tested. A row with one seed has no test, because one run does not show how much seeds differ.
+- **"untuned" and "tuned".** With `--sweep`, each row is shown at the values of the preset, and at
+  those that were chosen for it. ‡ marks a chosen value at the edge of its range.
 - **"Missing".** These rows have fewer seeds than the row with the most seeds.
 - **"Made by code".** A fingerprint of the code that the runs executed. A table refuses to mix
   versions of the code, dtypes, devices or libraries, unless `--mix` marks them with †.
@@ -107,9 +109,9 @@ SECTIONS = {
             "launch/local.sh run table3 --preset hour",
             """
             The same with twice the width, so that a head of base has 16 features, on 3,000 pairs,
-            with one seed: 25 minutes on 2 CPU cores. Groups A and B now have the paper's order.
+            with one seed: 20 minutes on 2 CPU cores. Groups A and B now have the paper's order.
             Learned positions need more steps than these to equal sinusoids. The times of base,
-            D:P_drop=0.0 and big include pauses of the machine.
+            D:P_drop=0.0 and big include pauses of the run.
             """,
             (
                 "table3-hour/table.md",

@@ -42,8 +42,7 @@ def open_data(tmp_path_factory):
 @pytest.fixture
 def grid(corpus, tmp_path):
     """Of the toy corpus, with an empty store."""
-    fields = toy.fields(corpus, average=1, num_buckets=1, d_model=16, d_k=8, d_v=8, max_extra=5)
-    fields |= {n: str(fields[n]) for n in ("train", "dev", "test")}
+    fields = toy.of_a_grid(corpus)
     del fields["beam"]  # which a row is about
     changes = fields | dict(steps=40, evaluate_every=40, warmup=10)
     made = Grid(seven, preset("demo"), seven.rows, changes, tmp_path)

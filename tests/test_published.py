@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from t2t_jax import files
 from t2t_jax.cli import main
 from t2t_jax.errors import UsageError
 from t2t_jax.report import plots
@@ -67,6 +68,22 @@ def test_unpacking_restores_every_file_and_keeps_what_is_there(home, tmp_path):
     assert len(list(tmp_path.glob("*/*"))) == len(list(home.glob("*/*")))
     with pytest.raises(UsageError, match="name a folder that `publish` wrote"):
         published.unpack(tmp_path, tmp_path)
+
+
+def test_two_processes_may_unpack_at_once(tmp_path, monkeypatch):
+    """One finds no directory of a run, and another process makes it before the first is done."""
+    write, others = files.write, []
+
+    def late(path, content):
+        write(path, content)
+        if path.name == "config.json" and not others:
+            others.append(None)
+            others[0] = published.unpack(stored.DEMO, tmp_path)
+
+    monkeypatch.setattr(files, "write", late)
+    published.unpack(stored.DEMO, tmp_path)
+    assert others == [ROWS]
+    assert len(list(tmp_path.iterdir())) == len(list(tmp_path.glob("*/result.json"))) == ROWS
 
 
 def read(path):

@@ -17,7 +17,7 @@ from t2t_jax.study import entries as reading
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from t2t_jax.study.registry import Row, study
-from tests import toy
+from tests import stored, toy
 
 
 @study("Two rows", columns="P_drop", split="", V=9)
@@ -68,10 +68,8 @@ def open_data(tmp_path_factory):
 
 @pytest.fixture
 def grid(corpus, tmp_path):
-    fields = toy.fields(corpus, average=1, num_buckets=1, d_model=16, d_k=8, d_v=8, max_extra=5)
-    changes = fields | {n: str(fields[n]) for n in ("train", "dev", "test")}
     swept = {"lr_scale": (0.5, 1.0, 2.0)}
-    made = Grid(two, preset("short"), two.rows, changes, tmp_path, swept)
+    made = Grid(two, preset("short"), two.rows, toy.of_a_grid(corpus), tmp_path, swept)
     made.check()
     return made
 
@@ -181,6 +179,26 @@ def test_the_table_shows_each_row_untuned_and_tuned_and_marks_an_edge(swept):
     assert "‡" in note
     assert "PPL is of the remaining sentences" in note
     assert not any("also differs from base in lr_scale" in note for note in table.notes)
+
+
+def test_runs_of_other_code_are_marked_in_both_columns(swept):
+    entry = reading.collect(swept)[1].untuned
+    stored.made_by_other_code(entry.runs[1].directory)
+    lines = comparison.compare_with_base(swept, reading.collect(swept, mix=True))
+    assert not lines[1].unusual
+    assert lines[1].untuned.unusual
+    notes = [x for x in tables.quality(swept, lines).notes if x.startswith("†")]
+    assert len(notes) == 1
+    assert "/D:P_drop=0.2/1" in notes[0]
+    scored = dataclasses.replace(lines[1].untuned, score=lines[1].untuned.PPL)
+    assert tables._untuned_score(dataclasses.replace(lines[1], untuned=scored)).endswith("†")
+
+
+def test_the_mark_of_an_edge_is_typeset(swept):
+    lines = comparison.compare_with_base(swept, reading.collect(swept))
+    text = formats.FORMATS["latex"](swept, lines)
+    assert r"0.5$^\ddagger$" in text
+    assert "‡" not in text
 
 
 def test_json_has_every_trial(swept):

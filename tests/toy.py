@@ -37,6 +37,12 @@ def fields(corpus, **changes):
     ) | changes  # fmt: skip
 
 
+def of_a_grid(corpus):
+    """Returns the fields that make a study read the corpus, in batches of one shape."""
+    made = fields(corpus, average=1, num_buckets=1, d_model=16, d_k=8, d_v=8, max_extra=5)
+    return made | {name: str(made[name]) for name in ("train", "dev", "test")}
+
+
 def options(changes):
     """Returns fields as words of a command."""
     return [word for name, value in changes.items() for word in (f"--{name}", str(value))]

@@ -8,6 +8,7 @@ is read like a store; only `write` changes the file.
 import json
 import lzma
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -90,15 +91,17 @@ def unpack(folder: Path, home: Path) -> int:
     runs = _published(folder)
     if not runs:
         raise UsageError(f"{folder} has no {NAME}: name a folder that `publish` wrote.")
+    files.make_directory(home)
     new = [name for name in runs if not (home / name).exists()]
     for name in new:
-        temporary = home / f"{name}.partial"
-        shutil.rmtree(temporary, ignore_errors=True)
-        files.make_directory(temporary)
+        temporary = Path(tempfile.mkdtemp(dir=home))
         others = (file for file in runs[name] if file not in ("directory", "config.json"))
         for file in (*others, "config.json"):  # last, as a directory that has it is a run
             files.write(temporary / file, _text(file, runs[name][file]))
-        temporary.rename(home / name)
+        try:
+            temporary.rename(home / name)
+        except OSError:  # another process has made it meanwhile
+            shutil.rmtree(temporary)
     return len(new)
 
 

@@ -138,12 +138,14 @@ def _baseline(grid: Grid, base: Line) -> list[str]:
 
 def _unusual(grid: Grid, lines: Sequence[Line]) -> list[str]:
     """Names the runs with other origins than most, and these origins."""
-    return [
+    shown = [*lines, *(line.untuned for line in lines if line.untuned)]
+    notes = (
         f"†, and not compared with others: {run.unusual} ({x.entry.run_name(grid, run.seed)})."
-        for x in lines
+        for x in shown
         for run in x.entry.runs
         if run.unusual
-    ]
+    )
+    return list(dict.fromkeys(notes))
 
 
 def _populations(lines: Sequence[Line]) -> list[str]:

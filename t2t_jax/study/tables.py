@@ -46,7 +46,7 @@ def quality(grid: Grid, lines: Sequence[Line]) -> Table:
             _measured(line.untuned.PPL if line.untuned else None, 3),
             _measured(line.PPL, 3, lowest),
             Cell(_number(paper_score(grid, row), 1)),
-            _measured(line.untuned.score if line.untuned else None, 2),
+            _untuned_score(line),
             _measured(line.score, 2, highest, unusual),
             Cell(mean_score(line, study.split, "valid")),
             Cell(str(len(runs)) if runs else ""),
@@ -93,6 +93,11 @@ def _short(value: Any) -> str:
 
 def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
+
+
+def _untuned_score(line: Line) -> Cell:
+    untuned = line.untuned
+    return _measured(untuned.score, 2, mark="†" * untuned.unusual) if untuned else Cell("")
 
 
 def _measured(measure: Measure | None, digits: int, best: float = math.nan, mark: str = "") -> Cell:

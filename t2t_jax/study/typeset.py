@@ -113,7 +113,8 @@ def as_markdown(table: Table) -> str:
 
 _LATEX = str.maketrans(
     {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\^{}"}
-    | {"→": r"$\to$", "±": r"$\pm$", "†": r"$^\dagger$", "*": r"$^*$", "\\": r"\textbackslash{}"}
+    | {"→": r"$\to$", "±": r"$\pm$", "†": r"$^\dagger$", "‡": r"$^\ddagger$"}
+    | {"*": r"$^*$", "\\": r"\textbackslash{}"}
     | {"<": r"$<$", ">": r"$>$", "|": r"\textbar{}", "{": r"\{", "}": r"\}", "$": r"\$"}
 )
 
