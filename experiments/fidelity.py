@@ -37,7 +37,7 @@ GRIDS = {  # name: changes of demo, swept values
     "normal grade": (dict(grade="normal"), {}),
     "tuned": ({}, TUNED),
     "muP": (MUP, {}),
-    "muP, tuned": (MUP, TUNED),
+    "tuned muP": (MUP, TUNED),
 }
 PARTS = {"all": "", "C, D": "CD", "A, B, E": "ABE"}  # groups; base belongs to each
 THRESHOLDS = 0.5, 0.6, 0.7, 0.8
@@ -69,13 +69,14 @@ def grid(name, home):
 
 
 def measure(name, home):
-    """Returns the agreement and the cost of a grid, and its runs; None if a row has no run."""
+    """Returns agreement and cost of a grid, and its runs; None if a row or a trial is missing."""
     from t2t_jax.study import comparison, entries
     from t2t_jax.study.publish import runs_of
 
     made = grid(name, home)
     lines = comparison.compare_with_base(made, entries.collect(made, mix=True))
-    if not all(line.score for line in lines):
+    untried = (line.entry.choice and line.entry.choice.missing for line in lines)
+    if not all(line.score for line in lines) or any(untried):
         return None
     runs = runs_of(made, lines, translations=False)
     results = [run["result.json"] for run in runs.values()]
@@ -134,8 +135,8 @@ def table(results):
         _held_out(results, "C, D", "A, B, E"),
         _held_out(results, "A, B, E", "C, D"),
         "In parentheses: the 95% interval over seeds and sentences. Signs: rows on the paper's "
-        "side of base, of those that the paper (0.1 PPL, 0.3 BLEU) and the grid (with "
-        "significance) separate from base.",
+        "side of base, of those that the paper (0.1 PPL, 0.3 BLEU) and, with several seeds, the "
+        "grid with significance separate from base.",
     ]
     heads_of_cheapest = ["tau at least", "PPL: cheapest grid", "core-hours"]
     heads_of_cheapest += ["BLEU: cheapest grid", "core-hours"]

@@ -225,6 +225,16 @@ def test_a_field_is_swept_or_given_but_not_both(grid):
         named.check()
 
 
+def test_a_table_says_which_trials_are_not_finished(swept):
+    trial = reading.collect(swept)[1].choice.trials[2].directory
+    (trial / "result.json").unlink()
+    entry = reading.collect(swept)[1]
+    assert entry.choice.missing == 1
+    lines = comparison.compare_with_base(swept, reading.collect(swept))
+    notes = tables.quality(swept, lines).notes
+    assert "Trials that are not finished: D:P_drop=0.2 (1)." in notes
+
+
 def test_a_run_without_likelihoods_is_no_trial(swept, open_data):
     job = next(sweep.stages(swept, 1, open_data))[0]
     (job.directory / "likelihood.statistics.json").unlink()

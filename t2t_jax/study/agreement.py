@@ -31,7 +31,9 @@ class Agreement:
       tau: Kendall's tau-b of the rows' values, base included.
       low, high: its 95% interval, by bootstrap over seeds and sentences; None if the statistics of
         sentences were not kept.
-      separated: rows that the paper separates from base, and that differ significantly in ours.
+      tested: whether our rows are tested for significance, as they have several seeds.
+      separated: rows that the paper separates from base, and that differ significantly in ours if
+        they are tested.
       same_sign: those of them whose difference has the paper's sign.
     """
 
@@ -40,6 +42,7 @@ class Agreement:
     tau: float
     low: float | None
     high: float | None
+    tested: bool
     separated: tuple[Point, ...]
     same_sign: tuple[Point, ...]
 
@@ -74,10 +77,12 @@ def _agreement(
     tau = float(statistics.kendall(np.array([point.ours for point in points]), paper_values))
     if np.isnan(tau):  # all rows are equal
         return None
-    separated = tuple(x for x in points if x.measure.significant and _resolved(name, x))
+    tested = any(point.measure.p is not None for point in points)
+    resolved = tuple(point for point in points if _resolved(name, point))
+    separated = tuple(x for x in resolved if x.measure.significant or not tested)
     same = tuple(x for x in separated if x.paper * x.ours > 0)
     low, high = _interval(points, paper_values)
-    return Agreement(name, points, tau, low, high, separated, same)
+    return Agreement(name, points, tau, low, high, tested, separated, same)
 
 
 def _interval(
@@ -103,11 +108,8 @@ def sentence(agreement: Agreement) -> str:
         text += f" (95% interval over {over}: {agreement.low:.2f} to {agreement.high:.2f})"
     threshold = f"that the paper separates from base by {SEPARATED[name]} {name}"
     separated, same = agreement.separated, agreement.same_sign
-    if any(point.measure.p is not None for point in points):
+    if agreement.tested:
         threshold += " and this table with significance"
-    else:
-        separated = tuple(x for x in points if _resolved(name, x))
-        same = tuple(x for x in separated if x.paper * x.ours > 0)
     if not separated:
         return f"{text}; there is no row {threshold}."
     wrong = "; ".join(x.line.entry.row.name for x in separated if x not in same)

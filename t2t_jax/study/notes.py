@@ -103,8 +103,14 @@ def _tuning(grid: Grid, lines: Sequence[Line]) -> list[str]:
         "untuned and tuned."
     )
     edges = any(line.entry.choice and line.entry.choice.at_edge for line in lines)
+    missing = [
+        f"{line.entry.row.name} ({line.entry.choice.missing})"
+        for line in lines
+        if line.entry.choice and line.entry.choice.missing
+    ]
+    untried = [f"Trials that are not finished: {'; '.join(missing)}."] * bool(missing)
     edge = f" {EDGE}: at the edge of its range; a wider range may have a better value."
-    return [note + edge * edges]
+    return [note + edge * edges, *untried]
 
 
 def _agreements(grid: Grid, lines: Sequence[Line]) -> list[str]:

@@ -56,6 +56,11 @@ class Choice:
         return [trial for trial in self.trials if trial.PPL is not None]
 
     @property
+    def missing(self) -> int:
+        """The number of trials that are not finished."""
+        return len(self.trials) - len(self.finished)
+
+    @property
     def chosen(self) -> Trial | None:
         """The first of the best trials; None if none is finished."""
         return min(self.finished, key=lambda trial: trial.PPL or 0.0, default=None)
