@@ -26,7 +26,7 @@ _SWEEP = (
 )
 _MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
 _HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
-_WORKERS = "number of worker processes [one a core of a CPU, one on accelerators]"
+_WORKERS = "number of worker processes [one a core of a CPU, one a GPU]"
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
@@ -201,6 +201,18 @@ def _add_benches(subparsers: Any) -> None:
     p.add_argument("--population", type=int, default=1, metavar="P", help=population)
     p = bench("translate", "measure sentences translated a second, greedily and with a beam of 4")
     p.add_argument("--sizes", **sizes, default=["tiny"], help="[tiny]; base big")
+    p = bench("compile", "compile for a GPU that need not be there: bounds of time, and memory")
+    p.add_argument("--device", default="h100", choices=("h100", "h200", "a100"), help="[h100]")
+    p.add_argument("--chips", type=int, default=1, metavar="N", help="GPUs that share a step [1]")
+    p.add_argument("--sizes", **{**sizes, "nargs": "*"}, default=["base"], help="[base]; tiny big")
+    p.add_argument("--mechanisms", nargs="*", default=[], metavar="NAME", help="[none]")
+    p.add_argument(
+        "--lengths", nargs="+", type=int, default=[256, 1024, 4096, 16384], metavar="N",
+        help="of the mechanisms [256 1024 4096 16384]",
+    )  # fmt: skip
+    p.add_argument(
+        "--kernels", default="auto", choices=("auto", "plain"), help="as in a config [auto]"
+    )
     p = bench("input", "measure the speed of reading batches, in tokens a second")
     p.add_argument(
         "recipe", nargs="?", default="grammar", help="recipe whose corpus is read [grammar]"

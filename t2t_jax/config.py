@@ -74,6 +74,10 @@ class Model:
     dtype: Literal["auto", "float32", "bfloat16"] = _field(
         "auto", "compute type; auto is bfloat16 on accelerators, float32 on a CPU"
     )
+    kernels: Literal["auto", "plain", "fused"] = _field(
+        "auto",
+        "kernels for GPUs (`t2t_jax/ops`): auto uses them for bfloat16 on a GPU, plain never",
+    )
 
 
 @dataclass(frozen=True)

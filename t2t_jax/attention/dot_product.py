@@ -5,7 +5,10 @@ from jax import Array
 
 from t2t_jax.attention.blocks import scaled_products
 from t2t_jax.attention.dense import Dense
+from t2t_jax.attention.mechanism import Bias, Dropout
 from t2t_jax.attention.parameters import PerHead
+from t2t_jax.attention.visibility import Visibility
+from t2t_jax.ops.flash_attention import MAX_WIDTH, flash_attention
 
 
 class DotProduct(Dense):
@@ -20,6 +23,16 @@ class ScaledDotProduct(Dense):
     """softmax(q k^T / d_k^power) v: power 0.5 is the paper's, 1 that of Yang et al. (2022)."""
 
     power: float
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        d_k = q.shape[-1]
+        if dropout is not None or bias is not None or max(d_k, v.shape[-1]) > MAX_WIDTH:
+            return None
+        visibility, scale = visibility.with_lengths(q, k), d_k**-self.power
+        lengths = visibility.q_lengths, visibility.kv_lengths
+        return flash_attention(q, k, v, *lengths, visibility.causal, scale)
 
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
         return scaled_products("bthd,bhsd->bhts", q, keys, self.power)

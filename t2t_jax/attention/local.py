@@ -16,6 +16,8 @@ from t2t_jax.attention.dense import single_query, softmax
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, write_at
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.ops.tiles import rows_alone
+from t2t_jax.ops.window_attention import supported, window_attention
 
 
 class Local(Mechanism):
@@ -32,6 +34,16 @@ class Local(Mechanism):
 
     w: int
     block: int
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        fits = supported(q.shape[-1], v.shape[-1]) and rows_alone()
+        if dropout is not None or bias is not None or not fits:
+            return None
+        visibility, scale = visibility.with_lengths(q, k), q.shape[-1] ** -0.5
+        lengths = visibility.q_lengths, visibility.kv_lengths
+        return window_attention(q, k, v, *lengths, self.w, visibility.causal, scale)
 
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias

@@ -50,6 +50,30 @@ class Mechanism(nn.Module):
         """`__call__`, where both lengths are known and padding is zero."""
         raise NotImplementedError
 
+    def run(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        visibility: Visibility,
+        dropout: Dropout = None,
+        bias: Bias = None,
+        fused: bool = True,
+    ) -> Array:
+        """`fused` if that is wanted and possible, otherwise `__call__`."""
+        out = self.fused(q, k, v, visibility, dropout, bias) if fused else None
+        return self(q, k, v, visibility, dropout, bias) if out is None else out
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        """`__call__` by a kernel for GPUs, or None if there is none for these arguments.
+
+        The inputs are bfloat16 and finite, even in padding; the outputs and the gradients of
+        padding are undefined.
+        """
+        return None
+
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The decoding state that holds the keys and values known before decoding."""
         raise NotImplementedError

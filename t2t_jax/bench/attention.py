@@ -66,7 +66,7 @@ def measure(
     """
     curves = sweep(names, lengths, seconds, _compile, report)
     mechanisms = {
-        name: {"causal": _causal(name), "at": curve}
+        name: {"causal": is_causal(name), "at": curve}
         | {f"{quantity}_exponent": exponent(curve, quantity) for quantity in ("seconds", "bytes")}
         for name, curve in curves.items()
         if curve
@@ -119,19 +119,21 @@ def _compile(name: str, n: int) -> Program:
         jax.random.normal(key, (B, n, H, D), _dtype())
         for key in jax.random.split(jax.random.key(0), 4)
     )
-    visibility = Visibility(causal=_causal(name))
+    visibility = Visibility(causal=is_causal(name))
+    fused = jax.default_backend() == "gpu"
     short = (x[:, :8] for x in (q, k, v))
     variables = meta.unbox(mechanism.init(jax.random.key(1), *short, visibility))
 
     def value(variables: Any, q: jax.Array, k: jax.Array, v: jax.Array, g: jax.Array) -> jax.Array:
-        out: Any = mechanism.apply(variables, q, k, v, visibility)
+        out: Any = mechanism.apply(variables, q, k, v, visibility, fused=fused, method="run")
         return (out * g).sum(dtype=jnp.float32)
 
     arguments = (variables, q, k, v, direction)
     return compiled(jax.value_and_grad(value, (0, 1, 2, 3)), *arguments)
 
 
-def _causal(name: str) -> bool:
+def is_causal(name: str) -> bool:
+    """Returns whether a mechanism is measured as causal, which it is if it can be."""
     return name == NAIVE or "decoder" in MECHANISMS[parse(name)[0]].roles
 
 

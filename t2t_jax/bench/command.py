@@ -1,17 +1,19 @@
 """The `bench` commands: each one measures, keeps its results as JSON and text, and prints them."""
 
+import os
 import sys
 from argparse import Namespace
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from t2t_jax import files
+from t2t_jax.attention.registry import MECHANISMS, parse
 from t2t_jax.errors import UsageError
 
 
 def attention(arguments: Namespace) -> None:
-    from t2t_jax.attention.registry import MECHANISMS, parse
     from t2t_jax.bench import NAIVE
 
     lengths = arguments.lengths
@@ -42,6 +44,33 @@ def train(arguments: Namespace) -> None:
         batch_tokens = 2048 if jax.default_backend() == "cpu" else 25_000
     results = train.measure(arguments.sizes, batch_tokens, arguments.population, _report)
     _keep("train", train, results, arguments.out)
+
+
+def compile(arguments: Namespace) -> None:
+    for name, values in (("--lengths", arguments.lengths), ("--chips", [arguments.chips])):
+        if min(values) < 1:
+            raise UsageError(f"{name} must be positive, not {min(values)}.")
+    for name in arguments.mechanisms:
+        parse(name)
+    if find_spec("jax_cuda13_plugin") is None:
+        raise UsageError(
+            f"compiling for {arguments.device} needs JAX's CUDA packages, but no GPU: make an "
+            "environment of its own with pip install -e '.[cuda]'."
+        )
+    files.make_directory(arguments.out)
+    # Without a device there is nothing to tune kernels on.
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{flags} --xla_gpu_autotune_level=0"}
+    from t2t_jax.bench import programs
+
+    a = arguments
+    results = programs.measure(
+        a.device, a.chips, a.sizes, a.mechanisms, a.lengths, a.kernels, _report
+    )
+    name = f"compile-{a.device}" + ("" if a.chips == 1 else f"x{a.chips}")
+    _keep(name, programs, results, a.out)
+    if a.mechanisms:
+        programs.plot(results, a.out / name)
 
 
 def translate(arguments: Namespace) -> None:

@@ -23,15 +23,25 @@ if TYPE_CHECKING:
     from t2t_jax.models.interface import Model
 
 
-def build(config: Config, V: int) -> "Model":
-    """The model of `config` for a vocabulary of V subwords."""
+def build(config: Config, V: int, platform: str = "") -> "Model":
+    """The model of `config` for a vocabulary of V subwords.
+
+    Args:
+      platform: cpu, gpu or tpu, for which it chooses a compute type and kernels; by default JAX's.
+    """
+    import dataclasses
+
     import jax
     import jax.numpy as jnp
 
-    dtype = config.model.dtype
+    platform, c = platform or jax.default_backend(), config.model
+    dtype, kernels = c.dtype, c.kernels
     if dtype == "auto":
-        dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+        dtype = "float32" if platform == "cpu" else "bfloat16"
+    if kernels == "auto":
+        kernels = "fused" if platform == "gpu" and dtype == "bfloat16" else "plain"
+    c = dataclasses.replace(c, kernels=kernels)
     longest = config.data.max_length + config.decoding.max_extra
     file, _, name = ARCHITECTURES[config.model.architecture].where.partition(":")
     cls = getattr(import_module(f"{__name__}.{file}"), name)
-    return cls(config.model, V=V, longest=longest, dtype=jnp.dtype(dtype))
+    return cls(c, V=V, longest=longest, dtype=jnp.dtype(dtype))

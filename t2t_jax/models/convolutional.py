@@ -62,13 +62,13 @@ class Convolutional(Model):
             x = (x + y) * SQRT_HALF
         return Encoded(x, (x + embedded) * SQRT_HALF, n)
 
-    def decode(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
+    def features(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
         visibility = Visibility(lengths_of(target_in), encoded.lengths)
         embedded = x = self.target_positions(self.embedding(target_in), P_drop)
         for convolution, attention in zip(self.decoder, self.attention, strict=True):
             y = convolution(self.drop(x, P_drop), causal=True)
             x = (x + (y + attention(y, embedded, encoded, visibility)) * SQRT_HALF) * SQRT_HALF
-        return self.embedding.logits(self.drop(x, P_drop))
+        return self.drop(x, P_drop)
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
         """The source as each attention needs it, and the past inputs that each kernel reads."""

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 
 from t2t_jax.models.layers import add_bias, parameter
 from t2t_jax.ops.dropout import dropout
+from t2t_jax.ops.feed_forward import feed_forward, supported
 from t2t_jax.ops.matmul import matmul
+from t2t_jax.ops.tiles import rows_alone
 from t2t_jax.parts import FEED_FORWARD
 
 
@@ -20,36 +22,48 @@ class FeedForward(nn.Module):
     Attributes:
       kind: of `parts.FEED_FORWARD`.
       P_drop_ff: dropout of what W_2 multiplies.
+      kernels: `fused` uses `ops.feed_forward` where it can.
     """
 
     kind: str
     d_ff: int
     P_drop_ff: float
     dtype: Any
+    kernels: str = "plain"
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
         """x [B, T, d_model] -> the same."""
         d_model, part = x.shape[-1], FEED_FORWARD[self.kind]
+        zeros = nn.initializers.zeros
 
         def matrix(name: str, *sizes: tuple[str, int]) -> jax.Array:
             axes, shape = zip(*sizes, strict=True)
             return parameter(self, name, shape, axes, nn.initializers.glorot_uniform(), self.dtype)
 
         def biased(y: jax.Array, name: str, axis: str) -> jax.Array:
-            zeros = nn.initializers.zeros
             b = parameter(self, name, y.shape[-1:], (axis,), zeros, jnp.float32)
             return add_bias(y, b)
 
-        def widened(name: str) -> jax.Array:
-            return matmul(x, matrix(name, ("d_model", d_model), ("d_ff", self.d_ff)))
-
-        hidden = widened("W_1") if part.gated else biased(widened("W_1"), "b_1", "d_ff")
+        wide = ("d_model", d_model), ("d_ff", self.d_ff)
+        if self._has_kernel(d_model, train):
+            W_1 = matrix("W_1", *wide)  # in the same order as below, as their draws depend on it
+            b_1 = parameter(self, "b_1", (self.d_ff,), ("d_ff",), zeros, jnp.float32)
+            y = feed_forward(x, W_1, b_1, matrix("W_2", *reversed(wide)))
+            return biased(y, "b_2", "d_model")
+        hidden = matmul(x, matrix("W_1", *wide))
+        if not part.gated:
+            hidden = biased(hidden, "b_1", "d_ff")
         hidden = getattr(jax.nn, part.activation)(hidden)
         if part.gated:
-            hidden *= widened("W_3")
+            hidden *= matmul(x, matrix("W_3", *wide))
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "d_ff"))
         if train and self.P_drop_ff:
             hidden = dropout(hidden, self.P_drop_ff, self.make_rng("dropout"))
-        y = matmul(hidden, matrix("W_2", ("d_ff", self.d_ff), ("d_model", d_model)))
+        y = matmul(hidden, matrix("W_2", *reversed(wide)))
         return y if part.gated else biased(y, "b_2", "d_model")
+
+    def _has_kernel(self, d_model: int, train: bool) -> bool:
+        dropped = train and self.P_drop_ff
+        fits = supported(d_model, self.d_ff) and rows_alone()
+        return self.kernels == "fused" and self.kind == "relu" and not dropped and fits

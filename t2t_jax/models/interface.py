@@ -7,7 +7,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax import config
+from t2t_jax.ops.cross_entropy import supported
 from t2t_jax.ops.dropout import dropout
+from t2t_jax.ops.tiles import rows_alone
 from t2t_jax.parts import POSITIONS
 
 
@@ -36,11 +38,27 @@ class Model(nn.Module):
         limited = config.has(self.c, "positions") and POSITIONS[self.c.positions].limited
         return self.longest if limited else None
 
+    @property
+    def fuses_softmax(self) -> bool:
+        """Whether training computes the loss from `softmax`, by a kernel, instead of `decode`."""
+        return self.c.kernels == "fused" and supported(self.c.d_model) and rows_alone()
+
     def encode(self, source: Array, P_drop: Array | None = None) -> Any:
         raise NotImplementedError
 
-    def decode(self, encoded: Any, target_in: Array, P_drop: Array | None = None) -> Array:
+    def features(self, encoded: Any, target_in: Array, P_drop: Array | None = None) -> Array:
+        """What the softmax multiplies by the embedding: [B, T, d_model]."""
         raise NotImplementedError
+
+    def decode(self, encoded: Any, target_in: Array, P_drop: Array | None = None) -> Array:
+        return self.embedding.logits(self.features(encoded, target_in, P_drop))
+
+    def softmax(
+        self, encoded: Any, target_in: Array, P_drop: Array | None = None
+    ) -> tuple[Array, Array]:
+        """x [B, T, d_model] and W [V, d_model], whose product x W^T `decode` returns."""
+        x = self.features(encoded, target_in, P_drop)
+        return x * self.embedding.multiplier, self.embedding.matrix
 
     def __call__(self, source: Array, target_in: Array) -> Array:
         """Uses every parameter: for initialisation."""

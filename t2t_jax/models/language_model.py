@@ -35,10 +35,10 @@ class LanguageModel(Model):
     def encode(self, source: Array, P_drop: Array | None = None) -> None:
         """None: a language model does not read the source."""
 
-    def decode(self, encoded: None, tokens: Array, P_drop: Array | None = None) -> Array:
+    def features(self, encoded: None, tokens: Array, P_drop: Array | None = None) -> Array:
         lengths, bias = lengths_of(tokens), self.bias()
         x = self.positions(self.embedding(tokens), P_drop)
         visibility = Visibility(lengths, lengths, causal=not self.masked)
         for layer in self.layers:
             x = layer(x, visibility, P_drop, bias)
-        return self.embedding.logits(self.norm(x))
+        return self.norm(x)

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from t2t_jax import config
 from t2t_jax.attention import build
 from t2t_jax.attention.mechanism import Bias
-from t2t_jax.attention.visibility import Visibility
+from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.layers import parameter
 from t2t_jax.models.norms import norm
 from t2t_jax.models.positions import rotate
 from t2t_jax.ops.dropout import dropout
-from t2t_jax.ops.matmul import matmul
+from t2t_jax.ops.matmul import masked_matmul, matmul
 
 
 class MultiHead(nn.Module):
@@ -60,12 +60,19 @@ class MultiHead(nn.Module):
         bias: Bias = None,
     ) -> jax.Array:
         """Queries from x [B, T, d_model], keys and values from y [B, S, d_model] -> as x."""
-        q, k, v = self._queries(x), self._keys(y), self._heads(y, self.W_V)
+        fused = self.c.kernels == "fused"
+        x_present, y_present = (
+            length_mask(lengths, z.shape[1]) if fused else None
+            for lengths, z in ((visibility.q_lengths, x), (visibility.kv_lengths, y))
+        )
+        q = self._queries(x, 0, x_present)
+        k, v = self._keys(y, 0, y_present), self._heads(y, self.W_V, y_present)
         drop = None
         if train and self.c.P_drop_attention:
             key = self.make_rng("dropout")
             drop = partial(dropout, rate=self.c.P_drop_attention, key=key)
-        return self._merge(self.attention(q, k, v, visibility, drop, bias))
+        out = self.attention.run(q, k, v, visibility, drop, bias, fused)
+        return self._merge(out, x_present)
 
     def start_self(self, x: jax.Array, capacity: int) -> Any:
         """State for causal decoding of up to `capacity` positions; x gives batch and type."""
@@ -92,21 +99,29 @@ class MultiHead(nn.Module):
         out, _ = self.attention.step(state, self._queries(x, t), t)
         return self._merge(out)
 
-    def _queries(self, x: jax.Array, first: jax.Array | int = 0) -> jax.Array:
-        q = self._heads(x, self.W_Q)
+    def _queries(
+        self, x: jax.Array, first: jax.Array | int = 0, present: jax.Array | None = None
+    ) -> jax.Array:
+        q = self._heads(x, self.W_Q, present)
         return self._placed(q if self.c.qk_norm == "none" else self.norm_q(q), first)
 
-    def _keys(self, x: jax.Array, first: jax.Array | int = 0) -> jax.Array:
-        k = self._heads(x, self.W_K)
+    def _keys(
+        self, x: jax.Array, first: jax.Array | int = 0, present: jax.Array | None = None
+    ) -> jax.Array:
+        k = self._heads(x, self.W_K, present)
         return self._placed(k if self.c.qk_norm == "none" else self.norm_k(k), first)
 
     def _placed(self, x: jax.Array, first: jax.Array | int) -> jax.Array:
         """Queries or keys, from position `first` on, as the position scheme turns them."""
         return x if self.role == "cross" else rotate(self.c.positions, x, first)
 
-    def _heads(self, x: jax.Array, W: jax.Array) -> jax.Array:
-        y = matmul(x, W)
+    def _heads(self, x: jax.Array, W: jax.Array, present: jax.Array | None = None) -> jax.Array:
+        y = matmul(x, W) if present is None else masked_matmul(x, W, present, "dy")
         return nn.with_logical_constraint(y, ("batch", "length", "heads", None))
 
-    def _merge(self, x: jax.Array) -> jax.Array:
-        return matmul(x, self.W_O, axes=2)
+    def _merge(self, x: jax.Array, present: jax.Array | None = None) -> jax.Array:
+        """Concat(head_1 .. head_h) W_O; padding, where it is known, is zero."""
+        if present is None:
+            return matmul(x, self.W_O, axes=2)
+        y = masked_matmul(x, self.W_O, present, "x", axes=2)
+        return jnp.where(present[:, :, None], y, 0)

@@ -65,7 +65,7 @@ class Recurrent(Model):
             last.append(tuple(jnp.concatenate(parts, -1) for parts in zip(*carries, strict=True)))
         return Encoded(x, n, last)
 
-    def decode(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
+    def features(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
         x = self.drop(self.embedding(target_in), P_drop)
         if self.c.attention_feeding == "input":  # the query is the previous state
             memory, state = self.start(encoded, x.shape[1])
@@ -77,14 +77,14 @@ class Recurrent(Model):
                 out_axes=1,
             )
             _, x = steps(self, state, memory, x, jnp.arange(x.shape[1]), P_drop)
-            return self.embedding.logits(x)
+            return x
         for cell, carry in zip(self.decoder, encoded.last, strict=True):
             x = self.drop(cell.run(x, carry)[0], P_drop)
         if self.c.attention_feeding == "output":
             q, k = x[:, :, None], encoded.output[:, :, None]
             visibility = Visibility(lengths_of(target_in), encoded.lengths)
             x = self.readout(x, self.attention(q, k, k, visibility)[:, :, 0])
-        return self.embedding.logits(x)
+        return x
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
         if self.c.attention_feeding == "none":

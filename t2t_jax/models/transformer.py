@@ -49,7 +49,7 @@ class Transformer(Model):
             x = layer(x, visibility, P_drop, bias)
         return Encoded(self.encoder_norm(x), lengths)
 
-    def decode(
+    def features(
         self, encoded: Encoded, target_in: jax.Array, P_drop: jax.Array | None = None
     ) -> jax.Array:
         lengths = lengths_of(target_in)
@@ -59,7 +59,7 @@ class Transformer(Model):
         bias = self.decoder_bias()
         for layer in self.decoder:
             x = layer(x, encoded.output, own, cross, P_drop, bias)
-        return self.embedding.logits(self.decoder_norm(x))
+        return self.decoder_norm(x)
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
         source = Visibility(kv_lengths=encoded.lengths)
@@ -88,7 +88,7 @@ class Layer(nn.Module):
     def setup(self) -> None:
         c = self.c
         self.attention = MultiHead(c, self.role, self.dtype)
-        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype)
+        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype, c.kernels)
         self.add_norm_attention = AddNorm(c.norm_placement, c.norm, self.dtype)
         self.add_norm_feed_forward = AddNorm(c.norm_placement, c.norm, self.dtype)
 
@@ -113,7 +113,7 @@ class DecoderLayer(nn.Module):
         c = self.c
         self.attention = MultiHead(c, "decoder", self.dtype)
         self.cross_attention = MultiHead(c, "cross", self.dtype)
-        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype)
+        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype, c.kernels)
         self.add_norm_attention = AddNorm(c.norm_placement, c.norm, self.dtype)
         self.add_norm_cross = AddNorm(c.norm_placement, c.norm, self.dtype)
         self.add_norm_feed_forward = AddNorm(c.norm_placement, c.norm, self.dtype)

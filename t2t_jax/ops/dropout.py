@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from t2t_jax.ops.tiles import platform
+
 _ROTATIONS = 13, 15, 26, 6, 17, 29, 16, 24
 
 
@@ -30,22 +32,50 @@ def dropout(x: Array, rate: Array | float, key: Array) -> Array:
     """
     threshold = jnp.round(jnp.asarray(rate, jnp.float32) * 2**16)
     scale = (2**16 / (2**16 - threshold)).astype(x.dtype)
-    kept = random_bits(key, x.shape) >= threshold.astype(jnp.uint16)
-    return jnp.where(kept, x * scale, jnp.zeros_like(x))
+    kept = _kept_packed if platform() != "cpu" else _kept
+    return jnp.where(kept(key, x.shape, threshold), x * scale, jnp.zeros_like(x))
+
+
+def _kept(key: Array, shape: tuple[int, ...], threshold: Array) -> Array:
+    """Bool of a shape: whether 16 random bits are at least `threshold`."""
+    return random_bits(key, shape) >= threshold.astype(jnp.uint16)
+
+
+def _kept_packed(key: Array, shape: tuple[int, ...], threshold: Array) -> Array:
+    """`_kept` from one byte for four elements, the only array that is written to memory.
+
+    Gain: base's step compiled for an H100 moves 3.7 GB less (`experiments/gpu_programs.py`). A CPU
+    takes twice as long.
+    """
+    size, words = shape[-1], _words(key, shape)
+    least, byte = threshold.astype(jnp.uint32), jnp.zeros(words[0].shape, jnp.uint8)
+    for i, word in enumerate(words):
+        for j, half in enumerate((word & jnp.uint32(0xFFFF), word >> jnp.uint32(16))):
+            byte |= (half >= least).astype(jnp.uint8) << jnp.uint8(2 * i + j)
+    # Element (2 draws) i + 2 n + j reads bit 2 i + j of byte n. The barrier keeps XLA from drawing
+    # again for every element.
+    bits = jax.lax.optimization_barrier(byte)[..., None, :, None]
+    place = jnp.array([[[0, 1]], [[2, 3]]], jnp.uint8)
+    place = place.reshape((1,) * (len(shape) - 1) + place.shape)
+    return (bits >> place & 1).astype(bool).reshape(*shape[:-1], -1)[..., :size]
 
 
 def random_bits(key: Array, shape: tuple[int, ...]) -> Array:
-    """Random uint16 of a shape. Four neighbours on the last axis share one draw of 64 bits."""
-    size = shape[-1]
-    draws = (*shape[:-1], -(-size // 4))
+    """Random uint16 of a shape. Four elements of a row share one draw of 64 bits."""
+    words = jnp.stack(_words(key, shape), axis=-2)
+    halves = jax.lax.bitcast_convert_type(words, jnp.uint16)
+    return halves.reshape(*shape[:-1], -1)[..., : shape[-1]]
+
+
+def _words(key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Two random words of 32 bits for every four elements of a shape."""
+    draws = (*shape[:-1], -(-shape[-1] // 4))
     index = jnp.zeros(draws, jnp.uint32)
     for axis in range(len(draws)):
         along_axis = jax.lax.broadcasted_iota(jnp.uint32, draws, axis)
         index += along_axis * jnp.uint32(math.prod(draws[axis + 1 :]))
     first, second = jax.random.key_data(key)[:2]
-    words = jnp.stack(threefry((first, second), (index, jnp.zeros_like(index))), axis=-2)
-    halves = jax.lax.bitcast_convert_type(words, jnp.uint16)
-    return halves.reshape(*shape[:-1], -1)[..., :size]
+    return threefry((first, second), (index, jnp.zeros_like(index)))
 
 
 def threefry(

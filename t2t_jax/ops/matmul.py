@@ -7,7 +7,7 @@ Gain: 1.5 times as fast on a CPU and more (`experiments/ops.py`); not measured o
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -41,3 +41,41 @@ def _backward(axes: int, dtype: Any, saved: tuple[Array, Array], dy: Array) -> t
 
 
 matmul.defvjp(_forward, _backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def masked_matmul(
+    x: Array, W: Array, present: Array, undefined: Literal["x", "dy"], axes: int = 1
+) -> Array:
+    """`plain` with gradients that padding does not reach, even if it holds NaN.
+
+    Args:
+      present: bool [B, T].
+      undefined: whether x or the gradient dy of the result is undefined where not present; the
+        other one must be finite there, and dy zero.
+    """
+    return plain(x, W, axes)
+
+
+def _masked_forward(
+    x: Array, W: Array, present: Array, undefined: str, axes: int
+) -> tuple[Array, tuple[Array, Array, Array]]:
+    return plain(x, W, axes), (x, W, present)
+
+
+def _masked_backward(
+    undefined: str, axes: int, saved: tuple[Array, Array, Array], dy: Array
+) -> tuple[Array, Array, None]:
+    x, W, present = saved
+
+    def masked(y: Array) -> Array:
+        return jnp.where(present.reshape(*present.shape, *(1,) * (y.ndim - 2)), y, 0)
+
+    # XLA fuses a mask with what it is read by, as long as that is one product alone.
+    dx, _ = _backward(axes, None, (x, W), dy)
+    if undefined == "x":
+        return dx, _backward(axes, None, (masked(x), W), dy)[1], None
+    return masked(dx), _backward(axes, None, (x, W), masked(dy))[1], None
+
+
+masked_matmul.defvjp(_masked_forward, _masked_backward)

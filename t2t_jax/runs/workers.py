@@ -112,7 +112,7 @@ def supervise(
 
     Args:
       command: the command line of a worker without its number.
-      workers: the number of workers; 0 means one a core of a CPU, or one on accelerators.
+      workers: the number of workers; 0 means one a core of a CPU, or one a GPU.
       logs: the directory for the output of the workers.
 
     Returns:
@@ -183,12 +183,22 @@ def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 def _default_workers(programs: int) -> int:
     """Returns a number of workers that keeps this machine busy.
 
-    A small model uses one core well and a second one hardly, so it is one worker a core.
+    A small model uses one core well and a second one hardly, so it is one worker a core. Every GPU
+    gets a worker.
     """
     devices = any(Path(p).exists() for p in ("/dev/nvidia0", "/dev/accel0", "/dev/vfio/0"))
     if devices and os.environ.get("JAX_PLATFORMS", "") != "cpu":
-        return 1
+        return min(max(len(gpus()), 1), programs)
     return min(_num_cores(), programs)
+
+
+def gpus(devices: Path = Path("/dev")) -> list[str]:
+    """The GPUs of NVIDIA that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [x for x in visible.split(",") if x]
+    found = (p.name.removeprefix("nvidia") for p in devices.glob("nvidia[0-9]*"))
+    return sorted(found, key=int)
 
 
 def _num_cores() -> int:
@@ -196,7 +206,9 @@ def _num_cores() -> int:
 
 
 def set_up_worker(number: str) -> None:
-    """Restricts this worker to its share of the cores, and ends it when its supervisor ends.
+    """Restricts this worker to its share of cores and GPUs, and ends it when its supervisor ends.
+
+    JAX must not be imported before. Workers that share a GPU share its memory equally.
 
     Args:
       number: `i/n`, for worker i of n on this machine.
@@ -205,6 +217,10 @@ def set_up_worker(number: str) -> None:
     if n > 1 and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, cores[i % len(cores) :: n])
+    if n > 1 and (mine := gpus()):
+        sharing = -(-n // len(mine))
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(mine[i % len(mine) :: n])
+        os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / sharing:.2f}")
 
     def follow_supervisor() -> None:
         while os.read(0, 1):  # until standard input closes

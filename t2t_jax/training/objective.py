@@ -5,6 +5,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from t2t_jax.ops import cross_entropy as ops
 from t2t_jax.ops.target_logit import target_logit
 from t2t_jax.tokens import PAD
 
@@ -47,6 +48,29 @@ def cross_entropy(
         "nll": jnp.where(present, nll, 0).sum(axis),
         "tokens": present.sum(axis, dtype=jnp.float32),
     }
+
+
+def fused_cross_entropy(
+    x: jax.Array,
+    W: jax.Array,
+    target: jax.Array,
+    eps_ls: jax.Array | float,
+    smoothing: Literal["uniform", "others"] = "uniform",
+) -> dict[str, jax.Array]:
+    """`cross_entropy` of the logits x W^T, x [B, T, d] and W [V, d], summed over the batch.
+
+    Only the loss has a gradient.
+    """
+    V, tokens = W.shape[0], (target != PAD).sum(dtype=jnp.float32)
+    # The loss is log Z - a chosen - b total - constant in the terms of `cross_entropy`.
+    eps_ls = jnp.asarray(eps_ls, jnp.float32)
+    if smoothing == "uniform":
+        a, b, constant = 1 - eps_ls, eps_ls / V, jnp.float32(0)
+    else:
+        b = eps_ls / (V - 1)
+        a, constant = 1 - eps_ls - b, -_xlogx(1 - eps_ls) - (V - 1) * _xlogx(b)
+    loss, nll = ops.cross_entropy(x, W, target, a, b)
+    return {"loss": loss - constant * tokens, "nll": nll, "tokens": tokens}
 
 
 def _xlogx(x: jax.Array | float) -> jax.Array:

@@ -15,7 +15,7 @@ from t2t_jax.config import Config
 from t2t_jax.models.parametrization import learning_rate_factors
 from t2t_jax.tokens import BOS, PAD
 from t2t_jax.training import sharding
-from t2t_jax.training.objective import cross_entropy
+from t2t_jax.training.objective import cross_entropy, fused_cross_entropy
 from t2t_jax.training.optimizer import adam, learning_rate, peak_lr
 from t2t_jax.training.progress import StepMetrics
 
@@ -189,10 +189,13 @@ def _loss(
     encoded = model.apply(
         variables, batch["source"], h.P_drop, method="encode", rngs={"dropout": encoder_key}
     )
-    logits = model.apply(
-        variables, encoded, inputs, h.P_drop, method="decode", rngs={"dropout": decoder_key}
-    )
-    sums = cross_entropy(logits, labels, h.eps_ls, smoothing)
+    decoder, rngs = (encoded, inputs, h.P_drop), {"dropout": decoder_key}
+    if model.fuses_softmax:
+        x, W = model.apply(variables, *decoder, method="softmax", rngs=rngs)
+        sums = fused_cross_entropy(x, W, labels, h.eps_ls, smoothing)
+    else:
+        logits = model.apply(variables, *decoder, method="decode", rngs=rngs)
+        sums = cross_entropy(logits, labels, h.eps_ls, smoothing)
     return sums["loss"], sums
 
 

@@ -1,0 +1,90 @@
+"""Accelerators that programs can be compiled for without having one, and what bounds their speed.
+
+Bandwidths and peaks are those of the manufacturers' data sheets.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device.
+
+    Attributes:
+      bandwidth: bytes a second between its memory and its cores.
+      peak: dense bfloat16 FLOP/s.
+      memory: bytes.
+      capability: of a GPU: the major version of its architecture.
+      cores: of a GPU: streaming multiprocessors.
+    """
+
+    kind: str
+    bandwidth: float
+    peak: float
+    memory: int
+    capability: int = 0
+    cores: int = 0
+
+
+DEVICES = {
+    "h100": Device("NVIDIA H100 80GB HBM3", 3_352_320_000_000, 989e12, 84_929_347_584, 9, 132),
+    "h200": Device("NVIDIA H200", 4_800_000_000_000, 989e12, 150_754_820_096, 9, 132),
+    "a100": Device("NVIDIA A100-SXM4-80GB", 2_039_000_000_000, 312e12, 84_987_740_160, 8, 108),
+}
+
+_TARGET = """
+gpu_device_info {{
+  threads_per_block_limit: 1024
+  threads_per_warp: 32
+  shared_memory_per_block: 49152
+  shared_memory_per_core: {shared_per_core}
+  shared_memory_per_block_optin: {shared}
+  threads_per_core_limit: 2048
+  core_count: {cores}
+  fpus_per_core: {fpus}
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  memory_bandwidth: {bandwidth}
+  l2_cache_size: {cache}
+  clock_rate_ghz: {clock}
+  device_memory_size: {memory}
+  cuda_compute_capability {{ major: {capability} }}
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+}}
+platform_name: "CUDA"
+dnn_version_info {{ major: 9 minor: 10 }}
+runtime_version {{ major: 13 minor: 0 patch: 0 }}
+device_description_str: "{kind}"
+"""
+
+
+def target(name: str) -> str:
+    """The description of a GPU that XLA compiles for."""
+    d = DEVICES[name]
+    hopper = d.capability == 9
+    shared = 232_448 if hopper else 166_912
+    return _TARGET.format(
+        shared=shared,
+        shared_per_core=shared + 1024,
+        cores=d.cores,
+        fpus=128 if hopper else 64,
+        bandwidth=int(d.bandwidth),
+        cache=52_428_800 if hopper else 41_943_040,
+        clock=1.98 if hopper else 1.41,
+        memory=d.memory,
+        capability=d.capability,
+        kind=d.kind,
+    )
+
+
+def described(name: str, chips: int = 1) -> list[Any]:
+    """JAX devices to compile for; nothing can be run on them."""
+    from jax.experimental import topologies
+
+    topology = topologies.get_topology_desc(
+        name, platform="cuda", target_config=target(name), topology=f"1x{chips}x1"
+    )
+    return list(topology.devices)

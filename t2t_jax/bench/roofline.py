@@ -1,0 +1,227 @@
+"""The least time that a compiled GPU program can take, from its text.
+
+A kernel takes at least the time to read its operands and write its results at full bandwidth, and
+that of its matrix products at peak speed. Kernels in a loop count as often as it runs. The sum is a
+bound, not a measurement: real steps take 1.2 to 1.5 times as long, and launches come on top.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
+from typing import NamedTuple
+
+from t2t_jax.bench.devices import Device
+
+_BITS = {"pred": 8, "bf16": 16, "token": 0}  # of types whose name does not end in them
+_FREE = {
+    *("parameter", "get-tuple-element", "tuple", "constant", "bitcast", "after-all"),
+    *("partition-id", "replica-id"),
+}
+_LINE = re.compile(r"(?:ROOT )?%([\w.\-]+) = (\(.*?\)|[\w\[\]{},\d:()]+) ([\w\-]+)\((.*)$")
+_HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{")
+_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
+_LAYERS = "attention", "cross_attention", "feed_forward", "norm"
+_ATTENTION = "__cudnn$fmha"
+
+
+class Kernel(NamedTuple):
+    """A kernel of a program.
+
+    Attributes:
+      where: the path of the operation in the model.
+      times: how often it runs.
+      moved: bytes that it reads and writes.
+      flops: of its matrix products.
+    """
+
+    name: str
+    where: str
+    times: int
+    moved: int
+    flops: int
+
+    def seconds(self, device: Device) -> float:
+        """The least time of one run."""
+        return max(self.moved / device.bandwidth, self.flops / device.peak)
+
+
+class _Operation(NamedTuple):
+    name: str
+    type: str
+    op: str
+    rest: str
+    line: str
+
+
+def kernels(text: str) -> list[Kernel]:
+    """The kernels of a compiled program.
+
+    Args:
+      text: `compiled.as_text()`.
+    """
+    computations, entry = _parse(text)
+    types = {o.name: o.type for lines in computations.values() for o in lines}
+
+    def flops_of(computation: str) -> int:
+        return sum(flops(o) for o in computations.get(computation, ()))
+
+    def flops(o: _Operation) -> int:
+        operands = _operands(o.rest)
+        if o.op == "dot":
+            over = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", o.line)
+            return _product(o.type, types[operands[0]], over)
+        if o.op == "custom-call":
+            if _ATTENTION in o.line:
+                return _attention_flops(o.line, [types.get(x, "") for x in operands])
+            if named := re.search(r"_(\d+)_flops", o.line):
+                return int(named[1])
+            over = re.search(r'"lhs_contracting_dimensions":\[([\d",]*)\]', o.line)
+            return _product(o.type, types[operands[0]], over) if over else 0
+        called = re.search(r"calls=%([\w.\-]+)", o.line)
+        return flops_of(called[1]) if called else 0
+
+    def walk(computation: str, times: int) -> Iterator[Kernel]:
+        for o in computations[computation]:
+            if o.op in _FREE or o.op.endswith("-done"):
+                continue
+            if o.op in ("call", "while", "conditional"):
+                trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', o.line)
+                for body in re.findall(r"(?:to_apply|body)=%([\w.\-]+)", o.line):
+                    yield from walk(body, times * (int(trips[1]) if trips else 1))
+                continue
+            called = re.search(r"calls=%([\w.\-]+)", o.line)
+            moved = _moved(o, computations.get(called[1], []) if called else [], types)
+            where = re.search(r'op_name="([^"]*)"', o.line)
+            yield Kernel(o.name, where[1] if where else "", times, moved, flops(o))
+
+    return list(walk(entry, 1))
+
+
+class Bound(NamedTuple):
+    """The sum of kernels: their number, bytes, FLOPs, and the least time in seconds."""
+
+    kernels: int
+    moved: int
+    flops: int
+    seconds: float
+
+
+def bound(found: Iterable[Kernel], device: Device) -> Bound:
+    """The bound of a program's kernels on a device."""
+    found = list(found)
+    return Bound(
+        sum(k.times for k in found),
+        sum(k.times * k.moved for k in found),
+        sum(k.times * k.flops for k in found),
+        sum(k.times * k.seconds(device) for k in found),
+    )
+
+
+def by_part(found: Iterable[Kernel], device: Device) -> list[tuple[str, float]]:
+    """The parts of the model and their least seconds, the longest first; layers are summed."""
+    seconds: dict[str, float] = defaultdict(float)
+    for k in found:
+        seconds[part(k.where)] += k.times * k.seconds(device)
+    return sorted(seconds.items(), key=lambda x: -x[1])
+
+
+def part(where: str) -> str:
+    """The part of the model in the path of an operation, such as `decoder/attention, backward`."""
+    if "jvp(" not in where:
+        return "optimizer"
+    names = re.sub(r"_\d+(?=/)", "", where).split("/")
+    stack = [x for x in names if x in ("encoder", "decoder", "embedding")][:1]
+    layer = [x for x in names if x in _LAYERS][:1]
+    if not stack:
+        return "softmax and loss"
+    return "/".join(stack + layer) + (", backward" if "transpose(jvp" in where else "")
+
+
+def _parse(text: str) -> tuple[dict[str, list[_Operation]], str]:
+    """The operations of every computation of a program, and the name of its entry."""
+    computations: dict[str, list[_Operation]] = {}
+    current = entry = ""
+    for line in text.splitlines():
+        if head := _HEAD.match(line):
+            current = head[2]
+            computations[current] = []
+            entry = current if head[1] else entry
+        elif line.startswith("}"):
+            current = ""
+        elif current and (match := _LINE.match(line.strip())):
+            computations[current].append(_Operation(match[1], match[2], match[3], match[4], line))
+    return computations, entry
+
+
+def _moved(o: _Operation, fused: Sequence[_Operation], types: Mapping[str, str]) -> int:
+    """Bytes that an operation reads and writes; of an array that it takes a slice of, the slice.
+
+    Args:
+      fused: the operations of a fusion.
+    """
+    operands = _operands(o.rest)
+    if not fused:
+        alone = {"dynamic-slice": operands[1:], "dynamic-update-slice": operands[1:] * 2}
+        result = 0 if o.op == "dynamic-update-slice" else _bytes(o.type)
+        twice = 2 if o.op == "dynamic-slice" else 1
+        read = alone.get(o.op, operands)
+        return twice * result + sum(_bytes(types.get(x, "")) for x in read)
+    known = {x.name: x for x in fused}
+
+    def source(x: _Operation) -> _Operation:
+        return source(known[_operands(x.rest)[0]]) if x.op == "bitcast" else x
+
+    root = next(x for x in fused if x.line.strip().startswith("ROOT"))
+    results = [known[x] for x in _operands(root.rest)] if root.op == "tuple" else [root]
+    moved = 0
+    for x in map(source, results):
+        updated = x.op == "dynamic-update-slice"
+        moved += _bytes(types[_operands(x.rest)[1]] if updated else x.type)
+    for x in fused:
+        if x.op != "parameter":
+            continue
+        names = {y.name for y in fused if source(y) is x}
+        readers = [y for y in fused if y.op != "bitcast" and names & {*_operands(y.rest)}]
+        first = all(_operands(y.rest)[0] in names for y in readers)
+        kinds = {y.op for y in readers}
+        if first and kinds == {"dynamic-slice"}:
+            moved += sum(_bytes(y.type) for y in readers)
+        elif not (first and kinds == {"dynamic-update-slice"}):
+            moved += _bytes(x.type)
+    return moved
+
+
+def _operands(rest: str) -> list[str]:
+    return re.findall(r"%([\w.\-]+)", rest.split("), ")[0])
+
+
+def _sizes(shape: str) -> list[int]:
+    return [int(x) for x in shape.split(",") if x]
+
+
+def _bytes(type_: str) -> int:
+    return sum(prod(_sizes(shape)) * _width(kind) for kind, shape in _ARRAY.findall(type_))
+
+
+def _width(kind: str) -> int:
+    """Bytes of an element."""
+    return _BITS.get(kind, int(re.sub(r"\D", "", kind[1:]) or 32)) // 8
+
+
+def _product(result: str, left: str, over: re.Match[str] | None) -> int:
+    """FLOPs of a matrix product from its result, its left operand and the axes summed over."""
+    first = _ARRAY.search(result)
+    sizes = _ARRAY.search(left)
+    if over is None or first is None or sizes is None:
+        return 0
+    axes = [int(x) for x in re.findall(r"\d+", over[1])]
+    return 2 * prod(_sizes(first[2])) * prod(_sizes(sizes[2])[i] for i in axes)
+
+
+def _attention_flops(line: str, operands: list[str]) -> int:
+    """FLOPs of cuDNN's attention: two products of [T, S, d] forward, five backward."""
+    q, k = (_sizes(match[2]) for match in map(_ARRAY.search, operands[:2]) if match)
+    (B, T, h, d), S = q, k[1]
+    products = 5 if _ATTENTION + "SoftmaxBackward" in line else 2
+    return products * 2 * B * h * T * S * d // (2 if "CAUSAL" in line else 1)

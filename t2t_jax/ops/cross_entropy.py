@@ -1,0 +1,148 @@
+"""Cross-entropy over the vocabulary without an array of all logits.
+
+One kernel computes the logits of a tile and keeps their log-sum-exp alone. Another computes them
+again, for half of the tokens at a time, and writes the gradient of the loss with respect to
+them in the type of x. Both gradients are computed in the forward pass, as the loss is a sum whose
+derivative is a number.
+
+Gain: compiled for an H100, base's step at 25,000 tokens a side moves 32 GB less than with float32
+logits, and takes 5.7 GiB less memory (`experiments/gpu_programs.py`); not measured on a GPU.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental import pallas as pl
+
+from t2t_jax.ops.tiles import COLUMN_TILE, DEPTH, ROW_TILE, call, on_rows, pad_rows, product_tile
+from t2t_jax.tokens import PAD
+
+SPLITS = 8  # parts of the vocabulary whose log-sum-exp is computed at once
+PARTS = 2  # of the tokens; the gradient of the logits of one part exists at a time
+_LOWEST = -1e30
+
+
+def plain(x: Array, W: Array, target: Array, a: Array, b: Array) -> tuple[Array, Array]:
+    """Sums over the tokens that are not padding, in nats: the loss and -log p(target).
+
+    With logits z = x W^T, the loss of a token is logsumexp(z) - a z[target] - b sum(z).
+
+    Args:
+      x: [B, T, d].  W: [V, d].
+      target: int32 [B, T], padded with 0.
+      a, b: float32 scalars.
+    """
+    z = jnp.einsum("btd,vd->btv", x, W.astype(x.dtype), preferred_element_type=jnp.float32)
+    log_z, present = jax.nn.logsumexp(z, axis=-1), target != PAD
+    chosen = jnp.take_along_axis(z, target[..., None], axis=-1)[..., 0]
+    loss = jnp.where(present, log_z - a * chosen - b * z.sum(-1), 0).sum()
+    return loss, jnp.where(present, log_z - chosen, 0).sum()
+
+
+def supported(d: int) -> bool:
+    """Whether there are kernels for vectors of length d."""
+    return d % DEPTH == 0
+
+
+@jax.custom_vjp
+def cross_entropy(x: Array, W: Array, target: Array, a: Array, b: Array) -> tuple[Array, Array]:
+    """`plain`; only the loss has a gradient, with respect to x and W."""
+    return _forward(x, W, target, a, b)[0]
+
+
+def _forward(
+    x: Array, W: Array, target: Array, a: Array, b: Array
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    local = on_rows(_local, "r.r..", "..r.")
+    loss, nll, dx, dW = local(x, W, target, a, b)
+    return (loss, nll), (dx, dW)
+
+
+def _backward(gradients: tuple[Array, Array], g: tuple[Array, Array]) -> tuple[Array | None, ...]:
+    dx, dW = gradients
+    return dx * g[0].astype(dx.dtype), dW * g[0], None, None, None
+
+
+cross_entropy.defvjp(_forward, _backward)
+
+
+def _local(x: Array, W: Array, target: Array, a: Array, b: Array) -> tuple[Array, ...]:
+    """The loss, -log p(target), and the gradients of the loss with respect to x and W."""
+    V, d = W.shape
+    shape, x, target = x.shape, x.reshape(-1, d), target.reshape(-1)
+    x, target = (pad_rows(y, ROW_TILE) for y in (x, target))
+    half = pad_rows(W.astype(x.dtype), COLUMN_TILE)
+    log_z = _log_sum_exp(x, half, V)
+    wide, present = x.astype(jnp.float32), target != PAD
+    chosen = (wide * jnp.take(half, target, axis=0)).sum(-1)
+    total = (wide * half.sum(0, dtype=jnp.float32)[None]).sum(-1)
+    loss = jnp.where(present, log_z - a * chosen - b * total, 0).sum()
+    nll = jnp.where(present, log_z - chosen, 0).sum()
+    dW, dx = jnp.zeros(half.shape, jnp.float32), []
+    size = -(-x.shape[0] // (PARTS * ROW_TILE)) * ROW_TILE
+    for i in range(0, x.shape[0], size):
+        part = slice(i, i + size)
+        dz = _logit_gradient(x[part], half, log_z[part], target[part], jnp.stack([a, b]), V)
+        dx.append(dz @ half)
+        dW += jnp.einsum("mv,md->vd", dz, x[part], preferred_element_type=jnp.float32)
+        dW, log_z = jax.lax.optimization_barrier((dW, log_z))  # one part after another
+    rows = shape[0] * shape[1]
+    return loss, nll, jnp.concatenate(dx)[:rows].reshape(shape), dW[:V]
+
+
+def _log_sum_exp(x: Array, W: Array, V: int) -> Array:
+    """float32 [M]: the log-sum-exp of the first V of x W^T, x [M, d] and W [>= V, d]."""
+    (M, d), tiles = x.shape, W.shape[0] // COLUMN_TILE
+    each = -(-tiles // SPLITS)
+
+    def kernel(x: Any, W: Any, largest: Any, total: Any) -> None:
+        row, split = pl.program_id(0) * ROW_TILE, pl.program_id(1)
+
+        def add(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+            largest, total = state
+            column = (split * each + j) * COLUMN_TILE
+            z = product_tile(x, W, row, column)
+            z = jnp.where(column + jnp.arange(COLUMN_TILE)[None] < V, z, _LOWEST)
+            after = jnp.maximum(largest, z.max(1))
+            return after, total * jnp.exp(largest - after) + jnp.exp(z - after[:, None]).sum(1)
+
+        first = jnp.full(ROW_TILE, _LOWEST, jnp.float32), jnp.zeros(ROW_TILE, jnp.float32)
+        count = jnp.clip(tiles - split * each, 0, each)
+        state = jax.lax.fori_loop(0, count, add, first)
+        largest[split, pl.ds(row, ROW_TILE)], total[split, pl.ds(row, ROW_TILE)] = state
+
+    part = jax.ShapeDtypeStruct((SPLITS, M), jnp.float32)
+    run = call(
+        kernel,
+        (M // ROW_TILE, SPLITS),
+        (part, part),
+        2 * M * V * d,
+        "log_sum_exp",
+    )
+    largest, total = run(x, W)
+    return jax.nn.logsumexp(largest, axis=0, b=total)
+
+
+def _logit_gradient(x: Array, W: Array, log_z: Array, target: Array, ab: Array, V: int) -> Array:
+    """[M, len(W)]: the loss differentiated by the logits; zero for padding and after the V-th."""
+    (M, d), width = x.shape, W.shape[0]
+
+    def kernel(x: Any, W: Any, log_z: Any, target: Any, ab: Any, out: Any) -> None:
+        row, column = pl.program_id(0) * ROW_TILE, pl.program_id(1) * COLUMN_TILE
+        rows = pl.ds(row, ROW_TILE)
+        z = product_tile(x, W, row, column)
+        v, t = column + jnp.arange(COLUMN_TILE)[None], target[rows][:, None]
+        dz = jnp.exp(z - log_z[rows][:, None]) - jnp.where(v == t, ab[0], 0) - ab[1]
+        dz = jnp.where((t != PAD) & (v < V), dz, 0)
+        out[rows, pl.ds(column, COLUMN_TILE)] = dz.astype(out.dtype)
+
+    run = call(
+        kernel,
+        (M // ROW_TILE, width // COLUMN_TILE),
+        jax.ShapeDtypeStruct((M, width), x.dtype),
+        2 * M * V * d,
+        "logit_gradient",
+    )
+    return run(x, W, log_z, target, ab)

@@ -1,0 +1,100 @@
+"""What the Pallas kernels share: a tile of a matrix product, and rows divided over devices.
+
+The kernels are compiled by Triton. XLA cannot divide a kernel over devices, so each device runs it
+on its own rows of the batch.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental import pallas as pl
+from jax.sharding import PartitionSpec
+
+ROWS = "data", "fsdp"  # the mesh axes that divide the rows of a batch
+ROW_TILE, COLUMN_TILE, DEPTH = 128, 128, 64
+
+
+def product_tile(a: Any, b: Any, row: Any, column: Any) -> Array:
+    """Rows row.. and columns column.. of a b^T, float32 [ROW_TILE, COLUMN_TILE].
+
+    Args:
+      a, b: references to [M, K] and [N, K]; DEPTH divides K.
+    """
+
+    def add(i: Array, total: Array) -> Array:
+        depth = pl.ds(i * DEPTH, DEPTH)
+        left, right = a[pl.ds(row, ROW_TILE), depth], b[pl.ds(column, COLUMN_TILE), depth]
+        return total + jnp.dot(left, right.T, preferred_element_type=jnp.float32)
+
+    zeros = jnp.zeros((ROW_TILE, COLUMN_TILE), jnp.float32)
+    return jax.lax.fori_loop(0, a.shape[1] // DEPTH, add, zeros)
+
+
+def pad_rows(x: Array, multiple: int) -> Array:
+    """x [M, ...] with rows of zeros until `multiple` divides M."""
+    missing = -x.shape[0] % multiple
+    return jnp.pad(x, ((0, missing), *((0, 0),) * (x.ndim - 1))) if missing else x
+
+
+def call(
+    kernel: Callable[..., None],
+    grid: tuple[int, ...],
+    out: Any,
+    flops: int,
+    name: str,
+    warps: int = 8,
+) -> Callable[..., Any]:
+    """The Pallas call of a kernel; a CPU interprets it, slowly, for tests.
+
+    Args:
+      out: shapes of its results.
+      flops: its operations, which the name tells, as a compiled program does not show them.
+    """
+    from jax.experimental.pallas import triton
+
+    return pl.pallas_call(
+        kernel,
+        grid=grid,
+        out_shape=out,
+        compiler_params=triton.CompilerParams(num_warps=warps, num_stages=3),
+        name=f"{name}_{flops}_flops",
+        interpret=platform() == "cpu",
+    )
+
+
+def platform() -> str:
+    """The platform of the mesh in use, which may be compiled for without being there."""
+    device = getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
+    return getattr(device, "platform", None) or jax.default_backend()
+
+
+def rows_alone() -> bool:
+    """Whether the mesh in use divides nothing but rows, so that `on_rows` can be used."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return all(size == 1 for axis, size in mesh.shape.items() if axis not in ROWS)
+
+
+def on_rows(f: Callable[..., Any], arguments: str, results: str) -> Callable[..., Any]:
+    """f run by each device on its rows.
+
+    Args:
+      arguments, results: a letter each: `r` if its first axis is divided; otherwise an argument is
+        the same everywhere, and a result is summed over the devices.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if all(size == 1 for size in mesh.shape.values()):
+        return f
+
+    def local(*x: Array) -> tuple[Array, ...]:
+        out = zip(f(*x), results, strict=True)
+        return tuple(y if letter == "r" else jax.lax.psum(y, ROWS) for y, letter in out)
+
+    specs = {"r": PartitionSpec(ROWS)}
+    inputs, outputs = (
+        tuple(specs.get(letter, PartitionSpec()) for letter in letters)
+        for letters in (arguments, results)
+    )
+    return jax.shard_map(local, in_specs=inputs, out_specs=outputs, check_vma=False)

@@ -1,0 +1,245 @@
+"""The kernels for GPUs, interpreted on a CPU, equal their plain definitions, forward and backward.
+
+A GPU's own compiler is not needed here; `experiments/gpu.py` checks the same on a device.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t2t_jax import config
+from t2t_jax.attention import build as build_mechanism
+from t2t_jax.attention.visibility import Visibility
+from t2t_jax.models import build
+from t2t_jax.ops import (
+    cross_entropy,
+    dropout,
+    feed_forward,
+    flash_attention,
+    matmul,
+    window_attention,
+)
+from t2t_jax.training import population, sharding
+from t2t_jax.training.objective import cross_entropy as objective
+from t2t_jax.training.objective import fused_cross_entropy
+from t2t_jax.training.step import hyper, initialise, make_step
+from tests.eight import on_eight_devices
+
+V = 300  # no multiple of a tile
+
+
+def drawn(shape, seed, scale=1.0):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape) * scale, jnp.float32)
+
+
+def target(shape, seed):
+    t = np.random.default_rng(seed).integers(1, V, shape)
+    t[0, 3:], t[-1] = 0, 0  # padding, and a row of nothing else
+    return jnp.asarray(t, jnp.int32)
+
+
+def close(x, y, tolerance=2e-5):
+    for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (3, 43)], ids=["one tile", "two tiles"])
+def test_cross_entropy_equals_its_plain_definition(shape):
+    x, W, t = drawn((*shape, 64), 0), drawn((V, 64), 1, 0.3), target(shape, 2)
+    a, b = jnp.float32(0.9), jnp.float32(0.1 / V)
+    fused, plain = (
+        jax.value_and_grad(lambda x, W, f=f: f(x, W, t, a, b)[0], (0, 1))(x, W)
+        for f in (cross_entropy.cross_entropy, cross_entropy.plain)
+    )
+    close(fused, plain)
+    close(cross_entropy.cross_entropy(x, W, t, a, b), cross_entropy.plain(x, W, t, a, b))
+
+
+def test_large_logits_do_not_overflow():
+    x, W, t = drawn((2, 5, 64), 0, 30), drawn((V, 64), 1, 3), target((2, 5), 2)
+    a, b = jnp.float32(1), jnp.float32(0)
+    fused, plain = (
+        jax.value_and_grad(lambda x, W, f=f: f(x, W, t, a, b)[0], (0, 1))(x, W)
+        for f in (cross_entropy.cross_entropy, cross_entropy.plain)
+    )
+    assert float(plain[0]) > 1000
+    close(fused, plain, 1e-4)
+
+
+@pytest.mark.parametrize("smoothing", ["uniform", "others"])
+def test_the_fused_objective_equals_that_of_the_logits(smoothing):
+    x, W, t = drawn((2, 5, 64), 3), drawn((V, 64), 4, 0.3), target((2, 5), 5)
+    expected = objective(jnp.einsum("btd,vd->btv", x, W), t, 0.2, smoothing)
+    close(fused_cross_entropy(x, W, t, 0.2, smoothing), expected)
+
+
+@pytest.mark.parametrize("rows", [(2, 5), (3, 43)], ids=["one tile", "two tiles"])
+def test_the_feed_forward_kernel_equals_its_plain_definition(rows):
+    arguments = drawn((*rows, 64), 0), drawn((64, 256), 1), drawn((256,), 2), drawn((256, 64), 3)
+    direction = drawn((*rows, 64), 4)
+    fused, plain = (
+        jax.value_and_grad(lambda *x, f=f: (f(*x) * direction).sum(), (0, 1, 2, 3))(*arguments)
+        for f in (feed_forward.feed_forward, feed_forward.plain)
+    )
+    close(fused, plain, 1e-4)
+
+
+@pytest.mark.parametrize(("undefined", "axes"), [("dy", 1), ("x", 2)])
+def test_padding_reaches_no_gradient_of_a_masked_product(undefined, axes):
+    present = jnp.arange(5)[None] < jnp.array([[3], [5]])
+    width = (4,) if axes == 1 else (2, 3)
+    x, W = drawn((2, 5, *width), 0), drawn((*width, 7), 1)
+    dy = jnp.where(present[..., None], drawn((2, 5, 7), 2), 0)
+    _, plain_back = jax.vjp(lambda x, W: matmul.plain(x, W, axes), x, W)
+    expected = plain_back(dy)
+
+    def poisoned(y):
+        return jnp.where(present.reshape(2, 5, *(1,) * (y.ndim - 2)), y, jnp.nan)
+
+    if undefined == "x":
+        x = poisoned(x)
+    _, back = jax.vjp(lambda x, W: matmul.masked_matmul(x, W, present, undefined, axes), x, W)
+    close(back(poisoned(dy) if undefined == "dy" else dy), expected)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_definition_of_fused_attention_is_that_of_the_mechanism(causal):
+    q, k, v = drawn((3, 5, 2, 4), 0), drawn((3, 5, 2, 4), 1), drawn((3, 5, 2, 6), 2)
+    lengths = jnp.array([5, 2, 0])
+    visibility = Visibility(lengths, lengths, causal=causal)
+    expected = build_mechanism("scaled_dot_product").apply({}, q, k, v, visibility)
+    close(flash_attention.plain(q, k, v, lengths, lengths, causal, 0.5), expected)
+
+
+WINDOWS = [  # T, S, w, whether causal
+    (1, 1, 1, True),
+    (64, 64, 63, True),
+    (65, 65, 64, True),
+    (130, 130, 65, True),
+    (130, 130, 3, False),
+    (63, 129, 40, False),
+    (200, 64, 10, False),
+]
+
+
+@pytest.mark.parametrize(("T", "S", "w", "causal"), WINDOWS)
+def test_window_attention_equals_its_plain_definition(T, S, w, causal):
+    shapes = (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32)
+    arguments = [drawn(shape, i) for i, shape in enumerate(shapes)]
+    g = drawn((3, T, 2, 32), 3)
+    lengths = jnp.array([T, T // 2, 0]), jnp.array([S // 2 + 1, S, 0])
+    fused, plain = (
+        jax.vjp(lambda q, k, v, f=f: f(q, k, v, *lengths, w, causal, 0.3), *arguments)
+        for f in (window_attention.window_attention, window_attention.plain)
+    )
+    close(fused[0], plain[0])
+    close(fused[1](g), plain[1](g), 1e-4)
+
+
+def test_local_attention_has_the_outputs_of_its_kernel():
+    q, k, v = drawn((3, 70, 2, 16), 0), drawn((3, 70, 2, 16), 1), drawn((3, 70, 2, 32), 2)
+    lengths = jnp.array([70, 30, 0])
+    for causal in (False, True):
+        visibility, local = (
+            Visibility(lengths, lengths, causal=causal),
+            build_mechanism("local:w=9"),
+        )
+        expected = local.apply({}, q, k, v, visibility)
+        close(local.fused(q, k, v, visibility, None, None), expected)
+
+
+def test_attention_without_a_kernel_is_plain():
+    q, k, v = drawn((3, 5, 2, 4), 0), drawn((3, 5, 2, 4), 1), drawn((3, 5, 2, 6), 2)
+    visibility = Visibility(causal=True)
+    local, wide = build_mechanism("local:w=2"), build_mechanism("scaled_dot_product")
+    assert local.fused(q, k, v, visibility, None, None) is None
+    assert wide.fused(drawn((3, 5, 2, 200), 0), *(k, v), visibility, None, None) is None
+    assert wide.fused(q, k, v, visibility, None, lambda s: s) is None
+    close(local.apply({}, q, k, v, visibility, method="run"), local.apply({}, q, k, v, visibility))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8), (3, 5, 6), (7,)])
+def test_packed_random_bits_equal_the_others(shape):
+    key, threshold = jax.random.key(3), jnp.float32(20000)
+    kept, packed = (f(key, shape, threshold) for f in (dropout._kept, dropout._kept_packed))
+    np.testing.assert_array_equal(kept, packed)
+    assert kept.any()
+    assert not kept.all()
+
+
+def small(**changes):
+    fields = dict(N=1, d_model=64, d_ff=128, h=2, d_k=32, d_v=32, P_drop=0.1, steps=20, warmup=10)
+    return config.replace(config.Config(), **fields | changes)
+
+
+def drawn_batch(i, mesh):
+    batch = dict(source=target((4, 6), i), target=target((4, 7), i + 100))
+    return sharding.put_batch(jax.tree.map(np.asarray, batch), mesh)
+
+
+def losses(kernels, steps, mesh="", **changes):
+    """Loss, nll and norm of the gradient of steps [steps, 3], and the parameters after them."""
+    c, mesh = small(kernels=kernels, **changes), sharding.make_mesh(mesh)
+    model, h = build(c, V), sharding.replicate(hyper(c), mesh)
+    step, found = jax.jit(make_step(model, c)), []
+    with sharding.use_mesh(mesh):
+        state = initialise(model, c, mesh)
+        for i in range(steps):
+            state, metrics = step(state, drawn_batch(i, mesh), h)
+            found.append([float(x) for x in (metrics.loss, metrics.nll, metrics.grad_norm)])
+    return np.array(found), state.params
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, dict(norm_placement="pre", smoothing="others", positions="rotary")], ids=str
+)
+def test_a_run_with_kernels_has_the_losses_of_one_without(changes):
+    """Dropout draws are equal, too, so that only the order of sums differs."""
+    (plain, expected), (fused, params) = (losses(x, 4, **changes) for x in ("plain", "fused"))
+    np.testing.assert_allclose(fused, plain, rtol=1e-4)
+    close(params, expected, 1e-3)
+
+
+@pytest.mark.full
+def test_two_hundred_steps_in_bfloat16_agree_to_its_rounding():
+    (plain, _), (fused, _) = (losses(x, 200, dtype="bfloat16") for x in ("plain", "fused"))
+    np.testing.assert_allclose(fused[:, 0], plain[:, 0], rtol=2**-6)
+
+
+def test_kernels_are_for_bfloat16_on_a_gpu():
+    assert build(small(), V).c.kernels == "plain"
+    assert build(small(), V, "gpu").c.kernels == "fused"
+    assert build(small(kernels="plain"), V, "gpu").c.kernels == "plain"
+    assert build(small(dtype="float32"), V, "gpu").c.kernels == "plain"
+    assert build(small(), V, "tpu").c.kernels == "plain"
+
+
+def check_kernels_on_a_mesh():
+    """Each device runs the kernels on its rows; with `tensor`, divided parts are plain."""
+    expected, _ = losses("plain", 2)
+    for mesh, fused in (("data=4,fsdp=2", True), ("data=4,tensor=2", False)):
+        with sharding.use_mesh(sharding.make_mesh(mesh)):
+            assert build(small(kernels="fused"), V).fuses_softmax == fused
+        np.testing.assert_allclose(losses("fused", 2, mesh)[0], expected, rtol=1e-4)
+
+
+def test_kernels_on_a_mesh():
+    on_eight_devices(check_kernels_on_a_mesh)
+
+
+def test_members_of_a_population_with_kernels_are_independent():
+    configs, mesh = [small(kernels="fused", seed=s) for s in (0, 1)], sharding.make_mesh()
+    model = build(configs[0], V)
+    step = make_step(model, configs[0])
+    with sharding.use_mesh(mesh):
+        members = [
+            (initialise(model, c, mesh), drawn_batch(i, mesh), sharding.replicate(hyper(c), mesh))
+            for i, c in enumerate(configs)
+        ]
+        stacked = [population.stack(list(x)) for x in zip(*members, strict=True)]
+        _, together = jax.jit(population.vmap_step(step, 2))(*stacked)
+        for i, member in enumerate(members):
+            _, alone = jax.jit(step)(*member)
+            assert float(alone.loss) == pytest.approx(float(together.loss[i]), rel=1e-5)
+            assert float(alone.grad_norm) == pytest.approx(float(together.grad_norm[i]), rel=1e-4)

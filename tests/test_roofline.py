@@ -1,0 +1,169 @@
+"""The bound of a GPU program is that of its kernels, read from its text."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from t2t_jax.bench import roofline
+from t2t_jax.bench.devices import DEVICES, Device, target
+from t2t_jax.cli import main
+from t2t_jax.runs import workers
+
+# Two kernels in a loop of three trips, a fused product, cuDNN's attention and a kernel of ours.
+PROGRAM = """HloModule jit_step
+
+%fused (a: bf16[8,16], b: bf16[16,4]) -> bf16[8,4] {
+  %a = bf16[8,16]{1,0} parameter(0)
+  %b = bf16[16,4]{1,0} parameter(1)
+  ROOT %dot.1 = bf16[8,4]{1,0} dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+
+%body (x: (s32[], f32[10])) -> (s32[], f32[10]) {
+  %x = (s32[], f32[10]{0}) parameter(0)
+  %n = s32[] get-tuple-element(%x), index=0
+  %y = f32[10]{0} get-tuple-element(%x), index=1
+  %add.2 = s32[] fusion(%n), kind=kLoop, calls=%one
+  %scale.2 = f32[10]{0} fusion(%y), kind=kLoop, calls=%two, metadata={op_name="jit(step)/mul"}
+  ROOT %out = (s32[], f32[10]{0}) tuple(%add.2, %scale.2)
+}
+
+ENTRY %main (p: bf16[8,16], q: bf16[16,4], h: bf16[2,6,3,8], s: f32[10]) -> bf16[8,4] {
+  %p = bf16[8,16]{1,0} parameter(0)
+  %q = bf16[16,4]{1,0} parameter(1)
+  %h = bf16[2,6,3,8]{3,2,1,0} parameter(2)
+  %s = (s32[], f32[10]{0}) parameter(3)
+  %gemm.1 = bf16[8,4]{1,0} fusion(%p, %q), kind=kCustom, calls=%fused, metadata={op_name="jit(step)/transpose(jvp(T.encode))/encoder_1/add_norm_feed_forward/feed_forward/dot_general"}
+  %fmha.1 = (bf16[2,3,6,8]{3,1,2,0}, u8[0]{0}) custom-call(%h, %h, %h), custom_call_target="__cudnn$fmhaSoftmax", metadata={op_name="jit(step)/jvp(T.decode)/decoder_0/add_norm_attention/attention/attention.fused/fwd"}, backend_config={"mask_type": "PADDING_CAUSAL"}
+  %ours.1 = f32[10]{0} custom-call(%q), custom_call_target="__gpu$xla.gpu.triton", metadata={op_name="jit(step)/jvp(log_sum_exp_1234_flops)/pallas_call"}
+  %loop = (s32[], f32[10]{0}) while(%s), condition=%less, body=%body, backend_config={"known_trip_count":{"n":"3"}}
+  ROOT %copy = bf16[8,4]{1,0} bitcast(%gemm.1)
+}
+"""  # noqa: E501
+
+
+def test_bytes_products_and_trips_are_counted():
+    found = {k.name: k for k in roofline.kernels(PROGRAM)}
+    assert {name: k.times for name, k in found.items()} == {
+        "gemm.1": 1, "fmha.1": 1, "ours.1": 1, "add.2": 3, "scale.2": 3,
+    }  # fmt: skip
+    assert found["gemm.1"].moved == 2 * (8 * 16 + 16 * 4 + 8 * 4)
+    assert found["gemm.1"].flops == 2 * 8 * 16 * 4
+    assert found["scale.2"].moved == 4 * 20
+    assert found["scale.2"].flops == 0
+    assert found["fmha.1"].flops == 2 * 2 * 2 * 3 * 6 * 6 * 8 // 2  # half of it, as it is causal
+    assert found["ours.1"].flops == 1234
+
+
+def test_a_kernel_takes_the_longer_of_its_bytes_and_its_products():
+    device = Device("toy", bandwidth=100.0, peak=10.0, memory=1)
+    total = roofline.bound(roofline.kernels(PROGRAM), device)
+    gemm, fmha = max(448 / 100, 1024 / 10), max(4 * 2 * 288 / 100, 3456 / 10)
+    ours, loop = max((128 + 40) / 100, 1234 / 10), 3 * (8 / 100 + 80 / 100)
+    assert total.seconds == pytest.approx(gemm + fmha + ours + loop)
+    assert total.kernels == 9
+    parts = dict(roofline.by_part(roofline.kernels(PROGRAM), device))
+    assert parts == pytest.approx(
+        {
+            "encoder/feed_forward, backward": gemm,
+            "decoder/attention": fmha,
+            "softmax and loss": ours,
+            "optimizer": loop,
+        }
+    )
+
+
+SLICES = """%update (x: f32[100,8], y: f32[1,8], i: s32[]) -> f32[100,8] {
+  %x = f32[100,8]{1,0} parameter(0)
+  %y = f32[1,8]{1,0} parameter(1)
+  %i = s32[] parameter(2)
+  %flat = f32[100,1,8]{2,1,0} bitcast(%x)
+  %row = f32[1,1,8]{2,1,0} bitcast(%y)
+  %dus = f32[100,1,8]{2,1,0} dynamic-update-slice(%flat, %row, %i, %i, %i)
+  ROOT %same = f32[100,8]{1,0} bitcast(%dus)
+}
+
+%take (u: f32[100,8], j: s32[], v: f32[1,8]) -> f32[1,8] {
+  %u = f32[100,8]{1,0} parameter(0)
+  %j = s32[] parameter(1)
+  %v = f32[1,8]{1,0} parameter(2)
+  %ds = f32[1,8]{1,0} dynamic-slice(%u, %j, %j), dynamic_slice_sizes={1,8}
+  ROOT %sum = f32[1,8]{1,0} add(%ds, %v)
+}
+
+ENTRY %main (a: f32[100,8], b: f32[1,8], n: s32[]) -> f32[100,8] {
+  %a = f32[100,8]{1,0} parameter(0)
+  %b = f32[1,8]{1,0} parameter(1)
+  %n = s32[] parameter(2)
+  %taken = f32[1,8]{1,0} fusion(%a, %n, %b), kind=kLoop, calls=%take
+  ROOT %put = f32[100,8]{1,0} fusion(%a, %taken, %n), kind=kLoop, calls=%update
+}
+"""
+
+
+def test_of_an_array_that_is_sliced_or_updated_the_slice_counts():
+    taken, put = roofline.kernels(SLICES)
+    assert taken.moved == 3 * 32 + 4  # the slice, what is added to it, the sum, and the index
+    assert put.moved == 2 * 32 + 4  # the update is read and written
+
+
+def test_a_target_describes_its_device():
+    text = target("h200")
+    assert f"memory_bandwidth: {int(DEVICES['h200'].bandwidth)}" in text
+    assert "cuda_compute_capability { major: 9 }" in text
+    assert "major: 8 }" in target("a100")
+
+
+def test_compiling_without_the_compiler_says_what_to_install(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("t2t_jax.bench.command.find_spec", lambda name: None)
+    assert main(["bench", "compile", "--out", str(tmp_path / "out")]) == 2
+    assert "pip install -e '.[cuda]'" in capsys.readouterr().err
+    assert main(["bench", "compile", "--lengths", "0"]) == 2
+    assert main(["bench", "compile", "--mechanisms", "globall"]) == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_stored_bounds_were_made_by_the_kernels_of_the_steps():
+    path = Path(__file__).parent.parent / "experiments/results/programs/compile-h100.json"
+    steps = json.loads(path.read_text())["steps"]
+    plain = json.loads(path.with_name("plain-h100.json").read_text())["steps"]
+    for size, step in steps.items():
+        assert step["ms"] < plain[size]["ms"]
+        assert step["gib"] < plain[size]["gib"]
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"), [(None, ["0", "1", "10"]), ("3,5", ["3", "5"]), ("", [])]
+)
+def test_gpus_are_those_of_the_environment_or_of_the_machine(
+    visible, expected, monkeypatch, tmp_path
+):
+    for name in ("nvidia0", "nvidia10", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert workers.gpus(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "shares", "fraction"),
+    [(2, ["3,6", "5,7"], "0.90"), (4, list("3567"), "0.90"), (6, [*"3567", "3", "5"], "0.45")],
+)
+def test_every_worker_has_gpus_of_its_own(n, shares, fraction, monkeypatch):
+    monkeypatch.setattr(workers.os, "sched_setaffinity", lambda *_: None, raising=False)
+    monkeypatch.setattr(workers.threading.Thread, "start", lambda self: None)
+    for i, share in enumerate(shares):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,6,7")
+        monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION", raising=False)
+        workers.set_up_worker(f"{i}/{n}")
+        assert workers.os.environ["CUDA_VISIBLE_DEVICES"] == share
+        assert workers.os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] == fraction
+        monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION")
+
+
+def test_one_worker_has_all_gpus(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setattr(workers.threading.Thread, "start", lambda self: None)
+    workers.set_up_worker("0/1")
+    assert workers.os.environ["CUDA_VISIBLE_DEVICES"] == "3,5"
