@@ -205,7 +205,8 @@ def _add_benches(subparsers: Any) -> None:
     p.add_argument("--device", default="h100", choices=("h100", "h200", "a100"), help="[h100]")
     p.add_argument("--chips", type=int, default=1, metavar="N", help="GPUs that share a step [1]")
     p.add_argument("--sizes", **{**sizes, "nargs": "*"}, default=["base"], help="[base]; tiny big")
-    p.add_argument("--mechanisms", nargs="*", default=[], metavar="NAME", help="[none]")
+    mechanisms = "all, or these, forward and backward [none]"
+    p.add_argument("--mechanisms", nargs="*", metavar="NAME", help=mechanisms)
     p.add_argument(
         "--lengths", nargs="+", type=int, default=[256, 1024, 4096, 16384], metavar="N",
         help="of the mechanisms [256 1024 4096 16384]",

@@ -50,7 +50,8 @@ def compile(arguments: Namespace) -> None:
     for name, values in (("--lengths", arguments.lengths), ("--chips", [arguments.chips])):
         if min(values) < 1:
             raise UsageError(f"{name} must be positive, not {min(values)}.")
-    for name in arguments.mechanisms:
+    mechanisms = [] if arguments.mechanisms is None else arguments.mechanisms or [*MECHANISMS]
+    for name in mechanisms:
         parse(name)
     if find_spec("jax_cuda13_plugin") is None:
         raise UsageError(
@@ -65,11 +66,12 @@ def compile(arguments: Namespace) -> None:
 
     a = arguments
     results = programs.measure(
-        a.device, a.chips, a.sizes, a.mechanisms, a.lengths, a.kernels, _report
+        a.device, a.chips, a.sizes, mechanisms, a.lengths, a.kernels, _report
     )
-    name = f"compile-{a.device}" + ("" if a.chips == 1 else f"x{a.chips}")
+    name = f"compile-{a.device}" + (f"x{a.chips}" if a.chips > 1 else "")
+    name += "-plain" if a.kernels == "plain" else ""
     _keep(name, programs, results, a.out)
-    if a.mechanisms:
+    if mechanisms:
         programs.plot(results, a.out / name)
 
 

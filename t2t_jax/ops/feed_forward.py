@@ -4,7 +4,7 @@ b_1 is one more row of W_1, for a feature of x that is one: the products add it 
 gradient. The backward pass through the ReLU is the end of the product that it follows.
 
 Gain: compiled for an H100, base's step at 25,000 tokens a side moves 4.5 GB less
-(`experiments/gpu_programs.py`); not measured on a GPU.
+(`bench compile`); not measured on a GPU.
 """
 
 from functools import partial
