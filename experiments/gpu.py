@@ -2,6 +2,7 @@
 
     launch/local.sh prepare multi30k_quick
     launch/local.sh experiments/gpu.py [--sizes tiny] [PART ...]
+    python -m experiments.gpu ...                  where nothing can be installed
 
 Writes experiments/results/gpu/PART. Parts that are done are skipped, and a part that fails does not
 stop the others. It runs on a CPU, too. No results of a GPU are stored yet, so neither the time nor
@@ -87,6 +88,128 @@ def flash(out, sizes):
     return True
 
 
+def kernels(out, sizes):
+    """Compares every kernel of `t2t_jax/ops` with its plain definition: exactness, then time.
+
+    An error is the largest difference of a value or gradient from the plain definition in float32,
+    over the largest value. It fails where a kernel in bfloat16 errs by more than 4 times what the
+    plain definition errs in bfloat16.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    results, exact = {}, True
+    for name, (fused, plain, arguments) in kernel_cases().items():
+        half = [x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x for x in arguments]
+        with jax.default_matmul_precision("highest"):
+            expected = value_and_gradients_of(plain)(*arguments)
+        result = results[name] = {}
+        for label, function in {"plain": plain, "kernel": fused}.items():
+            run = value_and_gradients_of(function)
+            errors = jax.tree.map(relative_error, run(*half), expected)
+            result[label] = {"ms": 1e3 * median_seconds(run, half), "errors": errors}
+        worst = {label: max(jax.tree.leaves(x["errors"])) for label, x in result.items()}
+        exact &= worst["kernel"] <= 4 * worst["plain"] + 1e-6
+    write_results(out / "kernels.json", results)
+    return exact
+
+
+def kernel_cases():
+    """Returns (kernel, plain definition, float32 arguments) by name, at base's sizes.
+
+    Both functions return a scalar; it is differentiated with respect to the float32 arguments.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from t2t_jax.ops import cross_entropy, feed_forward, flash_attention, window_attention
+
+    B, T, d, f, V = max(1, batch_tokens() // 64), 64, 512, 2048, 37_000
+    keys = iter(jax.random.split(jax.random.key(0), 20))
+
+    def normal(*shape, scale=1.0):
+        return scale * jax.random.normal(next(keys), shape)
+
+    lengths = jax.random.randint(next(keys), (B,), 1, T + 1)
+    present = jnp.arange(T)[None] < lengths[:, None]
+    target = jnp.where(present, jax.random.randint(next(keys), (B, T), 1, V), 0)
+    smoothing = jnp.float32(0.9), jnp.float32(0.1 / V)
+    qkv = [normal(B, T, 8, 64) for _ in range(3)]
+    far = [normal(1, 4096, 8, 64) for _ in range(3)]
+    all_keys = jnp.full(1, 4096)
+
+    def loss(function):
+        return lambda x, W: function(x, W, target, *smoothing)[0]
+
+    def summed(function):
+        return lambda *x: (function(*x) ** 2).sum(dtype=jnp.float32)
+
+    def attention(function):
+        def of_present(q, k, v):
+            attended = function(q, k, v, lengths, lengths, True, 0.125)
+            return jnp.where(present[:, :, None, None], attended, 0)
+
+        return summed(of_present)
+
+    def window(function):
+        return summed(lambda q, k, v: function(q, k, v, all_keys, all_keys, 64, True, 0.125))
+
+    layer = normal(B, T, d), normal(d, f, scale=d**-0.5), normal(f), normal(f, d, scale=f**-0.5)
+    cases = {
+        "cross_entropy": (loss, cross_entropy, (normal(B, T, d), normal(V, d, scale=d**-0.5))),
+        "feed_forward": (summed, feed_forward, layer),
+        "flash_attention": (attention, flash_attention, qkv),
+        "window_attention": (window, window_attention, far),
+    }
+    return {
+        name: (wrap(getattr(module, name)), wrap(module.plain), arguments)
+        for name, (wrap, module, arguments) in cases.items()
+    }
+
+
+def value_and_gradients_of(function):
+    """Returns a compiled function: the value of a scalar function and all its gradients."""
+    import jax
+
+    def run(*x):
+        return jax.value_and_grad(function, tuple(range(len(x))))(*x)
+
+    return jax.jit(run)
+
+
+def bound(out, sizes):
+    """Compares the time of steps with the least time of their own compiled programs."""
+    import jax
+
+    from t2t_jax.bench import roofline, train
+    from t2t_jax.bench.devices import DEVICES
+    from t2t_jax.bench.workload import workload
+
+    kind = jax.devices()[0].device_kind.lower()
+    known = [x for name, x in DEVICES.items() if name in kind]
+    if not known:
+        raise ValueError(f"the bandwidth of {kind} is not known: add it to bench/devices.py.")
+    results = {}
+    for size in sizes:
+        steps = train.Steps(workload(size, batch_tokens()))
+        steps()
+        start = time.perf_counter()
+        steps()
+        seconds = (time.perf_counter() - start) / len(steps.batches)
+        found = [
+            roofline.bound(roofline.kernels(program.run.as_text()), known[0])
+            for program in steps.programs.values()
+        ]
+        least = [x.seconds for x in found]
+        results[size] = {
+            "measured_ms": 1e3 * seconds,
+            "least_ms_of_shapes": [1e3 * x for x in least],
+            "kernels_of_shapes": [x.kernels for x in found],
+        }
+    write_results(out / "bound.json", results)
+    return True
+
+
 def xla_attention(q, k, v, causal):
     import jax.numpy as jnp
 
@@ -165,12 +288,12 @@ def profile(out, sizes):
         with tempfile.TemporaryDirectory() as directory:
             with jax.profiler.trace(directory):
                 steps()
-            results[size] = kernels(next(Path(directory).rglob("*.trace.json.gz")))
+            results[size] = times_of_kernels(next(Path(directory).rglob("*.trace.json.gz")))
     write_results(out / "profile.json", results)
     return True
 
 
-def kernels(trace):
+def times_of_kernels(trace):
     """Returns the milliseconds of each kernel on the tracks of the device, the longest first."""
     with gzip.open(trace) as file:
         events = json.load(file)["traceEvents"]
@@ -204,10 +327,12 @@ def write_results(path, results):
 
 PARTS = {
     "doctor": doctor,
+    "kernels": kernels,
     "train": bench("train"),
     "population": bench("train", "--population", "8", "--batch_tokens", "2048"),
     "alone": bench("train", "--batch_tokens", "2048"),
     "flash": flash,
+    "bound": bound,
     "memory": memory,
     "profile": profile,
     "translate": bench("translate"),

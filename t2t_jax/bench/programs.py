@@ -101,7 +101,9 @@ def table(results: Mapping[str, Any]) -> list[str]:
             f"{'n':28}" + "".join(f"{n:>26,}" for n in lengths),
         ]
         for name, points in mechanisms.items():
-            cells = (f"{p['ms']:.3f} ({p['kernels']:,}; {p['mb']:,.0f}; {p['mib']:,.0f})" for p in points)
+            cells = (
+                f"{p['ms']:.3f} ({p['kernels']:,}; {p['mb']:,.0f}; {p['mib']:,.0f})" for p in points
+            )
             label = name + ("" if is_causal(name) else " (not causal)")
             lines.append(f"{label:28}" + "".join(f"{cell:>26}" for cell in cells))
     return lines
