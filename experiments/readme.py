@@ -372,6 +372,27 @@ SECTIONS = {
             ("scaling/scaling.md",),
         ),
         Result(
+            "Programs compiled for a GPU",
+            "gpu/bin/python experiments/programs.py",
+            """
+            A bound, not a measurement: no GPU is needed. XLA compiles each program for the device,
+            and every kernel is counted with the time to read its operands and write its results
+            at full bandwidth, or that of its matrix products at peak speed if that is longer.
+            Launches come on top, about 3 µs each where they are not hidden, and real steps take
+            1.2 to 1.5 times as long. The first list has the kernels of `t2t_jax/ops`, the second
+            one is with `--kernels plain`. Of the mechanisms, scaled dot product (cuDNN) and
+            local attention have kernels. `experiments/gpu.py bound` sets the time on a device
+            beside the bound. The docstring of the script says how to make the environment `gpu/`.
+            """,
+            (
+                "programs/compile-h100.txt",
+                "programs/compile-h100.png",
+                "programs/compile-h100-plain.txt",
+                "programs/compile-h200.txt",
+                "programs/compile-h100x8.txt",
+            ),
+        ),
+        Result(
             "Memory of a step",
             "tpu/bin/python experiments/memory.py",
             """

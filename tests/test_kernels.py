@@ -10,6 +10,7 @@ import pytest
 
 from t2t_jax import config
 from t2t_jax.attention import build as build_mechanism
+from t2t_jax.attention.dot_product import ScaledDotProduct
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models import build
 from t2t_jax.ops import (
@@ -147,6 +148,17 @@ def test_local_attention_has_the_outputs_of_its_kernel():
         )
         expected = local.apply({}, q, k, v, visibility)
         close(local.fused(q, k, v, visibility, None, None), expected)
+
+
+class Halved(ScaledDotProduct):
+    def scores(self, q, keys, t, s):
+        return super().scores(q, keys, t, s) / 2
+
+
+def test_a_subclass_does_not_use_the_kernel_of_its_base():
+    q, k, v = drawn((3, 5, 2, 4), 0), drawn((3, 5, 2, 4), 1), drawn((3, 5, 2, 6), 2)
+    assert Halved(power=0.5).fused(q, k, v, Visibility(), None, None) is None
+    assert ScaledDotProduct(power=0.5).fused(q, k, v, Visibility(), None, None) is not None
 
 
 def test_attention_without_a_kernel_is_plain():

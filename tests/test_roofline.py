@@ -1,13 +1,13 @@
 """The bound of a GPU program is that of its kernels, read from its text."""
 
 import json
-from pathlib import Path
 
 import pytest
 
+from experiments import programs
 from t2t_jax.bench import roofline
 from t2t_jax.bench.devices import DEVICES, Device, target
-from t2t_jax.cli import main
+from t2t_jax.cli import _parse, main
 from t2t_jax.runs import workers
 
 # Two kernels in a loop of three trips, a fused product, cuDNN's attention and a kernel of ours.
@@ -124,9 +124,10 @@ def test_compiling_without_the_compiler_says_what_to_install(monkeypatch, capsys
 
 
 def test_stored_bounds_were_made_by_the_kernels_of_the_steps():
-    path = Path(__file__).parent.parent / "experiments/results/programs/compile-h100.json"
-    steps = json.loads(path.read_text())["steps"]
-    plain = json.loads(path.with_name("compile-h100-plain.json").read_text())["steps"]
+    steps, plain = (
+        json.loads((programs.RESULTS / f"compile-h100{x}.json").read_text())["steps"]
+        for x in ("", "-plain")
+    )
     for size, step in steps.items():
         assert step["ms"] < plain[size]["ms"]
         assert step["gib"] < plain[size]["gib"]
@@ -167,3 +168,11 @@ def test_one_worker_has_all_gpus(monkeypatch):
     monkeypatch.setattr(workers.threading.Thread, "start", lambda self: None)
     workers.set_up_worker("0/1")
     assert workers.os.environ["CUDA_VISIBLE_DEVICES"] == "3,5"
+
+
+@pytest.mark.parametrize("name", programs.BENCHES)
+def test_the_options_of_the_stored_programs_exist(name):
+    arguments = _parse(["bench", "compile", *programs.BENCHES[name].split()])
+    device = arguments.device + (f"x{arguments.chips}" if arguments.chips > 1 else "")
+    assert name == f"compile-{device}" + ("-plain" if arguments.kernels == "plain" else "")
+    assert (programs.RESULTS / f"{name}.json").exists()

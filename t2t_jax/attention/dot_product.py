@@ -28,7 +28,9 @@ class ScaledDotProduct(Dense):
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
         d_k = q.shape[-1]
-        if dropout is not None or bias is not None or max(d_k, v.shape[-1]) > MAX_WIDTH:
+        if type(self) is not ScaledDotProduct or dropout is not None or bias is not None:
+            return None  # a subclass may have other scores
+        if max(d_k, v.shape[-1]) > MAX_WIDTH:
             return None
         visibility, scale = visibility.with_lengths(q, k), d_k**-self.power
         lengths = visibility.q_lengths, visibility.kv_lengths

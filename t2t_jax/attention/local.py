@@ -39,8 +39,8 @@ class Local(Mechanism):
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
         fits = supported(q.shape[-1], v.shape[-1]) and rows_alone()
-        if dropout is not None or bias is not None or not fits:
-            return None
+        if type(self) is not Local or dropout is not None or bias is not None or not fits:
+            return None  # a subclass may see other keys
         visibility, scale = visibility.with_lengths(q, k), q.shape[-1] ** -0.5
         lengths = visibility.q_lengths, visibility.kv_lengths
         return window_attention(q, k, v, *lengths, self.w, visibility.causal, scale)

@@ -1,0 +1,31 @@
+"""What bounds the time of training steps and of attention on an H100 and an H200, without one.
+
+    python3 -m venv gpu && gpu/bin/pip install -e .[cuda]
+    gpu/bin/python experiments/programs.py       20 minutes on 2 CPU cores, no GPU; 5 GB of packages
+
+Writes experiments/results/programs; what is already there is not compiled again. Expected for an
+H100: at least 19 ms for a step of base at the paper's batch, where --kernels plain takes 31 ms.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results" / "programs"
+BENCHES = {  # name of the result: options of `bench compile`
+    "compile-h100": "--sizes tiny base big --mechanisms",
+    "compile-h100-plain": "--sizes tiny base big --kernels plain",
+    "compile-h200": "--device h200 --sizes tiny base big",
+    "compile-h100x8": "--chips 8 --sizes base big",
+}
+
+
+def main():
+    for name, options in BENCHES.items():
+        if not (RESULTS / f"{name}.json").exists():
+            words = ["bench", "compile", *options.split(), "--out", str(RESULTS)]
+            subprocess.run([sys.executable, "-m", "t2t_jax.cli", *words], check=True)
+
+
+if __name__ == "__main__":
+    main()
