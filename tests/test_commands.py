@@ -250,6 +250,7 @@ def test_training_on_eight_devices(words, tmp_path):
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["environment"]["device"].startswith("8 x")
     assert result["mesh"] == "data=4,tensor=2"
+    assert result["kernels"] == "plain"
     assert result["scores"]["test"]["bleu"]["score"] > 50
 
 

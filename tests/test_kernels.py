@@ -150,6 +150,16 @@ def test_local_attention_has_the_outputs_of_its_kernel():
         close(local.fused(q, k, v, visibility, None, None), expected)
 
 
+@pytest.mark.parametrize("name", ["scaled_dot_product:power=1", "dot_product", "general"])
+def test_dot_products_have_the_outputs_of_their_kernel(name):
+    q, k, v = drawn((3, 7, 2, 4), 0), drawn((3, 7, 2, 4), 1), drawn((3, 7, 2, 6), 2)
+    lengths, mechanism = jnp.array([7, 3, 1]), build_mechanism(name)
+    visibility = Visibility(lengths, lengths, causal=True)
+    variables = mechanism.init(jax.random.key(0), q, k, v, visibility)
+    fused = mechanism.apply(variables, q, k, v, visibility, None, None, method="fused")
+    close(fused, mechanism.apply(variables, q, k, v, visibility))
+
+
 class Halved(ScaledDotProduct):
     def scores(self, q, keys, t, s):
         return super().scores(q, keys, t, s) / 2

@@ -7,7 +7,7 @@ from t2t_jax.attention.blocks import scaled_products
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.mechanism import Bias, Dropout
 from t2t_jax.attention.parameters import PerHead
-from t2t_jax.attention.visibility import Visibility
+from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.flash_attention import MAX_WIDTH, flash_attention
 
 
@@ -18,26 +18,28 @@ class DotProduct(Dense):
         wide = jnp.promote_types(q.dtype, jnp.float32)
         return jnp.einsum("bthd,bhsd->bhts", q, keys, preferred_element_type=wide)
 
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        if type(self) is not DotProduct:
+            return None  # a subclass may have other scores
+        return _flash(q, k, v, visibility, dropout, bias, 1.0)
+
 
 class ScaledDotProduct(Dense):
     """softmax(q k^T / d_k^power) v: power 0.5 is the paper's, 1 that of Yang et al. (2022)."""
 
     power: float
 
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
+        return scaled_products("bthd,bhsd->bhts", q, keys, self.power)
+
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
-        d_k = q.shape[-1]
-        if type(self) is not ScaledDotProduct or dropout is not None or bias is not None:
-            return None  # a subclass may have other scores
-        if max(d_k, v.shape[-1]) > MAX_WIDTH:
+        if type(self) is not ScaledDotProduct:
             return None
-        visibility, scale = visibility.with_lengths(q, k), d_k**-self.power
-        lengths = visibility.q_lengths, visibility.kv_lengths
-        return flash_attention(q, k, v, *lengths, visibility.causal, scale)
-
-    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        return scaled_products("bthd,bhsd->bhts", q, keys, self.power)
+        return _flash(q, k, v, visibility, dropout, bias, q.shape[-1] ** -self.power)
 
 
 class General(DotProduct):
@@ -50,3 +52,30 @@ class General(DotProduct):
         """W k, once a key."""
         d_k = k.shape[-1]
         return jnp.einsum("bshe,hde->bhsd", k, self.W(k, d_k, d_k))
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        if type(self) is not General:
+            return None
+        k = self.keys(k, jnp.arange(k.shape[1])).swapaxes(1, 2)
+        # The kernel's gradient of padding is undefined, and W has a share in every row.
+        k = zero_padding(k, visibility.kv_lengths)
+        return _flash(q, k, v, visibility, dropout, bias, 1.0)
+
+
+def _flash(
+    q: Array,
+    k: Array,
+    v: Array,
+    visibility: Visibility,
+    dropout: Dropout,
+    bias: Bias,
+    scale: float,
+) -> Array | None:
+    """Attention by `ops.flash_attention`; None if it does not support the arguments."""
+    if dropout is not None or bias is not None or max(q.shape[-1], v.shape[-1]) > MAX_WIDTH:
+        return None
+    visibility = visibility.with_lengths(q, k)
+    lengths = visibility.q_lengths, visibility.kv_lengths
+    return flash_attention(q, k, v, *lengths, visibility.causal, scale)

@@ -133,6 +133,6 @@ def plot(
                 axes.loglog(x, y, label=", ".join([name, *powers]), base=2, **plotting.line(i))
             axes.set(xlabel="sequence length n", ylabel=label)
         handles = panels[0].get_legend_handles_labels()
-        legend = "name, growth of time, growth of memory"
+        legend = "name, growth of time, growth of memory" if any(exponents.values()) else "name"
         figure.legend(*handles, loc="outside right upper", title=legend)
         figure.suptitle(title)

@@ -97,13 +97,11 @@ def table(results: Mapping[str, Any]) -> list[str]:
         lines += [
             "",
             f"Attention, value and gradients, B = {B}, h = {H}, d_k = d_v = {D}, bfloat16: least "
-            "ms (kernels; MB moved; MiB of temporaries)",
+            "ms (kernels; MiB of temporaries)",
             f"{'n':28}" + "".join(f"{n:>26,}" for n in lengths),
         ]
         for name, points in mechanisms.items():
-            cells = (
-                f"{p['ms']:.3f} ({p['kernels']:,}; {p['mb']:,.0f}; {p['mib']:,.0f})" for p in points
-            )
+            cells = (f"{p['ms']:,.3f} ({p['kernels']:,}; {p['mib']:,.0f})" for p in points)
             label = name + ("" if is_causal(name) else " (not causal)")
             lines.append(f"{label:28}" + "".join(f"{cell:>26}" for cell in cells))
     return lines

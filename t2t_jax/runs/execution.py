@@ -146,6 +146,7 @@ def _save(context: Context, member: "Member", trained: "Trained") -> Result:
         "dev_perplexity": float(perplexity(likelihoods.sum(axis=0))),
         "likelihood": {"statistics": checksum},
         "mesh": sharding.describe(context.mesh),
+        "kernels": context.model.c.kernels,
         "environment": now,
         "scores": {},
         "scoring": {},
