@@ -215,6 +215,7 @@ NAMED = {
     "parametrization": ("mup",),
     "mup_width": (1024, 256),
     "dtype": ("bfloat16",),
+    "kernels": ("plain",),
     "corpus": ("text", "grammar"),
     "source": ("de",),
     "target": ("fr",),
