@@ -10,6 +10,7 @@ import pytest
 
 from t2t_jax import config
 from t2t_jax.attention import build as build_mechanism
+from t2t_jax.attention import linear
 from t2t_jax.attention.dot_product import ScaledDotProduct
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models import build
@@ -158,6 +159,23 @@ def test_dot_products_have_the_outputs_of_their_kernel(name):
     variables = mechanism.init(jax.random.key(0), q, k, v, visibility)
     fused = mechanism.apply(variables, q, k, v, visibility, None, None, method="fused")
     close(fused, mechanism.apply(variables, q, k, v, visibility))
+
+
+@pytest.mark.parametrize("name", ["linear", "performer:m=8"])
+@pytest.mark.parametrize("T", [1, 64, 65, 200])
+def test_causal_sums_of_all_chunks_at_once_equal_those_in_turn(name, T, monkeypatch):
+    q, k, v = drawn((2, T, 3, 4), 0, 3), drawn((2, T, 3, 4), 1, 3), drawn((2, T, 3, 5), 2)
+    lengths, mechanism = jnp.array([T, T // 2]), build_mechanism(name)
+    visibility = Visibility(lengths, lengths, causal=True)
+
+    def run(platform):
+        monkeypatch.setattr(linear, "platform", lambda: platform)
+        return jax.vjp(lambda *x: mechanism.apply({}, *x, visibility), q, k, v)
+
+    (out, back), (expected, expected_back) = run("gpu"), run("cpu")
+    close(out, expected)
+    g = drawn(out.shape, 3)
+    close(back(g), expected_back(g), 1e-4)
 
 
 class Halved(ScaledDotProduct):

@@ -12,6 +12,7 @@ from jax import Array
 from t2t_jax.attention.blocks import blocks, unblock
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse
 from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.ops.tiles import platform
 
 _LOG_ZERO = -1e30  # stands for the logarithm of zero
 _SMALLEST = 1e-30  # a denominator below it counts as that of a query that sees nothing
@@ -47,7 +48,8 @@ class Linear(Mechanism):
         phi_q = self.features(q, jnp.arange(q.shape[1]))[0]
         phi_k, a, values = self._key_features(k, v, 0, visibility.kv_lengths)
         if visibility.causal:
-            sums = _causal(phi_q, phi_k, a, values, self.chunk)
+            causal = _causal if platform() == "cpu" else _causal_parallel
+            sums = causal(phi_q, phi_k, a, values, self.chunk)
         else:
             sums = jnp.einsum("bthm,bhmd->bthd", phi_q, _total(phi_k, a, values)[0])
         return zero_padding(_divide(sums), visibility.q_lengths).astype(v.dtype)
@@ -162,6 +164,41 @@ def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> 
     }
     _, out = jax.lax.scan(advance, empty, [x.swapaxes(0, 1) for x in chunks])
     return unblock(out.swapaxes(0, 1), T)
+
+
+def _causal_parallel(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> Array:
+    """`_causal` for all chunks at once; the sums over earlier chunks are a parallel prefix sum.
+
+    Gain: a program compiled for an H100 has 49 kernels instead of 2,655 at n = 4,096 (`bench compile`),
+    none of which waits for all chunks before. A CPU has no use for it.
+    """
+    T, n = phi_q.shape[1], -(-phi_q.shape[1] // chunk)
+    absent = jnp.arange(n * chunk)[None, :, None] >= a.shape[1]
+    phi_q, phi_k, a, values = (blocks(x, chunk, n) for x in (phi_q, phi_k, a, values))
+    a = jnp.where(absent.reshape(1, n, chunk, 1), _LOG_ZERO, a)
+    largest = a.max(2)  # [B, n, h]
+    factor = jnp.exp(a - largest[:, :, None])[..., None]
+    added = jnp.einsum("bnkhm,bnkhd->bnhmd", phi_k * factor, values)
+
+    def join(x: tuple[Array, Array], y: tuple[Array, Array]) -> tuple[Array, Array]:
+        after = jnp.maximum(x[1], y[1])
+        shrunk = (total * jnp.exp(log - after)[..., None, None] for total, log in (x, y))
+        return sum(shrunk, start=jnp.zeros((), values.dtype)), after
+
+    total, log = jax.lax.associative_scan(join, (added, largest), axis=1)
+    total, log = (
+        jnp.pad(x[:, :-1], ((0, 0), (1, 0), *((0, 0),) * (x.ndim - 2)), constant_values=empty)
+        for x, empty in ((total, 0), (log, _LOG_ZERO))
+    )
+    seen = jnp.maximum(jax.lax.cummax(a, axis=2), log[:, :, None])  # as `largest` in `_causal`
+    past = jnp.tri(chunk, dtype=bool)[None, None, None]
+    gap = (a[:, :, None] - seen[:, :, :, None]).transpose(0, 1, 4, 2, 3)
+    scores = jnp.einsum("bnqhm,bnkhm->bnhqk", phi_q, phi_k)
+    scores *= jnp.exp(jnp.where(past, gap, -jnp.inf))
+    out = (
+        jnp.einsum("bnqhm,bnhmd->bnqhd", phi_q, total) * jnp.exp(log[:, :, None] - seen)[..., None]
+    )
+    return unblock(out + jnp.einsum("bnhqk,bnkhd->bnqhd", scores, values), T)
 
 
 def _divide(sums: Array) -> Array:
