@@ -168,11 +168,11 @@ def test_causal_sums_of_all_chunks_at_once_equal_those_in_turn(name, T, monkeypa
     lengths, mechanism = jnp.array([T, T // 2]), build_mechanism(name)
     visibility = Visibility(lengths, lengths, causal=True)
 
-    def run(platform):
-        monkeypatch.setattr(linear, "platform", lambda: platform)
+    def run(gpu):
+        monkeypatch.setattr(linear, "on_gpu", lambda: gpu)
         return jax.vjp(lambda *x: mechanism.apply({}, *x, visibility), q, k, v)
 
-    (out, back), (expected, expected_back) = run("gpu"), run("cpu")
+    (out, back), (expected, expected_back) = run(True), run(False)
     close(out, expected)
     g = drawn(out.shape, 3)
     close(back(g), expected_back(g), 1e-4)

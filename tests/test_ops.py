@@ -76,9 +76,9 @@ def test_target_logit_equals_its_plain_definition():
     )
 
 
-@pytest.mark.parametrize("platform", ["cpu", "gpu"])
-def test_additive_scores_equal_their_plain_definition(platform, monkeypatch):
-    monkeypatch.setattr(additive_scores, "platform", lambda: platform)
+@pytest.mark.parametrize("gpu", [False, True])
+def test_additive_scores_equal_their_plain_definition(gpu, monkeypatch):
+    monkeypatch.setattr(additive_scores, "on_gpu", lambda: gpu)
     q, k, v = drawn((3, 2, 4, 5), 0), drawn((3, 2, 4, 7), 1), drawn((3, 4), 2)
     agree(additive_scores.additive_scores, additive_scores.plain, q, k, v)
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.ops.tiles import platform
+from t2t_jax.ops.tiles import on_gpu
 
 
 def plain(q: Array, k: Array, v: Array) -> Array:
@@ -36,7 +36,7 @@ def additive_scores(q: Array, k: Array, v: Array) -> Array:
         q, k, v = feature
         return total + v[None, :, None, None] * _tanh_of_pairs(q, k), None
 
-    if platform() != "cpu":
+    if on_gpu():
         return (v[:, None, :, None, None] * _tanh_of_pairs(q, k)).sum(0)
     zeros = jnp.zeros((B, h, T, k.shape[-1]), q.dtype)
     return jax.lax.scan(add, zeros, (q, k, v))[0]
@@ -70,10 +70,10 @@ def _backward(saved: tuple[Array, ...], g: Array) -> tuple[Array, ...]:
         return v * (g * slope(q, k)).sum(3), v * (g * slope(-q, -k)).sum(2), of_v
 
     wide = [x.astype(g.dtype) for x in saved]
-    if platform() == "cpu":
-        gradients = jax.lax.map(lambda feature: of_feature(*feature), wide)
-    else:
+    if on_gpu():
         gradients = jax.vmap(fused)(*wide)
+    else:
+        gradients = jax.lax.map(lambda feature: of_feature(*feature), wide)
     return tuple(x.astype(y.dtype) for x, y in zip(gradients, saved, strict=True))
 
 

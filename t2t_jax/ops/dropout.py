@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.ops.tiles import platform
+from t2t_jax.ops.tiles import on_gpu
 
 _ROTATIONS = 13, 15, 26, 6, 17, 29, 16, 24
 
@@ -32,7 +32,7 @@ def dropout(x: Array, rate: Array | float, key: Array) -> Array:
     """
     threshold = jnp.round(jnp.asarray(rate, jnp.float32) * 2**16)
     scale = (2**16 / (2**16 - threshold)).astype(x.dtype)
-    kept = _kept_packed if platform() != "cpu" else _kept
+    kept = _kept_packed if on_gpu() else _kept
     return jnp.where(kept(key, x.shape, threshold), x * scale, jnp.zeros_like(x))
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.ops.tiles import platform
+from t2t_jax.ops.tiles import on_gpu
 
 MAX_WIDTH = 128  # of a head
 
@@ -37,9 +37,9 @@ def flash_attention(
     """`plain` for finite bfloat16 arrays; outputs of queries from q_lengths on are undefined.
 
     The gradients of padding are undefined, too: `ops.matmul.masked_matmul` drops them.
-    A CPU computes `plain`.
+    Without a GPU it computes `plain`.
     """
-    if platform() == "cpu":
+    if not on_gpu():
         return plain(q, k, v, q_lengths, kv_lengths, causal, scale)
     d_v, width = v.shape[-1], -(-max(q.shape[-1], v.shape[-1]) // 8) * 8
     q, k, v = (jnp.pad(x, ((0, 0),) * 3 + ((0, width - x.shape[-1]),)) for x in (q, k, v))

@@ -47,7 +47,7 @@ def call(
     name: str,
     warps: int = 8,
 ) -> Callable[..., Any]:
-    """The Pallas call of a kernel; a CPU interprets it, slowly, for tests.
+    """The Pallas call of a kernel; without a GPU it is interpreted, slowly.
 
     Args:
       out: shapes of its results.
@@ -61,14 +61,15 @@ def call(
         out_shape=out,
         compiler_params=triton.CompilerParams(num_warps=warps, num_stages=3),
         name=f"{name}_{flops}_flops",
-        interpret=platform() == "cpu",
+        interpret=not on_gpu(),
     )
 
 
-def platform() -> str:
-    """The platform of the mesh in use, which may be compiled for without being there."""
+def on_gpu() -> bool:
+    """Whether the mesh in use is of GPUs, which may be compiled for without being there."""
     device = getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
-    return getattr(device, "platform", None) or jax.default_backend()
+    platform = getattr(device, "platform", None) or jax.default_backend()
+    return platform in ("gpu", "cuda", "rocm")
 
 
 def rows_alone() -> bool:
