@@ -76,7 +76,8 @@ class Model:
     )
     kernels: Literal["auto", "plain", "fused"] = _field(
         "auto",
-        "kernels for GPUs (`t2t_jax/ops`): auto uses them for bfloat16 on a GPU, plain never",
+        "kernels for GPUs (`t2t_jax/ops`): auto uses them for bfloat16 on a GPU, plain never, "
+        "fused always (interpreted without a GPU)",
     )
 
 

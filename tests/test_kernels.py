@@ -7,12 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.core import meta
 
 from t2t_jax import config
 from t2t_jax.attention import build as build_mechanism
 from t2t_jax.attention import linear
 from t2t_jax.attention.dot_product import ScaledDotProduct
 from t2t_jax.attention.visibility import Visibility
+from t2t_jax.inference.weights import attention_maps
 from t2t_jax.models import build
 from t2t_jax.ops import (
     cross_entropy,
@@ -239,6 +241,17 @@ def test_a_run_with_kernels_has_the_losses_of_one_without(changes):
     (plain, expected), (fused, params) = (losses(x, 4, **changes) for x in ("plain", "fused"))
     np.testing.assert_allclose(fused, plain, rtol=1e-4)
     close(params, expected, 1e-3)
+
+
+def test_attention_maps_do_not_need_the_mechanism_to_be_plain():
+    maps = []
+    for kernels in ("plain", "fused"):
+        model = build(small(kernels=kernels), V)
+        params = meta.unbox(model.init(jax.random.key(0), *(jnp.ones((1, 1), jnp.int32),) * 2))
+        maps += attention_maps(model, params["params"], [[5, 9, 2]], [[7, 2]])
+    assert len(maps[0]) == len(maps[1]) == 3
+    for plain, fused in zip(*maps, strict=True):
+        np.testing.assert_array_equal(plain.weights, fused.weights)
 
 
 @pytest.mark.full

@@ -7,6 +7,7 @@ gives is its effective weights, phi(q_t) phi(k_s) over their sum.
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -50,7 +51,8 @@ def attention_maps(
     Args:
       sources, targets: token ids, EOS included.
     """
-    out = []
+    # Kernels do not return what is appended to the values.
+    model, out = model.clone(c=replace(model.c, kernels="plain")), []
     for first in range(0, len(sources), _ROWS):
         some = slice(first, first + _ROWS)
         inputs = [[BOS, *target[:-1]] for target in targets[some]]
