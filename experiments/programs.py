@@ -17,6 +17,10 @@ BENCHES = {  # name of the result: options of `bench compile`
     "compile-h100-plain": "--sizes tiny base big --kernels plain",
     "compile-h200": "--device h200 --sizes tiny base big",
     "compile-h100x8": "--chips 8 --sizes base big",
+    "compile-h100-2048-tokens": "--sizes tiny --batch_tokens 2048",
+    "compile-h100-3-models-2048-tokens": "--sizes tiny --batch_tokens 2048 --population 3",
+    "compile-h100-8-models-2048-tokens": "--sizes tiny --batch_tokens 2048 --population 8",
+    "compile-h100-20-models-2048-tokens": "--sizes tiny --batch_tokens 2048 --population 20",
 }
 
 

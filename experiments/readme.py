@@ -382,8 +382,10 @@ SECTIONS = {
             1.2 to 1.5 times as long. The first list has the kernels of `t2t_jax/ops`, the second
             one is with `--kernels plain`. Of the mechanisms, the dot products (cuDNN) and local
             attention have kernels; additive and causal linear attention are written for a GPU,
-            too. The sparse ones are not yet. `experiments/gpu.py bound` sets the time on a device
-            beside the bound. The docstring of the script says how to make the environment `gpu/`.
+            too. The sparse ones are not yet. The last lists are of populations: several tiny models
+            in one program, whose number of kernels does not grow with them.
+            `experiments/gpu.py bound` sets the time on a device beside the bound. The docstring of
+            the script says how to make the environment `gpu/`.
             """,
             (
                 "programs/compile-h100.txt",
@@ -391,6 +393,10 @@ SECTIONS = {
                 "programs/compile-h100-plain.txt",
                 "programs/compile-h200.txt",
                 "programs/compile-h100x8.txt",
+                "programs/compile-h100-2048-tokens.txt",
+                "programs/compile-h100-3-models-2048-tokens.txt",
+                "programs/compile-h100-8-models-2048-tokens.txt",
+                "programs/compile-h100-20-models-2048-tokens.txt",
             ),
         ),
         Result(

@@ -204,6 +204,10 @@ def _add_benches(subparsers: Any) -> None:
     p = bench("compile", "compile for a GPU that need not be there: bounds of time, and memory")
     p.add_argument("--device", default="h100", choices=("h100", "h200", "a100"), help="[h100]")
     p.add_argument("--chips", type=int, default=1, metavar="N", help="GPUs that share a step [1]")
+    population = "number of models trained in one vectorised program [1]"
+    p.add_argument("--population", type=int, default=1, metavar="P", help=population)
+    tokens = "tokens of each model, on each side and GPU [25000; big 12500]"
+    p.add_argument("--batch_tokens", type=int, metavar="N", help=tokens)
     p.add_argument("--sizes", **{**sizes, "nargs": "*"}, default=["base"], help="[base]; tiny big")
     mechanisms = "all, or these, forward and backward [none]"
     p.add_argument("--mechanisms", nargs="*", metavar="NAME", help=mechanisms)

@@ -6,6 +6,7 @@ import pytest
 
 from experiments import programs
 from t2t_jax.bench import roofline
+from t2t_jax.bench.command import program_name
 from t2t_jax.bench.devices import DEVICES, Device, target
 from t2t_jax.cli import _parse, main
 from t2t_jax.runs import workers
@@ -53,6 +54,7 @@ def test_bytes_products_and_trips_are_counted():
     assert found["scale.2"].flops == 0
     assert found["fmha.1"].flops == 2 * 2 * 2 * 3 * 6 * 6 * 8 // 2  # half of it, as it is causal
     assert found["ours.1"].flops == 1234
+    assert {k.name: k.flops for k in roofline.kernels(PROGRAM, 3)}["ours.1"] == 3 * 1234
 
 
 def test_a_kernel_takes_the_longer_of_its_bytes_and_its_products():
@@ -173,6 +175,5 @@ def test_one_worker_has_all_gpus(monkeypatch):
 @pytest.mark.parametrize("name", programs.BENCHES)
 def test_the_options_of_the_stored_programs_exist(name):
     arguments = _parse(["bench", "compile", *programs.BENCHES[name].split()])
-    device = arguments.device + (f"x{arguments.chips}" if arguments.chips > 1 else "")
-    assert name == f"compile-{device}" + ("-plain" if arguments.kernels == "plain" else "")
+    assert program_name(arguments) == name
     assert (programs.RESULTS / f"{name}.json").exists()

@@ -47,9 +47,15 @@ def train(arguments: Namespace) -> None:
 
 
 def compile(arguments: Namespace) -> None:
-    for name, values in (("--lengths", arguments.lengths), ("--chips", [arguments.chips])):
-        if min(values) < 1:
-            raise UsageError(f"{name} must be positive, not {min(values)}.")
+    a = arguments
+    for name, least in (
+        ("lengths", min(a.lengths)),
+        ("chips", a.chips),
+        ("population", a.population),
+        ("batch_tokens", a.batch_tokens or 64),
+    ):
+        if least < (64 if name == "batch_tokens" else 1):
+            raise UsageError(f"--{name} cannot be {least}: give a larger number.")
     mechanisms = [] if arguments.mechanisms is None else arguments.mechanisms or [*MECHANISMS]
     for name in mechanisms:
         parse(name)
@@ -64,15 +70,29 @@ def compile(arguments: Namespace) -> None:
     os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{flags} --xla_gpu_autotune_level=0"}
     from t2t_jax.bench import programs
 
-    a = arguments
     results = programs.measure(
-        a.device, a.chips, a.sizes, mechanisms, a.lengths, a.kernels, _report
+        a.device,
+        a.chips,
+        a.sizes,
+        mechanisms,
+        a.lengths,
+        a.kernels,
+        a.population,
+        a.batch_tokens,
+        _report,
     )
-    name = f"compile-{a.device}" + (f"x{a.chips}" if a.chips > 1 else "")
-    name += "-plain" if a.kernels == "plain" else ""
+    name = program_name(a)
     _keep(name, programs, results, a.out)
     if mechanisms:
         programs.plot(results, a.out / name)
+
+
+def program_name(a: Namespace) -> str:
+    """The name of the results of `bench compile`, from the options that change them."""
+    name = f"compile-{a.device}" + (f"x{a.chips}" if a.chips > 1 else "")
+    name += f"-{a.population}-models" if a.population > 1 else ""
+    name += f"-{a.batch_tokens}-tokens" if a.batch_tokens else ""
+    return name + ("-plain" if a.kernels == "plain" else "")
 
 
 def translate(arguments: Namespace) -> None:

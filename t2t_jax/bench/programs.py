@@ -26,7 +26,7 @@ from t2t_jax.bench.lengths import plot as plot_lengths
 from t2t_jax.environment import environment
 from t2t_jax.models import build
 from t2t_jax.recipes import recipe
-from t2t_jax.training import sharding
+from t2t_jax.training import population, sharding
 from t2t_jax.training.step import abstract, hyper, make_step
 from t2t_jax.training.throughput import compile_for
 
@@ -43,6 +43,8 @@ def measure(
     mechanisms: Sequence[str],
     lengths: Sequence[int],
     kernels: str,
+    P: int,
+    batch_tokens: int | None,
     report: Report,
 ) -> dict[str, Any]:
     """Compiles steps and attention, and adds up their kernels.
@@ -53,12 +55,17 @@ def measure(
       sizes: tiny, base, big.
       mechanisms: those without options get the options of `bench.attention.default`.
       kernels: the field of the config.
+      P: models that a step trains in one vectorised program.
+      batch_tokens: of each model, a side, on each GPU; by default TOKENS.
 
     Returns:
       Results for JSON and `table`.
     """
     mesh = _mesh(device, chips)
-    steps = {size: _step(device, mesh, size, kernels, report) for size in sizes}
+    steps = {
+        size: _step(device, mesh, size, kernels, P, batch_tokens or TOKENS[size], report)
+        for size in sizes
+    }
     one = _mesh(device, 1)
     attention = {
         name: [_attention(device, one, name, n, kernels, report) for n in lengths]
@@ -68,6 +75,7 @@ def measure(
         "device": device,
         "chips": chips,
         "kernels": kernels,
+        "population": P,
         "bound": "the least time of every kernel, added up: no measurement",
         "steps": steps,
         "attention": {"B": B, "h": H, "d_k": D, "d_v": D, "mechanisms": attention},
@@ -77,7 +85,8 @@ def measure(
 
 def table(results: Mapping[str, Any]) -> list[str]:
     """Returns lines: the bound of each step with its longest parts, and of each mechanism."""
-    kind = DEVICES[results["device"]].kind
+    kind, P = DEVICES[results["device"]].kind, results["population"]
+    members = f"{P} models, each of " if P > 1 else ""
     lines = [
         f"The least time on {results['chips']} x {kind}, with --kernels {results['kernels']}: a "
         "bound from the compiled program, not a measurement",
@@ -85,7 +94,8 @@ def table(results: Mapping[str, Any]) -> list[str]:
     for size, x in results["steps"].items():
         lines += [
             "",
-            f"{size}, a step of {x['tokens']:,} + {x['tokens']:,} tokens: {x['ms']:.1f} ms; "
+            f"{size}, a step of {members}{x['tokens']:,} + {x['tokens']:,} tokens: "
+            f"{x['ms']:.1f} ms; "
             f"{x['kernels']:,} kernels, {x['gb']:.1f} GB moved, {x['tflop']:.2f} TFLOP "
             f"({x['product_ms']:.1f} ms at the peak), {x['gib']:.2f} GiB"
             + (f", {x['sent_mb']:.0f} MB sent" if results["chips"] > 1 else ""),
@@ -128,19 +138,29 @@ def _place(mesh: Mesh, x: Any, *spec: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout)
 
 
-def _step(device: str, mesh: Mesh, size: str, kernels: str, report: Report) -> dict[str, Any]:
-    start, tokens = time.monotonic(), TOKENS[size]
+def _stacked(mesh: Mesh, x: jax.ShapeDtypeStruct, P: int) -> jax.ShapeDtypeStruct:
+    """The shape of an array of every member of a population."""
+    wide = jax.ShapeDtypeStruct((P, *x.shape), x.dtype)
+    return _place(mesh, wide, "population", *x.sharding.spec)
+
+
+def _step(
+    device: str, mesh: Mesh, size: str, kernels: str, P: int, tokens: int, report: Report
+) -> dict[str, Any]:
+    start = time.monotonic()
     c = recipe("multi30k_tiny") if size == "tiny" else recipe(size, "paper")
     c = config.replace(c, max_length=LENGTH, dtype="bfloat16", kernels=kernels)
     model = build(c, 8000 if size == "tiny" else 37_000, "gpu")
-    state, h = abstract(model, c, mesh), jax.eval_shape(lambda: hyper(c))
-    h = jax.tree.map(lambda x: _place(mesh, x), h)
+    h = jax.tree.map(lambda x: _place(mesh, x), jax.eval_shape(lambda: hyper(c)))
     rows = tokens // LENGTH * mesh.size
     side = _place(mesh, jax.ShapeDtypeStruct((rows, LENGTH), jnp.int32), sharding.ROWS)
+    arguments: Any = abstract(model, c, mesh), dict(source=side, target=side), h
+    if P > 1:
+        arguments = jax.tree.map(lambda x: _stacked(mesh, x, P), arguments)
     with sharding.use_mesh(mesh):
-        program = compile_for(make_step(model, c), 1, state, dict(source=side, target=side), h)
+        program = compile_for(population.vmap_step(make_step(model, c), P), P, *arguments)
     compiled: Any = program.run
-    found = roofline.kernels(compiled.as_text())
+    found = roofline.kernels(compiled.as_text(), P)
     total = roofline.bound(found, DEVICES[device])
     parts = roofline.by_part(found, DEVICES[device])
     report(f"{size}: {1e3 * total.seconds:.1f} ms, compiled in {time.monotonic() - start:.0f} s")
@@ -151,7 +171,7 @@ def _step(device: str, mesh: Mesh, size: str, kernels: str, report: Report) -> d
         "gb": total.moved / 1e9,
         "tflop": total.flops / 1e12,
         "product_ms": 1e3 * total.flops / DEVICES[device].peak,
-        "gib": program.memory / GIB,
+        "gib": program.memory * P / GIB,
         "sent_mb": sum(move.sent for move in moves(program.run, mesh.size)) / 1e6,
         "longest": [(name, 1e3 * seconds) for name, seconds in parts[:10]],
     }

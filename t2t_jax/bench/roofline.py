@@ -54,11 +54,12 @@ class _Operation(NamedTuple):
     line: str
 
 
-def kernels(text: str) -> list[Kernel]:
+def kernels(text: str, members: int = 1) -> list[Kernel]:
     """The kernels of a compiled program.
 
     Args:
       text: `compiled.as_text()`.
+      members: models that are trained at once, each of which needs the FLOPs that a kernel names.
     """
     computations, entry = _parse(text)
     types = {o.name: o.type for lines in computations.values() for o in lines}
@@ -75,7 +76,7 @@ def kernels(text: str) -> list[Kernel]:
             if _ATTENTION in o.line:
                 return _attention_flops(o.line, [types.get(x, "") for x in operands])
             if named := re.search(r"_(\d+)_flops", o.line):
-                return int(named[1])
+                return int(named[1]) * members
             over = re.search(r'"lhs_contracting_dimensions":\[([\d",]*)\]', o.line)
             return _product(o.type, types[operands[0]], over) if over else 0
         called = re.search(r"calls=%([\w.\-]+)", o.line)
