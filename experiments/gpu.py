@@ -152,7 +152,7 @@ def kernel_cases():
         return summed(of_present)
 
     def window(function):
-        return summed(lambda q, k, v: function(q, k, v, all_keys, all_keys, 64, True, 0.125))
+        return summed(lambda q, k, v: function(q, k, v, all_keys, all_keys, 64, True, 0.125)[0])
 
     layer = normal(B, T, d), normal(d, f, scale=d**-0.5), normal(f), normal(f, d, scale=f**-0.5)
     cases = {

@@ -127,17 +127,37 @@ WINDOWS = [  # T, S, w, whether causal
 ]
 
 
+@pytest.mark.parametrize("least", [0, 2])
 @pytest.mark.parametrize(("T", "S", "w", "causal"), WINDOWS)
-def test_window_attention_equals_its_plain_definition(T, S, w, causal):
+def test_window_attention_equals_its_plain_definition(T, S, w, causal, least):
     shapes = (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32)
     arguments = [drawn(shape, i) for i, shape in enumerate(shapes)]
-    g = drawn((3, T, 2, 32), 3)
+    g = drawn((3, T, 2, 32), 3), drawn((3, 2, T), 4)
     lengths = jnp.array([T, T // 2, 0]), jnp.array([S // 2 + 1, S, 0])
     fused, plain = (
-        jax.vjp(lambda q, k, v, f=f: f(q, k, v, *lengths, w, causal, 0.3), *arguments)
+        jax.vjp(lambda q, k, v, f=f: f(q, k, v, *lengths, w, causal, 0.3, least), *arguments)
         for f in (window_attention.window_attention, window_attention.plain)
     )
     close(fused[0], plain[0])
+    close(fused[1](g), plain[1](g), 1e-4)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("T", "l"), [(70, 1), (70, 9), (70, 64), (130, 11), (5, 8)])
+def test_strided_attention_has_the_outputs_of_its_kernels(T, l, causal):
+    q, k, v = drawn((3, T, 2, 16), 0), drawn((3, T, 2, 16), 1), drawn((3, T, 2, 32), 2)
+    lengths = jnp.array([T, T // 2, 0])
+    visibility = Visibility(lengths, lengths, causal=causal)
+    strided = build_mechanism(f"sparse_strided:l={l}")
+    fused, plain = (
+        jax.vjp(f, q, k, v)
+        for f in (
+            lambda *x: strided.fused(*x, visibility, None, None),
+            lambda *x: strided.apply({}, *x, visibility),
+        )
+    )
+    close(fused[0], plain[0])
+    g = drawn((3, T, 2, 32), 3)
     close(fused[1](g), plain[1](g), 1e-4)
 
 

@@ -43,7 +43,7 @@ class Local(Mechanism):
             return None  # a subclass may see other keys
         visibility, scale = visibility.with_lengths(q, k), q.shape[-1] ** -0.5
         lengths = visibility.q_lengths, visibility.kv_lengths
-        return window_attention(q, k, v, *lengths, self.w, visibility.causal, scale)
+        return window_attention(q, k, v, *lengths, self.w, visibility.causal, scale)[0]
 
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias

@@ -23,6 +23,8 @@ from t2t_jax.attention.blocks import (
 from t2t_jax.attention.dense import single_query, softmax, weighted_sum
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
 from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.ops.tiles import rows_alone
+from t2t_jax.ops.window_attention import supported, window_attention
 
 
 class Keys(NamedTuple):
@@ -120,6 +122,36 @@ class Strided(Sparse):
             Keys("sqh", blocks(k, l, m), blocks(v, l, m), columns, columns != start + row),
         ]
         return unblock(attend(blocks(q, l, n), sets, visibility, dropout, bias), T)
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        """The near keys as a window, the others as dense attention within each column of l."""
+        fits = supported(q.shape[-1], v.shape[-1]) and rows_alone()
+        if type(self) is not Strided or dropout is not None or bias is not None or not fits:
+            return None
+        (B, T, h, d_k), l, causal = q.shape, self.l, visibility.causal
+        lengths, scale, n = visibility.with_lengths(q, k).q_lengths, d_k**-0.5, -(-T // l)
+        near = window_attention(q, k, v, lengths, lengths, l - 1, causal, scale)
+
+        def columns(x: Array) -> Array:
+            return blocks(x, l, n).swapaxes(1, 2).reshape(B * l, n, h, -1)
+
+        of_column = (jnp.maximum(lengths[:, None] - jnp.arange(l)[None], 0) + l - 1) // l
+        of_column = of_column.reshape(B * l)
+        out, log_z = window_attention(
+            *map(columns, (q, k, v)), of_column, of_column, n, causal, scale, 1
+        )
+        far = (
+            unblock(out.reshape(B, l, n, h, -1).swapaxes(1, 2), T),
+            log_z.reshape(B, l, h, n).transpose(0, 2, 3, 1).reshape(B, h, n * l)[:, :, :T],
+        )
+        total = jnp.logaddexp(near[1], far[1])
+        parts = (
+            out * jnp.exp(log - total).swapaxes(1, 2)[..., None].astype(out.dtype)
+            for out, log in (near, far)
+        )
+        return sum(parts, start=jnp.zeros((), v.dtype))
 
     def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         near = t - jnp.arange(self.l)

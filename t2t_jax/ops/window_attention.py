@@ -1,5 +1,8 @@
 """Attention to the keys at distance w at most, block by block, without stored scores.
 
+It also returns the log-sum-exp of the scores, with which the softmax over two disjoint sets of keys
+follows from those over each: strided attention is a window and a dense attention within columns.
+
 Every block of queries reads the blocks of keys that its window touches and keeps a running softmax
 (Dao et al. 2022, "FlashAttention"). The backward pass computes the scores again: one kernel for
 the gradient of the queries, another for those of keys and values.
@@ -22,7 +25,7 @@ from t2t_jax.ops.tiles import call, on_rows
 
 BLOCK = 64  # queries, and keys, that are computed at once
 _LOWEST = -1e30
-Static = tuple[int, bool, float]  # w, whether causal, and the scale of the products
+Static = tuple[int, bool, float, int]  # w, whether causal, scale of the products, least distance
 
 
 def plain(
@@ -34,19 +37,25 @@ def plain(
     w: int,
     causal: bool,
     scale: float,
-) -> Array:
+    least: int = 0,
+) -> tuple[Array, Array]:
     """softmax(scale q k^T) v over the keys before kv_lengths at distance w at most.
 
-    q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] -> [B, T, h, d_v]. Lengths are int32 [B].
-    Causal: no later key. Outputs of queries that see nothing, or from q_lengths on, are zero.
+    q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] -> [B, T, h, d_v], and the log-sum-exp of
+    the scores, float32 [B, h, T]. Lengths are int32 [B]. Causal: no later key. Outputs of queries
+    that see nothing, or from q_lengths on, are zero, and their log-sum-exp is about -1e30.
+
+    Args:
+      least: keys at a smaller distance are not seen.
     """
     t, s = jnp.arange(q.shape[1])[None, :, None], jnp.arange(k.shape[1])[None, None, :]
     seen = (t < q_lengths[:, None, None]) & (s < kv_lengths[:, None, None])
-    seen &= (jnp.abs(s - t) <= w) & ((s <= t) | (not causal))
+    seen &= (jnp.abs(s - t) <= w) & (jnp.abs(s - t) >= least) & ((s <= t) | (not causal))
     scores = scale * jnp.einsum("bthd,bshd->bhts", q, k, preferred_element_type=jnp.float32)
-    a = jax.nn.softmax(scores, axis=-1, where=seen[:, None])
-    a = jnp.where(seen[:, None], a, 0).astype(v.dtype)
-    return jnp.einsum("bhts,bshd->bthd", a, v)
+    seen = seen[:, None]
+    a = jnp.where(seen, jax.nn.softmax(scores, axis=-1, where=seen), 0).astype(v.dtype)
+    log_z = jax.nn.logsumexp(jnp.where(seen, scores, _LOWEST), axis=-1)
+    return jnp.einsum("bhts,bshd->bthd", a, v), jnp.where(seen.any(-1), log_z, _LOWEST)
 
 
 def supported(d_k: int, d_v: int) -> bool:
@@ -54,7 +63,7 @@ def supported(d_k: int, d_v: int) -> bool:
     return all(d in (16, 32, 64, 128) for d in (d_k, d_v))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7))
+@partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7, 8))
 def window_attention(
     q: Array,
     k: Array,
@@ -64,9 +73,10 @@ def window_attention(
     w: int,
     causal: bool,
     scale: float,
-) -> Array:
+    least: int = 0,
+) -> tuple[Array, Array]:
     """`plain` for finite inputs."""
-    return _forward(q, k, v, q_lengths, kv_lengths, w, causal, scale)[0]
+    return _forward(q, k, v, q_lengths, kv_lengths, w, causal, scale, least)[0]
 
 
 def _forward(
@@ -78,18 +88,24 @@ def _forward(
     w: int,
     causal: bool,
     scale: float,
-) -> tuple[Array, tuple[Array, ...]]:
+    least: int,
+) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
     known = q, k, v, q_lengths, kv_lengths
-    local = on_rows(partial(_attend, static=(w, causal, scale)), "rrrrr", "rr")
+    local = on_rows(partial(_attend, static=(w, causal, scale, least)), "rrrrr", "rr")
     out, log_z = local(*known)
-    return out, (*known, out, log_z)
+    return (out, log_z[:, :, : q.shape[1]]), (*known, out, log_z)
 
 
 def _backward(
-    w: int, causal: bool, scale: float, saved: tuple[Array, ...], g: Array
+    w: int,
+    causal: bool,
+    scale: float,
+    least: int,
+    saved: tuple[Array, ...],
+    g: tuple[Array, Array],
 ) -> tuple[Array | None, ...]:
-    local = on_rows(partial(_gradients, static=(w, causal, scale)), "rrrrrrrr", "rrr")
-    return (*local(*saved, g), None, None)
+    local = on_rows(partial(_gradients, static=(w, causal, scale, least)), "rrrrrrrrr", "rrr")
+    return (*local(*saved, *g), None, None)
 
 
 window_attention.defvjp(_forward, _backward)
@@ -98,7 +114,7 @@ window_attention.defvjp(_forward, _backward)
 def _attend(
     q: Array, k: Array, v: Array, q_lengths: Array, kv_lengths: Array, static: Static
 ) -> tuple[Array, Array]:
-    """The output, and the log-sum-exp of the scores of every query, float32 [B, h, T]."""
+    """The output, and the log-sum-exp of the scores [B, h, T rounded up to whole blocks]."""
     (B, T, h, d_k), d_v = q.shape, v.shape[3]
     q, k, v = (_whole_blocks(x) for x in (q, k, v))
 
@@ -154,11 +170,13 @@ def _gradients(
     out: Array,
     log_z: Array,
     g: Array,
+    g_log_z: Array,
     static: Static,
 ) -> tuple[Array, Array, Array]:
-    """The gradients of q, k and v."""
+    """The gradients of q, k and v for those of the output and of its log-sum-exp."""
     (B, T, h, d_k), S, d_v = q.shape, k.shape[1], v.shape[3]
     along = jnp.einsum("bthd,bthd->bht", g, out, preferred_element_type=jnp.float32)
+    along -= g_log_z
     q, k, v, g = (_whole_blocks(x) for x in (q, k, v, g))
     along = jnp.pad(along, ((0, 0), (0, 0), (0, q.shape[1] - T)))
     scale, lengths = static[2], (q_lengths, kv_lengths)
@@ -232,9 +250,10 @@ def _scores(
     x: Array, y: Array, i: Any, j: Any, q_length: Array, kv_length: Array, static: Static
 ) -> tuple[Array, Array]:
     """The scores of block i of queries and block j of keys, and which of these pairs count."""
-    w, causal, scale = static
+    w, causal, scale, least = static
     t, s = i * BLOCK + jnp.arange(BLOCK)[:, None], j * BLOCK + jnp.arange(BLOCK)[None]
     seen = (t < q_length) & (s < kv_length) & (jnp.abs(s - t) <= w)
+    seen &= jnp.abs(s - t) >= least
     if causal:
         seen &= s <= t
     return jnp.where(seen, scale * _dot(x, y.T), _LOWEST), seen
@@ -246,13 +265,13 @@ def _dot(x: Array, y: Array) -> Array:
 
 def _blocks_seen(i: Any, S: int, static: Static) -> tuple[Any, Any]:
     """The first block of keys that block i of queries sees, and the one after the last."""
-    w, causal, _ = static
+    w, causal = static[:2]
     return _between(i * BLOCK - w, (i + 1) * BLOCK - 1 + (0 if causal else w), S)
 
 
 def _blocks_seeing(j: Any, T: int, static: Static) -> tuple[Any, Any]:
     """The first block of queries that sees block j of keys, and the one after the last."""
-    w, causal, _ = static
+    w, causal = static[:2]
     return _between(j * BLOCK - (0 if causal else w), (j + 1) * BLOCK - 1 + w, T)
 
 
@@ -264,7 +283,7 @@ def _between(first: Any, last: Any, length: int) -> tuple[Any, Any]:
 
 def _pairs(T: int, S: int, static: Static) -> int:
     """Pairs of positions whose scores are computed, for one head."""
-    w, causal, _ = static
+    w, causal = static[:2]
     blocks = 0
     for i in range(T // BLOCK):
         first = max(i * BLOCK - w, 0) // BLOCK
