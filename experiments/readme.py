@@ -382,8 +382,8 @@ SECTIONS = {
             1.2 to 1.5 times as long. The first list has the kernels of `t2t_jax/ops`, the second
             one is with `--kernels plain`. Of the mechanisms, the dot products (cuDNN), local
             and strided attention have kernels; additive and causal linear attention are written for
-            a GPU, too. The other two sparse ones are not yet. The last lists are of populations: several tiny models
-            in one program, whose number of kernels does not grow with them.
+            a GPU, too. The other two sparse ones are not yet. The last lists are of populations:
+            several tiny models in one program, whose number of kernels does not grow with them.
             `experiments/gpu.py bound` sets the time on a device beside the bound. The docstring of
             the script says how to make the environment `gpu/`.
             """,

@@ -43,6 +43,16 @@ def target(shape, seed):
     return jnp.asarray(t, jnp.int32)
 
 
+def value_and_gradients(f, g, *x):
+    """The value of f and its gradients along g, in one compiled program."""
+
+    def run(*x):
+        y, back = jax.vjp(f, *x)
+        return y, back(g)
+
+    return jax.jit(run)(*x)
+
+
 def close(x, y, tolerance=2e-5):
     for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
@@ -116,49 +126,51 @@ def test_the_definition_of_fused_attention_is_that_of_the_mechanism(causal):
     close(flash_attention.plain(q, k, v, lengths, lengths, causal, 0.5), expected)
 
 
-WINDOWS = [  # T, S, w, whether causal
-    (1, 1, 1, True),
-    (64, 64, 63, True),
-    (65, 65, 64, True),
-    (130, 130, 65, True),
-    (130, 130, 3, False),
-    (63, 129, 40, False),
-    (200, 64, 10, False),
+WINDOWS = [  # T, S, w, whether causal, least distance
+    (1, 1, 1, True, 0),
+    (65, 65, 64, True, 0),
+    (130, 130, 65, True, 2),
+    (130, 130, 3, False, 0),
+    (63, 129, 40, False, 2),
 ]
+MORE_WINDOWS = [(64, 64, 63, True, 0), (200, 64, 10, False, 0), (200, 200, 500, False, 1)]
+MORE = [pytest.param(*x, marks=pytest.mark.full) for x in MORE_WINDOWS]
 
 
-@pytest.mark.parametrize("least", [0, 2])
-@pytest.mark.parametrize(("T", "S", "w", "causal"), WINDOWS)
+@pytest.mark.parametrize(("T", "S", "w", "causal", "least"), WINDOWS + MORE)
 def test_window_attention_equals_its_plain_definition(T, S, w, causal, least):
     shapes = (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32)
     arguments = [drawn(shape, i) for i, shape in enumerate(shapes)]
     g = drawn((3, T, 2, 32), 3), drawn((3, 2, T), 4)
     lengths = jnp.array([T, T // 2, 0]), jnp.array([S // 2 + 1, S, 0])
     fused, plain = (
-        jax.vjp(lambda q, k, v, f=f: f(q, k, v, *lengths, w, causal, 0.3, least), *arguments)
+        value_and_gradients(lambda *x, f=f: f(*x, *lengths, w, causal, 0.3, least), g, *arguments)
         for f in (window_attention.window_attention, window_attention.plain)
     )
-    close(fused[0], plain[0])
-    close(fused[1](g), plain[1](g), 1e-4)
+    close(fused, plain, 1e-4)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("T", "l"), [(70, 1), (70, 9), (70, 64), (130, 11), (5, 8)])
+STRIDES = [(70, 9, True), (130, 64, False), (5, 8, False)]
+MORE_STRIDES = [
+    pytest.param(*x, marks=pytest.mark.full)
+    for x in ((70, 1, False), (70, 1, True), (70, 64, True), (130, 11, False))
+]
+
+
+@pytest.mark.parametrize(("T", "l", "causal"), STRIDES + MORE_STRIDES)
 def test_strided_attention_has_the_outputs_of_its_kernels(T, l, causal):
     q, k, v = drawn((3, T, 2, 16), 0), drawn((3, T, 2, 16), 1), drawn((3, T, 2, 32), 2)
     lengths = jnp.array([T, T // 2, 0])
     visibility = Visibility(lengths, lengths, causal=causal)
     strided = build_mechanism(f"sparse_strided:l={l}")
     fused, plain = (
-        jax.vjp(f, q, k, v)
+        value_and_gradients(f, drawn((3, T, 2, 32), 3), q, k, v)
         for f in (
             lambda *x: strided.fused(*x, visibility, None, None),
             lambda *x: strided.apply({}, *x, visibility),
         )
     )
-    close(fused[0], plain[0])
-    g = drawn((3, T, 2, 32), 3)
-    close(fused[1](g), plain[1](g), 1e-4)
+    close(fused, plain, 1e-4)
 
 
 def test_local_attention_has_the_outputs_of_its_kernel():
@@ -192,12 +204,10 @@ def test_causal_sums_of_all_chunks_at_once_equal_those_in_turn(name, T, monkeypa
 
     def run(gpu):
         monkeypatch.setattr(linear, "on_gpu", lambda: gpu)
-        return jax.vjp(lambda *x: mechanism.apply({}, *x, visibility), q, k, v)
+        g = drawn((2, T, 3, 5), 3)
+        return value_and_gradients(lambda *x: mechanism.apply({}, *x, visibility), g, q, k, v)
 
-    (out, back), (expected, expected_back) = run(True), run(False)
-    close(out, expected)
-    g = drawn(out.shape, 3)
-    close(back(g), expected_back(g), 1e-4)
+    close(run(True), run(False), 1e-4)
 
 
 class Halved(ScaledDotProduct):
