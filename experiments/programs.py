@@ -4,7 +4,7 @@
     gpu/bin/python experiments/programs.py       20 minutes on 2 CPU cores, no GPU; 5 GB of packages
 
 Writes experiments/results/programs; what is already there is not compiled again. Expected for an
-H100: at least 19 ms for a step of base at the paper's batch, where --kernels plain takes 31 ms.
+H100: at least 19 ms for a step of base at the paper's batch, where --kernels plain takes 30 ms.
 """
 
 import subprocess

@@ -11,9 +11,9 @@ from flax.core import meta
 
 from t2t_jax import config
 from t2t_jax.attention import build as build_mechanism
-from t2t_jax.attention import linear
+from t2t_jax.attention import dot_product, linear
 from t2t_jax.attention.dot_product import ScaledDotProduct
-from t2t_jax.attention.visibility import Visibility
+from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.inference.weights import attention_maps
 from t2t_jax.models import build
 from t2t_jax.ops import (
@@ -271,6 +271,40 @@ def test_a_run_with_kernels_has_the_losses_of_one_without(changes):
     (plain, expected), (fused, params) = (losses(x, 4, **changes) for x in ("plain", "fused"))
     np.testing.assert_allclose(fused, plain, rtol=1e-4)
     close(params, expected, 1e-3)
+
+
+@jax.custom_vjp
+def poisoned(x, present):
+    """x [B, L, h, d], whose gradient is NaN where it is not present."""
+    return x
+
+
+def poison(x, present):
+    return jnp.where(present[:, :, None, None], x, jnp.nan)
+
+
+poisoned.defvjp(lambda x, present: (x, present), lambda present, g: (poison(g, present), None))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [dict(norm_placement="pre"), dict(qk_norm="rms_norm"), dict(encoder_attention="general")],
+    ids=str,
+)
+def test_what_a_kernel_leaves_undefined_in_padding_changes_nothing(changes, monkeypatch):
+    def undefined(q, k, v, q_lengths, kv_lengths, *rest):
+        q_present, kv_present = (
+            length_mask(lengths, x.shape[1]) for x, lengths in ((q, q_lengths), (k, kv_lengths))
+        )
+        q, k, v = poisoned(q, q_present), poisoned(k, kv_present), poisoned(v, kv_present)
+        out = flash_attention.plain(q, k, v, q_lengths, kv_lengths, *rest)
+        return poison(out, q_present)
+
+    expected, params = losses("plain", 2, **changes)
+    monkeypatch.setattr(dot_product, "flash_attention", undefined)
+    found, others = losses("fused", 2, **changes)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    close(others, params, 1e-3)
 
 
 def test_attention_maps_do_not_need_the_mechanism_to_be_plain():

@@ -103,13 +103,17 @@ class MultiHead(nn.Module):
         self, x: jax.Array, first: jax.Array | int = 0, present: jax.Array | None = None
     ) -> jax.Array:
         q = self._heads(x, self.W_Q, present)
-        return self._placed(q if self.c.qk_norm == "none" else self.norm_q(q), first)
+        if self.c.qk_norm != "none":
+            q = _cleared(self.norm_q(q), present)
+        return self._placed(q, first)
 
     def _keys(
         self, x: jax.Array, first: jax.Array | int = 0, present: jax.Array | None = None
     ) -> jax.Array:
         k = self._heads(x, self.W_K, present)
-        return self._placed(k if self.c.qk_norm == "none" else self.norm_k(k), first)
+        if self.c.qk_norm != "none":
+            k = _cleared(self.norm_k(k), present)
+        return self._placed(k, first)
 
     def _placed(self, x: jax.Array, first: jax.Array | int) -> jax.Array:
         """Queries or keys, from position `first` on, as the position scheme turns them."""
@@ -125,3 +129,8 @@ class MultiHead(nn.Module):
             return matmul(x, self.W_O, axes=2)
         y = masked_matmul(x, self.W_O, present, "x", axes=2)
         return jnp.where(present[:, :, None], y, 0)
+
+
+def _cleared(x: jax.Array, present: jax.Array | None) -> jax.Array:
+    """x [B, L, h, d] with zeros in padding, whose gradient a kernel leaves undefined."""
+    return x if present is None else jnp.where(present[:, :, None, None], x, 0)
