@@ -86,9 +86,21 @@ def _add_studies(command: Command) -> None:
     p.set_defaults(format="text")
     _add_cache(p)
 
-    p = command("table", commands.table, "print the table of a study, from the results in a store")
-    _add_study(p)
+    p = command("table", commands.table, "print the table of studies, from the results in stores")
+    _add_study(p, several=True)
     p.add_argument("--format", default="text", choices=("text", "md", "latex", "csv", "json"))
+
+    p = command(
+        "results",
+        commands.results,
+        "write every run's config, scores, costs and curves as data, for pandas and others",
+    )
+    studies = "only runs of these, as table3 or table3-demo [every run of the stores]"
+    p.add_argument("studies", nargs="*", metavar="STUDY", help=studies)
+    _add_stores(p)
+    p.add_argument("--format", default="csv", choices=("csv", "jsonl", "parquet"), help="[csv]")
+    out = "directory for runs.FORMAT and curves.FORMAT [results]"
+    p.add_argument("--out", type=Path, default=Path("results"), help=out)
 
     p = command("plot", commands.plot, "draw the plots of a study, as PNG, SVG and PDF")
     _add_study(p)
@@ -228,14 +240,18 @@ def _add_benches(subparsers: Any) -> None:
     _add_cache(p)
 
 
-def _add_study(p: argparse.ArgumentParser) -> None:
-    p.add_argument("study", help="see `list studies`")
+def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
+    """Adds a study and its settings; or several studies in several stores."""
+    if several:
+        p.add_argument("studies", nargs="+", metavar="STUDY", help="see `list studies`")
+    else:
+        p.add_argument("study", help="see `list studies`")
     p.add_argument("--sweep", action="append", default=[], metavar="NAME=VALUES", help=_SWEEP)
     p.add_argument("--preset", default="demo", help="its scale: see `list presets` [demo]")
     p.add_argument(
         "--rows", nargs="+", default=(), metavar="ROW", help="names of rows or groups [all]"
     )
-    _add_store(p)
+    _add_stores(p) if several else _add_store(p)
     p.add_argument(
         "--only", default="", help="show only runs with this code, data, dtype, device, ..."
     )
@@ -252,6 +268,13 @@ def _add_run(p: argparse.ArgumentParser) -> None:
 
 def _add_store(p: argparse.ArgumentParser) -> None:
     p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
+
+
+def _add_stores(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "--store", dest="stores", type=Path, nargs="+", default=[Path("runs")], metavar="STORE",
+        help="directories of runs [runs]",
+    )  # fmt: skip
 
 
 def _add_cache(p: argparse.ArgumentParser) -> None:

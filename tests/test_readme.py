@@ -143,10 +143,11 @@ def check_command(words):
     """Raises UsageError for a command, study, row, preset, recipe or flag that does not exist."""
     arguments = _parse(words)
     changes = {n: v for n, v in vars(arguments).items() if n in config.SECTION_OF}
-    if hasattr(arguments, "study"):
-        study = registry.find(arguments.study)
-        rows = registry.select(study, arguments.rows)
-        Grid(study, presets.preset(arguments.preset), rows, changes, arguments.store).check()
+    if hasattr(arguments, "preset"):
+        for name in getattr(arguments, "studies", None) or [arguments.study]:
+            study = registry.find(name)
+            rows = registry.select(study, arguments.rows)
+            Grid(study, presets.preset(arguments.preset), rows, changes, Path()).check()
     elif hasattr(arguments, "recipe"):
         config.replace(recipe(arguments.recipe), **changes)
     elif arguments.command in (commands.list_, commands.help_):

@@ -9,6 +9,7 @@ from t2t_jax.commands.running import run as run
 from t2t_jax.commands.showing import plot as plot
 from t2t_jax.commands.showing import publish as publish
 from t2t_jax.commands.showing import report as report
+from t2t_jax.commands.showing import results as results
 from t2t_jax.commands.showing import table as table
 from t2t_jax.commands.single import attend as attend
 from t2t_jax.commands.single import evaluate as evaluate

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from t2t_jax.commands.shared import cache_programs, grid_of, lines_of
-from t2t_jax.commands.showing import table
+from t2t_jax.commands.showing import print_table
 from t2t_jax.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _show(grid: "Grid", arguments: Namespace, open_data: "OpenData") -> None:
     from t2t_jax.report import plots
 
     arguments.mix = True  # runs of other code that are kept are shown with a mark
-    table(arguments)
+    print_table([grid], arguments)
     sentences = open_data(grid.data).splits.get(grid.study.split)
     for path in plots.draw(grid, lines_of(grid, arguments), sentences):
         print(f"plot: {path}")

@@ -35,6 +35,22 @@ def grid_of(arguments: Namespace) -> "Grid":
     return grid
 
 
+def grids_of(arguments: Namespace) -> "list[Grid]":
+    """Returns the grid of each study in each store that the arguments name.
+
+    Raises:
+      UsageError: a study or a store is named twice.
+    """
+    for names in (arguments.studies, arguments.stores):
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"{repeated[0]} is named twice: name it once.")
+    return [
+        grid_of(Namespace(**vars(arguments) | {"study": study, "store": store}))
+        for study in arguments.studies
+        for store in arguments.stores
+    ]
+
+
 def lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":
     """Returns the numbers of every row of a grid, from its store."""
     from t2t_jax.study.comparison import compare_with_base

@@ -1,4 +1,4 @@
-"""`table`, `plot`, `report` and `publish`: the results of a study."""
+"""`table`, `results`, `plot`, `report` and `publish`: the results of studies."""
 
 import dataclasses
 import shutil
@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t2t_jax import files
-from t2t_jax.commands.shared import available_dataset, changed_fields, grid_of, lines_of
+from t2t_jax.commands.shared import (
+    available_dataset,
+    changed_fields,
+    grid_of,
+    grids_of,
+    lines_of,
+    say,
+)
 from t2t_jax.errors import RunError
 
 if TYPE_CHECKING:
@@ -20,11 +27,28 @@ if TYPE_CHECKING:
 
 
 def table(arguments: Namespace) -> None:
-    """Prints the table of a study."""
-    from t2t_jax.study.formats import FORMATS
+    """Prints the table of one or several studies, from one or several stores."""
+    print_table(grids_of(arguments), arguments)
 
-    grid = grid_of(arguments)
-    print(FORMATS[arguments.format](grid, lines_of(grid, arguments)), end="")
+
+def print_table(grids: "Sequence[Grid]", arguments: Namespace) -> None:
+    """Prints one table with the rows of all grids."""
+    from t2t_jax.study import several
+
+    parts = [(grid, lines_of(grid, arguments)) for grid in grids]
+    print(several.table(parts, arguments.format), end="")
+
+
+def results(arguments: Namespace) -> None:
+    """Writes the runs of stores and their curves to two files, and prints their paths."""
+    from t2t_jax.runs import tidy
+
+    write, out = tidy.WRITERS[arguments.format], arguments.out
+    tables = tidy.tables(arguments.stores, arguments.studies, say)
+    files.make_directory(out)
+    for name, rows in zip(("runs", "curves"), tables, strict=True):
+        write(path := out / f"{name}.{arguments.format}", rows)
+        print(path)
 
 
 def plot(arguments: Namespace) -> None:

@@ -31,6 +31,16 @@ def names(directory: Path) -> list[str]:
     return _recorded(directory) or [directory.name]
 
 
+def parts(name: str) -> tuple[str | None, str | None, str | None, str | None]:
+    """Returns the study, preset, changed fields and row of a name; None for a name without them."""
+    if name.count("/") < 2:
+        return None, None, None, None
+    scaled_study, rest = name.split("/", 1)
+    scaled_study, _, changes = scaled_study.partition(":")
+    study, _, preset = scaled_study.partition("-")
+    return study, preset, changes, rest.rsplit("/", 1)[0]
+
+
 def title(directory: Path) -> str:
     """Returns a run's name and location: `table3-demo/base/0 (runs/105c230e313b)`."""
     if _recorded(directory) or published.is_published(directory):

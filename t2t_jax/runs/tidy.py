@@ -1,0 +1,179 @@
+"""The runs of stores as tidy data: one row a run, and one row a run and step of its curves.
+
+A run that several studies share has a row in each of them.
+"""
+
+import csv
+import datetime
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from t2t_jax import config, files
+from t2t_jax.config import Config
+from t2t_jax.errors import UsageError, near
+from t2t_jax.runs import names, provenance, published, results, store
+from t2t_jax.runs.code import changed, code_of
+
+Row = dict[str, Any]
+Report = Callable[[str], object]
+NAMES = "name", "study", "preset", "changes", "row", "seed", "store", "directory"
+
+
+def tables(
+    homes: Sequence[Path], studies: Sequence[str], report: Report
+) -> tuple[list[Row], list[Row]]:
+    """Returns the runs of stores, and the records of their curves.
+
+    Args:
+      studies: takes only runs that have a name in one of these studies: `table3`, `table3-demo`.
+      report: receives a line about each run that cannot be read.
+
+    Raises:
+      UsageError: a store does not exist, or has no run of any of the studies.
+    """
+    runs: list[Row] = []
+    curves: list[Row] = []
+    known: set[str] = set()
+    for directory, c, home in _stored(homes, report):
+        called = [_name(name, directory, c, home) for name in names.names(directory)]
+        known |= {x["study"] for x in called if x["study"]}
+        called = [x for x in called if not studies or _is_of(x, studies)]
+        if not called:
+            continue
+        run, curve = _run(directory, c), _curve(directory)
+        runs += [name | run for name in called]
+        curves += [name | record for name in called for record in curve]
+    if not runs:
+        where, of = " and ".join(map(str, homes)), " of " * bool(studies) + " or ".join(studies)
+        hint = near(studies[0], known) if studies and known else "train one first."
+        raise UsageError(f"{where} has no run{of}: {hint}")
+    return _sorted(runs), _sorted(curves)
+
+
+def _stored(homes: Sequence[Path], report: Report) -> Iterator[tuple[Path, Config, Path]]:
+    for home in homes:
+        for directory, c in results.stored(home, report):
+            yield directory, c, home
+
+
+def _name(name: str, directory: Path, c: Config, home: Path) -> Row:
+    """Returns the columns that say which run a row is of."""
+    values = name, *names.parts(name), c.training.seed, str(home), directory.name
+    return dict(zip(NAMES, values, strict=True))
+
+
+def _is_of(name: Row, studies: Sequence[str]) -> bool:
+    return bool({name["study"], f"{name['study']}-{name['preset']}"} & {*studies})
+
+
+def _run(directory: Path, c: Config) -> Row:
+    """Returns the state, config, scores, cost and origins of a run."""
+    status, step = results.status(directory)
+    result = store.read_result(directory) or {}
+    finished, facts = store.finished_at(directory), published.read(directory, "data.json") or {}
+    environment = result.get("environment") or published.read(directory, "environment.json") or {}
+    code = provenance.read_code(directory, environment) if environment else {}
+    return {
+        "status": status,
+        "step": step,
+        "failure": store.read_failure(directory),
+        "finished": _time(finished) if finished else None,
+        **{n: x for n, x in config.flatten(c).items() if n not in (*config.PATHS, "seed")},
+        "PPL": result.get("dev_perplexity"),
+        **_scores(result),
+        **_costs(result),
+        **{n: x if isinstance(x, int) else str(x) for n, x in environment.items()},
+        "changed_definitions": len(changed(code, code_of(c))) if code else None,
+        "compute_dtype": facts.get("dtype"),
+        "subwords": facts.get("subwords"),
+        "data_sha256": facts.get("data"),
+        "vocabulary_sha256": facts.get("vocabulary"),
+    }
+
+
+def _scores(result: Row) -> Row:
+    """Returns the scores of every split, and their signatures: `dev_bleu`, `dev_bleu_signature`."""
+    columns = {}
+    for split, scores in result.get("scores", {}).items():
+        for key, s in scores.items():
+            columns[f"{split}_{key}"] = s["score"]
+            columns[f"{split}_{key}_signature"] = s["signature"]
+    return columns
+
+
+def _costs(result: Row) -> Row:
+    """Returns the costs of a run; one that was trained at once with others has its share."""
+    if not result:
+        return {}
+    together = result["trained_together"]
+    return {
+        "parameters": result["parameters"],
+        "flops": result["flops"],
+        "compiled_flops": result["compiled_flops"],
+        "training_seconds": result["training_seconds"] / together,
+        "overhead_seconds": result["overhead_seconds"] / together,
+        "scoring_seconds": sum(s["seconds"] for s in result["scoring"].values()),
+        "memory": result["memory"],
+        "trained_together": together,
+        "averaged_steps": " ".join(map(str, result["averaged_steps"])),
+    }
+
+
+def _curve(directory: Path) -> list[Row]:
+    """Returns one record a step: what was measured in training, and on dev."""
+    merged: dict[int, Row] = {}
+    for record in store.read_curves(directory):
+        merged.setdefault(record["step"], {}).update(record)
+    return [merged[step] for step in sorted(merged)]
+
+
+def _time(seconds: float) -> str:
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return moment.isoformat(timespec="seconds")
+
+
+def _sorted(rows: list[Row]) -> list[Row]:
+    """Returns rows sorted by store and name, all with the same columns; a blank cell is None."""
+    rows.sort(key=lambda row: (row["store"], row["name"]))  # stable: steps stay in order
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name) for name in columns} for row in rows]
+
+
+def _write_csv(path: Path, rows: Sequence[Row]) -> None:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, rows[0] if rows else NAMES, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    files.write(path, out.getvalue())
+
+
+def _write_jsonl(path: Path, rows: Sequence[Row]) -> None:
+    def finite(value: Any) -> Any:  # JSON has no infinity
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    lines = ({n: finite(x) for n, x in row.items()} for row in rows)
+    files.write(path, "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
+
+
+def _write_parquet(path: Path, rows: Sequence[Row]) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise UsageError(
+            "Parquet needs the package pyarrow: install it, or choose --format csv or jsonl."
+        ) from None
+    out = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), out)
+    files.write(path, out.getvalue())
+
+
+WRITERS: dict[str, Callable[[Path, Sequence[Row]], None]] = {
+    "csv": _write_csv,
+    "jsonl": _write_jsonl,
+    "parquet": _write_parquet,
+}

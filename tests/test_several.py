@@ -1,0 +1,183 @@
+"""One table of several studies and stores, and the runs of stores as data for other programs."""
+
+import csv
+import io
+import json
+import shutil
+import sys
+
+import pytest
+
+from t2t_jax.cli import main
+from t2t_jax.runs import store, tidy
+from t2t_jax.study import several
+from t2t_jax.study.typeset import Cell, Table
+from tests import stored
+
+ROW = "E:positions=learned"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A second store of the demo: without a row, and with another score of base."""
+    home = stored.unpacked(tmp_path_factory.mktemp("store"))
+    for directory in home.iterdir():
+        name = (directory / "names.txt").read_text().split("\n")[0]
+        if name == f"table3-demo/{ROW}/0":
+            shutil.rmtree(directory)
+        if name == "table3-demo/base/0":
+            base = directory
+    result = store.read_result(base)
+    store.write_result(base, result | {"dev_perplexity": 3.21})
+    return home
+
+
+def printed(capsys, *words):
+    assert main(list(map(str, words))) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["text", "md", "latex"])
+def test_rows_of_two_stores_say_where_they_are_from(form, home, capsys):
+    words = ["table", "table3", "--rows", "E", "--format", form, "--store"]
+    both = printed(capsys, *words, stored.DEMO, home)
+    quality = both.split("Cost of a run")[0].replace(r"\_", "_")
+    for place, PPL in ((stored.DEMO, "2.190"), (home, "3.21")):
+        (line,) = (x for x in quality.splitlines() if str(place) in x and PPL in x)
+        assert "base" in line
+    (line,) = (x for x in quality.splitlines() if "2.450" in x)  # row E, in one store alone
+    assert str(stored.DEMO) in line
+    assert f"{home}: Missing: {ROW}." in quality.replace("\\", "")
+    assert quality.count("Base differs from the paper's in") == 1
+    assert both.count(str(home)) == 4  # two rows, a note, and the cost of one
+
+
+def test_each_store_has_its_own_best(home, capsys):
+    out = printed(capsys, "table", "table3", "--rows", "E", "--store", stored.DEMO, home)
+    assert "[2.190]" in out
+    assert "[3.210]" in out
+
+
+def test_csv_and_json_are_those_of_each_store_with_its_name(home, capsys):
+    words = ["table", "table3", "--rows", "E", "--format"]
+    stores = stored.DEMO, home
+    expected = [
+        {"study": "table3-demo", "store": str(place), **line}
+        for place in stores
+        for line in csv.DictReader(io.StringIO(printed(capsys, *words, "csv", "--store", place)))
+    ]
+    text = printed(capsys, *words, "csv", "--store", *stores)
+    assert list(csv.DictReader(io.StringIO(text))) == expected
+    assert len(expected) == 3
+    records = json.loads(printed(capsys, *words, "json", "--store", *stores))
+    alone = [json.loads(printed(capsys, *words, "json", "--store", place)) for place in stores]
+    assert [x.pop("store") for x in records] == [str(place) for place in stores for _ in "12"]
+    assert {x.pop("study") for x in records} == {"table3-demo"}
+    assert records == [*alone[0], *alone[1]]
+
+
+def test_a_study_that_a_store_does_not_have_is_left_out(capsys):
+    out = printed(capsys, "table", "table2", "table3", "--store", stored.DEMO)
+    assert out.startswith("Variations on the Transformer, preset demo.\n")
+    assert "from" not in out.splitlines()[2]
+    assert main(["table", "table3", "table3"]) == 2
+    assert "table3 is named twice" in capsys.readouterr().err
+
+
+def test_columns_of_all_tables_are_kept_in_order():
+    def made(columns, cells):
+        header = tuple(("", name) for name in columns.split())
+        return Table("", header, ((tuple(map(Cell, cells.split())),),), ("same", columns))
+
+    class Grid:
+        def __init__(self, name):
+            self.name, self.home = name, "runs"
+
+    tables = made("row N h PPL n", "a 1 2 3 4"), made("row norm h PPL F1 n", "b x 5 6 7 8")
+    parts = [(Grid("one"), []), (Grid("two"), [])]
+    merged = several._merge("title", parts, tables)
+    assert [lower for _, lower in merged.header] == "row norm N h PPL F1 n study".split()
+    assert merged.groups == (
+        (("a", "", "1", "2", "3", "", "4", "one"),),
+        (("b", "x", "", "5", "6", "7", "8", "two"),),
+    )
+    assert merged.notes == ("one: row N h PPL n", "two: row norm h PPL F1 n", "same")
+
+
+def read(path):
+    """Returns the rows of a file as text, with blanks for what is missing."""
+    if path.suffix == ".csv":
+        return list(csv.DictReader(path.read_text().splitlines()))
+    if path.suffix == ".parquet":
+        rows = pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
+    else:
+        rows = list(map(json.loads, path.read_text().splitlines()))
+    return [{n: "" if x is None else str(x) for n, x in row.items()} for row in rows]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_data_has_a_row_for_each_run_and_for_each_step(form, home, tmp_path, capsys):
+    words = ["results", "--store", stored.DEMO, home, "--format", form, "--out", tmp_path / "out"]
+    paths = tmp_path / "out" / f"runs.{form}", tmp_path / "out" / f"curves.{form}"
+    assert printed(capsys, *words) == f"{paths[0]}\n{paths[1]}\n"
+    runs, curves = map(read, paths)
+    assert len(runs) == 20 + 19
+    at = {(x["store"], x["row"]): x for x in runs}
+    base = at[str(home), "base"]
+    kept = json.loads((home / base["directory"] / "result.json").read_text())
+    for name, value in (
+        ("name", "table3-demo/base/0"), ("study", "table3"), ("preset", "demo"), ("seed", "0"),
+        ("status", "finished"), ("step", "1280"), ("d_model", "64"), ("schedule", "linear"),
+        ("PPL", "3.21"), ("dev_bleu", str(kept["scores"]["dev"]["bleu"]["score"])),
+        ("parameters", str(kept["parameters"])), ("code", kept["environment"]["code"]),
+        ("scoring_seconds", str(kept["scoring"]["dev"]["seconds"])), ("device", "1 x cpu"),
+    ):  # fmt: skip
+        assert base[name] == value, name
+    assert int(base["changed_definitions"]) > 0
+    assert base["finished"].endswith("+00:00")
+    assert not at[str(stored.DEMO), "base"]["finished"]  # published results have no date
+    assert at[str(home), "D:P_drop=0.0"]["P_drop"] == "0.0"
+    lines = (home / base["directory"] / "metrics.jsonl").read_text().splitlines()
+    records = list(map(json.loads, lines))
+    curve = [x for x in curves if (x["store"], x["row"]) == (str(home), "base")]
+    steps = sorted({x["step"] for x in records})
+    assert [int(x["step"]) for x in curve] == steps
+    evaluated = {str(x["step"]): str(x["dev_perplexity"]) for x in records if len(x) == 3}
+    assert {x["step"]: x["dev_perplexity"] for x in curve if x["dev_perplexity"]} == evaluated
+    assert curve[0]["loss"] == str(records[0]["loss"])
+
+
+def test_data_of_a_study_alone_and_of_runs_that_studies_share(tmp_path, capsys):
+    (directory := tmp_path / "store").mkdir()
+    stored.unpacked(directory)
+    named = next(x for x in directory.iterdir() if "base/0" in (x / "names.txt").read_text())
+    with (named / "names.txt").open("a") as file:
+        file.write("depth-demo:steps=9,h=2/base/0\n")
+    runs, curves = tidy.tables([directory], ["depth"], pytest.fail)
+    (run,) = runs
+    assert (run["study"], run["preset"], run["changes"], run["row"]) == (
+        "depth", "demo", "steps=9,h=2", "base",
+    )  # fmt: skip
+    assert {x["name"] for x in curves} == {"depth-demo:steps=9,h=2/base/0"}
+    assert len(tidy.tables([directory], ["depth", "table3-demo"], pytest.fail)[0]) == 21
+    assert main(["results", "tabel3", "--store", str(directory)]) == 2
+    assert "has no run of tabel3: did you mean 'table3'?" in capsys.readouterr().err
+    (named / "names.txt").unlink()
+    (named / "result.json").unlink()
+    (named / "environment.json").unlink()
+    runs, _ = tidy.tables([directory], [], pytest.fail)
+    (alone,) = (x for x in runs if x["name"] == named.name)
+    assert (alone["study"], alone["status"], alone["PPL"]) == (None, "stopped", None)
+
+
+def test_an_infinite_perplexity_is_null_in_json(tmp_path):
+    tidy.WRITERS["jsonl"](tmp_path / "x.jsonl", [{"PPL": float("inf"), "row": "é"}])
+    assert (tmp_path / "x.jsonl").read_text() == '{"PPL": null, "row": "é"}\n'
+
+
+def test_parquet_without_pyarrow_is_refused_in_a_sentence(home, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    words = ["results", "--store", str(home), "--format", "parquet", "--out", str(tmp_path)]
+    assert main(words) == 2
+    assert "install it, or choose --format csv or jsonl" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
