@@ -158,7 +158,7 @@ def _add_use(command: Command) -> None:
 
 
 def _add_machine(command: Command) -> None:
-    """Adds the commands that examine this machine."""
+    """Adds the commands that examine this machine and free its disk."""
     p = command("bench", commands.bench, "measure time and memory on this device")
     _add_benches(p.add_subparsers(required=True, metavar="WHAT"))
 
@@ -168,6 +168,12 @@ def _add_machine(command: Command) -> None:
     _add_store(p)
     p.add_argument("--mesh", default="", help=_MESH)
     _add_cache(p)
+
+    p = command("prune", commands.prune, "delete the checkpoints of finished runs")
+    _add_store(p)
+    parameters = "delete their final parameters, too: no command can use these runs then"
+    p.add_argument("--parameters", action="store_true", help=parameters)
+    p.add_argument("--dry-run", action="store_true", help="delete nothing; say what would be freed")
 
 
 def _add_lists(command: Command) -> None:
@@ -182,6 +188,8 @@ def _add_lists(command: Command) -> None:
         "--format", default="text", choices=("text", "json"), help="format of a study's rows"
     )
     p.add_argument("--store", type=Path, help="directory of runs, for `list runs` [runs]")
+    watch = "for `list runs`: show progress and time left until all have ended"
+    p.add_argument("--watch", action="store_true", help=watch)
 
     p = command("help", commands.help_, "show how to add a study, a mechanism, a corpus and so on")
     p.add_argument("topic", help=f"one of {', '.join(commands.topics())}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_jax import config
 from t2t_jax.attention import MECHANISMS
 from t2t_jax.config import SECTIONS, Config
-from t2t_jax.errors import UsageError, near, warn
+from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import FEED_FORWARD, NORMS, POSITIONS
 from t2t_jax.recipes import RECIPES
 
@@ -41,7 +41,9 @@ def listing(what: str, format: str, home: Path | None) -> list[str]:
     if format != "text":
         raise UsageError(f"--format {format} is for the rows of a study, as in `list table3`.")
     if what == "runs":
-        return _runs(home or Path("runs"))
+        from t2t_jax.runs import overview
+
+        return overview.lines(home or Path("runs"))
     if what:
         return _LISTS[what]()
     runnable = ("studies", "presets", "recipes")
@@ -125,55 +127,6 @@ def _row_record(study: "Study", row: "Row") -> dict[str, Any]:
         "vocabulary": study.V,
         "paper": {name: getattr(row, name) for name in PAPER},
     }
-
-
-def _runs(home: Path) -> list[str]:
-    """Returns a line for each name of each run of a store: status, step, scores and location."""
-    from t2t_jax.runs import names, results
-
-    lines: list[tuple[str, ...]] = [("run", "status", "step", "dev PPL", "scores", "location")]
-    for directory, c in results.stored(home, warn):
-        try:
-            cells = _run_cells(directory, c)
-        except UsageError as error:
-            warn(str(error))
-            continue
-        lines += [(name, *cells) for name in names.names(directory)]
-    if len(lines) == 1:
-        return [f"{home} has no runs."]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    right = "step", "dev PPL"
-    return [
-        "  ".join(
-            cell.rjust(width) if name in right else cell.ljust(width)
-            for cell, width, name in zip(line, widths, lines[0], strict=True)
-        ).rstrip()
-        for line in (lines[0], *sorted(lines[1:]))
-    ]
-
-
-def _run_cells(directory: Path, c: Config) -> tuple[str, ...]:
-    """Returns the status, step, perplexity, scores and location of a run."""
-    from t2t_jax.evaluation.metric import metric_of
-    from t2t_jax.runs import published, results, store
-
-    status, step = results.status(directory)
-    metric, result = metric_of(c.data.corpus), store.read_result(directory, warn) or {}
-    ppl = result.get("dev_perplexity")
-    if ppl is None:
-        evaluations = (r.get("dev_perplexity") for r in reversed(store.read_curves(directory)))
-        ppl = next((x for x in evaluations if x is not None), None)
-    scores: dict[str, Any] = result.get("scores", {})
-    texts = [f"{split} {s[metric.key]['score']:.2f}" for split, s in scores.items()]
-    location = published.location(directory)
-    failure = store.read_failure(directory)
-    return (
-        status,
-        f"{step:,}/{c.training.steps:,}",
-        "" if ppl is None else f"{ppl:.3f}",
-        f"{metric.name} {', '.join(texts)}" if texts else "",
-        str(location) if failure is None else f"{location}: {failure}",
-    )
 
 
 def _profiles() -> list[str]:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -105,11 +106,15 @@ def shown(home, capsys):
     """What `list runs` shows for every name: status, step, perplexity, scores and location."""
     assert main(["list", "runs", "--store", str(home)]) == 0
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["run", "status", "step", "dev", "PPL", "scores", "location"]
+    assert header.split() == ["run", "status", "step", "age", "dev", "PPL", "scores", "location"]
     every = [*sorted(name for called in NAMES.values() for name in called), "grammar-0"]
     starts = {name: next(x for x in lines if x.startswith(f"{name}  ")) for name in every}
     assert len(lines) == len(every)
     return {name: line.removeprefix(name).split() for name, line in starts.items()}
+
+
+def aged(path, seconds):
+    os.utime(path, (time.time() - seconds,) * 2)
 
 
 def test_a_list_tells_how_every_run_stands(home, capsys):
@@ -119,16 +124,20 @@ def test_a_list_tells_how_every_run_stands(home, capsys):
     store.write_failure(home / "3c", RuntimeError("boom"))
     records = '{"step": 1320, "dev_perplexity": 4.25}\n{"step": 1321, "nll": 1.5}\n'
     (home / "2b" / "metrics.jsonl").write_text(records)
+    aged(home / "1a" / "result.json", 3 * 86400)
+    aged(home / "2b" / "metrics.jsonl", 7.2 * 3600)
+    aged(home / "3c" / "failed.json", 125)
+    aged(home / "grammar-0" / "config.json", 50 * 60)
     with toy.held(home / "2b"):
         lines = shown(home, capsys)
-    finished = ["finished", "600/640", "5.500", "BLEU", "dev", "12.35", str(home / "1a")]
+    finished = ["finished", "600/640", "3", "d", "5.500", "BLEU", "dev", "12.35", str(home / "1a")]
     assert lines["table3-demo/base/0"] == finished
     assert lines["attention-demo/scaled dot product/0"] == finished
     where = str(home / "2b")
-    assert lines["table3-multi30k/base/0"] == ["running", "1,321/640", "4.250", where]
-    assert lines["table3-demo/big/0"][:2] == ["failed", "0/640"]
-    assert lines["table3-demo/big/0"][2:] == [f"{home / '3c'}:", "RuntimeError('boom')"]
-    assert lines["grammar-0"] == ["stopped", "0/640", str(home / "grammar-0")]
+    assert lines["table3-multi30k/base/0"] == ["running", "1,321/640", "7", "h", "4.250", where]
+    assert lines["table3-demo/big/0"][:4] == ["failed", "0/640", "2", "min"]
+    assert lines["table3-demo/big/0"][4:] == [f"{home / '3c'}:", "RuntimeError('boom')"]
+    assert lines["grammar-0"] == ["stopped", "0/640", "50", "min", str(home / "grammar-0")]
 
 
 def test_a_list_of_published_runs(capsys):

@@ -4,6 +4,7 @@ from t2t_jax.commands.machine import bench as bench
 from t2t_jax.commands.machine import doctor as doctor
 from t2t_jax.commands.machine import help_ as help_
 from t2t_jax.commands.machine import list_ as list_
+from t2t_jax.commands.machine import prune as prune
 from t2t_jax.commands.machine import topics as topics
 from t2t_jax.commands.running import run as run
 from t2t_jax.commands.showing import plot as plot

@@ -1,5 +1,6 @@
-"""`bench`, `doctor`, `list` and `help`: this machine, and what the package has."""
+"""`bench`, `doctor`, `prune`, `list` and `help`: this machine, and what the package has."""
 
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -33,10 +34,32 @@ def doctor(arguments: Namespace) -> None:
         raise RunError(f"{problems} of these checks found a problem: fix it as they say.")
 
 
+def prune(arguments: Namespace) -> None:
+    """Deletes the checkpoints of finished runs, and prints how many bytes that frees."""
+    from t2t_jax.runs import pruning
+
+    options = arguments.parameters, arguments.dry_run
+    pruned = pruning.prune(arguments.store, *options, report=print)
+    freed = "would be freed" if arguments.dry_run else "freed"
+    kept = f"; {pruned.unfinished} unfinished runs are kept as they are" * bool(pruned.unfinished)
+    print(f"{pruned.runs} finished runs: {pruned.size / 1e6:,.1f} MB {freed}{kept}")
+
+
 def list_(arguments: Namespace) -> None:
-    """Prints the entries of a kind, the rows of a study, or the runs of a store."""
+    """Prints the entries of a kind, the rows of a study, or the runs of a store.
+
+    With --watch it prints the progress of the runs until all have ended.
+    """
     from t2t_jax.listing import listing
 
+    if arguments.watch:
+        if arguments.what != "runs":
+            raise UsageError("--watch is for the runs of a store: `list runs --watch`.")
+        from t2t_jax.runs import overview
+        from t2t_jax.training.progress import Progress
+
+        overview.watch(arguments.store or Path("runs"), Progress(sys.stdout))
+        return
     print("\n".join(listing(arguments.what, arguments.format, arguments.store)))
 
 

@@ -60,6 +60,11 @@ def _newest_checkpoint(directory: Path, c: Config, report: Report | None) -> Pat
     if (final := directory / "final").exists():
         return final
     newest = checkpoints.newest(directory / "checkpoints")
+    if newest is None and store.read_result(directory) is not None:
+        raise UsageError(
+            f"{title(directory)} is finished, but has no checkpoint and no parameters (final/): "
+            "restore them, or remove the directory to train it again."
+        )
     if newest is None:
         raise UsageError(f"{title(directory)} has no checkpoint yet: train it first.")
     step, steps = int(newest.name), c.training.steps

@@ -1,0 +1,204 @@
+"""A store is watched while others fill it, and pruned of what finished runs do not need."""
+
+import io
+import json
+import os
+import shutil
+
+import pytest
+
+from t2t_jax.cli import main
+from t2t_jax.runs import names, overview, store
+from t2t_jax.runs.overview import Standing, Watch, progress, seconds_left
+from t2t_jax.training.progress import Progress
+from tests import stored, toy
+
+RUNNING, WAITING, FINISHED = "running", "stopped", "finished"
+
+
+def standing(status, step, steps, flops=4.0, seconds=None):
+    return Standing("name", status, step, steps, flops, seconds)
+
+
+def test_the_time_left_is_that_of_the_remaining_steps_at_the_measured_speed():
+    a, b = standing(RUNNING, 30, 100, 4, 0.5), standing(RUNNING, 10, 20, 4, 1.5)
+    assert seconds_left([a], 0) == pytest.approx(70 * 0.5)
+    assert seconds_left([a, b], 0) == pytest.approx(70 * 0.5)  # the longest is longer than the mean
+    done = standing(FINISHED, 50, 50, 8, 2.0)
+    waiting = standing(WAITING, 0, 60, 2)  # at (0.5 + 1.5 + 2) seconds for 16 FLOPs
+    every = [a, b, done, waiting, waiting]
+    remaining = 70 * 0.5 + 10 * 1.5 + 2 * 60 * 2 * 4 / 16
+    assert seconds_left(every, 0) == pytest.approx(remaining / 2)
+    whole = 100 * 0.5 + 20 * 1.5 + 50 * 2.0 + 2 * 60 * 2 * 4 / 16
+    assert seconds_left(every, 3) == pytest.approx((remaining + 3 * whole / 5) / 2)
+
+
+def test_a_run_that_is_held_but_makes_no_steps_is_not_counted_as_running():
+    held = standing(RUNNING, 0, 100)
+    assert seconds_left([held], 2) is None
+    assert progress([held], 2) == ["0 of 3 runs have ended; 0 running; 3 waiting"]
+    steps = standing(RUNNING, 50, 100, 4, 0.5)
+    assert seconds_left([steps, held], 0) == pytest.approx((50 + 100) * 0.5)
+    assert progress([steps, held, standing("failed", 3, 9)], 0) == [
+        "1 of 3 runs have ended, 1 of them failed; 1 running; 1 waiting; about 1 min 15 s left",
+        "  name  step 50/100  25 s",
+    ]
+
+
+def begin(home, name, step=0):
+    """Adds a run of the demo to a store, with a record at a step."""
+    grid = stored.grid(home)
+    directory = home / name
+    directory.mkdir()
+    names.add(directory, f"table3-demo/{name}/0")
+    fields = dict(corpus="grammar", steps=1280, d_model=grid.config(grid.rows[0]).model.d_model)
+    (directory / "config.json").write_text(json.dumps(fields))
+    if step:
+        record(directory, step)
+    return directory
+
+
+def record(directory, step):
+    line = {"step": step, "seconds_per_step": 0.25, "nll": 2.0}
+    with (directory / "metrics.jsonl").open("a") as file:
+        file.write(f"{json.dumps(line)}\n")
+
+
+def finish(directory):
+    scoring = {"dev_perplexity": 3.0, "steps": 1280, "scores": {}, "scoring": {}}
+    store.write_result(directory, scoring)
+
+
+def test_a_store_is_watched_until_its_runs_have_ended(tmp_path, monkeypatch):
+    """The lock of the second is held on another machine: only its records are seen."""
+    first, second = begin(tmp_path, "a", 320), begin(tmp_path, "b", 640)
+    names.add(tmp_path / "c", "table3-demo/c/0")  # not begun: it has no config
+    out, looks = io.StringIO(), iter(range(9))
+
+    def wait(_):
+        look = next(looks)
+        if look == 1:
+            record(second, 690)
+        if look == 2:
+            finish(first)
+            shutil.rmtree(tmp_path / "c")
+        if look == 3:
+            finish(second)
+
+    monkeypatch.setattr(overview.time, "sleep", wait)
+    with toy.held(first):
+        overview.watch(tmp_path, Progress(out))
+    assert next(looks) == 4
+    assert "\x1b" not in out.getvalue()
+    lines = [line.split("  ", 1)[1] for line in out.getvalue().splitlines()]
+    assert lines == [
+        # 960 and 640 steps of 0.25 s, and a run of 1,280 for the one that is not begun
+        "0 of 3 runs have ended; 1 running; 2 waiting; about 12 min 00 s left",
+        "table3-demo/a/0  step 320/1,280  4 min 00 s",
+        "0 of 3 runs have ended; 2 running; 1 waiting; about 5 min 54 s left",
+        "table3-demo/a/0  step 320/1,280  4 min 00 s",
+        "table3-demo/b/0  step 690/1,280  2 min 28 s",
+        "1 of 2 runs have ended; 1 running; 0 waiting; about 2 min 28 s left",
+        "table3-demo/b/0  step 690/1,280  2 min 28 s",
+        "2 of 2 runs have ended; 0 running; 0 waiting",
+    ]
+
+
+def test_a_terminal_shows_the_same_and_ctrl_c_ends_it(tmp_path, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    def press(_):
+        raise KeyboardInterrupt
+
+    begin(tmp_path, "a", 320)
+    monkeypatch.setattr(overview.time, "sleep", press)
+    overview.watch(tmp_path, Progress(out := Terminal()))
+    assert "0 of 1 runs have ended; 0 running; 1 waiting" in out.getvalue()
+
+
+def test_a_run_whose_steps_no_longer_grow_is_stopped(tmp_path, monkeypatch):
+    run, watch, now = begin(tmp_path, "a", 50), Watch(tmp_path), [1000.0]
+    monkeypatch.setattr(overview.time, "monotonic", lambda: now[0])
+    assert watch.look()[0][0].status == "stopped"
+    record(run, 100)
+    assert watch.look()[0][0].status == "running"
+    now[0] += overview.RECENT + 1
+    assert watch.look()[0][0].status == "stopped"
+
+
+def test_watch_is_for_runs(tmp_path, capsys):
+    assert main(["list", "presets", "--watch"]) == 2
+    assert "--watch is for the runs of a store" in capsys.readouterr().err
+    finish(begin(tmp_path, "a"))
+    assert main(["list", "runs", "--watch", "--store", str(tmp_path)]) == 0
+    assert "1 of 1 runs have ended" in capsys.readouterr().out
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Three finished runs, one of them without final parameters, and two that are not finished."""
+    for name, size in (("a", 3000), ("b", 50_000), ("only", 7), ("stopped", 9), ("failed", 8)):
+        run = begin(tmp_path, name, 60)
+        for file in ("checkpoints/320/params/x", "final/params/x"):
+            (run / file).parent.mkdir(parents=True)
+            (run / file).write_bytes(b"x" * size)
+        if name in ("a", "b", "only"):
+            finish(run)
+    shutil.rmtree(tmp_path / "only" / "final")
+    store.write_failure(tmp_path / "failed", RuntimeError("boom"))
+    for left in ("damaged-9", "checkpoints.pruned"):  # the second is left by a killed `prune`
+        (tmp_path / "b" / left).mkdir()
+        (tmp_path / "b" / left / "y").write_bytes(b"y" * 100_000)
+    return tmp_path
+
+
+def files(home):
+    return {str(p.relative_to(home)) for p in home.rglob("*") if p.is_file() and p.name != "lock"}
+
+
+def test_checkpoints_of_finished_runs_are_pruned(home, capsys):
+    before = files(home)
+    words = ["prune", "--store", str(home)]
+    assert main([*words, "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    a, b, summary = said.splitlines()
+    assert a == f"table3-demo/a/0 ({home / 'a'}): 0.0 MB"
+    assert b == f"table3-demo/b/0 ({home / 'b'}): 0.2 MB"  # 250,000 bytes
+    assert summary == (
+        "2 finished runs: 0.3 MB would be freed; 2 unfinished runs are kept as they are"
+    )
+    assert files(home) == before
+    assert main(words) == 0
+    assert capsys.readouterr().out == said.replace("would be freed", "freed")
+    gone = {f"{run}/checkpoints/320/params/x" for run in "ab"}
+    gone |= {"b/damaged-9/y", "b/checkpoints.pruned/y"}
+    assert files(home) == before - gone
+    assert main(words) == 0
+    assert capsys.readouterr().out.startswith("0 finished runs: 0.0 MB freed")
+
+
+def test_parameters_are_pruned_on_request(home):
+    before = files(home)
+    assert main(["prune", "--store", str(home), "--parameters"]) == 0
+    kept = ("stopped/", "failed/")
+    gone = {x for x in before if "params" in x and not x.startswith(kept)} | {
+        "b/damaged-9/y", "b/checkpoints.pruned/y",
+    }  # fmt: skip
+    assert files(home) == before - gone
+
+
+def test_a_run_in_use_is_not_pruned(home, capsys):
+    with toy.held(home / "b"):
+        assert main(["prune", "--store", str(home)]) == 0
+    out = capsys.readouterr().out
+    assert f"table3-demo/b/0 ({home / 'b'}) is in use by another process" in out
+    assert (home / "b" / "checkpoints" / "320" / "params" / "x").exists()
+    assert not (home / "a" / "checkpoints").exists()
+
+
+def test_a_store_that_does_not_exist_is_refused(tmp_path, capsys):
+    assert main(["prune", "--store", str(tmp_path / "none")]) == 2
+    assert "there is no store" in capsys.readouterr().err
+    assert not os.listdir(tmp_path)
