@@ -121,10 +121,14 @@ def _run_all(jobs: "Sequence[Job]", arguments: Namespace, progress: "Progress") 
 
 
 def _prepare_directories(jobs: "Sequence[Job]", arguments: Namespace, progress: "Progress") -> None:
-    """Reports or moves aside runs that other code made, and records the names of all runs."""
-    from t2t_jax.runs import names
+    """Reports or moves aside runs that other code made, and records the names of all runs.
+
+    Also reports which runs will go on from shorter ones.
+    """
+    from t2t_jax.runs import continuation, names
 
     _report_outdated(jobs, arguments.rerun, progress.say)
+    continuation.announce([(job.name, job.c, job.directory) for job in jobs], progress.say)
     for job in jobs:
         names.add(job.directory, job.name)
 

@@ -19,7 +19,7 @@ def train(arguments: Namespace) -> None:
     from t2t_jax.training.progress import Progress, duration
 
     c = _config(arguments, arguments.profile)
-    directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
+    directory = arguments.run or _directory(c, arguments.recipe)
     first = not arguments.hosts or _join(arguments.hosts, c.data, arguments.cache)
     progress = Progress() if first else Progress(io.StringIO())
     try:
@@ -47,12 +47,24 @@ def _config(arguments: Namespace, profile: str) -> Config:
     return config.replace(recipe(arguments.recipe, profile), **changed_fields(arguments))
 
 
+def _directory(c: Config, recipe: str) -> Path:
+    """Returns the default directory of a run: a new one if a finished run has fewer steps."""
+    from t2t_jax.runs import continuation
+
+    directory = Path("runs") / f"{recipe}-{c.training.seed}"
+    if continuation.is_longer(c, directory):
+        return directory.with_name(f"{directory.name}-{c.training.steps}")
+    return directory
+
+
 def _execute(
     c: Config, directory: Path, arguments: Namespace, progress: "Progress"
 ) -> dict[str, Any]:
     """Returns the result of the run."""
     from t2t_jax.data.corpora import open_corpus
+    from t2t_jax.runs import continuation
     from t2t_jax.runs.execution import execute
+    from t2t_jax.training import hosts
 
     if arguments.profile != "paper":
         changes = config.describe(c, _config(arguments, "paper"))
@@ -60,7 +72,9 @@ def _execute(
         progress.say(f"profile {arguments.profile} sets {changes}; {others}")
     dataset = open_corpus(c.data, arguments.cache, report=progress.say)
     cache_programs(arguments.cache)
-    (result,) = execute([(c, directory)], dataset, _is_test, progress, arguments.mesh)
+    runs = [(c, directory)]
+    hosts.decide(lambda: continuation.begin(runs, dataset, progress.say))
+    (result,) = execute(runs, dataset, _is_test, progress, arguments.mesh)
     if isinstance(result, Exception):
         raise result
     return result

@@ -73,10 +73,10 @@ def conflict(code: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return any(other.get(name, value) != value for name, value in code.items())
 
 
-def abbreviated(names: Sequence[str]) -> str:
+def abbreviated(names: Sequence[str], kind: str = "definitions") -> str:
     """Returns the first three names, and the number of the remaining ones, as text."""
     more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more} more definitions" if more > 0 else "")
+    return ", ".join(names[:3]) + (f" and {more} more {kind}" if more > 0 else "")
 
 
 def _parts(c: Model) -> frozenset[tuple[str, str]]:

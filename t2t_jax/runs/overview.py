@@ -55,15 +55,17 @@ def _cells(directory: Path, c: Config) -> tuple[str, ...]:
         ppl = next((x for x in evaluations if x is not None), None)
     scores: dict[str, Any] = result.get("scores", {})
     texts = [f"{split} {s[metric.key]['score']:.2f}" for split, s in scores.items()]
-    location = published.location(directory)
+    begun = published.read(directory, "environment.json") or {}
+    about = str(published.location(directory)), begun.get("continued")
     failure = store.read_failure(directory)
+    location = ", continued ".join(filter(None, about))
     return (
         status,
         f"{step:,}/{c.training.steps:,}",
         _age(directory),
         "" if ppl is None else f"{ppl:.3f}",
         f"{metric.name} {', '.join(texts)}" if texts else "",
-        str(location) if failure is None else f"{location}: {failure}",
+        location if failure is None else f"{location}: {failure}",
     )
 
 

@@ -43,6 +43,7 @@ def current_environment(directory: Path, c: Config, before: Mapping[str, Any]) -
         for name in begun
     }
     now = environment() | {"code": record_code(directory, code | both)}
+    now |= {n: x for n, x in before.items() if n == "continued"}
     known = dict(before) | {"code": now["code"]}
     return {n: x if known.get(n, x) == x else f"{known[n]}, then {x}" for n, x in now.items()}
 

@@ -45,7 +45,7 @@ def read_config(directory: Path) -> Config:
         raise UsageError(f"{directory} is no run: it has no config.json; train one first.")
     try:
         return config.replace(Config(), **fields)
-    except UsageError as error:
+    except (UsageError, TypeError) as error:  # the second if it is not a JSON object
         raise UsageError(f"config.json of {title(directory)}: {error}") from None
 
 

@@ -84,6 +84,7 @@ def _run_population(
     jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str
 ) -> list[Job]:
     """Runs jobs that share a program; returns those that another worker holds."""
+    from t2t_jax.runs import continuation
     from t2t_jax.runs.execution import execute
 
     jobs = [job for job in jobs if not ended(job)]
@@ -92,6 +93,7 @@ def _run_population(
     try:
         runs = [(job.c, job.directory) for job in jobs]
         dataset = open_data(jobs[0].c.data)
+        continuation.begin(runs, dataset, progress.say)
         split = jobs[0].split  # the same for all, as they share their architecture
         outcomes: Sequence[Any] = execute(runs, dataset, lambda name: name == split, progress, mesh)
     except (Interrupted, KeyboardInterrupt):

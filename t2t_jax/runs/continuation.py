@@ -1,0 +1,223 @@
+"""Continuation: a run goes on from a finished run that differs only in having fewer steps.
+
+Every random draw is a function of (seed, step, row), and the paper's learning rate does not depend
+on the number of steps. So the continued run equals the uninterrupted one to the bit, if it goes on
+from a checkpoint that the uninterrupted one has, too: the last at a multiple of `evaluate_every`.
+The result says which run it continues, as `continued` in its environment.
+"""
+
+import json
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.data.cache import Dataset
+from t2t_jax.environment import environment
+from t2t_jax.errors import Busy, writing
+from t2t_jax.files import write, write_json
+from t2t_jax.runs import claim, identity, names, provenance, published, results, store
+from t2t_jax.runs.code import abbreviated
+from t2t_jax.runs.names import title
+from t2t_jax.training import manifest
+
+SCHEDULES = ("inverse_sqrt",)  # those whose learning rate does not depend on the number of steps
+Runs = Sequence[tuple[Config, Path]]
+Report = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Shorter:
+    """A finished run that differs from another run only in having fewer steps.
+
+    Attributes:
+      checkpoints: the steps of the checkpoints that the other run needs, to go on from the last.
+      obstacle: why the other run cannot go on from this one; empty if it can.
+    """
+
+    directory: Path
+    c: Config
+    checkpoints: Sequence[int]
+    obstacle: str = ""
+
+
+def shorter_runs(runs: Runs) -> dict[Path, Shorter]:
+    """Returns for the directory of each run that is not begun the best shorter run of its store.
+
+    That is the one with the last checkpoint; or the longest if none can be continued.
+    """
+    new = [(c, directory) for c, directory in runs if not _is_begun(directory)]
+    stores = {directory.parent for _, directory in new if directory.parent.is_dir()}
+    alike: dict[tuple[Path, str], list[tuple[Path, Config]]] = defaultdict(list)
+    for home in stores:
+        for directory, c in results.stored(home, lambda _: None):
+            alike[home, _key(c)].append((directory, c))
+    best = {}
+    for c, directory in new:
+        candidates = [
+            _examined(donor, shorter)
+            for donor, shorter in alike[directory.parent, _key(c)]
+            if is_longer(c, donor)
+        ]
+        if candidates:
+            best[directory] = max(candidates, key=_preference)
+    return best
+
+
+def is_longer(c: Config, directory: Path) -> bool:
+    """Returns whether a directory holds a finished run that differs only in having fewer steps."""
+    if published.read(directory, "config.json") is None:
+        return False
+    other = store.read_config(directory)
+    fewer = other.training.steps < c.training.steps and _key(other) == _key(c)
+    return fewer and results.status(directory)[0] == "finished"
+
+
+def announce(runs: Sequence[tuple[str, Config, Path]], report: Report) -> None:
+    """Reports which of several runs will go on from shorter ones, and why others will not.
+
+    Args:
+      runs: the name, the config and the directory of each.
+    """
+    shorter = shorter_runs([(c, directory) for _, c, directory in runs])
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, _, directory in runs:
+        if directory in shorter:
+            run = shorter[directory]
+            start = f" from step {run.checkpoints[-1]:,}" if not run.obstacle else ""
+            groups[run.obstacle].append(f"{name}{start}")
+    for obstacle, group in groups.items():
+        count, which = f"{len(group)} of {len(runs)} runs", abbreviated(group, "runs")
+        if obstacle:
+            why = f"are finished with fewer steps, but {obstacle}"
+            report(f"{count} {why}: they are trained from scratch ({which})")
+        else:
+            report(f"{count} go on from finished runs of fewer steps: {which}")
+
+
+def begin(runs: Runs, dataset: Dataset, report: Report) -> None:
+    """Makes the directories of those runs that are not begun and can go on from a shorter run.
+
+    They are as if the shorter run had been interrupted at that step.
+
+    Args:
+      report: receives a line about each run that goes on, or cannot.
+
+    Raises:
+      RunError: a directory cannot be written.
+    """
+    configs = {directory: c for c, directory in runs}
+    for directory, shorter in shorter_runs(runs).items():
+        obstacle = shorter.obstacle or _difference(shorter, dataset)
+        if obstacle:
+            done = f"{title(shorter.directory)} has {shorter.c.training.steps:,} of these steps"
+            report(f"{done}, but {obstacle}: {directory} is trained from scratch.")
+            continue
+        try:
+            with claim.lock(directory), claim.lock(shorter.directory):
+                if not _is_begun(directory):
+                    _copy(shorter, configs[directory], directory)
+        except Busy:
+            continue
+        report(f"{directory} goes on from {_origin(shorter)}")
+
+
+def _is_begun(directory: Path) -> bool:
+    return (directory / "config.json").exists()
+
+
+def _key(c: Config) -> str:
+    """Returns a text that configs share if they differ in their steps alone."""
+    return json.dumps(identity.identity(config.replace(c, steps=1)), sort_keys=True)
+
+
+def _preference(shorter: Shorter) -> tuple[bool, int, int]:
+    last = max(shorter.checkpoints, default=0)
+    return not shorter.obstacle, last, shorter.c.training.steps
+
+
+def _examined(directory: Path, c: Config) -> Shorter:
+    """Returns a finished run, with the first reason why longer runs cannot go on from it."""
+    t = c.training
+    if t.schedule not in SCHEDULES:
+        depends = f"the learning rate of schedule={t.schedule} depends on the number of steps"
+        return Shorter(directory, c, (), depends)
+    if definitions := provenance.outdated_definitions(directory, c):
+        return Shorter(directory, c, (), f"the code has changed ({abbreviated(definitions)})")
+    present = [p for p in (directory / "checkpoints").glob("*") if p.name.isdigit()]
+    steps = sorted(s for s in (int(p.name) for p in present) if s % t.evaluate_every == 0)
+    last = max(steps, default=0)
+    # The last checkpoints are averaged at the end, some of which may be of the shorter run.
+    needed = [*range(last, 0, -t.evaluate_every)][: t.average][::-1]
+    if not needed or steps[-len(needed) :] != needed:
+        every = f"evaluate_every={t.evaluate_every}"
+        return Shorter(directory, c, (), f"the checkpoints at multiples of {every} are gone")
+    return Shorter(directory, c, needed)
+
+
+def _difference(shorter: Shorter, dataset: Dataset) -> str:
+    """Returns how a run here would differ from a shorter one; empty if it would not."""
+    from t2t_jax.models import build
+
+    stored, facts = store.read_data(shorter.directory), identity.data_facts(dataset)
+    facts["dtype"] = build(shorter.c, dataset.vocabulary.size).dtype.name
+    if changes := [name for name, value in facts.items() if stored.get(name) != value]:
+        return f"the {' and '.join(changes)} differ"
+    before, now = _environment(shorter.directory), environment()
+    changes = [name for name in ("jax", "flax", "optax") if before.get(name) != now[name]]
+    if re.sub(r"\d+ x ", "", before["device"]) != re.sub(r"\d+ x ", "", now["device"]):
+        changes.append("device")
+    if changes:
+        listed = ", ".join(f"{name} {before.get(name)} there, {now[name]} here" for name in changes)
+        return f"the software or the device differs ({listed})"
+    for step in shorter.checkpoints:
+        path = shorter.directory / "checkpoints" / str(step)
+        if (damage := manifest.damage(path)) is not None:
+            return f"the checkpoint of step {step:,} is damaged ({damage})"
+    return ""
+
+
+def _environment(directory: Path) -> Mapping[str, Any]:
+    """Returns the environment of a finished run."""
+    result = store.read_result(directory)
+    return result["environment"] if result else store.read_environment(directory)
+
+
+def _origin(shorter: Shorter) -> str:
+    """Returns the run and the step that a run goes on from: `table3-demo/base/0 at step 1,280`."""
+    return f"{names.names(shorter.directory)[0]} at step {shorter.checkpoints[-1]:,}"
+
+
+def _copy(shorter: Shorter, c: Config, directory: Path) -> None:
+    """Makes the directory of a run that goes on from a shorter one; config.json comes last."""
+    donor, checkpoints = shorter.directory, directory / "checkpoints"
+    with writing(directory, OSError):
+        shutil.rmtree(checkpoints, ignore_errors=True)  # of a process that was killed here
+        for step in map(str, shorter.checkpoints):
+            shutil.copytree(donor / "checkpoints" / step, checkpoints / step)
+        for name in ("vocabulary.model", "data.json", "code.json"):
+            shutil.copy(donor / name, directory / name)
+        if (donor / "tensorboard").exists():
+            shutil.copytree(donor / "tensorboard", directory / "tensorboard", dirs_exist_ok=True)
+    records = (json.dumps(record) for record in _curve(shorter))
+    write(directory / "metrics.jsonl", "".join(f"{record}\n" for record in records))
+    origin = {"continued": f"from {_origin(shorter)}"}
+    write_json(directory / "environment.json", {**_environment(donor), **origin})
+    write_json(directory / "config.json", config.flatten(c))
+
+
+def _curve(shorter: Shorter) -> list[dict[str, Any]]:
+    """Returns the records that a longer run has, too, until the step that it goes on from."""
+    from t2t_jax.training.trainer import RECORD_EVERY
+
+    step, kept = shorter.checkpoints[-1], []
+    for record in store.read_curves(shorter.directory):
+        only_at_the_end = "nll" in record and record["step"] % RECORD_EVERY
+        if record["step"] <= step and not only_at_the_end:
+            kept.append(record)
+    return kept

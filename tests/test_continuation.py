@@ -1,0 +1,259 @@
+"""A run of more steps goes on from a finished one, and ends as if it had never been interrupted."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.faults import flip
+from t2t_jax import config
+from t2t_jax.cli import main
+from t2t_jax.runs import continuation, names, store
+from t2t_jax.runs.loading import load
+from tests import stored, toy
+
+EVERY = 40
+SHORT, LONGER, LONG = 120, 130, 260  # the first is no multiple of 50, at which steps are recorded
+
+
+@pytest.fixture(scope="module")
+def words(corpus, tmp_path_factory):
+    """`train` without the steps and the run's directory."""
+    fields = dict(schedule="inverse_sqrt", evaluate_every=EVERY, average=2, max_extra=5)
+    return toy.train(corpus, tmp_path_factory.mktemp("cache"), num_buckets=1, **fields)
+
+
+def train(words, directory, steps, *more):
+    assert main([*words, "--steps", str(steps), "--run", str(directory), *map(str, more)]) == 0
+    return directory
+
+
+@pytest.fixture(scope="module")
+def whole(words, tmp_path_factory):
+    """The longest run, uninterrupted."""
+    return train(words, tmp_path_factory.mktemp("whole") / "run", LONG)
+
+
+@pytest.fixture(scope="module")
+def home(words, tmp_path_factory):
+    """A store with the shortest run."""
+    home = tmp_path_factory.mktemp("store")
+    train(words, home / "short", SHORT)
+    return home
+
+
+@pytest.fixture
+def copy(home, tmp_path):
+    shutil.copytree(home / "short", tmp_path / "short")
+    return tmp_path
+
+
+def result(directory):
+    return json.loads((directory / "result.json").read_text())
+
+
+def same(directory, other):
+    """Checks that two runs are equal to the bit, but for the clock."""
+    assert toy.records(directory) == toy.records(other)
+    ours, theirs = result(directory), result(other)
+    for (
+        name
+    ) in "steps averaged_steps dev_perplexity likelihood scores flops compiled_flops".split():
+        assert ours[name] == theirs[name], name
+    assert (directory / "test.de").read_bytes() == (other / "test.de").read_bytes()
+    _, _, params, _ = load(directory)
+    _, _, expected, _ = load(other)
+    for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_run_continued_twice_equals_the_uninterrupted_one_to_the_bit(words, whole, copy, capsys):
+    train(words, copy / "longer", LONGER)
+    assert f"{copy / 'longer'} goes on from short at step 120" in capsys.readouterr().err
+    train(words, copy / "long", LONG)
+    said = capsys.readouterr().err
+    assert f"{copy / 'long'} goes on from longer at step 120" in said
+    assert "resuming from step 120" in said
+    same(copy / "long", whole)
+    assert result(copy / "long")["environment"]["continued"] == "from longer at step 120"
+    assert "continued" not in result(whole)["environment"]
+    assert result(copy / "short")["steps"] == SHORT
+    assert main(["list", "runs", "--store", str(copy)]) == 0
+    (line,) = (x for x in capsys.readouterr().out.splitlines() if x.startswith("long "))
+    assert line.endswith(f"{copy / 'long'}, continued from longer at step 120")
+
+
+def test_early_stopping_ends_a_continued_run_where_it_would_have_ended(words, copy, capsys):
+    """The evaluation after the last step of the shorter run does not count."""
+    words = [
+        *words,
+        "--patience",
+        "2",
+        "--peak_lr",
+        "0.3",
+    ]  # no evaluation is better than the first
+    train(words, copy / "brief", 110)
+    train(words, copy / "long", LONG)
+    assert "goes on from brief at step 80" in capsys.readouterr().err
+    same(copy / "long", train(words, copy / "alone" / "run", LONG))
+    assert result(copy / "long")["steps"] == 120
+
+
+def begin(directory, steps, dataset=None, **changes):
+    """Returns the best shorter run in the store of a directory, for the short run's config."""
+    (made,) = directory.parent.glob("*/config.json")
+    c = config.replace(store.read_config(made.parent), steps=steps, **changes)
+    return continuation.shorter_runs([(c, directory)]).get(directory)
+
+
+def test_only_a_finished_run_with_fewer_steps_and_nothing_else_is_continued(copy):
+    new = copy / "new"
+    shorter = begin(new, LONG)
+    assert shorter.directory == copy / "short"
+    assert list(shorter.checkpoints) == [80, 120]  # as many as are averaged
+    for steps, changes in (
+        (SHORT, {}),
+        (SHORT - 1, {}),
+        (LONG, dict(seed=1)),
+        (LONG, dict(beam=3)),
+    ):
+        assert begin(new, steps, **changes) is None
+    (copy / "short" / "result.json").rename(copy / "short" / "kept")
+    assert begin(new, LONG) is None
+    (copy / "short" / "kept").rename(copy / "short" / "result.json")
+    new.mkdir()
+    shutil.copy(copy / "short" / "config.json", new)  # the run is begun
+    assert not continuation.shorter_runs([(store.read_config(new), new)])
+
+
+def linear(run):
+    fields = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(fields | {"schedule": "linear"}))
+    return "the learning rate of schedule=linear depends on the number of steps"
+
+
+def other_code(run):
+    stored.made_by_other_code(run)
+    return "the code has changed (training.loop._steps)"
+
+
+def pruned(run):
+    assert main(["prune", "--store", str(run.parent)]) == 0
+    return "the checkpoints at multiples of evaluate_every=40 are gone"
+
+
+def one_checkpoint_less(run):
+    shutil.rmtree(run / "checkpoints" / "80")
+    return "the checkpoints at multiples of evaluate_every=40 are gone"
+
+
+@pytest.mark.parametrize("spoil", [linear, other_code, pruned, one_checkpoint_less])
+def test_what_cannot_be_repeated_is_trained_from_scratch_and_said(spoil, copy):
+    said, reason = [], spoil(copy / "short")
+    c = config.replace(store.read_config(copy / "short"), steps=LONG)
+    continuation.announce([("a/b/0", c, copy / "x"), ("a/b/1", c, copy / "y")], said.append)
+    assert said == [
+        f"2 of 2 runs are finished with fewer steps, but {reason}: they are trained from scratch "
+        "(a/b/0, a/b/1)"
+    ]
+    continuation.begin([(c, copy / "x")], None, said.append)
+    assert said[1:] == [
+        f"{copy / 'short'} has 120 of these steps, but {reason}: {copy / 'x'} is trained from "
+        "scratch."
+    ]
+    assert not (copy / "x").exists()
+
+
+def other_device(run, dataset):
+    path = run / "result.json"
+    content = json.loads(path.read_text())
+    content.pop("sha256")
+    content["environment"] |= {"device": "1 x H100", "jax": "0.1"}
+    store.write_result(run, content)
+    return "the software or the device differs (jax 0.1 there, "
+
+
+def other_data(run, dataset):
+    fields = json.loads((run / "data.json").read_text())
+    (run / "data.json").write_text(json.dumps(fields | {"data": "0", "dtype": "bfloat16"}))
+    return "the data and dtype differ"
+
+
+def damaged(run, dataset):
+    flip(next(p for p in (run / "checkpoints" / "120" / "params").rglob("d/*") if p.is_file()))
+    return "the checkpoint of step 120 is damaged"
+
+
+@pytest.mark.parametrize("spoil", [other_device, other_data, damaged])
+def test_what_differs_on_this_machine_is_trained_from_scratch_and_said(spoil, words, copy, capsys):
+    from t2t_jax.data.corpora import open_corpus
+
+    c = config.replace(store.read_config(copy / "short"), steps=LONG)
+    dataset = open_corpus(c.data, Path(words[words.index("--cache") + 1]), report=toy.quiet)
+    reason, said = spoil(copy / "short", dataset), []
+    continuation.begin([(c, copy / "x")], dataset, said.append)
+    (line,) = said
+    assert line.startswith(f"{copy / 'short'} has 120 of these steps, but {reason}")
+    assert line.endswith(f"{copy / 'x'} is trained from scratch.")
+    assert not (copy / "x").exists()
+
+
+def test_a_copy_that_was_cut_short_is_made_again(words, copy, monkeypatch, capsys):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(continuation, "write_json", fail)
+        assert main([*words, "--steps", str(LONGER), "--run", str(copy / "x")]) == 75
+    assert not (copy / "x" / "config.json").exists()
+    shutil.rmtree(copy / "x" / "checkpoints" / "80")
+    train(words, copy / "x", LONGER)
+    assert "goes on from short at step 120" in capsys.readouterr().err
+    assert result(copy / "x")["averaged_steps"] == [120, 130]
+
+
+def test_train_without_a_directory_takes_a_new_one(words, copy, capsys, monkeypatch):
+    monkeypatch.chdir(copy)
+    (copy / "runs").mkdir()
+    (copy / "short").rename(copy / "runs" / "base-0")
+    assert main([*words, "--steps", str(LONGER)]) == 0
+    assert "base-0-130 goes on from base-0 at step 120" in capsys.readouterr().err
+    assert main([*words, "--steps", str(LONGER)]) == 0
+    assert "runs/base-0-130 is finished" in capsys.readouterr().err
+    assert main([*words, "--steps", str(SHORT)]) == 0
+    assert "runs/base-0 is finished" in capsys.readouterr().err
+
+
+def test_a_study_of_more_steps_continues_its_runs(corpus, tmp_path, capsys):
+    """One row in this process, as a task of a job array."""
+    fields = toy.of_a_grid(corpus) | dict(schedule="inverse_sqrt", evaluate_every=10)
+    study = ["run", "table3", "--rows", "base", "--task", "0", *toy.options(fields)]
+    words = [*study, "--store", str(tmp_path / "s"), "--cache", str(tmp_path / "cache")]
+    assert main([*words, "--steps", "20"]) == 0
+    assert "fewer" not in capsys.readouterr().err
+    assert main([*words, "--steps", "30", "--seeds", "2"]) == 0
+    said = capsys.readouterr().err
+    (name,) = (x for x in said.split() if x.endswith("/base/0") and "steps=30" in x)
+    assert f"1 of 2 runs go on from finished runs of fewer steps: {name} from step 20" in said
+    run = names.resolve(name, tmp_path / "s")
+    assert result(run)["environment"]["continued"].endswith("/base/0 at step 20")
+    assert result(run)["steps"] == 30
+
+
+def test_a_config_that_is_not_an_object_is_no_run(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text("[1]")
+    c = config.replace(config.Config(), steps=9)
+    assert continuation.shorter_runs([(c, tmp_path / "new")]) == {}
+
+
+def test_schedules_that_depend_on_the_number_of_steps_are_not_continued():
+    """The learning rate of the others is the same whatever the number of steps."""
+    from t2t_jax.training.optimizer import learning_rate
+
+    for schedule in config.field_type("schedule"):
+        rates = {float(learning_rate(*map(np.float32, (50, 1, 9, n)), schedule)) for n in (60, 99)}
+        assert (len(rates) == 1) == (schedule in continuation.SCHEDULES)
