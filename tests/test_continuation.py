@@ -9,21 +9,31 @@ import numpy as np
 import pytest
 
 from experiments.faults import flip
-from t2t_jax import config
+from t2t_jax import commands, config
 from t2t_jax.cli import main
 from t2t_jax.runs import continuation, names, store
 from t2t_jax.runs.loading import load
 from tests import stored, toy
 
 EVERY = 40
-SHORT, LONGER, LONG = 120, 130, 260  # the first is no multiple of 50, at which steps are recorded
+FIELDS = dict(schedule="inverse_sqrt", evaluate_every=EVERY, num_buckets=1, max_extra=5)
+# Steps are recorded at multiples of 50, and averages are of the last two evaluated ones.
+SHORT, LONGER, LONG = 120, 130, 150
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs():
+    """Keeps short compilations, too, in the cache of the session."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (commands.training, commands.running):
+            patch.setattr(module, "cache_programs", toy.quiet)
+        yield
 
 
 @pytest.fixture(scope="module")
 def words(corpus, tmp_path_factory):
     """`train` without the steps and the run's directory."""
-    fields = dict(schedule="inverse_sqrt", evaluate_every=EVERY, average=2, max_extra=5)
-    return toy.train(corpus, tmp_path_factory.mktemp("cache"), num_buckets=1, **fields)
+    return toy.train(corpus, tmp_path_factory.mktemp("cache"), **FIELDS)
 
 
 def train(words, directory, steps, *more):
@@ -70,22 +80,47 @@ def same(directory, other):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_run_continued_twice_equals_the_uninterrupted_one_to_the_bit(words, whole, copy, capsys):
-    train(words, copy / "longer", LONGER)
-    assert f"{copy / 'longer'} goes on from short at step 120" in capsys.readouterr().err
-    train(words, copy / "long", LONG)
+def test_a_run_continued_twice_equals_the_uninterrupted_one_to_the_bit(
+    words, whole, copy, capsys, monkeypatch
+):
+    """First in a directory that `train` chooses, and then in one whose copy was cut short."""
+    monkeypatch.chdir(copy.parent)
+    copy.rename("runs")
+    Path("runs/short").rename("runs/base-0")
+    assert main([*words, "--steps", str(LONGER)]) == 0
+    assert "runs/base-0-130 goes on from base-0 at step 120" in capsys.readouterr().err
+    long = Path("runs/long")
+    cut_short(words, long, monkeypatch)
+    train(words, long, LONG)
     said = capsys.readouterr().err
-    assert f"{copy / 'long'} goes on from longer at step 120" in said
+    assert "runs/long goes on from base-0-130 at step 120" in said
     assert "resuming from step 120" in said
-    same(copy / "long", whole)
-    assert result(copy / "long")["environment"]["continued"] == "from longer at step 120"
+    same(long, whole)
+    assert result(long)["environment"]["continued"] == "from base-0-130 at step 120"
     assert "continued" not in result(whole)["environment"]
-    assert result(copy / "short")["steps"] == SHORT
-    assert main(["list", "runs", "--store", str(copy)]) == 0
+    assert main(["list", "runs"]) == 0
     (line,) = (x for x in capsys.readouterr().out.splitlines() if x.startswith("long "))
-    assert line.endswith(f"{copy / 'long'}, continued from longer at step 120")
+    assert line.endswith("runs/long, continued from base-0-130 at step 120")
+    for steps in (SHORT, LONGER):  # nothing is trained again
+        assert main([*words, "--steps", str(steps)]) == 0
+        where = "base-0" if steps == SHORT else "base-0-130"
+        assert f"runs/{where} is finished" in capsys.readouterr().err
 
 
+def cut_short(words, directory, monkeypatch):
+    """Begins a run, and ends it while it copies checkpoints; one of them is lost."""
+
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(continuation, "write_json", fail)
+        assert main([*words, "--steps", str(LONG), "--run", str(directory)]) == 75
+    assert not (directory / "config.json").exists()
+    shutil.rmtree(directory / "checkpoints" / str(SHORT))
+
+
+@pytest.mark.full
 def test_early_stopping_ends_a_continued_run_where_it_would_have_ended(words, copy, capsys):
     """The evaluation after the last step of the shorter run does not count."""
     words = [
@@ -201,46 +236,19 @@ def test_what_differs_on_this_machine_is_trained_from_scratch_and_said(spoil, wo
     assert not (copy / "x").exists()
 
 
-def test_a_copy_that_was_cut_short_is_made_again(words, copy, monkeypatch, capsys):
-    def fail(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(continuation, "write_json", fail)
-        assert main([*words, "--steps", str(LONGER), "--run", str(copy / "x")]) == 75
-    assert not (copy / "x" / "config.json").exists()
-    shutil.rmtree(copy / "x" / "checkpoints" / "80")
-    train(words, copy / "x", LONGER)
-    assert "goes on from short at step 120" in capsys.readouterr().err
-    assert result(copy / "x")["averaged_steps"] == [120, 130]
-
-
-def test_train_without_a_directory_takes_a_new_one(words, copy, capsys, monkeypatch):
-    monkeypatch.chdir(copy)
-    (copy / "runs").mkdir()
-    (copy / "short").rename(copy / "runs" / "base-0")
-    assert main([*words, "--steps", str(LONGER)]) == 0
-    assert "base-0-130 goes on from base-0 at step 120" in capsys.readouterr().err
-    assert main([*words, "--steps", str(LONGER)]) == 0
-    assert "runs/base-0-130 is finished" in capsys.readouterr().err
-    assert main([*words, "--steps", str(SHORT)]) == 0
-    assert "runs/base-0 is finished" in capsys.readouterr().err
-
-
-def test_a_study_of_more_steps_continues_its_runs(corpus, tmp_path, capsys):
-    """One row in this process, as a task of a job array."""
-    fields = toy.of_a_grid(corpus) | dict(schedule="inverse_sqrt", evaluate_every=10)
-    study = ["run", "table3", "--rows", "base", "--task", "0", *toy.options(fields)]
-    words = [*study, "--store", str(tmp_path / "s"), "--cache", str(tmp_path / "cache")]
-    assert main([*words, "--steps", "20"]) == 0
+def test_a_study_of_more_steps_continues_its_runs(words, tmp_path, capsys):
+    """One row in this process, as a task of a job array; its programs are those of `words`."""
+    study = ["run", "table3", "--preset", "paper", "--rows", "base", "--task", "0", *words[2:]]
+    study += ["--evaluate_every", "10", "--store", str(tmp_path)]
+    assert main([*study, "--steps", "20"]) == 0
     assert "fewer" not in capsys.readouterr().err
-    assert main([*words, "--steps", "30", "--seeds", "2"]) == 0
+    assert main([*study, "--steps", "30"]) == 0
     said = capsys.readouterr().err
-    (name,) = (x for x in said.split() if x.endswith("/base/0") and "steps=30" in x)
-    assert f"1 of 2 runs go on from finished runs of fewer steps: {name} from step 20" in said
-    run = names.resolve(name, tmp_path / "s")
+    name = next(x for x in said.split() if "steps=30" in x)
+    assert f"1 of 1 runs go on from finished runs of fewer steps: {name} from step 20" in said
+    run = names.resolve(name, tmp_path)
     assert result(run)["environment"]["continued"].endswith("/base/0 at step 20")
-    assert result(run)["steps"] == 30
+    assert result(run)["averaged_steps"] == [20, 30]
 
 
 def test_a_config_that_is_not_an_object_is_no_run(tmp_path):
