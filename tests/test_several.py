@@ -28,7 +28,7 @@ def home(tmp_path_factory):
         if name == "table3-demo/base/0":
             base = directory
     result = store.read_result(base)
-    store.write_result(base, result | {"dev_perplexity": 3.21})
+    store.write_result(base, result | {"dev_perplexity": 3.21, "trained_together": 2})
     return home
 
 
@@ -129,7 +129,9 @@ def test_data_has_a_row_for_each_run_and_for_each_step(form, home, tmp_path, cap
         ("name", "table3-demo/base/0"), ("study", "table3"), ("preset", "demo"), ("seed", "0"),
         ("status", "finished"), ("step", "1280"), ("d_model", "64"), ("schedule", "linear"),
         ("PPL", "3.21"), ("dev_bleu", str(kept["scores"]["dev"]["bleu"]["score"])),
-        ("parameters", str(kept["parameters"])), ("code", kept["environment"]["code"]),
+        ("parameters", str(kept["parameters"])), ("memory", str(kept["memory"])),
+        ("training_seconds", str(kept["training_seconds"] / 2)),
+        ("code", kept["environment"]["code"]),
         ("scoring_seconds", str(kept["scoring"]["dev"]["seconds"])), ("device", "1 x cpu"),
     ):  # fmt: skip
         assert base[name] == value, name
@@ -144,7 +146,9 @@ def test_data_has_a_row_for_each_run_and_for_each_step(form, home, tmp_path, cap
     assert [int(x["step"]) for x in curve] == steps
     evaluated = {str(x["step"]): str(x["dev_perplexity"]) for x in records if len(x) == 3}
     assert {x["step"]: x["dev_perplexity"] for x in curve if x["dev_perplexity"]} == evaluated
-    assert curve[0]["loss"] == str(records[0]["loss"])
+    losses = {str(x["step"]): str(x["loss"]) for x in records if "loss" in x}
+    assert {x["step"]: x["loss"] for x in curve if x["loss"]} == losses
+    assert losses.keys() & evaluated.keys() == {"1280"}  # one row has both
 
 
 def test_data_of_a_study_alone_and_of_runs_that_studies_share(tmp_path, capsys):
