@@ -202,13 +202,19 @@ def test_what_cannot_be_repeated_is_trained_from_scratch_and_said(spoil, copy):
     assert not (copy / "x").exists()
 
 
+def edit_environment(run, **changes):
+    content = store.read_result(run)
+    store.write_result(run, content | {"environment": content["environment"] | changes})
+
+
 def other_device(run, dataset):
-    path = run / "result.json"
-    content = json.loads(path.read_text())
-    content.pop("sha256")
-    content["environment"] |= {"device": "1 x H100", "jax": "0.1"}
-    store.write_result(run, content)
-    return "the software or the device differs (jax 0.1 there, "
+    edit_environment(run, device="1 x H100")
+    return "the software or the device differs (device 1 x H100 there, 1 x cpu here)"
+
+
+def other_library(run, dataset):
+    edit_environment(run, optax="0.1")
+    return "the software or the device differs (optax 0.1 there, "
 
 
 def other_data(run, dataset):
@@ -222,7 +228,7 @@ def damaged(run, dataset):
     return "the checkpoint of step 120 is damaged"
 
 
-@pytest.mark.parametrize("spoil", [other_device, other_data, damaged])
+@pytest.mark.parametrize("spoil", [other_device, other_library, other_data, damaged])
 def test_what_differs_on_this_machine_is_trained_from_scratch_and_said(spoil, words, copy, capsys):
     from t2t_jax.data.corpora import open_corpus
 
