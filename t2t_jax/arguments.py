@@ -88,7 +88,12 @@ def _add_studies(command: Command) -> None:
 
     p = command("table", commands.table, "print the table of a study, from the results in a store")
     _add_study(p)
-    p.add_argument("--format", default="text", choices=("text", "md", "latex", "csv", "json"))
+    p.add_argument(
+        "--format",
+        default="text",
+        choices=("text", "md", "latex", "csv", "json"),
+        help="format of the table [text]",
+    )
 
     p = command("plot", commands.plot, "draw the plots of a study, as PNG, SVG and PDF")
     _add_study(p)
@@ -167,7 +172,7 @@ def _add_lists(command: Command) -> None:
     )
     p.add_argument("what", nargs="?", default="", help=_LISTED)
     p.add_argument(
-        "--format", default="text", choices=("text", "json"), help="format of a study's rows"
+        "--format", default="text", choices=("text", "json"), help="format of a study's rows [text]"
     )
     p.add_argument("--store", type=Path, help="directory of runs, for `list runs` [runs]")
 
@@ -263,14 +268,18 @@ def _add_cache(p: argparse.ArgumentParser) -> None:
 
 
 def _add_fields(p: argparse.ArgumentParser, *sections: str) -> None:
-    for section in sections:
-        group = p.add_argument_group(section)
-        for f in fields(SECTIONS[section]):
-            kind = config.field_type(f.name)
-            group.add_argument(
-                f"--{f.name}",
-                default=argparse.SUPPRESS,
-                type=str if isinstance(kind, tuple) else kind,
-                metavar="|".join(kind) if isinstance(kind, tuple) else kind.__name__.upper(),
-                help=f.metadata["help"].replace("%", "%%"),
-            )
+    """Accepts the fields of sections of the config, which the help names in one line only."""
+    of = "" if len(sections) == len(SECTIONS) else f" of {' and '.join(sections)}"
+    example = {"data": "--batch_tokens 4000", "decoding": "--beam 1"}.get(sections[0], "--N 4")
+    p.epilog = (
+        f"Every config field{of} is an option, too, such as {example}: `t2t-jax list fields` "
+        "shows them, with their defaults."
+    )
+    for name in (f.name for section in sections for f in fields(SECTIONS[section])):
+        kind = config.field_type(name)
+        p.add_argument(
+            f"--{name}",
+            default=argparse.SUPPRESS,
+            type=str if isinstance(kind, tuple) else kind,
+            help=argparse.SUPPRESS,
+        )
