@@ -83,7 +83,6 @@ def _add_studies(command: Command) -> None:
     p.add_argument(
         "--worker", default="", help=argparse.SUPPRESS
     )  # I/W, for workers that `run` starts
-    p.set_defaults(format="text")
     _add_cache(p)
 
     p = command("table", commands.table, "print the table of a study, from the results in a store")
@@ -236,7 +235,7 @@ def _add_benches(subparsers: Any) -> None:
 def _add_study(p: argparse.ArgumentParser) -> None:
     p.add_argument("study", help="see `list studies`")
     p.add_argument("--sweep", action="append", default=[], metavar="NAME=VALUES", help=_SWEEP)
-    p.add_argument("--preset", default="demo", help="its scale: see `list presets` [demo]")
+    p.add_argument("--preset", default="", help="its scale: see `list presets` [demo]")
     p.add_argument(
         "--rows", nargs="+", default=(), metavar="ROW", help="names of rows or groups [all]"
     )

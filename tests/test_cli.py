@@ -81,12 +81,12 @@ def test_an_error_suggests_the_option_that_is_meant(word):
 def test_an_option_that_resembles_none_is_refused_without_a_list():
     with pytest.raises(UsageError, match=r"'--xyzzy' here: see t2t-jax run --help\.$"):
         _parse(["run", "table3", "--xyzzy", "3"])
-    with pytest.raises(UsageError, match="'--lr' here: (?!did you mean '--peak_lr')"):
+    with pytest.raises(UsageError, match=r"'--lr' here: (?!did you mean '--peak_lr')"):
         _parse(["translate", "base", "--lr", "1"])  # it takes the fields of decoding alone
 
 
 def test_fields_have_other_names_in_python_too():
-    with pytest.raises(UsageError, match="did you mean 'peak_lr' or 'lr_scale'?"):
+    with pytest.raises(UsageError, match=r"did you mean 'peak_lr' or 'lr_scale'\?"):
         config.replace(config.Config(), learning_rate=1.0)
 
 

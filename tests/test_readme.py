@@ -146,7 +146,8 @@ def check_command(words):
     if hasattr(arguments, "study"):
         study = registry.find(arguments.study)
         rows = registry.select(study, arguments.rows)
-        Grid(study, presets.preset(arguments.preset), rows, changes, arguments.store).check()
+        preset = presets.preset(arguments.preset or presets.DEFAULT)
+        Grid(study, preset, rows, changes, arguments.store).check()
     elif hasattr(arguments, "recipe"):
         config.replace(recipe(arguments.recipe), **changes)
     elif arguments.command in (commands.list_, commands.help_):

@@ -124,6 +124,16 @@ def test_the_table_is_that_of_the_runs(grid, words, capsys):
     assert len(set(cells[: ROWS + 2])) == 1
 
 
+def test_a_table_without_flags_has_the_settings_of_run(grid, words, capsys):
+    asked = table(words, grid, capsys, "--format", "csv")
+    assert main(["table", "table3", "--store", str(grid), "--format", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert out == asked
+    assert err.startswith(f"table3 is shown as it was run in {grid}: --preset demo --corpus text ")
+    assert f" --steps {STEPS} " in err
+    assert len(list((grid / "studies").iterdir())) == 1  # which workers did not add to
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_compiles_with_booktabs_alone(grid, words, capsys, tmp_path):
     body = table(words, grid, capsys, "--format", "latex")

@@ -23,16 +23,29 @@ def changed_fields(arguments: Namespace) -> dict[str, Any]:
 def grid_of(arguments: Namespace) -> "Grid":
     """Returns the grid that a study, a preset, rows, fields and a store name, checked."""
     from t2t_jax.study.grid import Grid
-    from t2t_jax.study.presets import preset
+    from t2t_jax.study.presets import DEFAULT, preset
     from t2t_jax.study.registry import find, select
     from t2t_jax.study.sweep import parse
 
     study = find(arguments.study)
     rows = select(study, arguments.rows)
-    scale, changes = preset(arguments.preset), changed_fields(arguments)
+    scale, changes = preset(arguments.preset or DEFAULT), changed_fields(arguments)
     grid = Grid(study, scale, rows, changes, arguments.store, parse(arguments.sweep))
     grid.check()
     return grid
+
+
+def grid_shown(arguments: Namespace) -> "Grid":
+    """Returns `grid_of` with the settings that `run` was given in the store, if none are given."""
+    from t2t_jax.study.requests import recall
+
+    settings = changed_fields(arguments)
+    if not (arguments.preset or arguments.sweep or settings):
+        request = recall(arguments.store, arguments.study, say)
+        if request is not None:
+            rows = arguments.rows or request.rows
+            settings = dict(request.fields, preset=request.preset, sweep=request.sweeps, rows=rows)
+    return grid_of(Namespace(**{**vars(arguments), **settings}))
 
 
 def lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t2t_jax import files
-from t2t_jax.commands.shared import available_dataset, changed_fields, grid_of, lines_of
+from t2t_jax.commands.shared import available_dataset, grid_shown, lines_of
 from t2t_jax.errors import RunError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def table(arguments: Namespace) -> None:
     """Prints the table of a study."""
     from t2t_jax.study.formats import FORMATS
 
-    grid = grid_of(arguments)
+    grid = grid_shown(arguments)
     print(FORMATS[arguments.format](grid, lines_of(grid, arguments)), end="")
 
 
@@ -31,7 +31,7 @@ def plot(arguments: Namespace) -> None:
     """Draws the plots of a study, and prints their paths."""
     from t2t_jax.report import plots
 
-    grid = grid_of(arguments)
+    grid = grid_shown(arguments)
     lines = lines_of(grid, arguments)
     paths = plots.draw(grid, lines, _sentences(grid, lines, arguments.cache))
     if not paths:
@@ -45,14 +45,11 @@ def plot(arguments: Namespace) -> None:
 def report(arguments: Namespace) -> None:
     """Writes the page of a study, repeatedly with --watch, and prints its path."""
     from t2t_jax.report.study import REFRESH, study_page
+    from t2t_jax.study.requests import request_of
 
-    grid = grid_of(arguments)
+    grid = grid_shown(arguments)
     path = arguments.out or grid.home / f"{grid.name}.html"
-    rows = ["--rows", *arguments.rows] if arguments.rows else []
-    words = [arguments.study, "--preset", arguments.preset, *rows, "--store", str(arguments.store)]
-    words += [word for values in arguments.sweep for word in ("--sweep", values)]
-    for name, value in changed_fields(arguments).items():
-        words += [f"--{name}", str(value)]
+    words = [arguments.study, *request_of(grid).flags, "--store", str(arguments.store)]
     idle = 0  # successive refreshes with no running run; a single one may fall between two runs
     while True:
         lines = lines_of(grid, arguments)
@@ -72,7 +69,7 @@ def publish(arguments: Namespace) -> None:
     from t2t_jax.report import plots
     from t2t_jax.study import publish
 
-    grid = grid_of(arguments)
+    grid = grid_shown(arguments)
     lines = lines_of(grid, arguments)
     folder = publish.publish(grid, lines, arguments.to)
     sentences = _sentences(grid, lines, arguments.cache)
