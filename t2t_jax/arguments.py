@@ -24,6 +24,10 @@ _SWEEP = (
     "a field to be tuned for each row, as lr_scale=0.25,0.5,1 or peak_lr=1e-4..1e-2:5; several "
     "are crossed (`help study`)"
 )
+_METRICS = (
+    "columns of scores, as BLEU,chrF2,TER,COMET,PPL or with your own: `help metric` [PPL and the "
+    "corpus's metric]"
+)
 _MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
 _HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
 _WORKERS = "number of worker processes [one a core of a CPU, one a GPU]"
@@ -83,10 +87,13 @@ def _add_studies(command: Command) -> None:
     p.add_argument(
         "--worker", default="", help=argparse.SUPPRESS
     )  # I/W, for workers that `run` starts
+    _add_metrics(p)
     _add_cache(p)
 
     p = command("table", commands.table, "print the table of a study, from the results in a store")
     _add_study(p)
+    _add_metrics(p)
+    _add_cache(p)
     p.add_argument(
         "--format",
         default="text",
@@ -103,6 +110,7 @@ def _add_studies(command: Command) -> None:
     )
     _add_study(p)
     p.add_argument("--out", type=Path, help="path of the page [STUDY-PRESET.html in the store]")
+    _add_metrics(p)
     p.add_argument("--watch", action="store_true", help="refresh the page until nothing runs")
     _add_cache(p)
 
@@ -247,6 +255,10 @@ def _add_study(p: argparse.ArgumentParser) -> None:
         "--mix", action="store_true", help="show runs with different ones, and mark them"
     )
     _add_fields(p, *SECTIONS)
+
+
+def _add_metrics(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--metrics", default="", metavar="NAMES", help=_METRICS)
 
 
 def _add_run(p: argparse.ArgumentParser) -> None:

@@ -1,7 +1,9 @@
 """What several commands share: configs and grids from arguments, datasets, and output."""
 
+import dataclasses
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,9 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 
 if TYPE_CHECKING:
-    from t2t_jax.data.cache import Dataset
+    from t2t_jax.data.cache import Dataset, Split
     from t2t_jax.study.comparison import Line
+    from t2t_jax.study.entries import Entry
     from t2t_jax.study.grid import Grid
 
 
@@ -22,6 +25,8 @@ def changed_fields(arguments: Namespace) -> dict[str, Any]:
 
 def grid_of(arguments: Namespace) -> "Grid":
     """Returns the grid that a study, a preset, rows, fields and a store name, checked."""
+    from t2t_jax.evaluation import metrics
+    from t2t_jax.evaluation.metric import metric_of
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.presets import DEFAULT, preset
     from t2t_jax.study.registry import find, select
@@ -31,6 +36,9 @@ def grid_of(arguments: Namespace) -> "Grid":
     rows = select(study, arguments.rows)
     scale, changes = preset(arguments.preset or DEFAULT), changed_fields(arguments)
     grid = Grid(study, scale, rows, changes, arguments.store, parse(arguments.sweep))
+    own = metric_of(grid.data.corpus).name
+    shown = metrics.parse(getattr(arguments, "metrics", ""), own)
+    grid = dataclasses.replace(grid, metrics=shown)
     grid.check()
     return grid
 
@@ -52,9 +60,23 @@ def lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":
     """Returns the numbers of every row of a grid, from its store."""
     from t2t_jax.study.comparison import compare_with_base
     from t2t_jax.study.entries import collect
+    from t2t_jax.study.measuring import measure
 
     entries = collect(grid, only=arguments.only, mix=arguments.mix, report=say)
-    return compare_with_base(grid, entries)
+    if not grid.computed:
+        return compare_with_base(grid, entries)
+    sentences = sentences_of(grid, entries, arguments.cache)
+    return compare_with_base(grid, entries, measure(grid, entries, sentences))
+
+
+def sentences_of(grid: "Grid", entries: "Sequence[Entry]", cache: Path) -> "Split | None":
+    """Returns the sentences that the study is scored on, or None if they are not available."""
+    finished = [entry for entry in entries if entry.runs]
+    if not grid.study.split or not finished:
+        return None
+    c, directory = finished[0].c, finished[0].runs[0].directory
+    dataset = available_dataset(directory, c, cache, f"the sentences of {grid.data.corpus}")
+    return None if dataset is None else dataset.splits[grid.study.split]
 
 
 def available_dataset(directory: Path, c: Config, cache: Path, without: str) -> "Dataset | None":

@@ -5,18 +5,11 @@ import shutil
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from t2t_jax import files
-from t2t_jax.commands.shared import available_dataset, grid_shown, lines_of
+from t2t_jax.commands.shared import grid_shown, lines_of, sentences_of
 from t2t_jax.errors import RunError
-
-if TYPE_CHECKING:
-    from t2t_jax.data.cache import Split
-    from t2t_jax.study.comparison import Line
-    from t2t_jax.study.grid import Grid
 
 
 def table(arguments: Namespace) -> None:
@@ -33,7 +26,9 @@ def plot(arguments: Namespace) -> None:
 
     grid = grid_shown(arguments)
     lines = lines_of(grid, arguments)
-    paths = plots.draw(grid, lines, _sentences(grid, lines, arguments.cache))
+    paths = plots.draw(
+        grid, lines, sentences_of(grid, [line.entry for line in lines], arguments.cache)
+    )
     if not paths:
         raise RunError(
             f"{grid.home} has no finished run of {grid.study.name} with these settings: run it "
@@ -50,12 +45,13 @@ def report(arguments: Namespace) -> None:
     grid = grid_shown(arguments)
     path = arguments.out or grid.home / f"{grid.name}.html"
     words = [arguments.study, *request_of(grid).flags, "--store", str(arguments.store)]
+    words += ["--metrics", arguments.metrics] if arguments.metrics else []
     idle = 0  # successive refreshes with no running run; a single one may fall between two runs
     while True:
         lines = lines_of(grid, arguments)
         idle = 0 if any("running," in x.entry.status for x in lines) else idle + 1
         live = arguments.watch and idle < 2
-        sentences = _sentences(grid, lines, arguments.cache)
+        sentences = sentences_of(grid, [line.entry for line in lines], arguments.cache)
         files.make_directory(path.parent)
         files.write(path, study_page(grid, lines, sentences, words, live))
         if not live:
@@ -72,19 +68,9 @@ def publish(arguments: Namespace) -> None:
     grid = grid_shown(arguments)
     lines = lines_of(grid, arguments)
     folder = publish.publish(grid, lines, arguments.to)
-    sentences = _sentences(grid, lines, arguments.cache)
+    sentences = sentences_of(grid, [line.entry for line in lines], arguments.cache)
     with tempfile.TemporaryDirectory() as temporary:  # SVG and PDF files are not published
         elsewhere = dataclasses.replace(grid, home=Path(temporary))
         for path in plots.draw(elsewhere, lines, sentences):
             shutil.copy(path, folder / path.name)
     print(folder)
-
-
-def _sentences(grid: "Grid", lines: "Sequence[Line]", cache: Path) -> "Split | None":
-    """Returns the sentences that the study is scored on, or None if they are not available."""
-    entries = [line.entry for line in lines if line.entry.runs]
-    if not grid.study.split or not entries:
-        return None
-    c, directory = entries[0].c, entries[0].runs[0].directory
-    dataset = available_dataset(directory, c, cache, f"the sentences of {grid.data.corpus}")
-    return None if dataset is None else dataset.splits[grid.study.split]
