@@ -30,6 +30,8 @@ _METRICS = (
 )
 _MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
 _HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
+_TRACK = "also send the curves to a tracker that is installed [none]"
+_TRACKERS = "tensorboard", "wandb", "mlflow", "aim"
 _WORKERS = "number of worker processes [one a core of a CPU, one a GPU]"
 
 
@@ -60,6 +62,7 @@ def _add_training(command: Command) -> None:
     p.add_argument("--run", type=Path, help="the run's directory [runs/RECIPE-SEED]")
     p.add_argument("--mesh", default="", help=_MESH)
     p.add_argument("--hosts", default="", help=_HOSTS)
+    p.add_argument("--track", choices=_TRACKERS, help=_TRACK)
     _add_cache(p)
     _add_fields(p, *SECTIONS)
 
@@ -84,6 +87,7 @@ def _add_studies(command: Command) -> None:
     )
     p.add_argument("--rerun", action="store_true", help="repeat the runs whose code has changed")
     p.add_argument("--mesh", default="", help=_MESH)
+    p.add_argument("--track", choices=_TRACKERS, help=_TRACK)
     p.add_argument(
         "--worker", default="", help=argparse.SUPPRESS
     )  # I/W, for workers that `run` starts

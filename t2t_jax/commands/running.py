@@ -23,6 +23,7 @@ def run(arguments: Namespace) -> None:
     from t2t_jax.data.corpora import opener
     from t2t_jax.runs import published
     from t2t_jax.study import requests, sweep
+    from t2t_jax.training import trackers
     from t2t_jax.training.progress import Progress
 
     grid = grid_of(arguments)
@@ -30,6 +31,8 @@ def run(arguments: Namespace) -> None:
         print(len(grid.rows))
         return
     _check(grid, arguments)
+    if arguments.track:
+        trackers.choose(arguments.track)
     progress, whole = Progress(), grid
     try:
         open_data = opener(arguments.cache, progress.say)
