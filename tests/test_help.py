@@ -21,7 +21,7 @@ SHORTENED = {  # flags added to every command, so that it ends soon
     "part": SMALL,
     "row": SHORT,
     "study": f"{SHORT} --rows wide",
-    "metric": f"{SHORT} --rows E",
+    "metric": f"{SMALL} --rows E",
     "corpus": SMALL,
     "architecture": f"{SHORT} --d_model 16",
 }

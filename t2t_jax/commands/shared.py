@@ -45,11 +45,12 @@ def grid_of(arguments: Namespace) -> "Grid":
 
 def grid_shown(arguments: Namespace) -> "Grid":
     """Returns `grid_of` with the settings that `run` was given in the store, if none are given."""
+    from t2t_jax.study.registry import find
     from t2t_jax.study.requests import recall
 
     settings = changed_fields(arguments)
     if not (arguments.preset or arguments.sweep or settings):
-        request = recall(arguments.store, arguments.study, say)
+        request = recall(arguments.store, find(arguments.study).name, say)
         if request is not None:
             rows = arguments.rows or request.rows
             settings = dict(request.fields, preset=request.preset, sweep=request.sweeps, rows=rows)

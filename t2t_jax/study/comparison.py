@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from t2t_jax.evaluation.metric import metric_of, perplexity
-from t2t_jax.evaluation.metrics import METRICS
+from t2t_jax.evaluation.metrics import METRICS, STORED
 from t2t_jax.study import statistics
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
@@ -64,7 +64,9 @@ class Line:
 
     def measure(self, name: str) -> Measure | None:
         """Returns a metric by the name of its column."""
-        return self.PPL if name == "PPL" else self.computed.get(name, self.score)
+        if name in STORED:
+            return self.PPL if name == "PPL" else self.score
+        return self.computed.get(name)
 
     @property
     def difference(self) -> Difference | None:
