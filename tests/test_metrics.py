@@ -17,7 +17,7 @@ from t2t_jax.evaluation import metrics
 from t2t_jax.evaluation.metrics import METRICS
 from t2t_jax.runs import code
 from t2t_jax.study import comparison, formats, metric, tables
-from t2t_jax.study.measuring import measure
+from t2t_jax.study.measuring import Score, measure
 from tests import stored
 
 WORDS = "der die das Hund Katze Mann sieht hört läuft schnell und sehr große rote".split()
@@ -140,6 +140,21 @@ def test_a_table_says_which_metrics_lack_translations(own, grid, tmp_path):
     assert f"chrF2 is not tested, as the counts of sentences are not known for {row}." in notes
     _, table = shown(grid, entries, None)
     assert "words needs translations, which are not stored." in table.notes
+
+
+def test_a_row_has_a_metric_if_all_of_its_runs_do(grid, tmp_path):
+    entries = stored.entries()
+    run = entries[2].runs[0]
+    entries[2] = dataclasses.replace(
+        entries[2], runs=(run, dataclasses.replace(run, directory=tmp_path / "another"))
+    )
+    scores = {"TER": {e.runs[0].directory: Score(20.0 + i) for i, e in enumerate(entries)}}
+    lines = comparison.compare_with_base(grid, entries, scores)
+    assert [line.measure("TER") and line.measure("TER").values for line in lines] == [
+        (20.0,),
+        (21.0,),
+        None,
+    ]
 
 
 def test_translations_of_other_sentences_are_refused(grid, tmp_path):

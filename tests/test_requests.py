@@ -93,6 +93,9 @@ def test_one_of_several_settings_must_be_chosen(tmp_path, capsys):
     assert capsys.readouterr().err == (
         f"table3 was run in {tmp_path} with other settings, too: choose {choices}.\n"
     )
+    for steps in range(8, 80, 8):
+        run(tmp_path, f"--steps {steps}")
+    assert same(shown(tmp_path), plain)
 
 
 def test_another_study_and_another_store_are_not_concerned(tmp_path, capsys):
