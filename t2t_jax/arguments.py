@@ -24,8 +24,14 @@ _SWEEP = (
     "a field to be tuned for each row, as lr_scale=0.25,0.5,1 or peak_lr=1e-4..1e-2:5; several "
     "are crossed (`help study`)"
 )
+_METRICS = (
+    "columns of scores, as BLEU,chrF2,TER,COMET,PPL or with your own: `help metric` [PPL and the "
+    "corpus's metric]"
+)
 _MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
 _HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
+_TRACK = "also send the curves to a tracker that is installed [none]"
+_TRACKERS = "tensorboard", "wandb", "mlflow", "aim"
 _WORKERS = "number of worker processes [one a core of a CPU, one a GPU]"
 
 
@@ -56,6 +62,7 @@ def _add_training(command: Command) -> None:
     p.add_argument("--run", type=Path, help="the run's directory [runs/RECIPE-SEED]")
     p.add_argument("--mesh", default="", help=_MESH)
     p.add_argument("--hosts", default="", help=_HOSTS)
+    p.add_argument("--track", choices=_TRACKERS, help=_TRACK)
     _add_cache(p)
     _add_fields(p, *SECTIONS)
 
@@ -80,15 +87,23 @@ def _add_studies(command: Command) -> None:
     )
     p.add_argument("--rerun", action="store_true", help="repeat the runs whose code has changed")
     p.add_argument("--mesh", default="", help=_MESH)
+    p.add_argument("--track", choices=_TRACKERS, help=_TRACK)
     p.add_argument(
         "--worker", default="", help=argparse.SUPPRESS
     )  # I/W, for workers that `run` starts
-    p.set_defaults(format="text")
+    _add_metrics(p)
     _add_cache(p)
 
     p = command("table", commands.table, "print the table of studies, from the results in stores")
     _add_study(p, several=True)
-    p.add_argument("--format", default="text", choices=("text", "md", "latex", "csv", "json"))
+    _add_metrics(p)
+    _add_cache(p)
+    p.add_argument(
+        "--format",
+        default="text",
+        choices=("text", "md", "latex", "csv", "json"),
+        help="format of the table [text]",
+    )
 
     p = command(
         "results",
@@ -111,6 +126,7 @@ def _add_studies(command: Command) -> None:
     )
     _add_study(p)
     p.add_argument("--out", type=Path, help="path of the page [STUDY-PRESET.html in the store]")
+    _add_metrics(p)
     p.add_argument("--watch", action="store_true", help="refresh the page until nothing runs")
     _add_cache(p)
 
@@ -185,7 +201,7 @@ def _add_lists(command: Command) -> None:
     )
     p.add_argument("what", nargs="?", default="", help=_LISTED)
     p.add_argument(
-        "--format", default="text", choices=("text", "json"), help="format of a study's rows"
+        "--format", default="text", choices=("text", "json"), help="format of a study's rows [text]"
     )
     p.add_argument("--store", type=Path, help="directory of runs, for `list runs` [runs]")
     watch = "for `list runs`: show progress and time left until all have ended"
@@ -255,7 +271,7 @@ def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
     else:
         p.add_argument("study", help="see `list studies`")
     p.add_argument("--sweep", action="append", default=[], metavar="NAME=VALUES", help=_SWEEP)
-    p.add_argument("--preset", default="demo", help="its scale: see `list presets` [demo]")
+    p.add_argument("--preset", default="", help="its scale: see `list presets` [demo]")
     p.add_argument(
         "--rows", nargs="+", default=(), metavar="ROW", help="names of rows or groups [all]"
     )
@@ -267,6 +283,10 @@ def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
         "--mix", action="store_true", help="show runs with different ones, and mark them"
     )
     _add_fields(p, *SECTIONS)
+
+
+def _add_metrics(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--metrics", default="", metavar="NAMES", help=_METRICS)
 
 
 def _add_run(p: argparse.ArgumentParser) -> None:
@@ -294,14 +314,18 @@ def _add_cache(p: argparse.ArgumentParser) -> None:
 
 
 def _add_fields(p: argparse.ArgumentParser, *sections: str) -> None:
-    for section in sections:
-        group = p.add_argument_group(section)
-        for f in fields(SECTIONS[section]):
-            kind = config.field_type(f.name)
-            group.add_argument(
-                f"--{f.name}",
-                default=argparse.SUPPRESS,
-                type=str if isinstance(kind, tuple) else kind,
-                metavar="|".join(kind) if isinstance(kind, tuple) else kind.__name__.upper(),
-                help=f.metadata["help"].replace("%", "%%"),
-            )
+    """Accepts the fields of sections of the config, which the help names in one line only."""
+    of = "" if len(sections) == len(SECTIONS) else f" of {' and '.join(sections)}"
+    example = {"data": "--batch_tokens 4000", "decoding": "--beam 1"}.get(sections[0], "--N 4")
+    p.epilog = (
+        f"Every config field{of} is an option, too, such as {example}: `t2t-jax list fields` "
+        "shows them, with their defaults."
+    )
+    for name in (f.name for section in sections for f in fields(SECTIONS[section])):
+        kind = config.field_type(name)
+        p.add_argument(
+            f"--{name}",
+            default=argparse.SUPPRESS,
+            type=str if isinstance(kind, tuple) else kind,
+            help=argparse.SUPPRESS,
+        )

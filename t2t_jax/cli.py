@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from t2t_jax.arguments import add_commands
-from t2t_jax.errors import Interrupted, RunError, UsageError, near
+from t2t_jax.errors import Interrupted, RunError, UsageError, alternatives, closest
+from t2t_jax.synonyms import ALSO
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,9 +51,15 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     arguments, rest = parser.parse_known_args(words)
     arguments.words = list(words)
     if rest:
-        options = [o for o in arguments.parser._option_string_actions if o.startswith("--")]
-        raise UsageError(f"there is no option {rest[0]!r} here: {near(rest[0], options)}")
+        raise UsageError(_unknown(rest[0].partition("=")[0], arguments.parser))
     return arguments
+
+
+def _unknown(word: str, parser: argparse.ArgumentParser) -> str:
+    options = [o for o in parser._option_string_actions if o.startswith("--")]
+    close = closest(word, options, ALSO) if word.startswith("-") else []
+    hint = f"did you mean {alternatives(close)}?" if close else f"see {parser.prog} --help."
+    return f"there is no option {word!r} here: {hint}"
 
 
 if __name__ == "__main__":

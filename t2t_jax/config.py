@@ -14,6 +14,7 @@ from typing import Any, Literal
 from t2t_jax.attention import registry
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORMS, POSITIONS
+from t2t_jax.synonyms import ALSO
 
 
 def _field(default: Any, help: str, choices: Iterable[str] = ()) -> Any:
@@ -247,7 +248,7 @@ def field_type(name: str) -> type | tuple[str, ...]:
 
 def _section(name: str) -> str:
     if name not in SECTION_OF:
-        raise UsageError(f"there is no config field {name!r}: {near(name, SECTION_OF)}")
+        raise UsageError(f"there is no config field {name!r}: {near(name, SECTION_OF, ALSO)}")
     return SECTION_OF[name]
 
 

@@ -2,9 +2,10 @@
 
 import difflib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 
 class UsageError(Exception):
@@ -30,13 +31,41 @@ def warn(line: str) -> None:
     print(f"t2t-jax: {line}", file=sys.stderr, flush=True)
 
 
-def near(name: str, choices: Iterable[str]) -> str:
-    """Returns a clause with the choice closest to a misspelt name, or with all choices."""
-    choices = sorted(choices)
-    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
-    if not close:  # for example, a one-letter symbol in the wrong case
-        close = [c for c in choices if c.lower() == name.lower()][:1]
-    return f"did you mean {close[0]!r}?" if close else f"the choices are {', '.join(choices)}."
+def near(
+    name: str, choices: Iterable[str], also: Mapping[str, Iterable[str]] = MappingProxyType({})
+) -> str:
+    """Returns a clause with the choices closest to a misspelt name, or with all choices.
+
+    Args:
+      also: other words for a choice, which are compared with the name, too.
+    """
+    choices = list(choices)
+    if close := closest(name, choices, also):
+        return f"did you mean {alternatives(close)}?"
+    return f"the choices are {', '.join(sorted(choices))}."
+
+
+def closest(name: str, choices: Iterable[str], also: Mapping[str, Iterable[str]]) -> list[str]:
+    """Returns the choices that the word closest to a misspelt name stands for; often none or one.
+
+    Case, hyphens and leading dashes are ignored. See `near` for the arguments.
+    """
+    meanings: dict[str, list[str]] = {}
+    for choice in choices:
+        for word in (choice, *also.get(choice.lstrip("-"), ())):
+            meanings.setdefault(_plain(word), []).append(choice)
+    words = difflib.get_close_matches(_plain(name), meanings, n=1, cutoff=0.51)  # more than half
+    return meanings[words[0]] if words else []
+
+
+def _plain(word: str) -> str:
+    return word.lstrip("-").replace("-", "_").lower()
+
+
+def alternatives(choices: Iterable[str]) -> str:
+    """Returns choices as text: `'a', 'b' or 'c'`."""
+    *others, last = map(repr, choices)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 @contextmanager

@@ -145,7 +145,10 @@ def _fields() -> list[str]:
     out = []
     for section, cls in SECTIONS.items():
         out.append(section)
-        out += [f"  {f.name:20}{f.default!s:20}{f.metadata['help']}" for f in fields(cls)]
+        for f in fields(cls):
+            kind = config.field_type(f.name)
+            choices = f" [{'|'.join(kind)}]" if isinstance(kind, tuple) else ""
+            out.append(f"  {f.name:20}{f.default!s:20}{f.metadata['help']}{choices}")
     return out
 
 

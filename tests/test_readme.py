@@ -147,7 +147,8 @@ def check_command(words):
         for name in getattr(arguments, "studies", None) or [arguments.study]:
             study = registry.find(name)
             rows = registry.select(study, arguments.rows)
-            Grid(study, presets.preset(arguments.preset), rows, changes, Path()).check()
+            preset = presets.preset(arguments.preset or presets.DEFAULT)
+            Grid(study, preset, rows, changes, Path()).check()
     elif hasattr(arguments, "recipe"):
         config.replace(recipe(arguments.recipe), **changes)
     elif arguments.command in (commands.list_, commands.help_):

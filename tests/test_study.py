@@ -124,6 +124,38 @@ def test_the_table_is_that_of_the_runs(grid, words, capsys):
     assert len(set(cells[: ROWS + 2])) == 1
 
 
+def test_a_table_without_flags_has_the_settings_of_run(grid, words, capsys):
+    asked = table(words, grid, capsys, "--format", "csv")
+    assert main(["table", "table3", "--store", str(grid), "--format", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert out == asked
+    assert err.startswith(f"table3 is shown as it was run in {grid}: --preset demo --corpus text ")
+    assert f" --steps {STEPS} " in err
+    assert len(list((grid / "studies").iterdir())) == 1  # which workers did not add to
+
+
+def test_metrics_are_computed_from_the_translations_of_finished_runs(
+    grid, words, run_words, capsys
+):
+    before = {p: p.stat().st_mtime_ns for p in results(grid).values()}
+    cache = run_words[-2:]
+    form = "--metrics", "BLEU,chrF2,PPL", "--format"
+    rows = json.loads(table(words, grid, capsys, *form, "json", *cache))
+    for row in rows:
+        read = [json.loads((Path(r["directory"]) / "result.json").read_text()) for r in row["runs"]]
+        kept = [result["scores"]["dev"]["chrf"]["score"] for result in read]
+        assert [run["chrF2"] for run in row["runs"]] == pytest.approx(kept)
+        assert row["chrF2"]["mean"] == pytest.approx(statistics.mean(kept))
+        assert row["chrF2_difference"] is None or row["chrF2_difference"]["p"] > 0
+    assert rows[1]["chrF2_difference"]["over"] == "seeds and sentences"
+    text = table(words, grid, capsys, *form, "text", *cache)
+    assert text.index("BLEU") < text.index("chrF2") < text.index("PPL")
+    assert "chrF2 on dev: nrefs:1|case:mixed|" in text
+    lines = table(words, grid, capsys, *form, "csv", *cache).splitlines()
+    assert lines[0].startswith("row,seed,BLEU,chrF2,PPL,parameters")
+    assert {p: p.stat().st_mtime_ns for p in results(grid).values()} == before
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_compiles_with_booktabs_alone(grid, words, capsys, tmp_path):
     body = table(words, grid, capsys, "--format", "latex")

@@ -191,7 +191,10 @@ def test_runs_of_other_code_are_marked_in_both_columns(swept):
     assert len(notes) == 1
     assert "/D:P_drop=0.2/1" in notes[0]
     scored = dataclasses.replace(lines[1].untuned, score=lines[1].untuned.PPL)
-    assert tables._untuned_score(dataclasses.replace(lines[1], untuned=scored)).endswith("†")
+    line = dataclasses.replace(lines[1], untuned=scored)
+    (name,) = (name for name in swept.scores if name != "PPL")
+    _, untuned, _ = tables._scores(swept, line, name, best=0.0)
+    assert untuned.endswith("†")
 
 
 def test_the_mark_of_an_edge_is_typeset(swept):

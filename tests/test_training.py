@@ -2,8 +2,6 @@
 
 import math
 import re
-import struct
-import time
 from functools import cache
 
 import jax
@@ -20,7 +18,7 @@ from t2t_jax.training import sharding
 from t2t_jax.training.loop import Member, train
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.optimizer import adam, learning_rate, peak_lr
-from t2t_jax.training.progress import Metrics, Progress, read_metrics
+from t2t_jax.training.progress import Progress, read_metrics
 from t2t_jax.training.step import hyper, initialise, make_step, shift
 
 V = 23
@@ -210,34 +208,6 @@ def test_the_first_update_has_the_size_of_the_learning_rate():
     before = initial(config.replace(c, **TRACED)).params
     old, new = (p["encoder_0"]["attention"]["W_V"] for p in (before, after))
     np.testing.assert_allclose(np.abs(new - old), 0.05, rtol=1e-3)
-
-
-def events(path):
-    """Returns TensorBoard's events; each is stored as a length, a checksum, itself, a checksum."""
-    event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
-    content, parsed = path.read_bytes(), []
-    while content:
-        (length,) = struct.unpack("<Q", content[:8])
-        parsed.append(event_pb2.Event.FromString(content[12 : 12 + length]))
-        content = content[16 + length :]
-    return parsed
-
-
-def test_metrics_are_written_even_if_the_clock_runs_backwards(tmp_path, monkeypatch):
-    records = [{"step": i, "loss": i / 2} for i in range(30)]
-    clock = iter(2e9 - 5e6 * i for i in range(99))
-    monkeypatch.setattr(time, "time", clock.__next__)
-    metrics = Metrics(tmp_path, 0)
-    for record in records:
-        metrics.write(record)
-    assert read_metrics(tmp_path / "metrics.jsonl") == records  # while the file is still open
-    (path,) = (tmp_path / "tensorboard").iterdir()
-    _, start, *written = events(path)
-    metrics.close()
-    assert start.step == 1
-    assert start.session_log.status == start.session_log.START
-    read = [(e.step, [(x.tag, x.simple_value) for x in e.summary.value]) for e in written]
-    assert read == [(r["step"], [("loss", r["loss"])]) for r in records]
 
 
 def test_nan_parameters_are_not_saved(tmp_path):

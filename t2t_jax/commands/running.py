@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from t2t_jax.commands.shared import cache_programs, grid_of, lines_of
-from t2t_jax.commands.showing import print_table
 from t2t_jax.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +22,8 @@ def run(arguments: Namespace) -> None:
     """
     from t2t_jax.data.corpora import opener
     from t2t_jax.runs import published
-    from t2t_jax.study import sweep
+    from t2t_jax.study import requests, sweep
+    from t2t_jax.training import trackers
     from t2t_jax.training.progress import Progress
 
     grid = grid_of(arguments)
@@ -31,7 +31,9 @@ def run(arguments: Namespace) -> None:
         print(len(grid.rows))
         return
     _check(grid, arguments)
-    progress = Progress()
+    if arguments.track:
+        trackers.choose(arguments.track)
+    progress, whole = Progress(), grid
     try:
         open_data = opener(arguments.cache, progress.say)
         if arguments.published and not arguments.worker:
@@ -44,6 +46,7 @@ def run(arguments: Namespace) -> None:
             _run_worker(stages, arguments, open_data, progress)
             return
         for jobs in stages:  # what fails in the last one is reported; a failed trial is a result
+            requests.remember(whole.home, whole)
             if arguments.task is None:
                 failed = _run_all(jobs, arguments, progress)
             else:
@@ -59,11 +62,13 @@ def run(arguments: Namespace) -> None:
 def _show(grid: "Grid", arguments: Namespace, open_data: "OpenData") -> None:
     """Prints the table, draws the plots and prints their paths."""
     from t2t_jax.report import plots
+    from t2t_jax.study.formats import FORMATS
 
     arguments.mix = True  # runs of other code that are kept are shown with a mark
-    print_table([grid], arguments)
+    lines = lines_of(grid, arguments)
+    print(FORMATS["text"](grid, lines), end="")
     sentences = open_data(grid.data).splits.get(grid.study.split)
-    for path in plots.draw(grid, lines_of(grid, arguments), sentences):
+    for path in plots.draw(grid, lines, sentences):
         print(f"plot: {path}")
 
 

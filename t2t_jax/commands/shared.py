@@ -1,7 +1,9 @@
 """What several commands share: configs and grids from arguments, datasets, and output."""
 
+import dataclasses
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,9 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 
 if TYPE_CHECKING:
-    from t2t_jax.data.cache import Dataset
+    from t2t_jax.data.cache import Dataset, Split
     from t2t_jax.study.comparison import Line
+    from t2t_jax.study.entries import Entry
     from t2t_jax.study.grid import Grid
 
 
@@ -22,21 +25,40 @@ def changed_fields(arguments: Namespace) -> dict[str, Any]:
 
 def grid_of(arguments: Namespace) -> "Grid":
     """Returns the grid that a study, a preset, rows, fields and a store name, checked."""
+    from t2t_jax.evaluation import metrics
+    from t2t_jax.evaluation.metric import metric_of
     from t2t_jax.study.grid import Grid
-    from t2t_jax.study.presets import preset
+    from t2t_jax.study.presets import DEFAULT, preset
     from t2t_jax.study.registry import find, select
     from t2t_jax.study.sweep import parse
 
     study = find(arguments.study)
     rows = select(study, arguments.rows)
-    scale, changes = preset(arguments.preset), changed_fields(arguments)
+    scale, changes = preset(arguments.preset or DEFAULT), changed_fields(arguments)
     grid = Grid(study, scale, rows, changes, arguments.store, parse(arguments.sweep))
+    own = metric_of(grid.data.corpus).name
+    shown = metrics.parse(getattr(arguments, "metrics", ""), own)
+    grid = dataclasses.replace(grid, metrics=shown)
     grid.check()
     return grid
 
 
-def grids_of(arguments: Namespace) -> "list[Grid]":
-    """Returns the grid of each study in each store that the arguments name.
+def grid_shown(arguments: Namespace) -> "Grid":
+    """Returns `grid_of` with the settings that `run` was given in the store, if none are given."""
+    from t2t_jax.study.registry import find
+    from t2t_jax.study.requests import recall
+
+    settings = changed_fields(arguments)
+    if not (arguments.preset or arguments.sweep or settings):
+        request = recall(arguments.store, find(arguments.study).name, say)
+        if request is not None:
+            rows = arguments.rows or request.rows
+            settings = dict(request.fields, preset=request.preset, sweep=request.sweeps, rows=rows)
+    return grid_of(Namespace(**{**vars(arguments), **settings}))
+
+
+def grids_shown(arguments: Namespace) -> "list[Grid]":
+    """Returns `grid_shown` of each study in each store that the arguments name.
 
     Raises:
       UsageError: a study or a store is named twice.
@@ -45,7 +67,7 @@ def grids_of(arguments: Namespace) -> "list[Grid]":
         if repeated := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"{repeated[0]} is named twice: name it once.")
     return [
-        grid_of(Namespace(**vars(arguments) | {"study": study, "store": store}))
+        grid_shown(Namespace(**vars(arguments) | {"study": study, "store": store}))
         for study in arguments.studies
         for store in arguments.stores
     ]
@@ -55,9 +77,23 @@ def lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":
     """Returns the numbers of every row of a grid, from its store."""
     from t2t_jax.study.comparison import compare_with_base
     from t2t_jax.study.entries import collect
+    from t2t_jax.study.measuring import measure
 
     entries = collect(grid, only=arguments.only, mix=arguments.mix, report=say)
-    return compare_with_base(grid, entries)
+    if not grid.computed:
+        return compare_with_base(grid, entries)
+    sentences = sentences_of(grid, entries, arguments.cache)
+    return compare_with_base(grid, entries, measure(grid, entries, sentences))
+
+
+def sentences_of(grid: "Grid", entries: "Sequence[Entry]", cache: Path) -> "Split | None":
+    """Returns the sentences that the study is scored on, or None if they are not available."""
+    finished = [entry for entry in entries if entry.runs]
+    if not grid.study.split or not finished:
+        return None
+    c, directory = finished[0].c, finished[0].runs[0].directory
+    dataset = available_dataset(directory, c, cache, f"the sentences of {grid.data.corpus}")
+    return None if dataset is None else dataset.splits[grid.study.split]
 
 
 def available_dataset(directory: Path, c: Config, cache: Path, without: str) -> "Dataset | None":

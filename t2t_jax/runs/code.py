@@ -38,6 +38,7 @@ WITHOUT_EFFECT = (
     "training.hosts",
     "training.manifest",
     "training.progress",
+    "training.trackers",
 )
 REGISTRIES = (
     Definition("attention.registry", "MECHANISMS"),

@@ -9,7 +9,7 @@ directory: `grammar-0`.
 import difflib
 from pathlib import Path
 
-from t2t_jax.errors import UsageError, writing
+from t2t_jax.errors import UsageError, alternatives, writing
 from t2t_jax.files import make_directory
 from t2t_jax.runs import published
 
@@ -77,7 +77,7 @@ def resolve(text: str, home: Path) -> Path:
         close = difflib.get_close_matches(text, short, n=3, cutoff=0.0)
         nearest = list(dict.fromkeys(short[name] for name in close))
         raise UsageError(
-            f"{home} has no run called {text!r}: the nearest are {_alternatives(nearest)} "
+            f"{home} has no run called {text!r}: the nearest are {alternatives(nearest)} "
             f"(`t2t-jax list runs --store {home}` shows all)."
         )
     runs = {run: name for name, run in matches}
@@ -85,7 +85,7 @@ def resolve(text: str, home: Path) -> Path:
         same_name = len(set(runs.values())) < len(runs)
         choices = [str(run) if same_name else name for run, name in runs.items()]
         raise UsageError(
-            f"{text!r} may be {len(runs)} runs in {home}: choose {_alternatives(choices[:3])} "
+            f"{text!r} may be {len(runs)} runs in {home}: choose {alternatives(choices[:3])} "
             f"(`t2t-jax list runs --store {home}` shows all)."
         )
     return next(iter(runs))
@@ -103,9 +103,3 @@ def _abbreviates(text: str, name: str) -> bool:
     scaled_study = study.split(":")[0]
     studies = scaled_study, scaled_study.split("-")[0]
     return bool(text_row) and text_row == row and text_study in studies
-
-
-def _alternatives(choices: list[str]) -> str:
-    """Returns the choices as text: `'a', 'b' or 'c'`."""
-    *others, last = map(repr, choices)
-    return f"{', '.join(others)} or {last}" if others else last

@@ -1,15 +1,19 @@
 """Comparison of the rows of a study: means over seeds, and significance of their differences."""
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from t2t_jax.evaluation.metric import metric_of, perplexity
+from t2t_jax.evaluation.metrics import METRICS, STORED
 from t2t_jax.study import statistics
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.measuring import Score, Scores
 from t2t_jax.study.registry import Row
 from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.sweep import SCORED
@@ -49,12 +53,20 @@ class Line:
       PPL: perplexity on dev.
       score: the grid's metric.
       untuned: the same row without tuning, if it was tuned.
+      computed: the metrics that were computed from translations, by name.
     """
 
     entry: Entry
     PPL: Measure | None
     score: Measure | None
     untuned: "Line | None" = None
+    computed: Mapping[str, Measure | None] = field(default_factory=dict)
+
+    def measure(self, name: str) -> Measure | None:
+        """Returns a metric by the name of its column."""
+        if name in STORED:
+            return self.PPL if name == "PPL" else self.score
+        return self.computed.get(name)
 
     @property
     def difference(self) -> Difference | None:
@@ -75,25 +87,37 @@ class Line:
         return any(run.unusual for run in self.entry.runs)
 
 
-def compare_with_base(grid: Grid, entries: Sequence[Entry]) -> list[Line]:
+def compare_with_base(
+    grid: Grid, entries: Sequence[Entry], computed: Scores = MappingProxyType({})
+) -> list[Line]:
     """Returns the numbers of every row, and how it differs from base, the first row.
 
     The rows of a sweep are compared twice: each tuned, and each untuned.
+
+    Args:
+      computed: the scores of runs by the metrics that results do not have.
     """
     tuned = [entry.untuned for entry in entries if entry.untuned]
     if not tuned:
-        return _compare(grid, entries, ALL)
-    lines = _compare(grid, entries, SCORED), _compare(grid, tuned, SCORED)
+        return _compare(grid, entries, ALL, computed)
+    lines = [_compare(grid, x, SCORED, computed) for x in (entries, tuned)]
     return [replace(line, untuned=untuned) for line, untuned in zip(*lines, strict=True)]
 
 
-def _compare(grid: Grid, entries: Sequence[Entry], part: slice) -> list[Line]:
+def _compare(grid: Grid, entries: Sequence[Entry], part: slice, computed: Scores) -> list[Line]:
     usual = [not any(run.unusual for run in (*e.runs, *entries[0].runs)) for e in entries]
     subwords = [e.c.data.vocabulary == entries[0].c.data.vocabulary for e in entries]
     per_subword = [a and b for a, b in zip(usual, subwords, strict=True)]
     perplexities = _compared([_perplexity(entry, part) for entry in entries], per_subword)
     scores = _compared([_score(grid, entry, part) for entry in entries], usual)
-    return [Line(*columns) for columns in zip(entries, perplexities, scores, strict=True)]
+    lines = [Line(*columns) for columns in zip(entries, perplexities, scores, strict=True)]
+    for name, of_runs in computed.items():
+        column = _compared([_computed(grid, name, e, of_runs, part) for e in entries], usual)
+        lines = [
+            replace(line, computed={**line.computed, name: measure})
+            for line, measure in zip(lines, column, strict=True)
+        ]
+    return lines
 
 
 def _perplexity(entry: Entry, part: slice) -> Measure | None:
@@ -106,6 +130,19 @@ def _score(grid: Grid, entry: Entry, part: slice) -> Measure | None:
     of_sums = metric_of(grid.data.corpus).of_sums
     part = part if grid.study.split == "dev" else ALL
     return _measure(values, [run.statistics for run in entry.runs], of_sums, part)
+
+
+def _computed(
+    grid: Grid, name: str, entry: Entry, of_runs: Mapping[Path, Score], part: slice
+) -> Measure | None:
+    """Returns a metric of a row; None unless it is known for all of its runs."""
+    scores = [of_runs[run.directory] for run in entry.runs if run.directory in of_runs]
+    part = part if grid.study.split == "dev" else ALL
+    parts_known = part == ALL or all(len(x.statistics) for x in scores)
+    if len(scores) < len(entry.runs) or not parts_known:
+        return None
+    values, sentences = [x.value for x in scores], [x.statistics for x in scores]
+    return _measure(values, sentences, METRICS[name].of_sums, part)
 
 
 def _measure(

@@ -44,9 +44,20 @@ def _record(grid: Grid, line: Line) -> dict[str, Any]:
         "p_bonferroni": line.p,
         "PPL_difference": line.PPL and line.PPL.difference and line.PPL.difference._asdict(),
         "PPL_p_bonferroni": line.PPL and line.PPL.p,
+        **{n: x for name in grid.computed for n, x in _computed_record(line, name).items()},
         **_tuning_record(line),
         "status": entry.status,
         "runs": [_run_record(grid, line, i) for i in range(len(entry.runs))],
+    }
+
+
+def _computed_record(line: Line, name: str) -> dict[str, Any]:
+    """Returns a metric that was computed from translations."""
+    measure = line.measure(name)
+    return {
+        name: measure and _spread(measure.spread),
+        f"{name}_difference": measure and measure.difference and measure.difference._asdict(),
+        f"{name}_p_bonferroni": measure and measure.p,
     }
 
 
@@ -75,6 +86,7 @@ def _run_record(grid: Grid, line: Line, i: int) -> dict[str, Any]:
         "unusual": run.unusual,
         "PPL": line.PPL and line.PPL.values[i],
         metric_of(grid.data.corpus).name: line.score and line.score.values[i],
+        **{name: (x := line.measure(name)) and x.values[i] for name in grid.computed},
         "device": run.result["environment"]["device"],
         "code": run.result["environment"]["code"],
         "version": run.version,
@@ -92,9 +104,7 @@ def _spread(value: Spread) -> dict[str, Any]:
 
 def _csv(grid: Grid, lines: Sequence[Line]) -> str:
     """Returns a line for each run, with unrounded values."""
-    metric = metric_of(grid.data.corpus).name
-    costs = list(cost.COSTS)
-    names = ["row", "seed", "PPL", metric, *costs, "device", "code", "name", "directory"]
+    names = ["row", "seed", *grid.scores, *cost.COSTS, "device", "code", "name", "directory"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)

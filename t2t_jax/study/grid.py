@@ -12,6 +12,7 @@ from t2t_jax.config import SENTENCES, Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import STORED
 from t2t_jax.models.flops import run_flops
 from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.runs import identity
@@ -29,6 +30,7 @@ class Grid:
         the rows keep their proportion to it; the value of any other field holds for every row.
       home: the store, a directory of runs.
       sweep: values of fields, one of which is chosen for each row (`study.sweep`).
+      metrics: the columns of scores; empty for PPL and the corpus's metric.
     """
 
     study: Study
@@ -37,6 +39,7 @@ class Grid:
     changes: Mapping[str, Any]
     home: Path
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ()
 
     @property
     def trials(self) -> list["Grid"]:
@@ -67,6 +70,16 @@ class Grid:
     def data(self) -> Data:
         """Base's data, with the sentences of every row."""
         return self.config(self.rows[0]).data
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """The metrics that have a column."""
+        return self.metrics or ("PPL", metric_of(self.data.corpus).name)
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The metrics that are computed from translations."""
+        return tuple(name for name in self.metrics if name not in STORED)
 
     @property
     def name(self) -> str:
@@ -103,6 +116,11 @@ class Grid:
         if both := self.sweep.keys() & self.changes.keys():
             name = min(both)
             raise UsageError(f"--sweep varies {name}: leave out --{name}, or the sweep of it.")
+        if self.metrics and not self.study.split and self.metrics != ("PPL",):
+            raise UsageError(
+                f"{self.study.name} measures perplexity alone, and translates nothing: leave out "
+                "--metrics, or give its study a split."
+            )
         for trial in self.trials:
             trial.check()
         base = self.study.config(self.study.rows[0]).data.corpus

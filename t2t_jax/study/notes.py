@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import METRICS
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
 from t2t_jax.study.comparison import LEVEL, Line
@@ -26,7 +27,8 @@ def notes(grid: Grid, lines: Sequence[Line]) -> list[str]:
         *first,
         _measured(grid, runs),
         *_tuning(grid, lines),
-        *_tests(lines),
+        *_tests(grid, lines),
+        *_unmeasured(grid, lines),
         *_baseline(grid, lines[0]),
         *_unusual(grid, lines),
         f"Made by code {', '.join(sorted({run.version for run in runs}))}.",
@@ -84,11 +86,30 @@ def _other_subwords(lines: Sequence[Line]) -> list[str]:
 def _measured(grid: Grid, runs: Sequence[Run]) -> str:
     """Says what the columns measure."""
     metric, split = metric_of(grid.data.corpus), grid.study.split
-    measured = "PPL per subword on dev"
+    signatures = {"PPL": "PPL per subword on dev"}
     if split:
-        signatures = {run.result["scores"][split][metric.key]["signature"] for run in runs}
-        measured += f", {metric.name} on {split}: {'; '.join(sorted(signatures))}"
+        own = {run.result["scores"][split][metric.key]["signature"] for run in runs}
+        signatures[metric.name] = f"{metric.name} on {split}: {'; '.join(sorted(own))}"
+    for name in grid.computed:
+        signatures[name] = f"{name} on {split}: {METRICS[name].describe()}"
+    measured = ", ".join(signatures[name] for name in grid.scores if name in signatures)
     return f"{measured}; mean ± standard deviation over n seeds; best in bold."
+
+
+def _unmeasured(grid: Grid, lines: Sequence[Line]) -> list[str]:
+    """Says for each metric of translations which rows lack it, and which are not tested."""
+    finished, notes = [line for line in lines if line.entry.runs], []
+    for name in grid.computed:
+        measures = [(line.entry.row.name, line.measure(name)) for line in finished]
+        blank = [row for row, measure in measures if measure is None]
+        untested = [row for row, measure in measures if measure and measure.draws is None]
+        for rows, lack in (
+            (blank, f"{name} needs translations, which are not stored"),
+            (untested, f"{name} is not tested, as the counts of sentences are not known"),
+        ):
+            of_rows = "" if len(rows) == len(finished) else f" for {'; '.join(rows)}"
+            notes += [f"{lack}{of_rows}."] * bool(rows)
+    return notes
 
 
 def _tuning(grid: Grid, lines: Sequence[Line]) -> list[str]:
@@ -121,10 +142,12 @@ def _agreements(grid: Grid, lines: Sequence[Line]) -> list[str]:
     return sentences + [f"Untuned: {agreement.sentence(x)}" for x in of_untuned]
 
 
-def _tests(lines: Sequence[Line]) -> list[str]:
+def _tests(grid: Grid, lines: Sequence[Line]) -> list[str]:
     """Says what a star means, and which rows are not tested."""
-    compared = [line for line in lines if line.difference]
-    tested, sentences = sum(line.p is not None for line in compared), []
+    measures = [[line.measure(name) for name in grid.scores] for line in lines]
+    differing = [[x for x in row if x and x.difference] for row in measures]
+    compared = [row for row in differing if row]
+    tested, sentences = sum(any(x.p is not None for x in row) for row in compared), []
     if tested:
         sentences.append(
             f"*: differs from {lines[0].entry.row.name} (Welch's t over seeds, variance over "

@@ -18,6 +18,7 @@ WIDTHS = "d_model", "d_ff", "d_k", "d_v", "mup_width"
 INTEGER = (*WIDTHS, "N", "steps")  # refused if scaling does not give an integer
 ROUNDED = "warmup", "batch_tokens", "vocabulary", "max_length", "evaluate_every"
 OF_CORPUS = "grade", "pairs"  # a preset sets them for its own corpus alone
+DEFAULT = "demo"
 SCALED = (*INTEGER, *ROUNDED, "P_drop")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import LOWER_IS_BETTER
 from t2t_jax.study.comparison import Line, Measure, paper_score
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes, subwords
@@ -14,40 +15,27 @@ from t2t_jax.study.typeset import Cell, Table, without_empty
 
 def quality(grid: Grid, lines: Sequence[Line]) -> Table:
     """Returns the paper's table, with our columns beside the paper's."""
-    study, metric = grid.study, metric_of(grid.data.corpus)
+    study = grid.study
     ours = "tuned" if grid.sweep else "ours"
     header = (
         ("", ""),
         *(("", name) for name in study.columns),
         *(("tuned", name) for name in grid.sweep),
-        ("PPL", "paper"),
-        ("PPL", "untuned"),
-        ("PPL", ours),
-        (metric.name, "paper"),
-        (metric.name, "untuned"),
-        (metric.name, ours),
+        *((name, below) for name in grid.scores for below in ("paper", "untuned", ours)),
         ("valid trees", "(%)"),
         ("", "n"),
         ("params (M)", "paper"),
         ("params (M)", "ours"),
     )
-    comparable = [x for x in lines if subwords(x) == subwords(lines[0])]
-    lowest = min((x.PPL.spread.mean for x in comparable if x.PPL), default=math.nan)
-    highest = max((x.score.spread.mean for x in lines if x.score), default=math.nan)
+    best = {name: _best(name, lines) for name in grid.scores}
     groups: dict[str, list[tuple[Cell, ...]]] = {}
     for line in lines:
         row, runs = line.entry.row, line.entry.runs
-        unusual = "†" * line.unusual
         cells = (
             Cell(row.group if row.name == row.group else f"({row.group})"),
             *_changes(grid, line),
             *_chosen(grid, line),
-            Cell(_number(row.PPL, 2)),
-            _measured(line.untuned.PPL if line.untuned else None, 3),
-            _measured(line.PPL, 3, lowest),
-            Cell(_number(paper_score(grid, row), 1)),
-            _untuned_score(line),
-            _measured(line.score, 2, highest, unusual),
+            *(cell for name in grid.scores for cell in _scores(grid, line, name, best[name])),
             Cell(mean_score(line, study.split, "valid")),
             Cell(str(len(runs)) if runs else ""),
             Cell(_number(row.params, 0)),
@@ -95,9 +83,23 @@ def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _untuned_score(line: Line) -> Cell:
-    untuned = line.untuned
-    return _measured(untuned.score, 2, mark="†" * untuned.unusual) if untuned else Cell("")
+def _best(name: str, lines: Sequence[Line]) -> float:
+    """Returns the best mean of a column; of PPL among the rows with base's vocabulary."""
+    compared = [x for x in lines if name != "PPL" or subwords(x) == subwords(lines[0])]
+    means = [measure.spread.mean for x in compared if (measure := x.measure(name))]
+    return (min if name in LOWER_IS_BETTER else max)(means, default=math.nan)
+
+
+def _scores(grid: Grid, line: Line, name: str, best: float) -> tuple[Cell, Cell, Cell]:
+    """Returns a metric in the paper, untuned and ours."""
+    row, untuned = line.entry.row, line.untuned
+    if name == "PPL":
+        measures = untuned.PPL if untuned else None, line.PPL
+        return Cell(_number(row.PPL, 2)), _measured(measures[0], 3), _measured(measures[1], 3, best)
+    own = name == metric_of(grid.data.corpus).name
+    at_rule = untuned and _measured(untuned.measure(name), 2, mark="†" * untuned.unusual)
+    ours = _measured(line.measure(name), 2, best, "†" * line.unusual)
+    return Cell(_number(paper_score(grid, row) if own else None, 1)), at_rule or Cell(""), ours
 
 
 def _measured(measure: Measure | None, digits: int, best: float = math.nan, mark: str = "") -> Cell:

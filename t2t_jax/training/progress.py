@@ -1,15 +1,15 @@
-"""Progress of a run: a line on the terminal, metrics.jsonl, and TensorBoard's files."""
+"""Progress of a run: a line on the terminal, metrics.jsonl, and a tracker."""
 
 import json
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
 from t2t_jax.errors import writing
+from t2t_jax.training.trackers import Tracker
 
 
 class Progress:
@@ -112,7 +112,7 @@ class Meter:
 
 
 class Metrics:
-    """metrics.jsonl, a record per line; and TensorBoard's files if tensorboardX is installed.
+    """metrics.jsonl, a record per line; each is sent to the chosen tracker, too.
 
     For a run that resumes at `step`, records of later steps are dropped, as they come again.
     """
@@ -121,61 +121,22 @@ class Metrics:
         path = directory / "metrics.jsonl"
         kept = [r for r in read_metrics(path) if r["step"] <= step]
         aside = path.with_suffix(".part")
-        self.board: _Board | None = None
         with writing(path):
             aside.write_text("".join(f"{json.dumps(r)}\n" for r in kept))
             aside.rename(path)
             self.path, self.file = path, path.open("a")
-            with suppress(ImportError):
-                self.board = _Board(directory / "tensorboard", step)
+        self.tracker = Tracker(directory, step)
 
     def write(self, record: dict[str, Any]) -> None:
         with writing(self.path):
             self.file.write(f"{json.dumps(record)}\n")
             self.file.flush()
-            if self.board is not None:
-                self.board.write(record)
+        self.tracker.write(record)
 
     def close(self) -> None:
         with writing(self.path):
             self.file.close()
-            if self.board is not None:
-                self.board.close()
-
-
-class _Board:
-    """TensorBoard's event file, written in this thread.
-
-    tensorboardX's own writer uses a thread that dies when the clock is set back; the next write
-    then blocks forever.
-
-    Raises:
-      ImportError: tensorboardX is not installed.
-    """
-
-    def __init__(self, directory: Path, step: int) -> None:
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto import event_pb2, summary_pb2
-
-        self.event, self.summary = event_pb2.Event, summary_pb2.Summary
-        directory.mkdir(exist_ok=True)
-        self.writer = EventsWriter(str(directory / "events"))
-        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)  # drops later records
-        self.writer.write_event(self.event(step=step + 1, session_log=start))
-
-    def write(self, record: dict[str, Any]) -> None:
-        values = [
-            self.summary.Value(tag=name, simple_value=value)
-            for name, value in record.items()
-            if name != "step"
-        ]
-        summary = self.summary(value=values)
-        event = self.event(wall_time=time.time(), step=record["step"], summary=summary)
-        self.writer.write_event(event)
-        self.writer.flush()
-
-    def close(self) -> None:
-        self.writer.close()
+        self.tracker.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,135 @@
+"""What `run` was asked for in a store: the settings with which `table` and others show a study.
+
+Each request is a file of its own, studies/STUDY-PRESET-HASH.json, as several processes may write at
+once.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from t2t_jax import files
+from t2t_jax.errors import UsageError
+from t2t_jax.runs.identity import sha256
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.presets import DEFAULT
+
+FOLDER = "studies"
+
+
+class Request(NamedTuple):
+    """The settings of a grid.
+
+    Attributes:
+      fields: config fields that the command line changes.
+      sweep: values of each swept field.
+      rows: names of rows or groups; empty for all rows.
+    """
+
+    study: str
+    preset: str
+    fields: Mapping[str, Any]
+    sweep: Mapping[str, Sequence[Any]]
+    rows: Sequence[str]
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The flags of these settings without --rows."""
+        words = ["--preset", self.preset]
+        for name, value in self.fields.items():
+            words += [f"--{name}", str(value)]
+        return *words, *(word for text in self.sweeps for word in ("--sweep", text))
+
+    @property
+    def sweeps(self) -> list[str]:
+        """The values of --sweep."""
+        texts = {name: [str(value) for value in values] for name, values in self.sweep.items()}
+        return [
+            f"{name}={(';' if any(',' in x for x in values) else ',').join(values)}"
+            for name, values in texts.items()
+        ]
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags with which commands show the grid."""
+        return [*self.settings, *(["--rows", *self.rows] if self.rows else ())]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether these are the settings of a command without flags, but for --rows."""
+        return self.settings == ("--preset", DEFAULT)
+
+
+def request_of(grid: Grid) -> Request:
+    """Returns the request for a grid."""
+    every, chosen = grid.study.rows, {row.name for row in grid.rows}
+    rows = [] if len(chosen) == len(every) else _words(every, chosen)
+    return Request(grid.study.name, grid.preset.name, {**grid.changes}, {**grid.sweep}, rows)
+
+
+def _words(every: Sequence[Any], chosen: set[str]) -> list[str]:
+    """Returns the chosen rows by their names, or by their group where all of it is chosen."""
+    whole = {row.group for row in every} - {row.group for row in every if row.name not in chosen}
+    names = (row.group if row.group in whole else row.name for row in every if row.name in chosen)
+    return list(dict.fromkeys(names))
+
+
+def remember(home: Path, grid: Grid) -> None:
+    """Writes the request for a grid into a store."""
+    content = request_of(grid)._asdict()
+    name = f"{grid.name}-{sha256(content)[:8]}.json"
+    files.make_directory(home / FOLDER)
+    files.write_json(home / FOLDER / name, content)
+
+
+def recall(home: Path, study: str, report: Callable[[str], object]) -> Request | None:
+    """Returns the request for a study in a store; None if `run` made none there.
+
+    Requests that differ in their rows alone count as a single request for the rows of all. Of
+    several, the plain one is returned.
+
+    Args:
+      report: receives a line about the settings, if they are not the plain ones, and about others.
+
+    Raises:
+      UsageError: there are several, none of which is plain.
+    """
+    requests = _requests(home, study)
+    if not requests:
+        return None
+    plain = [request for request in requests if request.is_plain]
+    if len(requests) > 1 and not plain:
+        raise UsageError(
+            f"{study} was run in {home} with {len(requests)} settings: choose {_or(requests)}."
+        )
+    (request,) = plain or requests
+    if len(requests) > 1:
+        others = [x for x in requests if x is not request]
+        report(f"{study} was run in {home} with other settings, too: choose {_or(others)}.")
+    elif request.rows or not request.is_plain:
+        flags = shlex.join(request.flags)
+        report(f"{study} is shown as it was run in {home}: {flags}; other flags show other runs.")
+    return request
+
+
+def _or(requests: Sequence[Request]) -> str:
+    *others, last = (shlex.join(request.settings) for request in requests)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _requests(home: Path, study: str) -> list[Request]:
+    """Returns the requests for a study, those with the same settings as one."""
+    merged: dict[tuple[str, ...], Request] = {}
+    for path in sorted((home / FOLDER).glob("*.json")):
+        try:
+            request = Request(**files.read_json(path))
+        except TypeError:
+            raise UsageError(f"{path} is not a request of `run`: remove it.") from None
+        if request.study == study:
+            other = merged.get(request.settings, request)
+            rows = (
+                dict.fromkeys([*other.rows, *request.rows]) if other.rows and request.rows else ()
+            )
+            merged[request.settings] = request._replace(rows=list(rows))
+    return list(merged.values())

@@ -1,0 +1,138 @@
+"""Trackers, to which `--track` sends the curves of a run beside metrics.jsonl.
+
+A run is named by its row and seed, in a group named by its study. A resumed run continues its
+tracked run, and a run goes on without a tracker that fails.
+"""
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from t2t_jax import files
+from t2t_jax.errors import UsageError, warn
+
+VARIABLE = "T2T_JAX_TRACK"  # the name of the tracker, for this process and the workers it starts
+
+
+class Run(NamedTuple):
+    """A run `group/name` that goes on from a step; `id` is None if it has not been tracked yet."""
+
+    home: Path
+    group: str
+    name: str
+    config: dict[str, Any]
+    step: int
+    id: str | None
+
+
+Curves = dict[str, float]
+Sink = tuple[str, Callable[[Curves, int], object], Callable[[], object]]  # id, write, close
+
+
+def _tensorboard(run: Run) -> Sink:
+    """Writes events in this thread, as that of tensorboardX dies when the clock is set back."""
+    from tensorboardX.event_file_writer import EventsWriter
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+    from tensorboardX.proto.summary_pb2 import Summary
+
+    home = run.home / "tensorboard" / run.group / run.name
+    home.mkdir(parents=True, exist_ok=True)
+    events = EventsWriter(str(home / "events"))
+    start = SessionLog(status=SessionLog.START)
+    events.write_event(Event(step=run.step + 1, session_log=start))  # drops later records
+
+    def write(curves: Curves, step: int) -> None:
+        summary = Summary(value=[Summary.Value(tag=k, simple_value=v) for k, v in curves.items()])
+        events.write_event(Event(wall_time=time.time(), step=step, summary=summary))
+        events.flush()
+
+    return str(home), write, events.close
+
+
+def _wandb(run: Run) -> Sink:
+    import wandb
+
+    project = os.environ.get("WANDB_PROJECT", "t2t_jax")
+    made = wandb.init(
+        project=project, group=run.group, name=run.name, config=run.config, dir=str(run.home),
+        id=run.id, resume="allow", reinit="create_new", settings=wandb.Settings(console="off"),
+    )  # fmt: skip
+    return made.id, made.log, made.finish  # it ignores steps that were sent before
+
+
+def _mlflow(run: Run) -> Sink:
+    import mlflow
+
+    client, entities = mlflow.MlflowClient(), mlflow.entities
+    experiment = mlflow.set_experiment(run.group).experiment_id
+    key = run.id or client.create_run(experiment, run_name=run.name).info.run_id
+    params = [entities.Param(name, str(value)) for name, value in run.config.items()]
+    client.log_batch(key, params=params)
+    client.update_run(key, status="RUNNING")
+
+    def write(curves: Curves, step: int) -> None:
+        now = int(1000 * time.time())
+        client.log_batch(key, [entities.Metric(k, v, now, step) for k, v in curves.items()])
+
+    return key, write, lambda: client.set_terminated(key)
+
+
+def _aim(run: Run) -> Sink:
+    import aim
+
+    quiet: Any = dict(system_tracking_interval=None, capture_terminal_logs=False)
+    made = aim.Run(run_hash=run.id, experiment=run.group, **quiet)
+    made.name, made["config"] = run.name, run.config
+    return made.hash, lambda curves, step: made.track(curves, step=step), made.close
+
+
+TRACKERS = {"tensorboard": _tensorboard, "wandb": _wandb, "mlflow": _mlflow, "aim": _aim}
+
+
+def choose(name: str) -> None:
+    """Makes the runs of this process and of its workers send their curves, if that is possible."""
+    package = "tensorboardX" if name == "tensorboard" else name
+    if importlib.util.find_spec(package) is None:
+        raise UsageError(f"--track {name} needs a package: `pip install {package}`.")
+    os.environ[VARIABLE] = name
+
+
+class Tracker:
+    """The chosen tracker of a run; does nothing if none is chosen, or after it has failed."""
+
+    def __init__(self, directory: Path, step: int) -> None:
+        self.name, self.sink = os.environ.get(VARIABLE), None
+        if self.name:
+            self.sink = self._guarded(_open, self.name, directory, step)
+
+    def write(self, record: dict[str, Any]) -> None:
+        curves = {name: value for name, value in record.items() if name != "step"}
+        if self.sink:
+            self._guarded(self.sink[1], curves, record["step"])
+
+    def close(self) -> None:
+        if self.sink:
+            self._guarded(self.sink[2])
+
+    def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Exception as error:  # whatever it is, the run goes on
+            self.sink = None
+            reason = str(error).split("\n")[0] or type(error).__name__
+            warn(f"{self.name} failed ({reason}): the run goes on without it.")
+
+
+def _open(name: str, directory: Path, step: int) -> Sink:
+    """Opens a run in a tracker, and keeps its identifier in the directory of the run."""
+    path, names = directory / f"{name}.json", directory / "names.txt"
+    full = names.read_text().split("\n")[0] if names.exists() else f"t2t_jax/{directory.name}"
+    group, _, own = full.partition("/")
+    key = files.read_json(path)["id"] if path.exists() else None
+    fields = files.read_json(directory / "config.json")
+    sink = TRACKERS[name](Run(directory.parent, group, own, fields, step, key))
+    files.write_json(path, {"id": sink[0]})
+    return sink

@@ -1,0 +1,100 @@
+"""The help of commands, and what errors suggest for options that do not exist."""
+
+import pytest
+
+from t2t_jax import config
+from t2t_jax.attention.registry import MECHANISMS
+from t2t_jax.cli import _parse, main
+from t2t_jax.errors import UsageError, near
+from t2t_jax.synonyms import ALSO
+
+FIELDS = {
+    "run": config.SECTION_OF,
+    "table": config.SECTION_OF,
+    "report": config.SECTION_OF,
+    "train": config.SECTION_OF,
+    "prepare": ["corpus", "batch_tokens"],
+    "translate": ["beam", "alpha", "max_extra"],
+}
+
+
+def shown(words, capsys):
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("command", FIELDS)
+def test_help_shows_the_options_of_a_command_and_says_where_the_fields_are(command, capsys):
+    help = shown([command], capsys)
+    assert not [name for name in config.SECTION_OF if f" --{name} {name.upper()}" in help]
+    assert help.count("`t2t-jax list fields`") == 1
+    assert "--cache CACHE directory of corpora [~/.cache/t2t_jax]" in help or command == "table"
+    positional = [{"prepare": "grammar", "train": "grammar"}.get(command, "table3")]
+    for name in FIELDS[command]:
+        kind = config.field_type(name)
+        word = "word" if isinstance(kind, tuple) else {int: "3", float: "0.25", str: "word"}[kind]
+        value = getattr(_parse([command, *positional, f"--{name}", word]), name)
+        assert value == (word if isinstance(kind, tuple) else kind(word))
+
+
+def test_defaults_are_in_the_help(capsys):
+    assert "its scale: see `list presets` [demo]" in shown(["run"], capsys)
+    assert "format of the table [text]" in shown(["table"], capsys)
+
+
+def test_fields_are_listed_with_defaults_and_choices(capsys):
+    assert main(["list", "fields"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines["P_drop"].split()[1] == "0.1"
+    assert lines["schedule"].endswith("[inverse_sqrt|linear]")
+    assert all(name in lines for name in config.SECTION_OF)
+
+
+MEANT = {
+    "--lr": "'--peak_lr' or '--lr_scale'",
+    "--learning-rate": "'--peak_lr' or '--lr_scale'",
+    "--layers": "'--N'",
+    "--num_layer": "'--N'",
+    "--heads": "'--h'",
+    "--dropout": "'--P_drop'",
+    "--P-drop": "'--P_drop'",
+    "--batch_size=32": "'--batch_tokens'",
+    "--epochs": "'--steps'",
+    "--hidden": "'--d_model' or '--d_ff'",
+    "--label_smoothing": "'--eps_ls'",
+    "--attention": "'--encoder_attention', '--decoder_attention' or '--cross_attention'",
+    "--n": "'--N'",
+    "--d_modle": "'--d_model'",
+    "--stroe": "'--store'",
+}
+
+
+@pytest.mark.parametrize("word", MEANT)
+def test_an_error_suggests_the_option_that_is_meant(word):
+    with pytest.raises(UsageError) as error:
+        _parse(["run", "table3", word])
+    name = word.partition("=")[0]
+    assert str(error.value) == f"there is no option {name!r} here: did you mean {MEANT[word]}?"
+
+
+def test_an_option_that_resembles_none_is_refused_without_a_list():
+    with pytest.raises(UsageError, match=r"'--xyzzy' here: see t2t-jax run --help\.$"):
+        _parse(["run", "table3", "--xyzzy", "3"])
+    with pytest.raises(UsageError, match=r"'--lr' here: (?!did you mean '--peak_lr')"):
+        _parse(["translate", "base", "--lr", "1"])  # it takes the fields of decoding alone
+
+
+def test_fields_have_other_names_in_python_too():
+    with pytest.raises(UsageError, match=r"did you mean 'peak_lr' or 'lr_scale'\?"):
+        config.replace(config.Config(), learning_rate=1.0)
+
+
+def test_other_names_are_of_fields_and_are_no_fields():
+    assert ALSO.keys() <= config.SECTION_OF.keys()
+    assert not {word for words in ALSO.values() for word in words} & config.SECTION_OF.keys()
+
+
+def test_a_misspelt_choice_is_found_in_another_case():
+    assert near("Linear", MECHANISMS) == "did you mean 'linear'?"
+    assert near("zzz", ["one", "two"]) == "the choices are one, two."

@@ -1,0 +1,212 @@
+"""The metrics that tables are asked for: their sums, their tests, and what is said if they lack."""
+
+import dataclasses
+import json
+import lzma
+import random
+import sys
+import types
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from t2t_jax import config
+from t2t_jax.errors import UsageError
+from t2t_jax.evaluation import metrics
+from t2t_jax.evaluation.metrics import METRICS
+from t2t_jax.runs import code
+from t2t_jax.study import comparison, formats, metric, tables
+from t2t_jax.study.measuring import Score, measure
+from tests import stored
+
+WORDS = "der die das Hund Katze Mann sieht hört läuft schnell und sehr große rote".split()
+ORACLES = {"chrF2": sacrebleu.corpus_chrf, "TER": sacrebleu.corpus_ter}
+
+
+def texts(count=17, seed=0):
+    """Returns translations and references, some of them very short or empty."""
+    draw = random.Random(seed)
+    references = [" ".join(draw.choices(WORDS, k=draw.randint(1, 9))) for _ in range(count)]
+    changed = (
+        [x if draw.random() < 0.7 else draw.choice(WORDS) for x in r.split()] for r in references
+    )
+    hypotheses = [" ".join(words[: draw.randint(2, 9)]) for words in changed]
+    return [*hypotheses, "", "a"], [*references, "ein Wort", "b"]
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_sums_of_sentences_give_the_score_of_sacrebleu(name):
+    hypotheses, references = texts()
+    counts = np.array(METRICS[name].measure(hypotheses, references, []))
+    assert len(counts) == 19
+    times = np.random.default_rng(0).multinomial(19, np.full(19, 1 / 19), size=5)
+    scores = METRICS[name].of_sums(times @ counts)
+    assert scores.shape == (5,)
+    for drawn, score in zip(times, scores, strict=True):
+        chosen = np.repeat(np.arange(19), drawn)
+        pair = [hypotheses[i] for i in chosen], [[references[i] for i in chosen]]
+        assert score == pytest.approx(ORACLES[name](*pair).score)
+    assert METRICS[name].of_sums(counts[-1]) == pytest.approx(ORACLES[name](["a"], [["b"]]).score)
+    assert f"version:{sacrebleu.__version__}" in METRICS[name].describe()
+
+
+@pytest.fixture
+def own():
+    """Metrics that a file of studies registers: with counts, and with a score alone."""
+
+    @metric("words", signature="tok:space", of_sums=lambda sums: sums[..., 0])
+    def words(hypotheses, references, sources):
+        return [(len(x.split()),) for x in hypotheses]
+
+    @metric("total", signature="v1")
+    def total(hypotheses, references, sources):
+        return float(sum(map(len, hypotheses)))
+
+    yield
+    for name in ("words", "total"):
+        del METRICS[name]
+
+
+def shown(grid, entries, sentences):
+    lines = comparison.compare_with_base(grid, entries, measure(grid, entries, sentences))
+    return lines, tables.quality(grid, lines)
+
+
+@pytest.fixture
+def grid():
+    names = "chrF2", "total", "PPL", "TER", "words"
+    return dataclasses.replace(stored.grid(), metrics=names)
+
+
+def test_a_table_has_the_metrics_it_is_asked_for(own, grid, tmp_path):
+    lines, table = shown(grid, stored.entries(), stored.split(tmp_path))
+    names = [above for above, below in table.header if below == "ours"]
+    assert names == ["chrF2", "total", "PPL", "TER", "words", "params (M)"]
+    for line in lines:
+        run = line.entry.runs[0]
+        hypotheses = (stored.DEMO, run.directory.name)
+        text = stored_translations(*hypotheses)
+        references = stored.split(tmp_path).references
+        values = {name: line.measure(name).values[0] for name in grid.scores}
+        assert values["total"] == sum(map(len, text))
+        assert values["words"] == sum(len(x.split()) for x in text)
+        for name in ORACLES:
+            assert values[name] == pytest.approx(ORACLES[name](text, [references]).score)
+        assert line.measure("total").draws is None
+        assert line.measure("words").draws.shape == (1, 1000)
+    best = {
+        above: [c.best for c in column]
+        for (above, below), *column in columns(table)
+        if below == "ours"
+    }
+    ter = [line.measure("TER").spread.mean for line in lines]
+    words = [line.measure("words").spread.mean for line in lines]
+    assert best["TER"] == [x == min(ter) for x in ter]
+    assert best["words"] == [x == max(words) for x in words]
+    notes = " ".join(table.notes)
+    assert "words on dev: tok:space; mean" in notes
+    assert "total is not tested, as the counts of sentences are not known." in notes
+    for form in formats.FORMATS:
+        assert "words" in formats.FORMATS[form](grid, lines)
+    (record, *_) = json.loads(formats.FORMATS["json"](grid, lines))
+    assert record["words"]["mean"] == words[0] == record["runs"][0]["words"]
+
+
+def columns(table):
+    rows = [row for group in table.groups for row in group]
+    return list(zip(table.header, *rows, strict=True))
+
+
+def stored_translations(home, name):
+    lines = lzma.decompress((home / "runs.jsonl.xz").read_bytes()).decode().splitlines()
+    (run,) = (x for x in map(json.loads, lines) if x["directory"] == name)
+    return run["dev.de"].split("\n")[:-1]
+
+
+def test_a_table_says_which_metrics_lack_translations(own, grid, tmp_path):
+    """A row without stored translations has the scores of its result alone."""
+    home = stored.unpacked(tmp_path)
+    grid = dataclasses.replace(grid, home=home)
+    entries = stored.reading.collect(grid)
+    (home / entries[1].runs[0].directory.name / "dev.de").unlink()
+    (tmp_path / "sentences").mkdir()
+    lines, table = shown(grid, entries, stored.split(tmp_path / "sentences"))
+    row, notes = lines[1].entry.row.name, table.notes
+    assert lines[1].measure("TER") is None
+    result = entries[1].runs[0].result["scores"]["dev"]["chrf"]["score"]
+    assert lines[1].measure("chrF2").values == (result,)
+    assert f"TER needs translations, which are not stored for {row}." in notes
+    assert f"chrF2 is not tested, as the counts of sentences are not known for {row}." in notes
+    _, table = shown(grid, entries, None)
+    assert "words needs translations, which are not stored." in table.notes
+
+
+def test_a_row_has_a_metric_if_all_of_its_runs_do(grid, tmp_path):
+    entries = stored.entries()
+    run = entries[2].runs[0]
+    entries[2] = dataclasses.replace(
+        entries[2], runs=(run, dataclasses.replace(run, directory=tmp_path / "another"))
+    )
+    scores = {"TER": {e.runs[0].directory: Score(20.0 + i) for i, e in enumerate(entries)}}
+    lines = comparison.compare_with_base(grid, entries, scores)
+    assert [line.measure("TER") and line.measure("TER").values for line in lines] == [
+        (20.0,),
+        (21.0,),
+        None,
+    ]
+
+
+def test_translations_of_other_sentences_are_refused(grid, tmp_path):
+    grid, entries = dataclasses.replace(grid, metrics=("TER",)), stored.entries()
+    sentences = stored.split(tmp_path)
+    (tmp_path / "dev.target.txt").write_text("ein Wort\n")
+    with pytest.raises(UsageError, match="has 1000 translations of dev, which has 1 sentences"):
+        measure(grid, entries, sentences)
+
+
+def test_a_metric_changes_no_code_of_a_run(own):
+    c = config.replace(config.Config(), corpus="grammar")
+    names = code.code_of(c)
+    assert "evaluation.metric.BLEU" in names
+    assert not [x for x in names if x.startswith(("evaluation.metrics", "study."))]
+
+
+def test_names_of_metrics_are_checked():
+    assert metrics.parse("BLEU, chrF2,PPL", "BLEU") == ("BLEU", "chrF2", "PPL")
+    for text, said in {
+        "bleu": "did you mean 'BLEU'?",
+        "F1": "there is no metric 'F1' here",
+        "TER,TER": "names TER twice",
+    }.items():
+        with pytest.raises(UsageError, match=said.replace("?", r"\?")):
+            metrics.parse(text, "BLEU")
+    for name in ("PPL", "a,b", ""):
+        with pytest.raises(UsageError, match="choose another name"):
+            metric(name, signature="")
+
+
+class Comet:
+    """Stands for COMET: a translation scores the length of its source."""
+
+    def predict(self, data, gpus, progress_bar):
+        assert [set(x) for x in data] == [{"src", "mt", "ref"}] * len(data)
+        return types.SimpleNamespace(scores=[len(x["src"]) / 100 for x in data])
+
+
+def test_comet_scores_with_its_package(monkeypatch):
+    metrics._comet_model.cache_clear()
+    with pytest.raises(UsageError, match="needs its package: `pip install unbabel-comet`"):
+        METRICS["COMET"].measure(["x"], ["y"], ["a"])
+    fake = types.SimpleNamespace(
+        download_model=lambda name: f"at {name}",
+        load_from_checkpoint=lambda path: Comet() if path == f"at {metrics.COMET}" else None,
+    )
+    cuda = types.SimpleNamespace(is_available=lambda: False)
+    monkeypatch.setitem(sys.modules, "comet", fake)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr("importlib.metadata.version", lambda name: f"2.2 of {name}")
+    counts = METRICS["COMET"].measure(["x", "y"], ["r", "s"], ["ab", "abcd"])
+    assert METRICS["COMET"].of_sums(np.sum(counts, axis=0)) == pytest.approx(3.0)
+    assert METRICS["COMET"].describe() == "Unbabel/wmt22-comet-da|version:2.2 of unbabel-comet"
+    metrics._comet_model.cache_clear()
