@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.report import plots
 from t2t_jax.report.vega import CHOSEN, Spec, styles
 from t2t_jax.study.agreement import Agreement, agreements
-from t2t_jax.study.comparison import Line, paper_score
+from t2t_jax.study.comparison import Line, main_measure, paper_score
 from t2t_jax.study.grid import Grid
 
 _STEP = 18  # height of a row of the chart of differences, in pixels
@@ -17,10 +16,11 @@ def charts(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, Spec]]:
     """Returns the name, caption and content of each chart."""
     out = []
     names = [line.entry.row.name for line in lines]
-    if any(line.difference for line in lines):
-        values = _differences(grid, lines)
-        title = f"{metric_of(grid.data.corpus).name} difference from {names[0]}"
-        caption = f"{title}, 95% {plots.interval(lines)}: {_marks(values)}."
+    if values := _differences(grid, lines):
+        metric = metric_of(grid.data.corpus).name if grid.study.split else "PPL"
+        title = f"{metric} difference from {names[0]}"
+        over = " or, dashed, ".join(sorted({v["over"] for v in values}))
+        caption = f"{title}, 95% interval over {over}: {_marks(values)}."
         out.append(("differences", caption, _difference(values, title)))
     for x in agreements(grid, lines):
         caption = (
@@ -33,18 +33,18 @@ def charts(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, Spec]]:
 
 def _differences(grid: Grid, lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Returns the differences of rows from base, and of their seeds from base's mean."""
-    base, of_base, values = paper_score(grid, lines[0].entry.row), lines[0].score, []
+    base, of_base, values = lines[0].entry.row, main_measure(grid, lines[0]), []
     for line in lines:
-        measure = line.score
+        row, measure = line.entry.row, main_measure(grid, line)
         if measure is None or measure.difference is None or of_base is None:
             continue
-        paper = paper_score(grid, line.entry.row)
-        gap = None if paper is None or base is None else round(paper - base, 2)
-        untuned = line.untuned.difference if line.untuned else None
+        paper = [paper_score(grid, x) if grid.study.split else x.PPL for x in (row, base)]
+        gap = None if paper[0] is None or paper[1] is None else round(paper[0] - paper[1], 2)
+        untuned = main_measure(grid, line.untuned) if line.untuned else None
         seeds = [x - of_base.spread.mean for x in measure.values]
-        values.append({"row": line.entry.row.name, "paper": gap, "seeds": seeds,
-                       "untuned": untuned and untuned.size,
-                       **measure.difference._asdict() | {"p": line.p}})  # fmt: skip
+        values.append({"row": row.name, "paper": gap, "seeds": seeds,
+                       "untuned": untuned and untuned.difference and untuned.difference.size,
+                       **measure.difference._asdict() | {"p": measure.p}})  # fmt: skip
     return values
 
 
