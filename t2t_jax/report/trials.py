@@ -57,7 +57,7 @@ def charts(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, Spec]]:
     return [
         (
             f"trials-{name}",
-            f"{_MEASURED.capitalize()}, against {name}{line}. The chosen trials are large.",
+            f"{_MEASURED}, against {name}{line}. The chosen trials are large.",
             _chart(names, values, name),
         )
         for name in grid.sweep

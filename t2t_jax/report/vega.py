@@ -34,6 +34,7 @@ def chart(name: str, caption: str, names: Sequence[str], spec: Spec) -> Chart:
     """Returns a chart that shows all of the rows `names` at first."""
     import vl_convert
 
+    caption = caption[0].upper() + caption[1:]
     colours = {f"{part}Color": "currentColor" for part in ("label", "title")}
     spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
