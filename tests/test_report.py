@@ -132,7 +132,7 @@ def test_a_page_of_many_rows_and_seeds_is_small(tmp_path):
     assert 1e6 < len(text.encode()) < 5e6
     (tmp_path / "page.html").write_text(text)
     with open_page(tmp_path / "page.html", 1200) as page:
-        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
+        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.report import differences, plots, trials
+from t2t_jax.report import differences, plots, tuning
 from t2t_jax.report.vega import CHOSEN, Chart, Spec, chart, linear, logarithmic, styles
 from t2t_jax.study import cost
 from t2t_jax.study.comparison import Line, main_measure
@@ -32,7 +32,7 @@ def charts(grid: Grid, lines: Sequence[Line], curves: Sequence[Curves]) -> list[
     for i, group in enumerate(curves):
         caption = f"{metric} by {group.what}."
         out.append(chart(f"distance-{i}", caption, names, _distance(names, group, metric)))
-    others = differences.charts(grid, lines) + trials.charts(grid, lines)
+    others = differences.charts(grid, lines) + tuning.charts(grid, lines)
     return out + [chart(name, caption, names, spec) for name, caption, spec in others]
 
 
@@ -48,7 +48,7 @@ def _learning(names: Sequence[str], lines: Sequence[Line]) -> Spec:
     values = []
     for line in lines:
         for i, run in enumerate(line.entry.runs):
-            for split, points in zip(("training", "dev"), plots.curve(run.directory), strict=True):
+            for split, points in zip(("training", "dev"), plots.curve(line, i), strict=True):
                 thin = _thinned(points)
                 steps, perplexities = [s for s, _ in thin], [round(ppl, 3) for _, ppl in thin]
                 name = line.entry.row.name

@@ -13,7 +13,7 @@ from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.runs import store
 from t2t_jax.study import agreement, cost, distances
-from t2t_jax.study.comparison import Line, main_measure, paper_score
+from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.grid import Grid
 
 
@@ -37,9 +37,9 @@ def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
     return [path.with_name(f"{path.name}.png") for path in paths]
 
 
-def curve(directory: Path) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
-    """Returns (step, perplexity) of a run, in training and on dev."""
-    records = store.read_curves(directory)
+def curve(line: Line, i: int = 0) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
+    """Returns (step, perplexity) of a row's i-th seed, in training and on dev."""
+    records = store.read_curves(line.entry.runs[i].directory)
     training = [(r["step"], math.exp(min(r["nll"], 99))) for r in records if "nll" in r]
     return training, [(r["step"], r["dev_perplexity"]) for r in records if "dev_perplexity" in r]
 
@@ -50,8 +50,7 @@ def learning(grid: Grid, lines: Sequence[Line]) -> Path:
     with plotting.figure(path, 1, 1, size=(6.5, 0.12 * len(lines) + 2.5)) as (figure, axes):
         for i, line in enumerate(lines):
             if line.entry.runs:
-                points = curve(line.entry.runs[0].directory)
-                training, dev = (np.array(x).reshape(-1, 2).T for x in points)
+                training, dev = (np.array(points).reshape(-1, 2).T for points in curve(line))
                 style: dict[str, Any] = plotting.line(i)
                 axes.plot(*training, linewidth=1, **style | {"marker": ""})
                 axes.plot(*dev, label=line.entry.row.name, **style | {"linestyle": "none"})
@@ -129,7 +128,7 @@ COSTS = {
 
 def quality(grid: Grid, line: Line) -> float | None:
     """Returns the mean over seeds of BLEU or F1, or of perplexity if the study is not scored."""
-    measure = main_measure(grid, line)
+    measure = line.score if grid.study.split else line.PPL
     return None if measure is None else measure.spread.mean
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from t2t_jax import config
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.report import pairs, trials, vega
+from t2t_jax.report import pairs, tuning, vega
 from t2t_jax.report.charts import charts
 from t2t_jax.report.page import page
 from t2t_jax.report.samples import samples
@@ -63,7 +63,7 @@ def study_page(
         index={line.entry.row.name: i for i, line in enumerate(lines)},
         spans=_spans,
         runs_table=_runs_table(grid, lines),
-        trials=trials.table(grid, lines) if grid.sweep else None,
+        trials=tuning.table(grid, lines) if grid.sweep else None,
         cost=cost.table([line.entry for line in lines]),
         unfinished=[(x.entry.row.name, x.entry.status) for x in lines if x.entry.status],
         runs=sum(len(x.entry.runs) for x in lines),
