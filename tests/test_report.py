@@ -168,7 +168,12 @@ def test_the_matrix_shows_the_row_minus_the_column(attention):
     difference = bleu[base] - bleu[other]
     assert difference > 0
     assert f'class="above" title="{base} minus {other}: {difference:+.2f} ' in text
-    assert f'class="below" title="{other} minus {base}: {-difference:+.2f} ' in text
+    one, two = lines[0].score, lines[2].score
+    d = statistics.compare(two.values, one.values, two.draws, one.draws)
+    reverse = (
+        f"{other} minus {base}: {-difference:+.2f} BLEU, 95% interval {d.low:.2f} to {d.high:.2f}"
+    )
+    assert f'class="below" title="{reverse}' in text
     assert re.search(rf'class="open" title="rotary minus {base}: .* BLEU, .* p = .*, not sig', text)
 
 
