@@ -5,12 +5,14 @@
 # Options before -- are for sbatch, the words after it for t2t-jax. A preempted task saves, is
 # requeued and resumes; `launch/local.sh table STUDY --store ...` shows the progress of a study.
 set -euo pipefail
-extras=""
-. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 options=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
 [ $# -ge 3 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
 shift
+# JAX for CUDA is installed before the tasks start, even if this machine has no GPU.
+extras="${T2T_JAX_EXTRAS:-}"
+case "${options[*]}" in *gpu*) extras="$extras cuda" ;; esac
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 export T2T_JAX_ROOT="$root"
 if [ "$1" = run ]; then
   rows="$("$venv/bin/t2t-jax" "$@" --tasks)" # reports errors in the command before anything is queued

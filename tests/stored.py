@@ -9,9 +9,9 @@ from t2t_jax import files
 from t2t_jax.data.cache import Split
 from t2t_jax.runs import provenance, store
 from t2t_jax.runs.code import digest
+from t2t_jax.study import comparison, presets, registry
 from t2t_jax.study import entries as reading
 from t2t_jax.study import grid as grids
-from t2t_jax.study import presets, registry
 
 DEMO = Path(__file__).parents[1] / "experiments" / "results" / "table3-demo"
 N = 1000
@@ -24,6 +24,15 @@ def grid(home=DEMO, rows=3):
 
 def entries(rows=3):
     return reading.collect(grid(rows=rows))
+
+
+def attention():
+    """Returns the grid and the lines of a study whose rows have three seeds."""
+    study = registry.find("attention")
+    made = grids.Grid(
+        study, presets.preset("short"), study.rows, {}, DEMO.parent / "attention-short"
+    )
+    return made, comparison.compare_with_base(made, reading.collect(made))
 
 
 def unpacked(directory, folder=DEMO):
@@ -56,7 +65,7 @@ def translated(directory, entries, text):
     for i, entry in enumerate(entries):
         runs = []
         for run in entry.runs:
-            home = directory / f"run-{i}"
+            home = directory / f"run-{i}-{run.seed}"
             home.mkdir()
             (home / "dev.de").write_text(f"{text}\n" * N)
             records = store.read_curves(run.directory)

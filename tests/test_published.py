@@ -43,7 +43,7 @@ def test_curves_and_translations_are_those_of_the_store(home, tmp_path):
     assert [plots.curve(line) for line in ours] == [plots.curve(line) for line in theirs]
     shown = samples(grid, ours, stored.split(tmp_path))
     assert shown == samples(grid, theirs, stored.split(tmp_path))
-    assert len(shown[0].rows) == ROWS
+    assert len(shown[0].translations) == ROWS
     run = ours[0].entry.runs[0].directory
     text = (home / run.name / "dev.de").read_text()
     assert "".join(f"{line}\n" for line in store.read_translations(run, "dev", "de")) == text

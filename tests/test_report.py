@@ -8,8 +8,7 @@ import pytest
 
 from t2t_jax.report.samples import marked
 from t2t_jax.report.study import study_page
-from t2t_jax.study import comparison, entries, presets, registry
-from t2t_jax.study.grid import Grid
+from t2t_jax.study import comparison, registry, statistics
 from tests import stored
 from tests.browser import open_page
 
@@ -36,13 +35,14 @@ def demo(tmp_path_factory):
 def test_a_page_shows_all_results_and_requests_nothing(demo):
     with open_page(demo, 1200) as page:
         assert page.locator("#result tbody tr").count() == 20
-        assert page.locator("#matrix").count() == 0  # one seed: no test
+        assert page.locator("#matrix td.above, #matrix td.below").count() == 0  # one seed: no test
+        assert page.locator("#matrix td.open").count() == 20 * 19
         page.wait_for_selector(".chart.vega-embed svg")
-        assert page.locator(".chart").count() == 7
-        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
+        assert page.locator(".chart").count() == 9
+        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 9")
         assert page.locator("dl.samples:not([hidden])").count() == 1
         assert page.locator("dl.samples:not([hidden]) dd").first.inner_text() == HOSTILE
-        assert page.locator("dl.samples:not([hidden]) mark").first.inner_text() == HOSTILE
+        assert page.locator("dl.samples:not([hidden]) ins").first.inner_text() == HOSTILE
         page.select_option("#sentence", "3")
         assert page.locator("dl.samples:not([hidden])").get_attribute("data-sentence") == "3"
         assert page.evaluate("performance.timing.loadEventEnd - performance.timing.fetchStart")
@@ -71,8 +71,11 @@ def test_a_page_fits_a_phone(demo):
 
 def test_without_scripts_charts_are_pictures(demo):
     with open_page(demo, 1200, scripts=False) as page:
-        assert page.locator(".chart > svg").count() == 7
+        assert page.locator(".chart > svg").count() == 9
         assert page.locator("dl.samples").count() == 12
+        assert page.locator("#every-run tbody tr").count() == 20
+        buttons = page.locator("button:visible, input:visible, select:visible")
+        assert buttons.count() == 20  # each row's config, which opens without scripts
 
 
 def test_user_text_is_escaped(demo):
@@ -129,16 +132,12 @@ def test_a_page_of_many_rows_and_seeds_is_small(tmp_path):
     assert 1e6 < len(text.encode()) < 5e6
     (tmp_path / "page.html").write_text(text)
     with open_page(tmp_path / "page.html", 1200) as page:
-        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
+        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
 
 
 @pytest.fixture(scope="module")
 def attention():
-    """A study whose rows have three seeds: its grid and its lines."""
-    study = registry.find("attention")
-    home = stored.DEMO.parent / "attention-short"
-    grid = Grid(study, presets.preset("short"), study.rows, {}, home)
-    return grid, comparison.compare_with_base(grid, entries.collect(grid))
+    return stored.attention()
 
 
 def test_a_study_without_values_of_the_paper(attention, tmp_path):
@@ -149,16 +148,17 @@ def test_a_study_without_values_of_the_paper(attention, tmp_path):
     (tmp_path / "page.html").write_text(text)
     with open_page(tmp_path / "page.html", 1200) as page:
         assert page.locator("#result tbody tr").count() == len(study.rows)
-        assert page.locator("#matrix tbody tr").count() == len(study.rows)
+        assert page.locator(".matrix tbody tr").count() == len(study.rows)
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
 
 
-def test_differences_from_the_reference_are_marked_by_word():
+def test_words_added_to_the_reference_and_omitted_from_it_are_marked():
     assert marked("der Hund sah die Katze", "der Hund hört die Katze") == [
-        ("der Hund", False), ("sah", True), ("die Katze", False),
+        ("der Hund", "same"), ("hört", "omitted"), ("sah", "added"), ("die Katze", "same"),
     ]  # fmt: skip
-    assert marked("a b", "c") == [("a b", True)]
-    assert marked("", "c") == []
+    assert marked("der die Katze", "der Hund die Katze")[1] == ("Hund", "omitted")
+    assert marked("a b", "") == [("a b", "added")]
+    assert marked("", "c") == [("c", "omitted")]
 
 
 def test_the_matrix_shows_the_row_minus_the_column(attention):
@@ -168,8 +168,42 @@ def test_the_matrix_shows_the_row_minus_the_column(attention):
     difference = bleu[base] - bleu[other]
     assert difference > 0
     assert f'class="above" title="{base} minus {other}: {difference:+.2f} ' in text
-    assert f'class="below" title="{other} minus {base}: {-difference:+.2f} ' in text
-    assert re.search(rf'class="open" title="rotary minus {base}: .* BLEU, p = .*, not sig', text)
+    one, two = lines[0].score, lines[2].score
+    d = statistics.compare(two.values, one.values, two.draws, one.draws)
+    reverse = (
+        f"{other} minus {base}: {-difference:+.2f} BLEU, 95% interval {d.low:.2f} to {d.high:.2f}"
+    )
+    assert f'class="below" title="{reverse}' in text
+    assert re.search(rf'class="open" title="rotary minus {base}: .* BLEU, .* p = .*, not sig', text)
+
+
+def test_the_list_of_pairs_has_the_interval_and_the_corrected_p_of_each(attention):
+    grid, lines = attention
+    text = study_page(grid, lines, None, [], False)
+    one, other = lines[3], lines[1]
+    a, b = one.score, other.score
+    d = statistics.compare(b.values, a.values, b.draws, a.draws)
+    row = re.search(
+        rf'>{other.entry.row.name}</th><th scope="row">{one.entry.row.name}</th>(.*)</tr>', text
+    )
+    cells = re.findall(r"<td>(?:<strong>)?([^<]*)", row[1])
+    pairs = len(lines) * (len(lines) - 1) // 2
+    assert cells == [f"{d.size:+.2f}", f"{d.low:.2f} to {d.high:.2f}", f"{min(1, pairs * d.p):.3g}"]
+
+
+def test_a_run_that_diverged_has_no_place_in_charts(attention, tmp_path):
+    grid, lines = attention
+    entries = [line.entry for line in lines]
+    run = entries[2].runs[0]
+    diverged = dataclasses.replace(run, result=run.result | {"dev_perplexity": float("inf")})
+    entries[2] = dataclasses.replace(entries[2], runs=(diverged,))
+    lines = comparison.compare_with_base(grid, entries)
+    text = study_page(grid, lines, None, [], False)
+    (data,) = re.findall(r'id="data">(.*?)</script>', text)
+    json.loads(data, parse_constant=pytest.fail)
+    (tmp_path / "page.html").write_text(text)
+    with open_page(tmp_path / "page.html", 1200) as page:
+        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
 
 
 def test_a_row_with_one_seed_is_not_tested(attention):
@@ -182,5 +216,5 @@ def test_a_row_with_one_seed_is_not_tested(attention):
     assert lines[2].p is None
     assert lines[3].p == pytest.approx(13 * lines[3].difference.p)
     assert f'class="open" title="{name} minus local: ' in text
-    assert "BLEU, not tested: one seed" in text
+    assert ", not tested: one seed" in text
     assert "Rows with one seed are not tested" in text

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import numpy as np
@@ -11,6 +12,7 @@ from t2t_jax import files
 from t2t_jax.cli import main
 from t2t_jax.data.corpora import opener
 from t2t_jax.errors import UsageError
+from t2t_jax.report.study import study_page
 from t2t_jax.runs import claim, identity, store
 from t2t_jax.study import comparison, formats, sweep, tables
 from t2t_jax.study import entries as reading
@@ -179,6 +181,23 @@ def test_the_table_shows_each_row_untuned_and_tuned_and_marks_an_edge(swept):
     assert "‡" in note
     assert "PPL is of the remaining sentences" in note
     assert not any("also differs from base in lr_scale" in note for note in table.notes)
+
+
+def test_the_page_shows_every_trial_and_each_row_untuned(swept):
+    lines = comparison.compare_with_base(swept, reading.collect(swept))
+    text = study_page(swept, lines, None, [], False)
+    (trials,) = re.findall(r"<caption>Trials\..*?</table>", text, re.DOTALL)
+    chosen = {"base": ("7.000", "<strong>5.000</strong>", "6.000"),
+              "D:P_drop=0.2": ("<strong>4.000‡</strong>", "8.000", "9.000")}  # fmt: skip
+    for row, cells in chosen.items():
+        assert f"{row}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) in trials
+    (data,) = re.findall(r'id="data">(.*?)</script>', text)
+    specs = json.loads(data)["specs"]
+    points = specs["trials-lr_scale"]["data"]["values"]
+    assert [p["lr_scale"] for p in points if p["chosen"]] == [1, 0.5]
+    (difference,) = specs["differences"]["data"]["values"]
+    assert (difference["size"], difference["untuned"]) == pytest.approx((3, 2))
+    assert text.count("<td>untuned</td>") == text.count("<td>tuned</td>") == 4
 
 
 def test_runs_of_other_code_are_marked_in_both_columns(swept):

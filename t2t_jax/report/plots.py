@@ -37,9 +37,9 @@ def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
     return [path.with_name(f"{path.name}.png") for path in paths]
 
 
-def curve(line: Line) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
-    """Returns (step, perplexity) of a row's first seed, in training and on dev."""
-    records = store.read_curves(line.entry.runs[0].directory)
+def curve(line: Line, i: int = 0) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
+    """Returns (step, perplexity) of a row's i-th seed, in training and on dev."""
+    records = store.read_curves(line.entry.runs[i].directory)
     training = [(r["step"], math.exp(min(r["nll"], 99))) for r in records if "nll" in r]
     return training, [(r["step"], r["dev_perplexity"]) for r in records if "dev_perplexity" in r]
 

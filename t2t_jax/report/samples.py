@@ -1,4 +1,4 @@
-"""Translations of the same sentences by every row, with differences from the reference marked."""
+"""Translations of the same sentences by every run, with differences from the reference marked."""
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -12,50 +12,68 @@ from t2t_jax.study.comparison import Line
 from t2t_jax.study.grid import Grid
 
 SENTENCES = 12  # shown, evenly spaced over the split
+SAME, ADDED, OMITTED = "same", "added", "omitted"
+Parts = Sequence[tuple[str, str]]  # text, and how it differs from the reference
+
+
+class Translation(NamedTuple):
+    """A translation of a sentence by a run of a row; `first` is true for the row's first run."""
+
+    row: str
+    seed: int
+    first: bool
+    parts: Parts
 
 
 class Sample(NamedTuple):
-    """A sentence with its translations.
-
-    Attributes:
-      rows: the name of each row, and its translation as parts: text, and whether it is marked.
-    """
+    """A sentence with its translations."""
 
     source: str
     reference: str
-    rows: Sequence[tuple[str, Sequence[tuple[str, bool]]]]
+    translations: Sequence[Translation]
 
 
 def samples(grid: Grid, lines: Sequence[Line], split: Split) -> list[Sample]:
-    """Returns sentences of the split, as the first seed of every row translates them."""
+    """Returns sentences of the split with the translations of every run that has stored them."""
     files = grid.study.split, grid.data.target
-    read = {
-        line.entry.row.name: store.read_translations(line.entry.runs[0].directory, *files)
+    read = [
+        (line, run, text)
         for line in lines
-        if line.entry.runs
-    }
-    translations = {row: lines for row, lines in read.items() if lines is not None}
-    if not translations:
+        for run in line.entry.runs
+        if (text := store.read_translations(run.directory, *files)) is not None
+    ]
+    if not read:
         return []
     chosen = np.unique(np.linspace(0, len(split.sources) - 1, SENTENCES).astype(int))
     return [
         Sample(
             split.sources[i],
             split.references[i],
-            [(row, marked(x[i], split.references[i])) for row, x in translations.items()],
+            [
+                Translation(
+                    line.entry.row.name,
+                    run.seed,
+                    run is line.entry.runs[0],
+                    marked(text[i], split.references[i]),
+                )
+                for line, run, text in read
+            ],
         )
         for i in chosen.tolist()
     ]
 
 
-def marked(text: str, reference: str) -> list[tuple[str, bool]]:
-    """Returns runs of words, and whether they differ from the reference in word or place."""
-    words, parts, end = text.split(), [], 0
-    matcher = SequenceMatcher(None, words, reference.split(), autojunk=False)
-    for block in matcher.get_matching_blocks():
-        if block.a > end:
-            parts.append((" ".join(words[end : block.a]), True))
-        if block.size:
-            parts.append((" ".join(words[block.a : block.a + block.size]), False))
-        end = block.a + block.size
+def marked(text: str, reference: str) -> list[tuple[str, str]]:
+    """Returns runs of words: those of both texts, those added to the reference, those omitted."""
+    words, expected = text.split(), reference.split()
+    parts = []
+    matcher = SequenceMatcher(None, words, expected, autojunk=False)
+    for kind, start, end, low, high in matcher.get_opcodes():
+        if kind == "equal":
+            parts.append((" ".join(words[start:end]), SAME))
+            continue
+        if low < high:
+            parts.append((" ".join(expected[low:high]), OMITTED))
+        if start < end:
+            parts.append((" ".join(words[start:end]), ADDED))
     return parts

@@ -1,24 +1,28 @@
-"""The page of a study: table, curves, costs, significance and translations."""
+"""The page of a study: table, comparison of rows, curves, costs, significance and translations."""
 
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from t2t_jax import config
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.report import pairs, tuning, vega
 from t2t_jax.report.charts import charts
-from t2t_jax.report.page import page, vega
+from t2t_jax.report.page import page
 from t2t_jax.report.samples import samples
 from t2t_jax.study import cost, distances, tables
-from t2t_jax.study.comparison import LEVEL, Line, compare_pairs
-from t2t_jax.study.formats import row_config
+from t2t_jax.study.comparison import LEVEL, Line
+from t2t_jax.study.formats import FORMATS, records, row_config
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.typeset import Cell, Table
+from t2t_jax.study.typeset import Cell, Table, without_empty
 
 REFRESH = 60  # seconds between reloads of the page of a running study
+DOWNLOADS = {"csv": "every run, as CSV", "latex": "the table, as LaTeX", "md": "as Markdown"}
 
 
 class PageRow(NamedTuple):
@@ -27,28 +31,12 @@ class PageRow(NamedTuple):
     Attributes:
       summary: the changes and the number of seeds, as a tooltip.
       config: the full config as JSON.
-      runs: the scores of each run.
     """
 
     cells: tuple[Cell, ...]
     name: str
     summary: str
     config: str
-    runs: Sequence[str]
-
-
-class Pair(NamedTuple):
-    """The difference of two rows.
-
-    Attributes:
-      mark: the symbol in the matrix.
-      tooltip: difference and p.
-      kind: above, below, open (not significant) or same (no difference to test).
-    """
-
-    mark: str
-    tooltip: str
-    kind: str
 
 
 def study_page(
@@ -63,33 +51,40 @@ def study_page(
     """
     quality = tables.quality(grid, lines)
     scored = split if grid.study.split else None
-    curves = distances.curves(lines, scored) if scored else []
-    drawn = charts(grid, lines, curves)
-    costs = cost.table([line.entry for line in lines])
+    drawn = charts(grid, lines, distances.curves(lines, scored) if scored else [])
+    compared = pairs.of_metrics(grid, lines)
+    main, matrix = next(iter(compared.items()), ("", {}))
     return page(
         "study.html",
         title=grid.title,
         name=grid.name,
         table=quality,
-        spans=_spans(quality),
-        groups=_page_rows(grid, quality, lines),
-        cost=costs,
-        cost_spans=_spans(costs),
+        groups=_page_rows(quality, lines),
+        index={line.entry.row.name: i for i, line in enumerate(lines)},
+        spans=_spans,
+        runs_table=_runs_table(grid, lines),
+        trials=tuning.table(grid, lines) if grid.sweep else None,
+        cost=cost.table([line.entry for line in lines]),
         unfinished=[(x.entry.row.name, x.entry.status) for x in lines if x.entry.status],
         runs=sum(len(x.entry.runs) for x in lines),
         rows_with_runs=sum(1 for x in lines if x.entry.runs),
         rows=len(lines),
         charts=drawn,
-        specs={chart.name: chart.spec for chart in drawn},
-        matrix=_matrix(grid, lines),
+        of_trials=[f"trials-{name}" for name in grid.sweep],
+        matrix=pairs.matrix(main, matrix),
+        pairs=matrix,
+        describe=pairs,
         level=LEVEL,
-        metric=metric_of(grid.data.corpus).name,
+        metric=main,
         samples=samples(grid, lines, scored) if scored else [],
         split=grid.study.split,
         environment=_environment(lines),
         command=lambda name: shlex.join(["t2t-jax", name, *words]),
         refresh=REFRESH if live else None,
-        vega=vega() if drawn else "",
+        downloads=_downloads(grid, lines),
+        data=vega.finite(_data(grid, lines, compared))
+        | {"specs": {chart.name: chart.spec for chart in drawn}},
+        vega=vega.bundle() if drawn else "",
     )
 
 
@@ -100,52 +95,92 @@ def _spans(table: Table) -> list[tuple[str, int]]:
     return [(upper[a], b - a) for a, b in pairwise([*starts, len(upper)])]
 
 
-def _page_rows(grid: Grid, table: Table, lines: Sequence[Line]) -> list[list[PageRow]]:
+def _page_rows(table: Table, lines: Sequence[Line]) -> list[list[PageRow]]:
     """Returns the rows of each group of the table."""
     groups: dict[str, list[Line]] = {}
     for line in lines:
         groups.setdefault(line.entry.row.group, []).append(line)
     return [
-        [_page_row(grid, cells, line) for cells, line in zip(cells_of_group, group, strict=True)]
+        [_page_row(cells, line) for cells, line in zip(cells_of_group, group, strict=True)]
         for cells_of_group, group in zip(table.groups, groups.values(), strict=True)
     ]
 
 
-def _page_row(grid: Grid, cells: tuple[Cell, ...], line: Line) -> PageRow:
-    entry, metric = line.entry, metric_of(grid.data.corpus).name
+def _page_row(cells: tuple[Cell, ...], line: Line) -> PageRow:
+    entry = line.entry
     scaled = config.flatten(entry.c)
     changes = ", ".join(f"{n}={scaled[n]}" for n in entry.row.changes) or "base"
-    runs = [
-        f"seed {run.seed}: PPL {run.result['dev_perplexity']:.3f}"
-        + ("" if run.score is None else f", {metric} {run.score:.2f}")
-        for run in entry.runs
-    ]
     summary = f"{entry.row.name}: {changes}; n = {len(entry.runs)}"
-    full = json.dumps(row_config(entry.c), indent=1)
-    return PageRow(cells, entry.row.name, summary, full, runs)
+    return PageRow(cells, entry.row.name, summary, json.dumps(row_config(entry.c), indent=1))
 
 
-def _matrix(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, list[Pair]]]:
-    """Returns the differences between all pairs of rows; empty if none is tested."""
+def _runs_table(grid: Grid, lines: Sequence[Line]) -> Table:
+    """Returns a line for every seed of every row; with a sweep, those without tuning, too."""
     metric = metric_of(grid.data.corpus).name
-    compared = compare_pairs(lines)
-    if all(p is None for _, p in compared.values()):
-        return []
-    names = [line.entry.row.name for line in lines if line.score]
-    return [(a, [_pair(metric, a, b, compared.get((a, b))) for b in names]) for a in names]
+    names = "", "", "seed", "dev PPL", metric, "training (min)", "steps", "made by code", "name"
+    groups = {}
+    for line in lines:
+        both = [(line.untuned, "untuned"), (line, "tuned")] if line.untuned else [(line, "")]
+        groups[line.entry.row.name] = [
+            tuple(map(Cell, (line.entry.row.name, tuning, *_run_texts(grid, x, i))))
+            for x, tuning in both
+            for i in range(len(x.entry.runs))
+        ]
+    return without_empty("Every run.", [("", name) for name in names], groups, ())
 
 
-def _pair(metric: str, a: str, b: str, test: tuple[float, float | None] | None) -> Pair:
-    if test is None:
-        return Pair("", "", "same")
-    difference, p = test
-    tooltip = f"{a} minus {b}: {difference:+.2f} {metric}"
-    if p is None:
-        return Pair("·", f"{tooltip}, not tested: one seed", "open")
-    tooltip += f", p = {p:.3g}"
-    if p >= LEVEL:
-        return Pair("·", f"{tooltip}, not significant", "open")
-    return Pair("▲", tooltip, "above") if difference > 0 else Pair("▼", tooltip, "below")
+def _run_texts(grid: Grid, line: Line, i: int) -> tuple[str, ...]:
+    run = line.entry.runs[i]
+    return (
+        str(run.seed),
+        f"{line.PPL.values[i]:.3f}" if line.PPL else "",
+        f"{line.score.values[i]:.2f}" if line.score else "",
+        f"{cost.costs(run)['training_seconds'] / 60:.1f}",
+        str(run.result["steps"]),
+        f"{run.version}{'†' * bool(run.unusual)}",
+        line.entry.run_name(grid, run.seed),
+    )
+
+
+def _downloads(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, str]]:
+    """Returns a file name, an address and a label for each format that can be downloaded."""
+    suffix = {"latex": "tex"}
+    return [
+        (
+            f"{grid.name}.{suffix.get(name, name)}",
+            f"data:text/plain;charset=utf-8,{quote(FORMATS[name](grid, lines))}",
+            label,
+        )
+        for name, label in DOWNLOADS.items()
+    ]
+
+
+def _data(grid: Grid, lines: Sequence[Line], compared: Mapping[str, pairs.Pairs]) -> dict[str, Any]:
+    """Returns what the page's script needs of every row and pair."""
+    measures = [metric_of(grid.data.corpus).name, "PPL"] if grid.study.split else ["PPL"]
+    return {
+        "level": LEVEL,
+        "measures": measures,
+        "rows": [
+            {
+                "name": record["row"],
+                "config": record["config"],
+                "measures": {n: record[n] for n in measures if record[n]},
+                "runs": [{n: run[n] for n in ("seed", *measures)} for run in record["runs"]],
+            }
+            for record in records(grid, lines)
+        ],
+        "pairs": {
+            metric: [[*names, _rounded(d.size), _rounded(d.low), _rounded(d.high), _rounded(d.p)]
+                     for names, d in differences.items()]
+            for metric, differences in compared.items()
+        },
+    }  # fmt: skip
+
+
+def _rounded(value: float | None) -> float | None:
+    """Returns a value with four significant digits."""
+    return float(f"{value:.4g}") if value is not None and math.isfinite(value) else None
 
 
 def _environment(lines: Sequence[Line]) -> Mapping[str, str]:

@@ -194,25 +194,32 @@ def _difference(row: Measure, base: Measure) -> Difference:
     return statistics.compare(row.values, base.values, row.draws, base.draws)
 
 
+def main_measure(grid: Grid, line: Line) -> Measure | None:
+    """Returns the grid's metric of a row, or its perplexity if the study is not scored."""
+    return line.score if grid.study.split else line.PPL
+
+
 def compare_pairs(
-    lines: Sequence[Line],
-) -> dict[tuple[str, str], tuple[float, float | None]]:
-    """Returns the difference of any two comparable rows, and p corrected for all pairs, by name."""
-    scores = {
-        line.entry.row.name: line.score
+    lines: Sequence[Line], measure_of: Callable[[Line], Measure | None]
+) -> dict[tuple[str, str], Difference]:
+    """Returns the differences of all pairs of comparable rows, by name.
+
+    A difference is that of the first row minus the second; its p is corrected for all pairs.
+    """
+    measures = {
+        line.entry.row.name: measure
         for line in lines
-        if line.score and _kept(line.score) and not line.unusual
+        if (measure := measure_of(line)) and _kept(measure) and not line.unusual
     }
     differences = {
-        names: _difference(scores[names[0]], scores[names[1]])
-        for names in itertools.combinations(scores, 2)
+        names: _difference(measures[names[0]], measures[names[1]])
+        for names in itertools.combinations(measures, 2)
     }
     corrected = statistics.corrected([difference.p for difference in differences.values()])
-    pairs = {}
-    for ((one, other), difference), p in zip(differences.items(), corrected, strict=True):
-        pairs[one, other] = difference.size, p
-        pairs[other, one] = -difference.size, p
-    return pairs
+    return {
+        names: difference._replace(p=p)
+        for (names, difference), p in zip(differences.items(), corrected, strict=True)
+    }
 
 
 def paper_score(grid: Grid, row: Row) -> float | None:

@@ -1,0 +1,185 @@
+"""Choosing, sorting and comparing rows on the page of a study, in a browser."""
+
+import dataclasses
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+from t2t_jax.report.study import study_page
+from t2t_jax.study import formats, statistics
+from tests import stored
+from tests.browser import open_page
+
+ROWS = 15
+
+
+@pytest.fixture(scope="module")
+def study():
+    return stored.attention()
+
+
+@pytest.fixture(scope="module")
+def path(study, tmp_path_factory):
+    """The page of a study with three seeds and translations, as if it were running."""
+    home = tmp_path_factory.mktemp("choice")
+    grid, lines = study
+    translated = stored.translated(home, [line.entry for line in lines], "ein Wort zu viel")
+    lines = [
+        dataclasses.replace(line, entry=entry)
+        for line, entry in zip(lines, translated, strict=True)
+    ]
+    for run in (run for entry in translated for run in entry.runs):
+        (run.directory / "dev.de").rename(run.directory / "test.de")
+    page = home / "page.html"
+    page.write_text(study_page(grid, lines, stored.split(home), ["attention"], True))
+    return page
+
+
+def tick(page, *rows):
+    for i in rows:
+        page.locator(f"#result tr[data-index='{i}'] input").check()
+
+
+def shown(page, selector):
+    return page.locator(f"{selector} >> visible=true").count()
+
+
+def drawn(page, figure):
+    """Returns the names in the legend of a chart."""
+    return page.locator(f"#{figure} .role-legend-label text").all_text_contents()
+
+
+def column(page, heading):
+    """Clicks a heading of the result; returns its column as text and the order of the rows."""
+    header = page.locator("#result tr.sorting > *")
+    names = header.all_inner_texts()
+    i = max(j for j, name in enumerate(names) if name.startswith(heading))
+    header.nth(i).locator("button").click()
+    order = page.locator("#result tbody tr")
+    cells = page.locator(f"#result tbody tr > :nth-child({i + 1})").all_inner_texts()
+    return cells, [int(row.get_attribute("data-index")) for row in order.all()]
+
+
+def test_everything_follows_the_ticked_rows(path, study):
+    _, lines = study
+    names = [line.entry.row.name for line in lines]
+    with open_page(path, 1600) as page:
+        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
+        assert drawn(page, "learning") == names
+        assert shown(page, "#matrix td.above, #matrix td.below, #matrix td.open") == ROWS * 14
+        page.locator("#matrix summary").click()
+        assert shown(page, "#matrix details tbody tr") == ROWS * 14 // 2
+        tick(page, 1, 4, 6)
+        assert page.locator("#chosen").inner_text() == f"3 of {ROWS} rows are shown."
+        for figure in ("learning", "cost-flops"):
+            page.wait_for_function(
+                f"document.querySelectorAll('#{figure} .role-legend-label text').length === 3"
+            )
+            assert drawn(page, figure) == [names[i] for i in (1, 4, 6)]
+        assert page.locator("#differences .role-axis-label text").all_text_contents()[-3:] == [
+            names[i] for i in (1, 4, 6)
+        ]
+        assert shown(page, ".matrix tbody td") == 9
+        assert shown(page, "#matrix details tbody tr") == 3
+        assert shown(page, "dl.samples [data-row]") == 3
+        page.locator("#seeds").check()
+        assert shown(page, "dl.samples [data-row]") == 9
+        assert shown(page, "#result tbody tr") == ROWS
+        page.locator("#all").click()
+        assert shown(page, "#matrix details tbody tr") == ROWS * 14 // 2
+
+
+def test_two_rows_side_by_side_have_their_differences_and_their_test(path, study):
+    _, lines = study
+    one, two = lines[2], lines[11]
+    a, b = one.score, two.score
+    d = statistics.compare(b.values, a.values, b.draws, a.draws)
+    with open_page(path, 1200) as page:
+        assert page.locator("#side").is_hidden()
+        tick(page, 2, 11)
+        text = page.locator("#side table tr").all_inner_texts()
+    rows = dict(line.split("\t", 1) for line in text)
+    assert rows[""].split("\t")[:2] == ["general", "performer"]
+    assert rows["encoder_attention"].split("\t") == ["general", "performer:m=32"]
+    assert "d_model" not in rows
+    cells = rows["BLEU"].split("\t")
+    assert cells[0] == f"{np.mean(a.values):.2f} ± {np.std(a.values, ddof=1):.2f}"
+    assert float(cells[2]) == pytest.approx(d.size, abs=0.01)
+    low, high = map(float, cells[3].split(" to "))
+    assert (low, high) == (pytest.approx(d.low, abs=0.01), pytest.approx(d.high, abs=0.01))
+    assert float(cells[4]) == pytest.approx(d.p * ROWS * 14 / 2, rel=0.01)
+    assert rows["BLEU, seed 1"].split("\t") == [f"{a.values[1]:.2f}", f"{b.values[1]:.2f}"]
+
+
+def test_a_filter_hides_rows_and_no_match_is_no_error(path):
+    with open_page(path, 1200) as page:
+        page.fill("#filter", "local ACROSS")
+        assert shown(page, "#result tbody tr") == 2
+        assert page.locator("#side tr").first.locator("th").count() == 5
+        page.fill("#filter", "nothing")
+        assert page.locator("#chosen").inner_text() == f"0 of {ROWS} rows are shown."
+        assert shown(page, "figure") == 0
+        page.locator("#all").click()
+        assert shown(page, "#result tbody tr") == ROWS
+
+
+def test_a_heading_sorts_its_column_up_down_and_back(path, study):
+    _, lines = study
+    bleu = [line.score.spread.mean for line in lines]
+    up = sorted(range(ROWS), key=bleu.__getitem__)
+    with open_page(path, 1200) as page:
+        header = page.locator("#result tr.sorting th[aria-sort]")
+        assert column(page, "ours")[1] != up  # the last "ours" is the number of parameters
+        heading = page.locator("#result tr.sorting th", has_text="ours").nth(1)
+        heading.locator("button").focus()
+        for order, expected in (("ascending", up), ("descending", up[::-1])):
+            page.keyboard.press("Enter")
+            assert header.get_attribute("aria-sort") == order
+            rows = page.locator("#result tbody tr").all()
+            assert [int(row.get_attribute("data-index")) for row in rows] == expected
+        page.keyboard.press("Enter")
+        assert header.count() == 0
+        column(page, "positions")
+        cells, order = column(page, "positions")  # a blank cell has the value of base
+        assert cells == ["sinusoid"] + [""] * 12 + ["rotary", "relative"]
+        assert order[:13] == [i for i in range(ROWS) if i not in (13, 14)]
+
+
+def test_the_choice_survives_the_reload_of_a_running_study(path):
+    with open_page(path, 1200) as page:
+        assert page.locator("body").get_attribute("data-refresh") == "60"
+        tick(page, 3)
+        page.fill("#filter", "additive")
+        page.locator("nav a[href='#matrix']").click()
+        page.reload()
+        assert page.locator("#filter").input_value() == "additive"
+        assert page.locator("#result tr[data-index='3'] input").is_checked()
+        assert page.locator("#chosen").inner_text() == f"1 of {ROWS} rows are shown."
+
+
+def test_tables_and_charts_are_downloaded(path, study):
+    with open_page(path, 1200) as page:
+        links = page.locator("a[download]").all()
+        files = {x.get_attribute("download"): x.get_attribute("href") for x in links}
+        page.wait_for_selector("#learning svg.marks")
+        with page.expect_download() as download:
+            page.locator("#learning [data-format=png]").click()
+        content = download.value.path().read_bytes()
+        assert download.value.suggested_filename == "attention-short-learning.png"
+    assert content.startswith(b"\x89PNG")
+    assert len(content) > 10_000
+    csv = unquote(files["attention-short.csv"].split(",", 1)[1]).splitlines()
+    assert len(csv) == 1 + ROWS * 3
+    tex = unquote(files["attention-short.tex"].split(",", 1)[1])
+    assert tex == formats.FORMATS["latex"](*study)
+
+
+def test_a_printed_page_has_no_controls_and_fits_the_paper(path):
+    with open_page(path, 1046) as page:  # A4 landscape without its margins
+        page.emulate_media(media="print")
+        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
+        assert shown(page, "input, select, nav, #choice, [data-format], a[download]") == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1046
+        for table in page.locator("table >> visible=true").all():
+            assert table.bounding_box()["width"] <= 1046
