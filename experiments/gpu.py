@@ -5,7 +5,7 @@
 
 Writes experiments/results/gpu/PART. Parts that are done are skipped, and a part that fails does not
 stop the others. A part is stopped after 9 minutes; the same command continues the grids, and starts
-other parts again. It runs on a CPU, too. It needs no corpus but the built-in one, and of the packages
+other parts again. It runs on a CPU, too. It needs the built-in corpus alone, and of the packages
 jax, flax, optax, orbax-checkpoint, sacrebleu, sentencepiece, matplotlib, jinja2 and packaging. No
 results of a GPU are stored yet, so neither the time nor the numbers to expect are known.
 """

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax import commands, config
-from t2t_jax.config import SECTIONS
 from t2t_jax.bench.devices import DEVICES
+from t2t_jax.config import SECTIONS
 from t2t_jax.recipes import RECIPES
 
 Command = Callable[[str, Any, str], argparse.ArgumentParser]  # name, function, help

@@ -1,7 +1,7 @@
 """Training steps and attention compiled for devices that need not be there: what bounds their time.
 
-Compiling needs JAX's packages for the device, but no device. A step has the paper's 25,000 tokens a side, in
-sentences of LENGTH subwords; big, whose batch is on twice the GPUs, has half of them.
+Compiling needs JAX's packages for the device, but no device. A step has the paper's 25,000 tokens
+a side, in sentences of LENGTH subwords; big, whose batch is on twice the GPUs, has half of them.
 """
 
 import time
