@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax import commands, config
+from t2t_jax.bench.devices import DEVICES
 from t2t_jax.config import SECTIONS
 from t2t_jax.recipes import RECIPES
 
@@ -238,7 +239,7 @@ def _add_benches(subparsers: Any) -> None:
     p = bench("translate", "measure sentences translated a second, greedily and with a beam of 4")
     p.add_argument("--sizes", **sizes, default=["tiny"], help="[tiny]; base big")
     p = bench("compile", "compile for a GPU that need not be there: bounds of time, and memory")
-    p.add_argument("--device", default="h100", choices=("h100", "h200", "a100"), help="[h100]")
+    p.add_argument("--device", default="h100", choices=tuple(DEVICES), help="[h100]")
     p.add_argument("--chips", type=int, default=1, metavar="N", help="GPUs that share a step [1]")
     population = "number of models trained in one vectorised program [1]"
     p.add_argument("--population", type=int, default=1, metavar="P", help=population)

@@ -8,8 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from packaging.requirements import Requirement
-
 GIB = 2**30
 SPACE = 2  # GiB of free disk that the demo studies need in the store and in the cache
 MEMORY = 4  # GiB of free memory that they need
@@ -49,6 +47,8 @@ def examine(cache: Path, store: Path, mesh: str) -> Iterator[Finding]:
 
 
 def _packages() -> Finding:
+    from packaging.requirements import Requirement
+
     installed, problems = [], []
     for line in metadata.requires("t2t-jax") or ():
         requirement = Requirement(line)

@@ -120,9 +120,86 @@ def test_compiling_without_the_compiler_says_what_to_install(monkeypatch, capsys
     monkeypatch.setattr("t2t_jax.bench.command.find_spec", lambda name: None)
     assert main(["bench", "compile", "--out", str(tmp_path / "out")]) == 2
     assert "pip install -e '.[cuda]'" in capsys.readouterr().err
+    assert main(["bench", "compile", "--device", "v5e", "--out", str(tmp_path / "out")]) == 2
+    assert "pip install -e '.[tpu]'" in capsys.readouterr().err
+    assert main(["bench", "compile", "--device", "v5e", "--chips", "3"]) == 2
+    assert "slices of 1, 4, 8, 16, 64, 256." in capsys.readouterr().err
     assert main(["bench", "compile", "--lengths", "0"]) == 2
     assert main(["bench", "compile", "--mechanisms", "globall"]) == 2
     assert not (tmp_path / "out").exists()
+
+
+# A TPU's program: a product written as a convolution, whose second operand a copy brings into
+# vector memory, and a batched product, whose batch is an axis of the window.
+TPU = """HloModule jit_step
+
+%fused (a: bf16[8,16], b: bf16[16,4]) -> bf16[8,4] {
+  %a = bf16[8,16]{1,0:T(8,128)(2,1)} parameter(0)
+  %b = bf16[16,4]{1,0:T(8,128)(2,1)S(1)} parameter(1)
+  ROOT %convolution.1 = bf16[8,4]{1,0:T(8,128)(2,1)} convolution(%a, %b), dim_labels=bf_io->bf
+}
+
+%batched (c: bf16[3,8,16], d: bf16[3,16,5]) -> bf16[3,8,5] {
+  %c = bf16[3,8,16]{2,1,0:T(8,128)(2,1)} parameter(0)
+  %d = bf16[3,16,5]{2,1,0:T(8,128)(2,1)} parameter(1)
+  ROOT %convolution.2 = bf16[3,8,5]{2,1,0:T(8,128)(2,1)} convolution(%c, %d), window={size=3 stride=2 lhs_dilate=3}, dim_labels=0bf_0io->0bf
+}
+
+%padded (e: bf16[1,8,16], f: bf16[4,16,5]) -> bf16[4,8,5] {
+  %e = bf16[1,8,16]{2,1,0:T(8,128)(2,1)} parameter(0)
+  %f = bf16[4,16,5]{2,1,0:T(8,128)(2,1)} parameter(1)
+  ROOT %convolution.3 = bf16[4,8,5]{2,1,0:T(8,128)(2,1)} convolution(%e, %f), window={size=4 pad=3_3 rhs_reversal=1}, dim_labels=0bf_0io->0bf
+}
+
+%less (x: (s32[], f32[10])) -> pred[] {
+  %seven = s32[]{:T(128)} constant(7)
+  %x = (s32[]{:T(128)}, f32[10]{0:T(128)}) parameter(0)
+  %i = s32[]{:T(128)} get-tuple-element(%x), index=0
+  ROOT %lt = pred[]{:T(512)} compare(%i, %seven), direction=LT
+}
+
+%body (x: (s32[], f32[10])) -> (s32[], f32[10]) {
+  %x.2 = (s32[]{:T(128)}, f32[10]{0:T(128)}) parameter(0)
+  %y = f32[10]{0:T(128)} get-tuple-element(%x.2), index=1
+  ROOT %turn = (s32[]{:T(128)}, f32[10]{0:T(128)}) fusion(%x.2), kind=kLoop, calls=%two
+}
+
+ENTRY %main (p: bf16[8,16], q: bf16[16,4], c: bf16[3,8,16], d: bf16[3,16,5]) -> bf16[8,4] {
+  %p = bf16[8,16]{1,0:T(8,128)(2,1)} parameter(0)
+  %q = bf16[16,4]{1,0:T(8,128)(2,1)} parameter(1)
+  %c = bf16[3,8,16]{2,1,0:T(8,128)(2,1)} parameter(2)
+  %d = bf16[3,16,5]{2,1,0:T(8,128)(2,1)} parameter(3)
+  %e = bf16[1,8,16]{2,1,0:T(8,128)(2,1)} parameter(4)
+  %f = bf16[4,16,5]{2,1,0:T(8,128)(2,1)} parameter(5)
+  %copy-start.1 = (bf16[16,4]{1,0:T(8,128)(2,1)S(1)}, bf16[16,4]{1,0:T(8,128)(2,1)}, u32[]{:S(2)}) copy-start(%q)
+  %copy-done.1 = bf16[16,4]{1,0:T(8,128)(2,1)S(1)} copy-done(%copy-start.1)
+  %slice-start.1 = ((bf16[3,8,16]{2,1,0}), bf16[1,8,16]{2,1,0:S(1)}, s32[]{:S(2)}) slice-start(%c), slice={[0:1], [0:8], [0:16]}
+  %product.1 = bf16[8,4]{1,0:T(8,128)(2,1)S(1)} fusion(%p, %copy-done.1), kind=kOutput, calls=%fused
+  %product.2 = bf16[3,8,5]{2,1,0:T(8,128)(2,1)} fusion(%c, %d), kind=kOutput, calls=%batched
+  %product.3 = bf16[4,8,5]{2,1,0:T(8,128)(2,1)} fusion(%e, %f), kind=kOutput, calls=%padded
+  %loop.1 = (s32[]{:T(128)}, f32[10]{0:T(128)}) while(%s), condition=%less, body=%body
+  ROOT %end = bf16[8,4]{1,0:T(8,128)(2,1)} copy(%product.1)
+}
+"""  # noqa: E501
+
+
+def test_vector_memory_costs_nothing_and_products_are_convolutions():
+    found = {k.name: k for k in roofline.kernels(TPU)}
+    assert {name: k.flops for name, k in found.items() if k.flops} == {
+        "product.1": 2 * 8 * 16 * 4,
+        "product.2": 2 * 3 * 8 * 16 * 5,
+        "product.3": 2 * 4 * 8 * 16 * 5,
+    }
+    assert {name: k.moved // 2 for name, k in found.items()} == {
+        "copy-start.1": 16 * 4,
+        "slice-start.1": 8 * 16,
+        "product.1": 8 * 16 + 8 * 4,  # as its root is in main memory
+        "product.2": 3 * (8 * 16 + 16 * 5 + 8 * 5),
+        "product.3": 8 * 16 + 4 * (16 * 5 + 8 * 5),
+        "turn": 2 * (4 + 40) // 2,
+        "end": 8 * 4,
+    }
+    assert found["turn"].times == 7
 
 
 def test_stored_bounds_were_made_by_the_kernels_of_the_steps():

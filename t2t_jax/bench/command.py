@@ -10,6 +10,7 @@ from typing import Any
 
 from t2t_jax import files
 from t2t_jax.attention.registry import MECHANISMS, parse
+from t2t_jax.bench.devices import DEVICES, SLICES
 from t2t_jax.errors import UsageError
 
 
@@ -59,10 +60,15 @@ def compile(arguments: Namespace) -> None:
     mechanisms = [] if arguments.mechanisms is None else arguments.mechanisms or [*MECHANISMS]
     for name in mechanisms:
         parse(name)
-    if find_spec("jax_cuda13_plugin") is None:
+    device = DEVICES[a.device]
+    if device.platform == "tpu" and a.chips not in SLICES:
         raise UsageError(
-            f"compiling for {arguments.device} needs JAX's CUDA packages, but no GPU: make an "
-            "environment of its own with pip install -e '.[cuda]'."
+            f"--chips {a.chips}: {a.device} has slices of {', '.join(map(str, SLICES))}."
+        )
+    if find_spec(device.package) is None:
+        raise UsageError(
+            f"compiling for {a.device} needs JAX's packages for it, but no such device: make an "
+            f"environment of its own with pip install -e '.[{device.extra}]'."
         )
     files.make_directory(arguments.out)
     # Without a device there is nothing to tune kernels on.

@@ -17,6 +17,7 @@ class Device:
       memory: bytes.
       capability: of a GPU: the major version of its architecture.
       cores: of a GPU: streaming multiprocessors.
+      platform: gpu or tpu.
     """
 
     kind: str
@@ -25,13 +26,26 @@ class Device:
     memory: int
     capability: int = 0
     cores: int = 0
+    platform: str = "gpu"
+
+    @property
+    def package(self) -> str:
+        """The Python package that compiles for it."""
+        return "jax_cuda13_plugin" if self.platform == "gpu" else "libtpu"
+
+    @property
+    def extra(self) -> str:
+        """The extra of this project that installs `package`."""
+        return "cuda" if self.platform == "gpu" else "tpu"
 
 
 DEVICES = {
     "h100": Device("NVIDIA H100 80GB HBM3", 3_352_320_000_000, 989e12, 84_929_347_584, 9, 132),
     "h200": Device("NVIDIA H200", 4_800_000_000_000, 989e12, 150_754_820_096, 9, 132),
     "a100": Device("NVIDIA A100-SXM4-80GB", 2_039_000_000_000, 312e12, 84_987_740_160, 8, 108),
+    "v5e": Device("TPU v5e", 819_000_000_000, 197e12, 17_179_869_184, platform="tpu"),
 }
+SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 64: "8x8", 256: "16x16"}  # of TPU chips
 
 _TARGET = """
 gpu_device_info {{
@@ -81,9 +95,16 @@ def target(name: str) -> str:
 
 
 def described(name: str, chips: int = 1) -> list[Any]:
-    """JAX devices to compile for; nothing can be run on them."""
+    """JAX devices to compile for; nothing can be run on them.
+
+    Args:
+      chips: of TPUs, one of SLICES.
+    """
     from jax.experimental import topologies
 
+    if DEVICES[name].platform == "tpu":
+        slice_ = topologies.get_topology_desc(f"{name}:{SLICES[chips]}", platform="tpu")
+        return list(slice_.devices)[:chips]
     topology = topologies.get_topology_desc(
         name, platform="cuda", target_config=target(name), topology=f"1x{chips}x1"
     )

@@ -1,7 +1,7 @@
-"""Training steps and attention compiled for a GPU that need not be there: what bounds their time.
+"""Training steps and attention compiled for devices that need not be there: what bounds their time.
 
-Compiling needs JAX's CUDA packages, but no GPU. A step has the paper's 25,000 tokens a side, in
-sentences of LENGTH subwords; big, whose batch is on twice the GPUs, has half of them.
+Compiling needs JAX's packages for the device, but no device. A step has the paper's 25,000 tokens
+a side, in sentences of LENGTH subwords; big, whose batch is on twice the GPUs, has half of them.
 """
 
 import time
@@ -150,7 +150,7 @@ def _step(
     start = time.monotonic()
     c = recipe("multi30k_tiny") if size == "tiny" else recipe(size, "paper")
     c = config.replace(c, max_length=LENGTH, dtype="bfloat16", kernels=kernels)
-    model = build(c, 8000 if size == "tiny" else 37_000, "gpu")
+    model = build(c, 8000 if size == "tiny" else 37_000, DEVICES[device].platform)
     h = jax.tree.map(lambda x: _place(mesh, x), jax.eval_shape(lambda: hyper(c)))
     rows = tokens // LENGTH * mesh.size
     side = _place(mesh, jax.ShapeDtypeStruct((rows, LENGTH), jnp.int32), sharding.ROWS)
@@ -181,7 +181,8 @@ def _attention(
     device: str, mesh: Mesh, name: str, n: int, kernels: str, report: Report
 ) -> dict[str, Any]:
     mechanism = build_mechanism(default(n).get(name, name))
-    visibility, fused = Visibility(causal=is_causal(name)), kernels != "plain"
+    fused = kernels != "plain" and DEVICES[device].platform == "gpu"
+    visibility = Visibility(causal=is_causal(name))
     short = (jnp.zeros((1, 8, H, D), jnp.bfloat16),) * 3
     variables = jax.eval_shape(
         lambda: meta.unbox(mechanism.init(jax.random.key(0), *short, visibility))

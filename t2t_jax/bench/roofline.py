@@ -1,8 +1,10 @@
-"""The least time that a compiled GPU program can take, from its text.
+"""The least time that a compiled GPU or TPU program can take, from its text.
 
 A kernel takes at least the time to read its operands and write its results at full bandwidth, and
-that of its matrix products at peak speed. Kernels in a loop count as often as it runs. The sum is a
-bound, not a measurement: real steps take 1.2 to 1.5 times as long, and launches come on top.
+that of its matrix products at peak speed. Kernels in a loop count as often as it runs. What a TPU
+keeps in its vector memory costs nothing; its copies between memories are kernels of their own. The
+sum is a bound, not a measurement: real steps take 1.2 to 1.5 times as long, and launches come on
+top.
 """
 
 import re
@@ -20,7 +22,7 @@ _FREE = {
 }
 _LINE = re.compile(r"(?:ROOT )?%([\w.\-]+) = (\(.*?\)|[\w\[\]{},\d:()]+) ([\w\-]+)\((.*)$")
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{")
-_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
+_ARRAY = re.compile(r"(\w+)\[([\d,]*)\](\{[^}]*\})?")
 _LAYERS = "attention", "cross_attention", "feed_forward", "norm"
 _ATTENTION = "__cudnn$fmha"
 
@@ -69,6 +71,9 @@ def kernels(text: str, members: int = 1) -> list[Kernel]:
 
     def flops(o: _Operation) -> int:
         operands = _operands(o.rest)
+        if o.op == "convolution":
+            arrays = (o.type, *(types[x] for x in operands))
+            return _convolution_flops(o.line, *(_sizes(_first(x)) for x in arrays))
         if o.op == "dot":
             over = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", o.line)
             return _product(o.type, types[operands[0]], over)
@@ -87,9 +92,8 @@ def kernels(text: str, members: int = 1) -> list[Kernel]:
             if o.op in _FREE or o.op.endswith("-done"):
                 continue
             if o.op in ("call", "while", "conditional"):
-                trips = re.search(r'"known_trip_count":\{"n":"(\d+)"', o.line)
                 for body in re.findall(r"(?:to_apply|body)=%([\w.\-]+)", o.line):
-                    yield from walk(body, times * (int(trips[1]) if trips else 1))
+                    yield from walk(body, times * _trips(o.line, computations))
                 continue
             called = re.search(r"calls=%([\w.\-]+)", o.line)
             moved = _moved(o, computations.get(called[1], []) if called else [], types)
@@ -155,6 +159,16 @@ def _parse(text: str) -> tuple[dict[str, list[_Operation]], str]:
     return computations, entry
 
 
+def _trips(line: str, computations: Mapping[str, Sequence[_Operation]]) -> int:
+    """How often a loop runs: a GPU's program says it, in a TPU's the condition compares with it."""
+    if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', line):
+        return int(known[1])
+    condition = re.search(r"condition=%([\w.\-]+)", line)
+    lines = computations.get(condition[1], ()) if condition else ()
+    limits = [o.rest for o in lines if o.op == "constant" and o.type.startswith("s32")]
+    return int(limits[0].split(")")[0]) if len(limits) == 1 else 1
+
+
 def _moved(o: _Operation, fused: Sequence[_Operation], types: Mapping[str, str]) -> int:
     """Bytes that an operation reads and writes; of an array that it takes a slice of, the slice.
 
@@ -162,6 +176,8 @@ def _moved(o: _Operation, fused: Sequence[_Operation], types: Mapping[str, str])
       fused: the operations of a fusion.
     """
     operands = _operands(o.rest)
+    if o.op in ("copy-start", "slice-start"):
+        return _copied(o.type)
     if not fused:
         alone = {"dynamic-slice": operands[1:], "dynamic-update-slice": operands[1:] * 2}
         result = 0 if o.op == "dynamic-update-slice" else _bytes(o.type)
@@ -201,8 +217,29 @@ def _sizes(shape: str) -> list[int]:
     return [int(x) for x in shape.split(",") if x]
 
 
+def _first(type_: str) -> str:
+    """The sizes of the first array of a type, as in the program."""
+    match = _ARRAY.search(type_)
+    return match[2] if match else ""
+
+
 def _bytes(type_: str) -> int:
-    return sum(prod(_sizes(shape)) * _width(kind) for kind, shape in _ARRAY.findall(type_))
+    """Bytes in the device's main memory."""
+    return sum(_size(x) for x in _ARRAY.finditer(type_) if not _in_vector_memory(x))
+
+
+def _size(array: re.Match[str]) -> int:
+    return prod(_sizes(array[2])) * _width(array[1])
+
+
+def _in_vector_memory(array: re.Match[str]) -> bool:
+    return "S(" in (array[3] or "")
+
+
+def _copied(type_: str) -> int:
+    """Bytes that a copy, whose result has this type, moves from or to main memory."""
+    ends = list(_ARRAY.finditer(type_))[:2]
+    return min(map(_size, ends)) * sum(not _in_vector_memory(x) for x in ends)
 
 
 def _width(kind: str) -> int:
@@ -212,12 +249,10 @@ def _width(kind: str) -> int:
 
 def _product(result: str, left: str, over: re.Match[str] | None) -> int:
     """FLOPs of a matrix product from its result, its left operand and the axes summed over."""
-    first = _ARRAY.search(result)
-    sizes = _ARRAY.search(left)
-    if over is None or first is None or sizes is None:
+    if over is None:
         return 0
-    axes = [int(x) for x in re.findall(r"\d+", over[1])]
-    return 2 * prod(_sizes(first[2])) * prod(_sizes(sizes[2])[i] for i in axes)
+    sizes = _sizes(_first(left))
+    return 2 * prod(_sizes(_first(result))) * prod(sizes[int(i)] for i in over[1].split(",") if i)
 
 
 def _attention_flops(line: str, operands: list[str]) -> int:
@@ -226,3 +261,24 @@ def _attention_flops(line: str, operands: list[str]) -> int:
     (B, T, h, d), S = q, k[1]
     products = 5 if _ATTENTION + "SoftmaxBackward" in line else 2
     return products * 2 * B * h * T * S * d // (2 if "CAUSAL" in line else 1)
+
+
+def _convolution_flops(line: str, out: list[int], left: list[int], right: list[int]) -> int:
+    """FLOPs of a convolution, as which a TPU's compiler writes every product, without padding."""
+    labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", line)
+    assert labels is not None
+    window = dict(re.findall(r"(\w+)=([\d_x]+)[ }]", line))
+    n = len(labels[1]) - 2  # axes along which a window moves
+    ones = "x".join("1" * n)
+    size, stride, dilation = (
+        [int(x) for x in window.get(name, ones).split("x") if x]
+        for name in ("size", "stride", "lhs_dilate")
+    )
+    before = [int(x.split("_")[0]) for x in window.get("pad", "x".join("0" * n)).split("x") if x]
+    total = 2 * right[labels[2].index("i")] * prod(out[labels[3].index(x)] for x in "bf")
+    for i in range(n):
+        last = dilation[i] * (left[labels[1].index(str(i))] - 1)
+        starts = (stride[i] * t - before[i] for t in range(out[labels[3].index(str(i))]))
+        read = (x for start in starts for x in range(start, start + size[i]))
+        total *= sum(0 <= x <= last and x % dilation[i] == 0 for x in read)
+    return total

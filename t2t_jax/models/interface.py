@@ -9,7 +9,6 @@ from jax import Array
 from t2t_jax import config
 from t2t_jax.ops.cross_entropy import supported
 from t2t_jax.ops.dropout import dropout
-from t2t_jax.ops.tiles import rows_alone
 from t2t_jax.parts import POSITIONS
 
 
@@ -40,8 +39,8 @@ class Model(nn.Module):
 
     @property
     def fuses_softmax(self) -> bool:
-        """Whether training computes the loss from `softmax`, by a kernel, instead of `decode`."""
-        return self.c.kernels == "fused" and supported(self.c.d_model) and rows_alone()
+        """Whether training computes the loss from `softmax`, instead of `decode`."""
+        return supported(self.c.d_model, self.c.kernels == "fused")
 
     def encode(self, source: Array, P_drop: Array | None = None) -> Any:
         raise NotImplementedError

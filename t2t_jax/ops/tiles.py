@@ -67,9 +67,17 @@ def call(
 
 def on_gpu() -> bool:
     """Whether the mesh in use is of GPUs, which may be compiled for without being there."""
+    return _platform() in ("gpu", "cuda", "rocm")
+
+
+def on_tpu() -> bool:
+    """Whether the mesh in use is of TPUs, which may be compiled for without being there."""
+    return _platform() == "tpu"
+
+
+def _platform() -> str:
     device = getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
-    platform = getattr(device, "platform", None) or jax.default_backend()
-    return platform in ("gpu", "cuda", "rocm")
+    return getattr(device, "platform", None) or jax.default_backend()
 
 
 def rows_alone() -> bool:
