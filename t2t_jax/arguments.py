@@ -24,6 +24,7 @@ _SWEEP = (
     "a field to be tuned for each row, as lr_scale=0.25,0.5,1 or peak_lr=1e-4..1e-2:5; several "
     "are crossed (`help study`)"
 )
+_COLUMNS = "fields of the table, and n and params, in place of the study's and both"
 _MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
 _HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
 _WORKERS = "number of worker processes [one a core of a CPU, one a GPU]"
@@ -83,12 +84,14 @@ def _add_studies(command: Command) -> None:
     p.add_argument(
         "--worker", default="", help=argparse.SUPPRESS
     )  # I/W, for workers that `run` starts
-    p.set_defaults(format="text")
+    p.set_defaults(format="text", columns=(), no_cost=False)
     _add_cache(p)
 
     p = command("table", commands.table, "print the table of a study, from the results in a store")
     _add_study(p)
     p.add_argument("--format", default="text", choices=("text", "md", "latex", "csv", "json"))
+    p.add_argument("--columns", type=_names, default=(), metavar="NAME,...", help=_COLUMNS)
+    p.add_argument("--no-cost", action="store_true", help="leave out the table of costs")
 
     p = command("plot", commands.plot, "draw the plots of a study, as PNG, SVG and PDF")
     _add_study(p)
@@ -243,6 +246,10 @@ def _add_study(p: argparse.ArgumentParser) -> None:
         "--mix", action="store_true", help="show runs with different ones, and mark them"
     )
     _add_fields(p, *SECTIONS)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def _add_run(p: argparse.ArgumentParser) -> None:

@@ -26,7 +26,7 @@ SHORTENED = {  # flags added to every command, so that it ends soon
     "architecture": f"{SHORT} --d_model 16",
 }
 PRINTED = {  # what the output of a command must contain
-    "row": {"list": b"F:positions=rotary", "run": b"(F)"},
+    "row": {"list": b"F:positions=rotary", "run": b"F:positions=rotary"},
     "study": {
         "list": b"deep",
         "run": b"wide",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from t2t_jax import files
 from t2t_jax.commands.shared import available_dataset, changed_fields, grid_of, lines_of
-from t2t_jax.errors import RunError
+from t2t_jax.errors import RunError, UsageError
 
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Split
@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 
 def table(arguments: Namespace) -> None:
     """Prints the table of a study."""
-    from t2t_jax.study.formats import FORMATS
+    from t2t_jax.study.formats import FORMATS, TABLES
 
     grid = grid_of(arguments)
-    print(FORMATS[arguments.format](grid, lines_of(grid, arguments)), end="")
+    options = {"columns": arguments.columns, "costs": not arguments.no_cost}
+    if arguments.format not in TABLES:
+        if arguments.columns or arguments.no_cost:
+            raise UsageError(
+                f"--format {arguments.format} has every field and every cost: leave out --columns "
+                "and --no-cost."
+            )
+        options = {}
+    print(FORMATS[arguments.format](grid, lines_of(grid, arguments), **options), end="")
 
 
 def plot(arguments: Namespace) -> None:
