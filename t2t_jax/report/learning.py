@@ -18,7 +18,7 @@ AXES = {
     "flops": "FLOPs, counted",
     "seconds": "seconds",
 }
-SHOWN = 5  # plots begin at this part of base's steps, as the rows hardly differ before
+SHOWN = 5  # plots begin at this part of the shortest run, as rows hardly differ before
 
 MARKERS = 12  # about as many of a curve's evaluations on dev are shown
 
@@ -123,10 +123,11 @@ def _draw(axes: Any, name: str, both: tuple[Curve, Curve], style: Mapping[str, A
 
 
 def _scale(grids: np.ndarray, every: Sequence[tuple[Curve, Curve]]) -> None:
-    """Makes all axes logarithmic and equal, from a part of the first row's steps on."""
+    """Makes all axes logarithmic and equal, from a part of what the row with the least consumed."""
     if not every:
         return
-    first = {name: amounts[-1] / SHOWN for name, amounts in every[0][0].amounts.items()}
+    ends = [training.amounts for training, _ in every]
+    first = {name: min(amounts[name][-1] for amounts in ends) / SHOWN for name in AXES}
     both = [curve for pair in every for curve in pair]
     late = [curve.PPL[:, curve.amounts["steps"] >= first["steps"]] for curve in both]
     low, high = min(x.min(initial=np.inf) for x in late), max(x.max(initial=0) for x in late)

@@ -172,7 +172,7 @@ def distance(grid: Grid, lines: Sequence[Line], curves: Sequence[distances.Curve
     path = grid.home / f"{grid.name}-distances"
     facets = plotting.facets([line.entry.row.group for line in lines])
     names = [line.entry.row.name for line in lines]
-    shape, size = dict(squeeze=False, sharex="col", sharey=True), (8, 1.7 * len(facets) + 0.9)
+    shape, size = dict(squeeze=False, sharex="col", sharey=True), (9.5, 1.7 * len(facets) + 0.9)
     with plotting.figure(path, len(facets), 2, size=size, **shape) as (figure, grids):
         for rows, across in zip(facets, grids, strict=True):
             for axes, group in zip(across, curves, strict=True):
