@@ -82,6 +82,9 @@ def test_powers_and_signs_are_those_of_mathematics():
 
 
 def test_text_is_escaped_and_hyperparameters_are_symbols():
+    assert tex("tau (-0.11 to 1e-3), x-1 of N × h") == (
+        r"tau ($-$0.11 to 1e-3), x-1 of $N$ $\times$ $h$"
+    )
     assert tex("A:h=4,d_k=128 of max_length 5% in d_model_x") == (
         r"A:$h$=4,$d_k$=128 of max\_length 5\% in d\_model\_x"
     )

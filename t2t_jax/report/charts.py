@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from t2t_jax import plotting
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.report import plots
-from t2t_jax.study import cost
+from t2t_jax.report import factors, plots
+from t2t_jax.study import cost, factorial
 from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
@@ -48,6 +48,8 @@ def charts(grid: Grid, lines: Sequence[Line], curves: Sequence[Curves]) -> list[
         ours = ": ours (dot) and the paper's (diamond)" if paper else ""
         spec = _difference(values, title, paper)
         out.append(_chart("differences", f"{title}, {interval}{ours}.", spec))
+    if crossed := factorial.factorial(grid, lines):
+        out += [_chart(*described) for described in factors.specs(crossed)]
     for i, group in enumerate(curves):
         out.append(_chart(f"distance-{i}", f"{metric} by {group.what}.", _distance(group, metric)))
     return out

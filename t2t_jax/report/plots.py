@@ -11,10 +11,11 @@ import numpy as np
 from t2t_jax import plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.report import factors
 from t2t_jax.report.learning import learning
 from t2t_jax.report.trials import trials
 from t2t_jax.runs import store
-from t2t_jax.study import agreement, cost, distances
+from t2t_jax.study import agreement, cost, distances, factorial
 from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.grid import Grid
 
@@ -34,6 +35,10 @@ def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
         paths.append(differences(grid, lines))
     if found := agreement.agreements(grid, lines):
         paths.append(agreeing(grid, lines, found))
+    if crossed := factorial.factorial(grid, lines):
+        paths.append(factors.against(grid, crossed, _title(grid)))
+        if crossed.cells.ndim > 1:
+            paths.append(factors.heatmap(grid, crossed, _title(grid)))
     if grid.sweep:
         paths.append(trials(grid, lines, _title(grid, ": expected best of the trials")))
     if split and grid.study.split and (curves := distances.curves(lines, split)):

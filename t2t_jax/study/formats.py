@@ -10,7 +10,7 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study import cost, tables
+from t2t_jax.study import cost, factorial, tables
 from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex
@@ -116,6 +116,9 @@ def _tables(typeset: Callable[[Table, str], str]) -> Callable[..., str]:
         grid: Grid, lines: Sequence[Line], columns: Sequence[str] = (), costs: bool = True
     ) -> str:
         out = [typeset(tables.quality(grid, lines, columns), grid.name)]
+        crossed = factorial.factorial(grid, lines)
+        if crossed and crossed.cells.ndim > 1:
+            out.append(typeset(factorial.table(crossed), f"{grid.name}-effects"))
         entries = [line.entry for line in lines]
         if costs and any(entry.runs for entry in entries):
             out.append(typeset(cost.table(entries), f"{grid.name}-cost"))

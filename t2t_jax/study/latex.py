@@ -25,8 +25,11 @@ SYMBOLS = {
     "n": "$n$",
     "steps": "train steps",
     "params (M)": r"params $\times10^6$",
+    "-": "$-$",
 }
-_SYMBOL = re.compile(r"\b(?:d_model|d_ff|d_k|d_v|P_drop|eps_ls|[Nh](?==))(?!\w)")
+_SYMBOL = re.compile(
+    r"\b(?:d_model|d_ff|d_k|d_v|P_drop|eps_ls|[Nh](?==| ×|$))(?!\w)|(?<![\w.-])-(?=\d)"
+)
 _NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>\d+)(?P<decimals>\.\d+)?(?:e(?P<power>[+-]\d+))?"
     r"(?: ± (?P<deviation>[\d.]+))?(?P<marks>[*†‡]*)"
