@@ -67,7 +67,11 @@ READING = """## Reading a table
 - **"Made by code".** A fingerprint of the code that the runs executed. A table refuses to mix
   versions of the code, dtypes, devices or libraries, unless `--mix` marks them with †.
 - **Difference plots.** Each row's BLEU or F1 minus that of base, with a 95% interval. A dashed
-  interval covers the choice of sentences alone, because the row or base has one seed.
+  interval covers the choice of sentences alone, because the row or base has one seed. The paper's
+  differences have the axis above, whose scale is another and whose 0 is the same.
+- **Learning plots.** Perplexity against steps, tokens, FLOPs and training time: base in every row
+  of panels, with one group of the table or several single rows. A band is from the lowest to the
+  highest seed.
 - **Distance plots.** The score against the longest dependency in a sentence, and against the
   length of the sentence.
 

@@ -29,6 +29,7 @@ _METRICS = (
     "columns of scores, as BLEU,chrF2,TER,COMET,PPL or with your own: `help metric` [PPL and the "
     "corpus's metric]"
 )
+_COLUMNS = "fields of the table, and n and params, in place of the study's and both"
 _MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
 _HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
 _TRACK = "also send the curves to a tracker that is installed [none]"
@@ -105,6 +106,8 @@ def _add_studies(command: Command) -> None:
         choices=("text", "md", "latex", "csv", "json"),
         help="format of the table [text]",
     )
+    p.add_argument("--columns", type=_names, default=(), metavar="NAME,...", help=_COLUMNS)
+    p.add_argument("--no-cost", action="store_true", help="leave out the table of costs")
 
     p = command(
         "results",
@@ -288,6 +291,10 @@ def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
 
 def _add_metrics(p: argparse.ArgumentParser) -> None:
     p.add_argument("--metrics", default="", metavar="NAMES", help=_METRICS)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def _add_run(p: argparse.ArgumentParser) -> None:

@@ -156,23 +156,6 @@ def test_metrics_are_computed_from_the_translations_of_finished_runs(
     assert {p: p.stat().st_mtime_ns for p in results(grid).values()} == before
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
-def test_latex_compiles_with_booktabs_alone(grid, words, capsys, tmp_path):
-    body = table(words, grid, capsys, "--format", "latex")
-    text = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}%s\\end{document}"
-    (tmp_path / "t.tex").write_text(text % body)
-    done = subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, timeout=100)
-    assert done.returncode == 0
-
-
-def test_latex_is_balanced(grid, words, capsys):
-    body = table(words, grid, capsys, "--format", "latex")
-    columns = body.split("\\begin{tabular}{")[1].split("}")[0]
-    lines = [x for x in body.split("\\toprule")[1].split("\\end{tab")[0].split("\\\\") if "&" in x]
-    assert {line.count(" & ") for line in lines} == {len(columns) - 1}
-    assert body.isascii()
-
-
 def start(run_words, home):
     return subprocess.Popen(
         [sys.executable, "-m", "t2t_jax.cli", *run_words, "--store", str(home)],

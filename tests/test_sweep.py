@@ -12,6 +12,7 @@ from t2t_jax import files
 from t2t_jax.cli import main
 from t2t_jax.data.corpora import opener
 from t2t_jax.errors import UsageError
+from t2t_jax.report import plots, trials
 from t2t_jax.report.study import study_page
 from t2t_jax.runs import claim, identity, store
 from t2t_jax.study import comparison, formats, sweep, tables
@@ -219,8 +220,20 @@ def test_runs_of_other_code_are_marked_in_both_columns(swept):
 def test_the_mark_of_an_edge_is_typeset(swept):
     lines = comparison.compare_with_base(swept, reading.collect(swept))
     text = formats.FORMATS["latex"](swept, lines)
-    assert r"0.5$^\ddagger$" in text
+    assert r"0 & .5$^{\ddagger}$" in text
     assert "‡" not in text
+
+
+def test_the_expected_best_of_the_trials_is_plotted(swept, tmp_path):
+    lines = comparison.compare_with_base(swept, reading.collect(swept))
+    path = tmp_path / "two-short-trials.png"
+    assert path in plots.draw(dataclasses.replace(swept, home=tmp_path), lines, None)
+    assert "D:P_drop=0.2" in path.with_suffix(".svg").read_text()
+    # Of 4, 8 and 9, drawn once, twice and three times.
+    np.testing.assert_allclose(trials.expected(lines[1]), [7, 53 / 9, 141 / 27])
+    failed = sweep.Choice((sweep.Trial({}, np.inf), sweep.Trial({}, 4.0), sweep.Trial({})))
+    line = dataclasses.replace(lines[1].entry, choice=failed)
+    assert trials.expected(dataclasses.replace(lines[1], entry=line)).tolist() == [4, 4]
 
 
 def test_json_has_every_trial(swept):

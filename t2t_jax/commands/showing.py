@@ -9,15 +9,22 @@ from pathlib import Path
 
 from t2t_jax import files
 from t2t_jax.commands.shared import grid_shown, grids_shown, lines_of, say, sentences_of
-from t2t_jax.errors import RunError
+from t2t_jax.errors import RunError, UsageError
 
 
 def table(arguments: Namespace) -> None:
     """Prints the table of one or several studies, from one or several stores."""
     from t2t_jax.study import several
+    from t2t_jax.study.formats import TYPESET
 
+    columns, costs = arguments.columns, not arguments.no_cost
+    if arguments.format not in TYPESET and (columns or not costs):
+        raise UsageError(
+            f"--format {arguments.format} has every field and every cost: leave out --columns "
+            "and --no-cost."
+        )
     parts = [(grid, lines_of(grid, arguments)) for grid in grids_shown(arguments)]
-    print(several.table(parts, arguments.format), end="")
+    print(several.table(parts, arguments.format, columns, costs), end="")
 
 
 def results(arguments: Namespace) -> None:

@@ -93,15 +93,15 @@ def _local(x: Array, W: Array, target: Array, a: Array, b: Array) -> tuple[Array
     of_logits = _by_xla if on_tpu() else _by_kernels
     parts = -(-x.shape[0] * V // PART_LOGITS) if on_tpu() else PARTS
     size = -(-x.shape[0] // (parts * ROW_TILE)) * ROW_TILE
-    dW, dx, log_z = jnp.zeros(half.shape, jnp.float32), [], []
+    dW, dx, sums = jnp.zeros(half.shape, jnp.float32), [], []
     for i in range(0, x.shape[0], size):
         part = slice(i, i + size)
-        log_z_i, dz = of_logits(x[part], half, target[part], ab, V)
-        log_z.append(log_z_i)
+        log_z, dz = of_logits(x[part], half, target[part], ab, V)
+        sums.append(log_z)
         dx.append(dz @ half)
         dW += jnp.einsum("mv,md->vd", dz, x[part], preferred_element_type=jnp.float32)
         dW, half = jax.lax.optimization_barrier((dW, half))  # one part after another
-    wide, present, log_z = x.astype(jnp.float32), target != PAD, jnp.concatenate(log_z)
+    wide, present, log_z = x.astype(jnp.float32), target != PAD, jnp.concatenate(sums)
     chosen = (wide * jnp.take(half, target, axis=0)).sum(-1)
     total = (wide * half.sum(0, dtype=jnp.float32)[None]).sum(-1)
     loss = jnp.where(present, log_z - a * chosen - b * total, 0).sum()

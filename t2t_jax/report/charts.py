@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.report import differences, plots, tuning
+from t2t_jax.report import differences, factors, plots, tuning
 from t2t_jax.report.vega import CHOSEN, Chart, Spec, chart, linear, logarithmic, styles
-from t2t_jax.study import cost
+from t2t_jax.study import cost, factorial
 from t2t_jax.study.comparison import Line, main_measure
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
@@ -33,6 +33,8 @@ def charts(grid: Grid, lines: Sequence[Line], curves: Sequence[Curves]) -> list[
         caption = f"{metric} by {group.what}."
         out.append(chart(f"distance-{i}", caption, names, _distance(names, group, metric)))
     others = differences.charts(grid, lines) + tuning.charts(grid, lines)
+    if crossed := factorial.factorial(grid, lines):
+        others += factors.specs(crossed)
     return out + [chart(name, caption, names, spec) for name, caption, spec in others]
 
 

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,11 @@ import numpy as np
 from t2t_jax import plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.report import factors
+from t2t_jax.report.learning import learning
+from t2t_jax.report.trials import trials
 from t2t_jax.runs import store
-from t2t_jax.study import agreement, cost, distances
+from t2t_jax.study import agreement, cost, distances, factorial
 from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.grid import Grid
 
@@ -27,13 +30,19 @@ def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
     """
     if not any(line.entry.runs for line in lines):
         return []
-    paths = [learning(grid, lines), costs(grid, lines)]
+    paths = [learning(grid, lines, _title(grid)), costs(grid, lines)]
     if any(line.difference for line in lines):
         paths.append(differences(grid, lines))
     if found := agreement.agreements(grid, lines):
         paths.append(agreeing(grid, lines, found))
+    if crossed := factorial.factorial(grid, lines):
+        paths.append(factors.against(grid, crossed, _title(grid)))
+        if crossed.cells.ndim > 1:
+            paths.append(factors.heatmap(grid, crossed, _title(grid)))
+    if grid.sweep:
+        paths.append(trials(grid, lines, _title(grid, ": expected best of the trials")))
     if split and grid.study.split and (curves := distances.curves(lines, split)):
-        paths.append(distance(grid, curves))
+        paths.append(distance(grid, lines, curves))
     return [path.with_name(f"{path.name}.png") for path in paths]
 
 
@@ -44,69 +53,78 @@ def curve(line: Line, i: int = 0) -> tuple[list[tuple[int, float]], list[tuple[i
     return training, [(r["step"], r["dev_perplexity"]) for r in records if "dev_perplexity" in r]
 
 
-def learning(grid: Grid, lines: Sequence[Line]) -> Path:
-    """Plots perplexity against the step, in training (lines) and on dev (markers); first seeds."""
-    path = grid.home / f"{grid.name}-learning"
-    with plotting.figure(path, 1, 1, size=(6.5, 0.12 * len(lines) + 2.5)) as (figure, axes):
-        for i, line in enumerate(lines):
-            if line.entry.runs:
-                training, dev = (np.array(points).reshape(-1, 2).T for points in curve(line))
-                style: dict[str, Any] = plotting.line(i)
-                axes.plot(*training, linewidth=1, **style | {"marker": ""})
-                axes.plot(*dev, label=line.entry.row.name, **style | {"linestyle": "none"})
-        axes.set(xlabel="step", ylabel="perplexity: training (lines), dev (markers)")
-        plotting.logarithmic(axes.xaxis, axes.yaxis)
-        figure.suptitle(_title(grid))
-        figure.legend(loc="outside right center")
-    return path
-
-
 def differences(grid: Grid, lines: Sequence[Line]) -> Path:
-    """Plots differences in BLEU or F1 from base: ours with 95% intervals, and the paper's."""
+    """Plots differences in BLEU or F1 from base: ours with 95% intervals, and the paper's.
+
+    The paper's have an axis of their own, as ours may be many times as large; both have the same 0.
+    """
     path = grid.home / f"{grid.name}-differences"
     compared = [line for line in lines if line.difference is not None]
-    paper_base = paper_score(grid, lines[0].entry.row)
-    with plotting.figure(path, 1, 1, size=(5.5, 0.18 * len(compared) + 1.4)) as (figure, axes):
+    styles = _styles(lines)
+    paper = _paper_differences(lines[0], compared, grid)
+    metric = metric_of(grid.data.corpus).name
+    with plotting.figure(path, 1, 1, size=(5.5, 0.18 * len(compared) + 1.6)) as (figure, axes):
         for y, line in enumerate(compared):
-            d, paper = line.difference, paper_score(grid, line.entry.row)
+            d, colour = line.difference, styles[line.entry.row.name]["color"]
             assert d is not None
             linestyle = "--" if d.over == "sentences" else "-"
-            axes.plot([d.low, d.high], [y, y], linestyle, color=plotting.COLOURS[0], linewidth=1)
-            axes.plot(d.size, y, "o", color=plotting.COLOURS[0], label="ours" * (y == 0))
-            if paper is not None and paper_base is not None:
-                label = "paper" * (y == 0)
-                axes.plot(paper - paper_base, y, "D", color="black", fillstyle="none", label=label)
+            axes.plot([d.low, d.high], [y, y], linestyle, color=colour, linewidth=1)
+            axes.plot(d.size, y, "o", color=colour)
         axes.axvline(0, color="grey", linewidth=1)
         axes.set_yticks(range(len(compared)), [line.entry.row.name for line in compared])
+        for tick, line in zip(axes.get_yticklabels(), compared, strict=True):
+            tick.set_color(styles[line.entry.row.name]["color"])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel(
-            f"{metric_of(grid.data.corpus).name} difference from base,\n95% {interval(compared)}"
-        )
+        base = lines[0].entry.row.name
+        axes.set_xlabel(f"{metric} minus that of {base}, ours (dots),\n95% {interval(compared)}")
+        if paper:
+            _paper_axis(axes, paper, f"{metric} minus that of {base}, the paper's (diamonds)")
         figure.suptitle(_title(grid))
-        axes.legend()
     return path
+
+
+def _paper_differences(base: Line, lines: Sequence[Line], grid: Grid) -> dict[int, float]:
+    """Returns the paper's differences from base, by the places of the rows."""
+    values = {i: paper_score(grid, line.entry.row) for i, line in enumerate(lines)}
+    of_base = paper_score(grid, base.entry.row)
+    return {i: x - of_base for i, x in values.items() if x is not None and of_base is not None}
+
+
+def _paper_axis(axes: Any, differences: Mapping[int, float], label: str) -> None:
+    """Adds an axis above with another scale and the same 0, and the paper's differences on it."""
+    low, high = axes.get_xlim()
+    margin = 0.2 * max(-low, high)  # also where all rows are better than base, or worse
+    low, high = min(low, -margin), max(high, margin)
+    factor = max(x / (high if x > 0 else low) for x in differences.values()) * 1.1 or 1.0
+    axes.set_xlim(low, high)
+    above = axes.twiny()
+    above.spines["top"].set_visible(True)
+    above.plot(list(differences.values()), list(differences), "D", color="black", fillstyle="none")
+    above.set_xlim(factor * low, factor * high)
+    above.set_xlabel(label)
+    above.grid(visible=False)
 
 
 def agreeing(grid: Grid, lines: Sequence[Line], found: Sequence[agreement.Agreement]) -> Path:
     """Plots our differences from base against the paper's, with 95% intervals, for each metric."""
     path = grid.home / f"{grid.name}-agreement"
-    size, labels = (4.5 * len(found), 4.2), {}
-    styles = {line.entry.row.name: plotting.line(i) for i, line in enumerate(lines)}
+    size, styles = (5.5 * len(found), 4.2), _styles(lines)
     with plotting.figure(path, 1, len(found), size=size) as (figure, panels):
         for axes, metric in zip(np.atleast_1d(panels), found, strict=True):
             for point in metric.points:
-                d, name = point.measure.difference, point.line.entry.row.name
-                style: dict[str, Any] = styles[name] | {"linestyle": "none"}
+                d = point.measure.difference
+                style: dict[str, Any] = styles[point.line.entry.row.name] | {"linestyle": "none"}
                 if d is not None:
                     low, high = point.ours - d.low, d.high - point.ours
-                    style |= {"yerr": [[max(low, 0)], [max(high, 0)]], "elinewidth": 0.7}
-                labels[name] = axes.errorbar(point.paper, point.ours, **style)
+                    style |= {"yerr": [[max(low, 0)], [max(high, 0)]], "elinewidth": 0.5}
+                axes.errorbar(point.paper, point.ours, **style)
             axes.axhline(0, color="grey", linewidth=1)
             axes.axvline(0, color="grey", linewidth=1)
             axes.set_title(f"{metric.metric}: tau {metric.tau:.2f}")
             axes.set(xlabel="difference from base, paper", ylabel="difference from base, ours")
-        figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=4)
+            named = [(x.paper, x.ours, x.line.entry.row.name) for x in metric.points]
+            plotting.label(axes, [(x, y, name, styles[name]["color"]) for x, y, name in named])
         figure.suptitle(_title(grid))
     return path
 
@@ -135,36 +153,58 @@ def quality(grid: Grid, line: Line) -> float | None:
 def costs(grid: Grid, lines: Sequence[Line]) -> Path:
     """Plots quality against parameters, FLOPs and time."""
     path = grid.home / f"{grid.name}-cost"
-    name = metric_of(grid.data.corpus).name if grid.study.split else "perplexity"
-    with plotting.figure(path, 1, 3, size=(8, 3.2)) as (figure, panels):
+    metric = metric_of(grid.data.corpus).name if grid.study.split else "perplexity"
+    styles, lines = _styles(lines), [line for line in lines if line.entry.runs]
+    shape, size = dict(sharey=True), (9, max(2.8, 0.15 * len(lines) + 0.8))
+    with plotting.figure(path, 1, 3, size=size, **shape) as (figure, panels):
         for axes, (key, (label, unit)) in zip(panels, COSTS.items(), strict=True):
-            for i, line in enumerate(lines):
-                if line.entry.runs:
-                    x = np.mean([cost.costs(run)[key] for run in line.entry.runs]) / unit
-                    style: dict[str, Any] = plotting.line(i) | {"linestyle": "none"}
-                    axes.plot(x, quality(grid, line), label=line.entry.row.name, **style)
+            points = []
+            for line in lines:
+                x = float(np.mean([cost.costs(run)[key] for run in line.entry.runs])) / unit
+                y, name = quality(grid, line) or np.nan, line.entry.row.name
+                axes.plot(x, y, **styles[name] | {"linestyle": "none"})
+                points.append((x, y, name, styles[name]["color"]))
             axes.set_xlabel(label)
             plotting.logarithmic(axes.xaxis)
-        panels[0].set_ylabel(name)
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+        plotting.label(panels[-1], points)
+        panels[0].set_ylabel(metric)
         figure.suptitle(_title(grid))
     return path
 
 
-def distance(grid: Grid, curves: Sequence[distances.Curves]) -> Path:
+def distance(grid: Grid, lines: Sequence[Line], curves: Sequence[distances.Curves]) -> Path:
     """Plots quality against the length of the longest dependency, and of the sentence."""
     path = grid.home / f"{grid.name}-distances"
-    with plotting.figure(path, 1, 2, size=(8, 3.6)) as (figure, panels):
-        for axes, group in zip(panels, curves, strict=True):
-            for i, (name, values) in enumerate(group.rows.items()):
-                axes.plot(range(len(values)), values, label=name, **plotting.line(i))
+    facets = plotting.facets([line.entry.row.group for line in lines])
+    names = [line.entry.row.name for line in lines]
+    shape, size = dict(squeeze=False, sharex="col", sharey=True), (9.5, 1.7 * len(facets) + 0.9)
+    with plotting.figure(path, len(facets), 2, size=size, **shape) as (figure, grids):
+        for rows, across in zip(facets, grids, strict=True):
+            for axes, group in zip(across, curves, strict=True):
+                for place, i in enumerate((0, *rows)):
+                    values = group.rows.get(names[i], [])
+                    axes.plot(range(len(values)), values, **plotting.line(place))
+        for axes, group in zip(grids[-1], curves, strict=True):
             ticks = [f"{span}\n({n})" for span, n in group.parts]
             axes.set_xticks(range(len(ticks)), ticks)
             axes.set_xlabel(f"{group.what} (number of sentences)")
-        panels[0].set_ylabel(f"{metric_of(grid.data.corpus).name} on {grid.study.split}")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+        for rows, across in zip(facets, grids, strict=True):
+            last = curves[-1].rows
+            points = [
+                (len(last[name]) - 1, last[name][-1], name, plotting.line(place)["color"])
+                for place, name in enumerate(names[i] for i in (0, *rows))
+                if name in last
+            ]
+            plotting.label(across[-1], points, 0.075)
+        figure.supylabel(f"{metric_of(grid.data.corpus).name} on {grid.study.split}", fontsize=8)
         figure.suptitle(_title(grid, ": quality against distance"))
     return path
+
+
+def _styles(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
+    """Returns the style of each row, by its name."""
+    styles = plotting.styles([line.entry.row.group for line in lines])
+    return {line.entry.row.name: style for line, style in zip(lines, styles, strict=True)}
 
 
 def _title(grid: Grid, what: str = "") -> str:

@@ -10,12 +10,13 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study import cost, tables
+from t2t_jax.study import cost, factorial, tables
 from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.latex import as_latex
 from t2t_jax.study.registry import PAPER
 from t2t_jax.study.statistics import Spread
-from t2t_jax.study.typeset import Table, as_latex, as_markdown, as_text
+from t2t_jax.study.typeset import Table, as_markdown, as_text
 
 
 def records(grid: Grid, lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -114,21 +115,36 @@ def _csv(grid: Grid, lines: Sequence[Line]) -> str:
     return out.getvalue()
 
 
-def _with_cost(typeset: Callable[[Table], str]) -> Callable[[Grid, Sequence[Line]], str]:
-    """Returns a function that typesets the result table and, if there are runs, their cost."""
+def _tables(typeset: Callable[[Table, str], str]) -> Callable[..., str]:
+    """Returns a function that typesets the result table and, if there are runs, their cost.
 
-    def both(grid: Grid, lines: Sequence[Line]) -> str:
+    Args:
+      typeset: takes a table and its label.
+    """
+
+    def both(
+        grid: Grid, lines: Sequence[Line], columns: Sequence[str] = (), costs: bool = True
+    ) -> str:
+        out = [typeset(tables.quality(grid, lines, columns), grid.name)]
+        crossed = factorial.factorial(grid, lines)
+        if crossed and crossed.cells.ndim > 1:
+            out.append(typeset(factorial.table(crossed), f"{grid.name}-effects"))
         entries = [line.entry for line in lines]
-        costs = [cost.table(entries)] if any(entry.runs for entry in entries) else []
-        return "\n".join(map(typeset, [tables.quality(grid, lines), *costs]))
+        if costs and any(entry.runs for entry in entries):
+            out.append(typeset(cost.table(entries), f"{grid.name}-cost"))
+        return "\n".join(out)
 
     return both
 
 
-FORMATS: dict[str, Callable[[Grid, Sequence[Line]], str]] = {
-    "text": _with_cost(as_text),
-    "md": _with_cost(as_markdown),
-    "latex": _with_cost(as_latex),
+TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
+    "text": lambda table, _: as_text(table),
+    "md": lambda table, _: as_markdown(table),
+    "latex": as_latex,
+}
+# Each takes a grid and its lines; those of TYPESET also which columns, and whether costs, to show.
+FORMATS: dict[str, Callable[..., str]] = {
+    **{name: _tables(typeset) for name, typeset in TYPESET.items()},
     "csv": _csv,
     "json": lambda grid, lines: json.dumps(records(grid, lines), indent=1) + "\n",
 }

@@ -8,41 +8,44 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from t2t_jax.study import cost, tables
 from t2t_jax.study.comparison import Line
-from t2t_jax.study.formats import FORMATS, records
+from t2t_jax.study.formats import FORMATS, TYPESET, records
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.typeset import Cell, Table, as_latex, as_markdown, as_text
+from t2t_jax.study.typeset import Cell, Table
 
 Part = tuple[Grid, Sequence[Line]]
-_TYPESET: dict[str, Callable[[Table], str]] = {
-    "text": as_text,
-    "md": as_markdown,
-    "latex": as_latex,
-}
 _NOTE = "Rows are compared, for bold and for tests, within one study and store."
 
 
-def table(parts: Sequence[Part], format: str) -> str:
-    """Returns one table of parts, each a grid and its lines, without parts that have no runs."""
+def table(
+    parts: Sequence[Part], format: str, columns: Sequence[str] = (), costs: bool = True
+) -> str:
+    """Returns one table of parts, each a grid and its lines, without parts that have no runs.
+
+    Args:
+      columns, costs: as of `formats.TYPESET`, for those formats.
+    """
     parts = [part for part in parts if _has_runs(part)] or parts[:1]
     if len(parts) == 1:
-        return FORMATS[format](*parts[0])
+        options = {"columns": columns, "costs": costs} if format in TYPESET else {}
+        return FORMATS[format](*parts[0], **options)
     if format == "json":
         return json.dumps([x for part in parts for x in _records(*part)], indent=1) + "\n"
     if format == "csv":
         return _csv(parts)
-    every = [tables.quality(grid, lines) for grid, lines in parts]
+    every = [tables.quality(grid, lines, columns) for grid, lines in parts]
     titles = dict.fromkeys(grid.title for grid, _ in parts)
-    merged = [_merge(f"{'; '.join(titles)}.", parts, every, _NOTE)]
+    typeset, label = TYPESET[format], "-".join(dict.fromkeys(grid.name for grid, _ in parts))
+    out = [typeset(_merge(f"{'; '.join(titles)}.", parts, every, _NOTE), label)]
     run = [(grid, lines) for grid, lines in parts if any(line.entry.runs for line in lines)]
-    if run:
-        costs = [cost.table([line.entry for line in lines]) for _, lines in run]
-        merged.append(_merge(costs[0].title, run, costs))
-    return "\n".join(map(_TYPESET[format], merged))
+    if costs and run:
+        of_costs = [cost.table([line.entry for line in lines]) for _, lines in run]
+        out.append(typeset(_merge(of_costs[0].title, run, of_costs), f"{label}-cost"))
+    return "\n".join(out)
 
 
 def _has_runs(part: Part) -> bool:

@@ -147,6 +147,18 @@ def corrected(p: Sequence[float | None]) -> list[float | None]:
     return [None if x is None else min(1.0, tests * x) for x in p]
 
 
+def expected_least(values: np.ndarray) -> np.ndarray:
+    """Returns the expected least of n of the values [N], drawn with replacement, for n of 1 to N.
+
+    This is the expected best validation result of Dodge et al. (2019, "Show Your Work"), for a
+    metric of which less is better.
+    """
+    N = len(values)
+    n = np.arange(1, N + 1)[:, None]
+    at_least = ((N - np.arange(N + 1)) / N) ** n  # P(least of n >= the i-th smallest), [n, i]
+    return (at_least[:, :-1] - at_least[:, 1:]) @ np.sort(values)
+
+
 def kendall(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Returns Kendall's tau-b [...] of x [..., rows] and y [rows]; nan if either is constant."""
     signs_x, signs_y = _orders(x), _orders(y)

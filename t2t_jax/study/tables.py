@@ -5,21 +5,34 @@ from collections.abc import Sequence
 from typing import Any
 
 from t2t_jax import config
+from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.evaluation.metrics import LOWER_IS_BETTER
 from t2t_jax.study.comparison import Line, Measure, paper_score
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes, subwords
+from t2t_jax.study.registry import Row
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
+COUNTS = "n", "params"  # columns beside those of fields and metrics
 
-def quality(grid: Grid, lines: Sequence[Line]) -> Table:
-    """Returns the paper's table, with our columns beside the paper's."""
-    study = grid.study
+
+def quality(grid: Grid, lines: Sequence[Line], columns: Sequence[str] = ()) -> Table:
+    """Returns the paper's table, with our columns beside the paper's.
+
+    Args:
+      columns: the fields, and those of `COUNTS`, to show; the study's fields and all if empty.
+
+    Raises:
+      UsageError: a name of `columns` is that of no field and not in `COUNTS`.
+    """
+    shown = columns or (*grid.study.columns, *COUNTS)
+    _check(shown)
+    fields = [name for name in shown if name not in COUNTS]
     ours = "tuned" if grid.sweep else "ours"
     header = (
         ("", ""),
-        *(("", name) for name in study.columns),
+        *(("", name) for name in fields),
         *(("tuned", name) for name in grid.sweep),
         *((name, below) for name in grid.scores for below in ("paper", "untuned", ours)),
         ("valid trees", "(%)"),
@@ -32,31 +45,50 @@ def quality(grid: Grid, lines: Sequence[Line]) -> Table:
     for line in lines:
         row, runs = line.entry.row, line.entry.runs
         cells = (
-            Cell(row.group if row.name == row.group else f"({row.group})"),
-            *_changes(grid, line),
+            Cell(_label(row, fields)),
+            *_changes(grid, line, fields),
             *_chosen(grid, line),
             *(cell for name in grid.scores for cell in _scores(grid, line, name, best[name])),
-            Cell(mean_score(line, study.split, "valid")),
-            Cell(str(len(runs)) if runs else ""),
-            Cell(_number(row.params, 0)),
-            Cell(f"{runs[0].result['parameters'] / 1e6:.2f}" if runs else ""),
+            Cell(mean_score(line, grid.study.split, "valid")),
+            Cell(str(len(runs)) if runs and "n" in shown else ""),
+            *_parameters(line, "params" in shown),
         )
         groups.setdefault(row.group, []).append(cells)
     return without_empty(f"{grid.title}.", header, groups, notes(grid, lines))
 
 
-def _changes(grid: Grid, line: Line) -> list[Cell]:
+def _check(columns: Sequence[str]) -> None:
+    names = config.SECTION_OF.keys() | set(COUNTS)
+    for name in columns:
+        if name not in names:
+            raise UsageError(f"--columns {name}: there is no such column: {near(name, names)}")
+
+
+def _label(row: Row, fields: Sequence[str]) -> str:
+    """Returns the group of a row; its name if that is the group, or no change has a column."""
+    shown = row.label or row.changes.keys() & set(fields)
+    return f"({row.group})" if shown and row.name != row.group else row.name
+
+
+def _parameters(line: Line, shown: bool) -> list[Cell]:
+    """Returns the paper's number of parameters and ours, in millions."""
+    runs = line.entry.runs
+    ours = f"{runs[0].result['parameters'] / 1e6:.2f}" if runs else ""
+    return [Cell(text if shown else "") for text in (_number(line.entry.row.params, 0), ours)]
+
+
+def _changes(grid: Grid, line: Line, fields: Sequence[str]) -> list[Cell]:
     """Returns the columns of fields: all that base has; of others what they name or differ in."""
     study, row, c = grid.study, line.entry.row, line.entry.c
     paper, ours = config.flatten(study.config(row)), config.flatten(c)
     base = config.flatten(grid.config(study.rows[0]))
-    shown = {n for n in study.columns if config.has(c.model, n)}
+    shown = {n for n in fields if config.has(c.model, n)}
     if row is not study.rows[0]:
         shown = {n for n in shown if ours[n] != base[n]} | {*row.changes}
     if study.equal_flops:
         shown |= {"steps"}
-    cells = [Cell(_scaled(paper[n], ours[n]) if n in shown else "") for n in study.columns]
-    if row.label and not any(cells):
+    cells = [Cell(_scaled(paper[n], ours[n]) if n in shown else "") for n in fields]
+    if row.label and cells and not any(cells):
         cells[0] = Cell(row.label)
     return cells
 

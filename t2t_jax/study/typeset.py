@@ -1,4 +1,4 @@
-"""Tables typeset as text, Markdown and LaTeX."""
+"""Tables typeset as text and Markdown; see `study.latex` for a paper's."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ def as_text(table: Table) -> str:
     every = [upper, lower, *(line for g in groups for line in g)]
     # A label that extends across the cells after it does not widen its own column.
     widths = [
-        max(len(line[i]) for line in every if not (i + 1 < len(line) and _extends(line, i)))
+        max(len(line[i]) for line in every if not (i + 1 < len(line) and extends(line, i)))
         for i in range(len(table.header))
     ]
 
@@ -76,7 +76,7 @@ def as_text(table: Table) -> str:
         for i, (text, width) in enumerate(zip(line, widths, strict=True)):
             end = sum(widths[: i + 1]) + 2 * i
             out = out.ljust(end - width) if not text else out
-            out += text.ljust(width) if i == 0 or _extends(line, i) else text.rjust(end - len(out))
+            out += text.ljust(width) if i == 0 or extends(line, i) else text.rjust(end - len(out))
             out += "  "
         return out.rstrip()
 
@@ -88,7 +88,7 @@ def as_text(table: Table) -> str:
     return "\n".join([*body, rule, *notes]) + "\n"
 
 
-def _extends(line: Sequence[str], i: int) -> bool:
+def extends(line: Sequence[str], i: int) -> bool:
     """Returns whether a cell is a label that extends across the empty cells after it."""
     return " " in line[i] and i + 1 < len(line) and i == 1 and not line[i + 1]
 
@@ -109,32 +109,3 @@ def as_markdown(table: Table) -> str:
     lines = (line for group in _texts(table, plain, "**{}**".format) for line in group)
     notes = "\n".join(f"- {plain(note)}" for note in table.notes)
     return f"**{table.title}**\n\n{pipe_table(names, lines)}\n{notes}\n"
-
-
-_LATEX = str.maketrans(
-    {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\^{}"}
-    | {"→": r"$\to$", "±": r"$\pm$", "†": r"$^\dagger$", "‡": r"$^\ddagger$"}
-    | {"*": r"$^*$", "\\": r"\textbackslash{}"}
-    | {"<": r"$<$", ">": r"$>$", "|": r"\textbar{}", "{": r"\{", "}": r"\}", "$": r"\$"}
-)
-
-
-def as_latex(table: Table) -> str:
-    """Returns a LaTeX table that needs the package booktabs alone."""
-
-    def plain(text: str) -> str:
-        return text.translate(_LATEX)
-
-    tex = _texts(table, plain, r"\textbf{{{}}}".format)
-    upper, lower = (" & ".join(map(plain, line)) for line in _header(table))
-    body = "\n\\midrule\n".join(
-        "\n".join(f"{' & '.join(line)} \\\\" for line in group) for group in tex
-    )
-    notes = " ".join(map(plain, table.notes))
-    return (
-        f"% \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\\footnotesize\n"
-        f"\\caption{{{plain(table.title)} {notes}}}\n"
-        f"\\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}\n\\toprule\n"
-        f"{upper} \\\\\n{lower} \\\\\n\\midrule\n{body}\n\\bottomrule\n"
-        "\\end{tabular}\n\\end{table}\n"
-    )

@@ -1,0 +1,158 @@
+"""Main effects and interactions of a factorial study, the rows of which `study.cross` makes."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from t2t_jax import config
+from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.study import statistics
+from t2t_jax.study.comparison import Line, Measure
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.typeset import Cell, Table
+
+
+@dataclass(frozen=True)
+class Factorial:
+    """The rows of a study that have every combination of the values of some fields.
+
+    Attributes:
+      metric: the name of what `cells` measure.
+      levels: the values of each field at the scale of the runs, in ascending order if numeric.
+      cells: the measures of the rows, an array with an axis for each field.
+    """
+
+    metric: str
+    levels: dict[str, list[Any]]
+    cells: np.ndarray
+
+    @property
+    def means(self) -> np.ndarray:
+        """The means over seeds, [levels of the first field, ...]."""
+        return np.vectorize(lambda cell: cell.spread.mean, otypes=[float])(self.cells)
+
+
+class Effect(NamedTuple):
+    """An effect on a metric.
+
+    Attributes:
+      source: the field, or the two fields of an interaction.
+      level: the value of the field, or the values.
+      size: a level's mean minus the grand mean; of an interaction, the mean of a combination minus
+        what the two main effects predict.
+      low, high: the ends of its 95% interval; None if the statistics of sentences were not kept.
+    """
+
+    source: str
+    level: str
+    size: float
+    low: float | None
+    high: float | None
+
+
+def factorial(grid: Grid, lines: Sequence[Line]) -> Factorial | None:
+    """Returns the factorial part of a table, with the fields that its first row names.
+
+    There is none if a combination is missing, has no finished run, or has one of other origins.
+    """
+    fields = list(lines[0].entry.row.changes)
+    members = [line for line in lines if line.entry.row.changes.keys() == set(fields)]
+    values = [[config.flatten(line.entry.c)[name] for name in fields] for line in members]
+    levels = {n: _ordered([row[i] for row in values]) for i, n in enumerate(fields)}
+    scored = bool(grid.study.split)
+    cells: dict[tuple[int, ...], Measure] = {}
+    for line, row in zip(members, values, strict=True):
+        measure = line.score if scored else line.PPL
+        if measure is not None and not line.unusual:
+            cells[tuple(levels[n].index(x) for n, x in zip(fields, row, strict=True))] = measure
+    shape = tuple(len(x) for x in levels.values())
+    if not fields or min(shape) < 2 or len(cells) < np.prod(shape):
+        return None
+    array = np.empty(shape, dtype=object)
+    for place, measure in cells.items():
+        array[place] = measure
+    return Factorial(metric_of(grid.data.corpus).name if scored else "PPL", levels, array)
+
+
+def _ordered(values: Sequence[Any]) -> list[Any]:
+    different = list(dict.fromkeys(values))
+    numeric = all(isinstance(x, int | float) for x in different)
+    return sorted(different) if numeric else different
+
+
+def effects(study: Factorial) -> list[Effect]:
+    """Returns the main effects of every field, then the interactions of every two fields."""
+    draws, out = _draws(study), []
+    for axis, (name, levels) in enumerate(study.levels.items()):
+        sizes = _main(study.means, axis, study.cells.ndim)
+        bounds = _bounds(None if draws is None else _main(draws, axis, study.cells.ndim))
+        for i, level in enumerate(levels):
+            out.append(Effect(name, str(level), float(sizes[i]), *bounds(i)))
+    for a, b in itertools.combinations(range(study.cells.ndim), 2):
+        sizes = _interaction(study.means, a, b, study.cells.ndim)
+        bounds = _bounds(None if draws is None else _interaction(draws, a, b, study.cells.ndim))
+        (first, first_levels), (second, second_levels) = (
+            list(study.levels.items())[i] for i in (a, b)
+        )
+        for i, j in np.ndindex(sizes.shape):
+            level = f"{first_levels[i]}, {second_levels[j]}"
+            out.append(Effect(f"{first} × {second}", level, float(sizes[i, j]), *bounds(i, j)))
+    return out
+
+
+def _draws(study: Factorial) -> np.ndarray | None:
+    """Returns means over resampled seeds and sentences, [levels of the first field, ..., DRAWS]."""
+    random = np.random.default_rng(0)
+    every = [cell.draws for cell in study.cells.flat]
+    kept = [statistics.over_seeds(draws, random) for draws in every if draws is not None]
+    return np.stack(kept).reshape(*study.cells.shape, -1) if len(kept) == len(every) else None
+
+
+def _main(cells: np.ndarray, axis: int, count: int) -> np.ndarray:
+    """Returns the mean of each level of a field minus the grand mean.
+
+    Args:
+      cells: an array whose first `count` axes are the fields.
+    """
+    others = tuple(i for i in range(count) if i != axis)
+    return cells.mean(axis=others) - cells.mean(axis=tuple(range(count)))
+
+
+def _interaction(cells: np.ndarray, a: int, b: int, count: int) -> np.ndarray:
+    """Returns what the main effects of two fields leave of the mean of each combination."""
+    means = cells.mean(axis=tuple(i for i in range(count) if i not in (a, b)))
+    of_rows, of_columns = means.mean(axis=1, keepdims=True), means.mean(axis=0, keepdims=True)
+    return means - of_rows - of_columns + means.mean(axis=(0, 1), keepdims=True)
+
+
+def _bounds(draws: np.ndarray | None) -> Any:
+    """Returns a function from an effect's place to its 95% interval, or to two None."""
+    if draws is None:
+        return lambda *place: (None, None)
+    ends = np.quantile(draws, [0.025, 0.975], axis=-1)
+    return lambda *place: (float(ends[0][place]), float(ends[1][place]))
+
+
+def table(study: Factorial) -> Table:
+    """Returns the effects, a group of lines for each field and each two fields."""
+    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    for effect in effects(study):
+        interval = "" if effect.low is None else f"{effect.low:+.2f} to {effect.high:+.2f}"
+        texts = effect.source, effect.level, f"{effect.size:+.2f}", interval
+        groups.setdefault(effect.source, []).append(tuple(map(Cell, texts)))
+    seeds = min(cell.spread.n for cell in study.cells.flat)
+    over = "seeds and sentences" if seeds > 1 else "sentences"
+    note = (
+        "Levels are those of the runs. "
+        "A level's effect is its mean minus the grand mean; that of two levels is the mean of "
+        f"their combination minus the grand mean and both effects. Intervals are by bootstrap over "
+        f"{over}"
+        + "; over few seeds, the bootstrap is too narrow." * (seeds > 1)
+        + "." * (seeds == 1)
+    )
+    header = ("", ""), ("", "level"), (study.metric, "effect"), (study.metric, "95% interval")
+    lines = tuple(tuple(group) for group in groups.values())
+    return Table(f"Effects on {study.metric}", header, lines, (note,))

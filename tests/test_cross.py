@@ -1,0 +1,148 @@
+"""Factorial studies: their rows, and their effects against formulas of a 2 x 2 table."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from t2t_jax import config
+from t2t_jax.errors import UsageError
+from t2t_jax.report import charts, factors, plots
+from t2t_jax.study import comparison, cross, factorial, presets, study
+from t2t_jax.study.entries import Entry
+from t2t_jax.study.formats import FORMATS
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.statistics import Spread
+from tests import stored
+
+
+@study("Heads and width", columns="h d_model", split="dev", V=9)
+def heads():
+    return cross(h=[4, 8], d_model=[512, 256])
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory):
+    return Grid(heads, presets.preset("demo"), heads.rows, {}, tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def lines(grid):
+    """The rows with the runs of four rows of the demo; the second has those of two seeds."""
+    runs = [entry.runs for entry in stored.entries(rows=5)]
+    runs = [runs[0], (*runs[1], *runs[4]), runs[2], runs[3]]
+    entries = [Entry(r, grid.config(r), x, "") for r, x in zip(grid.rows, runs, strict=True)]
+    return comparison.compare_with_base(grid, entries)
+
+
+def test_rows_are_every_combination_with_base_first():
+    rows = cross(h=[1, 4, 8], d_model=[256, 512])
+    assert rows[0].name == "base"
+    assert rows[0].changes == {"h": 8, "d_model": 512}
+    assert [row.name for row in rows[1:]] == [
+        *(f"A:h={h},d_model={d}" for h, d in [(1, 256), (1, 512), (4, 256), (4, 512), (8, 256)])
+    ]
+    first, *_ = cross(norm=["rms_norm", "none"], P_drop=[0.3, 0.1, 0.2])
+    assert first.changes == {"norm": "rms_norm", "P_drop": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("levels", "message"),
+    [
+        ({"h": [1]}, "two values or more"),
+        ({"h": [1, 8, 1]}, "each once"),
+        ({"hh": [1, 2]}, "no config field 'hh'"),
+    ],
+)
+def test_a_field_needs_different_values(levels, message):
+    with pytest.raises(UsageError, match=message):
+        cross(**levels)
+
+
+def test_the_cells_are_the_rows_in_the_order_of_the_levels(grid, lines):
+    crossed = factorial.factorial(grid, lines)
+    assert crossed.levels == {"h": [4, 8], "d_model": [32, 64]}
+    means = {
+        tuple(config.flatten(x.entry.c)[n] for n in ("h", "d_model")): x.score.spread.mean
+        for x in lines
+    }
+    expected = [[means[h, d] for d in (32, 64)] for h in (4, 8)]
+    np.testing.assert_array_equal(crossed.means, expected)
+
+
+def test_effects_of_two_by_two_are_half_and_quarter_differences(grid, lines):
+    crossed = factorial.factorial(grid, lines)
+    (a, b), (c, d) = crossed.means
+    effects = factorial.effects(crossed)
+    assert [(x.source, x.level) for x in effects] == [
+        *(("h", x) for x in ("4", "8")),
+        *(("d_model", x) for x in ("32", "64")),
+        *(("h × d_model", x) for x in ("4, 32", "4, 64", "8, 32", "8, 64")),
+    ]
+    rows, columns, both = (a + b - c - d) / 4, (a + c - b - d) / 4, (a + d - b - c) / 4
+    expected = [rows, -rows, columns, -columns, both, -both, -both, both]
+    np.testing.assert_allclose([x.size for x in effects], expected)
+    for effect in effects:
+        assert effect.low < effect.size < effect.high
+
+
+def test_three_fields_have_three_interactions_and_a_sum_has_none():
+    """A metric that is a sum of a term for each field has these terms as effects."""
+    terms = np.array([-1.0, 1.0]), np.array([-4.0, 1.0, 3.0]), np.array([2.0, -2.0])
+    sums = terms[0][:, None, None] + terms[1][:, None] + terms[2]
+    cells = np.empty(sums.shape, dtype=object)
+    for place in np.ndindex(sums.shape):
+        cells[place] = comparison.Measure(Spread(50 + sums[place], np.nan, 1), (50 + sums[place],))
+    levels = {"h": [1, 2], "norm": ["a", "b", "c"], "N": [1, 6]}
+    effects = factorial.effects(factorial.Factorial("BLEU", levels, cells))
+    sizes = {}
+    for effect in effects:
+        assert (effect.low, effect.high) == (None, None)
+        sizes.setdefault(effect.source, []).append(effect.size)
+    assert [*sizes] == ["h", "norm", "N", "h × norm", "h × N", "norm × N"]
+    for name, term in zip(levels, terms, strict=True):
+        np.testing.assert_allclose(sizes[name], term, atol=1e-12)
+    for name in list(sizes)[3:]:
+        np.testing.assert_allclose(sizes[name], 0, atol=1e-12)
+
+
+def test_a_table_is_followed_by_the_effects(grid, lines):
+    out = FORMATS["latex"](grid, lines, costs=False)
+    assert out.count(r"\begin{tabular}") == 2
+    assert r"\label{tab:heads-demo-effects}" in out
+    assert out.count("$h$ $\\times$ $d_{\\mathrm{model}}$ &") == 1
+    text = FORMATS["text"](grid, lines, costs=False)
+    assert "Effects on BLEU" in text
+    assert "over sentences." in text
+    partial = [lines[0], dataclasses.replace(lines[1], score=None), *lines[2:]]
+    assert factorial.factorial(grid, partial) is None
+    assert factorial.factorial(grid, lines[:3]) is None
+    others = comparison.compare_with_base(stored.grid(rows=4), stored.entries(rows=4))
+    assert factorial.factorial(stored.grid(rows=4), others) is None
+
+
+def test_plots_show_every_level(grid, lines, tmp_path):
+    elsewhere = dataclasses.replace(grid, home=tmp_path)
+    names = {path.name for path in plots.draw(elsewhere, lines, None)}
+    assert {"heads-demo-fields.png", "heads-demo-heatmap.png"} < names
+    svg = (tmp_path / "heads-demo-heatmap.svg").read_text()
+    for mean in factorial.factorial(grid, lines).means.flat:
+        assert f"<!-- {mean:.2f} -->" in svg
+    svg = (tmp_path / "heads-demo-fields.svg").read_text()
+    for text in ("h=4", "h=8", "d_model=32", "d_model=64", "BLEU"):
+        assert f"<!-- {text} -->" in svg
+
+
+def test_a_page_has_a_chart_of_every_field_and_a_heatmap(grid, lines):
+    drawn = {chart.name: chart for chart in charts.charts(grid, lines, [])}
+    assert list(drawn)[-3:] == ["field-h", "field-d_model", "heatmap-h-d_model"]
+    for mean in factorial.factorial(grid, lines).means.flat:
+        assert f"{mean:.2f}" in drawn["heatmap-h-d_model"].picture
+    assert "d_model=32" in drawn["field-h"].picture
+
+
+def test_an_axis_is_logarithmic_where_its_values_are():
+    assert factors.logarithmic([1, 2, 4])
+    assert not factors.logarithmic([256, 512])
+    assert not factors.logarithmic([0.0, 0.1, 0.4])
+    assert not factors.logarithmic(["a", "b"])
