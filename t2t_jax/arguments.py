@@ -16,7 +16,7 @@ Command = Callable[[str, Any, str], argparse.ArgumentParser]  # name, function, 
 
 _LISTED = (
     "studies, presets, recipes, profiles, mechanisms, parts, fields, runs (of --store), or the "
-    "name of a study"
+    "name or file of a study"
 )
 _RECIPE = f"one of {', '.join(RECIPES)}"
 _RUN = "name of a run (`list runs`), such as table3-demo/base/0 or table3/base/0; or its directory"
@@ -229,13 +229,13 @@ def _add_benches(subparsers: Any) -> None:
 
 
 def _add_study(p: argparse.ArgumentParser) -> None:
-    p.add_argument("study", help="see `list studies`")
+    p.add_argument("study", help="see `list studies`; or a file, PATH.py or PATH.py:NAME")
     p.add_argument("--sweep", action="append", default=[], metavar="NAME=VALUES", help=_SWEEP)
     p.add_argument("--preset", default="demo", help="its scale: see `list presets` [demo]")
     p.add_argument(
         "--rows", nargs="+", default=(), metavar="ROW", help="names of rows or groups [all]"
     )
-    _add_store(p)
+    p.add_argument("--store", type=Path, help="directory of runs [runs, beside PATH.py]")
     p.add_argument(
         "--only", default="", help="show only runs with this code, data, dtype, device, ..."
     )

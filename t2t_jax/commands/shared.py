@@ -24,13 +24,16 @@ def grid_of(arguments: Namespace) -> "Grid":
     """Returns the grid that a study, a preset, rows, fields and a store name, checked."""
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.presets import preset
-    from t2t_jax.study.registry import find, select
-    from t2t_jax.study.sweep import parse
+    from t2t_jax.study.registry import find, path_of, select
+    from t2t_jax.study.sweep import declared
 
-    study = find(arguments.study)
+    study, path = find(arguments.study), path_of(arguments.study)
+    if arguments.store is None:
+        arguments.store = (path.parent if path else Path()) / "runs"
     rows = select(study, arguments.rows)
     scale, changes = preset(arguments.preset), changed_fields(arguments)
-    grid = Grid(study, scale, rows, changes, arguments.store, parse(arguments.sweep))
+    sweep = declared(study, arguments.sweep, changes)
+    grid = Grid(study, scale, rows, changes, arguments.store, sweep)
     grid.check()
     return grid
 
