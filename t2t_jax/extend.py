@@ -86,7 +86,7 @@ def positions(
         wheres = in_files(other)
         same_file = wheres and wheres[0].rpartition(":")[0] == where.rpartition(":")[0]
         scheme = other if same_file else Positions(about)
-        return replace(scheme, **{kind: where}, **fields)
+        return replace(scheme, **{str(kind): where, **fields})
 
     return _adding("positions", name, entry)
 
@@ -115,7 +115,7 @@ def corpus(
 
 
 def in_files(entry: Any) -> list[str]:
-    """Returns what an entry of a table names in files outside of the package, as `/PATH.py:name`."""
+    """Returns what an entry of a table names in files, as `/PATH.py:name`."""
     return [x for x in vars(entry).values() if isinstance(x, str) and in_file(x)]
 
 

@@ -35,7 +35,9 @@ PRINTED = {  # what the output of a command must contain
         "report": b"depth-demo.html",
     },
     "metric": {"train": b"exact match"},
-    "part": {"list": b"log_bias", "train": b"BLEU"},
+    "mechanism": {"run": b"Tuned: lr_scale from 0.5, 1.0, 2.0"},
+    "part": {"run": b"log_bias"},
+    "corpus": {"run": b"Reversal, preset demo"},
 }
 
 

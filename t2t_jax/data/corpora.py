@@ -380,6 +380,9 @@ def _of_file(name: str, entry: Entry) -> Corpus:
                 raise UsageError(f"corpus {name} yields {pair!r} in {split}: yield two texts.")
             yield Raw(*(text.encode() for text in pair))
 
-    streams = {split: Stream(f"{split} of {name}", functools.partial(stream, split)) for split in entry.splits}
+    streams = {
+        split: Stream(f"{split} of {name}", functools.partial(stream, split))
+        for split in entry.splits
+    }
     content = {"code": entry.version, "files": [_sha256(Path(path)) for path in entry.files]}
     return Corpus(content, lambda: streams)

@@ -163,7 +163,9 @@ def find(text: str) -> Study:
         return known[name]
     known = _studies_of(path)
     if not known:
-        raise UsageError(f"{path} defines no study: decorate a function with @study (`help study`).")
+        raise UsageError(
+            f"{path} defines no study: decorate a function with @study (`help study`)."
+        )
     if text == str(path):
         if len(known) > 1:
             choices = " or ".join(f"{path}:{name}" for name in known)
