@@ -48,8 +48,8 @@ REWRITTEN = {
     "2e8b5bd787": "5fba8ebd2a",  # attention.registry.build
     "b28ec5767c": "a6c152cbae",  # models.norms.norm
     "38011dddf2": "f22b21fa9d",  # models.positions._function
-    "bc7dd0f269": "652e9b0199",  # models.feed_forward.FeedForward
     "b0ea2bb928": "cdd328dff7",  # training.optimizer.learning_rate
+    "bc7dd0f269": "652e9b0199",  # models.feed_forward.FeedForward
 }
 REGISTRIES = (
     Definition("attention.registry", "MECHANISMS"),

@@ -139,8 +139,8 @@ def declared(
 def _check_name(name: str) -> None:
     if name in (*config.SENTENCES, "vocabulary", "seed"):
         raise UsageError(
-            f"--sweep {name}: {name} cannot be swept, as trials are compared by their perplexity "
-            "on the same subwords, with seed 0."
+            f"{name} cannot be swept, as trials are compared by their perplexity on the same "
+            "subwords, with seed 0."
         )
 
 
