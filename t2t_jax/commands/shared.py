@@ -24,18 +24,25 @@ def grid_of(arguments: Namespace) -> "Grid":
     """Returns the grid that a study, a preset, rows, fields and a store name, checked."""
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.presets import preset
-    from t2t_jax.study.registry import find, path_of, select
+    from t2t_jax.study.registry import find, select
     from t2t_jax.study.sweep import declared
 
-    study, path = find(arguments.study), path_of(arguments.study)
-    if arguments.store is None:
-        arguments.store = (path.parent if path else Path()) / "runs"
+    study = find(arguments.study)
+    arguments.store = arguments.store or default_store(arguments.study)
     rows = select(study, arguments.rows)
     scale, changes = preset(arguments.preset), changed_fields(arguments)
     sweep = declared(study, arguments.sweep, changes)
     grid = Grid(study, scale, rows, changes, arguments.store, sweep)
     grid.check()
     return grid
+
+
+def default_store(study: str) -> Path:
+    """Returns the store of a study if none is named: `runs`, beside the file of a study file."""
+    from t2t_jax.study.registry import path_of
+
+    path = path_of(study)
+    return Path("runs") if path is None else path.parent / "runs"
 
 
 def lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":
