@@ -8,7 +8,7 @@ the top level of its file, from which its code is read and hashed as a part of t
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -100,7 +100,7 @@ def schedule(name: str, about: str = "") -> Decorator[Any]:
 
 
 def corpus(
-    name: str, splits: str = "train dev test", files: tuple[str | Path, ...] = ()
+    name: str, splits: str = "train dev test", files: Sequence[str | Path] = ()
 ) -> Decorator[Any]:
     """Adds a corpus: a function of the name of a split that yields (source, target) texts.
 
@@ -108,10 +108,16 @@ def corpus(
 
     Args:
       splits: train and dev are required; every split that begins with test is a test set.
-      files: paths of files that it reads; the pairs are prepared again if their content changes.
+      files: paths, from the folder of the study file, of files that it reads; the pairs are
+        prepared again if their content changes.
     """
-    paths = tuple(map(str, files))
-    return _adding("corpus", name, lambda where: Corpus(where, (), tuple(splits.split()), paths))
+
+    def entry(where: str) -> Corpus:
+        folder = Path(where.rpartition(":")[0]).parent
+        paths = tuple(str(folder / path) for path in files)
+        return Corpus(where, (), tuple(splits.split()), paths)
+
+    return _adding("corpus", name, entry)
 
 
 def in_files(entry: Any) -> list[str]:

@@ -413,6 +413,17 @@ def test_a_corpus_is_prepared_again_if_its_code_changes(tmp_path):
     assert directories[0] == directories[1] != directories[2]
 
 
+def test_a_corpus_is_prepared_again_if_a_file_that_it_reads_changes(tmp_path):
+    (tmp_path / "angles.py").write_text(TEXT.replace('"train dev"', '"train dev", files=["list"]'))
+    study_file.load(tmp_path / "angles.py")
+    c = config.replace(Config(), corpus="reversal", vocabulary=14)
+    directories = []
+    for content in ("one", "two", "one"):
+        (tmp_path / "list").write_text(content)
+        directories.append(open_corpus(c.data, tmp_path / "cache", toy.quiet).directory)
+    assert directories[0] == directories[2] != directories[1]
+
+
 def test_a_corpus_that_yields_no_texts_is_refused(tmp_path):
     (tmp_path / "angles.py").write_text(TEXT.replace('yield " ".join(letters),', "yield 3,"))
     study_file.load(tmp_path / "angles.py")
