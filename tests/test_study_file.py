@@ -350,7 +350,7 @@ def ramp(module, positions, d_model):
 
 @schedule("cosine_decay")
 def cosine_decay(step, warmup, steps):
-    return 0.5 * (1 + jnp.cos(jnp.pi * (step - warmup) / (steps - warmup)))
+    return 0.25 * (1 + jnp.cos(jnp.pi * (step - warmup) / (steps - warmup)))
 """
 
 
@@ -367,10 +367,9 @@ def test_parts_of_a_file_are_used(parts):
     np.testing.assert_allclose(norm("l1", jnp.float32).apply({}, x), x / 2, rtol=1e-5)
     bias = PositionBias("halved", 3, causal=False).apply({})
     np.testing.assert_allclose(bias(jnp.array([-2, 4])), [[-1, -2]] * 3)
-    rates = [
-        float(learning_rate(jnp.int32(s), 2.0, 10, 30, "cosine_decay")) for s in (5, 10, 20, 30)
-    ]
-    np.testing.assert_allclose(rates, [1, 2, 1, 0], atol=1e-6)
+    steps = 5, 8, 10, 20, 30
+    rates = [float(learning_rate(jnp.int32(s), 2.0, 10, 30, "cosine_decay")) for s in steps]
+    np.testing.assert_allclose(rates, [1, 1.6, 1, 0.5, 0], atol=1e-6)
     own, params = small.make(norm="l1", feed_forward="squared_relu", positions="halved")
     assert jnp.isfinite(small.full_logits(own, params)).all()
     layer, x = FeedForward("squared_relu", 7, 0.0, jnp.float32), jnp.ones((2, 3, 5))
@@ -380,7 +379,7 @@ def test_parts_of_a_file_are_used(parts):
     np.testing.assert_allclose(y, hidden @ nn.meta.unbox(W)["W_2"], rtol=1e-5)
 
 
-def test_the_code_of_parts_is_that_of_the_runs_that_use_them(parts):
+def test_the_code_of_parts_is_that_of_the_runs_that_use_them(parts, tmp_path):
     names = {
         "norm": ("l1", {"file:L1"}),
         "qk_norm": ("l1", {"file:L1"}),
@@ -388,10 +387,18 @@ def test_the_code_of_parts_is_that_of_the_runs_that_use_them(parts):
         "positions": ("halved", {"file:halved", "file:ramp"}),
         "schedule": ("cosine_decay", {"file:cosine_decay"}),
     }
-    for field, (value, expected) in names.items():
-        c = config.replace(Config(), **{field: value})
-        assert {name for name in code_of(c) if name.startswith("file:")} == expected
-        assert study_file.file_of(c) == str(parts)
+    digests = []
+    for path in (parts, tmp_path / "moved.py"):
+        forget()
+        path.write_text(PARTS)
+        study_file.load(path)
+        configs = [config.replace(Config(), **{field: names[field][0]}) for field in names]
+        for c, (_, expected) in zip(configs, names.values(), strict=True):
+            assert {name for name in code_of(c) if name.startswith("file:")} == expected
+            assert study_file.file_of(c) == str(path)
+        digests.append([code.digest(code_of(c)) for c in configs])
+    assert digests[0] == digests[1]
+    assert len(set(digests[0])) == len(names)
     assert study_file.file_of(Config()) is None
     with pytest.raises(UsageError, match="norm cannot be 'l2'"):
         config.replace(Config(), norm="l2")
