@@ -17,7 +17,7 @@ Command = Callable[[str, Any, str], argparse.ArgumentParser]  # name, function, 
 
 _LISTED = (
     "studies, presets, recipes, profiles, mechanisms, parts, fields, runs (of --store), or the "
-    "name of a study"
+    "name or file of a study"
 )
 _RECIPE = f"one of {', '.join(RECIPES)}"
 _RUN = "name of a run (`list runs`), such as table3-demo/base/0 or table3/base/0; or its directory"
@@ -25,6 +25,7 @@ _SWEEP = (
     "a field to be tuned for each row, as lr_scale=0.25,0.5,1 or peak_lr=1e-4..1e-2:5; several "
     "are crossed (`help study`)"
 )
+_STUDY = "see `list studies`; or a file, PATH.py or PATH.py:NAME"
 _METRICS = (
     "columns of scores, as BLEU,chrF2,TER,COMET,PPL or with your own: `help metric` [PPL and the "
     "corpus's metric]"
@@ -116,7 +117,7 @@ def _add_studies(command: Command) -> None:
     )
     studies = "only runs of these, as table3 or table3-demo [every run of the stores]"
     p.add_argument("studies", nargs="*", metavar="STUDY", help=studies)
-    _add_stores(p)
+    _add_stores(p, "runs")
     p.add_argument("--format", default="csv", choices=("csv", "jsonl", "parquet"), help="[csv]")
     out = "directory for runs.FORMAT and curves.FORMAT [results]"
     p.add_argument("--out", type=Path, default=Path("results"), help=out)
@@ -271,15 +272,18 @@ def _add_benches(subparsers: Any) -> None:
 def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
     """Adds a study and its settings; or several studies in several stores."""
     if several:
-        p.add_argument("studies", nargs="+", metavar="STUDY", help="see `list studies`")
+        p.add_argument("studies", nargs="+", metavar="STUDY", help=_STUDY)
     else:
-        p.add_argument("study", help="see `list studies`")
+        p.add_argument("study", help=_STUDY)
     p.add_argument("--sweep", action="append", default=[], metavar="NAME=VALUES", help=_SWEEP)
     p.add_argument("--preset", default="", help="its scale: see `list presets` [demo]")
     p.add_argument(
         "--rows", nargs="+", default=(), metavar="ROW", help="names of rows or groups [all]"
     )
-    _add_stores(p) if several else _add_store(p)
+    if several:
+        _add_stores(p, "runs, beside PATH.py")
+    else:
+        p.add_argument("--store", type=Path, help="directory of runs [runs, beside PATH.py]")
     p.add_argument(
         "--only", default="", help="show only runs with this code, data, dtype, device, ..."
     )
@@ -306,10 +310,10 @@ def _add_store(p: argparse.ArgumentParser) -> None:
     p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
 
 
-def _add_stores(p: argparse.ArgumentParser) -> None:
+def _add_stores(p: argparse.ArgumentParser, default: str) -> None:
     p.add_argument(
-        "--store", dest="stores", type=Path, nargs="+", default=[Path("runs")], metavar="STORE",
-        help="directories of runs [runs]",
+        "--store", dest="stores", type=Path, nargs="+", default=(), metavar="STORE",
+        help=f"directories of runs [{default}]",
     )  # fmt: skip
 
 

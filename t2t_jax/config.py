@@ -9,16 +9,19 @@ import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from typing import Any, Literal
 
 from t2t_jax.attention import registry
+from t2t_jax.data.registry import CORPORA
 from t2t_jax.errors import UsageError, near
-from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORMS, POSITIONS
+from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORMS, POSITIONS, SCHEDULES
 from t2t_jax.synonyms import ALSO
 
 
-def _field(default: Any, help: str, choices: Iterable[str] = ()) -> Any:
-    return field(default=default, metadata={"help": help, "choices": tuple(choices)})
+def _field(default: Any, help: str, *choices: Iterable[str]) -> Any:
+    """A field; `choices` may be tables that grow."""
+    return field(default=default, metadata={"help": help, "choices": choices})
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Model:
     )
     feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", FEED_FORWARD)
     qk_norm: str = _field(
-        "none", "norm of each head's queries and keys (the paper has none)", ("none", *NORMS)
+        "none", "norm of each head's queries and keys (the paper has none)", ("none",), NORMS
     )
     encoder_attention: str = _field("scaled_dot_product", "mechanism of encoder self-attention")
     decoder_attention: str = _field("scaled_dot_product", "mechanism of decoder self-attention")
@@ -86,9 +89,7 @@ class Model:
 class Data:
     """Section 5.1: the corpus, its subwords and its batches."""
 
-    corpus: Literal["grammar", "multi30k", "wmt14", "text", "wsj", "wsj_sample"] = _field(
-        "wmt14", "the corpus"
-    )
+    corpus: str = _field("wmt14", "the corpus", CORPORA)
     source: str = _field("en", "source language")
     target: str = _field("de", "target language")
     directory: str = _field("", "directory with the files of the corpus")
@@ -114,8 +115,10 @@ class Training:
     """Sections 5.2 to 5.4."""
 
     steps: int = _field(100_000, "training steps")
-    schedule: Literal["inverse_sqrt", "linear"] = _field(
-        "inverse_sqrt", "learning rate after the warm-up: step^-0.5 (paper), or linear to zero"
+    schedule: str = _field(
+        "inverse_sqrt",
+        "learning rate after the warm-up: step^-0.5 (paper), or linear to zero",
+        SCHEDULES,
     )
     warmup: int = _field(4000, "steps of linear warm-up")
     peak_lr: float = _field(
@@ -237,13 +240,18 @@ def profile(name: str) -> Config:
     return replace(Config(), **PROFILES[name])
 
 
-@cache
 def field_type(name: str) -> type | tuple[str, ...]:
     """Returns the type of a field: a class, or the tuple of its choices."""
-    section = SECTIONS[_section(name)]
-    hint = typing.get_type_hints(section)[name]
-    choices = {f.name: f.metadata["choices"] for f in dataclasses.fields(section)}[name]
-    return choices or typing.get_args(hint) or hint
+    hint, choices = _declared(_section(name), name)
+    return tuple(chain(*choices)) or typing.get_args(hint) or hint
+
+
+@cache
+def _declared(section: str, name: str) -> tuple[Any, tuple[Iterable[str], ...]]:
+    """Returns the annotation and the choices of a field."""
+    cls = SECTIONS[section]
+    choices = {f.name: f.metadata["choices"] for f in dataclasses.fields(cls)}[name]
+    return typing.get_type_hints(cls)[name], choices
 
 
 def _section(name: str) -> str:

@@ -1,13 +1,36 @@
 """Architectures and the parts of their layers by name, without jax.
 
 Each table has one entry a part, with what the config check, the FLOPs and the export need to know
-of it. The part itself is in the file of `t2t_jax/models` that the entry names; `t2t-jax help part`
-and `t2t-jax help architecture` add some.
+of it. The part itself is in the file of `t2t_jax/models` that the entry names, or in a study file
+(`t2t_jax/extend.py`); `t2t-jax help part` and `t2t-jax help architecture` add some.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
+
+
+def implementation(where: str, home: str) -> Any:
+    """Returns the class or function that an entry of a table names.
+
+    Args:
+      where: its name in the module `home`, `file:name` in the package `home`, or `/PATH.py:name` in
+        a file outside of this package.
+    """
+    file, _, name = where.rpartition(":")
+    module = file if in_file(where) else f"{home}.{file}".rstrip(".")
+    return getattr(import_module(module), name)
+
+
+def in_file(where: str) -> bool:
+    """Returns whether an entry names something in a file outside of this package."""
+    return where.startswith("/") and ".py:" in where
+
+
+def _fact(where: str) -> str:
+    """Returns `where` without the path of a file, which may be moved."""
+    return where.rpartition(":")[2] if in_file(where) else where
 
 
 @dataclass(frozen=True)
@@ -86,10 +109,10 @@ class Norm:
     @property
     def facts(self) -> list[Any]:
         """What in this entry decides what a model computes."""
-        return [self.where]
+        return [_fact(self.where)]
 
 
-NORMS: Mapping[str, Norm] = {
+NORMS: dict[str, Norm] = {
     "layer_norm": Norm("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", {}),
     "rms_norm": Norm("norms:RMSNorm", "root mean square 1, scale alone", dict(rms_norm=True)),
 }
@@ -100,7 +123,7 @@ class FeedForward:
     """A feed-forward layer.
 
     Attributes:
-      activation: a function of `jax.nn`.
+      activation: a function of `jax.nn`, or of a file.
       about: the layer as a formula.
       gated: whether it is (activation(x W_1) * x W_3) W_2, without biases.
       ctranslate2: as of a norm.
@@ -113,11 +136,11 @@ class FeedForward:
 
     @property
     def code(self) -> tuple[str, ...]:
-        return ()
+        return (self.activation,) if in_file(self.activation) else ()
 
     @property
     def facts(self) -> list[Any]:
-        return [self.activation, self.gated]
+        return [_fact(self.activation), self.gated]
 
     @property
     def matrices(self) -> int:
@@ -125,7 +148,7 @@ class FeedForward:
         return 3 if self.gated else 2
 
 
-FEED_FORWARD: Mapping[str, FeedForward] = {
+FEED_FORWARD: dict[str, FeedForward] = {
     "relu": FeedForward("relu", "max(0, x W_1 + b_1) W_2 + b_2 (paper)", False, {}),
     "gelu": FeedForward("gelu", "GELU(x W_1 + b_1) W_2 + b_2", False, dict(activation="GELUTanh")),
     "geglu": FeedForward(
@@ -139,7 +162,7 @@ FEED_FORWARD: Mapping[str, FeedForward] = {
 
 @dataclass(frozen=True)
 class Positions:
-    """A position scheme, by the functions of positions.py that it consists of.
+    """A position scheme, by the functions, of positions.py or a file, that it consists of.
 
     Attributes:
       about: what it is in a few words.
@@ -164,14 +187,15 @@ class Positions:
 
     @property
     def code(self) -> tuple[str, ...]:
-        return tuple(f"positions:{f}" for f in (self.encode, self.rotate, self.bias) if f)
+        functions = (f for f in (self.encode, self.rotate, self.bias) if f)
+        return tuple(f if in_file(f) else f"positions:{f}" for f in functions)
 
     @property
     def facts(self) -> list[Any]:
-        return [self.encode, self.rotate, self.bias, self.limited]
+        return [*map(_fact, (self.encode, self.rotate, self.bias)), self.limited]
 
 
-POSITIONS: Mapping[str, Positions] = {
+POSITIONS: dict[str, Positions] = {
     "sinusoid": Positions("sines and cosines (paper)", encode="sinusoid", even="d_model"),
     "sinusoid_halves": Positions(
         "tensor2tensor's layout of them", encode="sinusoid_halves", even="d_model"
@@ -181,4 +205,31 @@ POSITIONS: Mapping[str, Positions] = {
     "relative": Positions("T5's learned bias by bucket of distance", bias="relative"),
     "alibi": Positions("a bias linear in the distance", bias="alibi"),
     "none": Positions("nothing"),
+}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate after the warm-up, which `training.optimizer.learning_rate` computes.
+
+    Attributes:
+      where: the function of a file that computes it; empty for the schedules of this package.
+      about: what it is in a few words.
+    """
+
+    where: str
+    about: str
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        return (self.where,) if self.where else ()
+
+    @property
+    def facts(self) -> list[Any]:
+        return [_fact(self.where)]
+
+
+SCHEDULES: dict[str, Schedule] = {
+    "inverse_sqrt": Schedule("", "step^-0.5 (paper)"),
+    "linear": Schedule("", "linear to zero"),
 }

@@ -37,7 +37,9 @@ PRINTED = {  # what the output of a command must contain
         "report": b"depth-demo.html",
     },
     "metric": {"run": b"exact on dev: case:mixed|version:1"},
-    "part": {"list": b"log_bias", "train": b"BLEU"},
+    "mechanism": {"run": b"Tuned: lr_scale from 0.5, 1.0, 2.0"},
+    "part": {"run": b"log_bias"},
+    "corpus": {"run": b"Reversal, preset demo"},
 }
 
 

@@ -1,20 +1,25 @@
 """Tables, links, commands and code in README.md and experiments/README.md are correct."""
 
 import itertools
+import math
 import re
 import shlex
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from experiments import readme
 from t2t_jax import commands, config
-from t2t_jax.attention import MECHANISMS
+from t2t_jax.attention import MECHANISMS, build
 from t2t_jax.cli import _parse, main
 from t2t_jax.errors import UsageError
 from t2t_jax.recipes import recipe
+from t2t_jax.runs import study_file
 from t2t_jax.study import presets, registry
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.sweep import declared
 from tests import toy
 
 ROOT = Path(__file__).parents[1]
@@ -55,14 +60,14 @@ def text(page):
 
 
 @pytest.fixture
-def depth(tmp_path, monkeypatch):
-    """The study that README.md teaches, registered as if it were under experiments/."""
+def cosine(tmp_path, monkeypatch):
+    """The study file that README.md teaches, in the working directory."""
     (code,) = (x for x in blocks(README, "python") if "@study" in x)
-    (tmp_path / "depth.py").write_text(code)
-    (made,) = registry.studies(tmp_path, report=pytest.fail).values()
-    known = registry.studies()
-    monkeypatch.setattr(registry, "studies", lambda: known | {made.name: made})
-    return made
+    (tmp_path / "cosine.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    before = study_file.entries()
+    yield registry.find("cosine.py")
+    study_file.forget(tmp_path / "cosine.py", before)
 
 
 def test_the_results_are_those_of_the_store():
@@ -134,8 +139,7 @@ def test_named_files_exist(page):
     known = ("t2t_jax/", "experiments/", "launch/", "tests/")
     named = {word for word in words if word.startswith(known)}
     assert len(named) > 3
-    # README.md teaches to write the first; the second is a file of an older commit.
-    for name in named - {"experiments/depth.py", "t2t_jax/commands.py"}:
+    for name in named - {"t2t_jax/commands.py"}:  # a file of an older commit
         assert (ROOT / name).exists(), name
 
 
@@ -158,7 +162,7 @@ def check_command(words):
 
 
 @PAGES
-def test_commands_are_valid(page, depth):
+def test_commands_are_valid(page, cosine):
     commands_found = list(commands_on(page))
     assert len(commands_found) > 10
     for words in commands_found:
@@ -190,10 +194,20 @@ def test_every_topic_of_help_is_named():
     assert sorted(re.findall(r"`(\w+)`", sentence)) == commands.topics()
 
 
-def test_the_study_of_the_readme_runs(depth, tmp_path):
-    assert [row.name for row in depth.rows] == ["base", "deep", "wide"]
+def test_the_study_of_the_readme_runs(cosine, tmp_path):
+    assert [row.name for row in cosine.rows] == ["base", "cosine"]
+    sweep = declared(cosine, [], {})
     for name in ("paper", "multi30k", "demo"):
-        Grid(depth, presets.preset(name), depth.rows, {}, tmp_path).check()
+        grid = Grid(cosine, presets.preset(name), cosine.rows, {}, tmp_path, sweep)
+        grid.check()
+        assert len(grid.trials) == 3
+    q, keys = (jax.random.normal(jax.random.key(i), (2, 3, 4, 5)) for i in range(2))
+    scores = build("cosine").scores(q, keys.transpose(0, 2, 1, 3), *map(jnp.arange, (3, 3)))
+    assert scores.shape == (2, 4, 3, 3)
+    expected = jnp.sum(q[1, 2, 3] * keys[1, 0, 3]) / math.prod(
+        map(jnp.linalg.norm, (q[1, 2, 3], keys[1, 0, 3]))
+    )
+    assert float(scores[1, 3, 2, 0]) == pytest.approx(10 * float(expected), rel=1e-4)
 
 
 def test_the_code_of_the_readme_runs(corpus, tmp_path, monkeypatch, capsys):

@@ -1,16 +1,17 @@
 """The attention mechanisms by name, without jax: roles, options, what each combines with, cost.
 
 A config names a mechanism and, after a colon, options that differ from the defaults: "local:w=32".
-A new mechanism is a file of this folder and one entry of `MECHANISMS`.
+A new mechanism is a file of this folder and one entry of `MECHANISMS`, or a class of a study file
+(`t2t_jax/extend.py`).
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from t2t_jax.errors import UsageError, near
+from t2t_jax.parts import implementation
 
 Number = int | float
 Options = Mapping[str, Number]
@@ -36,7 +37,7 @@ class Entry:
     """A mechanism.
 
     Attributes:
-      where: its file in this folder and its class there.
+      where: its file in this folder, or the path of another, and its class there.
       about: what it computes, in a few words.
       products: its multiply-adds of one head in the forward pass, a function of its attributes
         (options and sizes) and a `Shape`. What is computed only to be masked counts, and so does
@@ -123,7 +124,7 @@ def _sums(m: Number, chunk: Number, s: Shape) -> Number:
 
 _ONE_SEQUENCE = "its pattern relates positions of one sequence"
 
-MECHANISMS: Mapping[str, Entry] = {
+MECHANISMS: dict[str, Entry] = {
     "scaled_dot_product": Entry(
         "dot_product:ScaledDotProduct",
         "softmax(q k^T / d_k^power) v; power=0.5 is the paper's",
@@ -281,5 +282,5 @@ def attributes(text: str) -> dict[str, Number]:
 
 def build(text: str) -> Any:
     """The Flax module of a mechanism."""
-    file, _, cls = MECHANISMS[parse(text)[0]].where.partition(":")
-    return getattr(import_module(f"t2t_jax.attention.{file}"), cls)(**attributes(text))
+    where = MECHANISMS[parse(text)[0]].where
+    return implementation(where, "t2t_jax.attention")(**attributes(text))

@@ -3,6 +3,7 @@
 import dataclasses
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t2t_jax.commands.shared import cache_programs, grid_of, lines_of
@@ -147,6 +148,8 @@ def _report_outdated(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str],
     outdated = [job for job in jobs if definitions[job]]
     if not outdated:
         return
+    for job in outdated:
+        _check_file(job, definitions[job])
     names = abbreviated(sorted({name for of_job in definitions.values() for name in of_job}))
     runs = f"{len(outdated)} of {len(jobs)} runs were made or begun by code that has changed"
     if rerun:
@@ -155,3 +158,16 @@ def _report_outdated(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str],
         report(f"{runs} ({names}): they are made again; {moved}")
     else:
         report(f"{runs} ({names}): they are kept, and the table says so; --rerun makes them again")
+
+
+def _check_file(job: "Job", outdated: Sequence[str]) -> None:
+    """Raises an error if another study file made a run, with other code for the same names."""
+    from t2t_jax.runs import store, study_file
+
+    ours, other = study_file.file_of(job.c), store.read_environment(job.directory).get("study_file")
+    differs = any(name.startswith("file:") for name in outdated)
+    if ours and other and ours != other and differs and Path(other).exists():
+        raise UsageError(
+            f"{other} has made {job.name}, with different code under the names of {ours}: rename "
+            "them in one of the files, or give each its own --store."
+        )

@@ -30,12 +30,14 @@ def grid_of(arguments: Namespace) -> "Grid":
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.presets import DEFAULT, preset
     from t2t_jax.study.registry import find, select
-    from t2t_jax.study.sweep import parse
+    from t2t_jax.study.sweep import declared
 
     study = find(arguments.study)
+    arguments.store = arguments.store or default_store(arguments.study)
     rows = select(study, arguments.rows)
     scale, changes = preset(arguments.preset or DEFAULT), changed_fields(arguments)
-    grid = Grid(study, scale, rows, changes, arguments.store, parse(arguments.sweep))
+    sweep = declared(study, arguments.sweep, changes)
+    grid = Grid(study, scale, rows, changes, arguments.store, sweep)
     own = metric_of(grid.data.corpus).name
     shown = metrics.parse(getattr(arguments, "metrics", ""), own)
     grid = dataclasses.replace(grid, metrics=shown)
@@ -49,6 +51,7 @@ def grid_shown(arguments: Namespace) -> "Grid":
     from t2t_jax.study.requests import recall
 
     settings = changed_fields(arguments)
+    arguments.store = arguments.store or default_store(arguments.study)
     if not (arguments.preset or arguments.sweep or settings):
         request = recall(arguments.store, find(arguments.study).name, say)
         if request is not None:
@@ -69,8 +72,16 @@ def grids_shown(arguments: Namespace) -> "list[Grid]":
     return [
         grid_shown(Namespace(**vars(arguments) | {"study": study, "store": store}))
         for study in arguments.studies
-        for store in arguments.stores
+        for store in arguments.stores or [default_store(study)]
     ]
+
+
+def default_store(study: str) -> Path:
+    """Returns the store of a study if none is named: `runs`, beside the file of a study file."""
+    from t2t_jax.study.registry import path_of
+
+    path = path_of(study)
+    return Path("runs") if path is None else path.parent / "runs"
 
 
 def lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":

@@ -32,7 +32,7 @@ def results(arguments: Namespace) -> None:
     from t2t_jax.runs import tidy
 
     write, out = tidy.WRITERS[arguments.format], arguments.out
-    tables = tidy.tables(arguments.stores, arguments.studies, say)
+    tables = tidy.tables(arguments.stores or [Path("runs")], arguments.studies, say)
     files.make_directory(out)
     for name, rows in zip(("runs", "curves"), tables, strict=True):
         write(path := out / f"{name}.{arguments.format}", rows)

@@ -21,9 +21,10 @@ import numpy as np
 from t2t_jax.config import Data
 from t2t_jax.data import multi30k, treebank
 from t2t_jax.data.cache import FORMAT, SIDES, Dataset, Split, open_dataset, select, sentence
+from t2t_jax.data.registry import CORPORA, Entry
 from t2t_jax.data.tokenise import FilesMissing, Raw, Stream, build
-from t2t_jax.data.treebank import TREEBANKS
 from t2t_jax.errors import UsageError
+from t2t_jax.parts import implementation, in_file
 
 Report = Callable[[str], object]
 
@@ -93,7 +94,7 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
     root = Path(root)
     requested = request(data)
     try:
-        corpus = _CORPORA[data.corpus](data, root, report)
+        corpus = _corpus(data, root, report)
     except FilesMissing as error:
         prepared = _prepared_earlier(root, requested)
         if prepared is None:
@@ -106,14 +107,22 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
     return directory
 
 
+def _corpus(data: Data, root: Path, report: Report) -> Corpus:
+    entry = CORPORA[data.corpus]
+    if in_file(entry.where):
+        return _of_file(data.corpus, entry)
+    make: Callable[[Data, Path, Report], Corpus] = implementation(entry.where, __name__)
+    return make(data, root, report)
+
+
 def _check_fields(data: Data) -> None:
     if data.source == data.target:
         raise UsageError(f"source and target are both {data.source!r}: choose two languages.")
     for name in ("directory", "train", "dev", "test"):
-        if getattr(data, name) and name not in _USED[data.corpus]:
+        if getattr(data, name) and name not in CORPORA[data.corpus].fields:
             raise UsageError(
                 f"corpus {data.corpus} reads no {name}: leave it out, or choose the corpus that "
-                f"does ({', '.join(c for c, used in _USED.items() if name in used)})."
+                f"does ({', '.join(c for c, entry in CORPORA.items() if name in entry.fields)})."
             )
     if data.grade != _NORMAL and data.corpus != "grammar":
         raise UsageError(
@@ -156,13 +165,6 @@ def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: Co
 
 _REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
 _OPENED = (*_REQUEST, "directory", "grade", "pairs")  # the fields that change an opened corpus
-_USED = {  # fields that name the files of each corpus
-    "grammar": (),
-    "multi30k": ("directory",),
-    "wmt14": ("directory",),
-    "text": ("train", "dev", "test"),
-    **dict.fromkeys(TREEBANKS, ("directory",)),
-}
 _PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # the key has the content instead
 
 
@@ -366,10 +368,21 @@ def _builders():
     return builders
 
 
-_CORPORA: Mapping[str, Callable[[Data, Path, Report], Corpus]] = {
-    "grammar": _grammar,
-    "multi30k": _multi30k,
-    "wmt14": _wmt14,
-    "text": _text,
-    **dict.fromkeys(TREEBANKS, _treebank),
-}
+# Corpora of study files.
+
+
+def _of_file(name: str, entry: Entry) -> Corpus:
+    function = implementation(entry.where, "")
+
+    def stream(split: str) -> Iterator[Raw]:
+        for pair in function(split):
+            if [type(text) for text in pair] != [str, str]:
+                raise UsageError(f"corpus {name} yields {pair!r} in {split}: yield two texts.")
+            yield Raw(*(text.encode() for text in pair))
+
+    streams = {
+        split: Stream(f"{split} of {name}", functools.partial(stream, split))
+        for split in entry.splits
+    }
+    content = {"code": entry.version, "files": [_sha256(Path(path)) for path in entry.files]}
+    return Corpus(content, lambda: streams)

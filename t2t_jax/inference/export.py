@@ -12,10 +12,9 @@ import numpy as np
 from t2t_jax.config import Config
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import RunError, UsageError
-from t2t_jax.models import positions
 from t2t_jax.models.norms import EPSILON
 from t2t_jax.models.parametrization import logit_multiplier
-from t2t_jax.parts import FEED_FORWARD, NORMS, POSITIONS
+from t2t_jax.parts import FEED_FORWARD, NORMS, POSITIONS, implementation
 from t2t_jax.tokens import BOS, EOS, UNK
 
 LONGEST = 2048  # number of sinusoidal positions; a learned table has its own number
@@ -106,7 +105,7 @@ def _set_parameters(spec: Any, c: Config, left: dict[str, np.ndarray]) -> None:
             place = "source" if name == "encoder" else "target"
             encodings = left.pop(f"{place}_positions/table")
         else:
-            encode = getattr(positions, POSITIONS[m.positions].encode)
+            encode = implementation(POSITIONS[m.positions].encode, "t2t_jax.models.positions")
             encodings = np.asarray(encode(None, jnp.arange(LONGEST), m.d_model))
         side.position_encodings.encodings = encodings
         if m.norm_placement == "pre":

@@ -11,7 +11,7 @@ from t2t_jax.ops.dropout import dropout
 from t2t_jax.ops.feed_forward import feed_forward, supported
 from t2t_jax.ops.matmul import matmul
 from t2t_jax.ops.tiles import rows_alone
-from t2t_jax.parts import FEED_FORWARD
+from t2t_jax.parts import FEED_FORWARD, implementation
 
 
 class FeedForward(nn.Module):
@@ -54,7 +54,7 @@ class FeedForward(nn.Module):
         hidden = matmul(x, matrix("W_1", *wide))
         if not part.gated:
             hidden = biased(hidden, "b_1", "d_ff")
-        hidden = getattr(jax.nn, part.activation)(hidden)
+        hidden = implementation(part.activation, "jax.nn")(hidden)
         if part.gated:
             hidden *= matmul(x, matrix("W_3", *wide))
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "d_ff"))

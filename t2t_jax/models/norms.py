@@ -1,12 +1,11 @@
 """Norms over the last axis: layer norm (the paper's) and RMSNorm. `parts.NORMS` lists them."""
 
-from importlib import import_module
 from typing import Any
 
 import flax.linen as nn
 import jax
 
-from t2t_jax.parts import NORMS
+from t2t_jax.parts import NORMS, implementation
 
 EPSILON = 1e-6
 
@@ -18,8 +17,7 @@ def norm(kind: str, dtype: Any, *, axis: str = "d_model", **attributes: Any) -> 
       kind: of `parts.NORMS`.
       axis: the logical axis of its parameters.
     """
-    file, _, cls = NORMS[kind].where.partition(":")
-    return getattr(import_module(f"t2t_jax.models.{file}"), cls)(dtype, axis, **attributes)
+    return implementation(NORMS[kind].where, "t2t_jax.models")(dtype, axis, **attributes)
 
 
 class LayerNorm(nn.Module):

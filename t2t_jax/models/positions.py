@@ -14,7 +14,7 @@ from jax import Array
 from t2t_jax.attention.mechanism import Bias
 from t2t_jax.models.layers import add_bias, parameter
 from t2t_jax.ops.dropout import dropout
-from t2t_jax.parts import POSITIONS
+from t2t_jax.parts import POSITIONS, implementation
 
 
 class Encoding(nn.Module):
@@ -64,7 +64,7 @@ def rotate(scheme: str, x: Array, first: Array | int = 0) -> Array:
 
 
 def _function(name: str) -> Callable[..., Any] | None:
-    return globals()[name] if name else None
+    return implementation(name, __name__) if name else None
 
 
 def sinusoid(module: nn.Module, positions: Array, d_model: int) -> Array:

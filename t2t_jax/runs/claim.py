@@ -12,7 +12,7 @@ from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.environment import environment
 from t2t_jax.errors import Busy, UsageError
 from t2t_jax.files import make_directory, write, write_json
-from t2t_jax.runs import provenance, store
+from t2t_jax.runs import provenance, store, study_file
 from t2t_jax.runs.code import code_of
 from t2t_jax.runs.names import title
 
@@ -65,7 +65,11 @@ def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Voca
     write(directory / "vocabulary.model", vocabulary.model)
     write_json(directory / "data.json", facts)
     code = provenance.record_code(directory, code_of(c))
-    write_json(directory / "environment.json", environment() | {"code": code})
+    origin = {}
+    if path := study_file.file_of(c):
+        study_file.keep_copy(directory, path)
+        origin = {"study_file": path}
+    write_json(directory / "environment.json", environment() | {"code": code} | origin)
     write_json(directory / "config.json", config.flatten(c))
 
 

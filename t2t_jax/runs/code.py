@@ -4,6 +4,8 @@ A definition is a function, class or constant at the top level of a module. A ru
 definitions that it starts from, and every definition that a reached one names. The registries
 themselves are not followed, because the config says which of their entries a run uses: a new
 mechanism, model or metric does not change the code of any other run.
+
+What a study file defines (`t2t_jax.extend`) is a part of the code of the runs that use it.
 """
 
 import hashlib
@@ -14,7 +16,7 @@ from typing import Any
 
 from t2t_jax import parts
 from t2t_jax.attention import MECHANISMS, registry
-from t2t_jax.config import Config, Model, has
+from t2t_jax.config import Config, has
 from t2t_jax.evaluation import metric
 from t2t_jax.runs import syntax
 from t2t_jax.runs.syntax import PACKAGE, Definition, content_hash
@@ -24,6 +26,7 @@ from t2t_jax.runs.syntax import PACKAGE, Definition, content_hash
 WITHOUT_EFFECT = (
     "config",
     "errors",
+    "extend",
     "runs.claim",
     "runs.code",
     "runs.identity",
@@ -31,6 +34,7 @@ WITHOUT_EFFECT = (
     "runs.provenance",
     "runs.published",
     "runs.store",
+    "runs.study_file",
     "runs.syntax",
     "environment",
     "files",
@@ -40,6 +44,14 @@ WITHOUT_EFFECT = (
     "training.progress",
     "training.trackers",
 )
+# Definitions that were rewritten without an effect on any number keep the hash that they had.
+REWRITTEN = {
+    "2e8b5bd787": "5fba8ebd2a",  # attention.registry.build
+    "b28ec5767c": "a6c152cbae",  # models.norms.norm
+    "38011dddf2": "f22b21fa9d",  # models.positions._function
+    "b0ea2bb928": "cdd328dff7",  # training.optimizer.learning_rate
+    "bc7dd0f269": "652e9b0199",  # models.feed_forward.FeedForward
+}
 REGISTRIES = (
     Definition("attention.registry", "MECHANISMS"),
     Definition("evaluation.metric", "metric_of"),
@@ -56,7 +68,16 @@ def code_of(c: Config) -> dict[str, str]:
     }
     corpus_metric = metric.metric_of(c.data.corpus)
     name = next(name for name, value in vars(metric).items() if value is corpus_metric)
-    return dict(_code(c.model.architecture, frozenset(mechanisms), _parts(c.model), name))
+    return dict(_code(c.model.architecture, frozenset(mechanisms), _parts(c), name))
+
+
+def reached_from(where: str) -> dict[str, str]:
+    """Returns every definition that a class or function of a file reaches, with its hash.
+
+    Args:
+      where: as an entry of a table names it, `/PATH.py:name`.
+    """
+    return _hashes(_reached([_located("", where)]))
 
 
 def digest(code: Mapping[str, str]) -> str:
@@ -80,10 +101,14 @@ def abbreviated(names: Sequence[str], kind: str = "definitions") -> str:
     return ", ".join(names[:3]) + (f" and {more} more {kind}" if more > 0 else "")
 
 
-def _parts(c: Model) -> frozenset[tuple[str, str]]:
-    """Returns the entries of `parts` that a model uses, as (table, entry)."""
+def _parts(c: Config) -> frozenset[tuple[str, str]]:
+    """Returns the entries of `parts` that a run uses, as (table, entry)."""
     tables = dict(norm="NORMS", qk_norm="NORMS", feed_forward="FEED_FORWARD", positions="POSITIONS")
-    named = {(table, getattr(c, field)) for field, table in tables.items() if has(c, field)}
+    named = {
+        (table, getattr(c.model, field)) for field, table in tables.items() if has(c.model, field)
+    }
+    if parts.SCHEDULES[c.training.schedule].code:  # those of this package are in `learning_rate`
+        named.add(("SCHEDULES", c.training.schedule))
     return frozenset(named - {("NORMS", "none")})
 
 
@@ -110,9 +135,13 @@ def _code(
         part = getattr(parts, table)[name]
         starts += [_located("models", where) for where in part.code]
         entries[f"parts.{table}[{name}]"] = content_hash(part.facts)
-    return {
-        str(d): content_hash(syntax.parse(d.module).definitions[d.name]) for d in _reached(starts)
-    } | entries
+    return _hashes(_reached(starts)) | entries
+
+
+def _hashes(definitions: Iterable[Definition]) -> dict[str, str]:
+    """Returns the hash of each definition, by its name."""
+    hashes = {str(d): content_hash(syntax.parse(d.module).definitions[d.name]) for d in definitions}
+    return {name: REWRITTEN.get(x, x) for name, x in hashes.items()}
 
 
 def _reached(starts: Iterable[Definition]) -> set[Definition]:
@@ -159,9 +188,9 @@ def _imported_module(module: syntax.Module, name: str) -> str | None:
 
 
 def _located(package: str, where: str) -> Definition:
-    """Returns the definition that a registry writes as `file:name`."""
-    module, _, name = where.partition(":")
-    return Definition(f"{package}.{module}", name)
+    """Returns the definition that a table writes as `file:name`, or as `/PATH.py:name`."""
+    module, _, name = where.rpartition(":")
+    return Definition(module if syntax.is_file(module) else f"{package}.{module}", name)
 
 
 def _of_function(function: Any) -> list[Definition]:

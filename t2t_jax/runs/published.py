@@ -27,6 +27,7 @@ KEPT = (  # files of a run that are published, besides its translations and stat
     "code.json",
     "metrics.jsonl",
     "result.json",
+    "study.py",
 )
 Contents = dict[str, Any]
 
@@ -67,6 +68,8 @@ def contents(directory: Path, names: Iterable[str] = KEPT) -> Contents:
     """Returns the content of those files that a run has; the paths in its config are blank."""
     content_of = {name: read(directory, name) for name in names}
     content_of["config.json"] = content_of["config.json"] | dict.fromkeys(PATHS, "")
+    if environment := content_of.get("environment.json"):
+        content_of["environment.json"] = {n: x for n, x in environment.items() if n != "study_file"}
     return {name: content for name, content in content_of.items() if content is not None}
 
 

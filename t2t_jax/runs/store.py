@@ -10,6 +10,7 @@
     result.json                                  written last, with its own checksum, and again when
                                                  another split is scored
     failed.json                                  instead of a result: why there is none
+    study.py                                     a copy of the study file, if the run uses its code
     names.txt                                    the names of the run, one a line
     lock                                         held by the process at work
 
@@ -27,7 +28,7 @@ from t2t_jax.config import Config
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.files import write, write_json
-from t2t_jax.runs import published
+from t2t_jax.runs import published, study_file
 from t2t_jax.runs.identity import sha256
 from t2t_jax.runs.names import title
 
@@ -37,6 +38,8 @@ LIKELIHOOD = "likelihood"  # the name of the likelihoods' statistics, and their 
 def read_config(directory: Path) -> Config:
     """Returns the config of a run.
 
+    If it names what a study file defines that is not loaded, the run's copy of the file is.
+
     Raises:
       UsageError: there is no run, or its config.json names a field that does not exist.
     """
@@ -44,7 +47,12 @@ def read_config(directory: Path) -> Config:
     if fields is None:
         raise UsageError(f"{directory} is no run: it has no config.json; train one first.")
     try:
-        return config.replace(Config(), **fields)
+        try:
+            return config.replace(Config(), **fields)
+        except UsageError:
+            if not study_file.load_copy(directory):
+                raise
+            return config.replace(Config(), **fields)
     except (UsageError, TypeError) as error:  # the second if it is not a JSON object
         raise UsageError(f"config.json of {title(directory)}: {error}") from None
 

@@ -1,4 +1,7 @@
-"""Modules of this package as syntax trees: their definitions, and the names that these use.
+"""Modules as syntax trees: their definitions, and the names that these use.
+
+A module of this package is named by its path in the package, `training.step`; a file outside of it
+(`t2t_jax.extend`) by its absolute path.
 
 The trees leave out what cannot change a number: comments, layout, docstrings, annotations, the
 text of errors and calls that only report. Two definitions with the same tree have the same hash.
@@ -6,6 +9,7 @@ text of errors and calls that only report. Two definitions with the same tree ha
 
 import ast
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -13,6 +17,8 @@ from typing import Any, NamedTuple
 
 PACKAGE = Path(__file__).parents[1]
 _REPORTS = ("say", "show", "report", "warn")  # functions whose calls are left out
+# Decorators of `t2t_jax.extend` are left out, as the entries that they make are hashed separately.
+_DECORATORS = ("mechanism", "norm", "feed_forward", "positions", "schedule", "corpus")
 
 
 class Definition(NamedTuple):
@@ -22,7 +28,8 @@ class Definition(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
+        """Its name; that of a file leaves out the path, so that the file can be moved."""
+        return f"file:{self.name}" if is_file(self.module) else f"{self.module}.{self.name}"
 
 
 class Module(NamedTuple):
@@ -39,10 +46,8 @@ class Module(NamedTuple):
 
 @cache
 def parse(name: str) -> Module:
-    """Returns a module of this package, parsed; `training.step` names t2t_jax/training/step.py."""
-    path = module_path(name)
-    assert path is not None, name
-    tree = _Simplifier().visit(ast.parse(path.read_text()))
+    """Returns a module, parsed; `training.step` names t2t_jax/training/step.py."""
+    tree = _Simplifier().visit(ast.parse(_text(name)))
     imports: dict[str, tuple[str, str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{PACKAGE.name}."):
@@ -56,6 +61,21 @@ def parse(name: str) -> Module:
         if (owner := _extended_name(statement)) in definitions:
             definitions[owner].append(statement)
     return Module(definitions, imports)
+
+
+def is_file(module: str) -> bool:
+    """Returns whether a module is a file outside of this package."""
+    return module.startswith("/")
+
+
+def _text(module: str) -> str:
+    """Returns the text of a module; that of a loaded study file is what was executed."""
+    if is_file(module):
+        executed = getattr(sys.modules.get(module), "__source__", None)
+        return Path(module).read_text() if executed is None else executed
+    path = module_path(module)
+    assert path is not None, module
+    return path.read_text()
 
 
 def module_path(module: str) -> Path | None:
@@ -117,14 +137,23 @@ def _extended_name(statement: ast.stmt) -> str:
     return next((o.id for o in owners if isinstance(o, ast.Name)), "")
 
 
+def _extends(decorator: ast.expr) -> bool:
+    """Returns whether a decorator is of `t2t_jax.extend`, as in `@mechanism("cosine")`."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return isinstance(decorator, ast.Call) and name in _DECORATORS
+
+
 class _Simplifier(ast.NodeTransformer):
     """Removes what cannot change a number."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
+        node.decorator_list = [d for d in node.decorator_list if not _extends(d)]
         return self._without_docstring(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.decorator_list = [d for d in node.decorator_list if not _extends(d)]
         return self._without_docstring(node)
 
     def _without_docstring(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:

@@ -6,13 +6,15 @@ fields at the paper's scale, such as h d_k = d_model, holds at every scale.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
+from t2t_jax.data.registry import CORPORA
 from t2t_jax.errors import UsageError, near
+from t2t_jax.parts import in_file
 
 WIDTHS = "d_model", "d_ff", "d_k", "d_v", "mup_width"
 INTEGER = (*WIDTHS, "N", "steps")  # refused if scaling does not give an integer
@@ -156,7 +158,7 @@ def shrink(
       UsageError: a width, depth or number of steps of the row is not an integer at this scale, or
         the fields do not fit each other.
     """
-    flags = dict(flags or {})
+    flags, preset = dict(flags or {}), _for_corpus(preset, base)
     # First, as they decide which fields a row may have.
     deciding = {n: flags[n] for n in ("architecture", "parametrization") if n in flags}
     base = config.replace(base, **deciding)
@@ -174,6 +176,15 @@ def shrink(
         every = c.training.steps // (8 * c.training.average)
         c = config.replace(c, evaluate_every=max(1, every))
     return c
+
+
+def _for_corpus(preset: Preset, base: Config) -> Preset:
+    """Returns a preset that keeps the corpus of a study file, and its base's other data fields."""
+    if not in_file(CORPORA[base.data.corpus].where):
+        return preset
+    own = {n for n in config.difference(base, Config()) if config.SECTION_OF[n] == "data"}
+    changes = {n: x for n, x in preset.changes.items() if n not in {*own, *OF_CORPUS}}
+    return replace(preset, changes=changes)
 
 
 def _factors(base: Config, preset: Preset, flags: Mapping[str, Any]) -> dict[str, Fraction]:

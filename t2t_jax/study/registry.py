@@ -1,9 +1,9 @@
 """Studies: a table of a paper as rows, each written as its difference from base.
 
-A study is one file under experiments/: a function that returns rows, decorated with `@study`.
+A study is a function that returns rows, decorated with `@study`, in a file anywhere. Those under
+experiments/ are known by name.
 """
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near, warn
+from t2t_jax.runs.study_file import load
 
 PAPER = ("PPL", "BLEU", "F1", "params", "FLOPs")  # fields of a row that hold the paper's values
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -58,6 +59,7 @@ class Study:
       equal_flops: whether the steps of each row are chosen such that it takes base's FLOPs.
       base: config fields in which this table's base differs from Table 3's; a preset may replace
         them.
+      sweep: values of fields, one of which is chosen for each row (`study.sweep`).
     """
 
     name: str
@@ -68,6 +70,7 @@ class Study:
     V: int
     equal_flops: bool = False
     base: Mapping[str, Any] = field(default_factory=dict)
+    sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def config(self, row: Row | None = None) -> Config:
         """Returns a row's config at the paper's scale; base's if no row is given.
@@ -87,6 +90,7 @@ def study(
     V: int,
     equal_flops: bool = False,
     base: Mapping[str, Any] | None = None,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
 ) -> Callable[[Callable[[], Sequence[Row]]], Study]:
     """Returns a decorator that turns a function into a study of its name, with the rows it returns.
 
@@ -103,6 +107,7 @@ def study(
             V=V,
             equal_flops=equal_flops,
             base=base or {},
+            sweep=sweep or {},
         )
         _check(made)
         return made
@@ -132,30 +137,50 @@ def studies(folder: Path = EXPERIMENTS, report: Callable[[str], object] = warn) 
     """
     out: dict[str, Study] = {}
     for path in sorted(folder.glob("*.py")):
-        spec = importlib.util.spec_from_file_location(f"experiments.{path.stem}", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
         try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            report(f"{path} cannot be loaded ({reason}): its studies are left out.")
-            continue
-        out |= {s.name: s for s in vars(module).values() if isinstance(s, Study)}
+            out |= _studies_of(path)
+        except UsageError as error:
+            report(f"{error} Its studies are left out.")
     return out
 
 
-def find(name: str) -> Study:
-    """Returns the study with this name.
+def _studies_of(path: Path) -> dict[str, Study]:
+    """Returns the studies of a file, by name."""
+    return {s.name: s for s in vars(load(path)).values() if isinstance(s, Study)}
+
+
+def find(text: str) -> Study:
+    """Returns the study with a name; or that of a file: `PATH.py`, or `PATH.py:name` of several.
 
     Raises:
-      UsageError: there is no such study.
+      UsageError: there is no such study, or the file cannot be loaded.
     """
-    known = studies()
+    path, name = path_of(text), text.rpartition(":")[2]
+    if path is None:
+        known = studies()
+        if name not in known:
+            raise UsageError(f"there is no study {name!r} under {EXPERIMENTS}: {near(name, known)}")
+        return known[name]
+    known = _studies_of(path)
+    if not known:
+        raise UsageError(
+            f"{path} defines no study: decorate a function with @study (`help study`)."
+        )
+    if text == str(path):
+        if len(known) > 1:
+            choices = " or ".join(f"{path}:{name}" for name in known)
+            raise UsageError(f"{path} defines {len(known)} studies: name one of them, {choices}.")
+        return next(iter(known.values()))
     if name not in known:
-        raise UsageError(f"there is no study {name!r} under {EXPERIMENTS}: {near(name, known)}")
+        raise UsageError(f"{path} defines no study {name!r}: {near(name, known)}")
     return known[name]
+
+
+def path_of(text: str) -> Path | None:
+    """Returns the file that `PATH.py` or `PATH.py:name` names; None for the name of a study."""
+    file, _, name = text.rpartition(":")
+    paths = (text, file) if name.isidentifier() else (text,)
+    return next((Path(path) for path in paths if path.endswith(".py")), None)
 
 
 def select(study: Study, names: Sequence[str]) -> tuple[Row, ...]:

@@ -14,6 +14,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.runs.identity import sha256
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import DEFAULT
+from t2t_jax.study.sweep import declared
 
 FOLDER = "studies"
 
@@ -23,7 +24,7 @@ class Request(NamedTuple):
 
     Attributes:
       fields: config fields that the command line changes.
-      sweep: values of each swept field.
+      sweep: values of each swept field, unless they are those that the study declares.
       rows: names of rows or groups; empty for all rows.
     """
 
@@ -65,7 +66,9 @@ def request_of(grid: Grid) -> Request:
     """Returns the request for a grid."""
     every, chosen = grid.study.rows, {row.name for row in grid.rows}
     rows = [] if len(chosen) == len(every) else _words(every, chosen)
-    return Request(grid.study.name, grid.preset.name, {**grid.changes}, {**grid.sweep}, rows)
+    own = declared(grid.study, [], {})  # which needs no flag
+    sweep = {name: values for name, values in grid.sweep.items() if own.get(name) != values}
+    return Request(grid.study.name, grid.preset.name, {**grid.changes}, sweep, rows)
 
 
 def _words(every: Sequence[Any], chosen: set[str]) -> list[str]:

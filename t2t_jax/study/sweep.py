@@ -25,6 +25,7 @@ from t2t_jax.runs.names import title
 if TYPE_CHECKING:
     from t2t_jax.runs.job import Job
     from t2t_jax.study.grid import Grid
+    from t2t_jax.study.registry import Study
 
 CHOOSING = slice(0, None, 2)  # sentences of dev by which a trial is chosen
 SCORED = slice(1, None, 2)  # sentences of dev on which the chosen trial is scored
@@ -101,11 +102,7 @@ def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         name, _, values = text.partition("=")
         if not values:
             raise UsageError(f"--sweep {text!r}: write it as NAME=V1,V2,... or NAME=LOW..HIGH:N.")
-        if name in (*config.SENTENCES, "vocabulary", "seed"):
-            raise UsageError(
-                f"--sweep {name}: {name} cannot be swept, as trials are compared by their "
-                "perplexity on the same subwords, with seed 0."
-            )
+        _check_name(name)
         kind = config.field_type(name)
         ranged = kind in (int, float) and ".." in values
         parsed = _range(name, values, kind) if ranged else _listed(name, values, kind)
@@ -113,6 +110,38 @@ def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
             raise UsageError(f"--sweep {text!r}: {name} or one of its values occurs twice.")
         sweep[name] = parsed
     return sweep
+
+
+def declared(
+    study: "Study", texts: Sequence[str], changes: Mapping[str, Any]
+) -> dict[str, tuple[Any, ...]]:
+    """Returns the values of each field that a study or a command line sweeps.
+
+    Args:
+      texts: those of the command line, as of `parse`; they replace the study's of the same field.
+      changes: fields that the command line sets, which the study's sweep then leaves out.
+
+    Raises:
+      UsageError: a sweep is not valid.
+    """
+    sweep: dict[str, tuple[Any, ...]] = {}
+    for name, values in study.sweep.items():
+        _check_name(name)
+        kind = config.field_type(name)
+        sweep[name] = tuple(float(x) if kind is float and type(x) is int else x for x in values)
+        if isinstance(values, str) or not values or len(set(sweep[name])) < len(values):
+            raise UsageError(
+                f"sweep of {study.name}: list different values of {name}, not {values!r}."
+            )
+    return {name: x for name, x in sweep.items() if name not in changes} | parse(texts)
+
+
+def _check_name(name: str) -> None:
+    if name in (*config.SENTENCES, "vocabulary", "seed"):
+        raise UsageError(
+            f"{name} cannot be swept, as trials are compared by their perplexity on the same "
+            "subwords, with seed 0."
+        )
 
 
 def _listed(name: str, text: str, kind: type | tuple[str, ...]) -> tuple[Any, ...]:

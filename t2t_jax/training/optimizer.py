@@ -1,12 +1,11 @@
 """Adam and the learning-rate schedules (section 5.3)."""
 
-from typing import Literal
-
 import jax
 import jax.numpy as jnp
 import optax
 
 from t2t_jax import config
+from t2t_jax.parts import SCHEDULES, implementation
 
 
 def adam(c: config.Training) -> optax.GradientTransformation:
@@ -29,16 +28,20 @@ def learning_rate(
     peak: jax.Array,
     warmup: jax.Array,
     steps: jax.Array,
-    schedule: Literal["inverse_sqrt", "linear"],
+    schedule: str,
 ) -> jax.Array:
     """The learning rate of a step, counted from 1 to `steps`.
 
     inverse_sqrt is the paper's equation 3: peak min(step / warmup, (warmup / step)^0.5).
     linear has the same warm-up, then falls linearly and reaches zero one step after the last.
+    After the same warm-up, a schedule of a study file is its function's value times the peak.
     """
     step = jnp.maximum(step, 1).astype(jnp.float32)
     if schedule == "inverse_sqrt":
         after = jnp.sqrt(warmup / step)
-    else:
+    elif schedule == "linear":
         after = jnp.clip((steps + 1 - step) / jnp.maximum(steps + 1 - warmup, 1), 0, 1)
+    else:
+        factor = implementation(SCHEDULES[schedule].where, "")(step, warmup, steps)
+        return peak * jnp.where(step < warmup, step / warmup, factor)
     return peak * jnp.minimum(step / warmup, after)

@@ -1,0 +1,150 @@
+"""Decorators with which a file outside of this package adds to its tables.
+
+    @mechanism("cosine", options=dict(tau=10.0))
+    class Cosine(DotProduct): ...
+
+The name is then a value of the config fields that the table serves. What is decorated must be at
+the top level of its file, from which its code is read and hashed as a part of the runs that use it.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from t2t_jax.attention import registry
+from t2t_jax.data.registry import CORPORA
+from t2t_jax.data.registry import Entry as Corpus
+from t2t_jax.errors import UsageError
+from t2t_jax.parts import (
+    FEED_FORWARD,
+    NORMS,
+    POSITIONS,
+    SCHEDULES,
+    FeedForward,
+    Norm,
+    Positions,
+    Schedule,
+    in_file,
+)
+
+T = TypeVar("T")
+Decorator = Callable[[T], T]
+
+TABLES: Mapping[str, dict[str, Any]] = {
+    "attention": registry.MECHANISMS,
+    "norm": NORMS,
+    "feed_forward": FEED_FORWARD,
+    "positions": POSITIONS,
+    "schedule": SCHEDULES,
+    "corpus": CORPORA,
+}
+TABLE_OF = {  # the table that has the values of a config field
+    **dict.fromkeys(("encoder_attention", "decoder_attention", "cross_attention"), "attention"),
+    **{name: name for name in TABLES if name != "attention"},
+    "qk_norm": "norm",
+}
+_TAKEN = {table: {"none", *entries} for table, entries in TABLES.items()}  # by the package
+
+
+def mechanism(name: str, about: str = "", **fields: Any) -> Decorator[Any]:
+    """Adds an attention mechanism, a subclass of `attention.mechanism.Mechanism`.
+
+    Args:
+      fields: of `attention.registry.Entry`, such as `options=dict(tau=10.0)`.
+    """
+    return _adding("attention", name, lambda where: registry.Entry(where, about, **fields))
+
+
+def norm(name: str, about: str = "") -> Decorator[Any]:
+    """Adds a norm: a Flax module with the attributes of `models.norms.LayerNorm`."""
+    return _adding("norm", name, lambda where: Norm(where, about))
+
+
+def feed_forward(name: str, about: str = "", gated: bool = False) -> Decorator[Any]:
+    """Adds a feed-forward layer by its activation, a function of an array.
+
+    Args:
+      gated: as of `parts.FeedForward`.
+    """
+    return _adding("feed_forward", name, lambda where: FeedForward(where, about, gated))
+
+
+def positions(
+    name: str, kind: Literal["encode", "rotate", "bias"], about: str = "", **fields: Any
+) -> Decorator[Any]:
+    """Adds a position scheme, or a second function to one of the same file.
+
+    Args:
+      kind: what the function does; it has the signature of its kind in `models/positions.py`.
+      fields: `even` and `limited` of `parts.Positions`.
+    """
+
+    def entry(where: str) -> Positions:
+        other = POSITIONS.get(name, Positions(about))
+        wheres = in_files(other)
+        same_file = wheres and wheres[0].rpartition(":")[0] == where.rpartition(":")[0]
+        scheme = other if same_file else Positions(about)
+        return replace(scheme, **{str(kind): where, **fields})
+
+    return _adding("positions", name, entry)
+
+
+def schedule(name: str, about: str = "") -> Decorator[Any]:
+    """Adds a schedule: a function of (step, warmup, steps) whose value times the peak is the rate.
+
+    Its arguments are float32 scalars; it is used after the warm-up.
+    """
+    return _adding("schedule", name, lambda where: Schedule(where, about))
+
+
+def corpus(
+    name: str, splits: str = "train dev test", files: Sequence[str | Path] = ()
+) -> Decorator[Any]:
+    """Adds a corpus: a function of the name of a split that yields (source, target) texts.
+
+    It must yield the same pairs every time. They are prepared again if its code changes.
+
+    Args:
+      splits: train and dev are required; every split that begins with test is a test set.
+      files: paths, from the folder of the study file, of files that it reads; the pairs are
+        prepared again if their content changes.
+    """
+
+    def entry(where: str) -> Corpus:
+        folder = Path(where.rpartition(":")[0]).parent
+        paths = tuple(str(folder / path) for path in files)
+        return Corpus(where, (), tuple(splits.split()), paths)
+
+    return _adding("corpus", name, entry)
+
+
+def in_files(entry: Any) -> list[str]:
+    """Returns what an entry of a table names in files, as `/PATH.py:name`."""
+    return [x for x in vars(entry).values() if isinstance(x, str) and in_file(x)]
+
+
+def _adding(table: str, name: str, entry: Callable[[str], Any]) -> Decorator[Any]:
+    """Returns a decorator that adds the entry of what it decorates to a table."""
+    if not name.isidentifier():
+        raise UsageError(f"{table} {name!r} is no name: use letters, digits and underscores.")
+    if name in _TAKEN[table]:
+        raise UsageError(f"{table} {name!r} exists in the package: choose another name.")
+
+    def add(implementation: Any) -> Any:
+        TABLES[table][name] = entry(_location(implementation))
+        return implementation
+
+    return add
+
+
+def _location(implementation: Any) -> str:
+    """Returns `/PATH.py:name` of a class or function, under which `parts.implementation` has it."""
+    module, name = sys.modules[implementation.__module__], implementation.__qualname__
+    file = getattr(module, "__file__", None)
+    if file is None or "." in name:
+        raise UsageError(f"{name} must be defined at the top level of a file.")
+    path = str(Path(file).resolve())
+    sys.modules.setdefault(path, module)
+    return f"{path}:{name}"

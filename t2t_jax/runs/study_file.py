@@ -1,0 +1,141 @@
+"""Study files: files outside of this package that define studies, and mechanisms and the like.
+
+A run that uses what such a file defines keeps a copy of it, `study.py`. Commands that get the name
+of a run, not a study file, read the copy.
+"""
+
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from t2t_jax import config
+from t2t_jax.config import Config
+from t2t_jax.errors import UsageError
+from t2t_jax.extend import TABLE_OF, TABLES, in_files
+from t2t_jax.files import write
+from t2t_jax.runs import code, published
+
+COPY = "study.py"
+Entries = Mapping[str, Mapping[str, Any]]  # by table and name
+
+
+def load(path: Path, text: str | None = None) -> ModuleType:
+    """Returns the module of a study file, which is executed once in a process.
+
+    Args:
+      text: its content, if it is not read from the path.
+
+    Raises:
+      UsageError: it cannot be read or executed, or defines a name that another file also defines,
+        with other code. Nothing of it is kept then.
+    """
+    name = str(path.resolve())
+    if name in sys.modules:
+        return sys.modules[name]
+    text = _read(path) if text is None else text
+    module, before = ModuleType(name), entries()
+    vars(module).update(__file__=name, __source__=text)
+    sys.modules[name] = module
+    try:
+        exec(compile(text, name, "exec"), vars(module))
+        _set_versions(before)
+        _check_other_files(path, before)
+    except Exception as error:
+        forget(path, before)
+        raise UsageError(_message(path, error)) from None
+    return module
+
+
+def entries() -> Entries:
+    """Returns the entries of all tables at present."""
+    return {table: dict(of_table) for table, of_table in TABLES.items()}
+
+
+def forget(path: Path, before: Entries) -> None:
+    """Removes the module of a study file, and restores the tables to earlier entries."""
+    sys.modules.pop(str(path.resolve()), None)
+    for table, of_table in TABLES.items():
+        of_table.clear()
+        of_table.update(before[table])
+
+
+def file_of(c: Config) -> str | None:
+    """Returns the path of the study file that defines what a config names; None if none does."""
+    flat = config.flatten(c)
+    for field, table in TABLE_OF.items():
+        entry = TABLES[table].get(flat[field].partition(":")[0])
+        for where in in_files(entry) if entry else ():
+            return where.rpartition(":")[0]
+    return None
+
+
+def keep_copy(directory: Path, path: str) -> None:
+    """Writes a copy of a loaded study file into the directory of a run."""
+    write(directory / COPY, getattr(sys.modules[path], "__source__", None) or _read(Path(path)))
+
+
+def load_copy(directory: Path) -> bool:
+    """Loads the copy of a study file that a run keeps; returns whether there is one.
+
+    Raises:
+      UsageError: as `load`.
+    """
+    text = published.read(directory, COPY)
+    if text is not None:
+        load(directory / COPY, text)
+    return text is not None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8: convert it.") from None
+
+
+def _message(path: Path, error: Exception) -> str:
+    """Returns why a study file cannot be loaded, with the line."""
+    name = str(path.resolve())
+    lines = [x.lineno for x in traceback.extract_tb(error.__traceback__) if x.filename == name]
+    if isinstance(error, SyntaxError) and error.filename == name:
+        lines, error = [error.lineno], SyntaxError(error.msg)
+    line = f", line {lines[-1]}" if lines else ""
+    if isinstance(error, UsageError):
+        return f"{path}{line}: {error}" if line else str(error)
+    return f"{path} cannot be loaded ({type(error).__name__}: {error}{line}): correct it."
+
+
+def _set_versions(before: Entries) -> None:
+    """Makes the code of a new corpus a part of its content."""
+    corpora = TABLES["corpus"]
+    for name in [name for name, entry in corpora.items() if before["corpus"].get(name) != entry]:
+        version = code.digest(code.reached_from(corpora[name].where))
+        corpora[name] = replace(corpora[name], version=version)
+
+
+def _check_other_files(path: Path, before: Entries) -> None:
+    """Raises an error if a new entry replaces that of another file which has other code."""
+    for table, of_table in TABLES.items():
+        for name, entry in of_table.items():
+            old = before[table].get(name, entry)
+            if old is not entry and _content(old) != _content(entry):
+                other = in_files(old)[0].rpartition(":")[0]
+                raise UsageError(
+                    f"{path} and {other} define {table} {name!r} with different code: rename one."
+                )
+
+
+def _content(entry: Any) -> dict[str, Any]:
+    """Returns what of an entry has an effect, with the code that it reaches in place of paths."""
+    wheres = in_files(entry)
+    return {
+        field: code.reached_from(x) if isinstance(x, str) and x in wheres else x
+        for field, x in vars(entry).items()
+        if field != "about" and not callable(x)
+    }

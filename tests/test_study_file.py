@@ -1,0 +1,466 @@
+"""A study file runs from any folder, and its code is a part of the runs that use it."""
+
+import dataclasses
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t2t_jax import config
+from t2t_jax.cli import main
+from t2t_jax.config import Config
+from t2t_jax.data.corpora import open_corpus
+from t2t_jax.errors import UsageError
+from t2t_jax.models.feed_forward import FeedForward
+from t2t_jax.models.norms import norm
+from t2t_jax.models.positions import PositionBias
+from t2t_jax.runs import code, published, study_file, syntax
+from t2t_jax.runs.code import code_of
+from t2t_jax.study import registry, sweep
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.presets import PRESETS, preset
+from t2t_jax.training.optimizer import learning_rate
+from tests import small, toy
+
+TEXT = """
+import random
+
+import jax
+import jax.numpy as jnp
+
+from t2t_jax.attention.dot_product import DotProduct
+from t2t_jax.study import Row, corpus, mechanism, study
+
+EPSILON = 1e-6
+
+
+@mechanism("cosine", "softmax(tau cos(q, k)) v", options=dict(tau=10.0))
+class Cosine(DotProduct):
+    tau: float
+
+    def scores(self, q, keys, t, s):
+        q, keys = (x * jax.lax.rsqrt(jnp.square(x).sum(-1, keepdims=True) + EPSILON) for x in (q, keys))
+        return self.tau * super().scores(q, keys, t, s)
+
+
+@corpus("reversal", splits="train dev")
+def reversal(split):
+    draw = random.Random(split)
+    for _ in range(200 if split == "train" else 20):
+        letters = draw.choices("abcdef", k=draw.randint(1, 7))
+        yield " ".join(letters), " ".join(letters[::-1])
+
+
+@study(
+    "Cosine attention", columns="", split="dev", V=9, sweep=dict(lr_scale=[0.5, 1]),
+    base=dict(corpus="reversal", vocabulary=14),
+)
+def angles():
+    return [Row("base"), Row("cosine", dict(encoder_attention="cosine:tau=5.0"))]
+"""  # noqa: E501
+SMALL = toy.options(
+    dict(
+        steps=6, evaluate_every=6, batch_tokens=200, max_length=20, num_buckets=1, N=1, d_model=16,
+        d_ff=20, h=2, d_k=8, d_v=8, max_extra=5,
+    )
+)  # fmt: skip
+
+
+ONE = ["--lr_scale", "1.0"]  # in place of the sweep
+
+
+def forget():
+    """Makes this process load study files again, like another one."""
+    for name in [name for name in sys.modules if name.startswith("/")]:
+        del sys.modules[name]
+    for table, entries in study_file.TABLES.items():
+        for name in entries.keys() - BEFORE[table].keys():
+            del entries[name]
+    for cached in (code._code, code._named_by, syntax.parse):
+        cached.cache_clear()
+
+
+BEFORE = study_file.entries()
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return ["--cache", str(tmp_path_factory.mktemp("cache"))]
+
+
+@pytest.fixture(scope="module")
+def ran(cache, tmp_path_factory):
+    """A folder with the study file and the runs that `run`, in the folder above, made beside it."""
+    folder = tmp_path_factory.mktemp("anywhere") / "mine"
+    folder.mkdir()
+    (folder / "angles.py").write_text(TEXT)
+    words = ["run", "mine/angles.py", "--workers", "2", *ONE, *SMALL, *cache]
+    (folder / "printed.txt").write_text(printed_by(folder, words))
+    return folder
+
+
+def printed_by(folder, words):
+    """Returns what a command prints that another process runs in the folder above."""
+    done = subprocess.run(
+        [sys.executable, "-m", "t2t_jax.cli", *words],
+        cwd=folder.parent,
+        env=os.environ | {"PYTHONPATH": str(Path(study_file.__file__).parents[2])},
+        capture_output=True,
+        text=True,
+    )
+    logs = "".join(x.read_text() for x in folder.glob("runs/workers/*.txt"))
+    assert done.returncode == 0, done.stderr + logs
+    return done.stdout
+
+
+@pytest.fixture
+def folder(ran, monkeypatch):
+    """The same with its original file; the working directory is elsewhere."""
+    monkeypatch.chdir(ran.parent)
+    (ran / "angles.py").write_text(TEXT)
+    return ran
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+def table(folder, capsys, *words):
+    """Returns what `table` prints, and its notes on standard error."""
+    forget()
+    assert main(["table", str(folder / "angles.py"), "--mix", *ONE, *SMALL, *words]) == 0
+    return capsys.readouterr()
+
+
+def test_one_command_prints_the_table_of_a_file_and_keeps_its_runs_beside_it(folder, capsys):
+    printed = (folder / "printed.txt").read_text()
+    assert printed.startswith("Cosine attention, preset demo.")
+    assert table(folder, capsys).out == printed.partition("plot: ")[0]
+    assert {x.name for x in folder.iterdir()} == {"angles.py", "printed.txt", "runs"}
+    assert not (folder.parent / "runs").exists()
+
+
+@pytest.mark.full
+def test_one_command_prints_the_tuned_table_of_a_file(cache, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "angles.py").write_text(TEXT)
+    printed = printed_by(tmp_path / "mine", ["run", "mine/angles.py", *SMALL, *cache])
+    assert "Tuned: lr_scale from 0.5, 1.0; 2 trials of each row" in printed
+    assert len(published.directories(tmp_path / "mine" / "runs")) == 4
+
+
+def test_a_command_line_replaces_the_sweep_of_a_study(tmp_path):
+    (tmp_path / "angles.py").write_text(TEXT)
+    study = registry.find(str(tmp_path / "angles.py"))
+    own = {"lr_scale": (0.5, 1.0)}
+    assert repr(sweep.declared(study, [], {})) == repr(own)  # of the field's type
+    assert sweep.declared(study, [], {"lr_scale": 2.0}) == {}
+    assert sweep.declared(study, ["lr_scale=2,3"], {}) == {"lr_scale": (2.0, 3.0)}
+    assert sweep.declared(study, ["warmup=5,7"], {}) == own | {"warmup": (5, 7)}
+
+
+def test_a_run_keeps_a_copy_of_the_file_and_the_hashes_of_what_it_uses(folder):
+    own = []
+    for directory in published.directories(folder / "runs"):
+        assert (directory / "study.py").read_text() == TEXT
+        environment = json.loads((directory / "environment.json").read_text())
+        assert environment["study_file"] == str(folder / "angles.py")
+        assert "study_file" not in published.contents(directory)["environment.json"]
+        (recorded,) = json.loads((directory / "code.json").read_text()).values()
+        own.append(sorted(name for name in recorded if name.startswith("file:")))
+    assert sorted(own) == [[], ["file:Cosine", "file:EPSILON"]]
+
+
+def test_the_same_command_has_nothing_left_to_do(folder, cache, capsys):
+    before = {x: x.stat().st_mtime_ns for x in folder.glob("runs/*/result.json")}
+    assert main(["run", "mine/angles.py", "--task", "1", *ONE, *SMALL, *cache]) == 0
+    assert {x: x.stat().st_mtime_ns for x in folder.glob("runs/*/result.json")} == before
+    assert "cosine/0: PPL" in capsys.readouterr().err
+
+
+def test_changed_code_is_noticed_and_a_changed_comment_is_not(folder, capsys):
+    path, note = folder / "angles.py", "made by code that has changed"
+    edit(path, "    tau: float\n", '    """A cosine."""\n\n    tau: float  # a temperature\n')
+    edit(path, '"softmax(tau cos(q, k)) v"', '"a better description"')
+    edit(path, "range(200 if", "range(100 + 100 if")
+    assert note not in "".join(table(folder, capsys))
+    edit(path, "EPSILON = 1e-6", "EPSILON = 1e-5")
+    assert f"{note}: file:EPSILON" in "".join(table(folder, capsys))
+    path.write_text(TEXT)
+    edit(path, "return self.tau *", "return 2 * self.tau *")
+    assert f"{note}: file:Cosine" in "".join(table(folder, capsys))
+
+
+def test_two_files_do_not_share_a_store_with_one_name_for_two_things(folder, cache, capsys):
+    other = folder / "other.py"
+    other.write_text(TEXT.replace("EPSILON = 1e-6", "EPSILON = 1e-5"))
+    try:
+        assert main(["run", str(other), "--task", "1", *ONE, *SMALL, *cache]) == 2
+        said = capsys.readouterr().err
+        assert f"{folder / 'angles.py'} has made angles-demo" in said
+        assert "--store" in said
+        other.write_text(TEXT)  # with the same code, they share their runs
+        forget()
+        assert main(["run", str(other), "--task", "1", *ONE, *SMALL, *cache]) == 0
+    finally:
+        other.unlink()
+
+
+def test_a_run_is_used_by_its_name_without_its_file(folder, cache, capsysbinary, monkeypatch):
+    (folder / "angles.py").unlink()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a b c\nd\n")))
+    store = ["--store", str(folder / "runs")]
+    name = next(x for x in _names(folder) if x.endswith("cosine/0"))
+    assert main(["translate", name, *store, *cache, "--beam", "1"]) == 0
+    assert capsysbinary.readouterr().out.count(b"\n") == 2
+    forget()
+    assert main(["list", "runs", *store]) == 0
+    printed = capsysbinary.readouterr()
+    assert b"cosine/0" in printed.out
+    assert printed.err == b""
+
+
+def _names(folder):
+    return [line for x in folder.glob("runs/*/names.txt") for line in x.read_text().splitlines()]
+
+
+def test_a_run_without_its_copy_says_which_name_is_missing(folder, capsys, tmp_path):
+    (run,) = (x.parent for x in folder.glob("runs/*/names.txt") if "/cosine/" in x.read_text())
+    aside = (run / "study.py").rename(tmp_path / "study.py")
+    try:
+        assert main(["evaluate", str(run)]) == 2
+        said = capsys.readouterr().err
+        assert "config.json of angles-demo" in said
+        assert "corpus cannot be 'reversal'" in said
+    finally:
+        aside.rename(run / "study.py")
+
+
+BAD = {
+    "def angles": ("", "angles.py defines no study"),
+    "Row(": ("Row(]", "SyntaxError: closing parenthesis ']' does not match"),
+    "import random": ("import randon", "No module named 'randon', line 2)"),
+    'mechanism("cosine"': ('mechanism("additive"', "attention 'additive' exists in the package"),
+    'corpus("reversal"': ('corpus("text"', "corpus 'text' exists in the package"),
+    "V=9": ("V=9, bse=1", "unexpected keyword argument 'bse'"),
+    "encoder_attention=": ("encoder_atention=", ", line 30: there is no config field"),
+    "lr_scale=[0.5, 1]": ("lr_scale=[1, 1.0]", "list different values of lr_scale"),
+    "lr_scale=": ("seed=", "seed cannot be swept"),
+}
+
+
+@pytest.mark.parametrize("old", BAD)
+def test_a_bad_file_is_refused_in_a_sentence(old, tmp_path, capsys):
+    new, message = BAD[old]
+    path = tmp_path / "angles.py"
+    path.write_text(TEXT.partition("@study")[0] if not new else TEXT.replace(old, new, 1))
+    for _ in range(2):  # the second time is no different
+        assert main(["table", str(path)]) == 2
+        (said,) = capsys.readouterr().err.splitlines()
+        assert message in said
+    if "line" in said:  # the others are found out later
+        assert study_file.entries() == BEFORE
+
+
+def test_a_file_that_is_missing_or_has_several_studies_is_refused(tmp_path, capsys):
+    assert main(["run", str(tmp_path / "none.py")]) == 2
+    assert f"cannot read {tmp_path / 'none.py'}: No such file" in capsys.readouterr().err
+    path = tmp_path / "two.py"
+    path.write_text(
+        "from t2t_jax.study import Row, study\n"
+        "@study('One', columns='', split='', V=9)\ndef one(): return [Row('base')]\n"
+        "@study('Two', columns='', split='', V=9)\ndef two(): return [Row('first')]\n"
+    )
+    assert main(["list", str(path)]) == 2
+    assert f"name one of them, {path}:one or {path}:two" in capsys.readouterr().err
+    assert main(["list", f"{path}:two"]) == 0
+    assert capsys.readouterr().out == "first\n"
+    assert main(["list", f"{path}:tow"]) == 2
+    assert "did you mean 'two'" in capsys.readouterr().err
+
+
+def test_two_loaded_files_may_share_a_name_if_its_code_is_the_same(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.py").write_text(TEXT)
+    edit(tmp_path / "b.py", "EPSILON = 1e-6\n", "EPSILON = 1e-6  # small\n")
+    edit(tmp_path / "c.py", "EPSILON = 1e-6", "EPSILON = 1e-5")
+    study_file.load(tmp_path / "a.py")
+    study_file.load(tmp_path / "b.py")
+    before = study_file.entries()
+    with pytest.raises(UsageError, match=r"c\.py and .*b\.py define attention 'cosine'"):
+        study_file.load(tmp_path / "c.py")
+    assert study_file.entries() == before
+
+
+def test_a_file_can_be_moved_and_its_base_row_is_everybodys(tmp_path):
+    digests = []
+    for path in (tmp_path / "angles.py", tmp_path / "moved" / "renamed.py"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(TEXT)
+        forget()
+        study = registry.find(str(path))
+        digests.append([code.digest(code_of(study.config(row))) for row in study.rows])
+    assert digests[0] == digests[1]
+    assert digests[0][0] == code.digest(code_of(Config()))
+
+
+PARTS = """
+import jax, jax.numpy as jnp, flax.linen as nn
+from typing import Any
+from t2t_jax.study import feed_forward, norm, positions, schedule
+
+@norm("l1")
+class L1(nn.Module):
+    dtype: Any
+    axis: str = "d_model"
+
+    @nn.compact
+    def __call__(self, x):
+        return x / (jnp.abs(x).mean(-1, keepdims=True) + 1e-6)
+
+@feed_forward("squared_relu")
+def squared(x):
+    return jnp.square(jax.nn.relu(x))
+
+@positions("halved", "bias", "a slope of a half")
+def halved(module, h, causal):
+    return lambda distance: jnp.tile(-0.5 * jnp.abs(distance)[None], (h, *[1] * distance.ndim))
+
+@positions("halved", "encode")
+def ramp(module, positions, d_model):
+    return jnp.tile(positions[:, None] / 10.0, (1, d_model))
+
+@schedule("cosine_decay")
+def cosine_decay(step, warmup, steps):
+    return 0.25 * (1 + jnp.cos(jnp.pi * (step - warmup) / (steps - warmup)))
+"""
+
+
+@pytest.fixture
+def parts(tmp_path):
+    path = tmp_path / "parts.py"
+    path.write_text(PARTS)
+    study_file.load(path)
+    return path
+
+
+def test_parts_of_a_file_are_used(parts):
+    x = jnp.array([[1.0, -2.0, 3.0]])
+    np.testing.assert_allclose(norm("l1", jnp.float32).apply({}, x), x / 2, rtol=1e-5)
+    bias = PositionBias("halved", 3, causal=False).apply({})
+    np.testing.assert_allclose(bias(jnp.array([-2, 4])), [[-1, -2]] * 3)
+    steps = 5, 8, 10, 20, 30
+    rates = [float(learning_rate(jnp.int32(s), 2.0, 10, 30, "cosine_decay")) for s in steps]
+    np.testing.assert_allclose(rates, [1, 1.6, 1, 0.5, 0], atol=1e-6)
+    own, params = small.make(norm="l1", feed_forward="squared_relu", positions="halved")
+    assert jnp.isfinite(small.full_logits(own, params)).all()
+    layer, x = FeedForward("squared_relu", 7, 0.0, jnp.float32), jnp.ones((2, 3, 5))
+    W = layer.init(jax.random.key(0), x, False)["params"]
+    hidden = np.maximum(np.asarray(x @ nn.meta.unbox(W)["W_1"]), 0) ** 2
+    y = layer.apply({"params": W}, x, False)
+    np.testing.assert_allclose(y, hidden @ nn.meta.unbox(W)["W_2"], rtol=1e-5)
+
+
+def test_the_code_of_parts_is_that_of_the_runs_that_use_them(parts, tmp_path):
+    names = {
+        "norm": ("l1", {"file:L1"}),
+        "qk_norm": ("l1", {"file:L1"}),
+        "feed_forward": ("squared_relu", {"file:squared"}),
+        "positions": ("halved", {"file:halved", "file:ramp"}),
+        "schedule": ("cosine_decay", {"file:cosine_decay"}),
+    }
+    digests = []
+    for path in (parts, tmp_path / "moved.py"):
+        forget()
+        path.write_text(PARTS)
+        study_file.load(path)
+        configs = [config.replace(Config(), **{field: names[field][0]}) for field in names]
+        for c, (_, expected) in zip(configs, names.values(), strict=True):
+            assert {name for name in code_of(c) if name.startswith("file:")} == expected
+            assert study_file.file_of(c) == str(path)
+        digests.append([code.digest(code_of(c)) for c in configs])
+    assert digests[0] == digests[1]
+    assert len(set(digests[0])) == len(names)
+    assert study_file.file_of(Config()) is None
+    with pytest.raises(UsageError, match="norm cannot be 'l2'"):
+        config.replace(Config(), norm="l2")
+
+
+def test_a_corpus_is_prepared_again_if_its_code_changes(tmp_path):
+    path, directories = tmp_path / "angles.py", []
+    for new in ("letters[::-1]", "letters[::-1]  # reversed", "letters[::2]"):
+        path.write_text(TEXT.replace("yield", "# a comment\n        yield"))
+        edit(path, '" ".join(letters[::-1])', f'" ".join({new.partition("  #")[0]})')
+        forget()
+        study_file.load(path)
+        c = config.replace(Config(), corpus="reversal", vocabulary=14)
+        dataset = open_corpus(c.data, tmp_path / "cache", toy.quiet)
+        directories.append(dataset.directory)
+        assert len(dataset.splits["train"].source) == 200
+    sources, references = dataset.splits["dev"].sources, dataset.splits["dev"].references
+    assert [x.split()[::2] for x in sources] == [x.split() for x in references]
+    assert directories[0] == directories[1] != directories[2]
+
+
+def test_a_corpus_is_prepared_again_if_a_file_that_it_reads_changes(tmp_path):
+    (tmp_path / "angles.py").write_text(TEXT.replace('"train dev"', '"train dev", files=["list"]'))
+    study_file.load(tmp_path / "angles.py")
+    c = config.replace(Config(), corpus="reversal", vocabulary=14)
+    directories = []
+    for content in ("one", "two", "one"):
+        (tmp_path / "list").write_text(content)
+        directories.append(open_corpus(c.data, tmp_path / "cache", toy.quiet).directory)
+    assert directories[0] == directories[2] != directories[1]
+
+
+def test_a_corpus_that_yields_no_texts_is_refused(tmp_path):
+    (tmp_path / "angles.py").write_text(TEXT.replace('yield " ".join(letters),', "yield 3,"))
+    study_file.load(tmp_path / "angles.py")
+    c = config.replace(Config(), corpus="reversal")
+    with pytest.raises(UsageError, match=r"corpus reversal yields \(3, '.*'\) in dev"):
+        open_corpus(c.data, tmp_path / "cache", toy.quiet)
+
+
+@pytest.mark.parametrize("scale", PRESETS)
+def test_a_preset_leaves_the_corpus_of_a_file(scale, tmp_path):
+    (tmp_path / "angles.py").write_text(TEXT)
+    study = registry.find(str(tmp_path / "angles.py"))
+    grid = Grid(study, preset(scale), study.rows, {}, tmp_path)
+    grid.check()
+    data = grid.config(study.rows[1]).data
+    assert (data.corpus, data.vocabulary, data.pairs, data.grade) == ("reversal", 14, 0, "normal")
+    ordinary = dataclasses.replace(study, base={})
+    other = Grid(ordinary, preset(scale), study.rows, {}, tmp_path).config(study.rows[0]).data
+    assert data.batch_tokens == other.batch_tokens
+
+
+def test_rewritten_definitions_have_the_hash_of_stored_runs():
+    """If a definition of `REWRITTEN` changes in earnest, remove its line."""
+    names = (
+        "attention.registry.build", "models.norms.norm", "models.positions._function",
+        "training.optimizer.learning_rate", "models.feed_forward.FeedForward",
+    )  # fmt: skip
+    current = code_of(Config())
+    assert [current[n] for n in names] == [code.REWRITTEN[x] for x in code.REWRITTEN]
+    home = registry.EXPERIMENTS / "results" / "table3-demo"
+    for directory in published.directories(home)[:3]:
+        for recorded in published.read(directory, "code.json").values():
+            assert [recorded[n] for n in names[:4]] == [current[n] for n in names[:4]]
