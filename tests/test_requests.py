@@ -20,7 +20,7 @@ def run(home, flags=""):
 
 
 def shown(home, flags=""):
-    return grid_shown(_parse(["table", "table3", "--store", str(home), *shlex.split(flags)]))
+    return grid_shown(_parse(["plot", "table3", "--store", str(home), *shlex.split(flags)]))
 
 
 def same(grid, other):
