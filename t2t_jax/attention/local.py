@@ -16,8 +16,9 @@ from t2t_jax.attention.dense import single_query, softmax
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, write_at
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.ops.sparse_attention import supported
 from t2t_jax.ops.tiles import rows_alone
-from t2t_jax.ops.window_attention import supported, window_attention
+from t2t_jax.ops.window_attention import window_attention
 
 
 class Local(Mechanism):

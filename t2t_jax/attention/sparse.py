@@ -23,8 +23,11 @@ from t2t_jax.attention.blocks import (
 from t2t_jax.attention.dense import single_query, softmax, weighted_sum
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
 from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.ops.patterns import Far, Listed, Near, table, tile_of
+from t2t_jax.ops.sparse_attention import Keys as FusedKeys
+from t2t_jax.ops.sparse_attention import sparse_attention, supported
 from t2t_jax.ops.tiles import rows_alone
-from t2t_jax.ops.window_attention import supported, window_attention
+from t2t_jax.ops.window_attention import window_attention
 
 
 class Keys(NamedTuple):
@@ -180,6 +183,23 @@ class Fixed(Mechanism):
         ]
         return unblock(attend(blocks(q, l, n), sets, visibility, dropout, bias), T)
 
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        """The keys of the own block, and those of the other blocks as a shorter sequence."""
+        fits = supported(q.shape[-1], v.shape[-1]) and rows_alone()
+        if type(self) is not Fixed or dropout is not None or bias is not None or not fits:
+            return None
+        l, c, causal = self.l, self.c, visibility.causal
+        lengths = visibility.with_lengths(q, k).q_lengths
+        columns = lengths // l * c + jnp.maximum(lengths % l - (l - c), 0)
+        sets = (
+            FusedKeys(k, v, lengths),
+            FusedKeys(self._columns(k), self._columns(v), columns),
+        )
+        patterns = (Near(l, 0, causal),), (Far(l, c, 0, causal),)
+        return sparse_attention(q, lengths, sets, patterns, q.shape[-1] ** -0.5)[0]
+
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values of the next position's block, and the last c of every block."""
         lengths = visibility.with_lengths(k, k).kv_lengths
@@ -260,16 +280,48 @@ class Random(Sparse):
             Keys("nsh", _take(k, b, j), _take(v, b, j), far, _spread(drawn, b)),
         ]
         out = unblock(attend(blocks(q, b, n), sets, visibility, dropout, bias), T)
-        if visibility.causal:
-            return out
-        first_block = weighted_sum(
+        return out if visibility.causal else self._with_first(out, q, k, v, visibility, dropout, bias)
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        """The first block as keys of their own; the neighbours and the random blocks as others."""
+        b, T, causal, g = self.b, q.shape[1], visibility.causal, tile_of(self.b)
+        fits = supported(q.shape[-1], v.shape[-1]) and rows_alone() and g is not None
+        if type(self) is not Random or dropout is not None or bias is not None or not fits:
+            return None
+        visibility = visibility.with_lengths(q, k)
+        lengths, i = visibility.q_lengths, jnp.arange(-(-T // b))[None]
+        j, drawn = self._random(i, i if causal else -(-lengths[:, None] // b))
+        j = jnp.broadcast_to(jnp.where(drawn, j, -1), (q.shape[0], *j.shape[1:]))
+        sets = (
+            FusedKeys(k, v, lengths, table(j, b, g, T, T)),
+            FusedKeys(k[:, :b], v[:, :b], jnp.minimum(lengths, b)),
+        )
+        patterns = (Near(b, 1, causal), Listed(b)), (Far(b, b, 1, causal),)
+        out = sparse_attention(q, lengths, sets, patterns, q.shape[-1] ** -0.5, g)[0]
+        return out if causal else self._with_first(out, q, k, v, visibility, None, None)
+
+    def _with_first(
+        self,
+        out: Array,
+        q: Array,
+        k: Array,
+        v: Array,
+        visibility: Visibility,
+        dropout: Dropout,
+        bias: Bias,
+    ) -> Array:
+        """The outputs with those of the queries of the first block, which see every key."""
+        b = self.b
+        first = weighted_sum(
             scaled_products("bthd,bshd->bhts", q[:, :b], k),
             v.swapaxes(1, 2),
             visibility,
             dropout=dropout,
             bias=bias,
         )
-        return jnp.concatenate([first_block, out[:, b:]], axis=1)
+        return jnp.concatenate([first, out[:, b:]], axis=1)
 
     def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         b, i = self.b, t // self.b

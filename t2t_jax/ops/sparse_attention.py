@@ -1,0 +1,347 @@
+"""Attention to sets of keys under one softmax, tile by tile, without stored scores.
+
+Each set has keys of its own and the patterns (`ops.patterns`) by which the queries see them. Every
+tile of queries reads the tiles of keys that its patterns touch and keeps a running softmax (Dao et
+al. 2022, "FlashAttention"). The backward pass computes the scores again: one kernel for the gradient
+of the queries, and one for those of the keys and values of each set.
+
+The log-sum-exp of the scores is a result, too. With it, the softmax over the keys of two calls
+follows from those of each.
+
+Gain: compiled for an H100, fixed attention of 4,096 positions moves a FIXED of the bytes that XLA
+moves, random blocks a RANDOM (`bench compile --mechanisms`); not measured on a GPU.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental import pallas as pl
+
+from t2t_jax.ops.patterns import Pattern, Table
+from t2t_jax.ops.tiles import call, on_rows
+
+TILE = 64  # queries, and keys, that are computed at once
+_LOWEST = -1e30
+_PARTS = 16  # of the queries of few keys that many see: at most so many, of 4 tiles at least
+Patterns = tuple[tuple[Pattern, ...], ...]
+
+
+class Keys(NamedTuple):
+    """A set of keys.
+
+    Attributes:
+      k, v: [B, S, h, d_k] and [B, S, h, d_v].
+      lengths: int32 [B], the keys before the padding.
+      table: of the pattern `Listed`.
+    """
+
+    k: Any
+    v: Any
+    lengths: Any
+    table: Table | None = None
+
+
+def plain(
+    q: Array, q_lengths: Array, sets: Sequence[Keys], patterns: Patterns, scale: float, g: int = 0
+) -> tuple[Array, Array]:
+    """softmax(scale q k^T) v over the keys of all sets.
+
+    q [B, T, h, d_k] -> [B, T, h, d_v], and the log-sum-exp of the scores, float32 [B, h, T]. Outputs
+    of queries that see nothing, or from q_lengths on, are zero; their log-sum-exp is about -1e30.
+
+    Args:
+      patterns: for each set, those by which its keys are seen; none has a pair that another has.
+      g: the tile of the kernels.
+    """
+    t = jnp.arange(q.shape[1])[:, None]
+    scores, seen = [], []
+    for keys, of_set in zip(sets, patterns, strict=True):
+        s = jnp.arange(keys.k.shape[1])[None]
+        allowed = (t < q_lengths[:, None, None]) & (s[None] < keys.lengths[:, None, None])
+        blocks: Any = ((),) * q.shape[0]
+        if keys.table is not None:
+            blocks = keys.table.blocks[:, :, : q.shape[1]]
+        chosen = [sum(p.seen(t, s, row) for p in of_set) for row in blocks]
+        seen.append(allowed & (jnp.stack(chosen) > 0))
+        products = jnp.einsum("bthd,bshd->bhts", q, keys.k, preferred_element_type=jnp.float32)
+        scores.append(scale * products)
+    e, visible = jnp.concatenate(scores, -1), jnp.concatenate(seen, -1)[:, None]
+    v = jnp.concatenate([keys.v for keys in sets], 1)
+    a = jnp.where(visible, jax.nn.softmax(e, axis=-1, where=visible), 0).astype(v.dtype)
+    log_z = jax.nn.logsumexp(jnp.where(visible, e, _LOWEST), axis=-1)
+    return jnp.einsum("bhts,bshd->bthd", a, v), jnp.where(visible.any(-1), log_z, _LOWEST)
+
+
+def supported(d_k: int, d_v: int) -> bool:
+    """Whether there is a kernel for heads of these widths: powers of two from 16 to 128."""
+    return all(d in (16, 32, 64, 128) for d in (d_k, d_v))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+def sparse_attention(
+    q: Array,
+    q_lengths: Array,
+    sets: tuple[Keys, ...],
+    patterns: Patterns,
+    scale: float,
+    g: int = TILE,
+) -> tuple[Array, Array]:
+    """`plain` for finite inputs, in tiles of g."""
+    return _forward(q, q_lengths, sets, patterns, scale, g)[0]
+
+
+def _forward(
+    q: Array, q_lengths: Array, sets: tuple[Keys, ...], patterns: Patterns, scale: float, g: int
+) -> tuple[tuple[Array, Array], tuple[Any, ...]]:
+    local = on_rows(partial(_attend, patterns=patterns, scale=scale, g=g), "rrr", "rr")
+    out, log_z = local(q, q_lengths, sets)
+    return (out, log_z[:, :, : q.shape[1]]), (q, q_lengths, sets, out, log_z)
+
+
+def _backward(
+    patterns: Patterns, scale: float, g: int, saved: tuple[Any, ...], d: tuple[Array, Array]
+) -> tuple[Any, ...]:
+    local = on_rows(partial(_gradients, patterns=patterns, scale=scale, g=g), "rrrrrrr", "rr")
+    dq, of_sets = local(*saved, *d)
+    return dq, None, tuple(Keys(dk, dv, None, None) for dk, dv in of_sets)
+
+
+sparse_attention.defvjp(_forward, _backward)
+
+
+def _attend(
+    q: Array, q_n: Array, sets: tuple[Keys, ...], patterns: Patterns, scale: float, g: int
+) -> tuple[Array, Array]:
+    """The output, and the log-sum-exp of the scores [B, h, T rounded up to whole tiles]."""
+    (B, T, h, d_k), d_v, dtype = q.shape, sets[0].v.shape[3], sets[0].v.dtype
+    q, sets = _whole(q, g), _whole_sets(sets, g)
+
+    def kernel(q: Any, q_n: Any, sets: Any, out: Any, log_z: Any) -> None:
+        i, b, head, rows = _place(h, g)
+        x = q[b, rows, head, :]
+        state = (
+            jnp.full(g, _LOWEST, jnp.float32),
+            jnp.zeros(g, jnp.float32),
+            jnp.zeros((g, d_v), jnp.float32),
+        )
+        for keys, pattern in _each(sets, patterns):
+            blocks = _blocks(keys.table, b, rows)
+            start, stop, tile = pattern.key_tiles(i, g, keys.k.shape[1], b, keys.table)
+
+            def add(n: Array, state: Any, of: Any = (keys, pattern, blocks, tile)) -> Any:
+                (keys, pattern, blocks, tile), (largest, total, value) = of, state
+                j, y, z = _tile(keys, tile(n), b, head, g)
+                lengths = q_n[b], keys.lengths[b]
+                e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
+                after = jnp.maximum(largest, e.max(1))
+                a = jnp.where(seen, jnp.exp(e - after[:, None]), 0)
+                kept = jnp.exp(largest - after)
+                weighted = _dot(a.astype(z.dtype), z)
+                return after, total * kept + a.sum(1), value * kept[:, None] + weighted
+
+            state = jax.lax.fori_loop(start, stop, add, state)
+        largest, total, value = state
+        divisor = jnp.where(total > 0, total, 1)
+        out[b, rows, head, :] = (value / divisor[:, None]).astype(out.dtype)
+        log_z[b, head, rows] = largest + jnp.log(divisor)
+
+    whole = q.shape[1]
+    results = (
+        jax.ShapeDtypeStruct((B, whole, h, d_v), dtype),
+        jax.ShapeDtypeStruct((B, h, whole), jnp.float32),
+    )
+    flops = B * h * _pairs(whole, sets, patterns, g) * 2 * (d_k + d_v)
+    run = call(kernel, (whole // g, B * h), results, flops, "sparse_attention", warps=4)
+    out, log_z = run(q, q_n, sets)
+    return out[:, :T], log_z
+
+
+def _gradients(
+    q: Array,
+    q_n: Array,
+    sets: tuple[Keys, ...],
+    out: Array,
+    log_z: Array,
+    d_out: Array,
+    d_log_z: Array,
+    patterns: Patterns,
+    scale: float,
+    g: int,
+) -> tuple[Array, tuple[tuple[Array, Array], ...]]:
+    """The gradients of q, and of k and v of each set, for those of the output and log-sum-exp."""
+    T = q.shape[1]
+    along = jnp.einsum("bthd,bthd->bht", d_out, out, preferred_element_type=jnp.float32)
+    along -= d_log_z
+    q, d_out = _whole(q, g), _whole(d_out, g)
+    along = jnp.pad(along, ((0, 0), (0, 0), (0, q.shape[1] - T)))
+    known = q, q_n, log_z, along, d_out
+    dq = _query_gradient(*known, _whole_sets(sets, g), patterns, scale, g)
+    of_sets = []
+    for keys, of_set in zip(sets, patterns, strict=True):
+        dk, dv = _key_gradients(*known, _whole_sets((keys,), g)[0], of_set, scale, g)
+        of_sets.append((dk[:, : keys.k.shape[1]], dv[:, : keys.k.shape[1]]))
+    return dq[:, :T], tuple(of_sets)
+
+
+def _query_gradient(
+    q: Array,
+    q_n: Array,
+    log_z: Array,
+    along: Array,
+    d_out: Array,
+    sets: tuple[Keys, ...],
+    patterns: Patterns,
+    scale: float,
+    g: int,
+) -> Array:
+    (B, T, h, d_k), d_v = q.shape, d_out.shape[3]
+
+    def kernel(q: Any, q_n: Any, log_z: Any, along: Any, d_out: Any, sets: Any, dq: Any) -> None:
+        i, b, head, rows = _place(h, g)
+        x, direction = q[b, rows, head, :], d_out[b, rows, head, :]
+        of_rows = log_z[b, head, rows], along[b, head, rows]
+        total = jnp.zeros((g, d_k), jnp.float32)
+        for keys, pattern in _each(sets, patterns):
+            blocks = _blocks(keys.table, b, rows)
+            start, stop, tile = pattern.key_tiles(i, g, keys.k.shape[1], b, keys.table)
+
+            def add(n: Array, total: Array, of: Any = (keys, pattern, blocks, tile)) -> Array:
+                keys, pattern, blocks, tile = of
+                j, y, z = _tile(keys, tile(n), b, head, g)
+                lengths = q_n[b], keys.lengths[b]
+                e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
+                _, de = _weights(e, seen, direction, z, *of_rows)
+                return total + _dot(de.astype(y.dtype), y)
+
+            total = jax.lax.fori_loop(start, stop, add, total)
+        dq[b, rows, head, :] = (scale * total).astype(dq.dtype)
+
+    flops = B * h * _pairs(T, sets, patterns, g) * 2 * (2 * d_k + d_v)
+    result = jax.ShapeDtypeStruct(q.shape, q.dtype)
+    run = call(kernel, (T // g, B * h), result, flops, "sparse_attention_queries", warps=4)
+    return run(q, q_n, log_z, along, d_out, sets)
+
+
+def _key_gradients(
+    q: Array,
+    q_n: Array,
+    log_z: Array,
+    along: Array,
+    d_out: Array,
+    keys: Keys,
+    patterns: tuple[Pattern, ...],
+    scale: float,
+    g: int,
+) -> tuple[Array, Array]:
+    """The gradients of k and v of a set; parts of the queries of few keys are summed by XLA."""
+    (B, T, h, d_k), (S, d_v) = q.shape, (keys.k.shape[1], d_out.shape[3])
+    parts = min(max(T // S // 4, 1), _PARTS)
+
+    def kernel(
+        q: Any, q_n: Any, log_z: Any, along: Any, d_out: Any, keys: Any, dk: Any, dv: Any
+    ) -> None:
+        j, b, head, rows = _place(h, g)
+        part = pl.program_id(2)
+        y, z = keys.k[b, rows, head, :], keys.v[b, rows, head, :]
+        totals = tuple(jnp.zeros((g, d), jnp.float32) for d in (d_k, d_v))
+        for pattern in patterns:
+            start, stop, tile = pattern.query_tiles(j, g, T, b, keys.table)
+
+            def add(n: Array, totals: Any, of: Any = (pattern, tile)) -> Any:
+                pattern, tile = of
+                i = tile(n)
+                rows = pl.ds(i * g, g)
+                x, direction = q[b, rows, head, :], d_out[b, rows, head, :]
+                lengths, blocks = (q_n[b], keys.lengths[b]), _blocks(keys.table, b, rows)
+                e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
+                of_rows = log_z[b, head, rows], along[b, head, rows]
+                a, de = _weights(e, seen, direction, z, *of_rows)
+                dk = totals[0] + _dot(de.T.astype(x.dtype), x)
+                return dk, totals[1] + _dot(a.T.astype(direction.dtype), direction)
+
+            each = (stop - start + parts - 1) // parts
+            begin = start + part * each
+            totals = jax.lax.fori_loop(begin, jnp.minimum(begin + each, stop), add, totals)
+        dk[part, b, rows, head, :] = (scale * totals[0]).astype(dk.dtype)
+        dv[part, b, rows, head, :] = totals[1].astype(dv.dtype)
+
+    results = [
+        jax.ShapeDtypeStruct((parts, *x.shape), x.dtype if parts == 1 else jnp.float32)
+        for x in keys[:2]
+    ]
+    flops = B * h * _pairs(T, (keys,), (patterns,), g) * 4 * (d_k + d_v)
+    run = call(
+        kernel, (S // g, B * h, parts), results, flops, "sparse_attention_keys", warps=4
+    )
+    dk, dv = run(q, q_n, log_z, along, d_out, keys)
+    if parts == 1:
+        return dk[0], dv[0]
+    return dk.sum(0).astype(keys.k.dtype), dv.sum(0).astype(keys.v.dtype)
+
+
+def _each(sets: Any, patterns: Patterns) -> Iterator[tuple[Any, Pattern]]:
+    """Every set with each of its patterns."""
+    for keys, of_set in zip(sets, patterns, strict=True):
+        for pattern in of_set:
+            yield keys, pattern
+
+
+def _place(h: int, g: int) -> tuple[Any, Any, Any, Any]:
+    """The tile of this program, its row of the batch, its head, and the positions of the tile."""
+    i, row = pl.program_id(0), pl.program_id(1)
+    return i, row // h, row % h, pl.ds(i * g, g)
+
+
+def _tile(keys: Any, j: Any, b: Any, head: Any, g: int) -> tuple[Any, Any, Any]:
+    """The tile j, its keys and its values; those of a tile that is none are not seen."""
+    rows = pl.ds(jnp.maximum(j, 0) * g, g)
+    return j, keys.k[b, rows, head, :], keys.v[b, rows, head, :]
+
+
+def _blocks(table: Any, b: Any, rows: Any) -> Any:
+    """The blocks that the queries of a tile see by a table."""
+    if table is None:
+        return ()
+    return [table.blocks[b, c, rows] for c in range(table.blocks.shape[1])]
+
+
+def _scores(
+    x: Array, y: Array, i: Any, j: Any, lengths: Any, pattern: Pattern, blocks: Any, scale: float
+) -> tuple[Array, Array]:
+    """The scores of tile i of queries and tile j of keys, and which of these pairs count."""
+    g, (q_length, kv_length) = x.shape[0], lengths
+    t, s = i * g + jnp.arange(g)[:, None], j * g + jnp.arange(g)[None]
+    seen = (t < q_length) & (s < kv_length) & (s >= 0) & pattern.seen(t, s, blocks)
+    return jnp.where(seen, scale * _dot(x, y.T), _LOWEST), seen
+
+
+def _weights(
+    e: Array, seen: Array, direction: Array, z: Array, log_z: Array, along: Array
+) -> tuple[Array, Array]:
+    """The weights of a tile of pairs, and the gradient of its scores, divided by scale."""
+    a = jnp.where(seen, jnp.exp(e - log_z[:, None]), 0)
+    return a, a * (_dot(direction, z.T) - along[:, None])
+
+
+def _dot(x: Array, y: Array) -> Array:
+    return jnp.dot(x, y, preferred_element_type=jnp.float32)
+
+
+def _pairs(T: int, sets: tuple[Keys, ...], patterns: Patterns, g: int) -> int:
+    """Pairs of positions whose scores are computed, for one head of one row."""
+    each = _each(sets, patterns)
+    return g * g * sum(p.count(T, keys.k.shape[1], g, keys.table) for keys, p in each)
+
+
+def _whole(x: Array, g: int) -> Array:
+    """x [B, L, ...] with zeros until g divides L."""
+    missing = -x.shape[1] % g
+    return jnp.pad(x, ((0, 0), (0, missing), *((0, 0),) * (x.ndim - 2))) if missing else x
+
+
+def _whole_sets(sets: tuple[Keys, ...], g: int) -> tuple[Keys, ...]:
+    return tuple(keys._replace(k=_whole(keys.k, g), v=_whole(keys.v, g)) for keys in sets)
