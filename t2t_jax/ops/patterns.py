@@ -150,9 +150,9 @@ class Listed(Pattern):
         return T // g * table.tiles.shape[2]
 
 
-def tile_of(b: int) -> int | None:
-    """A tile that consists of whole blocks of b, or that blocks of b consist of; None: neither."""
-    return 16 if 16 % b == 0 else next((g for g in (64, 32, 16) if b % g == 0), None)
+def tile_of(b: int) -> int:
+    """A tile that consists of whole blocks of b, or that blocks of b consist of; 0: there is none."""
+    return 16 if 16 % b == 0 else next((g for g in (64, 32, 16) if b % g == 0), 0)
 
 
 def table(blocks: Array, b: int, g: int, T: int, S: int) -> Table:
@@ -162,7 +162,7 @@ def table(blocks: Array, b: int, g: int, T: int, S: int) -> Table:
       g: `tile_of(b)`.
       T, S: the lengths of queries and keys, which become whole tiles.
     """
-    B, n, r = blocks.shape
+    B, n = blocks.shape[:2]
     T, S = (-(-x // g) for x in (T, S))  # tiles
     rows, each = -(-T * g // b), max(b // g, 1)
     blocks = jnp.pad(blocks, ((0, 0), (0, rows - n), (0, 0)), constant_values=-1)

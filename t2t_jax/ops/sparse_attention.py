@@ -2,8 +2,8 @@
 
 Each set has keys of its own and the patterns (`ops.patterns`) by which the queries see them. Every
 tile of queries reads the tiles of keys that its patterns touch and keeps a running softmax (Dao et
-al. 2022, "FlashAttention"). The backward pass computes the scores again: one kernel for the gradient
-of the queries, and one for those of the keys and values of each set.
+al. 2022, "FlashAttention"). The backward pass computes the scores again: one kernel for the
+gradient of the queries, and one for those of the keys and values of each set.
 
 The log-sum-exp of the scores is a result, too. With it, the softmax over the keys of two calls
 follows from those of each.
@@ -35,7 +35,7 @@ class Keys(NamedTuple):
 
     Attributes:
       k, v: [B, S, h, d_k] and [B, S, h, d_v].
-      lengths: int32 [B], the keys before the padding.
+      lengths: int32 [B], or [B, h] if heads differ, the keys before the padding.
       table: of the pattern `Listed`.
     """
 
@@ -50,26 +50,29 @@ def plain(
 ) -> tuple[Array, Array]:
     """softmax(scale q k^T) v over the keys of all sets.
 
-    q [B, T, h, d_k] -> [B, T, h, d_v], and the log-sum-exp of the scores, float32 [B, h, T]. Outputs
-    of queries that see nothing, or from q_lengths on, are zero; their log-sum-exp is about -1e30.
+    q [B, T, h, d_k] -> [B, T, h, d_v], and the log-sum-exp of the scores, float32 [B, h, T].
+    Outputs of queries that see nothing, or from q_lengths on, are zero, and their log-sum-exp is
+    about -1e30.
 
     Args:
+      q_lengths: int32 [B], or [B, h], the queries before the padding.
       patterns: for each set, those by which its keys are seen; none has a pair that another has.
       g: the tile of the kernels.
     """
-    t = jnp.arange(q.shape[1])[:, None]
+    B, T = q.shape[:2]
+    t = jnp.arange(T)[:, None]
     scores, seen = [], []
     for keys, of_set in zip(sets, patterns, strict=True):
         s = jnp.arange(keys.k.shape[1])[None]
-        allowed = (t < q_lengths[:, None, None]) & (s[None] < keys.lengths[:, None, None])
-        blocks: Any = ((),) * q.shape[0]
-        if keys.table is not None:
-            blocks = keys.table.blocks[:, :, : q.shape[1]]
+        ends = (n.reshape(B, -1, 1, 1) for n in (q_lengths, keys.lengths))
+        present = (t[None, None] < next(ends)) & (s[None, None] < next(ends))
+        blocks: Any = ((),) * B if keys.table is None else keys.table.blocks[:, :, :T]
         chosen = [sum(p.seen(t, s, row) for p in of_set) for row in blocks]
-        seen.append(allowed & (jnp.stack(chosen) > 0))
         products = jnp.einsum("bthd,bshd->bhts", q, keys.k, preferred_element_type=jnp.float32)
+        present &= jnp.stack(chosen)[:, None] > 0
+        seen.append(jnp.broadcast_to(present, products.shape))
         scores.append(scale * products)
-    e, visible = jnp.concatenate(scores, -1), jnp.concatenate(seen, -1)[:, None]
+    e, visible = jnp.concatenate(scores, -1), jnp.concatenate(seen, -1)
     v = jnp.concatenate([keys.v for keys in sets], 1)
     a = jnp.where(visible, jax.nn.softmax(e, axis=-1, where=visible), 0).astype(v.dtype)
     log_z = jax.nn.logsumexp(jnp.where(visible, e, _LOWEST), axis=-1)
@@ -90,7 +93,7 @@ def sparse_attention(
     scale: float,
     g: int = TILE,
 ) -> tuple[Array, Array]:
-    """`plain` for finite inputs, in tiles of g."""
+    """`plain` in tiles of g. Padding may hold anything; everything else is finite."""
     return _forward(q, q_lengths, sets, patterns, scale, g)[0]
 
 
@@ -122,7 +125,7 @@ def _attend(
 
     def kernel(q: Any, q_n: Any, sets: Any, out: Any, log_z: Any) -> None:
         i, b, head, rows = _place(h, g)
-        x = q[b, rows, head, :]
+        x = _present(q, q_n, i, b, head, g)
         state = (
             jnp.full(g, _LOWEST, jnp.float32),
             jnp.zeros(g, jnp.float32),
@@ -134,8 +137,9 @@ def _attend(
 
             def add(n: Array, state: Any, of: Any = (keys, pattern, blocks, tile)) -> Any:
                 (keys, pattern, blocks, tile), (largest, total, value) = of, state
-                j, y, z = _tile(keys, tile(n), b, head, g)
-                lengths = q_n[b], keys.lengths[b]
+                j = tile(n)
+                y, z = (_present(y, keys.lengths, j, b, head, g) for y in keys[:2])
+                lengths = (_length(x, b, head) for x in (q_n, keys.lengths))
                 e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
                 after = jnp.maximum(largest, e.max(1))
                 a = jnp.where(seen, jnp.exp(e - after[:, None]), 0)
@@ -202,7 +206,7 @@ def _query_gradient(
 
     def kernel(q: Any, q_n: Any, log_z: Any, along: Any, d_out: Any, sets: Any, dq: Any) -> None:
         i, b, head, rows = _place(h, g)
-        x, direction = q[b, rows, head, :], d_out[b, rows, head, :]
+        x, direction = (_present(y, q_n, i, b, head, g) for y in (q, d_out))
         of_rows = log_z[b, head, rows], along[b, head, rows]
         total = jnp.zeros((g, d_k), jnp.float32)
         for keys, pattern in _each(sets, patterns):
@@ -211,8 +215,9 @@ def _query_gradient(
 
             def add(n: Array, total: Array, of: Any = (keys, pattern, blocks, tile)) -> Array:
                 keys, pattern, blocks, tile = of
-                j, y, z = _tile(keys, tile(n), b, head, g)
-                lengths = q_n[b], keys.lengths[b]
+                j = tile(n)
+                y, z = (_present(y, keys.lengths, j, b, head, g) for y in keys[:2])
+                lengths = (_length(x, b, head) for x in (q_n, keys.lengths))
                 e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
                 _, de = _weights(e, seen, direction, z, *of_rows)
                 return total + _dot(de.astype(y.dtype), y)
@@ -246,7 +251,7 @@ def _key_gradients(
     ) -> None:
         j, b, head, rows = _place(h, g)
         part = pl.program_id(2)
-        y, z = keys.k[b, rows, head, :], keys.v[b, rows, head, :]
+        y, z = (_present(y, keys.lengths, j, b, head, g) for y in keys[:2])
         totals = tuple(jnp.zeros((g, d), jnp.float32) for d in (d_k, d_v))
         for pattern in patterns:
             start, stop, tile = pattern.query_tiles(j, g, T, b, keys.table)
@@ -255,8 +260,9 @@ def _key_gradients(
                 pattern, tile = of
                 i = tile(n)
                 rows = pl.ds(i * g, g)
-                x, direction = q[b, rows, head, :], d_out[b, rows, head, :]
-                lengths, blocks = (q_n[b], keys.lengths[b]), _blocks(keys.table, b, rows)
+                x, direction = (_present(y, q_n, i, b, head, g) for y in (q, d_out))
+                lengths = (_length(x, b, head) for x in (q_n, keys.lengths))
+                blocks = _blocks(keys.table, b, rows)
                 e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
                 of_rows = log_z[b, head, rows], along[b, head, rows]
                 a, de = _weights(e, seen, direction, z, *of_rows)
@@ -274,9 +280,7 @@ def _key_gradients(
         for x in keys[:2]
     ]
     flops = B * h * _pairs(T, (keys,), (patterns,), g) * 4 * (d_k + d_v)
-    run = call(
-        kernel, (S // g, B * h, parts), results, flops, "sparse_attention_keys", warps=4
-    )
+    run = call(kernel, (S // g, B * h, parts), results, flops, "sparse_attention_keys", warps=4)
     dk, dv = run(q, q_n, log_z, along, d_out, keys)
     if parts == 1:
         return dk[0], dv[0]
@@ -296,10 +300,16 @@ def _place(h: int, g: int) -> tuple[Any, Any, Any, Any]:
     return i, row // h, row % h, pl.ds(i * g, g)
 
 
-def _tile(keys: Any, j: Any, b: Any, head: Any, g: int) -> tuple[Any, Any, Any]:
-    """The tile j, its keys and its values; those of a tile that is none are not seen."""
-    rows = pl.ds(jnp.maximum(j, 0) * g, g)
-    return j, keys.k[b, rows, head, :], keys.v[b, rows, head, :]
+def _present(x: Any, lengths: Any, i: Any, b: Any, head: Any, g: int) -> Array:
+    """Tile i [g, d] of a head of x, zero in padding; the tile -1 is one that is not seen."""
+    i = jnp.maximum(i, 0)
+    present = i * g + jnp.arange(g)[:, None] < _length(lengths, b, head)
+    tile = x[b, pl.ds(i * g, g), head, :]
+    return jnp.where(present, tile, jnp.zeros_like(tile))
+
+
+def _length(lengths: Any, b: Any, head: Any) -> Any:
+    return lengths[b, head] if lengths.ndim == 2 else lengths[b]
 
 
 def _blocks(table: Any, b: Any, rows: Any) -> Any:
@@ -324,7 +334,7 @@ def _weights(
 ) -> tuple[Array, Array]:
     """The weights of a tile of pairs, and the gradient of its scores, divided by scale."""
     a = jnp.where(seen, jnp.exp(e - log_z[:, None]), 0)
-    return a, a * (_dot(direction, z.T) - along[:, None])
+    return a, jnp.where(seen, a * (_dot(direction, z.T) - along[:, None]), 0)
 
 
 def _dot(x: Array, y: Array) -> Array:

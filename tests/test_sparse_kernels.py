@@ -1,0 +1,118 @@
+"""Kernels of sparse and linear attention, interpreted on a CPU, equal their plain definitions.
+
+Padding holds NaN, in the inputs and in the gradients that come back.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t2t_jax.attention import build
+from t2t_jax.attention.visibility import Visibility, length_mask
+from t2t_jax.ops import patterns, sparse_attention
+from t2t_jax.ops.patterns import Far, Listed, Near
+from t2t_jax.ops.sparse_attention import Keys
+
+
+def drawn(shape, seed):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+def value_and_gradients(f, g, *x):
+    def run(*x):
+        y, back = jax.vjp(f, *x)
+        return y, back(g)
+
+    return jax.jit(run)(*x)
+
+
+def close(x, y, tolerance=1e-4):
+    for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def full(*cases):
+    return [pytest.param(*x, marks=pytest.mark.full) for x in cases]
+
+
+@pytest.mark.parametrize(
+    ("name", "T", "causal"),
+    [
+        ("sparse_fixed:l=9,c=2", 70, True),
+        ("sparse_fixed:l=24,c=3", 70, False),
+        ("sparse_random:b=4,r=2", 70, False),
+        ("sparse_random:b=16,r=3", 90, True),
+        *full(
+            *(("sparse_fixed:l=64,c=64", T, causal) for T in (1, 64, 65) for causal in (0, 1)),
+            *(("sparse_fixed:l=100,c=1", T, causal) for T in (99, 300) for causal in (0, 1)),
+            *(("sparse_strided:l=9", T, causal) for T in (8, 9, 150) for causal in (0, 1)),
+            *(("sparse_random:b=48,r=2", T, causal) for T in (1, 48, 300) for causal in (0, 1)),
+            *(("sparse_random:b=128,r=1", T, causal) for T in (128, 700) for causal in (0, 1)),
+            *(("sparse_random:b=1,r=4", T, causal) for T in (2, 33) for causal in (0, 1)),
+        ),
+    ],
+)
+def test_a_fused_mechanism_equals_the_plain_one_whatever_padding_holds(name, T, causal):
+    lengths = jnp.array([T, T // 2, 0])
+    visibility, mechanism = Visibility(lengths, lengths, causal=bool(causal)), build(name)
+    present = length_mask(lengths, T)[:, :, None, None]
+    q, k, v, g = (drawn((3, T, 2, d), i) for i, d in enumerate((16, 16, 32, 32)))
+
+    def run(padding, attend):
+        held = [jnp.where(present, x, padding) for x in (g, q, k, v)]
+        out, gradients = value_and_gradients(attend, *held)
+        return jax.tree.map(lambda x: jnp.where(present, x, 0), (out, gradients))
+
+    fused = run(jnp.nan, lambda *x: mechanism.fused(*x, visibility, None, None))
+    close(fused, run(0, lambda *x: mechanism.apply({}, *x, visibility)))
+
+
+def test_sets_of_keys_have_lengths_of_their_own():
+    """Also other lengths than the queries, in each head, and a table of each row."""
+    T, S, F, b = 70, 90, 33, 4
+    blocks = jnp.asarray(np.random.default_rng(4).integers(-1, 23, (3, 18, 2)), jnp.int32)
+    blocks = blocks.at[:, :, 1].set(jnp.where(blocks[..., 0] == blocks[..., 1], -1, blocks[..., 1]))
+    i = jnp.arange(18)[None, :, None]
+    blocks = jnp.where(jnp.abs(blocks - i) > 1, blocks, -1)
+    table = patterns.table(blocks, b, 16, T, S)
+    rows, lengths = jnp.array([T, 31, 0]), jnp.array([[S, 17], [4, 0], [S, S]])
+    of_set = (Near(b, 1, False), Listed(b)), (Far(8, 3, 2, True),)
+
+    def attention(f):
+        def run(q, k, v, x, y):
+            sets = Keys(k, v, lengths, table), Keys(x, y, jnp.array([F, 20, F]))
+            return f(q, rows, sets, of_set, 0.3, 16)
+
+        return run
+
+    shapes = (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32), (3, F, 2, 16), (3, F, 2, 32)
+    arguments = [drawn(shape, i) for i, shape in enumerate(shapes)]
+    g = drawn((3, T, 2, 32), 5), drawn((3, 2, T), 6)
+    fused, plain = (
+        value_and_gradients(attention(f), g, *arguments)
+        for f in (sparse_attention.sparse_attention, sparse_attention.plain)
+    )
+    close(fused, plain)
+
+
+def test_many_queries_of_few_keys_are_computed_in_parts():
+    T, c = 16 * 9, 2
+    arguments = [drawn(shape, i) for i, shape in enumerate([(1, T, 2, 16)] + [(1, c, 2, 16)] * 2)]
+    n = jnp.array([T]), jnp.array([c])
+
+    def attention(f):
+        return lambda q, k, v: f(q, n[0], (Keys(k, v, n[1]),), ((Far(3, 1, 0, True),),), 0.3, 16)
+
+    g = drawn((1, T, 2, 16), 3), drawn((1, 2, T), 4)
+    fused, plain = (
+        value_and_gradients(attention(f), g, *arguments)
+        for f in (sparse_attention.sparse_attention, sparse_attention.plain)
+    )
+    close(fused, plain)
+
+
+def test_blocks_that_no_tile_fits_have_no_kernel():
+    q = drawn((1, 30, 2, 16), 0)
+    assert build("sparse_random:b=24").fused(q, q, q, Visibility(), None, None) is None
+    assert [patterns.tile_of(b) for b in (1, 16, 24, 48, 128)] == [16, 16, 0, 16, 64]
