@@ -151,7 +151,7 @@ class Listed(Pattern):
 
 
 def tile_of(b: int) -> int:
-    """A tile that consists of whole blocks of b, or that blocks of b consist of; 0: there is none."""
+    """A tile of whole blocks of b, or of which blocks of b consist; 0 if there is none."""
     return 16 if 16 % b == 0 else next((g for g in (64, 32, 16) if b % g == 0), 0)
 
 
