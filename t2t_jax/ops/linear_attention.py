@@ -18,10 +18,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.experimental import pallas as pl
 
-from t2t_jax.ops.tiles import call, on_rows
+from t2t_jax.ops.tiles import call, dot, on_rows, whole_tiles
 
-TILE = 64  # positions that are computed at once
-TILES = 8  # of a segment
+TILE = 32  # positions that are computed at once
+TILES = 16  # of a segment
 SMALLEST = 1e-30  # a denominator below it counts as that of a query that sees nothing
 Sums = tuple[Array, Array]  # of phi(k) v^T and of phi(k)
 
@@ -70,7 +70,7 @@ def _attend(
     q: Array, k: Array, v: Array, q_n: Array, kv_n: Array
 ) -> tuple[Array, Array, Sums | None]:
     """The output, one over its denominators [B, h, T'], and the sums before each segment."""
-    T, (q, k, v) = q.shape[1], (_whole(x) for x in (q, k, v))
+    T, (q, k, v) = q.shape[1], (whole_tiles(x, TILE) for x in (q, k, v))
     (B, whole, h, d_k), d_v = q.shape, v.shape[3]
     before = _before(_keys, (k, v, kv_n), d_k, d_v)
 
@@ -80,10 +80,10 @@ def _attend(
         def advance(i: Array, sums: Sums) -> Sums:
             rows, (phi_q, _) = pl.ds(i * TILE, TILE), _features(q, q_n, b, head, i)
             phi_k, values, weight = _keys(keys, b, head, i)
-            scores = jnp.where(past, _dot(phi_q, phi_k.T), 0)
+            scores = jnp.where(past, dot(phi_q, phi_k.T), 0)
             total = (phi_q * sums[1][None]).sum(1) + scores.sum(1)
             share = jnp.where(total > SMALLEST, 1 / jnp.where(total > SMALLEST, total, 1), 0)
-            value = (_dot(phi_q, sums[0]) + _dot(scores, values)) * share[:, None]
+            value = (dot(phi_q, sums[0]) + dot(scores, values)) * share[:, None]
             out[b, rows, head, :], inverse[b, head, rows] = value.astype(out.dtype), share
             return _add(sums, phi_k, values, weight)
 
@@ -112,7 +112,7 @@ def _gradients(
     """The gradients of q, k and v for that of the output, g."""
     T, d_k, d_v = q.shape[1], q.shape[3], v.shape[3]
     along = -jnp.einsum("bthd,bthd->bht", g, out, preferred_element_type=jnp.float32)
-    q, k, v, g = (_whole(x) for x in (q, k, v, g))
+    q, k, v, g = (whole_tiles(x, TILE) for x in (q, k, v, g))
     along = jnp.pad(along, ((0, 0), (0, 0), (0, q.shape[1] - T)))
     queries, keys = (q, q_n, g, along, inverse), (k, v, kv_n)
     after = _before(_queries, queries, d_k, d_v, reverse=True)
@@ -123,10 +123,10 @@ def _gradients(
         def advance(i: Array, sums: Sums) -> Sums:
             _, direction, along = _queries(queries, b, head, i)
             phi_k, values, weight = _keys(keys, b, head, i)
-            scores = jnp.where(past, _dot(direction, values.T) + along[:, None], 0)
-            total = _dot(direction, sums[0].T) + along[:, None] * sums[1][None]
+            scores = jnp.where(past, dot(direction, values.T) + along[:, None], 0)
+            total = dot(direction, sums[0].T) + along[:, None] * sums[1][None]
             slope = _features(queries[0], queries[1], b, head, i)[1]
-            total = (total + _dot(scores, phi_k)) * slope
+            total = (total + dot(scores, phi_k)) * slope
             dq[b, pl.ds(i * TILE, TILE), head, :] = total.astype(dq.dtype)
             return _add(sums, phi_k, values, weight)
 
@@ -140,11 +140,11 @@ def _gradients(
             rows = pl.ds(i * TILE, TILE)
             phi_q, direction, along = _queries(queries, b, head, i)
             phi_k, values, _ = _keys(keys, b, head, i)
-            scores = jnp.where(past, _dot(phi_q, phi_k.T), 0)
-            of_values = _dot(phi_k, sums[0]) + _dot(scores.T, direction)
+            scores = jnp.where(past, dot(phi_q, phi_k.T), 0)
+            of_values = dot(phi_k, sums[0]) + dot(scores.T, direction)
             dv[b, rows, head, :] = of_values.astype(dv.dtype)
-            scores = jnp.where(past, _dot(direction, values.T) + along[:, None], 0)
-            total = _dot(values, sums[0].T) + sums[1][None] + _dot(scores.T, phi_q)
+            scores = jnp.where(past, dot(direction, values.T) + along[:, None], 0)
+            total = dot(values, sums[0].T) + sums[1][None] + dot(scores.T, phi_q)
             total *= _features(keys[0], keys[2], b, head, i)[1]
             dk[b, rows, head, :] = total.astype(dk.dtype)
             return _add(sums, phi_q, direction, along)
@@ -255,11 +255,7 @@ def _first(before: Any, b: Any, head: Any, d: int, width: int) -> Sums:
 
 def _add(sums: Sums, phi: Array, values: Array, weight: Array) -> Sums:
     """The sums of phi^T values and of phi, weighted, with those of another tile."""
-    return sums[0] + _dot(phi.T, values), sums[1] + (phi * weight[:, None]).sum(0)
-
-
-def _dot(x: Array, y: Array) -> Array:
-    return jnp.dot(x, y, preferred_element_type=jnp.float32)
+    return sums[0] + dot(phi.T, values), sums[1] + (phi * weight[:, None]).sum(0)
 
 
 def _phi(x: Array) -> Array:
@@ -270,14 +266,8 @@ def _phi(x: Array) -> Array:
 def _call(kernel: Callable[..., None], x: Array, out: Any, products: int, name: str) -> Any:
     """The call of a kernel for each segment, row and head, with `products` for each position."""
     B, T, h, _ = x.shape
-    return call(kernel, (_segments(x), B * h), out, 2 * B * T * h * products, name)
+    return call(kernel, (_segments(x), B * h), out, 2 * B * T * h * products, name, warps=4)
 
 
 def _segments(x: Array) -> int:
     return -(-x.shape[1] // (TILE * TILES))
-
-
-def _whole(x: Array) -> Array:
-    """x [B, T, ...] with zeros until TILE divides T."""
-    missing = -x.shape[1] % TILE
-    return jnp.pad(x, ((0, 0), (0, missing), (0, 0), (0, 0))) if missing else x

@@ -22,7 +22,7 @@ from jax import Array
 from jax.experimental import pallas as pl
 
 from t2t_jax.ops.patterns import Pattern, Table
-from t2t_jax.ops.tiles import call, on_rows
+from t2t_jax.ops.tiles import call, dot, on_rows, whole_tiles
 
 TILE = 64  # queries, and keys, that are computed at once
 _LOWEST = -1e30
@@ -121,7 +121,7 @@ def _attend(
 ) -> tuple[Array, Array]:
     """The output, and the log-sum-exp of the scores [B, h, T rounded up to whole tiles]."""
     (B, T, h, d_k), d_v, dtype = q.shape, sets[0].v.shape[3], sets[0].v.dtype
-    q, sets = _whole(q, g), _whole_sets(sets, g)
+    q, sets = whole_tiles(q, g), _whole_sets(sets, g)
 
     def kernel(q: Any, q_n: Any, sets: Any, out: Any, log_z: Any) -> None:
         i, b, head, rows = _place(h, g)
@@ -144,7 +144,7 @@ def _attend(
                 after = jnp.maximum(largest, e.max(1))
                 a = jnp.where(seen, jnp.exp(e - after[:, None]), 0)
                 kept = jnp.exp(largest - after)
-                weighted = _dot(a.astype(z.dtype), z)
+                weighted = dot(a.astype(z.dtype), z)
                 return after, total * kept + a.sum(1), value * kept[:, None] + weighted
 
             state = jax.lax.fori_loop(start, stop, add, state)
@@ -180,7 +180,7 @@ def _gradients(
     T = q.shape[1]
     along = jnp.einsum("bthd,bthd->bht", d_out, out, preferred_element_type=jnp.float32)
     along -= d_log_z
-    q, d_out = _whole(q, g), _whole(d_out, g)
+    q, d_out = whole_tiles(q, g), whole_tiles(d_out, g)
     along = jnp.pad(along, ((0, 0), (0, 0), (0, q.shape[1] - T)))
     known = q, q_n, log_z, along, d_out
     dq = _query_gradient(*known, _whole_sets(sets, g), patterns, scale, g)
@@ -220,7 +220,7 @@ def _query_gradient(
                 lengths = (_length(x, b, head) for x in (q_n, keys.lengths))
                 e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
                 _, de = _weights(e, seen, direction, z, *of_rows)
-                return total + _dot(de.astype(y.dtype), y)
+                return total + dot(de.astype(y.dtype), y)
 
             total = jax.lax.fori_loop(start, stop, add, total)
         dq[b, rows, head, :] = (scale * total).astype(dq.dtype)
@@ -266,8 +266,8 @@ def _key_gradients(
                 e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
                 of_rows = log_z[b, head, rows], along[b, head, rows]
                 a, de = _weights(e, seen, direction, z, *of_rows)
-                dk = totals[0] + _dot(de.T.astype(x.dtype), x)
-                return dk, totals[1] + _dot(a.T.astype(direction.dtype), direction)
+                dk = totals[0] + dot(de.T.astype(x.dtype), x)
+                return dk, totals[1] + dot(a.T.astype(direction.dtype), direction)
 
             each = (stop - start + parts - 1) // parts
             begin = start + part * each
@@ -326,7 +326,7 @@ def _scores(
     g, (q_length, kv_length) = x.shape[0], lengths
     t, s = i * g + jnp.arange(g)[:, None], j * g + jnp.arange(g)[None]
     seen = (t < q_length) & (s < kv_length) & (s >= 0) & pattern.seen(t, s, blocks)
-    return jnp.where(seen, scale * _dot(x, y.T), _LOWEST), seen
+    return jnp.where(seen, scale * dot(x, y.T), _LOWEST), seen
 
 
 def _weights(
@@ -334,11 +334,7 @@ def _weights(
 ) -> tuple[Array, Array]:
     """The weights of a tile of pairs, and the gradient of its scores, divided by scale."""
     a = jnp.where(seen, jnp.exp(e - log_z[:, None]), 0)
-    return a, jnp.where(seen, a * (_dot(direction, z.T) - along[:, None]), 0)
-
-
-def _dot(x: Array, y: Array) -> Array:
-    return jnp.dot(x, y, preferred_element_type=jnp.float32)
+    return a, jnp.where(seen, a * (dot(direction, z.T) - along[:, None]), 0)
 
 
 def _pairs(T: int, sets: tuple[Keys, ...], patterns: Patterns, g: int) -> int:
@@ -347,11 +343,5 @@ def _pairs(T: int, sets: tuple[Keys, ...], patterns: Patterns, g: int) -> int:
     return g * g * sum(p.count(T, keys.k.shape[1], g, keys.table) for keys, p in each)
 
 
-def _whole(x: Array, g: int) -> Array:
-    """x [B, L, ...] with zeros until g divides L."""
-    missing = -x.shape[1] % g
-    return jnp.pad(x, ((0, 0), (0, missing), *((0, 0),) * (x.ndim - 2))) if missing else x
-
-
 def _whole_sets(sets: tuple[Keys, ...], g: int) -> tuple[Keys, ...]:
-    return tuple(keys._replace(k=_whole(keys.k, g), v=_whole(keys.v, g)) for keys in sets)
+    return tuple(keys._replace(k=whole_tiles(keys.k, g), v=whole_tiles(keys.v, g)) for keys in sets)
