@@ -10,7 +10,7 @@ import pytest
 
 from t2t_jax.attention import build
 from t2t_jax.attention.visibility import Visibility, length_mask
-from t2t_jax.ops import linear_attention, patterns, sparse_attention
+from t2t_jax.ops import linear_attention, patterns, predicted_attention, sparse_attention
 from t2t_jax.ops.patterns import Far, Listed, Near
 from t2t_jax.ops.sparse_attention import Keys
 
@@ -40,10 +40,11 @@ def full(*cases):
     ("name", "T", "causal"),
     [
         ("sparse_fixed:l=9,c=2", 70, True),
-        ("sparse_fixed:l=24,c=3", 70, False),
-        ("sparse_random:b=4,r=2", 70, False),
-        ("sparse_random:b=16,r=3", 90, True),
+        ("sparse_random:b=4,r=2", 20, False),
         *full(
+            *(("sparse_fixed:l=24,c=3", T, causal) for T in (70, 150) for causal in (0, 1)),
+            *(("sparse_random:b=16,r=3", T, causal) for T in (90, 170) for causal in (0, 1)),
+            *(("sparse_random:b=4,r=2", T, causal) for T in (70, 130) for causal in (0, 1)),
             *(("sparse_fixed:l=64,c=64", T, causal) for T in (1, 64, 65) for causal in (0, 1)),
             *(("sparse_fixed:l=100,c=1", T, causal) for T in (99, 300) for causal in (0, 1)),
             *(("sparse_strided:l=9", T, causal) for T in (8, 9, 150) for causal in (0, 1)),
@@ -69,19 +70,22 @@ def test_a_fused_mechanism_equals_the_plain_one_whatever_padding_holds(name, T, 
 
 
 def test_sets_of_keys_have_lengths_of_their_own():
-    """Also other lengths than the queries, in each head, and a table of each row."""
-    T, S, F, b = 70, 90, 33, 4
-    blocks = jnp.asarray(np.random.default_rng(4).integers(-1, 23, (3, 18, 2)), jnp.int32)
+    """They differ from those of the queries and in each head; each row has a table of its own.
+
+    The queries of the second set, which has few keys, are computed in parts.
+    """
+    T, S, F, b = 144, 90, 9, 4
+    blocks = jnp.asarray(np.random.default_rng(4).integers(-1, 23, (3, 36, 2)), jnp.int32)
     blocks = blocks.at[:, :, 1].set(jnp.where(blocks[..., 0] == blocks[..., 1], -1, blocks[..., 1]))
-    i = jnp.arange(18)[None, :, None]
+    i = jnp.arange(36)[None, :, None]
     blocks = jnp.where(jnp.abs(blocks - i) > 1, blocks, -1)
     table = patterns.table(blocks, b, 16, T, S)
-    rows, lengths = jnp.array([T, 31, 0]), jnp.array([[S, 17], [4, 0], [S, S]])
-    of_set = (Near(b, 1, False), Listed(b)), (Far(8, 3, 2, True),)
+    rows, lengths = jnp.array([T, 71, 0]), jnp.array([[S, 17], [4, 0], [S, S]])
+    of_set = (Near(b, 1, False), Listed(b)), (Far(8, 1, 2, True),)
 
     def attention(f):
         def run(q, k, v, x, y):
-            sets = Keys(k, v, lengths, table), Keys(x, y, jnp.array([F, 20, F]))
+            sets = Keys(k, v, lengths, table), Keys(x, y, jnp.array([F, 7, F]))
             return f(q, rows, sets, of_set, 0.3, 16)
 
         return run
@@ -89,22 +93,6 @@ def test_sets_of_keys_have_lengths_of_their_own():
     shapes = (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32), (3, F, 2, 16), (3, F, 2, 32)
     arguments = [drawn(shape, i) for i, shape in enumerate(shapes)]
     g = drawn((3, T, 2, 32), 5), drawn((3, 2, T), 6)
-    fused, plain = (
-        value_and_gradients(attention(f), g, *arguments)
-        for f in (sparse_attention.sparse_attention, sparse_attention.plain)
-    )
-    close(fused, plain)
-
-
-def test_many_queries_of_few_keys_are_computed_in_parts():
-    T, c = 16 * 9, 2
-    arguments = [drawn(shape, i) for i, shape in enumerate([(1, T, 2, 16)] + [(1, c, 2, 16)] * 2)]
-    n = jnp.array([T]), jnp.array([c])
-
-    def attention(f):
-        return lambda q, k, v: f(q, n[0], (Keys(k, v, n[1]),), ((Far(3, 1, 0, True),),), 0.3, 16)
-
-    g = drawn((1, T, 2, 16), 3), drawn((1, 2, T), 4)
     fused, plain = (
         value_and_gradients(attention(f), g, *arguments)
         for f in (sparse_attention.sparse_attention, sparse_attention.plain)
@@ -141,9 +129,49 @@ def test_the_definition_of_linear_attention_is_that_of_the_mechanism():
     q, k, v = (drawn((3, 7, 2, d), i) for i, d in enumerate((16, 16, 32)))
     lengths = jnp.array([7, 3, 0])
     visibility, mechanism = Visibility(lengths, lengths, causal=True), build("linear")
-    expected = mechanism.apply({}, q, k, v, visibility)
+    expected = jax.jit(lambda *x: mechanism.apply({}, *x, visibility))(q, k, v)
     close(linear_attention.plain(q, k, v, lengths, lengths), expected)
-    close(mechanism.fused(q, k, v, visibility, None, None), expected)
+
+
+@pytest.mark.parametrize(
+    ("T", "S", "w"), [(70, 130, 20), *full((5, 9, 3), (130, 70, 8), (1, 1, 1), (64, 128, 500))]
+)
+def test_predicted_attention_equals_the_plain_mechanism_whatever_padding_holds(T, S, w):
+    lengths = jnp.array([T, T // 2, 0]), jnp.array([S // 2 + 1, S, S])
+    visibility, mechanism = Visibility(*lengths), build(f"local_p:w={w}")
+    rows, keys = (length_mask(n, x)[:, :, None, None] for n, x in zip(lengths, (T, S), strict=True))
+    shapes = (3, T, 2, 32), (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32)
+    g, *arguments = (drawn(shape, i) for i, shape in enumerate(shapes))
+    variables = mechanism.init(jax.random.key(0), *(x[:, :1] for x in arguments), visibility)
+    variables = jax.tree.map(lambda x: 4 * x, variables)  # so that predictions differ
+
+    def run(padding, **method):
+        held = [
+            jnp.where(x, y, padding) for x, y in zip((rows, keys, keys), arguments, strict=True)
+        ]
+        out, gradients = value_and_gradients(
+            lambda *x: mechanism.apply(*x, visibility, None, None, **method),
+            jnp.where(rows, g, padding),
+            variables,
+            *held,
+        )
+        return jnp.where(rows, out, 0), gradients
+
+    close(run(jnp.nan, method="fused"), run(0), 1e-3)
+
+
+def test_the_definition_of_predicted_attention_is_that_of_the_mechanism():
+    q, k, v = drawn((2, 6, 2, 16), 0), drawn((2, 9, 2, 16), 1), drawn((2, 9, 2, 32), 2)
+    lengths, mechanism = (jnp.array([6, 4]), jnp.array([9, 5])), build("local_p:w=3")
+    visibility = Visibility(*lengths)
+    variables = mechanism.init(jax.random.key(0), q[:, :1], k[:, :1], v[:, :1], visibility)
+
+    def defined(variables, q, k, v):
+        p = mechanism.apply(variables, q, lengths[1], method="_predict")[1].swapaxes(1, 2)
+        return predicted_attention.plain(q, k, v, p, *lengths, 3)
+
+    expected = jax.jit(lambda *x: mechanism.apply(*x, visibility))(variables, q, k, v)
+    close(jax.jit(defined)(variables, q, k, v), expected)
 
 
 def test_other_forms_of_linear_attention_have_no_kernel():
