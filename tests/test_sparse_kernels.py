@@ -167,7 +167,8 @@ def test_the_definition_of_predicted_attention_is_that_of_the_mechanism():
     variables = mechanism.init(jax.random.key(0), q[:, :1], k[:, :1], v[:, :1], visibility)
 
     def defined(variables, q, k, v):
-        p = mechanism.apply(variables, q, lengths[1], method="_predict")[1].swapaxes(1, 2)
+        logits = mechanism.apply(variables, q, method="_predict")[1].swapaxes(1, 2)
+        p = lengths[1][:, None, None] * jax.nn.sigmoid(logits)
         return predicted_attention.plain(q, k, v, p, *lengths, 3)
 
     expected = jax.jit(lambda *x: mechanism.apply(*x, visibility))(variables, q, k, v)

@@ -125,8 +125,9 @@ class LocalPredictive(Mechanism):
     ) -> Array:
         refuse("local_p", dropout=dropout, bias=bias, causality=visibility.causal)
         T = q.shape[1]
-        x, p = self._predict(q, visibility.kv_lengths)
+        x, predicted = self._predict(q)
         lengths = visibility.kv_lengths[:, None, None]
+        p = lengths * jax.nn.sigmoid(predicted)
         k, v = k.astype(x.dtype), v.astype(x.dtype)  # their gradients sum many terms
 
         @jax.checkpoint
@@ -149,13 +150,12 @@ class LocalPredictive(Mechanism):
         out = jax.lax.map(lambda x: attend_tile(*x), tiled)
         return unblock(out.swapaxes(0, 1), T)
 
-    def _predict(self, q: Array, lengths: Array) -> tuple[Array, Array]:
-        """q in float32 or wider, and the positions that it predicts [B, T, h]."""
+    def _predict(self, q: Array) -> tuple[Array, Array]:
+        """q in float32 or wider, and the logits of p over S [B, T, h]."""
         d_k = q.shape[-1]
         x = q.astype(jnp.promote_types(q.dtype, jnp.float32))  # the edges of the window are sharp
         hidden = jnp.tanh(jnp.einsum("bthd,hde->bthe", x, self.W_p(x, d_k, d_k)))
-        predicted = jnp.einsum("bthe,he->bth", hidden, self.v_p(x, d_k))
-        return x, lengths[:, None, None] * jax.nn.sigmoid(predicted)
+        return x, jnp.einsum("bthe,he->bth", hidden, self.v_p(x, d_k))
 
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
@@ -166,7 +166,8 @@ class LocalPredictive(Mechanism):
             return None
         visibility = visibility.with_lengths(q, k)
         lengths = visibility.q_lengths, visibility.kv_lengths
-        p = self._predict(zero_padding(q, lengths[0]), lengths[1])[1].swapaxes(1, 2)
+        _, predicted = self._predict(zero_padding(q, lengths[0]))
+        p = lengths[1][:, None, None] * jax.nn.sigmoid(predicted).swapaxes(1, 2)
         return predicted_attention(q, k, v, p, *lengths, self.w)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
