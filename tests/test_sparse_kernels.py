@@ -39,9 +39,10 @@ def full(*cases):
 @pytest.mark.parametrize(
     ("name", "T", "causal"),
     [
-        ("sparse_fixed:l=9,c=2", 70, True),
+        ("sparse_fixed:l=9,c=2", 70, False),
         ("sparse_random:b=4,r=2", 20, False),
         *full(
+            ("sparse_fixed:l=9,c=2", 70, True),
             *(("sparse_fixed:l=24,c=3", T, causal) for T in (70, 150) for causal in (0, 1)),
             *(("sparse_random:b=16,r=3", T, causal) for T in (90, 170) for causal in (0, 1)),
             *(("sparse_random:b=4,r=2", T, causal) for T in (70, 130) for causal in (0, 1)),
@@ -118,11 +119,7 @@ def test_linear_attention_equals_its_plain_definition_whatever_padding_holds(T, 
         held += [jnp.where(keys, x, padding) for x in (k, v)]
         return value_and_gradients(lambda *x: f(*x, *lengths), *held)
 
-    fused = run(jnp.nan, linear_attention.linear_attention)
-    expected = run(0, linear_attention.plain)
-    of_each = (fused[0], *fused[1]), (expected[0], *expected[1]), (rows, rows, keys, keys)
-    for x, y, kept in zip(*of_each, strict=True):
-        close(jnp.where(kept, x, 0), jnp.where(kept, y, 0))
+    close(run(jnp.nan, linear_attention.linear_attention), run(0, linear_attention.plain))
 
 
 def test_the_definition_of_linear_attention_is_that_of_the_mechanism():

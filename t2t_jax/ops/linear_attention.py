@@ -5,7 +5,7 @@ each tile. The sums before each segment come from a kernel that only adds, so th
 parallel. The backward pass does the same twice: from the first tile on for the gradient of the
 queries, from the last one back for those of the keys and values.
 
-Gain: compiled for an H100 (B 1, h 8, d 64, n 4,096), forward and backward move a SHARE of the bytes
+Gain: compiled for an H100 (B 1, h 8, d 64, n 4,096), forward and backward move a sixth of the bytes
 of the prefix sum over all tiles that XLA computes (`bench compile --mechanisms linear`); not
 measured on a GPU.
 """

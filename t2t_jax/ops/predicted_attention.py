@@ -5,8 +5,10 @@ and masks the pairs outside a window; a tile of keys skips the tiles of queries 
 touch it. Where predictions are scattered, these are all tiles, and the products quadratic in the
 length; bytes and memory are linear.
 
-Gain: compiled for an H100 (B 1, h 8, d 64, w 64, n 4,096), forward and backward move a SHARE of the
-bytes of gathered windows (`bench compile --mechanisms local_p`); not measured on a GPU.
+Gain: compiled for an H100, base's step with local-p across moves 10 GB less than with gathered
+windows. At n = 4,096 (B 1, h 8, d 64, w 64) 170 MB are moved instead of 8,800, by 16 kernels
+instead of 1,883, even if every pair of tiles is computed (`bench compile --mechanisms local_p`);
+not measured on a GPU.
 """
 
 from functools import partial

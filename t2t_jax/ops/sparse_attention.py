@@ -8,8 +8,9 @@ gradient of the queries, and one for those of the keys and values of each set.
 The log-sum-exp of the scores is a result, too. With it, the softmax over the keys of two calls
 follows from those of each.
 
-Gain: compiled for an H100, fixed attention of 4,096 positions moves a FIXED of the bytes that XLA
-moves, random blocks a RANDOM (`bench compile --mechanisms`); not measured on a GPU.
+Gain: compiled for an H100 (B 1, h 8, d 64, n 4,096), forward and backward of fixed attention move a
+quarter of the bytes that XLA moves for the blocks it gathers, and those of random blocks a ninth
+(`bench compile --mechanisms`); not measured on a GPU.
 """
 
 from collections.abc import Iterator, Sequence
