@@ -130,6 +130,8 @@ def kernel_cases():
     import jax
     import jax.numpy as jnp
 
+    from t2t_jax.attention import build
+    from t2t_jax.attention.visibility import Visibility
     from t2t_jax.ops import cross_entropy, feed_forward, flash_attention, window_attention
 
     B, T, d, f, V = max(1, batch_tokens() // 64), 64, 512, 2048, 37_000
@@ -162,6 +164,12 @@ def kernel_cases():
     def window(function):
         return summed(lambda q, k, v: function(q, k, v, all_keys, all_keys, 64, True, 0.125)[0])
 
+    def mechanism(name, **method):
+        def attended(*x):
+            return build(name).apply({}, *x, Visibility(causal=True), **method)
+
+        return summed(attended)
+
     layer = normal(B, T, d), normal(d, f, scale=d**-0.5), normal(f), normal(f, d, scale=f**-0.5)
     cases = {
         "cross_entropy": (loss, cross_entropy, (normal(B, T, d), normal(V, d, scale=d**-0.5))),
@@ -169,9 +177,12 @@ def kernel_cases():
         "flash_attention": (attention, flash_attention, qkv),
         "window_attention": (window, window_attention, far),
     }
+    sparse = "sparse_strided:l=64", "sparse_fixed:l=64,c=1", "sparse_random:b=32,r=2"
     return {
         name: (wrap(getattr(module, name)), wrap(module.plain), arguments)
         for name, (wrap, module, arguments) in cases.items()
+    } | {
+        name: (mechanism(name, method="run"), mechanism(name), far) for name in (*sparse, "linear")
     }
 
 

@@ -384,10 +384,12 @@ SECTIONS = {
             at full bandwidth, or that of its matrix products at peak speed if that is longer.
             Launches come on top, about 3 µs each where they are not hidden, and real steps take
             1.2 to 1.5 times as long. The first list has the kernels of `t2t_jax/ops`, the second
-            one is with `--kernels plain`. Of the mechanisms, the dot products (cuDNN), local
-            and strided attention have kernels; additive and causal linear attention are written for
-            a GPU, too. The other two sparse ones are not yet. The last lists are of populations:
-            several tiny models in one program, whose number of kernels does not grow with them.
+            one is with `--kernels plain`. Of the mechanisms, the dot products (cuDNN), local, the
+            sparse ones, local-p and causal linear attention have kernels; additive attention and
+            performer are written for a GPU, too. The bound of local-p counts all pairs of tiles;
+            where neighbouring queries predict neighbouring positions, its kernel skips most of
+            them. The last lists are of populations: several tiny models in one program, whose
+            number of kernels does not grow with them.
             `experiments/gpu.py bound` sets the time on a device beside the bound. The docstring of
             the script says how to make the environment `gpu/`.
             """,

@@ -12,7 +12,8 @@ from jax import Array
 from t2t_jax.attention.blocks import blocks, unblock
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse
 from t2t_jax.attention.visibility import Visibility, zero_padding
-from t2t_jax.ops.tiles import on_gpu
+from t2t_jax.ops.linear_attention import linear_attention, supported
+from t2t_jax.ops.tiles import on_gpu, rows_alone
 
 _LOG_ZERO = -1e30  # stands for the logarithm of zero
 _SMALLEST = 1e-30  # a denominator below it counts as that of a query that sees nothing
@@ -53,6 +54,15 @@ class Linear(Mechanism):
         else:
             sums = jnp.einsum("bthm,bhmd->bthd", phi_q, _total(phi_k, a, values)[0])
         return zero_padding(_divide(sums), visibility.q_lengths).astype(v.dtype)
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        fits = visibility.causal and supported(q.shape[-1], v.shape[-1]) and rows_alone()
+        if type(self) is not Linear or dropout is not None or bias is not None or not fits:
+            return None  # a subclass may have other features
+        visibility = visibility.with_lengths(q, k)
+        return linear_attention(q, k, v, visibility.q_lengths, visibility.kv_lengths)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The sum [B, h, m, d_v + 1] over the known keys, and its log-factor [B, h]."""

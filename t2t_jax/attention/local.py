@@ -16,8 +16,10 @@ from t2t_jax.attention.dense import single_query, softmax
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, write_at
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.ops.predicted_attention import predicted_attention
+from t2t_jax.ops.sparse_attention import supported
 from t2t_jax.ops.tiles import rows_alone
-from t2t_jax.ops.window_attention import supported, window_attention
+from t2t_jax.ops.window_attention import window_attention
 
 
 class Local(Mechanism):
@@ -122,10 +124,8 @@ class LocalPredictive(Mechanism):
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
         refuse("local_p", dropout=dropout, bias=bias, causality=visibility.causal)
-        T, d_k = q.shape[1], q.shape[3]
-        x = q.astype(jnp.promote_types(q.dtype, jnp.float32))  # the edges of the window are sharp
-        hidden = jnp.tanh(jnp.einsum("bthd,hde->bthe", x, self.W_p(x, d_k, d_k)))
-        predicted = jnp.einsum("bthe,he->bth", hidden, self.v_p(x, d_k))
+        T = q.shape[1]
+        x, predicted = self._predict(q)
         lengths = visibility.kv_lengths[:, None, None]
         p = lengths * jax.nn.sigmoid(predicted)
         k, v = k.astype(x.dtype), v.astype(x.dtype)  # their gradients sum many terms
@@ -149,6 +149,26 @@ class LocalPredictive(Mechanism):
         ]
         out = jax.lax.map(lambda x: attend_tile(*x), tiled)
         return unblock(out.swapaxes(0, 1), T)
+
+    def _predict(self, q: Array) -> tuple[Array, Array]:
+        """q in float32 or wider, and the logits of p over S [B, T, h]."""
+        d_k = q.shape[-1]
+        x = q.astype(jnp.promote_types(q.dtype, jnp.float32))  # the edges of the window are sharp
+        hidden = jnp.tanh(jnp.einsum("bthd,hde->bthe", x, self.W_p(x, d_k, d_k)))
+        return x, jnp.einsum("bthe,he->bth", hidden, self.v_p(x, d_k))
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        refuse("local_p", dropout=dropout, bias=bias, causality=visibility.causal)
+        fits = supported(q.shape[-1], v.shape[-1]) and rows_alone()
+        if type(self) is not LocalPredictive or not fits:
+            return None
+        visibility = visibility.with_lengths(q, k)
+        lengths = visibility.q_lengths, visibility.kv_lengths
+        _, predicted = self._predict(zero_padding(q, lengths[0]))
+        p = lengths[1][:, None, None] * jax.nn.sigmoid(predicted).swapaxes(1, 2)
+        return predicted_attention(q, k, v, p, *lengths, self.w)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values, and their lengths before the padding."""

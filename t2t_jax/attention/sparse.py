@@ -23,8 +23,11 @@ from t2t_jax.attention.blocks import (
 from t2t_jax.attention.dense import single_query, softmax, weighted_sum
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
 from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.ops.patterns import Far, Listed, Near, Window, table, tile_of
+from t2t_jax.ops.sparse_attention import Keys as FusedKeys
+from t2t_jax.ops.sparse_attention import sparse_attention, supported
 from t2t_jax.ops.tiles import rows_alone
-from t2t_jax.ops.window_attention import supported, window_attention
+from t2t_jax.ops.window_attention import window_attention
 
 
 class Keys(NamedTuple):
@@ -127,23 +130,22 @@ class Strided(Sparse):
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
         """The near keys as a window, the others as dense attention within each column of l."""
-        fits = supported(q.shape[-1], v.shape[-1]) and rows_alone()
-        if type(self) is not Strided or dropout is not None or bias is not None or not fits:
+        if type(self) is not Strided or not _fits(q, v, dropout, bias):
             return None
         (B, T, h, d_k), l, causal = q.shape, self.l, visibility.causal
         lengths, scale, n = visibility.with_lengths(q, k).q_lengths, d_k**-0.5, -(-T // l)
         near = window_attention(q, k, v, lengths, lengths, l - 1, causal, scale)
 
-        def columns(x: Array) -> Array:
-            return blocks(x, l, n).swapaxes(1, 2).reshape(B * l, n, h, -1)
+        def columns(x: Array) -> Array:  # as more heads, which takes no copy
+            return blocks(x, l, n).reshape(B, n, l * h, -1)
 
         of_column = (jnp.maximum(lengths[:, None] - jnp.arange(l)[None], 0) + l - 1) // l
-        of_column = of_column.reshape(B * l)
-        out, log_z = window_attention(
-            *map(columns, (q, k, v)), of_column, of_column, n, causal, scale, 1
-        )
+        of_column = jnp.repeat(of_column, h, axis=1)
+        keys, pattern = FusedKeys(columns(k), columns(v), of_column), Window(n, causal, 1)
+        g = next(g for g in (16, 32, 64) if g >= min(n, 64))
+        out, log_z = sparse_attention(columns(q), of_column, (keys,), ((pattern,),), scale, g)
         far = (
-            unblock(out.reshape(B, l, n, h, -1).swapaxes(1, 2), T),
+            unblock(out.reshape(B, n, l, h, -1), T),
             log_z.reshape(B, l, h, n).transpose(0, 2, 3, 1).reshape(B, h, n * l)[:, :, :T],
         )
         total = jnp.logaddexp(near[1], far[1])
@@ -179,6 +181,22 @@ class Fixed(Mechanism):
             Keys("sh", self._columns(k), self._columns(v), s, s // l != block),
         ]
         return unblock(attend(blocks(q, l, n), sets, visibility, dropout, bias), T)
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        """The keys of the own block, and those of the other blocks as a shorter sequence."""
+        if type(self) is not Fixed or not _fits(q, v, dropout, bias):
+            return None
+        l, c, causal = self.l, self.c, visibility.causal
+        lengths = visibility.with_lengths(q, k).q_lengths
+        columns = lengths // l * c + jnp.maximum(lengths % l - (l - c), 0)
+        sets = (
+            FusedKeys(k, v, lengths),
+            FusedKeys(self._columns(k), self._columns(v), columns),
+        )
+        patterns = (Near(l, 0, causal),), (Far(l, c, 0, causal),)
+        return sparse_attention(q, lengths, sets, patterns, q.shape[-1] ** -0.5)[0]
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values of the next position's block, and the last c of every block."""
@@ -260,16 +278,52 @@ class Random(Sparse):
             Keys("nsh", _take(k, b, j), _take(v, b, j), far, _spread(drawn, b)),
         ]
         out = unblock(attend(blocks(q, b, n), sets, visibility, dropout, bias), T)
-        if visibility.causal:
+        return (
+            out if visibility.causal else self._with_first(out, q, k, v, visibility, dropout, bias)
+        )
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        """The first block as keys of their own; the neighbours and the random blocks as others."""
+        b, T, causal, g = self.b, q.shape[1], visibility.causal, tile_of(self.b)
+        if type(self) is not Random or not g or not _fits(q, v, dropout, bias):
+            return None
+        visibility = visibility.with_lengths(q, k)
+        lengths, i = visibility.q_lengths, jnp.arange(-(-T // b))[None]
+        j, drawn = self._random(i, i if causal else -(-lengths[:, None] // b))
+        j = jnp.broadcast_to(jnp.where(drawn, j, -1), (q.shape[0], *j.shape[1:]))
+        sets = (
+            FusedKeys(k, v, lengths, table(j, b, g, T, T)),
+            FusedKeys(k[:, :b], v[:, :b], jnp.minimum(lengths, b)),
+        )
+        patterns = (Near(b, 1, causal), Listed(b)), (Far(b, b, 1, causal),)
+        out = sparse_attention(q, lengths, sets, patterns, q.shape[-1] ** -0.5, g)[0]
+        if causal:
             return out
-        first_block = weighted_sum(
+        q, k, v = (zero_padding(x, lengths) for x in (q, k, v))
+        return self._with_first(out, q, k, v, visibility, None, None)
+
+    def _with_first(
+        self,
+        out: Array,
+        q: Array,
+        k: Array,
+        v: Array,
+        visibility: Visibility,
+        dropout: Dropout,
+        bias: Bias,
+    ) -> Array:
+        """The outputs with those of the queries of the first block, which see every key."""
+        b = self.b
+        first = weighted_sum(
             scaled_products("bthd,bshd->bhts", q[:, :b], k),
             v.swapaxes(1, 2),
             visibility,
             dropout=dropout,
             bias=bias,
         )
-        return jnp.concatenate([first_block, out[:, b:]], axis=1)
+        return jnp.concatenate([first, out[:, b:]], axis=1)
 
     def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         b, i = self.b, t // self.b
@@ -292,6 +346,12 @@ class Random(Sparse):
         new = (j > 0) & (jnp.abs(j - i[..., None]) > 1)
         again = (j[..., :, None] == j[..., None, :]) & np.tri(self.r, k=-1, dtype=bool)[None, None]
         return j, new & ~again.any(-1)
+
+
+def _fits(q: Array, v: Array, dropout: Dropout, bias: Bias) -> bool:
+    """Whether `ops.sparse_attention` can compute a pattern."""
+    plain = dropout is None and bias is None
+    return plain and supported(q.shape[-1], v.shape[-1]) and rows_alone()
 
 
 def _take(x: Array, b: int, j: Array) -> Array:

@@ -39,6 +39,17 @@ def pad_rows(x: Array, multiple: int) -> Array:
     return jnp.pad(x, ((0, missing), *((0, 0),) * (x.ndim - 1))) if missing else x
 
 
+def whole_tiles(x: Array, g: int) -> Array:
+    """x [B, L, ...] with zeros until g divides L."""
+    missing = -x.shape[1] % g
+    return jnp.pad(x, ((0, 0), (0, missing), *((0, 0),) * (x.ndim - 2))) if missing else x
+
+
+def dot(x: Array, y: Array) -> Array:
+    """The matrix product of two tiles, in float32."""
+    return jnp.dot(x, y, preferred_element_type=jnp.float32)
+
+
 def call(
     kernel: Callable[..., None],
     grid: tuple[int, ...],

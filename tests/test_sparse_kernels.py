@@ -1,0 +1,180 @@
+"""Kernels of sparse and linear attention, interpreted on a CPU, equal their plain definitions.
+
+Padding holds NaN, in the inputs and in the gradients that come back.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t2t_jax.attention import build
+from t2t_jax.attention.visibility import Visibility, length_mask
+from t2t_jax.ops import linear_attention, patterns, predicted_attention, sparse_attention
+from t2t_jax.ops.patterns import Far, Listed, Near
+from t2t_jax.ops.sparse_attention import Keys
+
+
+def drawn(shape, seed):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+def value_and_gradients(f, g, *x):
+    def run(*x):
+        y, back = jax.vjp(f, *x)
+        return y, back(g)
+
+    return jax.jit(run)(*x)
+
+
+def close(x, y, tolerance=1e-4):
+    for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def full(*cases):
+    return [pytest.param(*x, marks=pytest.mark.full) for x in cases]
+
+
+@pytest.mark.parametrize(
+    ("name", "T", "causal"),
+    [
+        ("sparse_fixed:l=9,c=2", 70, False),
+        ("sparse_random:b=4,r=2", 20, False),
+        *full(
+            ("sparse_fixed:l=9,c=2", 70, True),
+            *(("sparse_fixed:l=24,c=3", T, causal) for T in (70, 150) for causal in (0, 1)),
+            *(("sparse_random:b=16,r=3", T, causal) for T in (90, 170) for causal in (0, 1)),
+            *(("sparse_random:b=4,r=2", T, causal) for T in (70, 130) for causal in (0, 1)),
+            *(("sparse_fixed:l=64,c=64", T, causal) for T in (1, 64, 65) for causal in (0, 1)),
+            *(("sparse_fixed:l=100,c=1", T, causal) for T in (99, 300) for causal in (0, 1)),
+            *(("sparse_strided:l=9", T, causal) for T in (8, 9, 150) for causal in (0, 1)),
+            *(("sparse_random:b=48,r=2", T, causal) for T in (1, 48, 300) for causal in (0, 1)),
+            *(("sparse_random:b=128,r=1", T, causal) for T in (128, 700) for causal in (0, 1)),
+            *(("sparse_random:b=1,r=4", T, causal) for T in (2, 33) for causal in (0, 1)),
+        ),
+    ],
+)
+def test_a_fused_mechanism_equals_the_plain_one_whatever_padding_holds(name, T, causal):
+    lengths = jnp.array([T, T // 2, 0])
+    visibility, mechanism = Visibility(lengths, lengths, causal=bool(causal)), build(name)
+    present = length_mask(lengths, T)[:, :, None, None]
+    q, k, v, g = (drawn((3, T, 2, d), i) for i, d in enumerate((16, 16, 32, 32)))
+
+    def run(padding, attend):
+        held = [jnp.where(present, x, padding) for x in (g, q, k, v)]
+        out, gradients = value_and_gradients(attend, *held)
+        return jax.tree.map(lambda x: jnp.where(present, x, 0), (out, gradients))
+
+    fused = run(jnp.nan, lambda *x: mechanism.fused(*x, visibility, None, None))
+    close(fused, run(0, lambda *x: mechanism.apply({}, *x, visibility)))
+
+
+def test_sets_of_keys_have_lengths_of_their_own():
+    """They differ from those of the queries and in each head; each row has a table of its own.
+
+    The queries of the second set, which has few keys, are computed in parts.
+    """
+    T, S, F, b = 144, 90, 9, 4
+    blocks = jnp.asarray(np.random.default_rng(4).integers(-1, 23, (3, 36, 2)), jnp.int32)
+    blocks = blocks.at[:, :, 1].set(jnp.where(blocks[..., 0] == blocks[..., 1], -1, blocks[..., 1]))
+    i = jnp.arange(36)[None, :, None]
+    blocks = jnp.where(jnp.abs(blocks - i) > 1, blocks, -1)
+    table = patterns.table(blocks, b, 16, T, S)
+    rows, lengths = jnp.array([T, 71, 0]), jnp.array([[S, 17], [4, 0], [S, S]])
+    of_set = (Near(b, 1, False), Listed(b)), (Far(8, 1, 2, True),)
+
+    def attention(f):
+        def run(q, k, v, x, y):
+            sets = Keys(k, v, lengths, table), Keys(x, y, jnp.array([F, 7, F]))
+            return f(q, rows, sets, of_set, 0.3, 16)
+
+        return run
+
+    shapes = (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32), (3, F, 2, 16), (3, F, 2, 32)
+    arguments = [drawn(shape, i) for i, shape in enumerate(shapes)]
+    g = drawn((3, T, 2, 32), 5), drawn((3, 2, T), 6)
+    fused, plain = (
+        value_and_gradients(attention(f), g, *arguments)
+        for f in (sparse_attention.sparse_attention, sparse_attention.plain)
+    )
+    close(fused, plain)
+
+
+def test_blocks_that_no_tile_fits_have_no_kernel():
+    q = drawn((1, 30, 2, 16), 0)
+    assert build("sparse_random:b=24").fused(q, q, q, Visibility(), None, None) is None
+    assert [patterns.tile_of(b) for b in (1, 16, 24, 48, 128)] == [16, 16, 0, 16, 64]
+
+
+@pytest.mark.parametrize("T", [70, *full((1,), (32,), (33,), (130,), (200,))])
+def test_linear_attention_equals_its_plain_definition_whatever_padding_holds(T, monkeypatch):
+    monkeypatch.setattr(linear_attention, "TILES", 2)
+    lengths = jnp.array([T, T // 2, 0]), jnp.array([T // 2 + 1, T, T])
+    rows, keys = (length_mask(n, T)[:, :, None, None] for n in lengths)
+    q, k, v, g = (drawn((3, T, 2, d), i) for i, d in enumerate((16, 16, 32, 32)))
+
+    def run(padding, f):
+        held = [jnp.where(rows, x, padding) for x in (g, q)]
+        held += [jnp.where(keys, x, padding) for x in (k, v)]
+        return value_and_gradients(lambda *x: f(*x, *lengths), *held)
+
+    close(run(jnp.nan, linear_attention.linear_attention), run(0, linear_attention.plain))
+
+
+def test_the_definition_of_linear_attention_is_that_of_the_mechanism():
+    q, k, v = (drawn((3, 7, 2, d), i) for i, d in enumerate((16, 16, 32)))
+    lengths = jnp.array([7, 3, 0])
+    visibility, mechanism = Visibility(lengths, lengths, causal=True), build("linear")
+    expected = jax.jit(lambda *x: mechanism.apply({}, *x, visibility))(q, k, v)
+    close(linear_attention.plain(q, k, v, lengths, lengths), expected)
+
+
+@pytest.mark.parametrize(
+    ("T", "S", "w"), [(70, 130, 20), *full((5, 9, 3), (130, 70, 8), (1, 1, 1), (64, 128, 500))]
+)
+def test_predicted_attention_equals_the_plain_mechanism_whatever_padding_holds(T, S, w):
+    lengths = jnp.array([T, T // 2, 0]), jnp.array([S // 2 + 1, S, S])
+    visibility, mechanism = Visibility(*lengths), build(f"local_p:w={w}")
+    rows, keys = (length_mask(n, x)[:, :, None, None] for n, x in zip(lengths, (T, S), strict=True))
+    shapes = (3, T, 2, 32), (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32)
+    g, *arguments = (drawn(shape, i) for i, shape in enumerate(shapes))
+    variables = mechanism.init(jax.random.key(0), *(x[:, :1] for x in arguments), visibility)
+    variables = jax.tree.map(lambda x: 4 * x, variables)  # so that predictions differ
+
+    def run(padding, **method):
+        held = [
+            jnp.where(x, y, padding) for x, y in zip((rows, keys, keys), arguments, strict=True)
+        ]
+        out, gradients = value_and_gradients(
+            lambda *x: mechanism.apply(*x, visibility, None, None, **method),
+            jnp.where(rows, g, padding),
+            variables,
+            *held,
+        )
+        return jnp.where(rows, out, 0), gradients
+
+    close(run(jnp.nan, method="fused"), run(0), 1e-3)
+
+
+def test_the_definition_of_predicted_attention_is_that_of_the_mechanism():
+    q, k, v = drawn((2, 6, 2, 16), 0), drawn((2, 9, 2, 16), 1), drawn((2, 9, 2, 32), 2)
+    lengths, mechanism = (jnp.array([6, 4]), jnp.array([9, 5])), build("local_p:w=3")
+    visibility = Visibility(*lengths)
+    variables = mechanism.init(jax.random.key(0), q[:, :1], k[:, :1], v[:, :1], visibility)
+
+    def defined(variables, q, k, v):
+        logits = mechanism.apply(variables, q, method="_predict")[1].swapaxes(1, 2)
+        p = lengths[1][:, None, None] * jax.nn.sigmoid(logits)
+        return predicted_attention.plain(q, k, v, p, *lengths, 3)
+
+    expected = jax.jit(lambda *x: mechanism.apply(*x, visibility))(variables, q, k, v)
+    close(jax.jit(defined)(variables, q, k, v), expected)
+
+
+def test_other_forms_of_linear_attention_have_no_kernel():
+    q, causal = drawn((1, 7, 2, 16), 0), Visibility(causal=True)
+    assert build("linear").fused(q, q, q, Visibility(), None, None) is None
+    assert build("performer:m=16").fused(q, q, q, causal, None, None) is None
+    wide = drawn((1, 7, 2, 128), 0)
+    assert build("linear").fused(wide, wide, q, causal, None, None) is None
