@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-HURRY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+HURRY = (  # without the emitters of fusions, a program compiles in 40 % of the time
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false"
+)
 EIGHT = {"XLA_FLAGS": f"{HURRY} --xla_force_host_platform_device_count=8"}
 
 

@@ -1,6 +1,7 @@
 """The commands as a person uses them: a fresh store, a killed run, bad input, a pipe."""
 
 import gzip
+import io
 import json
 import os
 import re
@@ -11,11 +12,13 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import pytest
 import sentencepiece
 
 from t2t_jax import config
 from t2t_jax.cli import main
+from t2t_jax.commands.shared import cache_programs
 from t2t_jax.config import Config
 from t2t_jax.inference.translate import translate
 from t2t_jax.recipes import RECIPES
@@ -114,7 +117,7 @@ def test_a_language_model_has_a_perplexity_and_no_translations(words, tmp_path, 
     assert "language model" in capsys.readouterr().err
 
 
-def test_translate_gives_a_line_for_each_line_in_order(run):
+def test_translate_gives_a_line_for_each_line_in_order(run, said):
     text = "one two\n\ntwo\x0bthree\n   \nfive four three two\none two"
     done = command(["translate", run], input=text.encode())
     assert done.returncode == 0, done.stderr.decode()
@@ -122,18 +125,30 @@ def test_translate_gives_a_line_for_each_line_in_order(run):
     assert len(lines) == 7
     assert lines[1] == lines[3] == lines[6] == ""
     assert lines[0] == lines[5] == "eins zwei"
-    again = command(["translate", run], input=b"five four three two\n")
-    assert again.stdout.decode().split("\n")[0] == lines[4] != ""
-    assert command(["translate", run], input=b"").stdout == b""
+    assert said(run, "five four three two\n")[0].split("\n")[0] == lines[4] != ""
+    assert said(run, "") == ("", "")
 
 
-def test_translate_warns_of_a_line_longer_than_any_in_training(run):
-    """One of 14,000 characters, where training sentences have at most 20 subwords."""
-    done = command(["translate", run], input=("one two\n" + "one two three " * 1000).encode())
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout.decode().startswith("eins zwei\n")
-    (warning,) = done.stderr.decode().splitlines()
-    assert re.match(r"line 2 has [3-9],\d{3} subwords", warning)
+@pytest.fixture
+def said(monkeypatch, capsysbinary):
+    """A function that translates a text in this process; it returns output and errors."""
+
+    def translated(run, text):
+        capsysbinary.readouterr()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert main(["translate", str(run)]) == 0
+        out, err = capsysbinary.readouterr()
+        return out.decode(), err.decode()
+
+    return translated
+
+
+def test_translate_warns_of_a_line_longer_than_any_in_training(run, said):
+    """One of 1,400 characters, where training sentences have at most 20 subwords."""
+    out, err = said(run, "one two\n" + "one two three " * 100)
+    assert out.startswith("eins zwei\n")
+    (warning,) = err.splitlines()
+    assert re.match(r"line 2 has [3-9]\d\d subwords", warning)
     assert "at most 20" in warning
 
 
@@ -440,6 +455,16 @@ def test_an_unfinished_run_says_which_step_is_used_and_is_not_exported(copy, cap
 
 def test_an_unknown_split_is_refused(run, capsys):
     refused(["evaluate", run, "--split", "tset"], capsys, "tset", "'test'")
+
+
+def test_programs_are_kept_in_the_cache_or_where_the_environment_says(tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr(jax.config, "update", lambda *changed: kept.append(changed))
+    cache_programs(tmp_path)
+    assert kept == []  # the environment of tests names a place
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    cache_programs(tmp_path)
+    assert ("jax_compilation_cache_dir", str(tmp_path / "programs")) in kept
 
 
 def test_lists(capsys):

@@ -106,37 +106,36 @@ def test_logits_and_gradients_equal_the_definition(name):
     model, params = make(**changes)
     exact = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     pairs = [(s, [1, *t[:-1]], t) for s, t in SENTENCES]
-    actual = np.asarray(full_logits(model, params))
+
+    def loss(params):
+        logits = full_logits(model, params)
+        sums = cross_entropy(logits, TARGET, 0.1)
+        return sums["loss"] / sums["tokens"], logits
+
+    compiled = jax.jit(jax.value_and_grad(loss, has_aux=True))
+    (value, actual), gradient = jax.device_get(compiled(params))
     for i, (source, target_in, target) in enumerate(pairs):
         expected = definition(exact, source, target_in, **options)
         np.testing.assert_allclose(actual[i, : len(target)], expected, rtol=1e-5, atol=1e-5)
 
-    def loss(params):
-        sums = cross_entropy(full_logits(model, params), TARGET, 0.1)
-        return sums["loss"] / sums["tokens"]
-
     def defined(exact):
         return reference_loss(lambda s, t: definition(exact, s, t, **options), pairs, 0.1)
 
-    np.testing.assert_allclose(loss(params), defined(exact), 1e-5)
-    gradient = jax.jit(jax.grad(loss))(params)
+    np.testing.assert_allclose(value, defined(exact), 1e-5)
     rng = np.random.default_rng(2)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(exact):
-        direction = rng.normal(size=leaf.shape)
-        direction /= np.linalg.norm(direction)
+    for layer in exact:
+        direction = jax.tree.map(lambda x: rng.normal(size=x.shape) / x.size**0.5, exact[layer])
 
-        def along(step, path=path, direction=direction):
-            return defined(
-                jax.tree_util.tree_map_with_path(
-                    lambda p, x: x + step * direction if p == path else x, exact
-                )
-            )
+        def along(step, layer=layer, direction=direction):
+            moved = jax.tree.map(lambda x, d: x + step * d, exact[layer], direction)
+            return defined(exact | {layer: moved})
 
         slope = (along(1e-6) - along(-1e-6)) / 2e-6  # a larger step may cross the kink of a ReLU
-        actual = dict(jax.tree_util.tree_leaves_with_path(gradient))[path]
-        leaf = jax.tree_util.keystr(path)
-        tolerance = 1e-5 * max(1, np.linalg.norm(actual))
-        np.testing.assert_allclose((actual * direction).sum(), slope, 1e-5, tolerance, err_msg=leaf)
+        products = jax.tree.map(lambda g, d: (g * d).sum(), gradient[layer], direction)
+        tolerance = 1e-5 * max(1, *map(np.linalg.norm, jax.tree.leaves(gradient[layer])))
+        np.testing.assert_allclose(
+            sum(jax.tree.leaves(products)), slope, 1e-5, tolerance, err_msg=layer
+        )
 
 
 MIXES = {
@@ -175,9 +174,13 @@ MIXES = {
 def test_decoding_steps_equal_the_full_logits(name):
     model, params = make(**MIXES[name])
     variables, whole = {"params": params}, full_logits(model, params)
-    encoded = jax.jit(partial(model.apply, method="encode"))(variables, SOURCE)
-    start = jax.jit(partial(model.apply, method="start"), static_argnums=2)
-    memory, state = start(variables, encoded, TARGET.shape[1])
+
+    @jax.jit
+    def start(variables):
+        encoded = model.apply(variables, SOURCE, method="encode")
+        return model.apply(variables, encoded, TARGET.shape[1], method="start")
+
+    memory, state = start(variables)
     for leaf in jax.tree.leaves((memory, state)):
         assert leaf.shape[0] == len(SOURCE)
     step = jax.jit(partial(model.apply, method="step"))
@@ -199,7 +202,9 @@ ONE_OF_EACH = {
 each = pytest.mark.parametrize(
     "changes",
     [
-        pytest.param(changes, marks=[pytest.mark.full] * (name in ("pre", "luong")), id=name)
+        pytest.param(
+            changes, marks=[pytest.mark.full] * (name in "pre luong bahdanau".split()), id=name
+        )
         for name, changes in ONE_OF_EACH.items()
     ],
 )

@@ -1,6 +1,7 @@
 """What several commands share: configs and grids from arguments, datasets, and output."""
 
 import dataclasses
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -123,7 +124,9 @@ def available_dataset(directory: Path, c: Config, cache: Path, without: str) -> 
 
 
 def cache_programs(cache: Path) -> None:
-    """Makes JAX keep compiled programs in the cache, for other processes."""
+    """Makes JAX keep compiled programs in the cache, or where the environment names a place."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
     import jax
 
     jax.config.update("jax_compilation_cache_dir", str(cache / "programs"))
