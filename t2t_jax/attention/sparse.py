@@ -302,7 +302,8 @@ class Random(Sparse):
         if causal:
             return out
         q, k, v = (zero_padding(x, lengths) for x in (q, k, v))
-        return self._with_first(out, q, k, v, visibility, None, None)
+        out = self._with_first(out, q, k, v, visibility, None, None)
+        return zero_padding(out, lengths)  # and so is the gradient that comes back
 
     def _with_first(
         self,
