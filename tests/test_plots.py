@@ -38,14 +38,12 @@ def test_a_plot_is_deterministic(tmp_path):
     assert first == second
 
 
-@pytest.mark.parametrize("annotated", [False, True])
-def test_the_plot_of_distances_needs_annotated_dependencies(annotated, tmp_path):
+def test_the_plot_of_distances_needs_annotated_dependencies(tmp_path):
     grid = stored.grid(tmp_path)
     split = stored.split(tmp_path)
-    if not annotated:
-        Path(f"{split.stem}.extras.jsonl").unlink()
+    Path(f"{split.stem}.extras.jsonl").unlink()
     paths = plots.draw(grid, comparison.compare_with_base(grid, stored.entries()), split)
-    assert any("distances" in path.name for path in paths) == annotated
+    assert not any("distances" in path.name for path in paths)
 
 
 def test_an_empty_study_has_no_plots(tmp_path):
