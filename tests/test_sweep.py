@@ -254,7 +254,7 @@ def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
         "--preset",
         "short",
         "--rows",
-        "E",
+        "D:P_drop=0.0",  # which shares a program with base
         *toy.options(fields),
         "--sweep",
         "lr_scale=0.001,1",
