@@ -4,8 +4,6 @@ import dataclasses
 import re
 from pathlib import Path
 
-import pytest
-
 from t2t_jax import plotting
 from t2t_jax.report import plots
 from t2t_jax.study import comparison, entries
