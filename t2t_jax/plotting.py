@@ -93,9 +93,11 @@ def label(
     """
     from scipy.optimize import isotonic_regression
 
+    to_axes = axes.transData + axes.transAxes.inverted()
+    points = [p for p in points if np.isfinite(to_axes.transform(p[:2])).all()]  # 0 on a log axis
     if not points:
         return
-    places = axes.transAxes.inverted().transform(axes.transData.transform([p[:2] for p in points]))
+    places = to_axes.transform([p[:2] for p in points])
     order = np.argsort(places[:, 1], kind="stable")
     steps = height * np.arange(len(points))
     apart = isotonic_regression(places[order, 1] - steps).x + steps

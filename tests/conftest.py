@@ -57,6 +57,14 @@ def corpus(tmp_path_factory) -> Path:
     return toy.write(tmp_path_factory.mktemp("corpus"))
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """`run` and `publish` draw no plots in this process, as that takes seconds."""
+    from t2t_jax.report import plots
+
+    monkeypatch.setattr(plots, "draw", lambda *_: [])
+
+
 @pytest.fixture(scope="session")
 def multi30k() -> Path:
     """A directory with the raw Multi30k files train.en.gz, train.de.gz and so on."""

@@ -61,20 +61,19 @@ def test_every_function_that_a_run_executes_is_part_of_its_code(model, corpus, t
     dataset = open_dataset(prepare(c.data, tmp_path / "cache"))
     executed = set()
 
-    def profile(frame, event, argument):
-        if event == "call":
-            executed.add(frame.f_code)
+    def trace(frame, event, argument):  # it returns None, so that lines are not traced
+        executed.add(frame.f_code)
 
     jax.clear_caches()
-    threading.setprofile(profile)
-    sys.setprofile(profile)
+    threading.settrace(trace)
+    sys.settrace(trace)
     try:
         (result,) = execute(
             [(c, tmp_path / "run")], dataset, lambda name: name == "dev", Progress()
         )
     finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
+        sys.settrace(None)
+        threading.settrace(None)
     assert not isinstance(result, Exception), result
     decisive = {
         str(d)

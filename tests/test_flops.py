@@ -71,15 +71,15 @@ def table1():
 def test_path_lengths_and_sequential_steps_are_those_of_table_1():
     make, d = table1().make, 16
     actual = {
-        name: (layers_to_the_end(make(name, d, 8), 9, d), counted(make(name, d, 8)(0), 9, d)[1])
+        name: (layers_to_the_end(make(name, d, 4), 5, d), counted(make(name, d, 4)(0), 5, d)[1])
         for name in ("self-attention", "restricted", "recurrent", "convolutional", "dilated")
     }
     assert actual == {
         "self-attention": (1, 0),
-        "restricted": (2, 0),  # 8 positions by windows of 4 on a side
-        "recurrent": (1, 9),
-        "convolutional": (8, 0),  # one position on a side
-        "dilated": (2, 0),  # 3^2 > 8
+        "restricted": (2, 0),  # 4 positions by windows of 2 on a side
+        "recurrent": (1, 5),
+        "convolutional": (4, 0),  # one position on a side
+        "dilated": (2, 0),  # 3^2 > 4
     }
 
 

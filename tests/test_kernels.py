@@ -376,7 +376,8 @@ def test_kernels_on_a_mesh():
 
 
 def test_members_of_a_population_with_kernels_are_independent():
-    configs, mesh = [small(kernels="fused", seed=s) for s in (0, 1)], sharding.make_mesh()
+    changes, mesh = dict(kernels="fused", architecture="decoder"), sharding.make_mesh()
+    configs = [small(seed=s, **changes) for s in (0, 1)]
     model = build(configs[0], V)
     step = make_step(model, configs[0])
     with sharding.use_mesh(mesh):

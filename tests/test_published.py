@@ -4,6 +4,7 @@ import dataclasses
 import json
 import lzma
 import shutil
+from functools import cache
 
 import pytest
 
@@ -26,6 +27,7 @@ def home(tmp_path_factory):
     return stored.unpacked(tmp_path_factory.mktemp("store"))
 
 
+@cache
 def lines(home):
     grid = stored.grid(home, ROWS)
     return grid, comparison.compare_with_base(grid, entries.collect(grid))

@@ -75,10 +75,10 @@ def test_the_paper_preset_is_the_paper():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_holds_at_the_papers_scale_holds_at_every_scale(name):
-    scale = preset(name)
+    scale, table3 = preset(name), find("table3")
     dropout = shrink(Config(), {}, scale).training.P_drop
-    for row in find("table3").rows:
-        full, small = find("table3").config(row), shrink(Config(), row.changes, scale)
+    for row in table3.rows:
+        full, small = table3.config(row), shrink(Config(), row.changes, scale)
         assert (full.model.h * full.model.d_k == full.model.d_model) == (
             small.model.h * small.model.d_k == small.model.d_model
         )

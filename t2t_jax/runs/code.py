@@ -44,14 +44,6 @@ WITHOUT_EFFECT = (
     "training.progress",
     "training.trackers",
 )
-# Definitions that were rewritten without an effect on any number keep the hash that they had.
-REWRITTEN = {
-    "2e8b5bd787": "5fba8ebd2a",  # attention.registry.build
-    "b28ec5767c": "a6c152cbae",  # models.norms.norm
-    "38011dddf2": "f22b21fa9d",  # models.positions._function
-    "b0ea2bb928": "cdd328dff7",  # training.optimizer.learning_rate
-    "bc7dd0f269": "652e9b0199",  # models.feed_forward.FeedForward
-}
 REGISTRIES = (
     Definition("attention.registry", "MECHANISMS"),
     Definition("evaluation.metric", "metric_of"),
@@ -140,8 +132,7 @@ def _code(
 
 def _hashes(definitions: Iterable[Definition]) -> dict[str, str]:
     """Returns the hash of each definition, by its name."""
-    hashes = {str(d): content_hash(syntax.parse(d.module).definitions[d.name]) for d in definitions}
-    return {name: REWRITTEN.get(x, x) for name, x in hashes.items()}
+    return {str(d): content_hash(syntax.parse(d.module).definitions[d.name]) for d in definitions}
 
 
 def _reached(starts: Iterable[Definition]) -> set[Definition]:
