@@ -85,7 +85,8 @@ def label(
 ) -> None:
     """Writes a label right of the axes for each point, with a line to it; call it last.
 
-    Labels are at the height of their points, or moved apart by as little as possible.
+    Labels are at the height of their points, or moved apart by as little as possible. A point that
+    is not finite, such as that of a run that diverged, has no label.
 
     Args:
       points: x, y, text and colour.
@@ -94,7 +95,7 @@ def label(
     from scipy.optimize import isotonic_regression
 
     to_axes = axes.transData + axes.transAxes.inverted()
-    points = [p for p in points if np.isfinite(to_axes.transform(p[:2])).all()]  # 0 on a log axis
+    points = [p for p in points if np.isfinite(to_axes.transform(p[:2])).all()]
     if not points:
         return
     places = to_axes.transform([p[:2] for p in points])

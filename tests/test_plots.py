@@ -114,10 +114,11 @@ def test_labels_are_moved_apart_in_the_order_of_their_points(tmp_path):
     assert texts == pytest.approx(expected)
 
 
-def test_a_point_that_a_logarithmic_axis_does_not_have_is_not_labelled(tmp_path):
+def test_a_point_that_is_not_finite_has_no_label(tmp_path):
     with plotting.figure(tmp_path / "x", 1, 1, size=(3, 3)) as (_, axes):
-        axes.set(xscale="log", xlim=(1, 10))
-        plotting.label(axes, [(0.0, 0.5, "no time", "red"), (3.0, 0.5, "shown", "red")])
+        values = {"infinite": np.inf, "undefined": np.nan, "shown": 3.0}
+        axes.set(xlim=(1, 10))
+        plotting.label(axes, [(x, 0.5, name, "red") for name, x in values.items()])
         assert [x.get_text() for x in axes.texts] == ["shown"]
 
 
