@@ -115,9 +115,9 @@ def _add_studies(command: Command) -> None:
         commands.results,
         "write every run's config, scores, costs and curves as data, for pandas and others",
     )
-    studies = "only runs of these, as table3 or table3-demo [every run of the stores]"
+    studies = "only runs of these, as table3, table3-demo or PATH.py [every run of the stores]"
     p.add_argument("studies", nargs="*", metavar="STUDY", help=studies)
-    _add_stores(p, "runs")
+    _add_stores(p, "runs, beside PATH.py")
     p.add_argument("--format", default="csv", choices=("csv", "jsonl", "parquet"), help="[csv]")
     out = "directory for runs.FORMAT and curves.FORMAT [results]"
     p.add_argument("--out", type=Path, default=Path("results"), help=out)

@@ -15,6 +15,13 @@ from t2t_jax.study.typeset import Cell, Table
 from tests import stored
 
 ROW = "E:positions=learned"
+DEPTH = """
+from t2t_jax.study import Row, study
+
+@study("Depth", columns="N", split="dev", V=37_000)
+def depth():
+    return [Row("base")]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +173,12 @@ def test_data_of_a_study_alone_and_of_runs_that_studies_share(tmp_path, capsys):
     )  # fmt: skip
     assert {x["name"] for x in curves} == {"depth-demo:steps=9,h=2/base/0"}
     assert len(tidy.tables([directory], ["depth", "table3-demo"], pytest.fail)[0]) == 21
+    (tmp_path / "depth.py").write_text(DEPTH)
+    directory.rename(tmp_path / "runs")
+    of_file = "results", tmp_path / "depth.py", "--format", "jsonl", "--out", tmp_path
+    assert printed(capsys, *of_file) == f"{tmp_path}/runs.jsonl\n{tmp_path}/curves.jsonl\n"
+    assert [x["name"] for x in read(tmp_path / "runs.jsonl")] == ["depth-demo:steps=9,h=2/base/0"]
+    (tmp_path / "runs").rename(directory)
     assert main(["results", "tabel3", "--store", str(directory)]) == 2
     assert "has no run of tabel3: did you mean 'table3'?" in capsys.readouterr().err
     (named / "names.txt").unlink()

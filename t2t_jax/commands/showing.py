@@ -8,7 +8,14 @@ from argparse import Namespace
 from pathlib import Path
 
 from t2t_jax import files
-from t2t_jax.commands.shared import grid_shown, grids_shown, lines_of, say, sentences_of
+from t2t_jax.commands.shared import (
+    default_store,
+    grid_shown,
+    grids_shown,
+    lines_of,
+    say,
+    sentences_of,
+)
 from t2t_jax.errors import RunError, UsageError
 
 
@@ -30,9 +37,12 @@ def table(arguments: Namespace) -> None:
 def results(arguments: Namespace) -> None:
     """Writes the runs of stores and their curves to two files, and prints their paths."""
     from t2t_jax.runs import tidy
+    from t2t_jax.study.registry import find, path_of
 
     write, out = tidy.WRITERS[arguments.format], arguments.out
-    tables = tidy.tables(arguments.stores or [Path("runs")], arguments.studies, say)
+    studies = [find(text).name if path_of(text) else text for text in arguments.studies]
+    beside = list(dict.fromkeys(map(default_store, arguments.studies)))
+    tables = tidy.tables(arguments.stores or beside or [Path("runs")], studies, say)
     files.make_directory(out)
     for name, rows in zip(("runs", "curves"), tables, strict=True):
         write(path := out / f"{name}.{arguments.format}", rows)
