@@ -51,7 +51,7 @@ def compiled_on(c, mesh, tokens):
         layout = NamedSharding(mesh, PartitionSpec(*spec))
         return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=layout)
 
-    model = build(c, V).clone(dtype=jnp.bfloat16)
+    model = build(c, V, "tpu")
     state = abstract(model, c, mesh)
     h = jax.tree.map(place, jax.eval_shape(lambda: hyper(c)))
     side = place(jax.ShapeDtypeStruct((tokens // LENGTH, LENGTH), jnp.int32), sharding.ROWS)

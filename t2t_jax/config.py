@@ -80,8 +80,8 @@ class Model:
     )
     kernels: Literal["auto", "plain", "fused"] = _field(
         "auto",
-        "kernels for GPUs (`t2t_jax/ops`): auto uses them for bfloat16 on a GPU, plain never, "
-        "fused always (interpreted without a GPU)",
+        "kernels for GPUs, and a cross-entropy in parts for TPUs (`t2t_jax/ops`): auto uses them "
+        "for bfloat16 on these, plain never, fused always (interpreted on a CPU)",
     )
 
 

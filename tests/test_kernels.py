@@ -24,19 +24,18 @@ from t2t_jax.ops import (
     feed_forward,
     flash_attention,
     matmul,
+    tiles,
     window_attention,
 )
 from t2t_jax.training import population, sharding
 from t2t_jax.training.objective import cross_entropy as objective
 from t2t_jax.training.objective import fused_cross_entropy
 from t2t_jax.training.step import hyper, initialise, make_step
+from tests import gradients
 from tests.eight import on_eight_devices
+from tests.gradients import drawn, value_and_gradients
 
 V = 300  # no multiple of a tile
-
-
-def drawn(shape, seed, scale=1.0):
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape) * scale, jnp.float32)
 
 
 def target(shape, seed):
@@ -45,19 +44,8 @@ def target(shape, seed):
     return jnp.asarray(t, jnp.int32)
 
 
-def value_and_gradients(f, g, *x):
-    """The value of f and its gradients along g, in one compiled program."""
-
-    def run(*x):
-        y, back = jax.vjp(f, *x)
-        return y, back(g)
-
-    return jax.jit(run)(*x)
-
-
 def close(x, y, tolerance=2e-5):
-    for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    gradients.close(x, y, tolerance)
 
 
 @pytest.mark.parametrize("tpu", [False, True], ids=["kernels", "XLA"])
@@ -354,12 +342,21 @@ def test_two_hundred_steps_in_bfloat16_agree_to_its_rounding():
     np.testing.assert_allclose(fused[:, 0], plain[:, 0], rtol=2**-6)
 
 
-def test_kernels_are_for_bfloat16_on_a_gpu():
+def test_kernels_are_for_bfloat16_on_accelerators():
     assert build(small(), V).c.kernels == "plain"
     assert build(small(), V, "gpu").c.kernels == "fused"
     assert build(small(kernels="plain"), V, "gpu").c.kernels == "plain"
     assert build(small(dtype="float32"), V, "gpu").c.kernels == "plain"
-    assert build(small(), V, "tpu").c.kernels == "plain"
+    assert build(small(), V, "tpu").c.kernels == "fused"
+
+
+def test_a_tpu_has_no_kernels_but_computes_the_loss_in_parts(monkeypatch):
+    monkeypatch.setattr(tiles, "on_tpu", lambda: True)
+    monkeypatch.setattr(cross_entropy, "on_tpu", lambda: True)
+    model = build(small(d_model=24), V, "tpu")
+    assert not tiles.has_kernels(model.c.kernels)
+    assert model.fuses_softmax
+    assert not build(small(kernels="plain"), V, "tpu").fuses_softmax
 
 
 def check_kernels_on_a_mesh():

@@ -13,23 +13,12 @@ from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.ops import linear_attention, patterns, predicted_attention, sparse_attention
 from t2t_jax.ops.patterns import Far, Listed, Near
 from t2t_jax.ops.sparse_attention import Keys
-
-
-def drawn(shape, seed):
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
-
-
-def value_and_gradients(f, g, *x):
-    def run(*x):
-        y, back = jax.vjp(f, *x)
-        return y, back(g)
-
-    return jax.jit(run)(*x)
+from tests import gradients
+from tests.gradients import drawn, value_and_gradients
 
 
 def close(x, y, tolerance=1e-4):
-    for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    gradients.close(x, y, tolerance)
 
 
 def full(*cases):

@@ -39,7 +39,7 @@ def build(config: Config, V: int, platform: str = "") -> "Model":
     if dtype == "auto":
         dtype = "float32" if platform == "cpu" else "bfloat16"
     if kernels == "auto":
-        kernels = "fused" if platform == "gpu" and dtype == "bfloat16" else "plain"
+        kernels = "plain" if platform == "cpu" or dtype == "float32" else "fused"
     c = dataclasses.replace(c, kernels=kernels)
     longest = config.data.max_length + config.decoding.max_extra
     file, _, name = ARCHITECTURES[config.model.architecture].where.partition(":")

@@ -10,7 +10,7 @@ from t2t_jax.models.layers import add_bias, parameter
 from t2t_jax.ops.dropout import dropout
 from t2t_jax.ops.feed_forward import feed_forward, supported
 from t2t_jax.ops.matmul import matmul
-from t2t_jax.ops.tiles import rows_alone
+from t2t_jax.ops.tiles import has_kernels, rows_alone
 from t2t_jax.parts import FEED_FORWARD, implementation
 
 
@@ -66,4 +66,4 @@ class FeedForward(nn.Module):
     def _has_kernel(self, d_model: int, train: bool) -> bool:
         dropped = train and self.P_drop_ff
         fits = supported(d_model, self.d_ff) and rows_alone()
-        return self.kernels == "fused" and self.kind == "relu" and not dropped and fits
+        return has_kernels(self.kernels) and self.kind == "relu" and not dropped and fits

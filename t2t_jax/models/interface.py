@@ -40,7 +40,7 @@ class Model(nn.Module):
     @property
     def fuses_softmax(self) -> bool:
         """Whether training computes the loss from `softmax`, instead of `decode`."""
-        return supported(self.c.d_model, self.c.kernels == "fused")
+        return self.c.kernels == "fused" and supported(self.c.d_model)
 
     def encode(self, source: Array, P_drop: Array | None = None) -> Any:
         raise NotImplementedError

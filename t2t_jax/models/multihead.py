@@ -16,6 +16,7 @@ from t2t_jax.models.norms import norm
 from t2t_jax.models.positions import rotate
 from t2t_jax.ops.dropout import dropout
 from t2t_jax.ops.matmul import masked_matmul, matmul
+from t2t_jax.ops.tiles import has_kernels
 
 
 class MultiHead(nn.Module):
@@ -60,7 +61,7 @@ class MultiHead(nn.Module):
         bias: Bias = None,
     ) -> jax.Array:
         """Queries from x [B, T, d_model], keys and values from y [B, S, d_model] -> as x."""
-        fused = self.c.kernels == "fused"
+        fused = has_kernels(self.c.kernels)
         x_present, y_present = (
             length_mask(lengths, z.shape[1]) if fused else None
             for lengths, z in ((visibility.q_lengths, x), (visibility.kv_lengths, y))

@@ -53,13 +53,9 @@ def plain(x: Array, W: Array, target: Array, a: Array, b: Array) -> tuple[Array,
     return loss, jnp.where(present, log_z - chosen, 0).sum()
 
 
-def supported(d: int, kernels: bool) -> bool:
-    """Whether vectors of length d need no array of all logits.
-
-    Args:
-      kernels: whether kernels are wanted.
-    """
-    return rows_alone() and (on_tpu() or (kernels and d % DEPTH == 0))
+def supported(d: int) -> bool:
+    """Whether vectors of length d need no array of all logits."""
+    return rows_alone() and (on_tpu() or d % DEPTH == 0)
 
 
 @jax.custom_vjp

@@ -86,6 +86,11 @@ def on_tpu() -> bool:
     return _platform() == "tpu"
 
 
+def has_kernels(choice: str) -> bool:
+    """Whether the config's choice of kernels is one that has any; a TPU has none."""
+    return choice == "fused" and not on_tpu()
+
+
 def _platform() -> str:
     device = getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
     return getattr(device, "platform", None) or jax.default_backend()
