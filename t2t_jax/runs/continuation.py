@@ -156,7 +156,9 @@ def _examined(directory: Path, c: Config) -> Shorter:
     needed = [*range(last, 0, -t.evaluate_every)][: t.average][::-1]
     if not needed or steps[-len(needed) :] != needed:
         every = f"evaluate_every={t.evaluate_every}"
-        return Shorter(directory, c, (), f"the checkpoints at multiples of {every} are gone")
+        return Shorter(
+            directory, c, (), f"there are no checkpoints at the last multiples of {every}"
+        )
     return Shorter(directory, c, needed)
 
 
