@@ -1,4 +1,4 @@
-"""The metrics that tables are asked for: their sums, their tests, and what is said if they lack."""
+"""Metrics of `--metrics`: their sums, their significance tests, and the notes on missing ones."""
 
 import dataclasses
 import json

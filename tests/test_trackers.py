@@ -190,7 +190,7 @@ def test_a_run_goes_on_without_a_tracker_that_fails(fails, directory, monkeypatc
     monkeypatch.setenv(trackers.VARIABLE, "wandb")
     train(directory, 0, RECORDS)
     assert read_metrics(directory / "metrics.jsonl") == RECORDS
-    said = "t2t-jax: wandb failed (no route to host): the run goes on without it.\n"
+    said = "t2t-jax: wandb failed (no route to host): training continues without it.\n"
     assert capsys.readouterr().err == said
 
 

@@ -175,7 +175,7 @@ def table(blocks: Array, b: int, g: int, T: int, S: int) -> Table:
     again = (tiles[..., :, None] == tiles[..., None, :]) & np.tri(C, k=-1, dtype=bool)[None, None]
     tiles = jnp.where(again.any(-1), -1, tiles)
     flat = jnp.where(tiles < 0, S, tiles).reshape(B, -1)
-    # Queries are told apart by the index in the sorted number, so that no second array is sorted.
+    # Each sorted number contains the index of its query, so that no second array is sorted.
     ordered = jnp.sort(flat * T + jnp.arange(T * C)[None] // C, axis=1)
     starts = (flat[:, None] < jnp.arange(S + 1)[None, :, None]).sum(-1)
     return Table(of_query, tiles, ordered % T, starts.astype(jnp.int32))

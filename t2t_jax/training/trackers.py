@@ -1,7 +1,7 @@
 """Trackers, to which `--track` sends the curves of a run beside metrics.jsonl.
 
 A run is named by its row and seed, in a group named by its study. A resumed run continues its
-tracked run, and a run goes on without a tracker that fails.
+tracked run, and a failure of the tracker does not stop training.
 """
 
 import importlib.util
@@ -123,7 +123,7 @@ class Tracker:
         except Exception as error:  # whatever it is, the run goes on
             self.sink = None
             reason = str(error).split("\n")[0] or type(error).__name__
-            warn(f"{self.name} failed ({reason}): the run goes on without it.")
+            warn(f"{self.name} failed ({reason}): training continues without it.")
 
 
 def _open(name: str, directory: Path, step: int) -> Sink:
