@@ -285,7 +285,7 @@ def losses(kernels, steps, mesh="", **changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({}, marks=pytest.mark.full),  # as on a mesh
+        pytest.param({}, marks=pytest.mark.full),
         dict(norm_placement="pre", smoothing="others", positions="rotary"),
     ],
     ids=str,
@@ -364,11 +364,12 @@ def test_kernels_are_for_bfloat16_on_a_gpu():
 
 def check_kernels_on_a_mesh():
     """Each device runs the kernels on its rows; with `tensor`, divided parts are plain."""
-    expected, _ = losses("plain", 2)
+    changes = dict(architecture="decoder")
+    expected, _ = losses("plain", 2, **changes)
     for mesh, fused in (("data=4,fsdp=2", True), ("data=4,tensor=2", False)):
         with sharding.use_mesh(sharding.make_mesh(mesh)):
-            assert build(small(kernels="fused"), V).fuses_softmax == fused
-        np.testing.assert_allclose(losses("fused", 2, mesh)[0], expected, rtol=1e-4)
+            assert build(small(kernels="fused", **changes), V).fuses_softmax == fused
+        np.testing.assert_allclose(losses("fused", 2, mesh, **changes)[0], expected, rtol=1e-4)
 
 
 def test_kernels_on_a_mesh():
