@@ -27,7 +27,7 @@ from t2t_jax.study.presets import PRESETS, shrink
 from tests import stored, toy
 from tests.eight import EIGHT
 
-STEPS, EVERY = 900, 300
+STEPS, EVERY = 600, 200
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,13 @@ def command(words, **options):
 def test_a_run_keeps_what_it_found(run):
     result = json.loads((run / "result.json").read_text())
     assert result["steps"] == STEPS
-    assert result["averaged_steps"] == [600, 900]
+    assert result["averaged_steps"] == [STEPS - EVERY, STEPS]
     assert len((run / "test.de").read_text().splitlines()) == 13
     assert "tok:13a" in result["scores"]["test"]["bleu"]["signature"]
     assert result["scores"]["test"]["bleu"]["score"] > 50
     assert result["environment"]["device"]
     evaluated = [r["step"] for r in toy.records(run) if "dev_perplexity" in r]
-    assert evaluated == [300, 600, 900]
+    assert evaluated == [EVERY, 2 * EVERY, STEPS]
     assert not list(run.rglob("*.part"))
 
 
@@ -437,9 +437,11 @@ def test_a_run_without_a_checkpoint_is_refused(copy, capsys):
 def test_an_unfinished_run_says_which_step_is_used_and_is_not_exported(copy, capsys):
     shutil.rmtree(copy / "final")
     (copy / "result.json").unlink()
-    for step in range(STEPS, 600, -1):
+    last = STEPS - EVERY
+    for step in range(STEPS, last, -1):
         shutil.rmtree(copy / "checkpoints" / str(step), ignore_errors=True)
-    used = f"{copy} is not finished (step 600 of 900): its newest checkpoint is used."
+    place = f"step {last} of {STEPS}"
+    used = f"{copy} is not finished ({place}): its newest checkpoint is used."
     (copy / "a").write_text("one two\n")
     pair = "--sources", copy / "a", "--references", copy / "a"
     attend = "attend", copy, "one two", "--out", copy, "--cache", copy.parent / "cache"
@@ -449,7 +451,7 @@ def test_an_unfinished_run_says_which_step_is_used_and_is_not_exported(copy, cap
     done = command(["translate", copy], input=b"one two\n")
     assert done.stderr.decode().splitlines() == [used]
     out = copy / "out"
-    refused(["export", copy, "--out", out], capsys, copy, "not finished", "step 600 of 900")
+    refused(["export", copy, "--out", out], capsys, copy, "not finished", place)
     assert not out.exists()
 
 

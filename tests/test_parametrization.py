@@ -195,4 +195,9 @@ def test_a_step_moves_activations_alike_at_every_width(name, widths):
     The change of the logits falls: a part of it has the size of the first logits, which vanish.
     """
     assert -0.25 < exponents("muP", *widths)[name] < 0.1
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", coordinates.ACTIVATIONS)
+def test_a_step_of_the_standard_parametrization_moves_them_more_at_a_greater_width(name):
     assert exponents("standard", 32, 128)[name] > 0.2

@@ -24,7 +24,7 @@ from tests.test_training import SMALL, V, batch
 C = config.replace(SMALL, steps=6, evaluate_every=3, warmup=2, peak_lr=2e-2, average=2)
 VARIED = [
     config.replace(C, **changes)
-    for changes in ({}, dict(P_drop=0.4, seed=1), dict(eps_ls=0.3, lr_scale=0.5, warmup=4, seed=2))
+    for changes in ({}, dict(P_drop=0.4, eps_ls=0.3, lr_scale=0.5, warmup=4, seed=1))
 ]
 B, S, T = 8, 6, 5
 
@@ -74,7 +74,7 @@ def test_a_population_equals_its_members_alone(vectorised, alone, tmp_path):
     together = run(tmp_path / "together", VARIED, vectorised=vectorised)
     for actual, expected in zip(together, alone, strict=True):
         assert actual.averaged == expected.averaged == [3, 6]
-        assert (actual.population_size, expected.population_size) == (3 if vectorised else 1, 1)
+        assert (actual.population_size, expected.population_size) == (2 if vectorised else 1, 1)
         assert actual.history.flops == expected.history.flops > 0
         assert actual.history.compiled_flops == pytest.approx(
             expected.history.compiled_flops, rel=0.02
@@ -82,7 +82,6 @@ def test_a_population_equals_its_members_alone(vectorised, alone, tmp_path):
         assert_same(actual, expected, vectorised)
     first = [np.asarray(jax.tree.leaves(r.params)[0]) for r in together]
     assert not np.allclose(first[0], first[1])
-    assert not np.allclose(first[0], first[2])
 
 
 @pytest.mark.full
@@ -94,7 +93,7 @@ def test_members_that_resume_from_different_steps_end_the_same(vectorised, tmp_p
     shutil.copytree(tmp_path / "whole", cut)
     shutil.rmtree(cut / "1" / "checkpoints" / "6")
     for actual, expected in zip(run(cut, VARIED, vectorised=vectorised), whole, strict=True):
-        assert actual.population_size == (3 if vectorised else 1)
+        assert actual.population_size == (2 if vectorised else 1)
         for a, b in zip(
             jax.tree.leaves(actual.params), jax.tree.leaves(expected.params), strict=True
         ):
@@ -147,7 +146,7 @@ def test_configs_share_a_program_only_if_traced_fields_alone_differ():
     for change in (dict(d_ff=15), dict(steps=7), dict(beam=3), dict(smoothing="others")):
         assert compile_key(config.replace(C, **change)) != compile_key(C), change
     stops = [config.replace(c, patience=2) for c in VARIED]
-    assert len({compile_key(c) for c in stops}) == 3
+    assert len({compile_key(c) for c in stops}) == 2
 
 
 def test_compiling_and_evaluating_are_not_charged_as_training(tmp_path, monkeypatch):

@@ -33,14 +33,14 @@ from t2t_jax.study import comparison, cost, tables
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
 
-STEPS, ROWS = 120, 4
+STEPS, ROWS = 60, 4
 MEASURED = '{"step": 9, "nll": 2.0, "seconds_per_step": 0.6}'
 
 
 @pytest.fixture(scope="module")
 def words(corpus):
     """What follows `run` or `table`, but for the store: base, half of (D), and (E) on a toy."""
-    changes = toy.fields(corpus, num_buckets=1, average=1, steps=STEPS, evaluate_every=60)
+    changes = toy.fields(corpus, num_buckets=1, average=1, steps=STEPS, evaluate_every=STEPS // 2)
     return ["table3", "--rows", "D:P_drop=0.0", "D:eps_ls=0.2", "E", *toy.options(changes)]
 
 
@@ -378,7 +378,7 @@ def test_an_edited_result_counts_as_missing(grid, words, tmp_path, capsys):
     assert main(["table", *words, "--store", str(home)]) == 0
     out, err = capsys.readouterr()
     assert re.search(rf"result.json of table3-demo:.*N=1.*/\d \({path.parent}\) was edited", err)
-    assert "stopped at step 120 of 120" in out
+    assert f"stopped at step {STEPS} of {STEPS}" in out
     path.write_text(path.read_text()[:50])
     assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
 
@@ -538,12 +538,12 @@ def test_edited_statistics_are_made_again_without_training(
 
 def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys):
     capsys.readouterr()
-    other = [*words, "--steps", "60", "--store", str(grid)]
+    other = [*words, "--steps", "30", "--store", str(grid)]
     assert main(["table", *other]) == 0
     out, err = capsys.readouterr()
     assert "No run of this table is finished yet" in out
     assert f"the store holds {2 * ROWS} runs, none of these settings" in err
-    assert "give --steps 120, or" in err
+    assert f"give --steps {STEPS}, or" in err
 
 
 @pytest.mark.parametrize(
