@@ -191,14 +191,16 @@ def start(words, directory):
     )
 
 
-def wait_for_step(process, directory, step):
-    """Until a checkpoint of `step` is complete."""
-    for _ in range(1200):
-        if (directory / "checkpoints" / str(step)).is_dir():
-            return
-        assert process.poll() is None, process.stdout.read().decode()
+def wait_for_step(processes, directory, step):
+    """Until a checkpoint of `step` is complete; without one in 200 seconds, kills the processes."""
+    last = time.monotonic() + 200
+    while not (directory / "checkpoints" / str(step)).is_dir():
+        if time.monotonic() > last or any(p.poll() is not None for p in processes):
+            for p in processes:
+                p.kill()
+            printed = "\n".join(p.communicate()[0].decode() for p in processes)
+            raise AssertionError(f"no checkpoint of step {step}:\n{printed}")
         time.sleep(0.05)
-    raise AssertionError("no checkpoint in a minute")
 
 
 def saved(directory):
@@ -208,7 +210,7 @@ def saved(directory):
 
 def test_a_killed_run_ends_as_one_left_alone(run, words, tmp_path):
     process = start(words, tmp_path / "run")
-    wait_for_step(process, tmp_path / "run", EVERY)
+    wait_for_step([process], tmp_path / "run", EVERY)
     process.kill()
     process.communicate(timeout=100)
     assert not (tmp_path / "run" / "result.json").exists()
@@ -234,7 +236,7 @@ def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
     wanted = EVERY
     for _ in range(3):
         process = start(longer, directory)
-        wait_for_step(process, directory, wanted)
+        wait_for_step([process], directory, wanted)
         process.send_signal(number)
         output = process.communicate(timeout=100)[0].decode()
         if number != signal.SIGKILL:

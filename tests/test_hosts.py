@@ -90,7 +90,7 @@ def test_several_processes_train_the_run_of_one(count, mesh, words, alone, tmp_p
 def test_a_signal_to_one_process_stops_all_and_one_process_resumes(words, tmp_path):
     longer = [*words, "--steps", "100000", "--schedule", "inverse_sqrt"]
     processes = start(2, longer, tmp_path)
-    wait_for_step(processes[0], tmp_path, EVERY)
+    wait_for_step(processes, tmp_path, EVERY)
     processes[1].send_signal(signal.SIGTERM)
     codes, printed = finish(processes)
     assert codes == [75, 75], printed
