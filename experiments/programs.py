@@ -1,7 +1,7 @@
-"""What bounds the time of training steps and of attention on an H100 and an H200, without one.
+"""What bounds the time of training steps and of attention on H100, H200 and v5e, without one.
 
-    python3 -m venv gpu && gpu/bin/pip install -e .[cuda]
-    gpu/bin/python experiments/programs.py       20 minutes on 2 CPU cores, no GPU; 5 GB of packages
+    python3 -m venv gpu && gpu/bin/pip install -e .[cuda,tpu]
+    gpu/bin/python experiments/programs.py       40 minutes on 2 CPU cores, no GPU; 6 GB of packages
 
 Writes experiments/results/programs; what is already there is not compiled again. Expected for an
 H100: at least 19 ms for a step of base at the paper's batch, where --kernels plain takes 30 ms.
@@ -21,6 +21,7 @@ BENCHES = {  # name of the result: options of `bench compile`
     "compile-h100-3-models-2048-tokens": "--sizes tiny --batch_tokens 2048 --population 3",
     "compile-h100-8-models-2048-tokens": "--sizes tiny --batch_tokens 2048 --population 8",
     "compile-h100-20-models-2048-tokens": "--sizes tiny --batch_tokens 2048 --population 20",
+    "compile-v5e": "--device v5e --sizes tiny base big",
 }
 
 

@@ -398,6 +398,7 @@ SECTIONS = {
                 "programs/compile-h100.png",
                 "programs/compile-h100-plain.txt",
                 "programs/compile-h200.txt",
+                "programs/compile-v5e.txt",
                 "programs/compile-h100x8.txt",
                 "programs/compile-h100-2048-tokens.txt",
                 "programs/compile-h100-3-models-2048-tokens.txt",
