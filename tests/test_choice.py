@@ -1,12 +1,15 @@
 """Choosing, sorting and comparing rows on the page of a study, in a browser."""
 
 import dataclasses
+import re
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
+from t2t_jax.report import learning
 from t2t_jax.report.study import study_page
+from t2t_jax.runs import store
 from t2t_jax.study import formats, statistics
 from tests import stored
 from tests.browser import open_page
@@ -88,6 +91,25 @@ def test_everything_follows_the_ticked_rows(path, study):
         assert shown(page, "#result tbody tr") == ROWS
         page.locator("#all").click()
         assert shown(page, "#matrix details tbody tr") == ROWS * 14 // 2
+
+
+def test_the_axis_of_the_learning_curves_is_chosen(path, study):
+    _, lines = study
+    run = lines[0].entry.runs[0]
+    last = run.result["steps"]
+    flops = learning.amounts(run, store.read_curves(run.directory), np.array([last]))["flops"][0]
+    with open_page(path, 1200) as page:
+        menu = page.locator("#learning select")
+        menu.wait_for()
+        page.wait_for_selector("#learning svg.marks")
+        for axis, total in (("flops", flops), ("steps", last)):
+            menu.select_option(axis)
+            page.wait_for_selector(f"#learning .role-axis-title text >> text={learning.AXES[axis]}")
+            marks = page.locator("#learning .mark-symbol path[aria-label]").all()
+            labels = [m.get_attribute("aria-label") for m in marks]
+            mine = [x for x in labels if f"row: {lines[0].entry.row.name};" in x]
+            xs = [float(re.search(r"consumed: ([\d.e+]+)", x)[1]) for x in mine]
+            assert max(xs) == pytest.approx(total, rel=2e-3)
 
 
 def test_two_rows_side_by_side_have_their_differences_and_their_test(path, study):

@@ -8,6 +8,7 @@ import pytest
 from t2t_jax import config
 from t2t_jax.errors import UsageError
 from t2t_jax.report import charts, factors, plots
+from t2t_jax.report.study import study_page
 from t2t_jax.study import comparison, cross, factorial, presets, study
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.formats import FORMATS
@@ -146,3 +147,14 @@ def test_an_axis_is_logarithmic_where_its_values_are():
     assert not factors.logarithmic([256, 512])
     assert not factors.logarithmic([0.0, 0.1, 0.4])
     assert not factors.logarithmic(["a", "b"])
+
+
+def test_the_page_has_the_table_of_effects(grid, lines):
+    text = study_page(grid, lines, None, ["heads"], False)
+    assert "Effects on BLEU" in text
+    effects = factorial.effects(factorial.factorial(grid, lines))
+    assert len(effects) == 8
+    for effect in effects:
+        assert f"<td>{effect.level}</td><td>{effect.size:+.2f}</td>" in text
+    alone = study_page(grid, lines[:2], None, ["heads"], False)
+    assert "Effects on BLEU" not in alone

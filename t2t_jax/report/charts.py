@@ -1,13 +1,16 @@
 """The charts of a study's page, with tooltips for every point."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.report import differences, factors, plots, tuning
+from t2t_jax.report import differences, factors, learning, plots, tuning
 from t2t_jax.report.vega import CHOSEN, Chart, Spec, chart, linear, logarithmic, styles
+from t2t_jax.runs import store
+from t2t_jax.runs.results import Run
 from t2t_jax.study import cost, factorial
 from t2t_jax.study.comparison import Line, main_measure
 from t2t_jax.study.distances import Curves
@@ -23,7 +26,7 @@ def charts(grid: Grid, lines: Sequence[Line], curves: Sequence[Curves]) -> list[
     shown = [line for line in lines if line.entry.runs]
     if not shown:
         return []
-    caption = "Perplexity against the step, in training (lines) and on dev (markers)."
+    caption = "Perplexity in training (lines) and on dev (markers)."
     out = [chart("learning", caption + _faint(shown), names, _learning(names, shown))]
     for key, (label, unit) in plots.COSTS.items():
         spec = _cost(names, _costs(grid, shown, key, unit), label, metric)
@@ -47,6 +50,7 @@ def _faint(lines: Sequence[Line]) -> str:
 
 
 def _learning(names: Sequence[str], lines: Sequence[Line]) -> Spec:
+    """Returns a chart whose horizontal axis the reader chooses: steps, or what they consumed."""
     values = []
     for line in lines:
         for i, run in enumerate(line.entry.runs):
@@ -55,19 +59,29 @@ def _learning(names: Sequence[str], lines: Sequence[Line]) -> Spec:
                 steps, perplexities = [s for s, _ in thin], [round(ppl, 3) for _, ppl in thin]
                 name = line.entry.row.name
                 values.append({"row": name, "seed": run.seed, "first": i == 0, "split": split,
-                               "step": steps, "PPL": perplexities})  # fmt: skip
+                               "step": steps, "PPL": perplexities} | _per_step(run))  # fmt: skip
     style = styles(names)
+    axes = list(learning.AXES)
+    menu = {"input": "select", "name": "against ", "options": axes}
+    title = {"signal": json.dumps(learning.AXES) + "[axis]"}
     tooltip = ["row", "seed", "split", "step", "PPL"]
+    consumed = {"field": "x", "title": "consumed", "format": ".4~g"}
     return {
         "data": {"values": values},
-        "transform": [CHOSEN, {"flatten": ["step", "PPL"]}],
+        "params": [{"name": "axis", "value": axes[0], "bind": menu}],
+        "transform": [
+            CHOSEN,
+            {"flatten": ["step", "PPL"]},
+            {"calculate": "datum.step * datum[axis]", "as": "x"},
+            {"filter": "datum.x > 0"},
+        ],
         "encoding": {
-            "x": logarithmic("step", "step"),
+            "x": logarithmic("x", "") | {"title": title},
             "y": logarithmic("PPL", "perplexity"),
             "color": style["color"],
             "detail": {"field": "seed"},
             "opacity": {"condition": {"test": "datum.first", "value": 1}, "value": 0.35},
-            "tooltip": [{"field": field} for field in tooltip],
+            "tooltip": [*({"field": field} for field in tooltip), consumed],
         },
         "layer": [
             {
@@ -82,6 +96,18 @@ def _learning(names: Sequence[str], lines: Sequence[Line]) -> Spec:
             },
         ],
     }
+
+
+def _per_step(run: Run) -> dict[str, float]:
+    """Returns what a run consumed a step on average, by the names in `learning.AXES`.
+
+    Only the steps are known of a run that is too short to be timed.
+    """
+    last, records = run.result["steps"], store.read_curves(run.directory)
+    if not any("tokens_per_second" in record for record in records):
+        return {"steps": 1}
+    amounts = learning.amounts(run, records, np.array([last]))
+    return {name: float(f"{x[0] / last:.4g}") for name, x in amounts.items()}
 
 
 def _thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:

@@ -15,7 +15,7 @@ from t2t_jax.report import pairs, tuning, vega
 from t2t_jax.report.charts import charts
 from t2t_jax.report.page import page
 from t2t_jax.report.samples import samples
-from t2t_jax.study import cost, distances, tables
+from t2t_jax.study import cost, distances, factorial, tables
 from t2t_jax.study.comparison import LEVEL, Line
 from t2t_jax.study.formats import FORMATS, records, row_config
 from t2t_jax.study.grid import Grid
@@ -49,7 +49,7 @@ def study_page(
       words: the arguments that a command needs for this study.
       live: whether the page reloads itself, as the study is running.
     """
-    quality = tables.quality(grid, lines)
+    quality, crossed = tables.quality(grid, lines), factorial.factorial(grid, lines)
     scored = split if grid.study.split else None
     drawn = charts(grid, lines, distances.curves(lines, scored) if scored else [])
     compared = pairs.of_metrics(grid, lines)
@@ -65,6 +65,7 @@ def study_page(
         runs_table=_runs_table(grid, lines),
         trials=tuning.table(grid, lines) if grid.sweep else None,
         cost=cost.table([line.entry for line in lines]),
+        effects=factorial.table(crossed) if crossed else None,
         unfinished=[(x.entry.row.name, x.entry.status) for x in lines if x.entry.status],
         runs=sum(len(x.entry.runs) for x in lines),
         rows_with_runs=sum(1 for x in lines if x.entry.runs),

@@ -43,7 +43,6 @@ def chart(name: str, caption: str, names: Sequence[str], spec: Spec) -> Chart:
         "background": "transparent",
         "autosize": {"type": "fit-x", "contains": "padding"},
         "description": caption,
-        "params": [{"name": "chosen", "value": list(names)}],
         "config": {
             "font": "system-ui, sans-serif",
             "view": {"stroke": None},
@@ -51,6 +50,7 @@ def chart(name: str, caption: str, names: Sequence[str], spec: Spec) -> Chart:
             "legend": colours | {"labelLimit": 240},
         },
     } | finite(spec)
+    spec["params"] = [{"name": "chosen", "value": list(names)}, *spec.get("params", ())]
     picture = vl_convert.vegalite_to_svg(json.dumps(spec))
     return Chart(name, caption, spec | {"width": "container"}, Markup(picture))
 
