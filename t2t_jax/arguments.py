@@ -155,6 +155,7 @@ def _add_use(command: Command) -> None:
     p.add_argument("--split", default="test", help="a split of the run's corpus [test]")
     p.add_argument("--sources", type=Path, help="a file of sentences, in place of a split")
     p.add_argument("--references", type=Path, help="a file of their translations")
+    _add_metrics(p, "further metrics, as chrF2,TER,COMET or your own: `help metric` [none]")
     _add_cache(p)
     _add_fields(p, "decoding")
 
@@ -293,8 +294,8 @@ def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
     _add_fields(p, *SECTIONS)
 
 
-def _add_metrics(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--metrics", default="", metavar="NAMES", help=_METRICS)
+def _add_metrics(p: argparse.ArgumentParser, about: str = _METRICS) -> None:
+    p.add_argument("--metrics", default="", metavar="NAMES", help=about)
 
 
 def _names(text: str) -> tuple[str, ...]:

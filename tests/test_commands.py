@@ -15,6 +15,7 @@ from pathlib import Path
 import jax
 import pytest
 import sentencepiece
+from sacrebleu.metrics import TER
 
 from t2t_jax import config
 from t2t_jax.cli import main
@@ -176,6 +177,13 @@ def test_evaluate_agrees_with_the_run(run, corpus, tmp_path, capsys):
     files = ["--sources", str(corpus / "test.en"), "--references", str(corpus / "test.de")]
     assert main(["evaluate", str(run), *files]) == 0
     assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
+    lines = [(d / "test.de").read_text().splitlines() for d in (run, corpus)]
+    ter = TER().corpus_score(lines[0], [lines[1]]).score
+    assert main(["evaluate", str(run), "--cache", str(cache), "--metrics", "TER,chrF2"]) == 0
+    printed = capsys.readouterr().out
+    assert f"{ter:6.2f}  TER  [" in printed
+    assert printed.count("chrF2") == 1
+    refused(["evaluate", run, *files, "--metrics", "PPL"], capsys, "there is no metric 'PPL' here")
     files[1] = str(tmp_path / "test.en.gz")
     Path(files[1]).write_bytes(gzip.compress((corpus / "test.en").read_bytes()))
     assert main(["evaluate", str(run), *files]) == 0

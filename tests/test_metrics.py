@@ -173,14 +173,14 @@ def test_a_metric_changes_no_code_of_a_run(own):
 
 
 def test_names_of_metrics_are_checked():
-    assert metrics.parse("BLEU, chrF2,PPL", "BLEU") == ("BLEU", "chrF2", "PPL")
+    assert metrics.parse("BLEU, chrF2,PPL", "PPL", "BLEU") == ("BLEU", "chrF2", "PPL")
     for text, said in {
         "bleu": "did you mean 'BLEU'?",
         "F1": "there is no metric 'F1' here",
         "TER,TER": "names TER twice",
     }.items():
         with pytest.raises(UsageError, match=said.replace("?", r"\?")):
-            metrics.parse(text, "BLEU")
+            metrics.parse(text, "PPL", "BLEU")
     for name in ("PPL", "a,b", ""):
         with pytest.raises(UsageError, match="choose another name"):
             metric(name, signature="")

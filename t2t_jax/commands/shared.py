@@ -40,7 +40,7 @@ def grid_of(arguments: Namespace) -> "Grid":
     sweep = declared(study, arguments.sweep, changes)
     grid = Grid(study, scale, rows, changes, arguments.store, sweep)
     own = metric_of(grid.data.corpus).name
-    shown = metrics.parse(getattr(arguments, "metrics", ""), own)
+    shown = metrics.parse(getattr(arguments, "metrics", ""), "PPL", own)
     grid = dataclasses.replace(grid, metrics=shown)
     grid.check()
     return grid

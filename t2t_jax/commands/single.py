@@ -42,7 +42,8 @@ def evaluate(arguments: Namespace) -> None:
     pair = None if paths[0] is None else _read_pair(*paths)
     cache_programs(arguments.cache)
     directory, changes = _directory(arguments), changed_fields(arguments)
-    scores = evaluate(directory, arguments.cache, arguments.split, pair, changes, say)
+    where = arguments.cache, arguments.split, pair
+    scores = evaluate(directory, *where, changes, arguments.metrics, say)
     print_scores(str(paths[0] or arguments.split), scores)
 
 

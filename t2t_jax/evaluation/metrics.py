@@ -41,6 +41,15 @@ class Metric:
     of_sums: Callable[[np.ndarray], np.ndarray]
     key: str = ""
 
+    def of(
+        self, hypotheses: Sequence[str], references: Sequence[str], sources: Sequence[str]
+    ) -> tuple[float, Sequence[Sequence[float]]]:
+        """Returns the metric, and the counts of each sentence: none if only the score is known."""
+        measured = self.measure(hypotheses, references, sources)
+        if np.ndim(measured) == 0:
+            return float(measured), ()  # type: ignore[arg-type]
+        return float(self.of_sums(np.array(measured).sum(axis=0))), measured  # type: ignore[return-value]
+
     def describe(self) -> str:
         """Returns the signature."""
         return self.signature if isinstance(self.signature, str) else self.signature()
@@ -78,17 +87,17 @@ def metric(
     return add
 
 
-def parse(text: str, own: str) -> tuple[str, ...]:
+def parse(text: str, *stored: str) -> tuple[str, ...]:
     """Returns the names of `--metrics`, separated by commas.
 
     Args:
-      own: the metric of the corpus.
+      stored: the metrics that can be named beside those computed here.
 
     Raises:
       UsageError: there is no such metric, or it is named twice.
     """
     names = tuple(name.strip() for name in text.split(",")) if text else ()
-    choices = ["PPL", own, *METRICS]
+    choices = [*stored, *METRICS]
     for name in names:
         if name not in choices:
             raise UsageError(f"there is no metric {name!r} here: {near(name, choices)}")

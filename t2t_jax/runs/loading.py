@@ -1,6 +1,7 @@
 """Loading of a trained run, for translating, scoring and exporting."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError, near
+from t2t_jax.evaluation.score import Score
 from t2t_jax.runs import claim, identity, published, store
 from t2t_jax.runs.names import title
 
@@ -94,6 +96,7 @@ def evaluate(
     split: str,
     pair: tuple[Sequence[str], Sequence[str]] | None,
     changes: dict[str, Any],
+    metrics: str,
     report: Report,
 ) -> dict[str, Any]:
     """Returns the scores of a run on a split of its corpus, or on sources and references.
@@ -101,15 +104,18 @@ def evaluate(
     Args:
       pair: sources and references; None for the split.
       changes: decoding fields that differ from the run's.
+      metrics: names of further metrics, separated by commas.
 
     Raises:
-      UsageError: there is no such split, or the corpus is no longer the one trained on.
+      UsageError: there is no such split or metric, or the corpus is no longer the one trained on.
     """
-    from t2t_jax.evaluation.metric import score
+    from t2t_jax.evaluation.metric import metric_of, score
+    from t2t_jax.evaluation.metrics import METRICS, parse
     from t2t_jax.inference.translate import translate
 
     c, model, params, vocabulary = load(directory, report)
-    c = config.replace(c, **changes)
+    c, own = config.replace(c, **changes), metric_of(c.data.corpus).name
+    more = [METRICS[name] for name in parse(metrics, own) if name != own]
     extras: Sequence[Mapping[str, Any]] = ()
     if pair is None:
         dataset = open_dataset_of(directory, c, cache, report)
@@ -120,4 +126,8 @@ def evaluate(
         pair, extras = (sentences.sources, sentences.references), sentences.extras
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
     hypotheses = translate(model, params, pair[0], vocabulary, c.decoding, **limits)
-    return score(hypotheses, pair[1], extras, c.data)
+    scores = score(hypotheses, pair[1], extras, c.data)
+    for metric in more:
+        value, _ = metric.of(hypotheses, pair[1], pair[0])
+        scores[metric.key or metric.name] = asdict(Score(metric.name, value, metric.describe()))
+    return scores

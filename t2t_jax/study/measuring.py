@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from t2t_jax.data.cache import Split
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import METRICS, Metric
@@ -60,7 +58,4 @@ def _score(grid: Grid, metric: Metric, run: Run, sentences: Split | None) -> Sco
             f"{title(run.directory)} has {len(translations)} translations of {split}, which has "
             f"{len(sentences.references)} sentences: remove the run to make it again."
         )
-    measured = metric.measure(translations, sentences.references, sentences.sources)
-    if np.ndim(measured) == 0:
-        return Score(float(measured))  # type: ignore[arg-type]
-    return Score(float(metric.of_sums(np.array(measured).sum(axis=0))), measured)  # type: ignore[arg-type]
+    return Score(*metric.of(translations, sentences.references, sentences.sources))
