@@ -155,6 +155,11 @@ def _add_use(command: Command) -> None:
     p.add_argument("--split", default="test", help="a split of the run's corpus [test]")
     p.add_argument("--sources", type=Path, help="a file of sentences, in place of a split")
     p.add_argument("--references", type=Path, help="a file of their translations")
+    p.add_argument(
+        "--contrastive",
+        metavar="FILE",
+        help="accuracy on a contrastive set instead: grammar, or a file in LingEval97's format",
+    )
     _add_metrics(p, "further metrics, as chrF2,TER,COMET or your own: `help metric` [none]")
     _add_cache(p)
     _add_fields(p, "decoding")

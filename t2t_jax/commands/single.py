@@ -4,7 +4,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config, files
 from t2t_jax.commands.shared import (
@@ -17,6 +17,9 @@ from t2t_jax.commands.shared import (
 from t2t_jax.commands.text import read_lines, split_lines
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
+
+if TYPE_CHECKING:
+    from t2t_jax.evaluation.contrastive import Accuracy
 
 
 def translate(arguments: Namespace) -> None:
@@ -33,9 +36,19 @@ def translate(arguments: Namespace) -> None:
 
 
 def evaluate(arguments: Namespace) -> None:
-    """Scores a run on a split of its corpus or on two files, and prints the scores."""
-    from t2t_jax.runs.loading import evaluate
+    """Scores a run on a split of its corpus, on two files or on a contrastive set."""
+    from t2t_jax.runs.loading import contrast, evaluate
 
+    if arguments.contrastive is not None:
+        if arguments.sources or arguments.references or arguments.metrics:
+            raise UsageError(
+                "--contrastive compares likelihoods and translates nothing: leave out --sources, "
+                "--references and --metrics."
+            )
+        cache_programs(arguments.cache)
+        directory = _directory(arguments)
+        print(_accuracies(contrast(directory, arguments.cache, arguments.contrastive, say)))
+        return
     paths = arguments.sources, arguments.references
     if (paths[0] is None) != (paths[1] is None):
         raise UsageError("--sources and --references go together: give both, or a --split.")
@@ -45,6 +58,17 @@ def evaluate(arguments: Namespace) -> None:
     where = arguments.cache, arguments.split, pair
     scores = evaluate(directory, *where, changes, arguments.metrics, say)
     print_scores(str(paths[0] or arguments.split), scores)
+
+
+def _accuracies(found: "Sequence[Accuracy]") -> str:
+    """Returns accuracies as lines of text."""
+    width = max(len(x.type) for x in found)
+    lines = [f"{'':{width}}  distance     accuracy  95% interval         n"]
+    for x in found:
+        name = x.type if not x.distance else ""
+        interval = f"{x.low:.1f} to {x.high:.1f}"
+        lines.append(f"{name:{width}}  {x.distance:10}  {x.share:8.1f}%  {interval:13}  {x.n:8,}")
+    return "\n".join(lines)
 
 
 def export(arguments: Namespace) -> None:

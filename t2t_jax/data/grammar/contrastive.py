@@ -1,0 +1,256 @@
+"""Contrastive sets in the manner of LingEval97 (Sennrich 2017, "How Grammatical is Character-level
+Neural Machine Translation?"): a translation of the grammar, and the same with one error.
+
+A model is right if it finds the translation likelier than its contrastive version. The types of
+error are named as in LingEval97 where it has them:
+
+    subj_verb_agreement  the finite verb has the other number
+    subj_adequacy        the same where the subject is sie, whose number the source tells
+    auxiliary            haben for sein, or sein for haben
+    verb_particle        another separable prefix, with which the verb does not exist
+    pronoun_gender       a pronoun for `it` has another gender than its antecedent
+    np_agreement         the definite article of a singular noun has another gender
+    polarity_particle_nicht_del, polarity_particle_kein_del, polarity_particle_kein_ins
+    omission_adjective   an attributive adjective is left out
+"""
+
+import random
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from t2t_jax.data.grammar import inflection as forms
+from t2t_jax.data.grammar.grades import NORMAL, Grade
+from t2t_jax.data.grammar.sentences import Dependency, Pair, draw, words
+
+DISTANCES = (1, 2), (3, 4), (5, 6), (7, 9), (10, 99)  # of the two words that must agree
+TYPES = (
+    "subj_verb_agreement",
+    "subj_adequacy",
+    "auxiliary",
+    "verb_particle",
+    "pronoun_gender",
+    "np_agreement",
+    "polarity_particle_nicht_del",
+    "polarity_particle_kein_del",
+    "polarity_particle_kein_ins",
+    "omission_adjective",
+)
+_DRAWS = 1000  # for each item of a cell; cells of rare sentences stay smaller
+
+
+class Error(NamedTuple):
+    """A contrastive version of a translation.
+
+    Attributes:
+      type: one of `TYPES`.
+      contrastive: the translation with the error.
+      distance: in words, between the word that is wrong and the one that it depends on; 0 if the
+        error has no such word.
+    """
+
+    type: str
+    contrastive: str
+    distance: int
+
+
+def contrastive_set(
+    seed: int = 0,
+    grade: Grade = NORMAL,
+    count: int = 100,
+    known: Container[str] = (),
+) -> list[dict[str, Any]]:
+    """Returns a set in the format of LingEval97: source, reference, and errors.
+
+    Each type has `count` errors, or `count` at each of `DISTANCES`, unless such sentences are rare.
+    A sentence has one error. The sentences are as long and as deep as those of training.
+
+    Args:
+      known: sources that are left out, as those of training should be.
+    """
+    rng = random.Random(f"{seed} contrastive")
+    cells: dict[tuple[str, int], int] = {}
+    seen, items = set[str](), list[dict[str, Any]]()
+    for _ in range(_DRAWS * count):
+        pair = draw(rng, grade)
+        errors = list(_errors(pair, rng))
+        rng.shuffle(errors)
+        longest = max(pair.source.count(" "), pair.target.count(" ")) + 1
+        open_ = [e for e in errors if cells.get(_cell(e), 0) < count]
+        if pair.source in seen or pair.source in known or longest > grade.max_words or not open_:
+            continue
+        seen.add(pair.source)
+        error = min(open_, key=lambda e: cells.get(_cell(e), 0))
+        cells[_cell(error)] = cells.get(_cell(error), 0) + 1
+        items.append(_item(pair, error))
+        if len(cells) == _CELLS and min(cells.values()) == count:
+            break
+    return items
+
+
+def _item(pair: Pair, error: Error) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": error.type, "contrastive": error.contrastive}
+    if error.distance:
+        found["distance"] = error.distance
+    return {"source": pair.source, "reference": pair.target, "errors": [found]}
+
+
+def _cell(error: Error) -> tuple[str, int]:
+    """The type of an error, and the index of its distance, or -1."""
+    if error.type not in _DISTANT:
+        return error.type, -1
+    return error.type, next(i for i, (_, last) in enumerate(DISTANCES) if error.distance <= last)
+
+
+_DISTANT = {"subj_verb_agreement", "auxiliary", "verb_particle", "pronoun_gender"}
+_CELLS = len(_DISTANT) * len(DISTANCES) + len(TYPES) - len(_DISTANT)
+
+
+def _errors(pair: Pair, rng: random.Random) -> Iterator[Error]:
+    """Every error that a translation can be given."""
+    texts, bound = words(pair.target), set[int]()  # relative pronouns and prefixes
+    for d in pair.dependencies:
+        if d.kind in ("relative", "prefix"):
+            bound.add(d.position)
+        for kind, i, others in _dependent(pair, d, texts):
+            if others:
+                other = _replaced(pair.target, i, rng.choice(sorted(others)))
+                yield Error(kind, other, abs(d.position - d.head))
+    for i in range(len(texts)):
+        if i not in bound:
+            for kind, others, distance in _local(texts, i):
+                if others:
+                    yield Error(
+                        kind, _replaced(pair.target, i, rng.choice(sorted(others))), distance
+                    )
+
+
+def _dependent(
+    pair: Pair, d: Dependency, texts: Sequence[str]
+) -> Iterator[tuple[str, int, set[str]]]:
+    """Errors in a dependency: the type, the place of the wrong word, and what can stand there."""
+    word, head = texts[d.position], texts[d.head]
+    if d.kind == "subject":
+        kind = "subj_adequacy" if head.lower() == "sie" else "subj_verb_agreement"
+        yield kind, d.position, _other_number(word)
+    elif d.kind == "prefix":
+        yield "verb_particle", d.position, _other_prefixes(head)
+    elif d.kind == "auxiliary" and word != "worden":
+        yield "auxiliary", d.head, _AUXILIARIES.get(head.lower(), set())
+    elif d.kind == "antecedent":
+        sources = words(pair.source)
+        if any(sources[i].lower() == "it" for i, j in pair.alignment if j == d.position):
+            yield "pronoun_gender", d.position, _GENDERS.get(word.lower(), set())
+
+
+def _local(texts: Sequence[str], i: int) -> Iterator[tuple[str, set[str], int]]:
+    """Errors in a word or a noun phrase: the type, what can stand at i, and the distance."""
+    word = texts[i].lower()
+    noun = next((j for j in (i + 1, i + 2) if j < len(texts) and texts[j] in _NOUNS), None)
+    if noun == i + 2 and texts[i + 1] not in _ADJECTIVES:
+        noun = None
+    if word == "nicht":
+        yield "polarity_particle_nicht_del", {""}, 0
+    if noun is None:
+        return
+    if word in _ARTICLES:
+        yield "np_agreement", _other_articles(word, texts[noun]), noun - i
+    if word in _NO and _is_singular(forms.EIN, word.removeprefix("kein"), texts[noun]):
+        yield "polarity_particle_kein_del", {word[1:]}, 0
+    if "k" + word in _NO:
+        yield "polarity_particle_kein_ins", {"k" + word}, 0
+    if i and texts[i] in _ADJECTIVES and noun == i + 1:
+        yield "omission_adjective", {""}, 0
+
+
+def _replaced(text: str, i: int, other: str) -> str:
+    """A text with another word at i, or none; punctuation and capitals stay as they were."""
+    tokens = text.split()
+    word = words(tokens[i])[0]
+    mark = tokens[i].removeprefix(word)
+    if other:
+        tokens[i] = (other[0].upper() + other[1:] if word[0].isupper() else other) + mark
+        return " ".join(tokens)
+    del tokens[i]
+    if mark and not tokens[i - 1].endswith(mark):
+        tokens[i - 1] += mark
+    return " ".join(tokens)
+
+
+def _other_number(word: str) -> set[str]:
+    """The form of a finite verb in the other number, if there is exactly one."""
+    singular, plural = _PLURALS.get(word.lower(), set()), _SINGULARS.get(word.lower(), set())
+    both = singular | plural
+    return both if len(both) == 1 and word.lower() not in both else set()
+
+
+def _other_prefixes(finite: str) -> set[str]:
+    """Separable prefixes with which no verb of this finite form exists."""
+    return _PREFIXES - _PREFIXES_OF.get(finite.lower(), _PREFIXES)
+
+
+def _other_articles(article: str, noun: str) -> set[str]:
+    """Definite articles of another gender in the same case that no form of the noun can have."""
+    keys = [key for key in _NOUNS[noun] if forms.DER[key] == article]
+    if not keys or any(gender == "p" for gender, _ in keys):
+        return set()
+    others = {forms.DER[g, case] for gender, case in keys for g in "mfn" if g != gender}
+    return others - {forms.DER[key] for key in _NOUNS[noun]}
+
+
+def _is_singular(table: Mapping[tuple[str, str], str], ending: str, noun: str) -> bool:
+    """Whether a determiner's ending goes with a countable noun, and with its singular alone."""
+    keys = [key for key in _NOUNS[noun] if table[key] == ending]
+    return bool(keys) and all(gender != "p" for gender, _ in keys) and noun not in _MASSES
+
+
+def _by_form(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Each first word with all of its second words, in lower case."""
+    found: dict[str, set[str]] = {}
+    for form, other in pairs:
+        found.setdefault(form.lower(), set()).add(other)
+    return found
+
+
+def _paradigms() -> Iterator[Sequence[str]]:
+    """The six forms of every tense of every verb, also joined with a separable prefix."""
+    yield from (*forms.SEIN, *forms.HABEN, *forms.WERDEN)
+    for present, past in forms.MODALS.values():
+        yield from ([present.split()] + [forms.preterite(past)] * bool(past))
+    for verb in _VERBS:
+        for tense in (verb.present, verb.past):
+            yield tense
+            yield [verb.prefix + form for form in tense]
+
+
+def _noun_forms() -> Iterator[tuple[str, tuple[str, str]]]:
+    for noun in forms.NOUNS:
+        for (plural, case), text in noun.german.items():
+            if noun.countable or not plural:
+                yield text, ("p" if plural else noun.gender, case)
+
+
+_VERBS = [*forms.VERBS, *(verb for verbs in forms.GOVERNING.values() for verb in verbs)]
+_ER, _SIE = forms.ER, forms.SIE
+_PLURALS = _by_form((tense[_ER], tense[_SIE]) for tense in _paradigms())
+_SINGULARS = _by_form((tense[_SIE], tense[_ER]) for tense in _paradigms())
+_AUXILIARIES = _by_form(
+    pair
+    for mine, theirs in ((forms.HABEN, forms.SEIN), (forms.SEIN, forms.HABEN))
+    for tense in (0, 1)
+    for pair in zip(mine[tense], theirs[tense], strict=True)
+)
+_PREFIXES = {verb.prefix for verb in _VERBS} - {""}
+_PREFIXES_OF = {
+    form: {other.prefix for other in _VERBS if other.base == verb.base}
+    for verb in _VERBS
+    for form in (*verb.present, *verb.past)
+}
+_GENDERS = {"er": {"sie", "es"}, "ihn": {"sie", "es"}, "es": {"sie"}, "sie": {"es"},
+            "ihm": {"ihr"}, "ihr": {"ihm"}}  # fmt: skip
+_NOUNS: dict[str, set[tuple[str, str]]] = {}
+for _text, _key in _noun_forms():
+    _NOUNS.setdefault(_text, set()).add(_key)
+_MASSES = {text for noun in forms.NOUNS if not noun.countable for text in noun.german.values()}
+_ADJECTIVES = {a.stem + e for a in forms.ADJECTIVES for e in ("e", "er", "en", "es", "em")}
+_ARTICLES = set(forms.DER.values())
+_NO = {"kein" + ending for ending in forms.EIN.values()}

@@ -1,0 +1,148 @@
+"""Accuracy on contrastive sets: how often a model finds a translation likelier than the same one
+with an error (Sennrich 2017, LingEval97; the sets of the grammar are in `data.grammar`)."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from t2t_jax.data.vocabulary import Vocabulary
+from t2t_jax.errors import UsageError
+
+_DISTANCES = (1, 2), (3, 4), (5, 6), (7, 9), (10, math.inf)
+_BATCH_TOKENS = 4096
+_Z = 1.96  # of a 95% interval
+
+
+class Judgement(NamedTuple):
+    """Whether a model finds a reference likelier than its version with an error.
+
+    Attributes:
+      distance: in words, between the wrong word and the one it depends on; 0 if there is none.
+    """
+
+    type: str
+    distance: int
+    right: bool
+
+
+class Accuracy(NamedTuple):
+    """The share of right judgements, in percent, with Wilson's 95% interval.
+
+    Attributes:
+      distance: the range of distances, or "" for all.
+    """
+
+    type: str
+    distance: str
+    share: float
+    low: float
+    high: float
+    n: int
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Returns a set in LingEval97's format: a list of objects with source, reference and errors.
+
+    Raises:
+      UsageError: the file cannot be read, or has another format.
+    """
+    try:
+        items = json.loads(path.read_text("utf-8"))
+        for item in items:
+            for text in (item["source"], item["reference"]):
+                _require(isinstance(text, str))
+            for error in item["errors"]:
+                _require(isinstance(error["type"], str) and isinstance(error["contrastive"], str))
+                _require(isinstance(error.get("distance", 0), int))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsageError(
+            f"{path} is no contrastive set in LingEval97's format: it must be a JSON list of "
+            "objects with source, reference, and errors that have a type and a contrastive text."
+        ) from error
+    return list(items)
+
+
+def _require(fits: bool) -> None:
+    if not fits:
+        raise ValueError
+
+
+def judge(
+    model: Any, params: Any, vocabulary: Vocabulary, items: Sequence[Mapping[str, Any]]
+) -> list[Judgement]:
+    """Returns the judgement of every error, in order.
+
+    A text is as likely as the product of the probabilities of its tokens; equally likely is wrong.
+
+    Raises:
+      UsageError: the set is empty, or a sentence is longer than the model's learned positions.
+    """
+    errors = [(i, error) for i, item in enumerate(items) for error in item["errors"]]
+    if not errors:
+        raise UsageError("the contrastive set has no errors: give one that has some.")
+    sources = [item["source"] for item in items] + [items[i]["source"] for i, _ in errors]
+    targets = [item["reference"] for item in items] + [e["contrastive"] for _, e in errors]
+    nll = _likelihoods(model, params, vocabulary, sources, targets)
+    return [
+        Judgement(e["type"], e.get("distance", 0), bool(nll[i] < wrong))
+        for (i, e), wrong in zip(errors, nll[len(items) :], strict=True)
+    ]
+
+
+def _likelihoods(
+    model: Any,
+    params: Any,
+    vocabulary: Vocabulary,
+    sources: Sequence[str],
+    targets: Sequence[str],
+) -> np.ndarray:
+    """Returns the negative log-likelihood of every target, float64 [sentences]."""
+    from t2t_jax.data.batches import in_order
+    from t2t_jax.data.cache import ragged
+    from t2t_jax.evaluation.perplexity import sentence_likelihoods
+    from t2t_jax.tokens import EOS
+
+    sides = [[[*ids, EOS] for ids in vocabulary.encode(list(x))] for x in (sources, targets)]
+    longest = max(len(ids) for side in sides for ids in side)
+    if model.limit and longest > model.limit:
+        raise UsageError(
+            f"a sentence of the contrastive set has {longest} subwords, but the model "
+            f"{model.limit} positions: leave it out."
+        )
+    batches = in_order(ragged(sides[0]), ragged(sides[1]), _BATCH_TOKENS)
+    return sentence_likelihoods(model, params, batches)[:, 0]
+
+
+def accuracies(judgements: Iterable[Judgement]) -> list[Accuracy]:
+    """Returns the accuracy of each type of error, and of its distances if there are several."""
+    by_type: dict[str, list[Judgement]] = {}
+    for judgement in judgements:
+        by_type.setdefault(judgement.type, []).append(judgement)
+    out = []
+    for kind, members in by_type.items():
+        out.append(_accuracy(kind, "", members))
+        parts = [
+            (first, last, [x for x in members if first <= x.distance <= last])
+            for first, last in _DISTANCES
+        ]
+        parts = [part for part in parts if part[2]]
+        if len(parts) > 1:
+            out += [_accuracy(kind, _span(*ends), part) for *ends, part in parts]
+    return out
+
+
+def _span(first: float, last: float) -> str:
+    return f"{first} to {last}" if last < math.inf else f"{first} or more"
+
+
+def _accuracy(kind: str, distance: str, judgements: Sequence[Judgement]) -> Accuracy:
+    n, p = len(judgements), sum(x.right for x in judgements) / len(judgements)
+    middle = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
+    return Accuracy(kind, distance, 100 * p, 100 * (middle - half), 100 * (middle + half), n)
