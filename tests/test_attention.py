@@ -28,6 +28,10 @@ B, H, D_K, D_V = 4, 2, 5, 3
 SMALL = {
     "local": dict(w=3),
     "local_p": dict(w=2),
+    "dilated": dict(w=2, r=3),
+    "block_local": dict(b=4),
+    "sinks": dict(w=3, g=2),
+    "longformer": dict(w=3, g=2),
     "sparse_strided": dict(l=3),
     "sparse_fixed": dict(l=3, c=2),
     "sparse_random": dict(b=2, r=2, seed=8),  # this seed draws a block twice
@@ -186,7 +190,7 @@ def test_a_bias_is_added_to_the_scores(name, role):
             close(out[:, 0], whole[:, t], 1e-5)
 
 
-@pytest.mark.parametrize("name", ["scaled_dot_product", "local", "linear", "local_p"])
+@pytest.mark.parametrize("name", ["scaled_dot_product", "local", "dilated", "linear", "local_p"])
 def test_a_cross_attention_step_adds_a_bias_or_refuses_it(name):
     T, S = 5, 7
     q, k, v = draw(T, S)
@@ -424,6 +428,10 @@ def test_eight_devices_equal_one():
 
 AT_4096 = {
     "local": dict(w=64),
+    "dilated": dict(w=32, r=4),
+    "block_local": dict(b=64),
+    "sinks": dict(w=64),
+    "longformer": dict(w=64, g=8),
     "sparse_strided": dict(l=64),
     "sparse_fixed": dict(l=64, c=1),
     "sparse_random": dict(b=32),
@@ -449,9 +457,7 @@ def largest_array(name, n, d, causal):
 
 
 @pytest.mark.parametrize("causal", [pytest.param(False, marks=FULL), True])
-@pytest.mark.parametrize(
-    "name", ["local", "sparse_strided", "sparse_fixed", "sparse_random", "linear", "performer"]
-)
+@pytest.mark.parametrize("name", [*AT_4096, "linear", "performer"])
 def test_no_array_of_all_pairs_exists(name, causal):
     n = 4096
     largest, used = largest_array(name, n, 8, causal)
@@ -478,7 +484,8 @@ def test_additive_has_no_array_of_the_features_of_all_pairs():
 def test_counted_products_equal_those_of_the_compiled_program(name, causal):
     """Only programs without a loop are compared: XLA counts the body of a loop once."""
     n, d = 256, 64
-    spec = {"local": "local:w=32", "sparse_random": "sparse_random:b=16,r=3"}.get(name, name)
+    wide = {"local": ":w=32", "block_local": ":b=64", "sparse_random": ":b=16,r=3"}
+    spec = name + wide.get(name, "")
     x = jax.ShapeDtypeStruct((1, n, 1, d), jnp.float32)
     mechanism, visibility = build(spec), Visibility(causal=causal)
     variables = jax.eval_shape(mechanism.init, jax.random.key(0), x, x, x, visibility)

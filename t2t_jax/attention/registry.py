@@ -76,6 +76,24 @@ def _local(o: Options, s: Shape) -> Number:
     return _whole(s.T, b) * _near(b, s.causal) * (s.d_k + s.d_v)
 
 
+def _dilated(o: Options, s: Shape) -> Number:
+    b = max(o["w"], o["block"])
+    return o["r"] * _whole(-(-s.T // o["r"]), b) * _near(b, s.causal) * (s.d_k + s.d_v)
+
+
+def _block_local(o: Options, s: Shape) -> Number:
+    return _whole(s.T, o["b"]) * o["b"] * (s.d_k + s.d_v)
+
+
+def _sinks(o: Options, s: Shape) -> Number:
+    return _local(o, s) + _whole(s.T, max(o["w"], o["block"])) * o["g"] * (s.d_k + s.d_v)
+
+
+def _longformer(o: Options, s: Shape) -> Number:
+    first = 0 if s.causal else min(s.T, o["g"]) * s.S
+    return _sinks(o, s) + first * (s.d_k + s.d_v)
+
+
 def _local_p(o: Options, s: Shape) -> Number:
     window = _whole(s.T, min(s.T, o["tile"])) * (2 * o["w"] + 1)
     return s.T * (s.d_k**2 + s.d_k) + window * (s.d_k + s.d_v)
@@ -104,7 +122,7 @@ def _performer(o: Options, s: Shape) -> Number:
     return (s.T + s.S) * o["m"] * s.d_k + _sums(o["m"], o["chunk"], s)
 
 
-def _whole(n: int, b: Number) -> Number:
+def _whole(n: Number, b: Number) -> Number:
     """n rounded up to whole blocks of b."""
     return -(-n // b) * b
 
@@ -157,6 +175,39 @@ MECHANISMS: dict[str, Entry] = {
         roles=("cross",),
         why="it predicts a position in another sequence",
         supports=(),
+    ),
+    "dilated": Entry(
+        "subsequences:Dilated",
+        "keys at distances 0, r, ..., w r",
+        _dilated,
+        options=dict(w=8, r=2),
+        sizes=dict(block=16),
+    ),
+    "block_local": Entry(
+        "subsequences:BlockLocal",
+        "the query's own block of b keys",
+        _block_local,
+        options=dict(b=16),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+    ),
+    "sinks": Entry(
+        "sinks:Sinks",
+        "keys at distance w at most, and the first g",
+        _sinks,
+        options=dict(w=16, g=4),
+        sizes=dict(block=16),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+    ),
+    "longformer": Entry(
+        "sinks:Longformer",
+        "the same, where the first g queries see every key",
+        _longformer,
+        options=dict(w=16, g=1),
+        sizes=dict(block=16),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
     ),
     "sparse_strided": Entry(
         "sparse:Strided",

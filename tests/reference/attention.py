@@ -7,7 +7,10 @@ are computed, and linear attention is the softmax of log(phi(q) phi(k)).
 import jax.numpy
 import numpy as np
 
-SCALED = "scaled_dot_product", "local", "sparse_strided", "sparse_fixed", "sparse_random"
+SCALED = (
+    "scaled_dot_product local dilated block_local sinks longformer "
+    "sparse_strided sparse_fixed sparse_random"
+).split()
 DENSE = (
     "scaled_dot_product dot_product general additive linear performer local_p".split()
 )  # every key is seen, or the pattern is that of the scores
@@ -46,6 +49,14 @@ def visible(name, o, size, q_length, kv_length, causal):
     def pattern(t, s):
         if name == "local":
             return abs(s - t) <= o["w"]
+        if name == "dilated":
+            return (s - t) % o["r"] == 0 and abs(s - t) <= o["w"] * o["r"]
+        if name == "block_local":
+            return s // o["b"] == t // o["b"]
+        if name == "sinks":
+            return abs(s - t) <= o["w"] or s < o["g"]
+        if name == "longformer":
+            return abs(s - t) <= o["w"] or s < o["g"] or t < o["g"]
         if name == "sparse_strided":
             return abs(s - t) <= o["l"] or (s - t) % o["l"] == 0
         if name == "sparse_fixed":
