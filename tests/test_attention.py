@@ -35,6 +35,10 @@ SMALL = {
     "sparse_strided": dict(l=3),
     "sparse_fixed": dict(l=3, c=2),
     "sparse_random": dict(b=2, r=2, seed=8),  # this seed draws a block twice
+    "bigbird": dict(b=2, w=2, g=2, r=3, seed=5),
+    "block_select": dict(b=3, n=2),
+    "lsh": dict(b=3, c=2, r=2, seed=1),
+    "top_k": dict(k=3),
     "performer": dict(m=7, seed=3),
 }
 FULL = pytest.mark.full
@@ -190,7 +194,9 @@ def test_a_bias_is_added_to_the_scores(name, role):
             close(out[:, 0], whole[:, t], 1e-5)
 
 
-@pytest.mark.parametrize("name", ["scaled_dot_product", "local", "dilated", "linear", "local_p"])
+@pytest.mark.parametrize(
+    "name", ["scaled_dot_product", "local", "dilated", "top_k", "linear", "local_p"]
+)
 def test_a_cross_attention_step_adds_a_bias_or_refuses_it(name):
     T, S = 5, 7
     q, k, v = draw(T, S)
@@ -435,6 +441,9 @@ AT_4096 = {
     "sparse_strided": dict(l=64),
     "sparse_fixed": dict(l=64, c=1),
     "sparse_random": dict(b=32),
+    "bigbird": dict(b=32, w=2),
+    "block_select": dict(b=32),
+    "lsh": dict(b=32, c=16),
 }
 
 
@@ -477,14 +486,20 @@ def test_additive_has_no_array_of_the_features_of_all_pairs():
     assert used < 512**2 * 32  # a quarter of the array
 
 
+LOOPS = "additive", "linear", "performer", "local_p", "block_select", "lsh"
+
+
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    "name", [n for n in MECHANISMS if n not in ("additive", "linear", "performer", "local_p")]
-)
+@pytest.mark.parametrize("name", [n for n in MECHANISMS if n not in LOOPS])
 def test_counted_products_equal_those_of_the_compiled_program(name, causal):
     """Only programs without a loop are compared: XLA counts the body of a loop once."""
     n, d = 256, 64
-    wide = {"local": ":w=32", "block_local": ":b=64", "sparse_random": ":b=16,r=3"}
+    wide = {
+        "local": ":w=32",
+        "block_local": ":b=64",
+        "sparse_random": ":b=16,r=3",
+        "bigbird": ":b=16,r=3",
+    }
     spec = name + wide.get(name, "")
     x = jax.ShapeDtypeStruct((1, n, 1, d), jnp.float32)
     mechanism, visibility = build(spec), Visibility(causal=causal)
@@ -565,6 +580,35 @@ def test_performer_is_finite_for_large_inputs():
     close(out[:, 0], v[:, 0], 1e-5)
 
 
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=FULL), True])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "dilated:w=99,r=1",
+        "block_local:b=99",
+        "sinks:w=1,g=99",
+        "longformer:w=99,g=1",
+        "bigbird:b=4,w=9,g=9,r=5",
+        "block_select:b=4,n=99",
+        "lsh:b=1,c=99,r=3",
+        "top_k:k=99",
+    ],
+)
+def test_a_pattern_that_leaves_no_key_out_is_dense_attention(spec, causal):
+    q, k, v = draw(13, 13, 8)
+    visibility = padded_visibility("decoder" if causal else "encoder", 13, 13)
+    dense = run("scaled_dot_product", {}, q, k, v, visibility)
+    close(jax.jit(partial(build(spec).apply, {}))(q, k, v, visibility), dense, 1e-5)
+
+
+@pytest.mark.parametrize(("spec", "expected"), [("top_k:k=2", 9), ("block_select:b=2,n=1", 10.25)])
+def test_equal_scores_are_all_kept_and_of_equal_blocks_the_earliest_is_taken(spec, expected):
+    q, k = np.ones((1, 8, 1, 2), np.float32), np.zeros((1, 8, 1, 2), np.float32)
+    v = np.array([1, 2, 4, 8, 16, 3, 7, 31], np.float32)[None, :, None, None]
+    out = build(spec).apply({}, q, k, v, Visibility())
+    np.testing.assert_allclose(out[0, 6, 0], expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 @pytest.mark.parametrize(("name", "spread", "shift"), [("performer", 12, 0), ("linear", 3, -15)])
 def test_gradients_are_right_with_tiny_denominators(name, spread, shift, role):
@@ -590,6 +634,8 @@ def test_the_example_of_the_package_runs():
         ("additive", {"dropout": abs}),
         ("local_p", {"visibility": Visibility(causal=True)}),
         ("local_p", {"bias": abs}),
+        ("block_select", {"dropout": abs}),
+        ("lsh", {"bias": abs}),
     ],
 )
 def test_an_argument_without_support_is_refused(name, argument):

@@ -40,6 +40,8 @@ def full(*cases):
                 for causal in (0, 1)
             ),
             *(("dilated:w=5,r=3", T, causal) for T in (2, 8, 200) for causal in (0, 1)),
+            *(("longformer:w=9,g=3", T, causal) for T in (2, 70) for causal in (0, 1)),
+            *(("bigbird:b=4,w=2,g=3,r=3", T, causal) for T in (9, 90) for causal in (0, 1)),
             *(("block_local:b=70", T, causal) for T in (9, 70, 150) for causal in (0, 1)),
             ("sparse_fixed:l=9,c=2", 70, True),
             *(("sparse_fixed:l=24,c=3", T, causal) for T in (70, 150) for causal in (0, 1)),

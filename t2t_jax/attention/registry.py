@@ -114,6 +114,30 @@ def _random(o: Options, s: Shape) -> Number:
     return (pattern + first_block) * (s.d_k + s.d_v)
 
 
+def _bigbird(o: Options, s: Shape) -> Number:
+    b, blocks = o["b"], -(-max(s.T, s.S) // o["b"])
+    window = (1 + (1 if s.causal else 2) * min(o["w"], blocks)) * b
+    first = 0 if s.causal else min(s.T, o["g"] * b) * s.S
+    pattern = _whole(s.T, b) * (window + (o["g"] + o["r"]) * b)
+    return (pattern + first) * (s.d_k + s.d_v)
+
+
+def _block_select(o: Options, s: Shape) -> Number:
+    blocks = -(-s.S // o["b"])
+    seen = (1 + min(o["n"], blocks)) * o["b"]
+    return s.T * blocks * s.d_k + _gathered(o, s, seen)
+
+
+def _lsh(o: Options, s: Shape) -> Number:
+    seen = o["r"] * o["c"] * (1 if s.causal else 2) + 1
+    return (s.T + s.S) * s.d_k * o["r"] * -(-o["b"] // 2) + _gathered(o, s, seen)
+
+
+def _gathered(o: Options, s: Shape, seen: Number) -> Number:
+    """Products of each query with its own list of keys, tile by tile."""
+    return _whole(s.T, min(s.T, o["tile"])) * seen * (s.d_k + s.d_v)
+
+
 def _linear(o: Options, s: Shape) -> Number:
     return _sums(s.d_k, o["chunk"], s)
 
@@ -233,6 +257,39 @@ MECHANISMS: dict[str, Entry] = {
         options=dict(b=4, r=2, seed=0),
         roles=SELF,
         why=_ONE_SEQUENCE,
+    ),
+    "bigbird": Entry(
+        "bigbird:BigBird",
+        "blocks of b: w on either side, the first g, and r at random",
+        _bigbird,
+        options=dict(b=4, w=1, g=1, r=2, seed=0),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+    ),
+    "block_select": Entry(
+        "block_select:BlockSelect",
+        "the query's own block of b, and the n with the highest mean score",
+        _block_select,
+        options=dict(b=8, n=2),
+        sizes=dict(tile=64),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+        supports=("rotary", "mup"),
+    ),
+    "lsh": Entry(
+        "lsh:LSH",
+        "in each of r rounds, the c nearest keys with the query's hash, of b buckets",
+        _lsh,
+        options=dict(b=4, c=4, r=2, seed=0),
+        sizes=dict(tile=64),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+        supports=("rotary", "mup"),
+    ),
+    "top_k": Entry(
+        "top_k:TopK",
+        "the k highest scores of each query",
+        options=dict(k=8),
     ),
     "linear": Entry(
         "linear:Linear",

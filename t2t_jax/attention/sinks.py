@@ -63,7 +63,7 @@ class Sinks(Mechanism):
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
         """The keys of the window, and the first keys at larger distances."""
-        if type(self) is not Sinks or not has_kernel(q, v, dropout, bias):
+        if type(self) not in (Sinks, Longformer) or not has_kernel(q, v, dropout, bias):
             return None
         w, causal = self.w, visibility.causal
         lengths = visibility.with_lengths(q, k).q_lengths
@@ -118,6 +118,17 @@ class Longformer(Sinks):
         if visibility.causal:
             return out
         return with_global(self.g, out, q, k, v, visibility, dropout, bias)
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        out = super().fused(q, k, v, visibility, dropout, bias)
+        if out is None or visibility.causal:
+            return out
+        visibility = visibility.with_lengths(q, k)
+        q, k, v = (zero_padding(x, visibility.kv_lengths) for x in (q, k, v))
+        out = with_global(self.g, out, q, k, v, visibility, None, None)
+        return zero_padding(out, visibility.q_lengths)  # and so is the gradient that comes back
 
 
 def with_global(
