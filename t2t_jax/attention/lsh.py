@@ -14,17 +14,17 @@ from t2t_jax.attention.visibility import Visibility, length_mask
 
 
 class LSH(Sparse):
-    """The query's own position and, in each of r rounds, the c last keys of its bucket up to it.
+    """The query's own position and, in each of r rounds, the last c keys of its bucket up to it.
 
-    Not causal: also the first c of the bucket after it. The bucket of x is the largest of
-    [x R; -x R], of which the first b are used; R [d_k, b / 2] is Gaussian, from
-    default_rng(seed).normal(size=(h, r, d_k, b / 2)). One softmax over the keys of all rounds, each
-    once, equals the combination of rounds by their log-sum-exp.
+    Not causal: also the first c keys of the bucket after it. The bucket of x is the argmax of the
+    first b elements of [x R; -x R]. R [d_k, ceil(b / 2)] is Gaussian; for head i and round j it is
+    default_rng(seed).normal(size=(h, r, d_k, ceil(b / 2)))[i, j]. One softmax over the keys of all
+    rounds, each once, equals the combination of the rounds by their log-sum-exp.
 
-    Kitaev et al. share q and k; here both are hashed by the same R, to which their lengths do not
-    matter. There a position sees itself only if it sees no other, because q k^T would be largest.
-    They cut the sorted positions into chunks, whose ends depend on later positions; the c nearest
-    keys of the bucket, in the order of positions, do not. R is drawn once and not in every step.
+    Kitaev et al. share q and k, and a position sees itself only if it sees no other. Here the same
+    R hashes both. They cut the sorted positions into chunks, whose ends depend on later positions;
+    the nearest c keys of a bucket do not, so that decoding equals the causal call. R is drawn once
+    and not in every step.
 
     Attributes:
       b: buckets.
