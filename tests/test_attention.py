@@ -612,6 +612,20 @@ def test_a_pattern_that_leaves_no_key_out_is_dense_attention(spec, causal):
     close(jax.jit(partial(build(spec).apply, {}))(q, k, v, visibility), dense, 1e-5)
 
 
+def test_gradients_of_a_key_that_many_queries_gather_are_summed_in_float32():
+    """All queries select block 0; sums in bfloat16 would stop growing long before they are done."""
+    n, mechanism = 600, build("block_select:b=2,n=1")
+    v = np.random.default_rng(0).normal(size=(1, n, 1, 3))
+    k = 0 * v + (np.arange(n) < 2)[None, :, None, None]
+
+    def gradient(dtype):
+        q, keys, values = (jnp.asarray(x, dtype) for x in (1 + 0 * v, k, v))
+        out, back = jax.vjp(lambda v: mechanism.apply({}, q, keys, v, Visibility()), values)
+        return back(jnp.ones_like(out))[0]
+
+    close(gradient(jnp.bfloat16), gradient(jnp.float32), 0.01)
+
+
 @pytest.mark.parametrize(("spec", "expected"), [("top_k:k=2", 9), ("block_select:b=2,n=1", 10.25)])
 def test_equal_scores_are_all_kept_and_of_equal_blocks_the_earliest_is_taken(spec, expected):
     q, k = np.ones((1, 8, 1, 2), np.float32), np.zeros((1, 8, 1, 2), np.float32)
