@@ -30,12 +30,12 @@ def full(*cases):
     [
         ("sparse_fixed:l=9,c=2", 70, False),
         ("sparse_random:b=4,r=2", 20, False),
-        ("sinks:w=9,g=3", 70, False),
+        ("streaming:w=9,g=3", 70, False),
         ("dilated:w=5,r=3", 70, True),
         ("block_local:b=9", 70, True),
         *full(
             *(
-                (f"sinks:w=9,g={g}", T, causal)
+                (f"streaming:w=9,g={g}", T, causal)
                 for g, T in ((80, 9), (65, 150))
                 for causal in (0, 1)
             ),

@@ -85,13 +85,13 @@ def _block_local(o: Options, s: Shape) -> Number:
     return _whole(s.T, o["b"]) * o["b"] * (s.d_k + s.d_v)
 
 
-def _sinks(o: Options, s: Shape) -> Number:
+def _streaming(o: Options, s: Shape) -> Number:
     return _local(o, s) + _whole(s.T, max(o["w"], o["block"])) * o["g"] * (s.d_k + s.d_v)
 
 
 def _longformer(o: Options, s: Shape) -> Number:
     first = 0 if s.causal else min(s.T, o["g"]) * s.S
-    return _sinks(o, s) + first * (s.d_k + s.d_v)
+    return _streaming(o, s) + first * (s.d_k + s.d_v)
 
 
 def _local_p(o: Options, s: Shape) -> Number:
@@ -215,17 +215,17 @@ MECHANISMS: dict[str, Entry] = {
         roles=SELF,
         why=_ONE_SEQUENCE,
     ),
-    "sinks": Entry(
-        "sinks:Sinks",
+    "streaming": Entry(
+        "streaming:Streaming",
         "keys at distance w at most, and the first g",
-        _sinks,
+        _streaming,
         options=dict(w=16, g=4),
         sizes=dict(block=16),
         roles=SELF,
         why=_ONE_SEQUENCE,
     ),
     "longformer": Entry(
-        "sinks:Longformer",
+        "streaming:Longformer",
         "the same, where the first g queries see every key",
         _longformer,
         options=dict(w=16, g=1),
@@ -278,7 +278,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "lsh": Entry(
         "lsh:LSH",
-        "in each of r rounds, the c nearest keys with the query's hash, of b buckets",
+        "the c nearest keys of the query's bucket, of b, in each of r rounds",
         _lsh,
         options=dict(b=4, c=4, r=2, seed=0),
         sizes=dict(tile=64),

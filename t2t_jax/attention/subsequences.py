@@ -13,7 +13,7 @@ from t2t_jax.attention.blocks import blocks, scaled_products, take_positions, un
 from t2t_jax.attention.dense import single_query, weighted_sum
 from t2t_jax.attention.local import Local
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
-from t2t_jax.attention.sinks import has_kernel
+from t2t_jax.attention.streaming import has_kernel
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.patterns import Near
 from t2t_jax.ops.sparse_attention import Keys, sparse_attention

@@ -46,7 +46,7 @@ def default(n: int) -> dict[str, str]:
         "local_p": ":w=64",
         "dilated": ":w=64,r=2",
         "block_local": ":b=64",
-        "sinks": ":w=64,g=4",
+        "streaming": ":w=64,g=4",
         "longformer": ":w=64,g=1",
         "sparse_strided": f":l={root}",
         "sparse_fixed": f":l={root},c=1",

@@ -10,7 +10,7 @@ import numpy as np
 from tests.reference import selection
 
 SCALED = (
-    "scaled_dot_product local dilated block_local sinks longformer "
+    "scaled_dot_product local dilated block_local streaming longformer "
     "sparse_strided sparse_fixed sparse_random bigbird top_k block_select lsh"
 ).split()
 DENSE = (
@@ -57,7 +57,7 @@ def visible(name, o, size, q_length, kv_length, causal):
             return (s - t) % o["r"] == 0 and abs(s - t) <= o["w"] * o["r"]
         if name == "block_local":
             return s // o["b"] == t // o["b"]
-        if name == "sinks":
+        if name == "streaming":
             return abs(s - t) <= o["w"] or s < o["g"]
         if name == "longformer":
             return abs(s - t) <= o["w"] or s < o["g"] or t < o["g"]

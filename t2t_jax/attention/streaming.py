@@ -1,7 +1,7 @@
 """A sliding window and a few keys that every query sees, in O(n (w + g)).
 
-Attention sinks: Xiao et al. (2024), "Efficient Streaming Language Models with Attention Sinks",
-section 3.2. Global attention: Beltagy et al. (2020), "Longformer", section 3.1.
+Attention sinks: Xiao et al. (2024), "Efficient Streaming Language Models with Attention Sinks"
+(StreamingLLM), section 3.2. Global attention: Beltagy et al. (2020), "Longformer", section 3.1.
 """
 
 import jax.numpy as jnp
@@ -27,11 +27,11 @@ from t2t_jax.ops.tiles import rows_alone
 _BEYOND = 2**30  # beyond every distance
 
 
-class Sinks(Mechanism):
+class Streaming(Mechanism):
     """softmax(q k^T / sqrt(d_k)) v over the keys at distance w at most and the first g keys.
 
-    Causal: only earlier ones, and decoding keeps w + 1 + g keys. Positions are those in the text;
-    those of Xiao et al. are counted within the keys that are kept.
+    The first g are the attention sinks. Causal: only earlier keys, and decoding keeps w + 1 + g of
+    them. Positions are those in the text; Xiao et al. count them within the keys that are kept.
 
     Attributes:
       w: the largest distance.
@@ -63,7 +63,7 @@ class Sinks(Mechanism):
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
         """The keys of the window, and the first keys at larger distances."""
-        if type(self) not in (Sinks, Longformer) or not has_kernel(q, v, dropout, bias):
+        if type(self) not in (Streaming, Longformer) or not has_kernel(q, v, dropout, bias):
             return None
         w, causal = self.w, visibility.causal
         lengths = visibility.with_lengths(q, k).q_lengths
@@ -104,11 +104,11 @@ class Sinks(Mechanism):
         return last - (last - jnp.arange(self.w + 1)[None]) % (self.w + 1)
 
 
-class Longformer(Sinks):
-    """`Sinks` whose first g queries see every key: global attention of the first g positions.
+class Longformer(Streaming):
+    """`Streaming` whose first g queries see every key: global attention of the first g positions.
 
-    Causal: no query sees a later key, so that `Sinks` remains. The window is w on either side, and
-    global attention shares the projections of the window; those of Beltagy et al. are separate.
+    Causal: no query sees a later key, so that `Streaming` remains. The window is w on either side,
+    and global attention shares its projections; those of Beltagy et al. are separate.
     """
 
     def attend(
