@@ -159,7 +159,7 @@ def _mechanisms() -> list[str]:
     for name, entry in MECHANISMS.items():
         options = ",".join(f"{n}={v}" for n, v in entry.options.items())
         out.append(
-            f"{name + ':' * bool(options) + options:30}{', '.join(entry.roles):25}{entry.about}"
+            f"{name + ':' * bool(options) + options:32}{', '.join(entry.roles):25}{entry.about}"
         )
     return out
 

@@ -28,9 +28,17 @@ B, H, D_K, D_V = 4, 2, 5, 3
 SMALL = {
     "local": dict(w=3),
     "local_p": dict(w=2),
+    "dilated": dict(w=2, r=3),
+    "block_local": dict(b=4),
+    "streaming": dict(w=3, g=2),
+    "longformer": dict(w=3, g=2),
     "sparse_strided": dict(l=3),
     "sparse_fixed": dict(l=3, c=2),
     "sparse_random": dict(b=2, r=2, seed=8),  # this seed draws a block twice
+    "bigbird": dict(b=2, w=2, g=2, r=3, seed=7),  # as above
+    "block_select": dict(b=3, n=2),
+    "lsh": dict(b=3, c=2, r=2, seed=1),
+    "top_k": dict(k=3),
     "performer": dict(m=7, seed=3),
 }
 FULL = pytest.mark.full
@@ -186,7 +194,9 @@ def test_a_bias_is_added_to_the_scores(name, role):
             close(out[:, 0], whole[:, t], 1e-5)
 
 
-@pytest.mark.parametrize("name", ["scaled_dot_product", "local", "linear", "local_p"])
+@pytest.mark.parametrize(
+    "name", ["scaled_dot_product", "local", "dilated", "top_k", "linear", "local_p"]
+)
 def test_a_cross_attention_step_adds_a_bias_or_refuses_it(name):
     T, S = 5, 7
     q, k, v = draw(T, S)
@@ -424,10 +434,20 @@ def test_eight_devices_equal_one():
 
 AT_4096 = {
     "local": dict(w=64),
+    "dilated": dict(w=32, r=4),
+    "block_local": dict(b=64),
+    "streaming": dict(w=64),
+    "longformer": dict(w=64, g=8),
     "sparse_strided": dict(l=64),
     "sparse_fixed": dict(l=64, c=1),
     "sparse_random": dict(b=32),
+    "bigbird": dict(b=32, w=2),
+    "block_select": dict(b=32),
+    "lsh": dict(b=32, c=16),
 }
+
+
+SLOW_TO_COMPILE = "longformer", "bigbird"  # made of parts that others have
 
 
 def largest_array(name, n, d, causal):
@@ -450,7 +470,13 @@ def largest_array(name, n, d, causal):
 
 @pytest.mark.parametrize("causal", [pytest.param(False, marks=FULL), True])
 @pytest.mark.parametrize(
-    "name", ["local", "sparse_strided", "sparse_fixed", "sparse_random", "linear", "performer"]
+    "name",
+    [
+        *(n for n in AT_4096 if n not in SLOW_TO_COMPILE),
+        *(pytest.param(n, marks=FULL) for n in SLOW_TO_COMPILE),
+        "linear",
+        "performer",
+    ],
 )
 def test_no_array_of_all_pairs_exists(name, causal):
     n = 4096
@@ -471,14 +497,21 @@ def test_additive_has_no_array_of_the_features_of_all_pairs():
     assert used < 512**2 * 32  # a quarter of the array
 
 
+LOOPS = "additive", "linear", "performer", "local_p", "block_select", "lsh"
+
+
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    "name", [n for n in MECHANISMS if n not in ("additive", "linear", "performer", "local_p")]
-)
+@pytest.mark.parametrize("name", [n for n in MECHANISMS if n not in LOOPS])
 def test_counted_products_equal_those_of_the_compiled_program(name, causal):
     """Only programs without a loop are compared: XLA counts the body of a loop once."""
     n, d = 256, 64
-    spec = {"local": "local:w=32", "sparse_random": "sparse_random:b=16,r=3"}.get(name, name)
+    wide = {
+        "local": ":w=32",
+        "block_local": ":b=64",
+        "sparse_random": ":b=16,r=3",
+        "bigbird": ":b=16,r=3",
+    }
+    spec = name + wide.get(name, "")
     x = jax.ShapeDtypeStruct((1, n, 1, d), jnp.float32)
     mechanism, visibility = build(spec), Visibility(causal=causal)
     variables = jax.eval_shape(mechanism.init, jax.random.key(0), x, x, x, visibility)
@@ -558,6 +591,49 @@ def test_performer_is_finite_for_large_inputs():
     close(out[:, 0], v[:, 0], 1e-5)
 
 
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=FULL), True])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "dilated:w=99,r=1",
+        "block_local:b=99",
+        "streaming:w=1,g=99",
+        "longformer:w=99,g=1",
+        "bigbird:b=4,w=9,g=9,r=5",
+        "block_select:b=4,n=99",
+        "lsh:b=1,c=99,r=3",
+        "top_k:k=99",
+    ],
+)
+def test_a_pattern_that_leaves_no_key_out_is_dense_attention(spec, causal):
+    q, k, v = draw(13, 13, 8)
+    visibility = padded_visibility("decoder" if causal else "encoder", 13, 13)
+    dense = run("scaled_dot_product", {}, q, k, v, visibility)
+    close(jax.jit(partial(build(spec).apply, {}))(q, k, v, visibility), dense, 1e-5)
+
+
+def test_gradients_of_a_key_that_many_queries_gather_are_summed_in_float32():
+    """All queries select block 0; sums in bfloat16 would stop growing long before they are done."""
+    n, mechanism = 600, build("block_select:b=2,n=1")
+    v = np.random.default_rng(0).normal(size=(1, n, 1, 3))
+    k = 0 * v + (np.arange(n) < 2)[None, :, None, None]
+
+    def gradient(dtype):
+        q, keys, values = (jnp.asarray(x, dtype) for x in (1 + 0 * v, k, v))
+        out, back = jax.vjp(lambda v: mechanism.apply({}, q, keys, v, Visibility()), values)
+        return back(jnp.ones_like(out))[0]
+
+    close(gradient(jnp.bfloat16), gradient(jnp.float32), 0.01)
+
+
+@pytest.mark.parametrize(("spec", "expected"), [("top_k:k=2", 9), ("block_select:b=2,n=1", 10.25)])
+def test_equal_scores_are_all_kept_and_of_equal_blocks_the_earliest_is_taken(spec, expected):
+    q, k = np.ones((1, 8, 1, 2), np.float32), np.zeros((1, 8, 1, 2), np.float32)
+    v = np.array([1, 2, 4, 8, 16, 3, 7, 31], np.float32)[None, :, None, None]
+    out = build(spec).apply({}, q, k, v, Visibility())
+    np.testing.assert_allclose(out[0, 6, 0], expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 @pytest.mark.parametrize(("name", "spread", "shift"), [("performer", 12, 0), ("linear", 3, -15)])
 def test_gradients_are_right_with_tiny_denominators(name, spread, shift, role):
@@ -583,6 +659,8 @@ def test_the_example_of_the_package_runs():
         ("additive", {"dropout": abs}),
         ("local_p", {"visibility": Visibility(causal=True)}),
         ("local_p", {"bias": abs}),
+        ("block_select", {"dropout": abs}),
+        ("lsh", {"bias": abs}),
     ],
 )
 def test_an_argument_without_support_is_refused(name, argument):

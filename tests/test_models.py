@@ -95,8 +95,8 @@ alibi geglu gru-bahdanau gru-luong even-kernel learned lstm no-positions qk-laye
 unscaled
 """
 MIXES_FULL = """
-gru-linear halves-additive learned lstm lstm-local performer-linear-local pointwise random-local_p
-random-strided
+blocks-lsh-top_k gru-linear halves-additive learned lstm lstm-local performer-linear-local pointwise
+random-local_p random-strided
 """
 
 
@@ -155,6 +155,13 @@ MIXES = {
         encoder_attention="sparse_random:b=2", decoder_attention="sparse_strided:l=3"
     ),
     "random-local_p": dict(decoder_attention="sparse_random:b=2", cross_attention="local_p:w=3"),
+    "blocks-lsh-top_k": dict(
+        positions="rotary",
+        d_k=6,
+        encoder_attention="block_select:b=2,n=1",
+        decoder_attention="lsh:b=2,c=2",
+        cross_attention="top_k:k=2",
+    ),
     "lstm": recur("lstm", both=True)[0],
     "lstm-luong": recur("lstm", "output", "general")[0],
     "gru-bahdanau": recur("gru", "input", "additive", both=True)[0],

@@ -30,7 +30,19 @@ def full(*cases):
     [
         ("sparse_fixed:l=9,c=2", 70, False),
         ("sparse_random:b=4,r=2", 20, False),
+        ("streaming:w=9,g=3", 70, False),
+        ("dilated:w=5,r=3", 70, True),
+        ("block_local:b=9", 70, True),
         *full(
+            *(
+                (f"streaming:w=9,g={g}", T, causal)
+                for g, T in ((80, 9), (65, 150))
+                for causal in (0, 1)
+            ),
+            *(("dilated:w=5,r=3", T, causal) for T in (2, 8, 200) for causal in (0, 1)),
+            *(("longformer:w=9,g=3", T, causal) for T in (2, 70) for causal in (0, 1)),
+            *(("bigbird:b=4,w=2,g=3,r=3", T, causal) for T in (9, 90) for causal in (0, 1)),
+            *(("block_local:b=70", T, causal) for T in (9, 70, 150) for causal in (0, 1)),
             ("sparse_fixed:l=9,c=2", 70, True),
             *(("sparse_fixed:l=24,c=3", T, causal) for T in (70, 150) for causal in (0, 1)),
             *(("sparse_random:b=16,r=3", T, causal) for T in (90, 170) for causal in (0, 1)),

@@ -76,6 +76,24 @@ def _local(o: Options, s: Shape) -> Number:
     return _whole(s.T, b) * _near(b, s.causal) * (s.d_k + s.d_v)
 
 
+def _dilated(o: Options, s: Shape) -> Number:
+    b = max(o["w"], o["block"])
+    return o["r"] * _whole(-(-s.T // o["r"]), b) * _near(b, s.causal) * (s.d_k + s.d_v)
+
+
+def _block_local(o: Options, s: Shape) -> Number:
+    return _whole(s.T, o["b"]) * o["b"] * (s.d_k + s.d_v)
+
+
+def _streaming(o: Options, s: Shape) -> Number:
+    return _local(o, s) + _whole(s.T, max(o["w"], o["block"])) * o["g"] * (s.d_k + s.d_v)
+
+
+def _longformer(o: Options, s: Shape) -> Number:
+    first = 0 if s.causal else min(s.T, o["g"]) * s.S
+    return _streaming(o, s) + first * (s.d_k + s.d_v)
+
+
 def _local_p(o: Options, s: Shape) -> Number:
     window = _whole(s.T, min(s.T, o["tile"])) * (2 * o["w"] + 1)
     return s.T * (s.d_k**2 + s.d_k) + window * (s.d_k + s.d_v)
@@ -96,6 +114,30 @@ def _random(o: Options, s: Shape) -> Number:
     return (pattern + first_block) * (s.d_k + s.d_v)
 
 
+def _bigbird(o: Options, s: Shape) -> Number:
+    b, blocks = o["b"], -(-max(s.T, s.S) // o["b"])
+    window = (1 + (1 if s.causal else 2) * min(o["w"], blocks)) * b
+    first = 0 if s.causal else min(s.T, o["g"] * b) * s.S
+    pattern = _whole(s.T, b) * (window + (o["g"] + o["r"]) * b)
+    return (pattern + first) * (s.d_k + s.d_v)
+
+
+def _block_select(o: Options, s: Shape) -> Number:
+    blocks = -(-s.S // o["b"])
+    seen = (1 + min(o["n"], blocks)) * o["b"]
+    return s.T * blocks * s.d_k + _gathered(o, s, seen)
+
+
+def _lsh(o: Options, s: Shape) -> Number:
+    seen = o["r"] * o["c"] * (1 if s.causal else 2) + 1
+    return (s.T + s.S) * s.d_k * o["r"] * -(-o["b"] // 2) + _gathered(o, s, seen)
+
+
+def _gathered(o: Options, s: Shape, seen: Number) -> Number:
+    """Products of each query with its own list of keys, tile by tile."""
+    return _whole(s.T, min(s.T, o["tile"])) * seen * (s.d_k + s.d_v)
+
+
 def _linear(o: Options, s: Shape) -> Number:
     return _sums(s.d_k, o["chunk"], s)
 
@@ -104,7 +146,7 @@ def _performer(o: Options, s: Shape) -> Number:
     return (s.T + s.S) * o["m"] * s.d_k + _sums(o["m"], o["chunk"], s)
 
 
-def _whole(n: int, b: Number) -> Number:
+def _whole(n: Number, b: Number) -> Number:
     """n rounded up to whole blocks of b."""
     return -(-n // b) * b
 
@@ -158,6 +200,39 @@ MECHANISMS: dict[str, Entry] = {
         why="it predicts a position in another sequence",
         supports=(),
     ),
+    "dilated": Entry(
+        "subsequences:Dilated",
+        "keys at distances 0, r, ..., w r",
+        _dilated,
+        options=dict(w=8, r=2),
+        sizes=dict(block=16),
+    ),
+    "block_local": Entry(
+        "subsequences:BlockLocal",
+        "the query's own block of b keys",
+        _block_local,
+        options=dict(b=16),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+    ),
+    "streaming": Entry(
+        "streaming:Streaming",
+        "keys at distance w at most, and the first g",
+        _streaming,
+        options=dict(w=16, g=4),
+        sizes=dict(block=16),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+    ),
+    "longformer": Entry(
+        "streaming:Longformer",
+        "the same, where the first g queries see every key",
+        _longformer,
+        options=dict(w=16, g=1),
+        sizes=dict(block=16),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+    ),
     "sparse_strided": Entry(
         "sparse:Strided",
         "the last l keys, and every l-th",
@@ -182,6 +257,39 @@ MECHANISMS: dict[str, Entry] = {
         options=dict(b=4, r=2, seed=0),
         roles=SELF,
         why=_ONE_SEQUENCE,
+    ),
+    "bigbird": Entry(
+        "bigbird:BigBird",
+        "blocks of b: w on either side, the first g, and r at random",
+        _bigbird,
+        options=dict(b=4, w=1, g=1, r=2, seed=0),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+    ),
+    "block_select": Entry(
+        "block_select:BlockSelect",
+        "the query's own block of b, and the n with the highest mean score",
+        _block_select,
+        options=dict(b=8, n=2),
+        sizes=dict(tile=64),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+        supports=("rotary", "mup"),
+    ),
+    "lsh": Entry(
+        "lsh:LSH",
+        "the c nearest keys of the query's bucket, of b, in each of r rounds",
+        _lsh,
+        options=dict(b=4, c=4, r=2, seed=0),
+        sizes=dict(tile=64),
+        roles=SELF,
+        why=_ONE_SEQUENCE,
+        supports=("rotary", "mup"),
+    ),
+    "top_k": Entry(
+        "top_k:TopK",
+        "the k highest scores of each query",
+        options=dict(k=8),
     ),
     "linear": Entry(
         "linear:Linear",

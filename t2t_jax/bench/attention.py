@@ -44,9 +44,17 @@ def default(n: int) -> dict[str, str]:
     options = {
         "local": ":w=64",
         "local_p": ":w=64",
+        "dilated": ":w=64,r=2",
+        "block_local": ":b=64",
+        "streaming": ":w=64,g=4",
+        "longformer": ":w=64,g=1",
         "sparse_strided": f":l={root}",
         "sparse_fixed": f":l={root},c=1",
         "sparse_random": ":b=32,r=2",
+        "bigbird": ":b=32,w=1,g=1,r=2",
+        "block_select": ":b=32,n=2",
+        "lsh": f":b={max(2, n // 32)},c=32,r=2",
+        "top_k": ":k=64",
     }
     return {name: name + options.get(name, "") for name in (*MECHANISMS, NAIVE)}
 

@@ -4,13 +4,19 @@ A predicate says for one pair at a time whether the query sees the key; the scor
 are computed, and linear attention is the softmax of log(phi(q) phi(k)).
 """
 
-import jax.numpy
+import jax
 import numpy as np
 
-SCALED = "scaled_dot_product", "local", "sparse_strided", "sparse_fixed", "sparse_random"
+from tests.reference import selection
+
+SCALED = (
+    "scaled_dot_product local dilated block_local streaming longformer "
+    "sparse_strided sparse_fixed sparse_random bigbird top_k block_select lsh"
+).split()
 DENSE = (
-    "scaled_dot_product dot_product general additive linear performer local_p".split()
-)  # every key is seen, or the pattern is that of the scores
+    "scaled_dot_product dot_product general additive linear performer local_p "
+    "top_k block_select lsh"
+).split()  # every key is seen, or the scores or `selection` decide
 
 
 def attention(
@@ -35,7 +41,8 @@ def attention(
             e = scores(xp, name, options, own, x, y, i, q.shape[2])
             if bias is not None:
                 e = e + xp.array([[bias[s - t][i] for s in range(size[1])] for t in range(size[0])])
-            heads.append(softmax(xp, e, seen) @ z)
+            chosen = select(name, options, seen, x, y, e, int(kv_lengths[b]), causal, i, q.shape[2])
+            heads.append(softmax(xp, e, chosen) @ z)
         rows.append(xp.stack(heads, axis=1))
     return xp.stack(rows)
 
@@ -46,17 +53,22 @@ def visible(name, o, size, q_length, kv_length, causal):
     def pattern(t, s):
         if name == "local":
             return abs(s - t) <= o["w"]
+        if name == "dilated":
+            return (s - t) % o["r"] == 0 and abs(s - t) <= o["w"] * o["r"]
+        if name == "block_local":
+            return s // o["b"] == t // o["b"]
+        if name == "streaming":
+            return abs(s - t) <= o["w"] or s < o["g"]
+        if name == "longformer":
+            return abs(s - t) <= o["w"] or s < o["g"] or t < o["g"]
         if name == "sparse_strided":
             return abs(s - t) <= o["l"] or (s - t) % o["l"] == 0
         if name == "sparse_fixed":
             return t // o["l"] == s // o["l"] or s % o["l"] >= o["l"] - o["c"]
-        if name == "sparse_random":
-            i, j = t // o["b"], s // o["b"]
-            if abs(i - j) <= 1 or j == 0 or (i == 0 and not causal):
-                return True
-            u = np.random.default_rng(o["seed"]).random((i + 1, o["r"]))[i].astype(np.float32)
-            choice = min(i, -(-size[1] // o["b"])) if causal else -(-kv_length // o["b"])
-            return j in np.floor(u * np.float32(choice)).astype(int)
+        if name in ("sparse_random", "bigbird"):
+            return random_blocks(
+                {"w": 1, "g": 1} | o, t // o["b"], s // o["b"], size[1], kv_length, causal
+            )
         if name not in DENSE:
             raise ValueError(f"the reference has no pattern of {name!r}")
         return True
@@ -70,6 +82,27 @@ def visible(name, o, size, q_length, kv_length, causal):
             for t in range(size[0])
         ]
     )
+
+
+def random_blocks(o, i, j, S, kv_length, causal):
+    """Returns whether block i of queries sees block j of keys."""
+    if abs(i - j) <= o["w"] or j < o["g"] or (i < o["g"] and not causal):
+        return True
+    u = np.random.default_rng(o["seed"]).random((i + 1, o["r"]))[i].astype(np.float32)
+    choice = min(i, -(-S // o["b"])) if causal else -(-kv_length // o["b"])
+    return j in np.floor(u * np.float32(choice)).astype(int)
+
+
+def select(name, o, seen, q, k, e, kv_length, causal, head, h):
+    """Returns bool [T, S]: the keys that are seen, and selected by their content."""
+    q, k, e = (np.asarray(jax.lax.stop_gradient(x)) for x in (q, k, e))
+    if name == "top_k":
+        return selection.top_k(o, seen, e)
+    if name == "block_select":
+        return selection.block_select(o, seen, q, k, kv_length, causal)
+    if name == "lsh":
+        return selection.lsh(o, seen, q, k, kv_length, head, h)
+    return seen
 
 
 def scores(xp, name, o, own, q, k, head, h):

@@ -1,0 +1,153 @@
+"""A sliding window and a few keys that every query sees, in O(n (w + g)).
+
+Attention sinks: Xiao et al. (2024), "Efficient Streaming Language Models with Attention Sinks"
+(StreamingLLM), section 3.2. Global attention: Beltagy et al. (2020), "Longformer", section 3.1.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+
+from t2t_jax.attention.blocks import (
+    blocks,
+    on_axis,
+    scaled_products,
+    take_positions,
+    unblock,
+    with_neighbours,
+)
+from t2t_jax.attention.dense import single_query, weighted_sum
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
+from t2t_jax.attention.sparse import Keys, attend
+from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.ops.patterns import Window
+from t2t_jax.ops.sparse_attention import Keys as FusedKeys
+from t2t_jax.ops.sparse_attention import sparse_attention, supported
+from t2t_jax.ops.tiles import rows_alone
+
+_BEYOND = 2**30  # beyond every distance
+
+
+class Streaming(Mechanism):
+    """softmax(q k^T / sqrt(d_k)) v over the keys at distance w at most and the first g keys.
+
+    The first g are the attention sinks. Causal: only earlier keys, and decoding keeps w + 1 + g of
+    them. Positions are those in the text; Xiao et al. count them within the keys that are kept.
+
+    Attributes:
+      w: the largest distance.
+      g: the keys that every query sees.
+      block: the least length of a block; it is w if that is larger.
+    """
+
+    w: int
+    g: int
+    block: int
+
+    def attend(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array:
+        T, b = q.shape[1], max(self.w, self.block)
+        n, after = -(-T // b), 0 if visibility.causal else 1
+        start = b * on_axis(1, 4, jnp.arange(n))
+        t = start + on_axis(2, 4, jnp.arange(b))
+        near = start + on_axis(3, 4, jnp.arange(-b, (1 + after) * b))
+        first = on_axis(3, 4, jnp.arange(self.g))
+        windows = [with_neighbours(x, b, n, after) for x in (k, v)]
+        sets = [
+            Keys("nsh", windows[0], windows[1], near, jnp.abs(near - t) <= self.w),
+            Keys("sh", self._first(k), self._first(v), first, jnp.abs(first - t) > self.w),
+        ]
+        return unblock(attend(blocks(q, b, n), sets, visibility, dropout, bias), T)
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        """The keys of the window, and the first keys at larger distances."""
+        if type(self) not in (Streaming, Longformer) or not has_kernel(q, v, dropout, bias):
+            return None
+        w, causal = self.w, visibility.causal
+        lengths = visibility.with_lengths(q, k).q_lengths
+        first = FusedKeys(k[:, : self.g], v[:, : self.g], jnp.minimum(lengths, self.g))
+        patterns = (Window(w, causal),), (Window(_BEYOND, causal, w + 1),)
+        sets = FusedKeys(k, v, lengths), first
+        return sparse_attention(q, lengths, sets, patterns, q.shape[-1] ** -0.5)[0]
+
+    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
+        """A ring of the last w + 1 keys and values, position p in slot p mod (w + 1); the first."""
+        lengths = visibility.with_lengths(k, k).kv_lengths
+        ring = self._positions(lengths[:, None] - 1)
+        state: State = {}
+        for name, x in (("k", zero_padding(k, lengths)), ("v", zero_padding(v, lengths))):
+            state |= {name: take_positions(x, ring), f"{name}_first": self._first(x)}
+        return state
+
+    def step_self(
+        self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
+    ) -> tuple[Array, State]:
+        after: State = {}
+        for name, new in (("k", k), ("v", v)):
+            first = state[f"{name}_first"]
+            after[name] = write_at(state[name], new, t % (self.w + 1))
+            after[f"{name}_first"] = jnp.where(t < self.g, write_at(first, new, t), first)
+        ring, first = self._positions(t[None, None])[0], jnp.arange(self.g)
+        seen = jnp.concatenate([ring >= 0, first < t - self.w])[None]
+        distance = jnp.concatenate([ring, first])[None] - t
+        keys, values = (jnp.concatenate([after[n], after[f"{n}_first"]], axis=1) for n in "kv")
+        return single_query(q, keys, values, seen, distance, bias), after
+
+    def _first(self, x: Array) -> Array:
+        """The first g positions of x [B, S, h, d], zero if there are fewer."""
+        return blocks(x, self.g, 1)[:, 0]
+
+    def _positions(self, last: Array) -> Array:
+        """The position in each slot if `last` [B, 1] is the newest; negative if there is none."""
+        return last - (last - jnp.arange(self.w + 1)[None]) % (self.w + 1)
+
+
+class Longformer(Streaming):
+    """`Streaming` whose first g queries see every key: global attention of the first g positions.
+
+    Causal: no query sees a later key, so that `Streaming` remains. The window is w on either side,
+    and global attention shares its projections; those of Beltagy et al. are separate.
+    """
+
+    def attend(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array:
+        out = super().attend(q, k, v, visibility, dropout, bias)
+        if visibility.causal:
+            return out
+        return with_global(self.g, out, q, k, v, visibility, dropout, bias)
+
+    def fused(
+        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
+    ) -> Array | None:
+        out = super().fused(q, k, v, visibility, dropout, bias)
+        if out is None or visibility.causal:
+            return out
+        visibility = visibility.with_lengths(q, k)
+        q, k, v = (zero_padding(x, visibility.kv_lengths) for x in (q, k, v))
+        out = with_global(self.g, out, q, k, v, visibility, None, None)
+        return zero_padding(out, visibility.q_lengths)  # and so is the gradient that comes back
+
+
+def with_global(
+    g: int,
+    out: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    visibility: Visibility,
+    dropout: Dropout,
+    bias: Bias,
+) -> Array:
+    """The outputs [B, T, h, d_v] with those of the first g queries over all keys."""
+    scores = scaled_products("bthd,bshd->bhts", q[:, :g], k)
+    first = weighted_sum(scores, v.swapaxes(1, 2), visibility, dropout=dropout, bias=bias)
+    return jnp.concatenate([first, out[:, g:]], axis=1)
+
+
+def has_kernel(q: Array, v: Array, dropout: Dropout, bias: Bias) -> bool:
+    """Whether `ops.sparse_attention` supports these arguments."""
+    plain = dropout is None and bias is None
+    return plain and supported(q.shape[-1], v.shape[-1]) and rows_alone()
