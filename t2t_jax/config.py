@@ -340,14 +340,14 @@ def _validate_architecture(c: Model) -> None:
 
 def _validate_attention(c: Model) -> None:
     """Raises an error if mechanisms and positions do not fit each other, or the width."""
-    positions = POSITIONS[c.positions]
+    positions, width = POSITIONS[c.positions], c.d_k if has(c, "d_k") else c.d_model
     for role in ("encoder", "decoder", "cross"):
         partners = {"dropout": "P_drop_attention > 0"} if c.P_drop_attention else {}
         if c.parametrization == "mup":
             partners["mup"] = "parametrization=mup"
         if role != "cross":
             partners |= dict.fromkeys(positions.partners, f"positions={c.positions}")
-        registry.check(getattr(c, f"{role}_attention"), role, partners)
+        registry.check(getattr(c, f"{role}_attention"), role, width, partners)
     if not has(c, "positions"):
         return
     if positions.partners and not (has(c, "encoder_attention") or has(c, "decoder_attention")):

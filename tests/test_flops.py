@@ -15,6 +15,7 @@ B, S, T = 2, 7, 5
 MODELS = {
     "transformer": dict(),
     "additive": dict(cross_attention="additive", encoder_attention="general"),
+    "heads": dict(encoder_attention="talking_heads", cross_attention="differential", d_k=6),
     "lstm": dict(architecture="recurrent"),
     "gru-both": dict(architecture="recurrent", cell="gru", encoder_direction="both", N=3),
     "luong": dict(architecture="recurrent", attention_feeding="output", cross_attention="general"),

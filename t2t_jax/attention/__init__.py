@@ -8,7 +8,8 @@ with q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] and out [B, T, h, d_v]
 differ, and so may d_k and d_v. `Visibility` says which keys each query sees. The output of a query
 that sees nothing is zero, and the content of padding or of the future, even NaN, changes nothing.
 `dropout` is None, or the function that drops attention weights; `bias` is None, or a function of
-the distances s - t whose value is added to the scores.
+the distances s - t whose value is added to the scores. A mechanism sums values by weights; what it
+then does to the sums, such as a norm, is its method `finish`.
 
 It also decodes, one position at a time, all rows at the same position:
 

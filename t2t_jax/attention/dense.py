@@ -1,4 +1,6 @@
-"""Attention as a softmax over all pairs, for the mechanisms that are dense by nature."""
+"""Attention as weights of all pairs, for the mechanisms that are dense by nature."""
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -30,17 +32,19 @@ def weighted_sum(
     first: Array | int = 0,
     dropout: Dropout = None,
     bias: Bias = None,
+    weights: Callable[[Array, Array], Array] = softmax,
 ) -> Array:
-    """The sum [B, T, h, d_v] of v [B, h, S, d_v], weighted by the softmax of scores [B, h, T, S].
+    """The sum [B, T, h, d_v] of v [B, h, S, d_v], by the weights of scores [B, h, T, S].
 
     Args:
       first: the position of the first query.
+      weights: the function of scores and of which keys are seen that gives the weights.
     """
     t = (first + jnp.arange(scores.shape[2]))[None, :, None]
     s = jnp.arange(v.shape[2])[None, None, :]
     if bias is not None:
         scores += bias((s - t)[0])[None]
-    a = softmax(scores, visibility.allows(t, s)[:, None])
+    a = weights(scores, visibility.allows(t, s)[:, None])
     if dropout is not None:
         a = dropout(a)
     return jnp.einsum("bhts,bhsd->bthd", a.astype(v.dtype), v)
@@ -63,7 +67,7 @@ def single_query(
 
 
 class Dense(Mechanism):
-    """softmax(scores(q, keys(k))) v: the mechanisms that differ in their scores alone.
+    """weights(scores(q, keys(k))) v: the mechanisms that differ in their scores or weights alone.
 
     Keys and values are stored with the length after the heads, [B, h, S, ...], the layout that the
     matmuls of a head read; a decoding step would otherwise transpose them every time.
@@ -81,6 +85,14 @@ class Dense(Mechanism):
         """
         raise NotImplementedError
 
+    def weights(self, scores: Array, seen: Array) -> Array:
+        """Weights of the values from scores [B, h, T, S]; zero for keys that are not seen.
+
+        Args:
+          seen: bool [B or 1, 1, T, S].
+        """
+        return softmax(scores, seen)
+
     def rows(
         self,
         q: Array,
@@ -93,7 +105,8 @@ class Dense(Mechanism):
     ) -> Array:
         """Queries at positions first, first + 1, ... over all keys -> [B, T, h, d_v]."""
         t, s = first + jnp.arange(q.shape[1]), jnp.arange(v.shape[2])
-        return weighted_sum(self.scores(q, keys, t, s), v, visibility, first, dropout, bias)
+        scores = self.scores(q, keys, t, s)
+        return weighted_sum(scores, v, visibility, first, dropout, bias, self.weights)
 
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias

@@ -176,8 +176,9 @@ class LocalPredictive(Mechanism):
         return {"k": zero_padding(k, lengths), "v": zero_padding(v, lengths), "lengths": lengths}
 
     def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
-        visibility = Visibility(kv_lengths=state["lengths"])
-        return self(q, state["k"], state["v"], visibility, bias=bias)
+        k, v = state["k"], state["v"]
+        visibility = Visibility(kv_lengths=state["lengths"]).with_lengths(q, k)
+        return self.attend(q, k, v, visibility, None, bias)
 
 
 def _take_per_head(x: Array, s: Array) -> Array:

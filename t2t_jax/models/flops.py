@@ -49,7 +49,7 @@ def _projections(c: Model) -> int:
 
 
 def _attention(c: Model, role: str, T: int, S: int) -> Number:
-    shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder")
+    shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder", h=c.h)
     return c.h * products(getattr(c, f"{role}_attention"), shape)
 
 
