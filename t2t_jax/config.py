@@ -41,6 +41,11 @@ class Model:
     d_model: int = _field(512, "width of the residual stream")
     d_ff: int = _field(2048, "width of the feed-forward layer")
     h: int = _field(8, "attention heads")
+    h_kv: int = _field(
+        0,
+        "heads of keys and values, each shared by h / h_kv heads of queries (multi-query: 1); 0 "
+        "means h",
+    )
     d_k: int = _field(64, "width of a head's queries and keys")
     d_v: int = _field(64, "width of a head's values")
     positions: str = _field("sinusoid", "position scheme (`list parts`)", POSITIONS)
@@ -274,7 +279,7 @@ _AT_LEAST_ONE = (
     "N d_model d_ff h d_k d_v mup_width kernel dilation vocabulary max_length batch_tokens "
     "num_buckets steps warmup accumulate evaluate_every average beam"
 ).split()
-_AT_LEAST_ZERO = "pairs peak_lr patience seed alpha max_extra".split()
+_AT_LEAST_ZERO = "h_kv pairs peak_lr patience seed alpha max_extra".split()
 _FRACTIONS = "P_drop P_drop_attention P_drop_ff eps_ls beta1 beta2".split()
 
 
@@ -340,6 +345,11 @@ def _validate_architecture(c: Model) -> None:
 
 def _validate_attention(c: Model) -> None:
     """Raises an error if mechanisms and positions do not fit each other, or the width."""
+    if c.h_kv and c.h % c.h_kv:
+        raise UsageError(
+            f"h_kv={c.h_kv} does not divide h={c.h}: the heads of queries share those of keys and "
+            "values in groups of equal size."
+        )
     positions, width = POSITIONS[c.positions], c.d_k if has(c, "d_k") else c.d_model
     for role in ("encoder", "decoder", "cross"):
         partners = {"dropout": "P_drop_attention > 0"} if c.P_drop_attention else {}

@@ -5,6 +5,7 @@ _ALSO = {
     "d_model": "hidden hidden_size hidden_dim dim model_dim embed_dim width n_embd",
     "d_ff": "hidden ffn_dim ff_dim mlp_dim intermediate_size d_inner",
     "h": "heads num_heads n_heads n_head attention_heads num_attention_heads",
+    "h_kv": "kv_heads num_kv_heads n_kv_heads num_key_value_heads num_query_groups gqa mqa",
     "d_k": "head_dim d_head key_dim",
     "d_v": "head_dim d_head value_dim",
     "positions": "position_encoding positional_encoding position_embedding pos_emb",

@@ -312,6 +312,43 @@ def test_cross_attention_steps_equal_the_full_output(name):
         jax.tree.map(np.testing.assert_array_equal, after, memory)
 
 
+GROUPED = [name for name in MECHANISMS if make(name).grouped]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[FULL] * (name in ALIKE and name != "differential"))
+        for name in GROUPED
+    ],
+)
+def test_the_state_of_a_grouped_mechanism_holds_one_head_for_several_queries(name):
+    T, causal = 9, name in CAUSAL
+    q, k, v = draw(T, T, 13)
+    few, many = (k[:, :, :1], v[:, :, :1]), [np.repeat(x[:, :, :1], H, axis=2) for x in (k, v)]
+    visibility, known = Visibility(causal=causal), jnp.full(B, 0 if causal else T, jnp.int32)
+    variables, apply = weights(name), jax.jit(make(name).apply, static_argnames="method")
+    whole = run(name, variables, q, *many, visibility)
+    states = [
+        apply(variables, *kv, Visibility(kv_lengths=known, causal=causal), method="start")
+        for kv in (few, many)
+    ]
+    for key, x in states[0].items():
+        assert states[1][key].size == x.size * (1 if key == "lengths" else H)
+    state = states[0]
+    for t in range(T):
+        now = [x[:, t : t + 1] for x in few] if causal else []
+        out, state = apply(variables, state, q[:, t : t + 1], jnp.int32(t), *now, method="step")
+        close(out[:, 0], whole[:, t], 1e-5)
+
+
+def test_mechanisms_that_keep_keys_and_values_are_grouped():
+    assert {*MECHANISMS} - {*GROUPED} >= {"general", "additive", "linear", "performer"}
+    for name in MECHANISMS:
+        state = make(name).apply(weights(name), *draw(5, 5)[1:], Visibility(), method="start")
+        assert name in GROUPED or "k" not in state or name in ("general", "additive")
+
+
 @pytest.mark.parametrize(("name", "role"), SOME_ROLES)
 def test_a_query_that_sees_no_key_returns_zeros(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)

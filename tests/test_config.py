@@ -92,6 +92,9 @@ def test_every_recipe_is_valid(name):
         ({"d_k": 5, "positions": "rotary"}, ["d_k", "even"]),
         ({"decoder_attention": "scaled_dot_product:power=0"}, ["power", "above 0"]),
         ({"encoder_attention": "differential:lambda_init=1"}, ["lambda_init", "at most 0.99."]),
+        ({"h_kv": 3}, ["h_kv=3", "does not divide h=8"]),
+        ({"h_kv": -1}, ["h_kv", "negative"]),
+        ({"architecture": "convolutional", "h_kv": 2}, ["h_kv=2 has no effect"]),
         ({"encoder_attention": "differential", "d_k": 5}, ["encoder_attention=", "even, not 5"]),
         (
             {

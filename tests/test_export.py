@@ -25,9 +25,10 @@ MODELS = {
     "gated": dict(norm_placement="pre", norm="rms_norm", feed_forward="swiglu"),
     "geglu": dict(feed_forward="geglu"),
     "gelu": dict(feed_forward="gelu", norm="rms_norm"),
+    "multi-query": dict(h_kv=1),
     "mup": dict(parametrization="mup", mup_width=3),
 }
-FIELDS = "positions norm norm_placement feed_forward parametrization mup_width".split()
+FIELDS = "positions norm norm_placement feed_forward parametrization mup_width h_kv".split()
 
 
 def exported(directory, **changes):

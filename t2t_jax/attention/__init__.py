@@ -23,6 +23,11 @@ known (usually none: zeros); each step adds the key and value [B, 1, h, d] of po
 scalar), which the query [B, 1, h, d_k] at t also sees. Stepping through t = 0, 1, ... equals one
 causal call.
 
+In grouped-query attention `models/multihead.py` has h_kv < h heads of keys and values. It repeats
+each for its group of queries before it calls a mechanism, so that `mechanism(...)` always gets h
+heads. So do `start` and `step`, unless the mechanism says that it is `grouped`: then they get
+h_kv heads, the state holds these, and a step repeats what it reads (`mechanism.repeat_heads`).
+
 >>> import jax
 >>> from t2t_jax.attention import build
 >>> from t2t_jax.attention.visibility import Visibility

@@ -1,13 +1,14 @@
 """Attention as weights of all pairs, for the mechanisms that are dense by nature."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax.attention.blocks import scaled_products
-from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, repeat_heads, write_at
 from t2t_jax.attention.visibility import Visibility, zero_padding
 
 
@@ -53,12 +54,13 @@ def weighted_sum(
 def single_query(
     q: Array, k: Array, v: Array, seen: Array, distance: Array, bias: Bias = None
 ) -> Array:
-    """One query [B, 1, h, d_k] over keys [B, K, h, d_k] -> [B, 1, h, d_v].
+    """One query [B, 1, h, d_k] over keys [B, K, h or h_kv, d_k] -> [B, 1, h, d_v].
 
     Args:
       seen: bool [B or 1, K], the keys that it sees.
       distance: int32 [1, K], the position of each key minus that of the query.
     """
+    k, v = (repeat_heads(x, q.shape[2]) for x in (k, v))
     scores = scaled_products("bqhd,bkhd->bhqk", q, k)
     if bias is not None:
         scores += bias(distance)[None]
@@ -72,6 +74,8 @@ class Dense(Mechanism):
     Keys and values are stored with the length after the heads, [B, h, S, ...], the layout that the
     matmuls of a head read; a decoding step would otherwise transpose them every time.
     """
+
+    grouped: ClassVar[bool] = True  # unless `keys` depends on the head of the query
 
     def keys(self, k: Array, s: Array) -> Array:
         """What `scores` reads of keys [B, S, h, d_k] at positions s, int32 [S]: [B, h, S, ...]."""
@@ -104,6 +108,7 @@ class Dense(Mechanism):
         bias: Bias = None,
     ) -> Array:
         """Queries at positions first, first + 1, ... over all keys -> [B, T, h, d_v]."""
+        keys, v = (repeat_heads(x, q.shape[2], 1) for x in (keys, v))
         t, s = first + jnp.arange(q.shape[1]), jnp.arange(v.shape[2])
         scores = self.scores(q, keys, t, s)
         return weighted_sum(scores, v, visibility, first, dropout, bias, self.weights)

@@ -3,6 +3,8 @@
 Cosine attention is query-key normalisation (Henry et al. 2020, section 3).
 """
 
+from typing import ClassVar
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -49,6 +51,8 @@ class ScaledDotProduct(Dense):
 
 class General(DotProduct):
     """softmax(q W k^T) v with one matrix W [d_k, d_k] a head."""
+
+    grouped: ClassVar[bool] = False
 
     def setup(self) -> None:
         self.W = PerHead(("d_k", "d_hidden"))

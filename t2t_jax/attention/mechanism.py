@@ -1,10 +1,11 @@
 """The base class of all mechanisms: the contract of `t2t_jax.attention`, with harmless padding."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
@@ -16,7 +17,14 @@ Bias = Callable[[Array], Array] | None
 
 
 class Mechanism(nn.Module):
-    """A mechanism defines `attend` for training, and `start` and the steps for decoding."""
+    """A mechanism defines `attend` for training, and `start` and the steps for decoding.
+
+    Attributes:
+      grouped: whether `start` and `step` take keys and values of fewer heads than the queries, as
+        the state then holds them; each is that of a group of adjacent heads.
+    """
+
+    grouped: ClassVar[bool] = False
 
     def __call__(
         self,
@@ -116,6 +124,11 @@ def refuse(name: str, **arguments: Any) -> None:
     for argument, value in arguments.items():
         if value is not None and value is not False:
             raise ValueError(f"{name} attention does not support {argument}.")
+
+
+def repeat_heads(x: Array, h: int, axis: int = 2) -> Array:
+    """Keys or values [B, S, h_kv, d] -> [B, S, h, d]: each head for the h / h_kv of its group."""
+    return x if x.shape[axis] == h else jnp.repeat(x, h // x.shape[axis], axis)
 
 
 def write_at(x: Array, new: Array, t: Array, axis: int = 1) -> Array:

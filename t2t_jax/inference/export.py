@@ -155,7 +155,8 @@ def _layer(spec: Any, left: dict[str, np.ndarray], name: str, cross: bool) -> No
 def _attention(spec: Any, left: dict[str, np.ndarray], name: str, *products: str) -> None:
     """Sets CTranslate2's matrices [out, in], each from one or several of ours."""
     W = {x: left.pop(f"{name}/W_{x}") for x in "QKVO"}
-    d_model = W["Q"].shape[0]
+    d_model, h = W["Q"].shape[:2]
+    W |= {x: np.repeat(W[x], h // W[x].shape[1], axis=1) for x in "KV"}  # h_kv heads become h
     W = {x: w.reshape(-1, d_model) if x == "O" else w.reshape(d_model, -1) for x, w in W.items()}
     for linear, names in zip(spec.linear, products, strict=True):
         linear.weight = np.concatenate([W[x].T for x in names])
