@@ -325,16 +325,18 @@ GROUPED = [name for name in MECHANISMS if make(name).grouped]
 def test_the_state_of_a_grouped_mechanism_holds_one_head_for_several_queries(name):
     T, causal = 9, name in CAUSAL
     q, k, v = draw(T, T, 13)
-    few, many = (k[:, :, :1], v[:, :, :1]), [np.repeat(x[:, :, :1], H, axis=2) for x in (k, v)]
+    q = np.concatenate([q, draw(T, T, 14)[0]], axis=2)
+    few, many = (k, v), [np.repeat(x, 2, axis=2) for x in (k, v)]
     visibility, known = Visibility(causal=causal), jnp.full(B, 0 if causal else T, jnp.int32)
-    variables, apply = weights(name), jax.jit(make(name).apply, static_argnames="method")
+    variables = meta.unbox(make(name).init(jax.random.key(7), q, *many, Visibility()))
+    apply = jax.jit(make(name).apply, static_argnames="method")
     whole = run(name, variables, q, *many, visibility)
     states = [
         apply(variables, *kv, Visibility(kv_lengths=known, causal=causal), method="start")
         for kv in (few, many)
     ]
     for key, x in states[0].items():
-        assert states[1][key].size == x.size * (1 if key == "lengths" else H)
+        assert states[1][key].size == x.size * (1 if key == "lengths" else 2)
     state = states[0]
     for t in range(T):
         now = [x[:, t : t + 1] for x in few] if causal else []
