@@ -57,6 +57,11 @@ class Model:
     qk_norm: str = _field(
         "none", "norm of each head's queries and keys (the paper has none)", ("none",), NORMS
     )
+    attention_gate: Literal["none", "head", "element"] = _field(
+        "none",
+        "sigmoid gate of each head's output, computed from the queries' input: one factor a head, "
+        "or one an element (the paper has none)",
+    )
     encoder_attention: str = _field("scaled_dot_product", "mechanism of encoder self-attention")
     decoder_attention: str = _field("scaled_dot_product", "mechanism of decoder self-attention")
     cross_attention: str = _field("scaled_dot_product", "mechanism of encoder-decoder attention")

@@ -12,6 +12,7 @@ _ALSO = {
     "norm": "normalization layernorm",
     "norm_placement": "pre_norm prenorm post_norm norm_first normalize_before",
     "feed_forward": "activation ffn mlp",
+    "attention_gate": "gated_attention gate output_gate head_gate",
     "encoder_attention": "attention attn mechanism",
     "decoder_attention": "attention attn mechanism",
     "cross_attention": "attention attn mechanism",

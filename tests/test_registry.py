@@ -203,6 +203,7 @@ NAMED = {
     "norm_placement": ("pre", "post"),
     "feed_forward": ("swiglu",),
     "qk_norm": ("rms_norm",),
+    "attention_gate": ("head", "element"),
     "encoder_attention": ("local:w=3",),
     "decoder_attention": ("linear",),
     "cross_attention": ("additive",),

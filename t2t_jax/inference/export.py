@@ -34,6 +34,7 @@ def check(c: Config) -> None:
         "norm": [name for name, part in NORMS.items() if part.ctranslate2 is not None],
         "feed_forward": [n for n, part in FEED_FORWARD.items() if part.ctranslate2 is not None],
         "qk_norm": ["none"],
+        "attention_gate": ["none"],
         "d_v": [m.d_k],
     }
     supported |= {

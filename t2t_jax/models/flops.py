@@ -45,9 +45,10 @@ def stack(c: Model, role: str, L: int) -> Number:
 
 
 def _projections(c: Model) -> tuple[int, int]:
-    """Of a position: W_Q to d_k and W_O from d_v; W_K to d_k and W_V to d_v."""
+    """Of a position: W_Q to d_k, W_O from d_v and the gate; W_K to d_k and W_V to d_v."""
+    gate = {"none": 0, "head": 1, "element": c.d_v}[c.attention_gate]
     of_head = c.d_model * (c.d_k + c.d_v)
-    return c.h * of_head, (c.h_kv or c.h) * of_head
+    return c.h * (of_head + c.d_model * gate), (c.h_kv or c.h) * of_head
 
 
 def _attention(c: Model, role: str, T: int, S: int) -> Number:

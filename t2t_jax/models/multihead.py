@@ -25,7 +25,8 @@ class MultiHead(nn.Module):
     The projections are matrices without bias, as in the paper; d_k and d_v are free of d_model / h.
     With h_kv < h, each head of keys and values serves a group of h / h_kv adjacent heads of queries
     (Ainslie et al. 2023; h_kv = 1: Shazeer 2019). A mechanism trains with every head repeated for
-    its group; where it is `grouped`, its decoding state holds h_kv heads.
+    its group; where it is `grouped`, its decoding state holds h_kv heads. With a gate, head_i is
+    multiplied by sigmoid(x W_G_i) (Qiu et al. 2025, section 2.2, position G1).
 
     Attributes:
       c: the hyperparameters.
@@ -50,6 +51,8 @@ class MultiHead(nn.Module):
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", (0, 1), 2)
         axes = ("heads", "d_v", "d_model")
         self.W_O = parameter(self, "W_O", (c.h, c.d_v, c.d_model), axes, init, self.dtype)
+        if c.attention_gate != "none":
+            self.W_G = project("W_G", c.h, c.d_v if c.attention_gate == "element" else 1, "d_v")
         if c.qk_norm != "none":
             self.norm_q = norm(c.qk_norm, self.dtype, axis="d_k")
             self.norm_k = norm(c.qk_norm, self.dtype, axis="d_k")
@@ -77,7 +80,7 @@ class MultiHead(nn.Module):
             key = self.make_rng("dropout")
             drop = partial(dropout, rate=self.c.P_drop_attention, key=key)
         out = self.attention.run(q, k, v, visibility, drop, bias, fused)
-        return self._merge(out, x_present)
+        return self._merge(out, x, x_present)
 
     def start_self(self, x: jax.Array, capacity: int) -> Any:
         """State for causal decoding of up to `capacity` positions; x gives batch and type."""
@@ -98,12 +101,12 @@ class MultiHead(nn.Module):
         """Position t: x [B, 1, d_model] attends to itself and to all positions before it."""
         kept = self._kept(self._keys(x, t), self._heads(x, self.W_V))
         out, state = self.attention.step(state, self._queries(x, t), t, *kept, bias)
-        return self._merge(out), state
+        return self._merge(out, x), state
 
     def step_cross(self, state: Any, x: jax.Array, t: jax.Array) -> jax.Array:
         """Position t: x [B, 1, d_model] attends to the source."""
         out, _ = self.attention.step(state, self._queries(x, t), t)
-        return self._merge(out)
+        return self._merge(out, x)
 
     def _queries(
         self, x: jax.Array, first: jax.Array | int = 0, present: jax.Array | None = None
@@ -134,11 +137,13 @@ class MultiHead(nn.Module):
         y = matmul(x, W) if present is None else masked_matmul(x, W, present, "dy")
         return nn.with_logical_constraint(y, ("batch", "length", "heads", None))
 
-    def _merge(self, x: jax.Array, present: jax.Array | None = None) -> jax.Array:
-        """Concat(head_1 .. head_h) W_O; padding, where it is known, is zero."""
+    def _merge(self, heads: jax.Array, x: jax.Array, present: jax.Array | None = None) -> jax.Array:
+        """Concat(head_1 .. head_h) W_O, gated by x; padding, where it is known, is zero."""
+        if self.c.attention_gate != "none":
+            heads = heads * jax.nn.sigmoid(self._heads(x, self.W_G, present))
         if present is None:
-            return matmul(x, self.W_O, axes=2)
-        y = masked_matmul(x, self.W_O, present, "x", axes=2)
+            return matmul(heads, self.W_O, axes=2)
+        y = masked_matmul(heads, self.W_O, present, "x", axes=2)
         return jnp.where(present[:, :, None], y, 0)
 
 

@@ -137,7 +137,8 @@ def heads(p, x, y, causal, power, rotary=False, bias=None):
         for t in range(len(x)):
             seen = slice(0, t + 1) if causal else slice(None)
             a = np.exp(scores[t, seen])
-            out[t] += (a / a.sum()) @ v[seen] @ p["W_O"][i]
+            gate = 1 / (1 + np.exp(-x[t] @ p["W_G"][:, i])) if "W_G" in p else 1
+            out[t] += (gate * ((a / a.sum()) @ v[seen])) @ p["W_O"][i]
     return out
 
 
