@@ -41,6 +41,11 @@ class Model:
     d_model: int = _field(512, "width of the residual stream")
     d_ff: int = _field(2048, "width of the feed-forward layer")
     h: int = _field(8, "attention heads")
+    h_kv: int = _field(
+        0,
+        "heads of keys and values, each shared by h / h_kv heads of queries (multi-query: 1); 0 "
+        "means h",
+    )
     d_k: int = _field(64, "width of a head's queries and keys")
     d_v: int = _field(64, "width of a head's values")
     positions: str = _field("sinusoid", "position scheme (`list parts`)", POSITIONS)
@@ -51,6 +56,11 @@ class Model:
     feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", FEED_FORWARD)
     qk_norm: str = _field(
         "none", "norm of each head's queries and keys (the paper has none)", ("none",), NORMS
+    )
+    attention_gate: Literal["none", "head", "element"] = _field(
+        "none",
+        "sigmoid gate of each head's output, computed from the queries' input: one factor a head, "
+        "or one an element (the paper has none)",
     )
     encoder_attention: str = _field("scaled_dot_product", "mechanism of encoder self-attention")
     decoder_attention: str = _field("scaled_dot_product", "mechanism of decoder self-attention")
@@ -274,7 +284,7 @@ _AT_LEAST_ONE = (
     "N d_model d_ff h d_k d_v mup_width kernel dilation vocabulary max_length batch_tokens "
     "num_buckets steps warmup accumulate evaluate_every average beam"
 ).split()
-_AT_LEAST_ZERO = "pairs peak_lr patience seed alpha max_extra".split()
+_AT_LEAST_ZERO = "h_kv pairs peak_lr patience seed alpha max_extra".split()
 _FRACTIONS = "P_drop P_drop_attention P_drop_ff eps_ls beta1 beta2".split()
 
 
@@ -340,14 +350,19 @@ def _validate_architecture(c: Model) -> None:
 
 def _validate_attention(c: Model) -> None:
     """Raises an error if mechanisms and positions do not fit each other, or the width."""
-    positions = POSITIONS[c.positions]
+    if c.h_kv and c.h % c.h_kv:
+        raise UsageError(
+            f"h_kv={c.h_kv} does not divide h={c.h}: the heads of queries share those of keys and "
+            "values in groups of equal size."
+        )
+    positions, width = POSITIONS[c.positions], c.d_k if has(c, "d_k") else c.d_model
     for role in ("encoder", "decoder", "cross"):
         partners = {"dropout": "P_drop_attention > 0"} if c.P_drop_attention else {}
         if c.parametrization == "mup":
             partners["mup"] = "parametrization=mup"
         if role != "cross":
             partners |= dict.fromkeys(positions.partners, f"positions={c.positions}")
-        registry.check(getattr(c, f"{role}_attention"), role, partners)
+        registry.check(getattr(c, f"{role}_attention"), role, width, partners)
     if not has(c, "positions"):
         return
     if positions.partners and not (has(c, "encoder_attention") or has(c, "decoder_attention")):

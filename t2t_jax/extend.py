@@ -1,7 +1,7 @@
 """Decorators with which a file outside of this package adds to its tables.
 
-    @mechanism("cosine", options=dict(tau=10.0))
-    class Cosine(DotProduct): ...
+    @mechanism("distance", options=dict(tau=0.1))
+    class Distance(DotProduct): ...
 
 The name is then a value of the config fields that the table serves. What is decorated must be at
 the top level of its file, from which its code is read and hashed as a part of the runs that use it.
@@ -52,7 +52,7 @@ def mechanism(name: str, about: str = "", **fields: Any) -> Decorator[Any]:
     """Adds an attention mechanism, a subclass of `attention.mechanism.Mechanism`.
 
     Args:
-      fields: of `attention.registry.Entry`, such as `options=dict(tau=10.0)`.
+      fields: of `attention.registry.Entry`, such as `options=dict(tau=0.1)`.
     """
     return _adding("attention", name, lambda where: registry.Entry(where, about, **fields))
 

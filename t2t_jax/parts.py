@@ -52,8 +52,8 @@ class Architecture:
 
 
 _FIGURE_1 = (
-    *("d_ff", "h", "d_k", "d_v", "positions", "norm", "norm_placement", "feed_forward"),
-    *("qk_norm", "P_drop_attention", "P_drop_ff", "parametrization", "mup_width"),
+    *("d_ff", "h", "h_kv", "d_k", "d_v", "positions", "norm", "norm_placement", "feed_forward"),
+    *("qk_norm", "attention_gate", "P_drop_attention", "P_drop_ff", "parametrization", "mup_width"),
 )
 
 ARCHITECTURES: Mapping[str, Architecture] = {

@@ -29,6 +29,10 @@ MODELS = {
         decoder_attention="linear", cross_attention="performer:m=8",
     ),
     "relative": dict(N=1, d_ff=20, h=2, d_k=8, d_v=4, positions="relative"),
+    "differential": dict(
+        N=1, d_ff=20, h=2, d_k=8, d_v=4, encoder_attention="differential:lambda_init=0.25",
+        cross_attention="differential:lambda_init=0.25",
+    ),
     "learned": dict(N=1, d_ff=20, h=2, d_k=8, d_v=4, positions="learned"),
     "luong": dict(
         N=1, architecture="recurrent", attention_feeding="output", cross_attention="additive"
@@ -58,7 +62,12 @@ def maps_of_both(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.full] * (n == "relative")) for n in MODELS]
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.full] * (n == "relative"))
+        for n in MODELS
+        if n != "differential"
+    ],
 )
 def test_every_layer_has_normalised_weights_within_its_mask(name):
     layers = {"transformer": 6, "mixed": 6, "relative": 3, "learned": 3, "convs2s": 2}.get(name, 1)
@@ -98,6 +107,19 @@ def test_weights_agree_with_the_reference():
         expected = reference(kind, {"w": 2}, {}, q, k, unit_vectors, [S], [S], False, xp=np)
         weights = maps_of_both(name)[0][0].weights
         np.testing.assert_allclose(weights, expected[0].swapaxes(0, 1), rtol=1e-4, atol=1e-6)
+
+
+def test_weights_of_a_normalised_output_are_those_of_its_sum():
+    """The difference of two softmaxes sums to 1 - lambda; its norm is not linear in the values."""
+    maps = maps_of_both("differential")[0]
+    params = make("differential")[1]
+    for module, weights in (
+        (params["encoder_0"]["attention"], maps[0].weights),
+        (params["decoder_0"]["cross_attention"], maps[2].weights),
+    ):
+        x = module["attention"]["factor"]
+        one, two = (np.exp(x[f"lambda_q{i}"] @ x[f"lambda_k{i}"]) for i in (1, 2))
+        np.testing.assert_allclose(weights.sum(-1), 1 - (one - two + 0.25), rtol=1e-4)
 
 
 def test_the_input_of_the_decoder_is_the_target_shifted_by_one():

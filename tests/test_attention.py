@@ -17,14 +17,15 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from t2t_jax import attention
 from t2t_jax.attention import MECHANISMS, build, registry
-from t2t_jax.attention.dense import Dense
+from t2t_jax.attention.dense import Dense, softmax
 from t2t_jax.attention.linear import Linear
+from t2t_jax.attention.softmax import entmax, sparsemax
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench.layers import count
 from tests.eight import on_eight_devices
 from tests.reference import attention as reference
 
-B, H, D_K, D_V = 4, 2, 5, 3
+B, H, D_K, D_V = 4, 2, 6, 3  # D_K is even, as one mechanism halves it
 SMALL = {
     "local": dict(w=3),
     "local_p": dict(w=2),
@@ -40,9 +41,16 @@ SMALL = {
     "lsh": dict(b=3, c=2, r=2, seed=1),
     "top_k": dict(k=3),
     "performer": dict(m=7, seed=3),
+    "differential": dict(lambda_init=0.3),  # with a lambda near 1, float32 has few digits left
 }
 FULL = pytest.mark.full
 ROLES = [(name, role) for name in MECHANISMS for role in MECHANISMS[name].roles]
+# They share all code of scaled_dot_product but that of their scores and weights.
+ALIKE = "cosine softmax1 sink sparsemax entmax talking_heads differential".split()
+SOME_ROLES = [
+    pytest.param(name, role, marks=[FULL] * (name in ALIKE and role != "decoder"))
+    for name, role in ROLES
+]
 CAUSAL = [name for name in MECHANISMS if "decoder" in MECHANISMS[name].roles]
 CROSS = [name for name in MECHANISMS if "cross" in MECHANISMS[name].roles]
 
@@ -69,9 +77,10 @@ def upstream(T, dtype=jnp.float32):
 
 
 def weights(name, dtype=jnp.float32):
-    """Returns parameters twice as large as at initialisation, so that their effect is visible."""
+    """Returns parameters far from their initial values, so that their effect is visible."""
     drawn = meta.unbox(make(name).init(jax.random.key(7), *draw(2, 2), Visibility()))
-    return jax.tree.map(lambda p: (2 * p).astype(dtype), drawn)
+    rng = np.random.default_rng(7)
+    return jax.tree.map(lambda p: (2 * p + rng.normal(0, 0.5, p.shape)).astype(dtype), drawn)
 
 
 def lengths(role, T, S):
@@ -123,7 +132,7 @@ def close(actual, expected, tolerance):
 @pytest.mark.parametrize(
     ("T", "S"), [(13, 11), pytest.param(1, 4, marks=FULL), pytest.param(67, 70, marks=FULL)]
 )
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@pytest.mark.parametrize(("name", "role"), SOME_ROLES)
 def test_output_and_gradients_equal_the_definition(name, role, T, S):
     S = S if role == "cross" else T
     q, k, v = draw(T, S)
@@ -231,7 +240,7 @@ def test_dropout_is_applied_to_the_weights(name, role):
     close(apply(lambda a: 0 * a), 0 * apply(), 1e-6)
 
 
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@pytest.mark.parametrize(("name", "role"), SOME_ROLES)
 def test_padding_has_no_effect_even_if_it_is_nan(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
     q, k, v = draw(T, S, 1)
@@ -313,7 +322,46 @@ def test_cross_attention_steps_equal_the_full_output(name):
         jax.tree.map(np.testing.assert_array_equal, after, memory)
 
 
-@pytest.mark.parametrize(("name", "role"), ROLES)
+GROUPED = [name for name in MECHANISMS if make(name).grouped]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[FULL] * (name in ALIKE and name != "differential"))
+        for name in GROUPED
+    ],
+)
+def test_the_state_of_a_grouped_mechanism_holds_one_head_for_several_queries(name):
+    T, causal = 9, name in CAUSAL
+    q, k, v = draw(T, T, 13)
+    q = np.concatenate([q, draw(T, T, 14)[0]], axis=2)
+    few, many = (k, v), [np.repeat(x, 2, axis=2) for x in (k, v)]
+    visibility, known = Visibility(causal=causal), jnp.full(B, 0 if causal else T, jnp.int32)
+    variables = meta.unbox(make(name).init(jax.random.key(7), q, *many, Visibility()))
+    apply = jax.jit(make(name).apply, static_argnames="method")
+    whole = run(name, variables, q, *many, visibility)
+    states = [
+        apply(variables, *kv, Visibility(kv_lengths=known, causal=causal), method="start")
+        for kv in (few, many)
+    ]
+    for key, x in states[0].items():
+        assert states[1][key].size == x.size * (1 if key == "lengths" else 2)
+    state = states[0]
+    for t in range(T):
+        now = [x[:, t : t + 1] for x in few] if causal else []
+        out, state = apply(variables, state, q[:, t : t + 1], jnp.int32(t), *now, method="step")
+        close(out[:, 0], whole[:, t], 1e-5)
+
+
+def test_mechanisms_that_keep_keys_and_values_are_grouped():
+    assert {*MECHANISMS} - {*GROUPED} >= {"general", "additive", "linear", "performer"}
+    for name in MECHANISMS:
+        state = make(name).apply(weights(name), *draw(5, 5)[1:], Visibility(), method="start")
+        assert name in GROUPED or "k" not in state or name in ("general", "additive")
+
+
+@pytest.mark.parametrize(("name", "role"), SOME_ROLES)
 def test_a_query_that_sees_no_key_returns_zeros(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
     q, k, v = draw(T, S, 5)
@@ -497,13 +545,16 @@ def test_additive_has_no_array_of_the_features_of_all_pairs():
     assert used < 512**2 * 32  # a quarter of the array
 
 
-LOOPS = "additive", "linear", "performer", "local_p", "block_select", "lsh"
+LOOPS = "additive linear performer local_p block_select lsh sparsemax entmax".split()
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if n not in LOOPS])
 def test_counted_products_equal_those_of_the_compiled_program(name, causal):
-    """Only programs without a loop are compared: XLA counts the body of a loop once."""
+    """Only programs without a loop or a sort are compared.
+
+    XLA counts the body of a loop once, and the comparisons of a sort as FLOPs.
+    """
     n, d = 256, 64
     wide = {
         "local": ":w=32",
@@ -532,7 +583,7 @@ def tanhs(jaxpr):
 
 
 @pytest.mark.parametrize(("T", "S"), [(181, 117), (5, 7)])
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@pytest.mark.parametrize(("name", "role"), SOME_ROLES)
 def test_counted_products_equal_those_of_the_traced_program(name, role, T, S):
     """One pair of lengths is no multiple of any block, the other is shorter than a block."""
     S, d_k, d_v = S if role == "cross" else T, 6, 10
@@ -566,6 +617,37 @@ def test_float64_is_never_rounded(name, role):
     assert out.dtype == np.float64
     expected = defined(name, variables, q, k, v, role, g)
     close((out, gradients[1:]), (expected[0], expected[1][1:]), 1e-13)
+
+
+def test_sparse_weights_sum_to_one_and_skip_keys():
+    z = jnp.asarray(np.random.default_rng(0).normal(0, 3, (5, 7, 4, 31)), jnp.float32)
+    seen = jnp.ones((1, 1, 4, 31), bool)
+    zeros = []
+    for weights in (sparsemax, entmax, softmax):
+        a = np.asarray(weights(z, seen))
+        close(a.sum(-1), np.ones((5, 7, 4)), 1e-6)
+        assert (a >= 0).all()
+        zeros.append((a == 0).mean())
+    assert zeros[0] > zeros[1] > 0.5 > zeros[2]
+    for weights in (sparsemax, entmax):  # equal scores, and scores of any size
+        close(weights(0 * z, seen), np.full(z.shape, 1 / 31), 1e-5)
+        close(weights(1e4 * z, seen), z == z.max(-1, keepdims=True), 1e-5)
+
+
+def test_the_first_lambda_of_differential_attention_is_near_its_option():
+    """As in the paper: the vectors start small, and the norm takes out the scale of the values."""
+    mechanism = build("differential:lambda_init=0.5")
+    q, k, v = draw(13, 13, 4)
+    variables = meta.unbox(mechanism.init(jax.random.key(0), q, k, v, Visibility()))
+    out = mechanism.apply(variables, q, k, v, Visibility())
+    close((out**2).mean(-1) ** 0.5, np.full((B, 13, H), 0.5), 1e-2)
+    close(mechanism.apply(variables, q, k, 7 * v, Visibility()), out, 1e-2)
+    one, two = (
+        run("scaled_dot_product", {}, *x, v, Visibility())
+        for x in ((q[..., :3], k[..., :3]), (q[..., 3:], k[..., 3:]))
+    )
+    x = np.asarray(one - 0.5 * two)
+    close(out, 0.5 * x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5), 0.1)
 
 
 def test_more_features_approximate_the_softmax_better():

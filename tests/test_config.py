@@ -91,6 +91,21 @@ def test_every_recipe_is_valid(name):
         ),
         ({"d_k": 5, "positions": "rotary"}, ["d_k", "even"]),
         ({"decoder_attention": "scaled_dot_product:power=0"}, ["power", "above 0"]),
+        ({"encoder_attention": "differential:lambda_init=1"}, ["lambda_init", "at most 0.99."]),
+        ({"h_kv": 3}, ["h_kv=3", "does not divide h=8"]),
+        ({"h_kv": -1}, ["h_kv", "negative"]),
+        ({"architecture": "convolutional", "h_kv": 2}, ["h_kv=2 has no effect"]),
+        ({"encoder_attention": "differential", "d_k": 5}, ["encoder_attention=", "even, not 5"]),
+        (
+            {
+                "architecture": "recurrent",
+                "attention_feeding": "output",
+                "cross_attention": "differential",
+                "d_model": 7,
+            },
+            ["cross_attention=differential", "even, not 7"],
+        ),
+        ({"decoder_attention": "differential", "positions": "rotary"}, ["differential", "rotary"]),
     ],
 )
 def test_bad_values_are_refused(changes, words):

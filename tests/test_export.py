@@ -25,9 +25,10 @@ MODELS = {
     "gated": dict(norm_placement="pre", norm="rms_norm", feed_forward="swiglu"),
     "geglu": dict(feed_forward="geglu"),
     "gelu": dict(feed_forward="gelu", norm="rms_norm"),
+    "multi-query": dict(h_kv=1),
     "mup": dict(parametrization="mup", mup_width=3),
 }
-FIELDS = "positions norm norm_placement feed_forward parametrization mup_width".split()
+FIELDS = "positions norm norm_placement feed_forward parametrization mup_width h_kv".split()
 
 
 def exported(directory, **changes):
@@ -90,6 +91,7 @@ def test_options_that_ctranslate2_lacks_are_refused():
         (dict(encoder_attention="local"), "encoder_attention=local"),
         (dict(cross_attention="scaled_dot_product:power=1"), "cross_attention=scaled_dot_p"),
         (dict(positions="rotary"), "positions=rotary"),
+        (dict(attention_gate="head"), "attention_gate=head"),
         (dict(positions="none"), "positions=none"),
         (dict(qk_norm="rms_norm"), "qk_norm=rms_norm, only none"),
         (dict(d_v=32), "d_v=32, only 64"),

@@ -15,6 +15,10 @@ B, S, T = 2, 7, 5
 MODELS = {
     "transformer": dict(),
     "additive": dict(cross_attention="additive", encoder_attention="general"),
+    "heads": dict(encoder_attention="talking_heads", cross_attention="differential", d_k=6),
+    "grouped": dict(h=4, h_kv=2, encoder_attention="general"),
+    "element": dict(attention_gate="element"),
+    "head": dict(attention_gate="head", architecture="decoder"),
     "lstm": dict(architecture="recurrent"),
     "gru-both": dict(architecture="recurrent", cell="gru", encoder_direction="both", N=3),
     "luong": dict(architecture="recurrent", attention_feeding="output", cross_attention="general"),

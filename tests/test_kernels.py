@@ -298,13 +298,18 @@ def poison(x, present):
 poisoned.defvjp(lambda x, present: (x, present), lambda present, g: (poison(g, present), None))
 
 
-UNDEFINED = dict(norm_placement="pre"), dict(qk_norm="rms_norm"), dict(encoder_attention="general")
+UNDEFINED = (
+    dict(norm_placement="pre"),
+    dict(qk_norm="rms_norm"),
+    dict(encoder_attention="general"),
+    dict(attention_gate="element", h_kv=1),
+)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        UNDEFINED[0] | UNDEFINED[1] | UNDEFINED[2],
+        dict(item for changes in UNDEFINED for item in changes.items()),
         *(pytest.param(changes, marks=pytest.mark.full) for changes in UNDEFINED),
     ],
     ids=str,

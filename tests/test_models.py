@@ -44,6 +44,10 @@ DEFINED = {
     "pre": transform({"norm_placement": "pre"}, pre=True),
     "learned": transform({"positions": "learned"}, positions="learned"),
     "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), power=0),
+    "multi-query": transform({"h_kv": 1}),
+    "gate": transform({"attention_gate": "element"}),
+    "gate-a-head": transform({"attention_gate": "head", "norm_placement": "pre"}, pre=True),
+    "grouped": transform({"h": 4, "h_kv": 2, "norm_placement": "pre"}, pre=True),
     "mup": transform(
         dict(parametrization="mup", mup_width=3)
         | dict.fromkeys(ROLES, "scaled_dot_product:power=1"),
@@ -153,6 +157,16 @@ MIXES = {
     ),
     "random-strided": dict(
         encoder_attention="sparse_random:b=2", decoder_attention="sparse_strided:l=3"
+    ),
+    "grouped-local-local_p": dict(
+        h=4,
+        h_kv=2,
+        attention_gate="element",
+        decoder_attention="local:w=2",
+        cross_attention="local_p:w=3",
+    ),
+    "multi-query-linear-general": dict(
+        h_kv=1, decoder_attention="linear", cross_attention="general"
     ),
     "random-local_p": dict(decoder_attention="sparse_random:b=2", cross_attention="local_p:w=3"),
     "blocks-lsh-top_k": dict(

@@ -79,7 +79,7 @@ def together(mesh, configs, model, shapes=SHAPES):
 
 
 def check_mixed_mesh():
-    c = config.replace(C, N=1)
+    c = config.replace(C, N=1, h_kv=2)
     model, mesh = build(c, V), make_mesh(MIXED)
     actual, _ = together(mesh, [c], model, shapes=SHAPES[:1])
     np.testing.assert_allclose(actual[:, 0], alone(c, model, SHAPES[:1]), rtol=1e-5)
@@ -89,7 +89,8 @@ def check_every_model():
     """Some parameter of every mechanism and architecture is sharded over the mesh."""
     mesh, width = make_mesh(MIXED), dict(N=1, d_model=8)
     models = [
-        config.replace(C, N=1, **{f"{t.roles[0]}_attention": n}) for n, t in MECHANISMS.items()
+        config.replace(C, N=1, d_k=4, **{f"{t.roles[0]}_attention": n})
+        for n, t in MECHANISMS.items()
     ]
     models += [config.replace(C, d_k=4, positions=p) for p in ("learned", "relative", "rotary")]
     models += [config.replace(config.Config(), architecture=a, **width) for a in ARCHITECTURES]

@@ -43,7 +43,7 @@ from t2t_jax.study import Row, corpus, mechanism, study
 EPSILON = 1e-6
 
 
-@mechanism("cosine", "softmax(tau cos(q, k)) v", options=dict(tau=10.0))
+@mechanism("angle", "softmax(tau cos(q, k)) v", options=dict(tau=10.0))
 class Cosine(DotProduct):
     tau: float
 
@@ -65,7 +65,7 @@ def reversal(split):
     base=dict(corpus="reversal", vocabulary=14),
 )
 def angles():
-    return [Row("base"), Row("cosine", dict(encoder_attention="cosine:tau=5.0"))]
+    return [Row("base"), Row("angle", dict(encoder_attention="angle:tau=5.0"))]
 """  # noqa: E501
 SMALL = toy.options(
     dict(
@@ -193,12 +193,12 @@ def test_the_same_command_has_nothing_left_to_do(folder, cache, capsys):
     before = {x: x.stat().st_mtime_ns for x in folder.glob("runs/*/result.json")}
     assert main(["run", "mine/angles.py", "--task", "1", *ONE, *SMALL, *cache]) == 0
     assert {x: x.stat().st_mtime_ns for x in folder.glob("runs/*/result.json")} == before
-    assert "cosine/0: PPL" in capsys.readouterr().err
+    assert "angle/0: PPL" in capsys.readouterr().err
 
 
 def test_changed_code_is_noticed_and_a_changed_comment_is_not(folder, capsys):
     path, note = folder / "angles.py", "made by code that has changed"
-    edit(path, "    tau: float\n", '    """A cosine."""\n\n    tau: float  # a temperature\n')
+    edit(path, "    tau: float\n", '    """An angle."""\n\n    tau: float  # a temperature\n')
     edit(path, '"softmax(tau cos(q, k)) v"', '"a better description"')
     edit(path, "range(200 if", "range(100 + 100 if")
     assert note not in "".join(table(folder, capsys))
@@ -228,13 +228,13 @@ def test_a_run_is_used_by_its_name_without_its_file(folder, cache, capsysbinary,
     (folder / "angles.py").unlink()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a b c\nd\n")))
     store = ["--store", str(folder / "runs")]
-    name = next(x for x in _names(folder) if x.endswith("cosine/0"))
+    name = next(x for x in _names(folder) if x.endswith("angle/0"))
     assert main(["translate", name, *store, *cache, "--beam", "1"]) == 0
     assert capsysbinary.readouterr().out.count(b"\n") == 2
     forget()
     assert main(["list", "runs", *store]) == 0
     printed = capsysbinary.readouterr()
-    assert b"cosine/0" in printed.out
+    assert b"angle/0" in printed.out
     assert printed.err == b""
 
 
@@ -243,7 +243,7 @@ def _names(folder):
 
 
 def test_a_run_without_its_copy_says_which_name_is_missing(folder, capsys, tmp_path):
-    (run,) = (x.parent for x in folder.glob("runs/*/names.txt") if "/cosine/" in x.read_text())
+    (run,) = (x.parent for x in folder.glob("runs/*/names.txt") if "/angle/" in x.read_text())
     aside = (run / "study.py").rename(tmp_path / "study.py")
     try:
         assert main(["evaluate", str(run)]) == 2
@@ -258,7 +258,7 @@ BAD = {
     "def angles": ("", "angles.py defines no study"),
     "Row(": ("Row(]", "SyntaxError: closing parenthesis ']' does not match"),
     "import random": ("import randon", "No module named 'randon', line 2)"),
-    'mechanism("cosine"': ('mechanism("additive"', "attention 'additive' exists in the package"),
+    'mechanism("angle"': ('mechanism("additive"', "attention 'additive' exists in the package"),
     'corpus("reversal"': ('corpus("text"', "corpus 'text' exists in the package"),
     "V=9": ("V=9, bse=1", "unexpected keyword argument 'bse'"),
     "encoder_attention=": ("encoder_atention=", ", line 30: there is no config field"),
@@ -305,7 +305,7 @@ def test_two_loaded_files_may_share_a_name_if_its_code_is_the_same(tmp_path):
     study_file.load(tmp_path / "a.py")
     study_file.load(tmp_path / "b.py")
     before = study_file.entries()
-    with pytest.raises(UsageError, match=r"c\.py and .*b\.py define attention 'cosine'"):
+    with pytest.raises(UsageError, match=r"c\.py and .*b\.py define attention 'angle'"):
         study_file.load(tmp_path / "c.py")
     assert study_file.entries() == before
 

@@ -14,7 +14,7 @@ from t2t_jax.models.feed_forward import FeedForward
 from t2t_jax.models.layers import AddNorm
 from t2t_jax.models.multihead import MultiHead
 from t2t_jax.models.positions import Encoding
-from tests.small import SOURCE, TARGET, TRANSFORMER, make
+from tests.small import SOURCE, TARGET, TRANSFORMER, V, full_logits, make
 
 FULL = pytest.mark.full
 TABLE_3 = [  # test_registry.py has every row of the study
@@ -47,6 +47,34 @@ def test_all_other_rows_have_as_many_parameters_as_base():
     for h, d in ((1, 512), (4, 128), (16, 32), (32, 16)):
         assert count(41_100, N=1, h=h, d_k=d, d_v=d) == base
     assert count(37_000) == 63_045_632
+
+
+def test_as_many_heads_of_keys_and_values_as_of_queries_are_the_default():
+    (plain, params), (same, others) = make(), make(h_kv=3)
+    jax.tree.map(np.testing.assert_array_equal, params, others)
+    np.testing.assert_array_equal(full_logits(plain, params), full_logits(same, others))
+    fewer = count(V, N=1, h_kv=2)  # three attentions, each without six heads of d_k and d_v
+    assert count(V, N=1) - fewer == 3 * 6 * 512 * 2 * 64
+
+
+def test_decoding_keeps_the_heads_of_keys_and_values_alone():
+    def sizes(**changes):
+        model, params = make(**changes)
+
+        def start(params):
+            encoded = model.apply({"params": params}, SOURCE, method="encode")
+            return model.apply({"params": params}, encoded, 11, method="start")
+
+        memory, state = jax.eval_shape(start, params)
+        return [
+            sum(x[n].size for x in layers for n in ("k", "v") if n in x)
+            for layers in (memory, state)
+        ]
+
+    assert [3 * n for n in sizes(h_kv=1)] == sizes()
+    kept = dict(decoder_attention="local:w=2", cross_attention="general")
+    (memory, state), (all_memory, all_state) = sizes(h_kv=1, **kept), sizes(**kept)
+    assert (memory, 3 * state) == (all_memory, all_state)  # each query's head has its own W k
 
 
 NEARLY_ALL = 0.9999  # so high a rate keeps none of few elements

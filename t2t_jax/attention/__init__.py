@@ -8,7 +8,8 @@ with q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] and out [B, T, h, d_v]
 differ, and so may d_k and d_v. `Visibility` says which keys each query sees. The output of a query
 that sees nothing is zero, and the content of padding or of the future, even NaN, changes nothing.
 `dropout` is None, or the function that drops attention weights; `bias` is None, or a function of
-the distances s - t whose value is added to the scores.
+the distances s - t whose value is added to the scores. A mechanism sums values by weights; what it
+then does to the sums, such as a norm, is its method `finish`.
 
 It also decodes, one position at a time, all rows at the same position:
 
@@ -21,6 +22,11 @@ of the source, steps with neither k nor v, and its state never changes. Self-att
 known (usually none: zeros); each step adds the key and value [B, 1, h, d] of position t (int32
 scalar), which the query [B, 1, h, d_k] at t also sees. Stepping through t = 0, 1, ... equals one
 causal call.
+
+In grouped-query attention `models/multihead.py` has h_kv < h heads of keys and values. It repeats
+each for its group of queries before it calls a mechanism, so that `mechanism(...)` always gets h
+heads. So do `start` and `step`, unless the mechanism says that it is `grouped`: then they get
+h_kv heads, the state holds these, and a step repeats what it reads (`mechanism.repeat_heads`).
 
 >>> import jax
 >>> from t2t_jax.attention import build

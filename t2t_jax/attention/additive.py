@@ -1,5 +1,7 @@
 """Additive attention (Bahdanau et al. 2015): the score of a pair is v^T tanh(W_q q + W_k k)."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -17,6 +19,8 @@ class Additive(Dense):
     Attributes:
       tile: queries whose scores [B, h, tile, S] exist at once; the backward pass recomputes them.
     """
+
+    grouped: ClassVar[bool] = False
 
     tile: int
 

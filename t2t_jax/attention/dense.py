@@ -1,11 +1,14 @@
-"""Attention as a softmax over all pairs, for the mechanisms that are dense by nature."""
+"""Attention as weights of all pairs, for the mechanisms that are dense by nature."""
+
+from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax.attention.blocks import scaled_products
-from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, repeat_heads, write_at
 from t2t_jax.attention.visibility import Visibility, zero_padding
 
 
@@ -30,17 +33,19 @@ def weighted_sum(
     first: Array | int = 0,
     dropout: Dropout = None,
     bias: Bias = None,
+    weights: Callable[[Array, Array], Array] = softmax,
 ) -> Array:
-    """The sum [B, T, h, d_v] of v [B, h, S, d_v], weighted by the softmax of scores [B, h, T, S].
+    """The sum [B, T, h, d_v] of v [B, h, S, d_v], by the weights of scores [B, h, T, S].
 
     Args:
       first: the position of the first query.
+      weights: the function of scores and of which keys are seen that gives the weights.
     """
     t = (first + jnp.arange(scores.shape[2]))[None, :, None]
     s = jnp.arange(v.shape[2])[None, None, :]
     if bias is not None:
         scores += bias((s - t)[0])[None]
-    a = softmax(scores, visibility.allows(t, s)[:, None])
+    a = weights(scores, visibility.allows(t, s)[:, None])
     if dropout is not None:
         a = dropout(a)
     return jnp.einsum("bhts,bhsd->bthd", a.astype(v.dtype), v)
@@ -49,12 +54,13 @@ def weighted_sum(
 def single_query(
     q: Array, k: Array, v: Array, seen: Array, distance: Array, bias: Bias = None
 ) -> Array:
-    """One query [B, 1, h, d_k] over keys [B, K, h, d_k] -> [B, 1, h, d_v].
+    """One query [B, 1, h, d_k] over keys [B, K, h or h_kv, d_k] -> [B, 1, h, d_v].
 
     Args:
       seen: bool [B or 1, K], the keys that it sees.
       distance: int32 [1, K], the position of each key minus that of the query.
     """
+    k, v = (repeat_heads(x, q.shape[2]) for x in (k, v))
     scores = scaled_products("bqhd,bkhd->bhqk", q, k)
     if bias is not None:
         scores += bias(distance)[None]
@@ -63,11 +69,13 @@ def single_query(
 
 
 class Dense(Mechanism):
-    """softmax(scores(q, keys(k))) v: the mechanisms that differ in their scores alone.
+    """weights(scores(q, keys(k))) v: the mechanisms that differ in their scores or weights alone.
 
     Keys and values are stored with the length after the heads, [B, h, S, ...], the layout that the
     matmuls of a head read; a decoding step would otherwise transpose them every time.
     """
+
+    grouped: ClassVar[bool] = True  # unless `keys` depends on the head of the query
 
     def keys(self, k: Array, s: Array) -> Array:
         """What `scores` reads of keys [B, S, h, d_k] at positions s, int32 [S]: [B, h, S, ...]."""
@@ -81,6 +89,14 @@ class Dense(Mechanism):
         """
         raise NotImplementedError
 
+    def weights(self, scores: Array, seen: Array) -> Array:
+        """Weights of the values from scores [B, h, T, S]; zero for keys that are not seen.
+
+        Args:
+          seen: bool [B or 1, 1, T, S].
+        """
+        return softmax(scores, seen)
+
     def rows(
         self,
         q: Array,
@@ -92,8 +108,10 @@ class Dense(Mechanism):
         bias: Bias = None,
     ) -> Array:
         """Queries at positions first, first + 1, ... over all keys -> [B, T, h, d_v]."""
+        keys, v = (repeat_heads(x, q.shape[2], 1) for x in (keys, v))
         t, s = first + jnp.arange(q.shape[1]), jnp.arange(v.shape[2])
-        return weighted_sum(self.scores(q, keys, t, s), v, visibility, first, dropout, bias)
+        scores = self.scores(q, keys, t, s)
+        return weighted_sum(scores, v, visibility, first, dropout, bias, self.weights)
 
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias

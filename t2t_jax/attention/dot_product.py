@@ -1,5 +1,12 @@
-"""Dot products: scaled (section 3.2.1, equation 1), plain and general (Luong et al. 2015)."""
+"""Dot products: scaled (section 3.2.1, equation 1), plain and general (Luong et al. 2015), cosine.
 
+Cosine attention is query-key normalisation (Henry et al. 2020, section 3).
+"""
+
+from typing import ClassVar
+
+import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -29,7 +36,7 @@ class DotProduct(Dense):
 class ScaledDotProduct(Dense):
     """softmax(q k^T / d_k^power) v: power 0.5 is the paper's, 1 that of Yang et al. (2022)."""
 
-    power: float
+    power: float = 0.5
 
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
         return scaled_products("bthd,bhsd->bhts", q, keys, self.power)
@@ -44,6 +51,8 @@ class ScaledDotProduct(Dense):
 
 class General(DotProduct):
     """softmax(q W k^T) v with one matrix W [d_k, d_k] a head."""
+
+    grouped: ClassVar[bool] = False
 
     def setup(self) -> None:
         self.W = PerHead(("d_k", "d_hidden"))
@@ -62,6 +71,36 @@ class General(DotProduct):
         # The kernel's gradient of padding is undefined, and W has a share in every row.
         k = zero_padding(k, visibility.kv_lengths)
         return _flash(q, k, v, visibility, dropout, bias, 1.0)
+
+
+class Cosine(DotProduct):
+    """softmax(tau cos(q, k)) v with a learned tau a head (Henry et al. 2020, equation 4).
+
+    Their tau, which they call g, is one scalar a layer; one a head is that of Swin v2 (Liu et al.
+    2022, equation 2).
+
+    Attributes:
+      tau: the initial value of every tau.
+    """
+
+    tau: float
+
+    def setup(self) -> None:
+        self.factor = PerHead(initial=nn.initializers.constant(self.tau))
+
+    def keys(self, k: Array, s: Array) -> Array:
+        return _unit(k).swapaxes(1, 2)
+
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
+        products = super().scores(_unit(q), keys, t, s)
+        return self.factor(q).astype(products.dtype)[None, :, None, None] * products
+
+
+def _unit(x: Array) -> Array:
+    """x / sqrt(|x|^2 + 1e-6) over the last axis."""
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    squares = (wide * wide).sum(-1, keepdims=True)
+    return (wide * jax.lax.rsqrt(squares + 1e-6)).astype(x.dtype)
 
 
 def _flash(

@@ -1,5 +1,7 @@
 """Attention within a window, in O(n w): sliding, and Luong's local-m and local-p (2015)."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -13,7 +15,15 @@ from t2t_jax.attention.blocks import (
     with_neighbours,
 )
 from t2t_jax.attention.dense import single_query, softmax
-from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, write_at
+from t2t_jax.attention.mechanism import (
+    Bias,
+    Dropout,
+    Mechanism,
+    State,
+    refuse,
+    repeat_heads,
+    write_at,
+)
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.predicted_attention import predicted_attention
@@ -33,6 +43,8 @@ class Local(Mechanism):
       w: the largest distance.
       block: the least length of a block; it is w if that is larger.
     """
+
+    grouped: ClassVar[bool] = True
 
     w: int
     block: int
@@ -113,6 +125,8 @@ class LocalPredictive(Mechanism):
       tile: queries whose keys are gathered at once; the backward pass gathers them again.
     """
 
+    grouped: ClassVar[bool] = True
+
     w: int
     tile: int
 
@@ -176,8 +190,9 @@ class LocalPredictive(Mechanism):
         return {"k": zero_padding(k, lengths), "v": zero_padding(v, lengths), "lengths": lengths}
 
     def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
-        visibility = Visibility(kv_lengths=state["lengths"])
-        return self(q, state["k"], state["v"], visibility, bias=bias)
+        k, v = (repeat_heads(state[n], q.shape[2]) for n in "kv")
+        visibility = Visibility(kv_lengths=state["lengths"]).with_lengths(q, k)
+        return self.attend(q, k, v, visibility, None, bias)
 
 
 def _take_per_head(x: Array, s: Array) -> Array:

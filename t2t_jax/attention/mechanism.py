@@ -1,10 +1,11 @@
 """The base class of all mechanisms: the contract of `t2t_jax.attention`, with harmless padding."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
@@ -16,7 +17,14 @@ Bias = Callable[[Array], Array] | None
 
 
 class Mechanism(nn.Module):
-    """A mechanism defines `attend` for training, and `start` and the steps for decoding."""
+    """A mechanism defines `attend` for training, and `start` and the steps for decoding.
+
+    Attributes:
+      grouped: whether `start` and `step` take keys and values of fewer heads than the queries, as
+        the state then holds them; each is that of a group of adjacent heads.
+    """
+
+    grouped: ClassVar[bool] = False
 
     def __call__(
         self,
@@ -38,7 +46,7 @@ class Mechanism(nn.Module):
         k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
 
         def attend(q: Array, k: Array, v: Array) -> Array:
-            return self.attend(q, k, v, visibility, dropout, bias)
+            return self.finish(self.attend(q, k, v, visibility, dropout, bias))
 
         if not visibility.causal:
             return attend(q, k, v)
@@ -47,8 +55,15 @@ class Mechanism(nn.Module):
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
-        """`__call__`, where both lengths are known and padding is zero."""
+        """`__call__` without `finish`, where both lengths are known and padding is zero."""
         raise NotImplementedError
+
+    def finish(self, out: Array) -> Array:
+        """What follows the weighted sums of the values [B, T, h, d_v], if it is not linear in them.
+
+        It maps zero to zero.
+        """
+        return out
 
     def run(
         self,
@@ -62,12 +77,12 @@ class Mechanism(nn.Module):
     ) -> Array:
         """`fused` if that is wanted and possible, otherwise `__call__`."""
         out = self.fused(q, k, v, visibility, dropout, bias) if fused else None
-        return self(q, k, v, visibility, dropout, bias) if out is None else out
+        return self(q, k, v, visibility, dropout, bias) if out is None else self.finish(out)
 
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
-        """`__call__` by a kernel for GPUs, or None if there is none for these arguments.
+        """What `attend` returns, by a kernel for GPUs; None if there is none for these arguments.
 
         The inputs are bfloat16 and finite, even in padding; the outputs and the gradients of
         padding are undefined.
@@ -89,17 +104,18 @@ class Mechanism(nn.Module):
     ) -> tuple[Array, State]:
         """The query [B, 1, h, d_k] at position t -> [B, 1, h, d_v], and the state after it."""
         if k is None or v is None:
-            return self.step_cross(state, q, t, bias), state
-        return self.step_self(state, q, t, k, v, bias)
+            return self.finish(self.step_cross(state, q, t, bias)), state
+        out, state = self.step_self(state, q, t, k, v, bias)
+        return self.finish(out), state
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        """`step` that first adds the key and value of position t to the state."""
+        """`step` without `finish`, after adding the key and value of position t to the state."""
         raise NotImplementedError
 
     def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
-        """`step` over the keys and values that `start` was given."""
+        """`step` without `finish`, over the keys and values that `start` was given."""
         raise NotImplementedError
 
 
@@ -108,6 +124,11 @@ def refuse(name: str, **arguments: Any) -> None:
     for argument, value in arguments.items():
         if value is not None and value is not False:
             raise ValueError(f"{name} attention does not support {argument}.")
+
+
+def repeat_heads(x: Array, h: int, axis: int = 2) -> Array:
+    """Keys or values [B, S, h_kv, d] -> [B, S, h, d]: each head for the h / h_kv of its group."""
+    return x if x.shape[axis] == h else jnp.repeat(x, h // x.shape[axis], axis)
 
 
 def write_at(x: Array, new: Array, t: Array, axis: int = 1) -> Array:

@@ -1,5 +1,7 @@
 """The parameters of a mechanism."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
@@ -13,14 +15,16 @@ class PerHead(nn.Module):
 
     Attributes:
       axes: logical names of the axes after the heads; the first is contracted.
+      initial: initialises it; by default normal, with the variance 1 / fan_in.
     """
 
-    axes: tuple[str, ...]
+    axes: tuple[str | None, ...] = ()
+    initial: Any = None
 
     @nn.compact
     def __call__(self, q: Array, *shape: int) -> Array:
         """The parameter for queries [B, T, h, d_k], in their type."""
-        fan_in = nn.initializers.normal(shape[0] ** -0.5)
-        init = nn.with_logical_partitioning(fan_in, ("heads", *self.axes))
+        init = self.initial or nn.initializers.normal(shape[0] ** -0.5)
+        init = nn.with_logical_partitioning(init, ("heads", *self.axes))
         weight = self.param("weight", init, (q.shape[2], *shape), jnp.float32)
         return jnp.asarray(weight, q.dtype)

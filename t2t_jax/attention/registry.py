@@ -19,13 +19,14 @@ SELF, ALL = ("encoder", "decoder"), ("encoder", "decoder", "cross")
 
 
 class Shape(NamedTuple):
-    """What one head computes: T queries to S keys, widths d_k and d_v."""
+    """What one head of h computes: T queries to S keys, widths d_k and d_v."""
 
     T: int
     S: int
     d_k: int
     d_v: int
     causal: bool = False
+    h: int = 1
 
 
 def _dense(o: Options, s: Shape) -> Number:
@@ -44,7 +45,8 @@ class Entry:
         rounding up to whole blocks; exp, tanh and softmax do not.
       options: what a config may set, with the defaults, whose type is that of the option.
       sizes: its other attributes, chosen for speed; a config cannot set them.
-      at_most: options that are bounded by another option.
+      at_most: options that are bounded by another option, or by a number.
+      halves: whether it cuts queries and keys into halves, so that d_k must be even.
       roles: the attentions of Figure 1 that it can be.
       why: why it cannot be the others.
       supports: what it can be combined with: `rotary` positions, a `bias` of its scores that
@@ -57,7 +59,8 @@ class Entry:
     products: Callable[[Options, Shape], Number] = _dense
     options: Options = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
-    at_most: Mapping[str, str] = field(default_factory=dict)
+    at_most: Mapping[str, str | Number] = field(default_factory=dict)
+    halves: bool = False
     roles: tuple[str, ...] = ALL
     why: str = ""
     supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup")
@@ -65,6 +68,14 @@ class Entry:
 
 def _general(o: Options, s: Shape) -> Number:
     return s.S * s.d_k**2 + s.T * s.S * (s.d_k + s.d_v)
+
+
+def _talking_heads(o: Options, s: Shape) -> Number:
+    return s.T * s.S * (s.d_k + s.d_v + 2 * s.h)
+
+
+def _differential(o: Options, s: Shape) -> Number:
+    return s.T * s.S * (s.d_k + 2 * s.d_v)
 
 
 def _additive(o: Options, s: Shape) -> Number:
@@ -175,6 +186,30 @@ MECHANISMS: dict[str, Entry] = {
     "dot_product": Entry("dot_product:DotProduct", "softmax(q k^T) v"),
     "general": Entry(
         "dot_product:General", "softmax(q W k^T) v", _general, supports=("bias", "dropout")
+    ),
+    "cosine": Entry(
+        "dot_product:Cosine",
+        "softmax(tau cos(q, k)) v, tau learned from its initial value",
+        options=dict(tau=10.0),
+    ),
+    "softmax1": Entry("softmax:Softmax1", "a softmax with 1 added to its denominator"),
+    "sink": Entry("softmax:Sink", "a softmax with exp of a learned logit added to its denominator"),
+    "sparsemax": Entry("softmax:Sparsemax", "the nearest point of the simplex: many weights are 0"),
+    "entmax": Entry("softmax:Entmax", "1.5-entmax, between softmax and sparsemax"),
+    "talking_heads": Entry(
+        "heads:TalkingHeads",
+        "heads mixed by matrices before and after the softmax",
+        _talking_heads,
+        supports=("rotary", "bias", "dropout"),
+    ),
+    "differential": Entry(
+        "heads:Differential",
+        "the difference of two softmaxes, each of half of d_k, normalised",
+        _differential,
+        options=dict(lambda_init=0.8),
+        at_most=dict(lambda_init=0.99),
+        halves=True,
+        supports=("bias", "dropout", "mup"),  # a rotation turns the halves by other wavelengths
     ),
     "additive": Entry(
         "additive:Additive",
@@ -330,8 +365,10 @@ def parse(text: str) -> tuple[str, dict[str, Number]]:
         options[option] = _number(option, value, defaults[option], text)
     full = {**defaults, **options}
     for small, large in MECHANISMS[name].at_most.items():
-        if full[small] > full[large]:
-            raise UsageError(f"{small} in {text!r} can be at most {large}, which is {full[large]}.")
+        bound = full[large] if isinstance(large, str) else large
+        if full[small] > bound:
+            what = f"{large}, which is {bound}" if isinstance(large, str) else bound
+            raise UsageError(f"{small} in {text!r} can be at most {what}.")
     return name, options
 
 
@@ -351,11 +388,12 @@ def _number(option: str, value: str, default: Number, text: str) -> Number:
     return number
 
 
-def check(text: str, role: str, partners: Mapping[str, str]) -> None:
+def check(text: str, role: str, d_k: int, partners: Mapping[str, str]) -> None:
     """Refuses a role that a mechanism cannot play, and what it cannot be combined with.
 
     Args:
       role: encoder, decoder or cross.
+      d_k: width of a head's queries.
       partners: what the config combines it with, of `Entry.supports`, and by which setting.
 
     Raises:
@@ -366,6 +404,11 @@ def check(text: str, role: str, partners: Mapping[str, str]) -> None:
     if role not in entry.roles:
         able = ", ".join(n for n, e in MECHANISMS.items() if role in e.roles)
         raise UsageError(f"{name} cannot be {role}_attention, as {entry.why}: use one of {able}.")
+    if entry.halves and d_k % 2:
+        raise UsageError(
+            f"{role}_attention={text} halves the queries and keys of a head, so their width must "
+            f"be even, not {d_k}."
+        )
     for partner, setting in partners.items():
         if partner not in entry.supports:
             able = ", ".join(

@@ -5,7 +5,7 @@ a few disjoint sets of keys whose scores are concatenated under one softmax.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +78,8 @@ class Sparse(Mechanism):
 
     A subclass defines `attend`, usually by the function `attend` of this file, and `seen_from`.
     """
+
+    grouped: ClassVar[bool] = True
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values of all positions, zero where they are not yet known."""
@@ -164,6 +166,8 @@ class Strided(Sparse):
 
 class Fixed(Mechanism):
     """The query's own block of l keys, and the last c of each other (causal: earlier) block."""
+
+    grouped: ClassVar[bool] = True
 
     l: int
     c: int

@@ -34,6 +34,7 @@ def check(c: Config) -> None:
         "norm": [name for name, part in NORMS.items() if part.ctranslate2 is not None],
         "feed_forward": [n for n, part in FEED_FORWARD.items() if part.ctranslate2 is not None],
         "qk_norm": ["none"],
+        "attention_gate": ["none"],
         "d_v": [m.d_k],
     }
     supported |= {
@@ -155,7 +156,8 @@ def _layer(spec: Any, left: dict[str, np.ndarray], name: str, cross: bool) -> No
 def _attention(spec: Any, left: dict[str, np.ndarray], name: str, *products: str) -> None:
     """Sets CTranslate2's matrices [out, in], each from one or several of ours."""
     W = {x: left.pop(f"{name}/W_{x}") for x in "QKVO"}
-    d_model = W["Q"].shape[0]
+    d_model, h = W["Q"].shape[:2]
+    W |= {x: np.repeat(W[x], h // W[x].shape[1], axis=1) for x in "KV"}  # h_kv heads become h
     W = {x: w.reshape(-1, d_model) if x == "O" else w.reshape(d_model, -1) for x, w in W.items()}
     for linear, names in zip(spec.linear, products, strict=True):
         linear.weight = np.concatenate([W[x].T for x in names])

@@ -1,8 +1,8 @@
 """Attention weights of every layer and head of a trained model, for any mechanism.
 
-The output of a mechanism is a weighted sum of values. If unit vectors are appended to the values,
-the same columns of the output are the weights. Linear attention never forms weights; what this
-gives is its effective weights, phi(q_t) phi(k_s) over their sum.
+The output of a mechanism is a weighted sum of values, up to what its `finish` does. If unit vectors
+are appended to the values, the same columns of the sum are the weights. Linear attention never
+forms weights; what this gives is its effective weights, phi(q_t) phi(k_s) over their sum.
 """
 
 from collections.abc import Callable, Sequence
@@ -96,23 +96,26 @@ def _traced(
 ) -> dict[tuple[str, ...], Array]:
     """Weights [B, h, T, S] by the path of the module; fills in which of them are effective."""
     weights: dict[tuple[str, ...], list[Array]] = {}
+    units: dict[tuple[str, ...], int] = {}
 
     def watch(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
         module, method = context.module, context.method_name
-        if not isinstance(module, Mechanism) or method not in ("__call__", "start", "step"):
+        if not isinstance(module, Mechanism):
             return call(*args, **kwargs)
-        effective[module.path] = isinstance(module, Linear)
         if method == "start":
             k, v, *rest = args
+            units[module.path] = k.shape[1]
             return call(k, _with_units(v), *rest, **kwargs)
         if method == "__call__":
             q, k, v, *rest = args
-            out, after = call(q, k, _with_units(v), *rest, **kwargs), ()
-        else:
-            out, *after = call(*args, **kwargs)
-        units = source.shape[1] if method == "step" else args[1].shape[1]
-        weights.setdefault(module.path, []).append(out[..., -units:])
-        return (out[..., :-units], *after) if method == "step" else out[..., :-units]
+            units[module.path] = k.shape[1]
+            return call(q, k, _with_units(v), *rest, **kwargs)
+        if method == "finish":
+            (out,), S = args, units[module.path]
+            effective[module.path] = isinstance(module, Linear)
+            weights.setdefault(module.path, []).append(out[..., -S:])
+            return call(out[..., :-S])
+        return call(*args, **kwargs)
 
     def run(module: Any) -> None:
         encoded = module.encode(source)

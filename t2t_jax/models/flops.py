@@ -28,7 +28,8 @@ def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
 
 def transformer(c: Model, S: int, T: int) -> Number:
     """Multiply-adds of a Transformer on one pair, the logits apart."""
-    cross = (T + S) * _projections(c) // 2 + _attention(c, "cross", T, S)
+    queries, keys = _projections(c)
+    cross = T * queries + S * keys + _attention(c, "cross", T, S)
     return stack(c, "encoder", S) + stack(c, "decoder", T) + c.N * cross
 
 
@@ -40,16 +41,18 @@ def language_model(c: Model, S: int, T: int) -> Number:
 def stack(c: Model, role: str, L: int) -> Number:
     """Multiply-adds of self-attention and feed-forward layers on L positions."""
     feed_forward = FEED_FORWARD[c.feed_forward].matrices * c.d_model * c.d_ff
-    return c.N * (L * (_projections(c) + feed_forward) + _attention(c, role, L, L))
+    return c.N * (L * (sum(_projections(c)) + feed_forward) + _attention(c, role, L, L))
 
 
-def _projections(c: Model) -> int:
-    """Of a position: W_Q and W_K to d_k, W_V and W_O to and from d_v."""
-    return 2 * c.d_model * c.h * (c.d_k + c.d_v)
+def _projections(c: Model) -> tuple[int, int]:
+    """Of a position: W_Q to d_k, W_O from d_v and the gate; W_K to d_k and W_V to d_v."""
+    gate = {"none": 0, "head": 1, "element": c.d_v}[c.attention_gate]
+    of_head = c.d_model * (c.d_k + c.d_v)
+    return c.h * (of_head + c.d_model * gate), (c.h_kv or c.h) * of_head
 
 
 def _attention(c: Model, role: str, T: int, S: int) -> Number:
-    shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder")
+    shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder", h=c.h)
     return c.h * products(getattr(c, f"{role}_attention"), shape)
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from t2t_jax import config
 from t2t_jax.attention import build
-from t2t_jax.attention.mechanism import Bias
+from t2t_jax.attention.mechanism import Bias, repeat_heads
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.layers import parameter
 from t2t_jax.models.norms import norm
@@ -23,6 +23,10 @@ class MultiHead(nn.Module):
     """Concat(head_1 .. head_h) W_O with head_i = mechanism(x W_Q_i, y W_K_i, y W_V_i).
 
     The projections are matrices without bias, as in the paper; d_k and d_v are free of d_model / h.
+    With h_kv < h, each head of keys and values serves a group of h / h_kv adjacent heads of queries
+    (Ainslie et al. 2023; h_kv = 1: Shazeer 2019). A mechanism trains with every head repeated for
+    its group; where it is `grouped`, its decoding state holds h_kv heads. With a gate, head_i is
+    multiplied by sigmoid(x W_G_i) (Qiu et al. 2025, section 2.2, position G1).
 
     Attributes:
       c: the hyperparameters.
@@ -36,17 +40,19 @@ class MultiHead(nn.Module):
     def setup(self) -> None:
         c = self.c
 
-        def project(name: str, width: int, axis: str) -> jax.Array:
+        def project(name: str, h: int, width: int, axis: str) -> jax.Array:
             init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, (1, 2))
             axes = ("d_model", "heads", axis)
-            return parameter(self, name, (c.d_model, c.h, width), axes, init, self.dtype)
+            return parameter(self, name, (c.d_model, h, width), axes, init, self.dtype)
 
-        self.W_Q = project("W_Q", c.d_k, "d_k")
-        self.W_K = project("W_K", c.d_k, "d_k")
-        self.W_V = project("W_V", c.d_v, "d_v")
+        self.W_Q = project("W_Q", c.h, c.d_k, "d_k")
+        self.W_K = project("W_K", c.h_kv or c.h, c.d_k, "d_k")
+        self.W_V = project("W_V", c.h_kv or c.h, c.d_v, "d_v")
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", (0, 1), 2)
         axes = ("heads", "d_v", "d_model")
         self.W_O = parameter(self, "W_O", (c.h, c.d_v, c.d_model), axes, init, self.dtype)
+        if c.attention_gate != "none":
+            self.W_G = project("W_G", c.h, c.d_v if c.attention_gate == "element" else 1, "d_v")
         if c.qk_norm != "none":
             self.norm_q = norm(c.qk_norm, self.dtype, axis="d_k")
             self.norm_k = norm(c.qk_norm, self.dtype, axis="d_k")
@@ -68,37 +74,39 @@ class MultiHead(nn.Module):
         )
         q = self._queries(x, 0, x_present)
         k, v = self._keys(y, 0, y_present), self._heads(y, self.W_V, y_present)
+        k, v = (repeat_heads(x, self.c.h) for x in (k, v))
         drop = None
         if train and self.c.P_drop_attention:
             key = self.make_rng("dropout")
             drop = partial(dropout, rate=self.c.P_drop_attention, key=key)
         out = self.attention.run(q, k, v, visibility, drop, bias, fused)
-        return self._merge(out, x_present)
+        return self._merge(out, x, x_present)
 
     def start_self(self, x: jax.Array, capacity: int) -> Any:
         """State for causal decoding of up to `capacity` positions; x gives batch and type."""
-        B = x.shape[0]
-        k = jnp.zeros((B, capacity, self.c.h, self.c.d_k), x.dtype)
-        v = jnp.zeros((B, capacity, self.c.h, self.c.d_v), x.dtype)
+        B, h = x.shape[0], self.c.h_kv or self.c.h
+        k = jnp.zeros((B, capacity, h, self.c.d_k), x.dtype)
+        v = jnp.zeros((B, capacity, h, self.c.d_v), x.dtype)
         none_yet = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
-        return self.attention.start(k, v, none_yet)
+        return self.attention.start(*self._kept(k, v), none_yet)
 
     def start_cross(self, y: jax.Array, visibility: Visibility) -> Any:
         """What attention over y [B, S, d_model] needs, computed once a sentence."""
-        return self.attention.start(self._keys(y), self._heads(y, self.W_V), visibility)
+        kept = self._kept(self._keys(y), self._heads(y, self.W_V))
+        return self.attention.start(*kept, visibility)
 
     def step_self(
         self, state: Any, x: jax.Array, t: jax.Array, bias: Bias = None
     ) -> tuple[jax.Array, Any]:
         """Position t: x [B, 1, d_model] attends to itself and to all positions before it."""
-        q, k, v = self._queries(x, t), self._keys(x, t), self._heads(x, self.W_V)
-        out, state = self.attention.step(state, q, t, k, v, bias)
-        return self._merge(out), state
+        kept = self._kept(self._keys(x, t), self._heads(x, self.W_V))
+        out, state = self.attention.step(state, self._queries(x, t), t, *kept, bias)
+        return self._merge(out, x), state
 
     def step_cross(self, state: Any, x: jax.Array, t: jax.Array) -> jax.Array:
         """Position t: x [B, 1, d_model] attends to the source."""
         out, _ = self.attention.step(state, self._queries(x, t), t)
-        return self._merge(out)
+        return self._merge(out, x)
 
     def _queries(
         self, x: jax.Array, first: jax.Array | int = 0, present: jax.Array | None = None
@@ -116,6 +124,11 @@ class MultiHead(nn.Module):
             k = _cleared(self.norm_k(k), present)
         return self._placed(k, first)
 
+    def _kept(self, *keys_and_values: jax.Array) -> list[jax.Array]:
+        """Keys and values of h_kv heads, as the mechanism takes them in decoding."""
+        h = self.c.h
+        return [x if self.attention.grouped else repeat_heads(x, h) for x in keys_and_values]
+
     def _placed(self, x: jax.Array, first: jax.Array | int) -> jax.Array:
         """Queries or keys, from position `first` on, as the position scheme turns them."""
         return x if self.role == "cross" else rotate(self.c.positions, x, first)
@@ -124,11 +137,13 @@ class MultiHead(nn.Module):
         y = matmul(x, W) if present is None else masked_matmul(x, W, present, "dy")
         return nn.with_logical_constraint(y, ("batch", "length", "heads", None))
 
-    def _merge(self, x: jax.Array, present: jax.Array | None = None) -> jax.Array:
-        """Concat(head_1 .. head_h) W_O; padding, where it is known, is zero."""
+    def _merge(self, heads: jax.Array, x: jax.Array, present: jax.Array | None = None) -> jax.Array:
+        """Concat(head_1 .. head_h) W_O, gated by x; padding, where it is known, is zero."""
+        if self.c.attention_gate != "none":
+            heads = heads * jax.nn.sigmoid(self._heads(x, self.W_G, present))
         if present is None:
-            return matmul(x, self.W_O, axes=2)
-        y = masked_matmul(x, self.W_O, present, "x", axes=2)
+            return matmul(heads, self.W_O, axes=2)
+        y = masked_matmul(heads, self.W_O, present, "x", axes=2)
         return jnp.where(present[:, :, None], y, 0)
 
 

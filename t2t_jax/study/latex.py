@@ -18,6 +18,7 @@ SYMBOLS = {
     "d_model": r"$d_{\mathrm{model}}$",
     "d_ff": r"$d_{\mathrm{ff}}$",
     "h": "$h$",
+    "h_kv": "$h_{kv}$",
     "d_k": "$d_k$",
     "d_v": "$d_v$",
     "P_drop": r"$P_{\mathrm{drop}}$",

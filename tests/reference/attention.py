@@ -10,12 +10,13 @@ import numpy as np
 from tests.reference import selection
 
 SCALED = (
-    "scaled_dot_product local dilated block_local streaming longformer "
-    "sparse_strided sparse_fixed sparse_random bigbird top_k block_select lsh"
+    "scaled_dot_product local local_p dilated block_local streaming longformer "
+    "sparse_strided sparse_fixed sparse_random bigbird top_k block_select lsh "
+    "softmax1 sink sparsemax entmax talking_heads"
 ).split()
 DENSE = (
-    "scaled_dot_product dot_product general additive linear performer local_p "
-    "top_k block_select lsh"
+    "scaled_dot_product dot_product general additive linear performer local_p cosine softmax1 sink "
+    "sparsemax entmax talking_heads differential top_k block_select lsh"
 ).split()  # every key is seen, or the scores or `selection` decide
 
 
@@ -27,22 +28,39 @@ def attention(
     parameters: those of the mechanism, by name. bias: table from a distance s - t to [h].
     xp: jax.numpy, to be differentiated with 64-bit types enabled, or numpy.
     """
-    rows = []
+    rows, h = [], q.shape[2]
     for b in range(len(q_lengths)):
         size = q.shape[1], k.shape[1]
         seen = visible(name, options, size, int(q_lengths[b]), int(kv_lengths[b]), causal)
-        heads = []
-        for i in range(q.shape[2]):
-            own = {n: p["weight"][i] for n, p in parameters.items()}
-            x, y, z = q[b, :, i], k[b, :, i], v[b, :, i]
-            if name == "local_p":
-                heads.append(predictive(xp, options["w"], own, x, y, z, seen, int(kv_lengths[b])))
-                continue
-            e = scores(xp, name, options, own, x, y, i, q.shape[2])
-            if bias is not None:
-                e = e + xp.array([[bias[s - t][i] for s in range(size[1])] for t in range(size[0])])
-            chosen = select(name, options, seen, x, y, e, int(kv_lengths[b]), causal, i, q.shape[2])
-            heads.append(softmax(xp, e, chosen) @ z)
+        own = [
+            {n: p["weight"][i] if "weight" in p else p for n, p in parameters.items()}
+            for i in range(h)
+        ]
+        e = [scores(xp, name, options, own[i], q[b, :, i], k[b, :, i], i, h) for i in range(h)]
+        if name == "talking_heads":
+            e = [sum(own[i]["P_l"][j] * e[j] for j in range(h)) for i in range(h)]
+        if bias is not None:
+            distances = [[s - t for s in range(size[1])] for t in range(size[0])]
+            e = [
+                e[i] + xp.array([[bias[x][i] for x in row] for row in distances]) for i in range(h)
+            ]
+        length = int(kv_lengths[b])
+        a = []
+        for i in range(h):
+            x, y = q[b, :, i], k[b, :, i]
+            chosen = select(name, options, seen, x, y, e[i], length, causal, i, h)
+            a.append(weights(xp, name, options, own[i], e[i], chosen))
+        if name == "talking_heads":
+            a = [sum(own[i]["P_w"][j] * a[j] for j in range(h)) for i in range(h)]
+        if name == "local_p":
+            a = [
+                predictive(xp, options["w"], own[i], q[b, :, i], e[i], seen, length)
+                for i in range(h)
+            ]
+        heads = [a[i] @ v[b, :, i] for i in range(h)]
+        if name == "differential":
+            shrunk = 1 - options["lambda_init"]
+            heads = [shrunk * rms_norm(xp, x) * own[0]["norm"]["scale"][None] for x in heads]
         rows.append(xp.stack(heads, axis=1))
     return xp.stack(rows)
 
@@ -124,6 +142,12 @@ def scores(xp, name, o, own, q, k, head, h):
         pairs = log_x[:, None] + log_y[None]
         largest = pairs.max(2, keepdims=True)
         return largest[..., 0] + xp.log(xp.exp(pairs - largest).sum(2) / o["m"])
+    if name == "cosine":
+        norms = [xp.sqrt((x * x).sum(1) + 1e-6) for x in (q, k)]
+        return own["factor"] * (q @ k.T) / (norms[0][:, None] * norms[1][None])
+    if name == "differential":  # two scores a pair: [2, T, S]
+        half = d_k // 2
+        return xp.stack([q[:, :half] @ k[:, :half].T, q[:, half:] @ k[:, half:].T]) / half**0.5
     if name in SCALED:
         return q @ k.T / d_k ** o.get("power", 0.5)
     raise ValueError(f"the reference has no scores of {name!r}")
@@ -155,12 +179,54 @@ def orthogonal(columns):
     return basis
 
 
-def predictive(xp, w, own, q, k, v, seen, length):
+def predictive(xp, w, own, q, e, seen, length):
     """Returns Luong's local-p: p = S sigmoid(v_p tanh(W_p q)), window w, deviation w / 2."""
     p = length / (1 + xp.exp(-(xp.tanh(q @ own["W_p"]) @ own["v_p"])))
-    away = xp.arange(k.shape[0])[None] - p[:, None]
-    a = softmax(xp, q @ k.T / np.sqrt(q.shape[1]), seen & (xp.abs(away) <= w))
-    return (a * xp.exp(-(away**2) / (2 * (w / 2) ** 2))) @ v
+    away = xp.arange(e.shape[1])[None] - p[:, None]
+    a = softmax(xp, e, seen & (xp.abs(away) <= w))
+    return a * xp.exp(-(away**2) / (2 * (w / 2) ** 2))
+
+
+def weights(xp, name, o, own, e, seen):
+    """Returns the weights [T, S] of one head."""
+    if name in ("softmax1", "sink"):
+        sink = own["logit"] if name == "sink" else 0.0
+        a = xp.where(seen, xp.exp(e), 0)
+        return a / (xp.exp(sink) + a.sum(axis=1, keepdims=True))
+    if name in ("sparsemax", "entmax"):
+        return entmax(xp, e, seen, 2 if name == "sparsemax" else 1.5)
+    if name == "differential":
+        x = own["factor"]
+        one, two = (xp.exp((x[f"lambda_q{i}"] * x[f"lambda_k{i}"]).sum()) for i in (1, 2))
+        return softmax(xp, e[0], seen) - (one - two + o["lambda_init"]) * softmax(xp, e[1], seen)
+    return softmax(xp, e, seen)
+
+
+def entmax(xp, e, seen, alpha):
+    """Returns alpha-entmax (Peters et al. 2019, equation 13): max((alpha - 1) e - tau, 0)^p.
+
+    p is 1 / (alpha - 1), and tau is the root of sum - 1, by bisection. A last step of Newton's
+    method gives it the gradient of the implicit function.
+    """
+    stop = jax.lax.stop_gradient if xp is jax.numpy else lambda x: x
+    z, p = xp.where(seen, (alpha - 1) * e, -1e9), 1 / (alpha - 1)
+
+    def total(z, tau, p):
+        return xp.where(z > tau, xp.maximum(z - tau, 0) ** p, 0).sum(axis=1, keepdims=True)
+
+    high = stop(z).max(axis=1, keepdims=True)
+    low = high - 1
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = total(stop(z), middle, p) > 1
+        low, high = xp.where(above, middle, low), xp.where(above, high, middle)
+    slope = p * total(stop(z), low, p - 1)
+    tau = low + (total(z, low, p) - 1) / xp.where(slope > 0, slope, 1)
+    return xp.where(seen, xp.maximum(z - tau, 0) ** p, 0)
+
+
+def rms_norm(xp, x):
+    return x / xp.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-5)
 
 
 def softmax(xp, e, seen):

@@ -122,9 +122,10 @@ def bucket(distance, causal):
 
 
 def heads(p, x, y, causal, power, rotary=False, bias=None):
-    out = np.zeros((len(x), p["W_O"].shape[2]))
-    for i in range(p["W_Q"].shape[1]):
-        q, k, v = x @ p["W_Q"][:, i], y @ p["W_K"][:, i], y @ p["W_V"][:, i]
+    out, h, h_kv = np.zeros((len(x), p["W_O"].shape[2])), *(p[W].shape[1] for W in ("W_Q", "W_K"))
+    for i in range(h):
+        j = i * h_kv // h  # the head of keys and values that serves this one
+        q, k, v = x @ p["W_Q"][:, i], y @ p["W_K"][:, j], y @ p["W_V"][:, j]
         if "norm_q" in p:
             q, k = norm({"norm": p["norm_q"]}, q), norm({"norm": p["norm_k"]}, k)
         if rotary:
@@ -136,7 +137,8 @@ def heads(p, x, y, causal, power, rotary=False, bias=None):
         for t in range(len(x)):
             seen = slice(0, t + 1) if causal else slice(None)
             a = np.exp(scores[t, seen])
-            out[t] += (a / a.sum()) @ v[seen] @ p["W_O"][i]
+            gate = 1 / (1 + np.exp(-x[t] @ p["W_G"][:, i])) if "W_G" in p else 1
+            out[t] += (gate * ((a / a.sum()) @ v[seen])) @ p["W_O"][i]
     return out
 
 

@@ -1,0 +1,82 @@
+"""Scaled dot products whose heads talk to each other, or subtract two softmaxes."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jax import Array
+
+from t2t_jax.attention.dense import softmax
+from t2t_jax.attention.dot_product import ScaledDotProduct
+from t2t_jax.attention.parameters import PerHead
+
+
+class TalkingHeads(ScaledDotProduct):
+    """Heads mixed by a matrix P_l [h, h] before the softmax, and by P_w [h, h] after it.
+
+    Shazeer et al. (2020), section 4, with as many heads of keys, of the softmax and of values. A
+    bias of positions is added between P_l and the softmax, and dropout follows P_w, as in their
+    code.
+    """
+
+    def setup(self) -> None:
+        self.P_l, self.P_w = PerHead((None,)), PerHead((None,))
+
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
+        return _mixed(self.P_l, super().scores(q, keys, t, s))
+
+    def weights(self, scores: Array, seen: Array) -> Array:
+        return _mixed(self.P_w, softmax(scores, seen))
+
+
+def _mixed(P: PerHead, x: Array) -> Array:
+    """x [B, h, T, S] with head i replaced by the sum over j of P_ij x_j."""
+    h = x.shape[1]
+    return jnp.einsum("ij,bjts->bits", P(x.swapaxes(1, 2), h), x)
+
+
+class Differential(ScaledDotProduct):
+    """(1 - lambda_init) RMSNorm((softmax(q_1 k_1^T) - lambda softmax(q_2 k_2^T)) v).
+
+    Ye et al. (2024), equations 1 to 3: q and k are cut into halves of d_k, lambda is shared by the
+    heads of a layer, and so is the scale of the norm, as in their code.
+
+    Attributes:
+      lambda_init: their constant for all layers; their default grows with the depth instead.
+    """
+
+    lambda_init: float = 0.8
+
+    def setup(self) -> None:
+        self.factor = Lambda(self.lambda_init)
+        ones = nn.with_logical_partitioning(nn.initializers.ones, ("d_v",))
+        self.norm = nn.RMSNorm(epsilon=1e-5, scale_init=ones)
+
+    def rows(self, q: Array, keys: Array, v: Array, *rest: Any, **named: Any) -> Array:
+        """Both softmaxes are multiplied by the values, as in their code for fused attention."""
+        rows = super().rows
+        halves = zip(jnp.split(q, 2, -1), jnp.split(keys, 2, -1), strict=True)
+        one, two = (rows(x, y, v, *rest, **named) for x, y in halves)
+        return one - self.factor(q).astype(two.dtype) * two
+
+    def finish(self, out: Array) -> Array:
+        return (1 - self.lambda_init) * self.norm(out).astype(out.dtype)
+
+
+class Lambda(nn.Module):
+    """exp(lambda_q1 lambda_k1) - exp(lambda_q2 lambda_k2) + initial, of vectors of d_k / 2."""
+
+    initial: float
+
+    @nn.compact
+    def __call__(self, q: Array) -> Array:
+        """The scalar for queries [B, T, h, d_k], in their type or in float32."""
+        wide = jnp.promote_types(q.dtype, jnp.float32)
+        normal = nn.with_logical_partitioning(nn.initializers.normal(0.1), ("d_k",))
+
+        def vector(name: str) -> Array:
+            drawn = self.param(f"lambda_{name}", normal, (q.shape[-1] // 2,), jnp.float32)
+            return jnp.asarray(drawn, wide)
+
+        one, two = (jnp.exp((vector(f"q{i}") * vector(f"k{i}")).sum()) for i in (1, 2))
+        return one - two + self.initial

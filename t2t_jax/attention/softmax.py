@@ -1,0 +1,122 @@
+"""Scaled dot products with other weights than the softmax of all seen keys.
+
+A sum of weights below 1 lets a head attend to nothing (softmax1, sink); weights of exactly zero
+select keys (sparsemax, entmax). Both are computed exactly, by sorting the scores of every query.
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from t2t_jax.attention.dense import softmax
+from t2t_jax.attention.dot_product import ScaledDotProduct
+from t2t_jax.attention.parameters import PerHead
+
+
+class Softmax1(ScaledDotProduct):
+    """exp(e_s) / (1 + sum exp(e)): a softmax with one more key of score and value zero.
+
+    Miller (2023), "Attention is off by one".
+    """
+
+    def weights(self, scores: Array, seen: Array) -> Array:
+        return softmax_with_sink(scores, seen, jnp.zeros((1, 1, 1, 1), scores.dtype))
+
+
+class Sink(ScaledDotProduct):
+    """exp(e_s) / (exp(z) + sum exp(e)) with a learned logit z a head, zero at first.
+
+    The learnable sink of Xiao et al. (2024, section 3.3) without its value, as in gpt-oss (OpenAI
+    2025).
+    """
+
+    def setup(self) -> None:
+        self.logit = PerHead(initial=nn.initializers.zeros)
+
+    def weights(self, scores: Array, seen: Array) -> Array:
+        z = self.logit(scores.swapaxes(1, 2))  # PerHead reads h from axis 2
+        return softmax_with_sink(scores, seen, z[None, :, None, None])
+
+
+class Sparsemax(ScaledDotProduct):
+    """The point of the simplex nearest to the scores (Martins and Astudillo 2016, equation 2)."""
+
+    def weights(self, scores: Array, seen: Array) -> Array:
+        return sparsemax(scores, seen)
+
+
+class Entmax(ScaledDotProduct):
+    """1.5-entmax, between softmax and sparsemax (Peters et al. 2019, equation 10)."""
+
+    def weights(self, scores: Array, seen: Array) -> Array:
+        return entmax(scores, seen)
+
+
+def softmax_with_sink(scores: Array, seen: Array, sink: Array) -> Array:
+    """The softmax over the last axis of scores and one more score, whose weight is left out.
+
+    Args:
+      seen: bool, broadcastable to scores [B, h, T, S].
+      sink: [1, 1 or h, 1, 1].
+    """
+    sink = jnp.broadcast_to(sink, (*scores.shape[:-1], 1))
+    scores = jnp.concatenate([scores, sink], -1)
+    seen = jnp.concatenate([seen, jnp.ones_like(seen[..., :1])], -1)
+    return softmax(scores, seen)[..., :-1]
+
+
+def sparsemax(scores: Array, seen: Array) -> Array:
+    """max(z - tau, 0) with the tau for which the weights sum to 1, over the last axis.
+
+    Algorithm 1 of Martins and Astudillo (2016) finds the support: their tau is the largest of those
+    that k = 1, 2, ... scores would have. Given the support, tau is linear in z, which gives the
+    gradient of their equation 9.
+
+    Args:
+      seen: bool, broadcastable to scores.
+    """
+    z = _shifted(scores, seen)
+    ordered, k = _ordered(z)
+    support = z > ((ordered.cumsum(-1) - 1) / k).max(-1, keepdims=True)
+    tau = (_sum(support, z) - 1) / support.sum(-1, keepdims=True)
+    return jnp.where(support & seen, z - tau, 0)
+
+
+def entmax(scores: Array, seen: Array) -> Array:
+    """max(z / 2 - tau, 0)^2 with the tau for which the weights sum to 1, over the last axis.
+
+    Algorithm 2 of Peters et al. (2019) finds the support. Given the support, tau has a closed form,
+    which gives their gradient.
+
+    Args:
+      seen: bool, broadcastable to scores.
+    """
+    z = _shifted(scores / 2, seen)
+    ordered, k = _ordered(z)
+    mean = ordered.cumsum(-1) / k
+    spread = (ordered * ordered).cumsum(-1) - k * mean * mean
+    tau = mean - jnp.sqrt(jnp.maximum(1 - spread, 0) / k)
+    support = z > jnp.where(tau <= ordered, tau, -2).max(-1, keepdims=True)
+    size = support.sum(-1, keepdims=True)
+    mean = _sum(support, z) / size
+    spread = _sum(support, (z - mean) ** 2)
+    tau = mean - jnp.sqrt((1 - spread) / size)
+    return jnp.where(support & seen, (z - tau) ** 2, 0)
+
+
+def _shifted(z: Array, seen: Array) -> Array:
+    """z minus its maximum over the seen keys; -2 if not seen or below, which is in no support."""
+    largest = jnp.where(seen, z, jnp.finfo(z.dtype).min).max(-1, keepdims=True)
+    return jnp.where(seen, jnp.maximum(z - jax.lax.stop_gradient(largest), -2), -2)
+
+
+def _ordered(z: Array) -> tuple[Array, Array]:
+    """z in descending order, without gradient, and the ranks 1, 2, ... of the same rank."""
+    ordered = jnp.sort(jax.lax.stop_gradient(z), axis=-1, descending=True)
+    k = jnp.arange(1, z.shape[-1] + 1, dtype=z.dtype)
+    return ordered, k.reshape((1,) * (z.ndim - 1) + (-1,))
+
+
+def _sum(support: Array, x: Array) -> Array:
+    return jnp.where(support, x, 0).sum(-1, keepdims=True)
