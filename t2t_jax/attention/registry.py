@@ -104,6 +104,14 @@ def _performer(o: Options, s: Shape) -> Number:
     return (s.T + s.S) * o["m"] * s.d_k + _sums(o["m"], o["chunk"], s)
 
 
+def _cosformer(o: Options, s: Shape) -> Number:
+    return _sums(2 * s.d_k, o["chunk"], s)
+
+
+def _taylor(o: Options, s: Shape) -> Number:
+    return _sums(1 + s.d_k + s.d_k**2, o["chunk"], s)
+
+
 def _whole(n: int, b: Number) -> Number:
     """n rounded up to whole blocks of b."""
     return -(-n // b) * b
@@ -195,6 +203,23 @@ MECHANISMS: dict[str, Entry] = {
         "phi(q) (phi(k)^T v), phi = m random features of exp",
         _performer,
         options=dict(m=64, seed=0),
+        sizes=dict(chunk=64),
+        supports=("rotary", "mup"),
+    ),
+    "cosformer": Entry(
+        "features:Cosformer",
+        "phi(q) (phi(k)^T v), phi_i = relu at an angle of pi i / 2M",
+        _cosformer,
+        options=dict(M=512),
+        sizes=dict(chunk=64),
+        roles=SELF,
+        why="its weights fall with the distance of positions in one sequence",
+        supports=("mup",),
+    ),
+    "taylor": Entry(
+        "features:Taylor",
+        "phi(q) (phi(k)^T v), phi: exp to second order, for a small d_k",
+        _taylor,
         sizes=dict(chunk=64),
         supports=("rotary", "mup"),
     ),

@@ -47,6 +47,7 @@ def default(n: int) -> dict[str, str]:
         "sparse_strided": f":l={root}",
         "sparse_fixed": f":l={root},c=1",
         "sparse_random": ":b=32,r=2",
+        "cosformer": f":M={n}",
     }
     return {name: name + options.get(name, "") for name in (*MECHANISMS, NAIVE)}
 

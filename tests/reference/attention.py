@@ -9,8 +9,8 @@ import numpy as np
 
 SCALED = "scaled_dot_product", "local", "sparse_strided", "sparse_fixed", "sparse_random"
 DENSE = (
-    "scaled_dot_product dot_product general additive linear performer local_p".split()
-)  # every key is seen, or the pattern is that of the scores
+    "scaled_dot_product dot_product general additive linear performer local_p cosformer taylor"
+).split()  # every key is seen, or the pattern is that of the scores
 
 
 def attention(
@@ -91,6 +91,13 @@ def scores(xp, name, o, own, q, k, head, h):
         pairs = log_x[:, None] + log_y[None]
         largest = pairs.max(2, keepdims=True)
         return largest[..., 0] + xp.log(xp.exp(pairs - largest).sum(2) / o["m"])
+    if name == "cosformer":  # equation 9
+        t, s = xp.arange(len(q))[:, None], xp.arange(len(k))[None]
+        pairs = xp.maximum(q, 0) @ xp.maximum(k, 0).T * xp.cos(np.pi / 2 * (t - s) / o["M"])
+        return xp.where(pairs > 0, xp.log(xp.where(pairs > 0, pairs, 1)), -1e300)
+    if name == "taylor":  # Arora et al. (2024), equation 4
+        x = q @ k.T / np.sqrt(d_k)
+        return xp.log(1 + x + x**2 / 2)
     if name in SCALED:
         return q @ k.T / d_k ** o.get("power", 0.5)
     raise ValueError(f"the reference has no scores of {name!r}")
@@ -132,6 +139,7 @@ def predictive(xp, w, own, q, k, v, seen, length):
 
 def softmax(xp, e, seen):
     """Returns the softmax over visible keys, or zeros if a query sees no key."""
+    seen = seen & (e > -1e300)  # the logarithm of zero
     e = xp.where(seen, e, -1e300)
     a = xp.where(seen, xp.exp(e - e.max(axis=1, keepdims=True)), 0)
     total = a.sum(axis=1, keepdims=True)
