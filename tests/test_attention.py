@@ -41,6 +41,16 @@ CAUSAL = [name for name in MECHANISMS if "decoder" in MECHANISMS[name].roles]
 CROSS = [name for name in MECHANISMS if "cross" in MECHANISMS[name].roles]
 
 
+# They share all but features, gates or decays with linear, retention and delta.
+VARIANTS = "cosformer", "taylor", "mamba2", "gated_delta"
+
+
+def each(names):
+    """Returns names, or pairs with a role, as parameters; the variants run with --full."""
+    names = [x if isinstance(x, tuple) else (x,) for x in names]
+    return [pytest.param(*x, marks=[FULL] * (x[0] in VARIANTS)) for x in names]
+
+
 def text(name, **options):
     """Returns a mechanism as a config writes it, with the options in SMALL by default."""
     options = options or SMALL.get(name, {})
@@ -56,10 +66,12 @@ def make(name):
     return build(text(name)).clone(**{"chunk": 5} if is_chunked(name) else {})
 
 
-def draw(T, S, seed=0, dtype=jnp.float32):
+def draw(name, T, S, seed=0, dtype=jnp.float32):
+    """Returns queries, keys with the gates of a mechanism, and values."""
     rng = np.random.default_rng(seed)
-    shapes = (B, T, H, D_K), (B, S, H, D_K), (B, S, H, D_V)
-    return [rng.normal(size=shape).astype(dtype) for shape in shapes]
+    shapes = (B, T, H, D_K), (B, S, H, D_K), (B, S, H, D_V), (B, S, H, registry.gates(name, D_K))
+    q, k, v, gates = (rng.normal(size=shape).astype(dtype) for shape in shapes)
+    return [q, np.concatenate([k, gates], -1), v]
 
 
 def upstream(T, dtype=jnp.float32):
@@ -68,9 +80,14 @@ def upstream(T, dtype=jnp.float32):
 
 
 def weights(name, dtype=jnp.float32):
-    """Returns parameters twice as large as at initialisation, so that their effect is visible."""
-    drawn = meta.unbox(make(name).init(jax.random.key(7), *draw(2, 2), Visibility()))
-    return jax.tree.map(lambda p: (2 * p).astype(dtype), drawn)
+    """Returns parameters whose effect is visible: twice the initial ones, or 1 to 2 for zero."""
+    visibility = Visibility(causal="decoder" in MECHANISMS[name].roles)
+    drawn = meta.unbox(make(name).init(jax.random.key(7), *draw(name, 2, 2), visibility))
+
+    def visible(p):
+        return (2 * p if p.any() else 1 + jnp.linspace(0, 1, p.size).reshape(p.shape)).astype(dtype)
+
+    return jax.tree.map(visible, drawn)
 
 
 def lengths(role, T, S):
@@ -125,7 +142,7 @@ def close(actual, expected, tolerance):
 @pytest.mark.parametrize(("name", "role"), ROLES)
 def test_output_and_gradients_equal_the_definition(name, role, T, S):
     S = S if role == "cross" else T
-    q, k, v = draw(T, S)
+    q, k, v = draw(name, T, S)
     g = upstream(T)
     variables = weights(name)
     actual = pull(name, variables, q, k, v, padded_visibility(role, T, S), g)
@@ -136,7 +153,7 @@ def test_output_and_gradients_equal_the_definition(name, role, T, S):
 @pytest.mark.parametrize(("name", "role"), ROLES)
 def test_bfloat16_is_close_to_the_definition(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
-    q, k, v = draw(T, S, dtype=jnp.bfloat16)
+    q, k, v = draw(name, T, S, dtype=jnp.bfloat16)
     g = upstream(T, jnp.bfloat16)
     variables = weights(name)
     out, gradients = pull(name, variables, q, k, v, padded_visibility(role, T, S), g)
@@ -146,7 +163,7 @@ def test_bfloat16_is_close_to_the_definition(name, role):
 
 @FULL
 @pytest.mark.parametrize(
-    ("name", "causal"), [(n, False) for n in MECHANISMS] + [(n, True) for n in CAUSAL]
+    ("name", "causal"), sorted({(name, role == "decoder") for name, role in ROLES})
 )
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
@@ -155,7 +172,7 @@ def test_output_equals_the_definition_at_all_lengths(name, causal, data):
     many = partial(st.lists, min_size=B, max_size=B)
     q_lengths = np.array(data.draw(many(st.integers(0, T))))
     kv_lengths = np.array(data.draw(many(st.integers(0, S))))
-    q, k, v = draw(T, S)
+    q, k, v = draw(name, T, S)
     variables = weights(name)
     visibility = Visibility(jnp.array(q_lengths), jnp.array(kv_lengths), causal)
     actual = run(name, variables, q, k, v, visibility)
@@ -171,7 +188,7 @@ def test_output_equals_the_definition_at_all_lengths(name, causal, data):
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if "bias" in MECHANISMS[n].supports])
 def test_a_bias_is_added_to_the_scores(name, role):
     T = 13
-    q, k, v = draw(T, T)
+    q, k, v = draw(name, T, T)
     table = np.random.default_rng(2).normal(size=(2 * T - 1, H)).astype(np.float32)
     by_distance = {d: table[d + T - 1] for d in range(1 - T, T)}
     variables, visibility = weights(name), padded_visibility(role, T, T)
@@ -196,7 +213,7 @@ def test_a_bias_is_added_to_the_scores(name, role):
 @pytest.mark.parametrize("name", ["scaled_dot_product", "local", "linear", "local_p"])
 def test_a_cross_attention_step_adds_a_bias_or_refuses_it(name):
     T, S = 5, 7
-    q, k, v = draw(T, S)
+    q, k, v = draw(name, T, S)
     variables, visibility = weights(name), Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]))
     apply = partial(make(name).apply, variables)
     state = apply(k, v, visibility, method="start")
@@ -221,17 +238,17 @@ def test_a_cross_attention_step_adds_a_bias_or_refuses_it(name):
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if "dropout" in MECHANISMS[n].supports])
 def test_dropout_is_applied_to_the_weights(name, role):
     T = 13
-    q, k, v = draw(T, T)
+    q, k, v = draw(name, T, T)
     visibility = padded_visibility(role, T, T)
     apply = partial(make(name).apply, weights(name), q, k, v, visibility)
     close(apply(lambda a: 3 * a), 3 * apply(), 1e-6)
     close(apply(lambda a: 0 * a), 0 * apply(), 1e-6)
 
 
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@pytest.mark.parametrize(("name", "role"), each(ROLES))
 def test_padding_has_no_effect_even_if_it_is_nan(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
-    q, k, v = draw(T, S, 1)
+    q, k, v = draw(name, T, S, 1)
     spoilt = [np.array(x) for x in (q, k, v)]
     for x, known in zip(spoilt, np.array(lengths(role, T, S))[[0, 1, 1]], strict=True):
         for b, length in enumerate(known):
@@ -247,11 +264,11 @@ def test_padding_has_no_effect_even_if_it_is_nan(name, role):
 
 
 @pytest.mark.parametrize("spoil", [np.nan, 50.0])
-@pytest.mark.parametrize("name", CAUSAL)
+@pytest.mark.parametrize("name", each(CAUSAL))
 def test_the_future_has_no_effect_even_if_it_is_nan(name, spoil):
     """Inputs from position t on are overwritten: outputs and gradients before t keep every bit."""
     T = 13
-    q, k, v = draw(T, T, 2)
+    q, k, v = draw(name, T, T, 2)
     visibility, variables = Visibility(causal=True), weights(name)
     g = upstream(T)
     for t in range(1, T):
@@ -270,10 +287,10 @@ def test_the_future_has_no_effect_even_if_it_is_nan(name, spoil):
             assert all(np.isfinite(x).all() for x in jax.tree.leaves(actual[1]))
 
 
-@pytest.mark.parametrize("name", CAUSAL)
+@pytest.mark.parametrize("name", each(CAUSAL))
 def test_decoding_steps_equal_the_full_output_after_every_prefix(name):
     T = 11
-    q, k, v = draw(T, T, 3)
+    q, k, v = draw(name, T, T, 3)
     variables, mechanism = weights(name), make(name)
     whole = np.asarray(run(name, variables, q, k, v, Visibility(causal=True)))
     start = jax.jit(partial(mechanism.apply, method="start"))
@@ -295,10 +312,10 @@ def test_decoding_steps_equal_the_full_output_after_every_prefix(name):
             close(out[:, 0], expected[:, t], 1e-5)
 
 
-@pytest.mark.parametrize("name", CROSS)
+@pytest.mark.parametrize("name", each(CROSS))
 def test_cross_attention_steps_equal_the_full_output(name):
     T, S = 17, 6
-    q, k, v = draw(T, S, 4)
+    q, k, v = draw(name, T, S, 4)
     variables, mechanism = weights(name), make(name)
     visibility = Visibility(kv_lengths=jnp.array([0, 1, 4, S]))
     whole = run(name, variables, q, k, v, visibility)
@@ -310,10 +327,10 @@ def test_cross_attention_steps_equal_the_full_output(name):
         jax.tree.map(np.testing.assert_array_equal, after, memory)
 
 
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@pytest.mark.parametrize(("name", "role"), each(ROLES))
 def test_a_query_that_sees_no_key_returns_zeros(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
-    q, k, v = draw(T, S, 5)
+    q, k, v = draw(name, T, S, 5)
     for q_length, kv_length in ((T, 0), (0, S)):
         all_lengths = (jnp.full(B, n, jnp.int32) for n in (q_length, kv_length))
         visibility = Visibility(*all_lengths, causal=role == "decoder")
@@ -325,7 +342,7 @@ def test_a_query_that_sees_no_key_returns_zeros(name, role):
 @pytest.mark.parametrize(("name", "role"), ROLES)
 def test_more_padding_and_other_rows_have_no_effect(name, role):
     T, S = (9, 7) if role == "cross" else (9, 9)
-    q, k, v = draw(T, S, 6)
+    q, k, v = draw(name, T, S, 6)
     variables, visibility = weights(name), padded_visibility(role, T, S)
     alone = run(name, variables, q, k, v, visibility)
     wider = [np.pad(x, ((0, 0), (0, 8), (0, 0), (0, 0)), constant_values=9) for x in (q, k, v)]
@@ -339,7 +356,7 @@ def test_more_padding_and_other_rows_have_no_effect(name, role):
 @pytest.mark.parametrize(("name", "role"), ROLES)
 def test_vmap_equals_each_member_alone(name, role):
     T, S = (9, 7) if role == "cross" else (9, 9)
-    members = [draw(T, S, seed) for seed in range(3)]
+    members = [draw(name, T, S, seed) for seed in range(3)]
     variables, visibility = weights(name), padded_visibility(role, T, S)
     together = jax.vmap(lambda *x: run(name, variables, *x, visibility))
     actual = together(*(np.stack(x) for x in zip(*members, strict=True)))
@@ -382,7 +399,7 @@ def position_weights(mechanism, q, k):
 @pytest.mark.parametrize("mechanism", [PositionScores, PositionFeatures])
 def test_position_dependent_mechanisms_decode_as_they_train(mechanism, role):
     T, S = (9, 7) if role == "cross" else (9, 9)
-    q, k, v = draw(T, S, 12)
+    q, k, v = draw("linear", T, S, 12)
     visibility = Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]), causal=role == "decoder")
     expected = np.zeros((B, T, H, D_V))
     for b, i in itertools.product(range(B), range(H)):
@@ -415,9 +432,9 @@ def check_rows_and_heads():
     for name, role in ROLES:
         T, S = (13, 11) if role == "cross" else (13, 13)
         variables, visibility = weights(name), padded_visibility(role, T, S)
-        alone = pull(name, variables, *draw(T, S), visibility, upstream(T))
+        alone = pull(name, variables, *draw(name, T, S), visibility, upstream(T))
         rest = jax.device_put((variables, visibility), everywhere)
-        x = jax.device_put((*draw(T, S), upstream(T)), along)
+        x = jax.device_put((*draw(name, T, S), upstream(T)), along)
         actual = pull(name, rest[0], *x[:3], rest[1], x[3])
         assert len(actual[0].sharding.device_set) == 8
         close(actual, alone, 1e-5)
@@ -442,23 +459,33 @@ AT_4096 = {
 def largest_array(name, n, d, causal):
     """Returns the largest array size in one head's compiled gradient, and the bytes it needs."""
     mechanism = build(text(name, **AT_4096.get(name, {})))
-    x = jnp.zeros((1, n, 1, d))
+    x, k = jnp.zeros((1, n, 1, d)), jnp.zeros((1, n, 1, d + registry.gates(name, d)))
     visibility = Visibility(jnp.array([n - 3]), jnp.array([n - 3]), causal)
-    variables = meta.unbox(
-        mechanism.init(jax.random.key(0), x[:, :4], x[:, :4], x[:, :4], Visibility())
-    )
+    short = (y[:, :4] for y in (x, k, x))
+    variables = meta.unbox(mechanism.init(jax.random.key(0), *short, Visibility(causal=causal)))
 
     def loss(q, k, v):
         return mechanism.apply(variables, q, k, v, visibility).sum()
 
-    program = jax.jit(jax.value_and_grad(loss, (0, 1, 2))).lower(x, x, x).compile()
+    program = jax.jit(jax.value_and_grad(loss, (0, 1, 2))).lower(x, k, x).compile()
     shapes = re.findall(r"\b(?:f32|s32|pred|bf16|s8|u8)\[([\d,]+)\]", program.as_text())
     elements = {int(np.prod([int(y) for y in shape.split(",")])) for shape in shapes}
     return max(elements), program.memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.parametrize("causal", [pytest.param(False, marks=FULL), True])
-@pytest.mark.parametrize("name", [n for n in MECHANISMS if n not in (*PAIRS, "local_p", "taylor")])
+@pytest.mark.parametrize(
+    ("name", "causal"),
+    [
+        pytest.param(name, False, marks=FULL)
+        for name, role in ROLES
+        if role == "encoder" and name not in PAIRS
+    ]
+    + [
+        pytest.param(name, True, marks=[FULL] * (name in VARIANTS))
+        for name in CAUSAL
+        if name not in PAIRS
+    ],
+)
 def test_no_array_of_all_pairs_exists(name, causal):
     n = 4096
     largest, used = largest_array(name, n, 8, causal)
@@ -515,7 +542,7 @@ def test_counted_products_equal_those_of_the_traced_program(name, role, T, S):
         mechanism, visibility = build(spec), Visibility(causal=role == "decoder")
         q, k, v = (
             jax.ShapeDtypeStruct((1, L, 1, d), jnp.float32)
-            for L, d in ((T, d_k), (S, d_k), (S, d_v))
+            for L, d in ((T, d_k), (S, d_k + registry.gates(name, d_k)), (S, d_v))
         )
         variables = jax.eval_shape(mechanism.init, jax.random.key(0), q, k, v, visibility)
         forward = partial(mechanism.apply, visibility=visibility)
@@ -532,7 +559,7 @@ def test_counted_products_equal_those_of_the_traced_program(name, role, T, S):
 )
 def test_float64_is_never_rounded(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
-    q, k, v = draw(T, S, dtype=np.float64)
+    q, k, v = draw(name, T, S, dtype=np.float64)
     g, variables = upstream(T, np.float64), weights(name)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), (q, k, v))
@@ -543,7 +570,7 @@ def test_float64_is_never_rounded(name, role):
 
 
 def test_more_features_approximate_the_softmax_better():
-    q, k, v = draw(13, 11, 8)
+    q, k, v = draw("performer", 13, 11, 8)
     q, k = q / 2, k / 2
     softmax = run("scaled_dot_product", {}, q, k, v, Visibility())
 
@@ -559,7 +586,7 @@ def test_more_features_approximate_the_softmax_better():
 
 
 def test_performer_is_finite_for_large_inputs():
-    q, k, v = (5 * x for x in draw(13, 13, 9))
+    q, k, v = (5 * x for x in draw("performer", 13, 13, 9))
     out = run("performer", {}, q, k, v, Visibility(causal=True))
     assert np.isfinite(out).all()
     close(out[:, 0], v[:, 0], 1e-5)
@@ -569,7 +596,7 @@ def test_performer_is_finite_for_large_inputs():
 @pytest.mark.parametrize(("name", "spread", "shift"), [("performer", 12, 0), ("linear", 3, -15)])
 def test_gradients_are_right_with_tiny_denominators(name, spread, shift, role):
     """At 1e-20 or below, the square of a denominator underflows in float32."""
-    q, k, v = draw(13, 13, 9)
+    q, k, v = draw(name, 13, 13, 9)
     q, k = spread * q + shift, spread * k + shift
     g = upstream(13)
     actual = pull(name, {}, q, k, v, padded_visibility(role, 13, 13), g)
@@ -590,16 +617,19 @@ def test_the_example_of_the_package_runs():
         ("additive", {"dropout": abs}),
         ("local_p", {"visibility": Visibility(causal=True)}),
         ("local_p", {"bias": abs}),
+        ("retention", {"dropout": abs}),
+        ("retention", {"bias": abs}),
+        ("delta", {"visibility": Visibility()}),
     ],
 )
 def test_an_argument_without_support_is_refused(name, argument):
-    q, k, v = draw(5, 5)
+    q, k, v = draw(name, 5, 5)
     with pytest.raises(ValueError, match="does not support"):
         make(name).apply(weights(name), q, k, v, **{"visibility": Visibility()} | argument)
 
 
 def test_cosformer_refuses_more_positions_than_it_has_weights_for():
-    q, k, v = draw(5, 5)
+    q, k, v = draw("cosformer", 5, 5)
     mechanism = build("cosformer:M=4")
     with pytest.raises(UsageError, match=r"M=4 has weights for 4 .* has 5: set M"):
         mechanism.apply({}, q, k, v, Visibility(causal=True))
@@ -609,7 +639,7 @@ def test_cosformer_refuses_more_positions_than_it_has_weights_for():
 
 def test_performer_steps_are_finite_for_large_inputs():
     """Small and large keys alternate: the scale of the running sums changes by factors of e^100."""
-    q, k, v = draw(6, 6, 9)
+    q, k, v = draw("performer", 6, 6, 9)
     k = k * np.array([30, 0.1, 30, 0.1, 0.1, 30], np.float32)[None, :, None, None]
     mechanism, variables = make("performer"), weights("performer")
     whole = run("performer", variables, q, k, v, Visibility(causal=True))

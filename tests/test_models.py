@@ -96,7 +96,7 @@ unscaled
 """
 MIXES_FULL = """
 gru-linear halves-additive learned lstm lstm-local performer-linear-local pointwise random-local_p
-random-strided
+random-strided retention-mamba2
 """
 
 
@@ -155,6 +155,10 @@ MIXES = {
         encoder_attention="sparse_random:b=2", decoder_attention="sparse_strided:l=3"
     ),
     "random-local_p": dict(decoder_attention="sparse_random:b=2", cross_attention="local_p:w=3"),
+    "retention-mamba2": dict(
+        positions="rotary", d_k=6, encoder_attention="retention", decoder_attention="mamba2"
+    ),
+    "gated": dict(encoder_attention="gated_linear", decoder_attention="gated_delta"),
     "lstm": recur("lstm", both=True)[0],
     "lstm-luong": recur("lstm", "output", "general")[0],
     "gru-bahdanau": recur("gru", "input", "additive", both=True)[0],

@@ -32,6 +32,10 @@ def _dense(o: Options, s: Shape) -> Number:
     return s.T * s.S * (s.d_k + s.d_v)
 
 
+def _none(d_k: int) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Entry:
     """A mechanism.
@@ -47,6 +51,8 @@ class Entry:
       at_most: options that are bounded by another option.
       roles: the attentions of Figure 1 that it can be.
       why: why it cannot be the others.
+      gates: how many features it needs of each key and head beside the d_k of the key, a function
+        of d_k; `models/multihead.py` projects them and appends them to the key.
       supports: what it can be combined with: `rotary` positions, a `bias` of its scores that
         positions give, `dropout` of its weights, and `mup`, which has no learning rate for matrices
         of a mechanism.
@@ -60,6 +66,7 @@ class Entry:
     at_most: Mapping[str, str] = field(default_factory=dict)
     roles: tuple[str, ...] = ALL
     why: str = ""
+    gates: Callable[[int], int] = _none
     supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup")
 
 
@@ -112,6 +119,19 @@ def _taylor(o: Options, s: Shape) -> Number:
     return _sums(1 + s.d_k + s.d_k**2, o["chunk"], s)
 
 
+def _memory(o: Options, s: Shape) -> Number:
+    """The memory is read and written, and the pairs within each chunk are computed."""
+    T = _whole(max(s.T, s.S), o["chunk"])
+    passes = 1 if s.causal else 2
+    return passes * T * (2 * s.d_k * s.d_v + o["chunk"] * (s.d_k + s.d_v))
+
+
+def _delta(o: Options, s: Shape) -> Number:
+    """Each chunk also reads the memory at its keys, and solves a triangular system."""
+    T, C = _whole(max(s.T, s.S), o["chunk"]), o["chunk"]
+    return _memory(o, s) + T * (s.d_k * s.d_v + C * s.d_k) + T * (C - 1) // 2 * s.d_v
+
+
 def _whole(n: int, b: Number) -> Number:
     """n rounded up to whole blocks of b."""
     return -(-n // b) * b
@@ -130,7 +150,24 @@ def _sums(m: Number, chunk: Number, s: Shape) -> Number:
     return 2 * T * m * (s.d_v + 1) + T * chunk * (m + s.d_v + 1)
 
 
+def _one(d_k: int) -> int:
+    """One gate a key."""
+    return 1
+
+
+def _two(d_k: int) -> int:
+    """Two gates a key."""
+    return 2
+
+
+def _each(d_k: int) -> int:
+    """A gate for each feature of a key."""
+    return d_k
+
+
 _ONE_SEQUENCE = "its pattern relates positions of one sequence"
+_DECAY = "its memory decays from each position of one sequence to the next"
+_ERASES = "it erases what earlier positions of the same sequence have stored"
 
 MECHANISMS: dict[str, Entry] = {
     "scaled_dot_product": Entry(
@@ -223,6 +260,55 @@ MECHANISMS: dict[str, Entry] = {
         sizes=dict(chunk=64),
         supports=("rotary", "mup"),
     ),
+    "retention": Entry(
+        "gated:Retention",
+        "q S, S = a S + k^T v, a fixed decay for each head",
+        _memory,
+        sizes=dict(chunk=64),
+        roles=SELF,
+        why=_DECAY,
+        supports=("rotary", "mup"),
+    ),
+    "gated_linear": Entry(
+        "gated:GatedLinear",
+        "q S, S = diag(a) S + k^T v, a by a gate for each feature",
+        _memory,
+        sizes=dict(chunk=16),  # each pair has d_k decays
+        roles=SELF,
+        why=_DECAY,
+        gates=_each,
+        supports=("mup",),
+    ),
+    "mamba2": Entry(
+        "gated:Mamba2",
+        "q S, S = a S + dt k^T v, step dt and decay a by one gate",
+        _memory,
+        sizes=dict(chunk=64),
+        roles=SELF,
+        why=_DECAY,
+        gates=_one,
+        supports=("rotary", "mup"),
+    ),
+    "delta": Entry(
+        "delta:Delta",
+        "q S, S = (I - b k k^T) S + b k^T v, b by a gate",
+        _delta,
+        sizes=dict(chunk=64),
+        roles=("decoder",),
+        why=_ERASES,
+        gates=_one,
+        supports=("mup",),
+    ),
+    "gated_delta": Entry(
+        "delta:GatedDelta",
+        "delta, after a decay by a second gate",
+        _delta,
+        sizes=dict(chunk=64),
+        roles=("decoder",),
+        why=_ERASES,
+        gates=_two,
+        supports=("mup",),
+    ),
 }
 
 
@@ -297,6 +383,11 @@ def check(text: str, role: str, partners: Mapping[str, str]) -> None:
 def products(text: str, shape: Shape) -> Number:
     """Multiply-adds of one head of a mechanism in the forward pass."""
     return MECHANISMS[parse(text)[0]].products(attributes(text), shape)
+
+
+def gates(text: str, d_k: int) -> int:
+    """Features of each key and head that a mechanism needs beside the d_k of the key."""
+    return MECHANISMS[parse(text)[0]].gates(d_k)
 
 
 def attributes(text: str) -> dict[str, Number]:

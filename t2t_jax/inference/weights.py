@@ -2,7 +2,8 @@
 
 The output of a mechanism is a weighted sum of values. If unit vectors are appended to the values,
 the same columns of the output are the weights. Linear attention never forms weights; what this
-gives is its effective weights, phi(q_t) phi(k_s) over their sum.
+gives is its effective weights, phi(q_t) phi(k_s) over their sum. Those of a memory may be negative,
+and are not yet scaled by its norm.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from jax import Array
 from t2t_jax import config
 from t2t_jax.attention.linear import Linear
 from t2t_jax.attention.mechanism import Mechanism
+from t2t_jax.attention.memory import Memory
 from t2t_jax.tokens import BOS, PAD
 
 _ROLES = "encoder", "decoder", "cross"
@@ -96,12 +98,17 @@ def _traced(
 ) -> dict[tuple[str, ...], Array]:
     """Weights [B, h, T, S] by the path of the module; fills in which of them are effective."""
     weights: dict[tuple[str, ...], list[Array]] = {}
+    units: dict[tuple[str, ...], int] = {}
 
     def watch(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
         module, method = context.module, context.method_name
+        if isinstance(module, Memory) and method == "normalise":
+            (out,), n = args, units[module.path]
+            return jnp.concatenate([call(out[..., :-n]), out[..., -n:]], -1)
         if not isinstance(module, Mechanism) or method not in ("__call__", "start", "step"):
             return call(*args, **kwargs)
-        effective[module.path] = isinstance(module, Linear)
+        effective[module.path] = isinstance(module, Linear | Memory)
+        units[module.path] = source.shape[1] if method == "step" else args[1].shape[1]
         if method == "start":
             k, v, *rest = args
             return call(k, _with_units(v), *rest, **kwargs)
@@ -110,9 +117,9 @@ def _traced(
             out, after = call(q, k, _with_units(v), *rest, **kwargs), ()
         else:
             out, *after = call(*args, **kwargs)
-        units = source.shape[1] if method == "step" else args[1].shape[1]
-        weights.setdefault(module.path, []).append(out[..., -units:])
-        return (out[..., :-units], *after) if method == "step" else out[..., :-units]
+        n = units[module.path]
+        weights.setdefault(module.path, []).append(out[..., -n:])
+        return (out[..., :-n], *after) if method == "step" else out[..., :-n]
 
     def run(module: Any) -> None:
         encoded = module.encode(source)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from t2t_jax import config
 from t2t_jax.attention import build
 from t2t_jax.attention.mechanism import Bias
+from t2t_jax.attention.registry import gates
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.layers import parameter
 from t2t_jax.models.norms import norm
@@ -23,6 +24,7 @@ class MultiHead(nn.Module):
     """Concat(head_1 .. head_h) W_O with head_i = mechanism(x W_Q_i, y W_K_i, y W_V_i).
 
     The projections are matrices without bias, as in the paper; d_k and d_v are free of d_model / h.
+    A mechanism with gates gets them, y W_gates_i, after the features of each key.
 
     Attributes:
       c: the hyperparameters.
@@ -50,7 +52,11 @@ class MultiHead(nn.Module):
         if c.qk_norm != "none":
             self.norm_q = norm(c.qk_norm, self.dtype, axis="d_k")
             self.norm_k = norm(c.qk_norm, self.dtype, axis="d_k")
-        self.attention = build(getattr(c, f"{self.role}_attention"))
+        mechanism = getattr(c, f"{self.role}_attention")
+        self.gates = gates(mechanism, c.d_k)
+        if self.gates:
+            self.W_gates = project("W_gates", self.gates, "gates")
+        self.attention = build(mechanism)
 
     def __call__(
         self,
@@ -78,7 +84,7 @@ class MultiHead(nn.Module):
     def start_self(self, x: jax.Array, capacity: int) -> Any:
         """State for causal decoding of up to `capacity` positions; x gives batch and type."""
         B = x.shape[0]
-        k = jnp.zeros((B, capacity, self.c.h, self.c.d_k), x.dtype)
+        k = jnp.zeros((B, capacity, self.c.h, self.c.d_k + self.gates), x.dtype)
         v = jnp.zeros((B, capacity, self.c.h, self.c.d_v), x.dtype)
         none_yet = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
         return self.attention.start(k, v, none_yet)
@@ -114,7 +120,10 @@ class MultiHead(nn.Module):
         k = self._heads(x, self.W_K, present)
         if self.c.qk_norm != "none":
             k = _cleared(self.norm_k(k), present)
-        return self._placed(k, first)
+        k = self._placed(k, first)
+        if not self.gates:
+            return k
+        return jnp.concatenate([k, self._heads(x, self.W_gates, present)], -1)
 
     def _placed(self, x: jax.Array, first: jax.Array | int) -> jax.Array:
         """Queries or keys, from position `first` on, as the position scheme turns them."""

@@ -1,11 +1,14 @@
 """Every attention mechanism by its definition, over all pairs, in float64.
 
 A predicate says for one pair at a time whether the query sees the key; the scores of all pairs
-are computed, and linear attention is the softmax of log(phi(q) phi(k)).
+are computed, and linear attention is the softmax of log(phi(q) phi(k)). Attention with a memory has
+no pairs: see `memory`.
 """
 
 import jax.numpy
 import numpy as np
+
+from tests.reference import memory
 
 SCALED = "scaled_dot_product", "local", "sparse_strided", "sparse_fixed", "sparse_random"
 DENSE = (
@@ -29,6 +32,10 @@ def attention(
         for i in range(q.shape[2]):
             own = {n: p["weight"][i] for n, p in parameters.items()}
             x, y, z = q[b, :, i], k[b, :, i], v[b, :, i]
+            if name in memory.NAMES:
+                size = int(q_lengths[b]), int(kv_lengths[b])
+                heads.append(memory.attention(xp, name, own, x, y, z, i, *size, causal))
+                continue
             if name == "local_p":
                 heads.append(predictive(xp, options["w"], own, x, y, z, seen, int(kv_lengths[b])))
                 continue
@@ -57,7 +64,7 @@ def visible(name, o, size, q_length, kv_length, causal):
             u = np.random.default_rng(o["seed"]).random((i + 1, o["r"]))[i].astype(np.float32)
             choice = min(i, -(-size[1] // o["b"])) if causal else -(-kv_length // o["b"])
             return j in np.floor(u * np.float32(choice)).astype(int)
-        if name not in DENSE:
+        if name not in DENSE + list(memory.NAMES):
             raise ValueError(f"the reference has no pattern of {name!r}")
         return True
 

@@ -1,0 +1,70 @@
+"""Attention with a memory by its recurrence, one position after the other, in float64.
+
+The memory S [d_v, d_k] and its updates are written as in the papers: S_t = S_{t-1} M_t + W_t.
+"""
+
+import numpy as np
+
+NAMES = "retention", "gated_linear", "mamba2", "delta", "gated_delta"
+
+
+def attention(xp, name, own, q, k, v, head, q_length, kv_length, causal):
+    """Returns [T, d_v], divided by the root mean square of each row.
+
+    An encoder reads the memory of the recurrence in both directions, and its own position once.
+    """
+    out = recurrence(xp, name, own, q, k, v, head, q_length, kv_length, range(len(k)))
+    if not causal:
+        back = range(len(k) - 1, -1, -1)
+        out = out + recurrence(xp, name, own, q, k, v, head, q_length, kv_length, back)
+    return out / xp.sqrt((out**2).mean(axis=1, keepdims=True) + 1e-6)
+
+
+def recurrence(xp, name, own, q, k, v, head, q_length, kv_length, order):
+    S = xp.zeros((v.shape[1], q.shape[1]))
+    out = [xp.zeros(v.shape[1])] * len(q)
+    for t in range(len(k), len(q)):
+        order = [*order, t] if order[0] == 0 else [t, *order]
+    for t in order:
+        before = S
+        if t < kv_length:
+            M, W = update(xp, name, own, k[t], v[t], head, q.shape[1])
+            before, S = S @ M, S @ M + W
+        if t < min(q_length, len(q)):
+            out[t] = (S if order[0] == 0 else before) @ query(xp, name, q[t])
+    return xp.stack(out)
+
+
+def update(xp, name, own, k, v, head, d_k):
+    """Returns M and W of a position."""
+    k, gates, I = k[:d_k], k[d_k:], np.eye(d_k)
+    if name == "retention":  # Sun et al. (2023), equations 6 and 8
+        return (1 - 2.0 ** (-5 - head)) * I, xp.outer(v, k)
+    if name == "gated_linear":  # Yang et al. (2024a), equations 3 and 4
+        return xp.diag(sigmoid(xp, gates + own["b"]) ** (1 / 16)), xp.outer(v, k)
+    if name == "mamba2":  # Dao and Gu (2024), equation 1, with a scalar times identity as A
+        step = xp.log(1 + xp.exp(gates[0] + own["b"]))
+        return xp.exp(-step * xp.exp(own["A_log"])) * I, step * xp.outer(v, k)
+    k, beta = features(xp, k), sigmoid(xp, gates[-1])
+    erased = I - beta * xp.outer(k, k)
+    if name == "delta":  # Yang et al. (2024b), equation 2
+        return erased, beta * xp.outer(v, k)
+    if name == "gated_delta":  # Yang et al. (2025), equation 10
+        alpha = xp.exp(-xp.exp(own["A_log"]) * xp.log(1 + xp.exp(gates[0] + own["b"])))
+        return alpha * erased, beta * xp.outer(v, k)
+    raise ValueError(f"the reference has no recurrence of {name!r}")
+
+
+def query(xp, name, q):
+    if name == "retention":
+        return q / np.sqrt(len(q))
+    return features(xp, q) if "delta" in name else q
+
+
+def features(xp, x):
+    x = x * sigmoid(xp, x)
+    return x / xp.sqrt(x @ x + 1e-6)
+
+
+def sigmoid(xp, x):
+    return 1 / (1 + xp.exp(-x))
