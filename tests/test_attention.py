@@ -34,6 +34,8 @@ SMALL = {
     "sparse_random": dict(b=2, r=2, seed=8),  # this seed draws a block twice
     "performer": dict(m=7, seed=3),
     "cosformer": dict(M=181),  # the greatest length of a test
+    "linformer": dict(n=181, k=3),
+    "nystrom": dict(m=4),
 }
 FULL = pytest.mark.full
 ROLES = [(name, role) for name in MECHANISMS for role in MECHANISMS[name].roles]
@@ -43,6 +45,7 @@ CROSS = [name for name in MECHANISMS if "cross" in MECHANISMS[name].roles]
 
 # They share all but features, gates or decays with linear, retention and delta.
 VARIANTS = "cosformer", "taylor", "mamba2", "gated_delta"
+REVERSED = ("gated_linear", "encoder"), ("mamba2", "encoder")  # as retention is
 
 
 def each(names):
@@ -139,7 +142,10 @@ def close(actual, expected, tolerance):
 @pytest.mark.parametrize(
     ("T", "S"), [(13, 11), pytest.param(1, 4, marks=FULL), pytest.param(67, 70, marks=FULL)]
 )
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [pytest.param(*x, marks=[FULL] * (x in REVERSED)) for x in ROLES],
+)
 def test_output_and_gradients_equal_the_definition(name, role, T, S):
     S = S if role == "cross" else T
     q, k, v = draw(name, T, S)
@@ -234,8 +240,10 @@ def test_a_cross_attention_step_adds_a_bias_or_refuses_it(name):
 
 
 @FULL
-@pytest.mark.parametrize("role", ["encoder", "decoder"])
-@pytest.mark.parametrize("name", [n for n in MECHANISMS if "dropout" in MECHANISMS[n].supports])
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [(n, r) for n, r in ROLES if "dropout" in MECHANISMS[n].supports and r != "cross"],
+)
 def test_dropout_is_applied_to_the_weights(name, role):
     T = 13
     q, k, v = draw(name, T, T)
@@ -453,6 +461,7 @@ AT_4096 = {
     "sparse_fixed": dict(l=64, c=1),
     "sparse_random": dict(b=32),
     "cosformer": dict(M=4096),
+    "linformer": dict(n=4096, k=64),
 }
 
 
@@ -505,9 +514,13 @@ def test_additive_has_no_array_of_the_features_of_all_pairs():
     assert used < 512**2 * 32  # a quarter of the array
 
 
-@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
-    "name", [n for n in MECHANISMS if n not in ("additive", "local_p") and not is_chunked(n)]
+    ("name", "causal"),
+    [
+        (name, role == "decoder")
+        for name, role in ROLES
+        if name not in ("additive", "local_p") and not is_chunked(name) and role != "cross"
+    ],
 )
 def test_counted_products_equal_those_of_the_compiled_program(name, causal):
     """Only programs without a loop are compared: XLA counts the body of a loop once."""
@@ -617,6 +630,10 @@ def test_the_example_of_the_package_runs():
         ("additive", {"dropout": abs}),
         ("local_p", {"visibility": Visibility(causal=True)}),
         ("local_p", {"bias": abs}),
+        ("linformer", {"bias": abs}),
+        ("linformer", {"visibility": Visibility(causal=True)}),
+        ("nystrom", {"dropout": abs}),
+        ("nystrom", {"visibility": Visibility(causal=True)}),
         ("retention", {"dropout": abs}),
         ("retention", {"bias": abs}),
         ("delta", {"visibility": Visibility()}),
@@ -635,6 +652,13 @@ def test_cosformer_refuses_more_positions_than_it_has_weights_for():
         mechanism.apply({}, q, k, v, Visibility(causal=True))
     with pytest.raises(UsageError, match="set M to the greatest length"):
         mechanism.apply({}, k, v, Visibility(jnp.zeros(B, jnp.int32)), method="start")
+
+
+def test_linformer_refuses_more_keys_than_it_projects():
+    q, k, v = draw("linformer", 3, 5)
+    variables = build("linformer:n=4,k=2").init(jax.random.key(0), q, q, q, Visibility())
+    with pytest.raises(UsageError, match=r"n=4 projects at most 4 .* has 5: set n"):
+        build("linformer:n=4,k=2").apply(variables, q, k, v, Visibility())
 
 
 def test_performer_steps_are_finite_for_large_inputs():

@@ -132,6 +132,16 @@ def _delta(o: Options, s: Shape) -> Number:
     return _memory(o, s) + T * (s.d_k * s.d_v + C * s.d_k) + T * (C - 1) // 2 * s.d_v
 
 
+def _linformer(o: Options, s: Shape) -> Number:
+    return (s.T + s.S) * o["k"] * (s.d_k + s.d_v)
+
+
+def _nystrom(o: Options, s: Shape) -> Number:
+    m = o["m"]
+    landmarks, iterations = (s.T + s.S) * m * s.d_k, 6 * 4 * m**3
+    return landmarks + (s.T + s.S + m) * m * (s.d_k + s.d_v) + iterations
+
+
 def _whole(n: int, b: Number) -> Number:
     """n rounded up to whole blocks of b."""
     return -(-n // b) * b
@@ -307,6 +317,24 @@ MECHANISMS: dict[str, Entry] = {
         roles=("decoder",),
         why=_ERASES,
         gates=_two,
+        supports=("mup",),
+    ),
+    "linformer": Entry(
+        "lowrank:Linformer",
+        "softmax(q (E k)^T) F v, E and F project n keys to k",
+        _linformer,
+        options=dict(n=512, k=64),
+        roles=("encoder", "cross"),
+        why="its projections mix all positions of a sequence, later ones too",
+        supports=("dropout",),
+    ),
+    "nystrom": Entry(
+        "lowrank:Nystrom",
+        "softmax over m landmarks, the means of segments",
+        _nystrom,
+        options=dict(m=32),
+        roles=("encoder",),
+        why="its landmarks are means of all queries, which a decoder does not have yet",
         supports=("mup",),
     ),
 }

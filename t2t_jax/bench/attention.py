@@ -48,6 +48,7 @@ def default(n: int) -> dict[str, str]:
         "sparse_fixed": f":l={root},c=1",
         "sparse_random": ":b=32,r=2",
         "cosformer": f":M={n}",
+        "linformer": f":n={n}",
     }
     return {name: name + options.get(name, "") for name in (*MECHANISMS, NAIVE)}
 

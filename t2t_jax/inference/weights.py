@@ -1,9 +1,9 @@
 """Attention weights of every layer and head of a trained model, for any mechanism.
 
 The output of a mechanism is a weighted sum of values. If unit vectors are appended to the values,
-the same columns of the output are the weights. Linear attention never forms weights; what this
-gives is its effective weights, phi(q_t) phi(k_s) over their sum. Those of a memory may be negative,
-and are not yet scaled by its norm.
+the same columns of the output are the weights. Linear attention never forms weights, nor does that
+of low rank; what this gives are effective weights, such as phi(q_t) phi(k_s) over their sum. Those
+of a memory may be negative, and are not yet scaled by its norm.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +20,7 @@ from jax import Array
 
 from t2t_jax import config
 from t2t_jax.attention.linear import Linear
+from t2t_jax.attention.lowrank import Linformer, Nystrom
 from t2t_jax.attention.mechanism import Mechanism
 from t2t_jax.attention.memory import Memory
 from t2t_jax.tokens import BOS, PAD
@@ -107,7 +108,7 @@ def _traced(
             return jnp.concatenate([call(out[..., :-n]), out[..., -n:]], -1)
         if not isinstance(module, Mechanism) or method not in ("__call__", "start", "step"):
             return call(*args, **kwargs)
-        effective[module.path] = isinstance(module, Linear | Memory)
+        effective[module.path] = isinstance(module, Linear | Memory | Linformer | Nystrom)
         units[module.path] = source.shape[1] if method == "step" else args[1].shape[1]
         if method == "start":
             k, v, *rest = args

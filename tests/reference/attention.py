@@ -36,6 +36,10 @@ def attention(
                 size = int(q_lengths[b]), int(kv_lengths[b])
                 heads.append(memory.attention(xp, name, own, x, y, z, i, *size, causal))
                 continue
+            if name in ("linformer", "nystrom"):
+                size = int(q_lengths[b]), int(kv_lengths[b])
+                heads.append(low_rank(xp, name, options, own, x, y, z, *size))
+                continue
             if name == "local_p":
                 heads.append(predictive(xp, options["w"], own, x, y, z, seen, int(kv_lengths[b])))
                 continue
@@ -64,7 +68,7 @@ def visible(name, o, size, q_length, kv_length, causal):
             u = np.random.default_rng(o["seed"]).random((i + 1, o["r"]))[i].astype(np.float32)
             choice = min(i, -(-size[1] // o["b"])) if causal else -(-kv_length // o["b"])
             return j in np.floor(u * np.float32(choice)).astype(int)
-        if name not in DENSE + list(memory.NAMES):
+        if name not in (*DENSE, *memory.NAMES, "linformer", "nystrom"):
             raise ValueError(f"the reference has no pattern of {name!r}")
         return True
 
@@ -142,6 +146,36 @@ def predictive(xp, w, own, q, k, v, seen, length):
     away = xp.arange(k.shape[0])[None] - p[:, None]
     a = softmax(xp, q @ k.T / np.sqrt(q.shape[1]), seen & (xp.abs(away) <= w))
     return (a * xp.exp(-(away**2) / (2 * (w / 2) ** 2))) @ v
+
+
+def low_rank(xp, name, o, own, q, k, v, q_length, kv_length):
+    """Returns [T, d_v] of attention without a pattern, computed without the padding."""
+    zeros = xp.zeros((len(q), v.shape[1]))
+    if not q_length or not kv_length:
+        return zeros
+    scale, q, k, v = np.sqrt(q.shape[1]), q[:q_length], k[:kv_length], v[:kv_length]
+    every = np.ones((1, 1), bool)
+    if name == "linformer":  # Wang et al. (2020), equation 7
+        E, F = own["E"][:kv_length].T, own["F"][:kv_length].T
+        out = softmax(xp, q @ (E @ k).T / scale, every) @ (F @ v)
+    else:  # Xiong et al. (2021), equations 11 and 13
+        x, y = segment_means(xp, q, o["m"]), segment_means(xp, k, o["m"])
+        left, A, right = (softmax(xp, a @ b.T / scale, every) for a, b in ((q, y), (x, y), (x, k)))
+        out = left @ iterated_inverse(A) @ right @ v
+    return xp.concatenate([out, zeros[q_length:]])
+
+
+def segment_means(xp, x, m):
+    segments = [[i for i in range(len(x)) if i * m // len(x) == j] for j in range(m)]
+    return xp.stack([sum(x[i] for i in rows) / len(rows) for rows in segments if rows])
+
+
+def iterated_inverse(A):
+    """Returns the sixth iterate towards the pseudo-inverse of A."""
+    Z, I = A.T / (abs(A).sum(0).max() * abs(A).sum(1).max()), np.eye(len(A))
+    for _ in range(6):
+        Z = Z @ (13 * I - A @ Z @ (15 * I - A @ Z @ (7 * I - A @ Z))) / 4
+    return Z
 
 
 def softmax(xp, e, seen):
