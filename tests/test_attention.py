@@ -645,6 +645,17 @@ def test_an_argument_without_support_is_refused(name, argument):
         make(name).apply(weights(name), q, k, v, **{"visibility": Visibility()} | argument)
 
 
+@pytest.mark.parametrize("name", ["gated_linear", pytest.param("gated_delta", marks=FULL)])
+def test_a_weak_decay_after_a_strong_one_is_exact(name):
+    q, k, v = draw(name, 13, 13, 10)
+    gates = k[..., D_K:]
+    gates[:, ::3] = {"gated_linear": -2e4, "gated_delta": 50}[name]  # erases the memory
+    g = upstream(13)
+    variables = weights(name)
+    actual = pull(name, variables, q, k, v, padded_visibility("decoder", 13, 13), g)
+    close(actual, defined(name, variables, q, k, v, "decoder", g), 1e-5)
+
+
 def test_cosformer_refuses_more_positions_than_it_has_weights_for():
     q, k, v = draw("cosformer", 5, 5)
     mechanism = build("cosformer:M=4")

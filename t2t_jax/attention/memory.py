@@ -10,8 +10,8 @@ u_t = v_t - (diag(a_t) S_{t-1})^T e_t.
 
 Within a chunk, everything is a matmul. The vectors u of the delta rule solve a triangular system,
 which is the WY form of a product of Householder matrices (Yang et al. 2024, "Parallelizing Linear
-Transformers with the Delta Rule"). Decays are logarithms until the difference of two of their sums
-is known, which is negative or zero, so that exp never overflows.
+Transformers with the Delta Rule"). The decay between two positions is exp of a sum of logarithms,
+which is negative or zero, so that it never overflows.
 """
 
 from typing import NamedTuple
@@ -118,8 +118,13 @@ def scan(q: Array, keys: Keys, chunk: int, backwards: bool = False) -> tuple[Arr
     if backwards:
         x = jax.tree.map(lambda x: jnp.flip(x, (0, 2)), x)
     empty = jnp.zeros((q.shape[0], *q.shape[2:], keys.u.shape[-1]), q.dtype)
-    own = not backwards
-    memory, out = jax.lax.scan(lambda S, x: advance(S, x[0], x[1], own), empty, x)
+
+    def step(S: Array, x: tuple[Array, Keys]) -> tuple[Array, Array]:
+        return advance(S, *x, not backwards)
+
+    if keys.log_a.shape[-1] > 1:
+        step = jax.checkpoint(step)  # each pair has m decays, which are computed again
+    memory, out = jax.lax.scan(step, empty, x)
     out = jnp.flip(out, (0, 2)) if backwards else out
     return unblock(out.swapaxes(0, 1), T), memory
 
@@ -131,32 +136,35 @@ def advance(S: Array, q: Array, keys: Keys, own: bool = True) -> tuple[Array, Ar
       own: whether a query sees the key of its own position.
     """
     k, u, log_a, e = keys
-    log = jnp.cumsum(log_a, axis=1)  # of the decay since the chunk before
+    before = jnp.exp(jnp.cumsum(log_a, axis=1))  # the decay since the chunk before
+    decay = _decay(log_a)
     if e is not None:
-        u = u - jnp.einsum("bthm,bhmd->bthd", e * jnp.exp(log), S)
-        u = _solve(_pairs(e, k, log, own=False), u)
-    out = jnp.einsum("bthm,bhmd->bthd", q * jnp.exp(log), S)
-    out += jnp.einsum("bhts,bshd->bthd", _pairs(q, k, log, own), u)
-    last = log[:, -1:]
-    added = jnp.einsum("bshm,bshd->bhmd", k * jnp.exp(last - log), u)
-    return S * jnp.exp(last).swapaxes(1, 2).swapaxes(2, 3) + added, out
+        u = u - jnp.einsum("bthm,bhmd->bthd", e * before, S)
+        u = _solve(_pairs(e, k, decay, own=False), u)
+    out = jnp.einsum("bthm,bhmd->bthd", q * before, S)
+    out += jnp.einsum("bhts,bshd->bthd", _pairs(q, k, decay, own), u)
+    added = jnp.einsum("bshm,bshd->bhmd", k * decay[:, -1], u)
+    return S * before[:, -1, ..., None] + added, out
 
 
-def _pairs(x: Array, y: Array, log: Array, own: bool) -> Array:
+def _decay(log_a: Array) -> Array:
+    """The decay from s to t, for log_a [B, C, h, m]: [B, t, s, h, m]; zero where s > t.
+
+    Logarithms are summed from s on. A difference of two sums from the first position would lose
+    what a strong decay before s rounds away.
+    """
+    past, seen = (jnp.tri(log_a.shape[1], k=k, dtype=bool)[None, :, :, None, None] for k in (-1, 0))
+    total = jnp.cumsum(jnp.where(past, log_a[:, :, None], 0), axis=1)
+    return jnp.where(seen, jnp.exp(total), 0)
+
+
+def _pairs(x: Array, y: Array, decay: Array, own: bool) -> Array:
     """x_t^T diag(the decay from s to t) y_s for s < t, or s <= t if `own`; else 0: [B, h, C, C]."""
-    past = jnp.tri(x.shape[1], k=0 if own else -1, dtype=bool)
-    if log.shape[-1] == 1:
-        gap = (log[:, :, None] - log[:, None])[..., 0].transpose(0, 3, 1, 2)
-        decay = jnp.exp(jnp.where(past[None, None], gap, -jnp.inf))
-        return jnp.einsum("bthm,bshm->bhts", x, y) * decay
-
-    @jax.checkpoint  # the array of m decays for each pair is computed again for the gradient
-    def decayed(x: Array, y: Array, log: Array) -> Array:
-        gap = log[:, :, None] - log[:, None]
-        decay = jnp.exp(jnp.where(past[None, :, :, None, None], gap, -jnp.inf))
-        return jnp.einsum("btshm,bshm->bhts", x[:, :, None] * decay, y)
-
-    return decayed(x, y, log)
+    if decay.shape[-1] == 1:
+        products = jnp.einsum("bthm,bshm->bhts", x, y) * decay[..., 0].transpose(0, 3, 1, 2)
+    else:
+        products = jnp.einsum("btshm,bshm->bhts", x[:, :, None] * decay, y)
+    return products if own else products * jnp.tri(x.shape[1], k=-1, dtype=x.dtype)[None, None]
 
 
 def _solve(below: Array, u: Array) -> Array:
