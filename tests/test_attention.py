@@ -24,6 +24,7 @@ from t2t_jax.bench.layers import count
 from t2t_jax.errors import UsageError
 from tests.eight import on_eight_devices
 from tests.reference import attention as reference
+from tests.reference import memory
 
 B, H, D_K, D_V = 4, 2, 5, 3
 SMALL = {
@@ -152,7 +153,10 @@ def test_output_and_gradients_equal_the_definition(name, role, T, S):
     g = upstream(T)
     variables = weights(name)
     actual = pull(name, variables, q, k, v, padded_visibility(role, T, S), g)
-    close(actual, defined(name, variables, q, k, v, role, g), 1e-5)
+    # The norm of a memory that holds one value hides its length: the gradients of q and k are zero
+    # but for rounding.
+    hidden = T == 1 and name in memory.NAMES
+    close(actual, defined(name, variables, q, k, v, role, g), 1e-3 if hidden else 1e-5)
 
 
 @FULL
@@ -327,12 +331,12 @@ def test_cross_attention_steps_equal_the_full_output(name):
     variables, mechanism = weights(name), make(name)
     visibility = Visibility(kv_lengths=jnp.array([0, 1, 4, S]))
     whole = run(name, variables, q, k, v, visibility)
-    memory = mechanism.apply(variables, k, v, visibility, method="start")
+    source = mechanism.apply(variables, k, v, visibility, method="start")
     step = jax.jit(partial(mechanism.apply, method="step"))
     for t in range(T):
-        out, after = step(variables, memory, q[:, t : t + 1], jnp.int32(t))
+        out, after = step(variables, source, q[:, t : t + 1], jnp.int32(t))
         close(out[:, 0], whole[:, t], 1e-5)
-        jax.tree.map(np.testing.assert_array_equal, after, memory)
+        jax.tree.map(np.testing.assert_array_equal, after, source)
 
 
 @pytest.mark.parametrize(("name", "role"), each(ROLES))

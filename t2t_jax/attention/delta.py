@@ -10,10 +10,11 @@ from t2t_jax.attention.parameters import PerHead, log_rate, log_time
 
 
 class Delta(Memory):
-    """DeltaNet (Schlag et al. 2021; Yang et al. 2024): S_t = (I - beta k k^T) S_{t-1} + beta k v^T.
+    """DeltaNet: S_t = (I - beta k k^T) S_{t-1} + beta k v^T (Yang et al. 2024, section 2.2).
 
-    Queries and keys are SiLU(x) / |SiLU(x)|, and beta = sigmoid(W x). The short convolution is left
-    out, and so is the SiLU of the values that follows it.
+    The rule is that of Schlag et al. (2021). Queries and keys are SiLU(x) / |SiLU(x)|, and
+    beta = sigmoid(W x). The short convolution is left out, and so is the SiLU of the values that
+    follows it.
     """
 
     def queries(self, q: Array) -> Array:

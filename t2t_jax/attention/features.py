@@ -35,9 +35,9 @@ class Cosformer(Linear):
 class Taylor(Linear):
     """phi(q) phi(k) = 1 + x + x^2 / 2 with x = q k^T / sqrt(d_k), the series of exp(x).
 
-    It is the linear attention of Based, with its denominator. There are 1 + d_k + d_k^2 features,
-    so Based projects queries and keys to 16 elements: set d_k=16. In Based, layers of it take turns
-    with softmax attention in a narrow window, which is the mechanism `local`.
+    It is the linear attention of Based (section 4.1), with its denominator. As there are
+    1 + d_k + d_k^2 features, Based projects queries and keys to 16 elements: set d_k=16. In Based,
+    layers of it take turns with softmax attention in a narrow window, the mechanism `local`.
     """
 
     def features(self, x: Array, positions: Array) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ class Retention(Memory):
 
 
 class GatedLinear(Memory):
-    """Yang et al. (2024), "Gated Linear Attention", equations 3 and 4 and section 4.4.
+    """Yang et al. (2024), "Gated Linear Attention", equation 3 and section 4.4.
 
     Each feature of a key has a decay of its own, a = sigmoid(W x + b)^(1/16). W has full rank; the
     paper's has rank 16.

@@ -68,9 +68,9 @@ class Linformer(Mechanism):
 class Nystrom(Mechanism):
     """softmax(q y^T) Z softmax(x k^T) v, with Z near the pseudo-inverse of softmax(x y^T).
 
-    x and y are landmarks, the means of m segments of the queries and keys before the padding; a
-    shorter sequence has a landmark for each position. Products are divided by sqrt(d_k). Z comes
-    from the paper's six iterations. The paper's convolution over the values is left out.
+    It is algorithm 1 of the paper, without its convolution over the values. x and y are landmarks,
+    the means of m segments of the queries and keys before the padding; a shorter sequence has a
+    landmark for each position. Products are divided by sqrt(d_k). Z is the paper's sixth iterate.
 
     Attributes:
       m: the number of landmarks.

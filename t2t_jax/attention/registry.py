@@ -272,7 +272,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "retention": Entry(
         "gated:Retention",
-        "q S, S = a S + k^T v, a fixed decay for each head",
+        "q S, memory S = a S + k^T v, a decay a for each head",
         _memory,
         sizes=dict(chunk=64),
         roles=SELF,
@@ -281,7 +281,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "gated_linear": Entry(
         "gated:GatedLinear",
-        "q S, S = diag(a) S + k^T v, a by a gate for each feature",
+        "q S, S = diag(a) S + k^T v, a gate for each feature",
         _memory,
         sizes=dict(chunk=16),  # each pair has d_k decays
         roles=SELF,
@@ -291,7 +291,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "mamba2": Entry(
         "gated:Mamba2",
-        "q S, S = a S + dt k^T v, step dt and decay a by one gate",
+        "q S, S = a S + dt k^T v, a gate for step dt and decay a",
         _memory,
         sizes=dict(chunk=64),
         roles=SELF,
@@ -301,7 +301,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "delta": Entry(
         "delta:Delta",
-        "q S, S = (I - b k k^T) S + b k^T v, b by a gate",
+        "q S, S = (I - b k^T k) S + b k^T v, a gate b",
         _delta,
         sizes=dict(chunk=64),
         roles=("decoder",),
@@ -311,7 +311,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "gated_delta": Entry(
         "delta:GatedDelta",
-        "delta, after a decay by a second gate",
+        "delta, after a decay of S by a second gate",
         _delta,
         sizes=dict(chunk=64),
         roles=("decoder",),

@@ -106,7 +106,7 @@ def scores(xp, name, o, own, q, k, head, h):
         t, s = xp.arange(len(q))[:, None], xp.arange(len(k))[None]
         pairs = xp.maximum(q, 0) @ xp.maximum(k, 0).T * xp.cos(np.pi / 2 * (t - s) / o["M"])
         return xp.where(pairs > 0, xp.log(xp.where(pairs > 0, pairs, 1)), -1e300)
-    if name == "taylor":  # Arora et al. (2024), equation 4
+    if name == "taylor":  # Arora et al. (2024), section 4.1
         x = q @ k.T / np.sqrt(d_k)
         return xp.log(1 + x + x**2 / 2)
     if name in SCALED:
@@ -158,7 +158,7 @@ def low_rank(xp, name, o, own, q, k, v, q_length, kv_length):
     if name == "linformer":  # Wang et al. (2020), equation 7
         E, F = own["E"][:kv_length].T, own["F"][:kv_length].T
         out = softmax(xp, q @ (E @ k).T / scale, every) @ (F @ v)
-    else:  # Xiong et al. (2021), equations 11 and 13
+    else:  # Xiong et al. (2021), algorithm 1
         x, y = segment_means(xp, q, o["m"]), segment_means(xp, k, o["m"])
         left, A, right = (softmax(xp, a @ b.T / scale, every) for a, b in ((q, y), (x, y), (x, k)))
         out = left @ iterated_inverse(A) @ right @ v
