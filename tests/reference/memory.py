@@ -13,25 +13,26 @@ def attention(xp, name, own, q, k, v, head, q_length, kv_length, causal):
 
     An encoder reads the memory of the recurrence in both directions, and its own position once.
     """
-    out = recurrence(xp, name, own, q, k, v, head, q_length, kv_length, range(len(k)))
+    inputs = xp, name, own, q, k, v, head, q_length, kv_length
+    out = recurrence(*inputs)
     if not causal:
-        back = range(len(k) - 1, -1, -1)
-        out = out + recurrence(xp, name, own, q, k, v, head, q_length, kv_length, back)
+        out = out + recurrence(*inputs, back=True)
     return out / xp.sqrt((out**2).mean(axis=1, keepdims=True) + 1e-6)
 
 
-def recurrence(xp, name, own, q, k, v, head, q_length, kv_length, order):
+def recurrence(xp, name, own, q, k, v, head, q_length, kv_length, back=False):
+    """Returns [T, d_v]; `back` runs from the last position, and a query does not see its own."""
     S = xp.zeros((v.shape[1], q.shape[1]))
     out = [xp.zeros(v.shape[1])] * len(q)
-    for t in range(len(k), len(q)):
-        order = [*order, t] if order[0] == 0 else [t, *order]
-    for t in order:
-        before = S
+    positions = range(max(len(q), len(k)))
+    for t in reversed(positions) if back else positions:
+        read = S
         if t < kv_length:
             M, W = update(xp, name, own, k[t], v[t], head, q.shape[1])
-            before, S = S @ M, S @ M + W
+            S = S @ M
+            read, S = S if back else S + W, S + W
         if t < min(q_length, len(q)):
-            out[t] = (S if order[0] == 0 else before) @ query(xp, name, q[t])
+            out[t] = read @ query(xp, name, q[t])
     return xp.stack(out)
 
 
