@@ -363,6 +363,11 @@ def _validate_attention(c: Model) -> None:
         if role != "cross":
             partners |= dict.fromkeys(positions.partners, f"positions={c.positions}")
         registry.check(getattr(c, f"{role}_attention"), role, width, partners)
+    if not has(c, "h") and registry.gates(c.cross_attention, c.d_k):
+        raise UsageError(
+            f"cross_attention={c.cross_attention} needs gates, which architecture={c.architecture} "
+            "does not project: use a mechanism without gates."
+        )
     if not has(c, "positions"):
         return
     if positions.partners and not (has(c, "encoder_attention") or has(c, "decoder_attention")):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from t2t_jax import config
+from t2t_jax.attention.visibility import Visibility
 from t2t_jax.cli import main
 from t2t_jax.data.grammar.sentences import words
 from t2t_jax.evaluation import alignment
@@ -27,6 +28,9 @@ MODELS = {
     "mixed": dict(
         N=2, d_ff=20, h=2, d_k=8, d_v=4, encoder_attention="local:w=2",
         decoder_attention="linear", cross_attention="performer:m=8",
+    ),
+    "memory": dict(
+        N=2, d_ff=20, h=2, d_k=8, d_v=4, encoder_attention="retention", decoder_attention="delta",
     ),
     "relative": dict(N=1, d_ff=20, h=2, d_k=8, d_v=4, positions="relative"),
     "differential": dict(
@@ -66,7 +70,7 @@ def maps_of_both(name):
     [
         pytest.param(n, marks=[pytest.mark.full] * (n == "relative"))
         for n in MODELS
-        if n != "differential"
+        if n not in ("differential", "memory")
     ],
 )
 def test_every_layer_has_normalised_weights_within_its_mask(name):
@@ -120,6 +124,25 @@ def test_weights_of_a_normalised_output_are_those_of_its_sum():
         x = module["attention"]["factor"]
         one, two = (np.exp(x[f"lambda_q{i}"] @ x[f"lambda_k{i}"]) for i in (1, 2))
         np.testing.assert_allclose(weights.sum(-1), 1 - (one - two + 0.25), rtol=1e-4)
+
+
+def test_weights_of_a_memory_are_those_before_its_norm():
+    """The second layer is compared, too: its input is the normalised output of the first."""
+    model, params = make("memory")
+    ids, t = jnp.array([SOURCES[0]]), np.arange(len(SOURCES[0]))
+    decay = (1 - 2.0 ** np.array([-5, -6]))[:, None, None] ** abs(t[:, None] - t)
+
+    def inputs(m):
+        x = m.source_positions(m.embedding(ids))
+        return x, m.encoder[0](x, Visibility(), None)
+
+    for layer, x in enumerate(model.apply({"params": params}, method=inputs)):
+        own = params[f"encoder_{layer}"]["attention"]
+        q, k = (np.einsum("tm,mhd->htd", np.float64(x[0]), own[W]) for W in ("W_Q", "W_K"))
+        expected = np.einsum("htd,hsd->hts", q, k) / 8**0.5 * decay
+        actual = maps_of_both("memory")[0][layer]
+        np.testing.assert_allclose(actual.weights, expected, rtol=1e-4, atol=1e-4)
+        assert actual.effective
 
 
 def test_the_input_of_the_decoder_is_the_target_shifted_by_one():

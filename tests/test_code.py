@@ -88,6 +88,7 @@ ROWS = {
     "base": {},
     "local": dict(decoder_attention="local:w=4"),
     "linear": dict(encoder_attention="linear"),
+    "gated": dict(decoder_attention="gated_delta"),
     "strided": dict(encoder_attention="sparse_strided:l=4"),
     "fixed": dict(encoder_attention="sparse_fixed:l=4,c=1"),
     "recurrent": dict(architecture="recurrent"),
@@ -170,6 +171,7 @@ def test_an_addition_changes_no_key_and_no_code(root, unchanged):
         ("attention/registry.py", "block=16", "block=32", {"local"}),
         ("parts.py", '"relu", "max', '"tanh", "max', set(ROWS) - {"recurrent"}),
         ("models/positions.py", "def sinusoid(", "def sinusoid(*_, ", set(ROWS) - {"recurrent"}),
+        ("attention/registry.py", 'a key."""\n    return 2', 'a key."""\n    return 3', {"gated"}),
         ("attention/linear.py", "_SMALLEST = 1e-30", "_SMALLEST = 1e-20", {"linear"}),
         pytest.param(
             "attention/sparse.py",

@@ -29,6 +29,7 @@ MODELS = {
     "encoder": dict(architecture="encoder"),
     "gated": dict(feed_forward="swiglu", norm="rms_norm", positions="alibi", qk_norm="rms_norm"),
     "decoder": dict(architecture="decoder", positions="rotary", d_k=6),
+    "gates": dict(encoder_attention="gated_linear", decoder_attention="gated_delta"),
 }
 
 

@@ -6,9 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
+from t2t_jax.attention import registry
+from t2t_jax.attention.visibility import Visibility
 from t2t_jax.config import Config, replace
 from t2t_jax.errors import UsageError
+from t2t_jax.models.multihead import MultiHead
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import shift
 from tests.reference import convolutional, recurrent, transformer
@@ -100,7 +104,7 @@ unscaled
 """
 MIXES_FULL = """
 blocks-lsh-top_k gru-linear halves-additive learned lstm lstm-local performer-linear-local pointwise
-random-local_p random-strided
+random-local_p random-strided retention-mamba2
 """
 
 
@@ -176,6 +180,10 @@ MIXES = {
         decoder_attention="lsh:b=2,c=2",
         cross_attention="top_k:k=2",
     ),
+    "retention-mamba2": dict(
+        positions="rotary", d_k=6, encoder_attention="retention", decoder_attention="mamba2"
+    ),
+    "gated": dict(encoder_attention="gated_linear", decoder_attention="gated_delta"),
     "lstm": recur("lstm", both=True)[0],
     "lstm-luong": recur("lstm", "output", "general")[0],
     "gru-bahdanau": recur("gru", "input", "additive", both=True)[0],
@@ -231,6 +239,26 @@ each = pytest.mark.parametrize(
 )
 
 
+def test_gates_are_neither_normalised_nor_turned():
+    c = replace(
+        Config(), d_model=12, h=3, d_k=6, d_v=7, positions="rotary", qk_norm="rms_norm",
+        decoder_attention="mamba2",
+    )  # fmt: skip
+    layer, key = MultiHead(c.model, "decoder", jnp.float32), jax.random.key(1)
+    x = jax.random.normal(key, (2, 5, 12))
+    visibility, keys = Visibility(causal=True), []
+    variables = nn.meta.unbox(layer.init(key, x, x, visibility, False))
+
+    def watch(call, args, kwargs, context):
+        keys.extend(args[:1] if context.method_name == "keys" else ())
+        return call(*args, **kwargs)
+
+    with nn.intercept_methods(watch):
+        layer.apply(variables, x, x, visibility, False)
+    expected = np.einsum("btm,mhg->bthg", x, variables["params"]["W_gates"])
+    np.testing.assert_allclose(keys[0][..., 6:], expected, rtol=1e-5, atol=1e-6)
+
+
 @each
 def test_padding_and_other_rows_have_no_effect(changes):
     """Every sentence alone, in widths that fit the longest, is as in the batch."""
@@ -279,6 +307,14 @@ def test_bfloat16_keeps_float32_parameters_and_logits(changes):
     real = TARGET != 0
     np.testing.assert_allclose(actual[real], expected[real], atol=0.05 * np.abs(expected).max())
     assert not np.array_equal(actual, expected)
+
+
+def test_gates_without_a_layer_that_projects_them_are_refused(monkeypatch):
+    entry = registry.Entry("mine:Mine", "mine", gates=lambda d_k: 1)
+    monkeypatch.setitem(registry.MECHANISMS, "mine", entry)
+    assert replace(Config(), cross_attention="mine")
+    with pytest.raises(UsageError, match="needs gates, which architecture=convolutional"):
+        replace(Config(), cross_attention="mine", architecture="convolutional")
 
 
 @pytest.mark.parametrize(

@@ -162,11 +162,17 @@ def test_what_mup_has_no_rule_for_is_refused(changes, message):
         config.replace(Config(), **changes)
 
 
-@pytest.mark.parametrize("name", ["linear", "performer:m=8", "local", "scaled_dot_product:power=1"])
+@pytest.mark.parametrize(
+    "name", ["linear", "performer:m=8", "local", "scaled_dot_product:power=1", "gated_linear"]
+)
 def test_mechanisms_without_matrices_have_a_rule_for_every_parameter(name):
     attention = dict.fromkeys(("encoder_attention", "decoder_attention"), name)
     c = config.replace(Config(), **SIZES, **attention, parametrization="mup", mup_width=12)
-    assert factors(c)["encoder_0/attention/W_Q"] == 0.25
+    made = factors(c)
+    assert made["encoder_0/attention/W_Q"] == 0.25
+    if name == "gated_linear":
+        assert made["encoder_0/attention/W_gates"] == 0.25
+        assert made["encoder_0/attention/attention/b/weight"] == 1
 
 
 def test_a_preset_divides_mup_width_and_leaves_standard_runs_alone():

@@ -11,6 +11,10 @@ that sees nothing is zero, and the content of padding or of the future, even NaN
 the distances s - t whose value is added to the scores. A mechanism sums values by weights; what it
 then does to the sums, such as a norm, is its method `finish`.
 
+A mechanism may also need gates, more features of each key and head. Its entry says how many. The
+layer projects them from the input of the keys and appends them: k is then [B, S, h, d_k + gates].
+Gates are neither normalised nor turned by positions; their bias is a parameter of the mechanism.
+
 It also decodes, one position at a time, all rows at the same position:
 
     state = mechanism.start(k, v, visibility)

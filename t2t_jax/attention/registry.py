@@ -33,6 +33,10 @@ def _dense(o: Options, s: Shape) -> Number:
     return s.T * s.S * (s.d_k + s.d_v)
 
 
+def _none(d_k: int) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Entry:
     """A mechanism.
@@ -49,6 +53,8 @@ class Entry:
       halves: whether it cuts queries and keys into halves, so that d_k must be even.
       roles: the attentions of Figure 1 that it can be.
       why: why it cannot be the others.
+      gates: how many features it needs of each key and head beside the d_k of the key, a function
+        of d_k; `models/multihead.py` projects them and appends them to the key.
       supports: what it can be combined with: `rotary` positions, a `bias` of its scores that
         positions give, `dropout` of its weights, and `mup`, which has no learning rate for matrices
         of a mechanism.
@@ -63,6 +69,7 @@ class Entry:
     halves: bool = False
     roles: tuple[str, ...] = ALL
     why: str = ""
+    gates: Callable[[int], int] = _none
     supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup")
 
 
@@ -157,6 +164,37 @@ def _performer(o: Options, s: Shape) -> Number:
     return (s.T + s.S) * o["m"] * s.d_k + _sums(o["m"], o["chunk"], s)
 
 
+def _cosformer(o: Options, s: Shape) -> Number:
+    return _sums(2 * s.d_k, o["chunk"], s)
+
+
+def _taylor(o: Options, s: Shape) -> Number:
+    return _sums(1 + s.d_k + s.d_k**2, o["chunk"], s)
+
+
+def _memory(o: Options, s: Shape) -> Number:
+    """The memory is read and written, and the pairs within each chunk are computed."""
+    T = _whole(max(s.T, s.S), o["chunk"])
+    passes = 1 if s.causal else 2
+    return passes * T * (2 * s.d_k * s.d_v + o["chunk"] * (s.d_k + s.d_v))
+
+
+def _delta(o: Options, s: Shape) -> Number:
+    """Each chunk also reads the memory at its keys, and solves a triangular system."""
+    T, C = _whole(max(s.T, s.S), o["chunk"]), o["chunk"]
+    return _memory(o, s) + T * (s.d_k * s.d_v + C * s.d_k) + T * (C - 1) // 2 * s.d_v
+
+
+def _linformer(o: Options, s: Shape) -> Number:
+    return (s.T + s.S) * o["k"] * (s.d_k + s.d_v)
+
+
+def _nystrom(o: Options, s: Shape) -> Number:
+    m = o["m"]
+    landmarks, iterations = (s.T + s.S) * m * s.d_k, 6 * 4 * m**3
+    return landmarks + (s.T + s.S + m) * m * (s.d_k + s.d_v) + iterations
+
+
 def _whole(n: Number, b: Number) -> Number:
     """n rounded up to whole blocks of b."""
     return -(-n // b) * b
@@ -175,7 +213,24 @@ def _sums(m: Number, chunk: Number, s: Shape) -> Number:
     return 2 * T * m * (s.d_v + 1) + T * chunk * (m + s.d_v + 1)
 
 
+def _one(d_k: int) -> int:
+    """One gate a key."""
+    return 1
+
+
+def _two(d_k: int) -> int:
+    """Two gates a key."""
+    return 2
+
+
+def _each(d_k: int) -> int:
+    """A gate for each feature of a key."""
+    return d_k
+
+
 _ONE_SEQUENCE = "its pattern relates positions of one sequence"
+_DECAY = "its memory decays from each position of one sequence to the next"
+_ERASES = "it erases what earlier positions of the same sequence have stored"
 
 MECHANISMS: dict[str, Entry] = {
     "scaled_dot_product": Entry(
@@ -341,6 +396,90 @@ MECHANISMS: dict[str, Entry] = {
         sizes=dict(chunk=64),
         supports=("rotary", "mup"),
     ),
+    "cosformer": Entry(
+        "features:Cosformer",
+        "phi(q) (phi(k)^T v), phi_i = relu at an angle of pi i / 2M",
+        _cosformer,
+        options=dict(M=512),
+        sizes=dict(chunk=64),
+        roles=SELF,
+        why="its weights fall with the distance of positions in one sequence",
+        supports=("mup",),
+    ),
+    "taylor": Entry(
+        "features:Taylor",
+        "phi(q) (phi(k)^T v), phi: exp to second order, for a small d_k",
+        _taylor,
+        sizes=dict(chunk=64),
+        supports=("rotary", "mup"),
+    ),
+    "retention": Entry(
+        "gated:Retention",
+        "q S, memory S = a S + k^T v, a decay a for each head",
+        _memory,
+        sizes=dict(chunk=64),
+        roles=SELF,
+        why=_DECAY,
+        supports=("rotary", "mup"),
+    ),
+    "gated_linear": Entry(
+        "gated:GatedLinear",
+        "q S, S = diag(a) S + k^T v, a gate for each feature",
+        _memory,
+        sizes=dict(chunk=16),  # each pair has d_k decays
+        roles=SELF,
+        why=_DECAY,
+        gates=_each,
+        supports=("mup",),
+    ),
+    "mamba2": Entry(
+        "gated:Mamba2",
+        "q S, S = a S + dt k^T v, a gate for step dt and decay a",
+        _memory,
+        sizes=dict(chunk=64),
+        roles=SELF,
+        why=_DECAY,
+        gates=_one,
+        supports=("rotary", "mup"),
+    ),
+    "delta": Entry(
+        "delta:Delta",
+        "q S, S = (I - b k^T k) S + b k^T v, a gate b",
+        _delta,
+        sizes=dict(chunk=64),
+        roles=("decoder",),
+        why=_ERASES,
+        gates=_one,
+        supports=("mup",),
+    ),
+    "gated_delta": Entry(
+        "delta:GatedDelta",
+        "delta, after a decay of S by a second gate",
+        _delta,
+        sizes=dict(chunk=64),
+        roles=("decoder",),
+        why=_ERASES,
+        gates=_two,
+        supports=("mup",),
+    ),
+    "linformer": Entry(
+        "lowrank:Linformer",
+        "softmax(q (E k)^T) F v, E and F project n keys to k",
+        _linformer,
+        options=dict(n=512, k=64),
+        roles=("encoder", "cross"),
+        why="its projections mix all positions of a sequence, later ones too",
+        supports=("dropout",),
+    ),
+    "nystrom": Entry(
+        "lowrank:Nystrom",
+        "softmax over m landmarks, the means of segments",
+        _nystrom,
+        options=dict(m=32),
+        roles=("encoder",),
+        why="its landmarks are means of all queries, which a decoder does not have yet",
+        supports=("mup",),
+    ),
 }
 
 
@@ -423,6 +562,11 @@ def check(text: str, role: str, d_k: int, partners: Mapping[str, str]) -> None:
 def products(text: str, shape: Shape) -> Number:
     """Multiply-adds of one head of a mechanism in the forward pass."""
     return MECHANISMS[parse(text)[0]].products(attributes(text), shape)
+
+
+def gates(text: str, d_k: int) -> int:
+    """Features of each key and head that a mechanism needs beside the d_k of the key."""
+    return MECHANISMS[parse(text)[0]].gates(d_k)
 
 
 def attributes(text: str) -> dict[str, Number]:

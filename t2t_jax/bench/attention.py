@@ -11,7 +11,7 @@ from flax.core import meta
 
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.parameters import PerHead
-from t2t_jax.attention.registry import MECHANISMS, build, parse
+from t2t_jax.attention.registry import MECHANISMS, build, gates, parse
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import NAIVE
 from t2t_jax.bench.lengths import ROUNDS, Program, compiled, exponent, sweep
@@ -55,6 +55,8 @@ def default(n: int) -> dict[str, str]:
         "block_select": ":b=32,n=2",
         "lsh": f":b={max(2, n // 32)},c=32,r=2",
         "top_k": ":k=64",
+        "cosformer": f":M={n}",
+        "linformer": f":n={n}",
     }
     return {name: name + options.get(name, "") for name in (*MECHANISMS, NAIVE)}
 
@@ -123,9 +125,10 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
 
 def _compile(name: str, n: int) -> Program:
     mechanism = AdditiveNaive() if name == NAIVE else build(default(n).get(name, name))
+    widths = D, key_width(name), D, D
     q, k, v, direction = (
-        jax.random.normal(key, (B, n, H, D), _dtype())
-        for key in jax.random.split(jax.random.key(0), 4)
+        jax.random.normal(key, (B, n, H, width), _dtype())
+        for key, width in zip(jax.random.split(jax.random.key(0), 4), widths, strict=True)
     )
     visibility = Visibility(causal=is_causal(name))
     fused = jax.default_backend() == "gpu"
@@ -138,6 +141,11 @@ def _compile(name: str, n: int) -> Program:
 
     arguments = (variables, q, k, v, direction)
     return compiled(jax.value_and_grad(value, (0, 1, 2, 3)), *arguments)
+
+
+def key_width(name: str) -> int:
+    """Returns the width of a key, gates included."""
+    return D if name == NAIVE else D + gates(name, D)
 
 
 def is_causal(name: str) -> bool:

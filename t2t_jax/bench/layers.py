@@ -21,7 +21,7 @@ def count(jaxpr: Any) -> tuple[float, int]:
     """Returns the FLOPs of a traced program's matrix products, and the steps of all its loops.
 
     A multiplication and an addition count as two operations, the body of a loop as often as it
-    runs.
+    runs. A triangular system is a product with half a matrix.
 
     Raises:
       ValueError: the program has a loop of unknown length.
@@ -34,6 +34,10 @@ def count(jaxpr: Any) -> tuple[float, int]:
             shape = equation.invars[0].aval.shape
             products = math.prod(shape[i] for i in contracted)
             flops += 2.0 * math.prod(equation.outvars[0].aval.shape) * products
+            continue
+        if name == "triangular_solve":
+            n = equation.invars[0].aval.shape[-1]
+            flops += float(equation.outvars[0].aval.size * (n - 1))
             continue
         if name == "while":
             raise ValueError("a loop whose length is not known cannot be counted.")

@@ -19,7 +19,7 @@ from t2t_jax import config
 from t2t_jax.attention.registry import build as build_mechanism
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import roofline
-from t2t_jax.bench.attention import B, D, H, default, is_causal
+from t2t_jax.bench.attention import B, D, H, default, is_causal, key_width
 from t2t_jax.bench.collectives import moves
 from t2t_jax.bench.devices import DEVICES, described
 from t2t_jax.bench.lengths import plot as plot_lengths
@@ -183,11 +183,14 @@ def _attention(
     mechanism = build_mechanism(default(n).get(name, name))
     fused = kernels != "plain" and DEVICES[device].platform == "gpu"
     visibility = Visibility(causal=is_causal(name))
-    short = (jnp.zeros((1, 8, H, D), jnp.bfloat16),) * 3
+    short = [jnp.zeros((1, 8, H, width), jnp.bfloat16) for width in (D, key_width(name), D)]
     variables = jax.eval_shape(
         lambda: meta.unbox(mechanism.init(jax.random.key(0), *short, visibility))
     )
-    x = _place(mesh, jax.ShapeDtypeStruct((B, n, H, D), jnp.bfloat16))
+    x, k = (
+        _place(mesh, jax.ShapeDtypeStruct((B, n, H, width), jnp.bfloat16))
+        for width in (D, key_width(name))
+    )
 
     def value(variables: Any, q: jax.Array, k: jax.Array, v: jax.Array, g: jax.Array) -> jax.Array:
         out: Any = mechanism.apply(variables, q, k, v, visibility, fused=fused, method="run")
@@ -196,7 +199,7 @@ def _attention(
     gradients = jax.jit(jax.value_and_grad(value, (0, 1, 2, 3)))
     variables = jax.tree.map(lambda y: _place(mesh, y), variables)
     with sharding.use_mesh(mesh):
-        program: Any = gradients.lower(variables, x, x, x, x).compile()
+        program: Any = gradients.lower(variables, x, k, x, x).compile()
     total = roofline.bound(roofline.kernels(program.as_text()), DEVICES[device])
     used: Any = program.memory_analysis()
     report(f"{name}, n = {n:,}: {1e3 * total.seconds:.3f} ms")

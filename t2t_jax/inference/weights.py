@@ -2,7 +2,8 @@
 
 The output of a mechanism is a weighted sum of values, up to what its `finish` does. If unit vectors
 are appended to the values, the same columns of the sum are the weights. Linear attention never
-forms weights; what this gives is its effective weights, phi(q_t) phi(k_s) over their sum.
+forms weights, nor does that of low rank; what this gives are effective weights, such as
+phi(q_t) phi(k_s) over their sum. Those of a memory may be negative.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,9 @@ from jax import Array
 
 from t2t_jax import config
 from t2t_jax.attention.linear import Linear
+from t2t_jax.attention.lowrank import Linformer, Nystrom
 from t2t_jax.attention.mechanism import Mechanism
+from t2t_jax.attention.memory import Memory
 from t2t_jax.tokens import BOS, PAD
 
 _ROLES = "encoder", "decoder", "cross"
@@ -112,7 +115,7 @@ def _traced(
             return call(q, k, _with_units(v), *rest, **kwargs)
         if method == "finish":
             (out,), S = args, units[module.path]
-            effective[module.path] = isinstance(module, Linear)
+            effective[module.path] = isinstance(module, Linear | Memory | Linformer | Nystrom)
             weights.setdefault(module.path, []).append(out[..., -S:])
             return call(out[..., :-S])
         return call(*args, **kwargs)

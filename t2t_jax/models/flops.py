@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from t2t_jax.attention.registry import Number, Shape, products
+from t2t_jax.attention.registry import Number, Shape, gates, products
 from t2t_jax.config import Config, Model
 from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD
 
@@ -52,8 +52,12 @@ def _projections(c: Model) -> tuple[int, int]:
 
 
 def _attention(c: Model, role: str, T: int, S: int) -> Number:
+    """A mechanism, and the projection of its gates."""
     shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder", h=c.h)
-    return c.h * products(getattr(c, f"{role}_attention"), shape)
+    mechanism = getattr(c, f"{role}_attention")
+    heads = c.h_kv or c.h
+    of_gates = heads * S * c.d_model * gates(mechanism, c.d_k)
+    return c.h * products(mechanism, shape) + of_gates
 
 
 def recurrent(c: Model, S: int, T: int) -> Number:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from t2t_jax import config
 from t2t_jax.attention import build
 from t2t_jax.attention.mechanism import Bias, repeat_heads
+from t2t_jax.attention.registry import gates
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.layers import parameter
 from t2t_jax.models.norms import norm
@@ -26,7 +27,8 @@ class MultiHead(nn.Module):
     With h_kv < h, each head of keys and values serves a group of h / h_kv adjacent heads of queries
     (Ainslie et al. 2023; h_kv = 1: Shazeer 2019). A mechanism trains with every head repeated for
     its group; where it is `grouped`, its decoding state holds h_kv heads. With a gate, head_i is
-    multiplied by sigmoid(x W_G_i) (Qiu et al. 2025, section 2.2, position G1).
+    multiplied by sigmoid(x W_G_i) (Qiu et al. 2025, section 2.2, position G1). A mechanism with
+    gates of its own gets them, y W_gates_i, after the features of each key.
 
     Attributes:
       c: the hyperparameters.
@@ -56,7 +58,11 @@ class MultiHead(nn.Module):
         if c.qk_norm != "none":
             self.norm_q = norm(c.qk_norm, self.dtype, axis="d_k")
             self.norm_k = norm(c.qk_norm, self.dtype, axis="d_k")
-        self.attention = build(getattr(c, f"{self.role}_attention"))
+        mechanism = getattr(c, f"{self.role}_attention")
+        self.gates = gates(mechanism, c.d_k)
+        if self.gates:
+            self.W_gates = project("W_gates", c.h_kv or c.h, self.gates, "gates")
+        self.attention = build(mechanism)
 
     def __call__(
         self,
@@ -85,7 +91,7 @@ class MultiHead(nn.Module):
     def start_self(self, x: jax.Array, capacity: int) -> Any:
         """State for causal decoding of up to `capacity` positions; x gives batch and type."""
         B, h = x.shape[0], self.c.h_kv or self.c.h
-        k = jnp.zeros((B, capacity, h, self.c.d_k), x.dtype)
+        k = jnp.zeros((B, capacity, h, self.c.d_k + self.gates), x.dtype)
         v = jnp.zeros((B, capacity, h, self.c.d_v), x.dtype)
         none_yet = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
         return self.attention.start(*self._kept(k, v), none_yet)
@@ -122,7 +128,10 @@ class MultiHead(nn.Module):
         k = self._heads(x, self.W_K, present)
         if self.c.qk_norm != "none":
             k = _cleared(self.norm_k(k), present)
-        return self._placed(k, first)
+        k = self._placed(k, first)
+        if not self.gates:
+            return k
+        return jnp.concatenate([k, self._heads(x, self.W_gates, present)], -1)
 
     def _kept(self, *keys_and_values: jax.Array) -> list[jax.Array]:
         """Keys and values of h_kv heads, as the mechanism takes them in decoding."""

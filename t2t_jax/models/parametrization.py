@@ -55,11 +55,13 @@ def _factor(c: config.Model, axes: tuple[str, ...]) -> float:
         ("vocabulary", "d_model"): from_d_model**0.5,
         ("d_model", "heads", "d_k"): from_d_model,
         ("d_model", "heads", "d_v"): from_d_model,
+        ("d_model", "heads", "gates"): from_d_model,
         ("heads", "d_v", "d_model"): c.mup_width / (c.h * c.d_v),
         ("d_model", "d_ff"): from_d_model,
         ("d_ff", "d_model"): 4 * c.mup_width / c.d_ff,
         ("position", "d_model"): 1.0,
         ("heads", "bucket"): 1.0,
+        ("heads", "d_k"): 1.0,
     }
     if len(axes) == 1:
         return 1.0

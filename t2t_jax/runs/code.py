@@ -121,7 +121,8 @@ def _code(
     entries = {}
     for text in mechanisms:
         entry = MECHANISMS[registry.parse(text)[0]]
-        starts += [_located("attention", entry.where), *_of_function(entry.products)]
+        starts += [_located("attention", entry.where)]
+        starts += [d for f in (entry.products, entry.gates) for d in _of_function(f)]
         entries[f"attention.registry.MECHANISMS[{text}]"] = content_hash(registry.attributes(text))
     for table, name in named_parts:
         part = getattr(parts, table)[name]

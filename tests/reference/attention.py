@@ -1,13 +1,14 @@
 """Every attention mechanism by its definition, over all pairs, in float64.
 
 A predicate says for one pair at a time whether the query sees the key; the scores of all pairs
-are computed, and linear attention is the softmax of log(phi(q) phi(k)).
+are computed, and linear attention is the softmax of log(phi(q) phi(k)). Attention with a memory has
+no pairs: see `memory`.
 """
 
 import jax
 import numpy as np
 
-from tests.reference import selection
+from tests.reference import memory, selection
 
 SCALED = (
     "scaled_dot_product local local_p dilated block_local streaming longformer "
@@ -16,7 +17,7 @@ SCALED = (
 ).split()
 DENSE = (
     "scaled_dot_product dot_product general additive linear performer local_p cosine softmax1 sink "
-    "sparsemax entmax talking_heads differential top_k block_select lsh"
+    "sparsemax entmax talking_heads differential top_k block_select lsh cosformer taylor"
 ).split()  # every key is seen, or the scores or `selection` decide
 
 
@@ -36,6 +37,19 @@ def attention(
             {n: p["weight"][i] if "weight" in p else p for n, p in parameters.items()}
             for i in range(h)
         ]
+        length = int(kv_lengths[b])
+        if name in (*memory.NAMES, "linformer", "nystrom"):
+            lengths = int(q_lengths[b]), length
+            heads = []
+            for i in range(h):
+                x, y, z = q[b, :, i], k[b, :, i], v[b, :, i]
+                if name in memory.NAMES:
+                    out = memory.attention(xp, name, own[i], x, y, z, i, *lengths, causal)
+                else:
+                    out = low_rank(xp, name, options, own[i], x, y, z, *lengths)
+                heads.append(out)
+            rows.append(xp.stack(heads, axis=1))
+            continue
         e = [scores(xp, name, options, own[i], q[b, :, i], k[b, :, i], i, h) for i in range(h)]
         if name == "talking_heads":
             e = [sum(own[i]["P_l"][j] * e[j] for j in range(h)) for i in range(h)]
@@ -44,7 +58,6 @@ def attention(
             e = [
                 e[i] + xp.array([[bias[x][i] for x in row] for row in distances]) for i in range(h)
             ]
-        length = int(kv_lengths[b])
         a = []
         for i in range(h):
             x, y = q[b, :, i], k[b, :, i]
@@ -87,7 +100,7 @@ def visible(name, o, size, q_length, kv_length, causal):
             return random_blocks(
                 {"w": 1, "g": 1} | o, t // o["b"], s // o["b"], size[1], kv_length, causal
             )
-        if name not in DENSE:
+        if name not in (*DENSE, *memory.NAMES, "linformer", "nystrom"):
             raise ValueError(f"the reference has no pattern of {name!r}")
         return True
 
@@ -148,6 +161,13 @@ def scores(xp, name, o, own, q, k, head, h):
     if name == "differential":  # two scores a pair: [2, T, S]
         half = d_k // 2
         return xp.stack([q[:, :half] @ k[:, :half].T, q[:, half:] @ k[:, half:].T]) / half**0.5
+    if name == "cosformer":  # equation 9
+        t, s = xp.arange(len(q))[:, None], xp.arange(len(k))[None]
+        pairs = xp.maximum(q, 0) @ xp.maximum(k, 0).T * xp.cos(np.pi / 2 * (t - s) / o["M"])
+        return xp.where(pairs > 0, xp.log(xp.where(pairs > 0, pairs, 1)), -1e300)
+    if name == "taylor":  # Arora et al. (2024), section 4.1
+        x = q @ k.T / np.sqrt(d_k)
+        return xp.log(1 + x + x**2 / 2)
     if name in SCALED:
         return q @ k.T / d_k ** o.get("power", 0.5)
     raise ValueError(f"the reference has no scores of {name!r}")
@@ -229,8 +249,39 @@ def rms_norm(xp, x):
     return x / xp.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-5)
 
 
+def low_rank(xp, name, o, own, q, k, v, q_length, kv_length):
+    """Returns [T, d_v] of attention without a pattern, computed without the padding."""
+    zeros = xp.zeros((len(q), v.shape[1]))
+    if not q_length or not kv_length:
+        return zeros
+    scale, q, k, v = np.sqrt(q.shape[1]), q[:q_length], k[:kv_length], v[:kv_length]
+    every = np.ones((1, 1), bool)
+    if name == "linformer":  # Wang et al. (2020), equation 7
+        E, F = own["E"][:kv_length].T, own["F"][:kv_length].T
+        out = softmax(xp, q @ (E @ k).T / scale, every) @ (F @ v)
+    else:  # Xiong et al. (2021), algorithm 1
+        x, y = segment_means(xp, q, o["m"]), segment_means(xp, k, o["m"])
+        left, A, right = (softmax(xp, a @ b.T / scale, every) for a, b in ((q, y), (x, y), (x, k)))
+        out = left @ iterated_inverse(A) @ right @ v
+    return xp.concatenate([out, zeros[q_length:]])
+
+
+def segment_means(xp, x, m):
+    segments = [[i for i in range(len(x)) if i * m // len(x) == j] for j in range(m)]
+    return xp.stack([sum(x[i] for i in rows) / len(rows) for rows in segments if rows])
+
+
+def iterated_inverse(A):
+    """Returns the sixth iterate towards the pseudo-inverse of A."""
+    Z, I = A.T / (abs(A).sum(0).max() * abs(A).sum(1).max()), np.eye(len(A))
+    for _ in range(6):
+        Z = Z @ (13 * I - A @ Z @ (15 * I - A @ Z @ (7 * I - A @ Z))) / 4
+    return Z
+
+
 def softmax(xp, e, seen):
     """Returns the softmax over visible keys, or zeros if a query sees no key."""
+    seen = seen & (e > -1e300)  # the logarithm of zero
     e = xp.where(seen, e, -1e300)
     a = xp.where(seen, xp.exp(e - e.max(axis=1, keepdims=True)), 0)
     total = a.sum(axis=1, keepdims=True)
