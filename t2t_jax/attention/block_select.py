@@ -10,12 +10,11 @@ from jax import Array
 
 from t2t_jax.attention import gathered
 from t2t_jax.attention.blocks import blocks
-from t2t_jax.attention.mechanism import Bias, Dropout, State, refuse, write_at
-from t2t_jax.attention.sparse import Sparse
-from t2t_jax.attention.visibility import Visibility
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, write_at
+from t2t_jax.attention.visibility import Visibility, zero_padding
 
 
-class BlockSelect(Sparse):
+class BlockSelect(Mechanism):
     """The query's own block of b keys, and the n others whose mean key scores highest with it.
 
     Causal: earlier blocks only. The score of a block is the product of the query with the mean of
@@ -44,8 +43,9 @@ class BlockSelect(Sparse):
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values of all positions, and the sums of the keys of each block."""
-        state = super().start(k, v, visibility)
-        return state | {"sums": self._sums(state["k"])}
+        lengths = visibility.kv_lengths
+        k, v = zero_padding(k, lengths), zero_padding(v, lengths)
+        return {"k": k, "v": v, "sums": self._sums(k)}
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias

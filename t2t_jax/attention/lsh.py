@@ -8,12 +8,11 @@ import numpy as np
 from jax import Array
 
 from t2t_jax.attention import gathered
-from t2t_jax.attention.mechanism import Bias, Dropout, State, refuse, write_at
-from t2t_jax.attention.sparse import Sparse
-from t2t_jax.attention.visibility import Visibility, length_mask
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, write_at
+from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
 
 
-class LSH(Sparse):
+class LSH(Mechanism):
     """The query's own position and, in each of r rounds, the last c keys of its bucket up to it.
 
     Not causal: also the first c keys of the bucket after it. The bucket of x is the argmax of the
@@ -61,8 +60,9 @@ class LSH(Sparse):
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys, the values and the buckets of all positions."""
-        state = super().start(k, v, visibility)
-        return state | {"buckets": self._buckets(state["k"])}
+        lengths = visibility.kv_lengths
+        k, v = zero_padding(k, lengths), zero_padding(v, lengths)
+        return {"k": k, "v": v, "buckets": self._buckets(k)}
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias

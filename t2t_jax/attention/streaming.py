@@ -4,6 +4,8 @@ Attention sinks: Xiao et al. (2024), "Efficient Streaming Language Models with A
 (StreamingLLM), section 3.2. Global attention: Beltagy et al. (2020), "Longformer", section 3.1.
 """
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -39,6 +41,7 @@ class Streaming(Mechanism):
       block: the least length of a block; it is w if that is larger.
     """
 
+    grouped: ClassVar[bool] = True
     w: int
     g: int
     block: int

@@ -6,6 +6,8 @@ section 3.2, with no memory beyond the block of queries; the identity permutatio
 (2020), "Blockwise Self-Attention", section 3.1.
 """
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -97,6 +99,7 @@ class Dilated(Local):
 class BlockLocal(Mechanism):
     """softmax(q k^T / sqrt(d_k)) v over the query's own block of b keys; causal: earlier ones."""
 
+    grouped: ClassVar[bool] = True
     b: int
 
     def attend(
