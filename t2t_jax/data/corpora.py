@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from t2t_jax.config import Data
-from t2t_jax.data import multi30k, treebank
+from t2t_jax.data import diagnostics, multi30k, treebank
 from t2t_jax.data.cache import FORMAT, SIDES, Dataset, Split, open_dataset, select, sentence
-from t2t_jax.data.registry import CORPORA, Entry
+from t2t_jax.data.registry import CORPORA, Entry, is_task, parse_options
 from t2t_jax.data.tokenise import FilesMissing, Raw, Stream, build
 from t2t_jax.errors import UsageError
 from t2t_jax.parts import implementation, in_file
@@ -36,10 +36,12 @@ class Corpus:
     Attributes:
       content: JSON that is equal for corpora of equal pairs, such as checksums.
       streams: function that gives the raw pairs of each split; it may download them.
+      words: the vocabulary, if it consists of whole words.
     """
 
     content: Mapping[str, Any]
     streams: Callable[[], Mapping[str, Stream]]
+    words: Sequence[str] = ()
 
 
 def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
@@ -60,8 +62,9 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
 
     If the config names a number of training pairs, they are a random sample without replacement.
     Samples of different sizes are nested; dev, test and the vocabulary are those of the corpus.
-    More pairs than the grammar has by default are a corpus of their own: it begins with the default
-    training pairs and has the same dev and test, but its vocabulary is trained on all of its pairs.
+    More pairs than the grammar or a task has by default are a corpus of their own: it begins with
+    the default training pairs and has the same dev and test. The vocabulary of the grammar is then
+    trained on all of its pairs.
 
     Raises:
       UsageError: as `prepare`, or the corpus has fewer pairs.
@@ -132,17 +135,21 @@ def _check_fields(data: Data) -> None:
 
 
 def request(data: Data) -> dict[str, Any]:
-    """The fields that change a prepared corpus; a grade or size only if it is not the default."""
+    """The fields that change a prepared corpus; some of them only if they are not the default."""
     fields = {name: getattr(data, name) for name in _REQUEST}
     if data.grade != _NORMAL:
         fields["grade"] = data.grade
+    if data.task_options:
+        fields["task_options"] = data.task_options
     if _more(data):
         fields["pairs"] = data.pairs
     return fields
 
 
 def _more(data: Data) -> int:
-    """The number of training pairs that are asked for beyond the grammar's default."""
+    """The number of training pairs that are asked for beyond the default of a generated corpus."""
+    if is_task(data.corpus):
+        return max(0, data.pairs - diagnostics.PAIRS)
     return max(0, data.pairs - GRAMMAR_PAIRS) if data.corpus == "grammar" else 0
 
 
@@ -159,12 +166,13 @@ def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: Co
             "asked": requested,
             "content": corpus.content,
         }
-        build(directory, about, corpus.streams(), data.vocabulary, data.max_length)
+        sizes = data.vocabulary, data.max_length
+        build(directory, about, corpus.streams(), *sizes, corpus.words)
     return directory
 
 
 _REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
-_OPENED = (*_REQUEST, "directory", "grade", "pairs")  # the fields that change an opened corpus
+_OPENED = (*_REQUEST, "directory", "grade", "task_options", "pairs")  # the fields that change an opened corpus
 _PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # the key has the content instead
 
 
@@ -350,6 +358,30 @@ def _grammar(data: Data, root: Path, report: Report) -> Corpus:
 GRAMMAR_SEED = 0
 GRAMMAR_PAIRS = 60_000  # in training, unless more are asked for
 _NORMAL = Data().grade
+
+
+def _task(data: Data, root: Path, report: Report) -> Corpus:
+    options = parse_options(data.corpus, data.task_options)
+    words = diagnostics.vocabulary(data.corpus, options, data.vocabulary)
+
+    @functools.cache
+    def examples() -> Mapping[str, Sequence[diagnostics.Example]]:
+        return diagnostics.generate(data.corpus, options, data.vocabulary, _more(data))
+
+    def stream(split: str) -> Iterator[Raw]:
+        for source, target, distance in examples()[split]:
+            extra = None if distance is None else {"dependency": distance}
+            yield Raw(" ".join(source).encode(), " ".join(target).encode(), extra)
+
+    def streams() -> Mapping[str, Stream]:
+        return {
+            split: Stream(f"{split} of {data.corpus}", functools.partial(stream, split))
+            for split in diagnostics.SPLITS
+        }
+
+    modules = (Path(__file__).with_name(name) for name in ("tasks.py", "diagnostics.py"))
+    code = {path.name: _sha256(path) for path in modules}
+    return Corpus({"options": options, "code": code}, streams, words)
 
 
 def _check_languages(data: Data, languages: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.registry import CORPORA
+from t2t_jax.data.registry import CORPORA, is_task
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import in_file
 
@@ -179,8 +179,9 @@ def shrink(
 
 
 def _for_corpus(preset: Preset, base: Config) -> Preset:
-    """Returns a preset that keeps the corpus of a study file, and its base's other data fields."""
-    if not in_file(CORPORA[base.data.corpus].where):
+    """Returns a preset that keeps the corpus of a study file, or a task, with its data fields."""
+    corpus = base.data.corpus
+    if not (in_file(CORPORA[corpus].where) or is_task(corpus)):
         return preset
     own = {n for n in config.difference(base, Config()) if config.SECTION_OF[n] == "data"}
     changes = {n: x for n, x in preset.changes.items() if n not in {*own, *OF_CORPUS}}

@@ -1,0 +1,78 @@
+"""Corpora of diagnostic tasks: splits of different examples, over a vocabulary of whole words.
+
+The splits train, dev and test have examples up to the length of the task; test2x, test4x and test8x
+have 2, 4 and 8 times that length.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+
+from t2t_jax.data.tasks import TASKS, Example, Options
+from t2t_jax.errors import UsageError
+from t2t_jax.tokens import UNK
+
+PAIRS = 20_000  # in training, unless another number is asked for
+# The factor of its length and the number of pairs of each split. Train is last, so that its size
+# changes no other split.
+SPLITS = {
+    "dev": (1, 500),
+    "test": (1, 1000),
+    "test2x": (2, 500),
+    "test4x": (4, 500),
+    "test8x": (8, 500),
+    "train": (1, PAIRS),
+}
+RESERVED = UNK + 1  # ids of a vocabulary that are no words
+_TRIES = 100  # draws in a row without a new example, after which there are too few
+
+
+def vocabulary(task: str, options: Options, V: int) -> list[str]:
+    """The words of a task with a vocabulary of V, special tokens included.
+
+    Raises:
+      UsageError: the options do not fit each other, or the task has another number of words.
+    """
+    words = TASKS[task].words({**options, "V": V - RESERVED})
+    if len(words) != V - RESERVED:
+        raise UsageError(
+            f"corpus {task} has {len(words)} words and {RESERVED} special tokens, not a vocabulary "
+            f"of {V:,}: set vocabulary={len(words) + RESERVED}."
+        )
+    return words
+
+
+def generate(task: str, options: Options, V: int, pairs: int = 0) -> Mapping[str, list[Example]]:
+    """The splits of a task; all of their examples differ, and each is a function of its name.
+
+    Args:
+      pairs: number of training pairs beyond `PAIRS`, which stand behind them.
+
+    Raises:
+      UsageError: the options do not fit each other, or there are too few examples.
+    """
+    seen = set[str]()
+    splits = {}
+    for split, (factor, count) in SPLITS.items():
+        scaled = {**options, "length": factor * options["length"]}
+        vocabulary(task, scaled, V)
+        drawn = _distinct(task, split, {**scaled, "V": V - RESERVED}, seen)
+        splits[split] = list(itertools.islice(drawn, count + (pairs if split == "train" else 0)))
+    return splits
+
+
+def _distinct(task: str, split: str, options: Options, seen: set[str]) -> Iterator[Example]:
+    """Examples that are not in `seen`, which grows by them."""
+    rng, tries = random.Random(f"{task} {split}"), 0
+    while True:
+        example = TASKS[task].draw(rng, options)
+        text = f"{' '.join(example.source)}\t{' '.join(example.target)}"
+        if text not in seen:
+            seen.add(text)
+            tries = 0
+            yield example
+        elif (tries := tries + 1) == _TRIES:
+            raise UsageError(
+                f"corpus {task} has too few different examples ({len(seen):,} were drawn): raise "
+                "its length or vocabulary, or lower pairs."
+            )
