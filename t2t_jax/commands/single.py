@@ -33,7 +33,9 @@ def translate(arguments: Namespace) -> None:
 
 
 def evaluate(arguments: Namespace) -> None:
-    """Scores a run on a split of its corpus or on two files, and prints the scores."""
+    """Scores a run on splits of its corpus or on two files, and prints the scores."""
+    from t2t_jax.data.registry import is_task
+    from t2t_jax.runs import store
     from t2t_jax.runs.loading import evaluate
 
     paths = arguments.sources, arguments.references
@@ -42,8 +44,31 @@ def evaluate(arguments: Namespace) -> None:
     pair = None if paths[0] is None else _read_pair(*paths)
     cache_programs(arguments.cache)
     directory, changes = _directory(arguments), changed_fields(arguments)
-    scores = evaluate(directory, arguments.cache, arguments.split, pair, changes, say)
-    print_scores(str(paths[0] or arguments.split), scores)
+    splits = [name.strip() for name in arguments.split.split(",")]
+    if is_task(store.read_config(directory).data.corpus):
+        _print_accuracy(arguments, directory, splits, bool(pair or changes))
+        return
+    for split in splits if pair is None else splits[:1]:
+        scores = evaluate(directory, arguments.cache, split, pair, changes, say)
+        print_scores(str(paths[0] or split), scores)
+
+
+def _print_accuracy(
+    arguments: Namespace, directory: Path, splits: Sequence[str], decodes: bool
+) -> None:
+    """Prints the accuracy of a run of a diagnostic task on splits, by length and by distance."""
+    from t2t_jax.runs.loading import predictions
+    from t2t_jax.runs.names import title
+    from t2t_jax.study.lengths import table
+    from t2t_jax.study.typeset import as_text
+
+    if decodes:
+        raise UsageError(
+            f"{title(directory)} is of a diagnostic task, whose words are predicted and not "
+            "decoded: give --split alone, without files and the options of decoding."
+        )
+    predicted = predictions(directory, arguments.cache, splits, say)
+    print(as_text(table(f"{title(directory)}.", predicted)), end="")
 
 
 def export(arguments: Namespace) -> None:

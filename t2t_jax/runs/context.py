@@ -54,7 +54,7 @@ def make_context(
     model, dev = build(c, dataset.vocabulary.size), dataset.splits["dev"]
     scored = [name for name in dataset.splits if is_scored(c) and to_score(name)]
     for name in ("dev", *(scored if metric_of(c.data.corpus).forced else ())):
-        _check_lengths(name, dataset.splits[name], model.limit)
+        check_lengths(name, dataset.splits[name], model.limit)
     devices = sharding.make_mesh(mesh)
     params = abstract(model, c, devices).params  # raises if the mesh does not divide them
     num_buckets = min(4, c.data.num_buckets)
@@ -84,7 +84,8 @@ def as_read(c: Config, dataset: Dataset) -> Dataset:
     return replace(dataset, splits={name: as_one(split) for name, split in dataset.splits.items()})
 
 
-def _check_lengths(name: str, split: Split, limit: int | None) -> None:
+def check_lengths(name: str, split: Split, limit: int | None) -> None:
+    """Raises an error if a model has fewer positions than a sentence of a split."""
     longest = max(int(split.source.lengths.max()), int(split.target.lengths.max()))
     if limit is not None and longest > limit:
         raise UsageError(
