@@ -104,8 +104,8 @@ class Data:
     )
     pairs: int = _field(
         0,
-        "training pairs, a random sample of the corpus; 0 means all (grammar: 60,000, diagnostic "
-        "tasks: 20,000, and more on request)",
+        "training pairs, a random sample of the corpus; 0 means all (grammar: 60,000, and more on "
+        "request; diagnostic tasks: 20,000, or as many as requested)",
     )
     vocabulary: int = _field(
         37_000, "subwords, shared by both languages; words of a diagnostic task and 4"
@@ -181,7 +181,8 @@ SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fiel
 # These are arrays in a compiled step (`training.step.Hyper`): runs that differ in them share it.
 TRACED = ("P_drop", "eps_ls", "peak_lr", "lr_scale", "warmup", "seed")
 PATHS = ("directory", "train", "dev", "test")  # the content of these files is fingerprinted
-SENTENCES = ("corpus", "source", "target", "grade", "task_options", *PATHS)  # fields that determine the sentences
+# Fields that determine the sentences.
+SENTENCES = ("corpus", "source", "target", "grade", "task_options", *PATHS)
 
 # Fields in which tensor2tensor's transformer_base_v2 differs from the paper.
 T2T: Mapping[str, Any] = dict(

@@ -62,16 +62,16 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
 
     If the config names a number of training pairs, they are a random sample without replacement.
     Samples of different sizes are nested; dev, test and the vocabulary are those of the corpus.
-    More pairs than the grammar or a task has by default are a corpus of their own: it begins with
-    the default training pairs and has the same dev and test. The vocabulary of the grammar is then
-    trained on all of its pairs.
+    More pairs than the grammar has by default are a corpus of their own: it begins with the default
+    training pairs and has the same dev and test, but its vocabulary is trained on all of its pairs.
+    A task has as many pairs as are asked for, of which the same holds.
 
     Raises:
       UsageError: as `prepare`, or the corpus has fewer pairs.
     """
     dataset = open_dataset(prepare(data, root, report))
     train = dataset.splits["train"]
-    if data.pairs == 0 or _more(data):
+    if data.pairs == 0 or _size(data):
         return dataset
     if data.pairs > len(train.source):
         raise UsageError(
@@ -141,16 +141,16 @@ def request(data: Data) -> dict[str, Any]:
         fields["grade"] = data.grade
     if data.task_options:
         fields["task_options"] = data.task_options
-    if _more(data):
+    if _size(data):
         fields["pairs"] = data.pairs
     return fields
 
 
-def _more(data: Data) -> int:
-    """The number of training pairs that are asked for beyond the default of a generated corpus."""
+def _size(data: Data) -> int:
+    """The number of training pairs, if a corpus of this size is generated on request; or else 0."""
     if is_task(data.corpus):
-        return max(0, data.pairs - diagnostics.PAIRS)
-    return max(0, data.pairs - GRAMMAR_PAIRS) if data.corpus == "grammar" else 0
+        return data.pairs
+    return data.pairs if data.corpus == "grammar" and data.pairs > GRAMMAR_PAIRS else 0
 
 
 def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: Corpus) -> Path:
@@ -172,7 +172,8 @@ def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: Co
 
 
 _REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
-_OPENED = (*_REQUEST, "directory", "grade", "task_options", "pairs")  # the fields that change an opened corpus
+# The fields that change an opened corpus.
+_OPENED = (*_REQUEST, "directory", "grade", "task_options", "pairs")
 _PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # the key has the content instead
 
 
@@ -336,7 +337,7 @@ def _grammar(data: Data, root: Path, report: Report) -> Corpus:
     def pairs() -> Mapping[str, Sequence[Any]]:
         from t2t_jax.data import grammar
 
-        grade, more = grammar.GRADES[data.grade], _more(data)
+        grade, more = grammar.GRADES[data.grade], max(0, _size(data) - GRAMMAR_PAIRS)
         return grammar.generate(GRAMMAR_SEED, grade, train=GRAMMAR_PAIRS, more=more)
 
     def stream(split: str) -> Iterator[Raw]:
@@ -366,7 +367,8 @@ def _task(data: Data, root: Path, report: Report) -> Corpus:
 
     @functools.cache
     def examples() -> Mapping[str, Sequence[diagnostics.Example]]:
-        return diagnostics.generate(data.corpus, options, data.vocabulary, _more(data))
+        pairs = _size(data) or diagnostics.PAIRS
+        return diagnostics.generate(data.corpus, options, data.vocabulary, pairs)
 
     def stream(split: str) -> Iterator[Raw]:
         for source, target, distance in examples()[split]:
@@ -379,7 +381,9 @@ def _task(data: Data, root: Path, report: Report) -> Corpus:
             for split in diagnostics.SPLITS
         }
 
-    modules = (Path(__file__).with_name(name) for name in ("tasks.py", "diagnostics.py"))
+    modules = (
+        Path(__file__).with_name(name) for name in ("tasks.py", "nested.py", "diagnostics.py")
+    )
     code = {path.name: _sha256(path) for path in modules}
     return Corpus({"options": options, "code": code}, streams, words)
 

@@ -8,20 +8,32 @@ import itertools
 import random
 from collections.abc import Iterator, Mapping
 
-from t2t_jax.data.tasks import TASKS, Example, Options
+from t2t_jax.data import nested, tasks
+from t2t_jax.data.tasks import Example, Options, Task
 from t2t_jax.errors import UsageError
 from t2t_jax.tokens import UNK
 
+TASKS: Mapping[str, Task] = {
+    "recall": Task(tasks.recall, tasks.recall_words),
+    "copy": Task(tasks.copy, tasks.symbols),
+    "reverse": Task(tasks.reverse, tasks.symbols),
+    "sort": Task(tasks.sort, tasks.symbols),
+    "selective_copy": Task(tasks.selective_copy, tasks.selective_copy_words),
+    "induction": Task(tasks.induction, tasks.induction_words),
+    "dyck": Task(nested.dyck, nested.dyck_words),
+    "listops": Task(nested.listops, nested.listops_words),
+    "needle": Task(tasks.needle, tasks.needle_words),
+}
 PAIRS = 20_000  # in training, unless another number is asked for
-# The factor of its length and the number of pairs of each split. Train is last, so that its size
-# changes no other split.
+# The factor of its length and the number of pairs of each split; 0 is that of training. Train is
+# last, so that its size changes no other split.
 SPLITS = {
     "dev": (1, 500),
     "test": (1, 1000),
     "test2x": (2, 500),
     "test4x": (4, 500),
     "test8x": (8, 500),
-    "train": (1, PAIRS),
+    "train": (1, 0),
 }
 RESERVED = UNK + 1  # ids of a vocabulary that are no words
 _TRIES = 100  # draws in a row without a new example, after which there are too few
@@ -42,11 +54,13 @@ def vocabulary(task: str, options: Options, V: int) -> list[str]:
     return words
 
 
-def generate(task: str, options: Options, V: int, pairs: int = 0) -> Mapping[str, list[Example]]:
+def generate(
+    task: str, options: Options, V: int, pairs: int = PAIRS
+) -> Mapping[str, list[Example]]:
     """The splits of a task; all of their examples differ, and each is a function of its name.
 
     Args:
-      pairs: number of training pairs beyond `PAIRS`, which stand behind them.
+      pairs: number of training pairs; a larger number begins with the same ones.
 
     Raises:
       UsageError: the options do not fit each other, or there are too few examples.
@@ -57,7 +71,7 @@ def generate(task: str, options: Options, V: int, pairs: int = 0) -> Mapping[str
         scaled = {**options, "length": factor * options["length"]}
         vocabulary(task, scaled, V)
         drawn = _distinct(task, split, {**scaled, "V": V - RESERVED}, seen)
-        splits[split] = list(itertools.islice(drawn, count + (pairs if split == "train" else 0)))
+        splits[split] = list(itertools.islice(drawn, count or pairs))
     return splits
 
 

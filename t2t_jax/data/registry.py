@@ -16,7 +16,7 @@ class Entry:
       fields: the config fields that name its files.
       splits, files, version: of a function of a study file: its splits, the files that it reads,
         and the hash of its code.
-      options: of a diagnostic task: what the config field `task_options` may set, with the defaults.
+      options: of a diagnostic task: what the field `task_options` may set, and the defaults.
     """
 
     where: str
@@ -63,8 +63,8 @@ def parse_options(corpus: str, text: str) -> dict[str, int]:
     defaults = CORPORA[corpus].options
     if not defaults and text:
         raise UsageError(
-            f"corpus {corpus} has no options, but task_options={text} sets some: leave it out, or choose "
-            f"one of {', '.join(name for name in CORPORA if is_task(name))}."
+            f"corpus {corpus} has no options, but task_options={text} sets some: leave it out, or "
+            f"choose one of {', '.join(name for name in CORPORA if is_task(name))}."
         )
     options = dict(defaults)
     for part in text.split(",") if text else ():

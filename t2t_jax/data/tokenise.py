@@ -122,8 +122,9 @@ def _fill(
         if name != "train":
             for _ in _valid(stream, Counter()):
                 pass
+    trained_on: dict[str, int] = {}
     if words:
-        subwords, trained_on = Vocabulary(of_words(words)), {}
+        subwords = Vocabulary(of_words(words))
     else:
         subwords, trained_on = _train_vocabulary(streams["train"], vocabulary)
     (directory / "vocabulary.model").write_bytes(subwords.model)

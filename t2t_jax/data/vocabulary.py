@@ -8,12 +8,12 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from t2t_jax.errors import UsageError
 from t2t_jax.tokens import BOS, EOS, PAD, UNK
 
-
-_SPECIAL = dict(pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK)
+_SPECIAL: dict[str, Any] = dict(pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK)
 
 
 class Vocabulary:

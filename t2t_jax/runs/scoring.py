@@ -17,7 +17,8 @@ Result = dict[str, Any]
 
 def missing_splits(context: Context, directory: Path, result: Result) -> list[str]:
     """Returns the splits that are to be scored and have no scores yet."""
-    return [name for name in context.scored if store.read_statistics(directory, result, name) is None]
+    read = partial(store.read_statistics, directory, result)
+    return [name for name in context.scored if read(name) is None]
 
 
 def add_scores(context: Context, c: Config, directory: Path, params: Any, result: Result) -> Result:

@@ -35,6 +35,8 @@ def table(title: str, predicted: Mapping[str, tuple[Sequence[str], Split]]) -> T
             distances = np.array([extra["dependency"] for extra in split.extras])
             lines += [_line("", "", span(distances[i]), counts[i]) for i in parts(distances)]
         groups.append(tuple(lines))
+    if max(map(len, groups)) == 1:  # without parts, nothing needs to be separated
+        groups = [tuple(line for (line,) in groups)]
     return Table(title, (*header, ("", "exact")), tuple(groups), NOTES)
 
 
