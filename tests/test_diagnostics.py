@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from t2t_jax import config
+from t2t_jax.cli import main
 from t2t_jax.config import Config, Data
 from t2t_jax.data import diagnostics
 from t2t_jax.data.cache import as_one, ragged
@@ -22,13 +23,15 @@ from t2t_jax.evaluation.metrics import METRICS
 from t2t_jax.evaluation.perplexity import negative_log_likelihood
 from t2t_jax.evaluation.predictions import predict
 from t2t_jax.inference.translate import translate_tokens
+from t2t_jax.runs.execution import execute
 from t2t_jax.study.lengths import table
 from t2t_jax.study.typeset import as_text
 from t2t_jax.tokens import EOS
+from t2t_jax.training.progress import Progress
 from t2t_jax.training.step import asked, shift
 from tests.reference.transformer import language_model
 from tests.small import make
-from tests.toy import quiet
+from tests.toy import options, quiet
 
 V = {"listops": 19, "dyck": 10}  # of the task; that of others is 44
 
@@ -289,6 +292,9 @@ def test_given_tokens_are_read_but_do_not_count():
         np.testing.assert_allclose(total, sum(terms), 1e-5)
 
 
+BATCHES = Data(batch_tokens=64, num_buckets=2)
+
+
 class Words:
     """A vocabulary whose word i is `wi`."""
 
@@ -319,7 +325,7 @@ def test_a_whole_prediction_is_right_where_greedy_decoding_is():
     right = [[*tokens[:4], -EOS] for tokens in greedy]
     wrong = [[*row[:-2], 4 + (row[-2] - 3) % 25, -EOS] for row in right]
     split = Sentences(sources * 2, right + wrong)
-    predicted = predict(model, params, split, Words(), 64)
+    predicted = predict(model, params, split, Words(), BATCHES)
     exact = [x == y for x, y in zip(predicted, split.references, strict=True)]
     assert exact == [True] * len(right) + [False] * len(wrong)
 
@@ -332,7 +338,7 @@ def test_predictions_are_the_largest_logits_of_the_own_target():
     joined = [[-x for x in s] + t for s, t in zip(source, target, strict=True)]
     split.target = ragged(joined)
     for text, reference, row in zip(
-        predict(model, params, split, Words(), 64), split.references, joined, strict=True
+        predict(model, params, split, Words(), BATCHES), split.references, joined, strict=True
     ):
         z = language_model(exact, None, [1, *np.abs(row[:-1])], causal=True)
         best = Words().pieces(z.argmax(-1))
@@ -367,3 +373,39 @@ def test_the_table_has_a_line_for_each_length_and_distance():
     assert [near[:3], far[:3]] == [["1", "20", "100.0"], ["2", "20", "25.0"]]
     assert whole[7] == "50.0"  # exact, with an interval of 1.96 standard errors
     np.testing.assert_allclose([float(whole[8][1:]), float(whole[10][:-1])], [34.5, 65.5], atol=3)
+
+
+TINY = dict(
+    architecture="decoder", N=2, d_model=32, d_ff=32, h=4, d_k=8, d_v=8, norm_placement="pre",
+    corpus="copy", task_options="length=4", vocabulary=12, pairs=1000, batch_tokens=800,
+    num_buckets=1, steps=200, warmup=40, peak_lr=0.01, schedule="linear", P_drop=0.0, eps_ls=0.0,
+    evaluate_every=200,
+)  # fmt: skip
+
+
+def test_a_tiny_language_model_solves_copy(tmp_path, capsys):
+    c, run, cache = config.replace(Config(), **TINY), tmp_path / "run", tmp_path / "cache"
+    dataset = open_corpus(c.data, cache, quiet)
+    (result,) = execute([(c, run)], dataset, lambda split: split == "test", Progress())
+    assert result["scores"]["test"]["accuracy"]["score"] > 90
+    assert [*result["scores"]] == ["test"]
+    store = ["--cache", str(cache)]
+    assert main(["evaluate", str(run), "--split", "test,test2x", *store]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    score = {line[0]: line[3] for line in lines if line[:1] in (["test"], ["test2x"])}
+    assert score["test"] == f"{result['scores']['test']['accuracy']['score']:.1f}"
+    assert float(score["test2x"]) < 50
+    for words, expected in (
+        (["evaluate", str(run), "--beam", "2", *store], "predicted and not decoded"),
+        (["evaluate", str(run), "--split", "test3x", *store], "did you mean 'test"),
+        (["translate", str(run)], "does not translate"),
+    ):
+        assert main(words) == 2
+        assert expected in capsys.readouterr().err
+
+
+def test_a_task_longer_than_the_positions_is_refused(tmp_path, capsys):
+    changes = TINY | dict(positions="learned", max_length=8, max_extra=20)
+    words = ["train", "base", *options(changes), "--cache", str(tmp_path / "cache")]
+    assert main([*words, "--run", str(tmp_path / "run")]) == 2
+    assert "test4x has a sentence of 34 subwords" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 
+from t2t_jax.config import Data
 from t2t_jax.data.batches import in_order
 from t2t_jax.data.cache import Split
 from t2t_jax.data.tasks import GIVEN
@@ -20,9 +21,7 @@ from t2t_jax.training import sharding
 from t2t_jax.training.step import shift
 
 
-def predict(
-    model: Any, params: Any, split: Split, vocabulary: Vocabulary, batch_tokens: int
-) -> list[str]:
+def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data: Data) -> list[str]:
     """The predicted words of each target, beside its given words, as texts like its references.
 
     A prediction has as many words as its reference. A wrong end mark is one more word, and an end
@@ -30,10 +29,12 @@ def predict(
 
     Args:
       split: as the model reads it (`runs.context.as_read`).
+      data: the size and the number of shapes of its batches.
     """
     words = [piece.removeprefix("▁") for piece in vocabulary.pieces(range(vocabulary.size))]
     mesh, texts = sharding.mesh_of(params), [""] * len(split.target)
-    for rows, batch in in_order(split.source, split.target, batch_tokens):
+    sizes = data.batch_tokens, min(4, data.num_buckets)
+    for rows, batch in in_order(split.source, split.target, *sizes):
         with sharding.use_mesh(mesh):
             predicted = predictions(model, params, sharding.put_batch(batch, mesh))
         for i, row in zip(rows, np.asarray(predicted), strict=False):

@@ -138,7 +138,7 @@ def predictions(
     for name in splits:
         split = _split(dataset, name)
         check_lengths(name, split, model.limit)
-        out[name] = predict(model, params, split, vocabulary, c.data.batch_tokens), split
+        out[name] = predict(model, params, split, vocabulary, c.data), split
     return out
 
 

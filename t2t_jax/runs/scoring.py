@@ -87,7 +87,7 @@ def _outputs(context: Context, params: Any, c: Config, split: str) -> list[str]:
     model, vocabulary, progress = context.model, context.dataset.vocabulary, context.progress
     sentences = context.dataset.splits[split]
     if metric_of(c.data.corpus).forced:
-        return predict(model, params, sentences, vocabulary, c.data.batch_tokens)
+        return predict(model, params, sentences, vocabulary, c.data)
     progress.say(f"translating {split}: {len(sentences.sources):,} sentences")
     limits: Any = dict(longest=model.limit, warn=progress.say)
     return translate(model, params, sentences.sources, vocabulary, c.decoding, **limits)
