@@ -169,9 +169,12 @@ def test_splits_share_no_example_and_are_reproduced(task):
     assert {**again, "train": 0} == {**made, "train": 0}
 
 
+QUERIES = {"length": 22, "fewest": 0, "V": 9}
+
+
 def test_the_places_of_queries_follow_the_power_law():
     """The first of many places, drawn alone, against the probabilities of the paper's code."""
-    rng, options = random.Random(0), {"length": 22, "keys": 1, "V": 9}
+    rng, options = random.Random(0), {**QUERIES, "keys": 1}
     drawn = [TASKS["recall"].draw(rng, options).target for _ in range(4000)]
     places = [next(i // 2 for i, w in enumerate(target) if w != "_.") for target in drawn]
     p = np.arange(1, 11) ** (0.01 - 1)
@@ -181,11 +184,19 @@ def test_the_places_of_queries_follow_the_power_law():
 
 
 def test_the_order_of_queries_is_independent_of_that_of_pairs():
-    rng, options, first = random.Random(0), {"length": 22, "keys": 2, "V": 9}, 0
+    rng, options, first = random.Random(0), {**QUERIES, "keys": 2}, 0
     for _ in range(1000):
         source, target, _ = TASKS["recall"].draw(rng, options)
         first += target.index(f"_{source[0]}") < target.index(f"_{source[2]}")
     assert 450 < first < 550
+
+
+def test_training_alone_has_fewer_keys():
+    made = generate("recall", parse_options("recall", "keys=5,fewest=2"), 44, 100)
+    keys = {split: {len(e.source) // 2 for e in examples} for split, examples in made.items()}
+    assert keys.pop("train") == {2, 3, 4, 5}
+    assert set.union(*keys.values()) == {5}
+    assert {size("recall", example) for example in made["train"]} == {32}
 
 
 def test_a_needle_is_at_the_distance_that_is_asked_for():
@@ -219,6 +230,7 @@ def test_options_that_a_task_lacks_are_refused_with_the_config(corpus, options, 
         ("induction", "length=2", 44, "length must be at least 3"),
         ("recall", "length=31", 44, "length must be even"),
         ("recall", "length=30,keys=8", 44, "length must be at least 4 keys, 32"),
+        ("recall", "keys=2,fewest=3", 44, "fewest must be at most keys, which is 2"),
         ("recall", "keys=8", 20, "8 keys need a vocabulary of at least 21"),
         ("dyck", "", 11, "vocabulary must be 4 and two for each type"),
         ("dyck", "length=10", 12, "length must be a multiple of 4"),

@@ -69,6 +69,8 @@ def generate(
     splits = {}
     for split, (factor, count) in SPLITS.items():
         scaled = {**options, "length": factor * options["length"]}
+        if split != "train" and "fewest" in options:
+            scaled["fewest"] = 0  # models are compared where it is most difficult
         vocabulary(task, scaled, V)
         drawn = _distinct(task, split, {**scaled, "V": V - RESERVED}, seen)
         splits[split] = list(itertools.islice(drawn, count or pairs))

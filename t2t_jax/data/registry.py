@@ -34,7 +34,7 @@ CORPORA: dict[str, Entry] = {
     "text": Entry("_text", ("train", "dev", "test")),
     "wsj": Entry("_treebank", ("directory",)),
     "wsj_sample": Entry("_treebank", ("directory",)),
-    "recall": Entry("_task", options=dict(length=32, keys=4)),
+    "recall": Entry("_task", options=dict(length=32, keys=4, fewest=0)),
     "copy": Entry("_task", options=dict(length=16)),
     "reverse": Entry("_task", options=dict(length=16)),
     "sort": Entry("_task", options=dict(length=16)),

@@ -125,9 +125,11 @@ def recall(rng: random.Random, o: Options) -> Example:
     The source is keys, each followed by its value. In the target every key is given once, followed
     by its value, which is the answer. Keys and values are drawn without replacement. The target has
     places for pairs; a key is at place g with a probability proportional to g^(a - 1), a = 0.01,
-    without replacement. All other places are blank.
+    without replacement. All other places are blank. An example has from `fewest` to `keys` keys; if
+    `fewest` is 0, it has `keys`.
     """
-    n, (keys, values) = o["keys"], _recall_sizes(o)
+    n = rng.randint(o["fewest"] or o["keys"], o["keys"])
+    keys, values = _recall_sizes(o)
     drawn = rng.sample(range(keys), n), rng.sample(range(values), n)
     pairs = [(f"k{i}", f"v{j}") for i, j in zip(*drawn, strict=True)]
     places = _without_replacement(rng, _power_law(o["length"] // 2 - n), n)
@@ -156,6 +158,8 @@ def _recall_sizes(o: Options) -> tuple[int, int]:
 
 def recall_words(o: Options) -> list[str]:
     keys, values = _recall_sizes(o)
+    most = o["keys"]
+    require(o["fewest"] <= most, f"fewest must be at most keys, which is {most}")
     require(o["length"] % 2 == 0, f"length must be even, not {o['length']}")
     require(4 * o["keys"] <= o["length"], f"length must be at least 4 keys, {4 * o['keys']}")
     least = 2 * o["keys"] + 5
