@@ -19,7 +19,7 @@ from t2t_jax.parts import in_file
 WIDTHS = "d_model", "d_ff", "d_k", "d_v", "mup_width"
 INTEGER = (*WIDTHS, "N", "steps")  # refused if scaling does not give an integer
 ROUNDED = "warmup", "batch_tokens", "vocabulary", "max_length", "evaluate_every"
-OF_CORPUS = "grade", "pairs"  # a preset sets them for its own corpus alone
+OF_CORPUS = "grade", "task_options", "pairs"  # a preset sets them for its own corpus alone
 DEFAULT = "demo"
 SCALED = (*INTEGER, *ROUNDED, "P_drop")
 
@@ -111,6 +111,25 @@ PRESETS: dict[str, Preset] = {
                 num_buckets=2,
                 evaluate_every=320,
                 beam=1,
+            ),
+        ),
+        Preset(
+            "diagnostic",
+            "small, for diagnostic tasks, which need no dropout and no smoothing",
+            width=8,
+            depth=2,
+            steps=1000,
+            changes=_SHORT
+            | dict(
+                corpus="recall",
+                vocabulary=36,
+                batch_tokens=2048,
+                warmup=100,
+                peak_lr=0.003,
+                P_drop=0.0,
+                eps_ls=0.0,
+                num_buckets=1,
+                evaluate_every=250,
             ),
         ),
         Preset(
