@@ -152,7 +152,9 @@ def _add_use(command: Command) -> None:
 
     p = command("evaluate", commands.evaluate, "score a run on a test set")
     _add_run(p)
-    p.add_argument("--split", default="test", help="a split of the run's corpus [test]")
+    p.add_argument(
+        "--split", default="test", help="splits of the run's corpus, such as test,test2x [test]"
+    )
     p.add_argument("--sources", type=Path, help="a file of sentences, in place of a split")
     p.add_argument("--references", type=Path, help="a file of their translations")
     p.add_argument(

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from t2t_jax.attention import registry
-from t2t_jax.data.registry import CORPORA
+from t2t_jax.data.registry import CORPORA, is_task, parse_options
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORMS, POSITIONS, SCHEDULES
 from t2t_jax.synonyms import ALSO
@@ -109,12 +109,17 @@ class Data:
     grade: Literal["easy", "normal", "hard"] = _field(
         "normal", "grammar: difficulty of the sentences (`help corpus`)"
     )
+    task_options: str = _field(
+        "", "diagnostic tasks: options, such as keys=8,length=64 (`help corpus`)"
+    )
     pairs: int = _field(
         0,
         "training pairs, a random sample of the corpus; 0 means all (grammar: 60,000, and more on "
-        "request)",
+        "request; diagnostic tasks: 20,000, or as many as requested)",
     )
-    vocabulary: int = _field(37_000, "subwords, shared by both languages")
+    vocabulary: int = _field(
+        37_000, "subwords, shared by both languages; words of a diagnostic task and 4"
+    )
     max_length: int = _field(256, "longest training sentence, in subwords including EOS")
     batch_tokens: int = _field(25_000, "tokens in a batch, on each side")
     num_buckets: int = _field(8, "number of batch shapes, each compiled once")
@@ -186,7 +191,8 @@ SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fiel
 # These are arrays in a compiled step (`training.step.Hyper`): runs that differ in them share it.
 TRACED = ("P_drop", "eps_ls", "peak_lr", "lr_scale", "warmup", "seed")
 PATHS = ("directory", "train", "dev", "test")  # the content of these files is fingerprinted
-SENTENCES = ("corpus", "source", "target", "grade", *PATHS)  # fields that determine the sentences
+# Fields that determine the sentences.
+SENTENCES = ("corpus", "source", "target", "grade", "task_options", *PATHS)
 
 # Fields in which tensor2tensor's transformer_base_v2 differs from the paper.
 T2T: Mapping[str, Any] = dict(
@@ -295,6 +301,7 @@ def _validate(config: Config) -> None:
     _validate_ranges(flat)
     _validate_architecture(config.model)
     _validate_attention(config.model)
+    _validate_task(config)
     if flat["max_length"] > flat["batch_tokens"]:
         raise UsageError(
             f"a batch of {flat['batch_tokens']} tokens (batch_tokens) cannot hold one sentence of "
@@ -345,6 +352,15 @@ def _validate_architecture(c: Model) -> None:
     if c.encoder_direction == "both" and c.d_model % 2:
         raise UsageError(
             f"encoder_direction=both halves d_model, so it must be even, not {c.d_model}."
+        )
+
+
+def _validate_task(c: Config) -> None:
+    parse_options(c.data.corpus, c.data.task_options)
+    if is_task(c.data.corpus) and c.model.architecture == "encoder":
+        raise UsageError(
+            f"architecture=encoder predicts masked words, which corpus {c.data.corpus} does not "
+            "ask for: use architecture=decoder or transformer."
         )
 
 

@@ -40,7 +40,8 @@ def definition(executed):
     function = executed.co_flags & inspect.CO_OPTIMIZED  # not the body of a module or class
     if not function or not path.is_relative_to(PACKAGE):
         return None
-    if name in ("<lambda>", "_Lazy", "check"):  # of the registry; `check` serves config alone
+    # Those of registries; `check` and `parse_options` serve config alone.
+    if name in ("<lambda>", "_Lazy", "check", "parse_options"):
         return None
     module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
     return code.Definition(module.removesuffix(".__init__"), name)

@@ -36,7 +36,7 @@ PRINTED = {  # what the output of a command must contain
         "plot": b"depth-demo-learning.png",
         "report": b"depth-demo.html",
     },
-    "metric": {"run": b"exact on dev: case:mixed|version:1"},
+    "metric": {"run": b"first_word on dev: case:mixed|version:1"},
     "mechanism": {"run": b"Tuned: lr_scale from 0.5, 1.0, 2.0"},
     "part": {"run": b"log_bias"},
     "corpus": {"run": b"Reversal, preset demo"},

@@ -226,6 +226,7 @@ NAMED = {
     "dev": ("there",),
     "test": ("there",),
     "grade": ("easy", "hard"),
+    "task_options": ("length=9",),
     "pairs": (1, 4_000_000),
     "vocabulary": (18_500, 9999),
     "max_length": (128, 200),
@@ -257,6 +258,7 @@ BESIDE = {  # what a study's base needs for a field to mean anything
     },
     **{n: dict(architecture="convolutional") for n in ("kernel", "dilation")},
     "mup_width": dict(parametrization="mup"),
+    "task_options": dict(corpus="copy"),
 }
 PROPORTIONAL = (
     "d_model d_ff d_k d_v mup_width N P_drop steps warmup batch_tokens vocabulary max_length "

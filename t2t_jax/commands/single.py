@@ -36,7 +36,9 @@ def translate(arguments: Namespace) -> None:
 
 
 def evaluate(arguments: Namespace) -> None:
-    """Scores a run on a split of its corpus, on two files or on a contrastive set."""
+    """Scores a run on splits of its corpus, on two files or on a contrastive set."""
+    from t2t_jax.data.registry import is_task
+    from t2t_jax.runs import store
     from t2t_jax.runs.loading import contrast, evaluate
 
     if arguments.contrastive is not None:
@@ -55,9 +57,33 @@ def evaluate(arguments: Namespace) -> None:
     pair = None if paths[0] is None else _read_pair(*paths)
     cache_programs(arguments.cache)
     directory, changes = _directory(arguments), changed_fields(arguments)
-    where = arguments.cache, arguments.split, pair
-    scores = evaluate(directory, *where, changes, arguments.metrics, say)
-    print_scores(str(paths[0] or arguments.split), scores)
+    splits = [name.strip() for name in arguments.split.split(",")]
+    if is_task(store.read_config(directory).data.corpus):
+        decodes = bool(pair or changes or arguments.metrics)
+        _print_accuracy(arguments, directory, splits, decodes)
+        return
+    for split in splits if pair is None else splits[:1]:
+        where = arguments.cache, split, pair
+        scores = evaluate(directory, *where, changes, arguments.metrics, say)
+        print_scores(str(paths[0] or split), scores)
+
+
+def _print_accuracy(
+    arguments: Namespace, directory: Path, splits: Sequence[str], decodes: bool
+) -> None:
+    """Prints the accuracy of a run of a diagnostic task on splits, by length and by distance."""
+    from t2t_jax.runs.loading import predictions
+    from t2t_jax.runs.names import title
+    from t2t_jax.study.lengths import table
+    from t2t_jax.study.typeset import as_text
+
+    if decodes:
+        raise UsageError(
+            f"{title(directory)} is of a diagnostic task, whose words are predicted and not "
+            "decoded: give --split alone, without files and the options of decoding."
+        )
+    predicted = predictions(directory, arguments.cache, splits, say)
+    print(as_text(table(f"{title(directory)}.", predicted)), end="")
 
 
 def _accuracies(found: "Sequence[Accuracy]") -> str:

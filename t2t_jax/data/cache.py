@@ -3,11 +3,12 @@
 The files of a directory are:
 
     SPLIT.SIDE.tokens     the ids of all sentences one after another, each sentence with EOS, in the
-                          dtype that meta.json names
+                          dtype that meta.json names; the id of a given token of a target, which a
+                          model reads but is not asked for, has a minus sign
     SPLIT.SIDE.offsets    int64 [sentences + 1]: where each sentence begins, and where the last ends
     SPLIT.SIDE.txt        the raw texts of dev and test splits
     SPLIT.extras.jsonl    annotations of the sentences, if the corpus has any
-    vocabulary.model      the SentencePiece model
+    vocabulary.model      the SentencePiece model, of subwords or whole words
     meta.json             written last
 """
 
@@ -15,7 +16,7 @@ import functools
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,18 @@ class Split:
         """Annotations of each pair, such as gold alignments or trees; empty if there are none."""
         path = self.stem.with_name(self.stem.name + ".extras.jsonl")
         return [json.loads(line) for line in _lines(path)] if path.exists() else []
+
+
+def as_one(split: Split) -> Split:
+    """The split with each source as given tokens before its target, for a language model."""
+    source, target = split.source, split.target
+    starts = source.offsets[:-1] + target.offsets[:-1]
+    tokens = np.empty(len(source.tokens) + len(target.tokens), np.int32)
+    into_source = np.repeat(starts - source.offsets[:-1], source.lengths)
+    tokens[into_source + np.arange(len(source.tokens))] = -source.tokens.astype(np.int32)
+    into_target = np.repeat(source.offsets[1:], target.lengths)
+    tokens[into_target + np.arange(len(target.tokens))] = target.tokens
+    return replace(split, target=Ragged(tokens, source.offsets + target.offsets))
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from t2t_jax.config import Data
-from t2t_jax.data import multi30k, treebank
+from t2t_jax.data import diagnostics, multi30k, treebank
 from t2t_jax.data.cache import FORMAT, SIDES, Dataset, Split, open_dataset, select, sentence
-from t2t_jax.data.registry import CORPORA, Entry
+from t2t_jax.data.registry import CORPORA, Entry, is_task, parse_options
 from t2t_jax.data.tokenise import FilesMissing, Raw, Stream, build
 from t2t_jax.errors import UsageError
 from t2t_jax.parts import implementation, in_file
@@ -36,10 +36,12 @@ class Corpus:
     Attributes:
       content: JSON that is equal for corpora of equal pairs, such as checksums.
       streams: function that gives the raw pairs of each split; it may download them.
+      words: the vocabulary, if it consists of whole words.
     """
 
     content: Mapping[str, Any]
     streams: Callable[[], Mapping[str, Stream]]
+    words: Sequence[str] = ()
 
 
 def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
@@ -62,13 +64,14 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
     Samples of different sizes are nested; dev, test and the vocabulary are those of the corpus.
     More pairs than the grammar has by default are a corpus of their own: it begins with the default
     training pairs and has the same dev and test, but its vocabulary is trained on all of its pairs.
+    A task has as many pairs as are asked for, of which the same holds.
 
     Raises:
       UsageError: as `prepare`, or the corpus has fewer pairs.
     """
     dataset = open_dataset(prepare(data, root, report))
     train = dataset.splits["train"]
-    if data.pairs == 0 or _more(data):
+    if data.pairs == 0 or _size(data):
         return dataset
     if data.pairs > len(train.source):
         raise UsageError(
@@ -132,18 +135,22 @@ def _check_fields(data: Data) -> None:
 
 
 def request(data: Data) -> dict[str, Any]:
-    """The fields that change a prepared corpus; a grade or size only if it is not the default."""
+    """The fields that change a prepared corpus; some of them only if they are not the default."""
     fields = {name: getattr(data, name) for name in _REQUEST}
     if data.grade != _NORMAL:
         fields["grade"] = data.grade
-    if _more(data):
+    if data.task_options:
+        fields["task_options"] = data.task_options
+    if _size(data):
         fields["pairs"] = data.pairs
     return fields
 
 
-def _more(data: Data) -> int:
-    """The number of training pairs that are asked for beyond the grammar's default."""
-    return max(0, data.pairs - GRAMMAR_PAIRS) if data.corpus == "grammar" else 0
+def _size(data: Data) -> int:
+    """The number of training pairs, if a corpus of this size is generated on request; or else 0."""
+    if is_task(data.corpus):
+        return data.pairs
+    return data.pairs if data.corpus == "grammar" and data.pairs > GRAMMAR_PAIRS else 0
 
 
 def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: Corpus) -> Path:
@@ -159,12 +166,14 @@ def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: Co
             "asked": requested,
             "content": corpus.content,
         }
-        build(directory, about, corpus.streams(), data.vocabulary, data.max_length)
+        sizes = data.vocabulary, data.max_length
+        build(directory, about, corpus.streams(), *sizes, corpus.words)
     return directory
 
 
 _REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
-_OPENED = (*_REQUEST, "directory", "grade", "pairs")  # the fields that change an opened corpus
+# The fields that change an opened corpus.
+_OPENED = (*_REQUEST, "directory", "grade", "task_options", "pairs")
 _PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # the key has the content instead
 
 
@@ -328,7 +337,7 @@ def _grammar(data: Data, root: Path, report: Report) -> Corpus:
     def pairs() -> Mapping[str, Sequence[Any]]:
         from t2t_jax.data import grammar
 
-        grade, more = grammar.GRADES[data.grade], _more(data)
+        grade, more = grammar.GRADES[data.grade], max(0, _size(data) - GRAMMAR_PAIRS)
         return grammar.generate(GRAMMAR_SEED, grade, train=GRAMMAR_PAIRS, more=more)
 
     def stream(split: str) -> Iterator[Raw]:
@@ -350,6 +359,33 @@ def _grammar(data: Data, root: Path, report: Report) -> Corpus:
 GRAMMAR_SEED = 0
 GRAMMAR_PAIRS = 60_000  # in training, unless more are asked for
 _NORMAL = Data().grade
+
+
+def _task(data: Data, root: Path, report: Report) -> Corpus:
+    options = parse_options(data.corpus, data.task_options)
+    words = diagnostics.vocabulary(data.corpus, options, data.vocabulary)
+
+    @functools.cache
+    def examples() -> Mapping[str, Sequence[diagnostics.Example]]:
+        pairs = _size(data) or diagnostics.PAIRS
+        return diagnostics.generate(data.corpus, options, data.vocabulary, pairs)
+
+    def stream(split: str) -> Iterator[Raw]:
+        for source, target, distance in examples()[split]:
+            extra = None if distance is None else {"dependency": distance}
+            yield Raw(" ".join(source).encode(), " ".join(target).encode(), extra)
+
+    def streams() -> Mapping[str, Stream]:
+        return {
+            split: Stream(f"{split} of {data.corpus}", functools.partial(stream, split))
+            for split in diagnostics.SPLITS
+        }
+
+    modules = (
+        Path(__file__).with_name(name) for name in ("tasks.py", "nested.py", "diagnostics.py")
+    )
+    code = {path.name: _sha256(path) for path in modules}
+    return Corpus({"options": options, "code": code}, streams, words)
 
 
 def _check_languages(data: Data, languages: Sequence[str]) -> None:

@@ -14,14 +14,15 @@ import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
 from t2t_jax.data.cache import FORMAT, SIDES
-from t2t_jax.data.vocabulary import Vocabulary, train
+from t2t_jax.data.tasks import GIVEN
+from t2t_jax.data.vocabulary import Vocabulary, of_words, train
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.tokens import EOS
 
@@ -30,6 +31,7 @@ SAMPLE = 1_000_000  # the vocabulary is trained on at most so many pairs
 BROKEN = 0.01  # if a larger share of the pairs is not UTF-8, the file has another encoding
 
 Item = TypeVar("Item")
+Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 class FilesMissing(UsageError):
@@ -63,6 +65,7 @@ def build(
     streams: Mapping[str, Stream],
     vocabulary: int,
     max_length: int,
+    words: Sequence[str] = (),
 ) -> None:
     """Tokenises streams into a directory.
 
@@ -74,6 +77,8 @@ def build(
       about: further content of meta.json.
       streams: the splits by name; "train" is one of them.
       vocabulary: number of subwords.
+      words: the vocabulary, if it consists of whole words. A word of a target that begins with
+        `tasks.GIVEN` is then given: its id is stored with a minus sign.
 
     Raises:
       UsageError: a stream cannot be read, has no valid pair, or is not UTF-8.
@@ -82,7 +87,7 @@ def build(
     aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
     try:
         aside.mkdir(parents=True)
-        _fill(aside, about, streams, vocabulary, max_length)
+        _fill(aside, about, streams, vocabulary, max_length, words)
         _move(aside, directory)
     except OSError as error:
         raise RunError(
@@ -111,17 +116,23 @@ def _fill(
     streams: Mapping[str, Stream],
     vocabulary: int,
     max_length: int,
+    words: Sequence[str],
 ) -> None:
     for name, stream in streams.items():  # errors in the small splits show before the long work
         if name != "train":
             for _ in _valid(stream, Counter()):
                 pass
-    subwords, trained_on = _train_vocabulary(streams["train"], vocabulary)
+    trained_on: dict[str, int] = {}
+    if words:
+        subwords = Vocabulary(of_words(words))
+    else:
+        subwords, trained_on = _train_vocabulary(streams["train"], vocabulary)
     (directory / "vocabulary.model").write_bytes(subwords.model)
-    dtype = "uint16" if subwords.size <= 1 << 16 else "int32"
+    dtype = "uint16" if subwords.size <= 1 << 16 and not words else "int32"
+    encode = given_encoder(subwords) if words else subwords.encode
     digest = hashlib.sha256(subwords.model)
     splits = {
-        name: _write_split(directory, name, stream, subwords, dtype, max_length, digest)
+        name: _write_split(directory, name, stream, encode, dtype, max_length, digest)
         for name, stream in streams.items()
     }
     meta = {
@@ -170,7 +181,7 @@ def _write_split(
     directory: Path,
     name: str,
     stream: Stream,
-    subwords: Vocabulary,
+    encode: Encode,
     dtype: str,
     max_length: int,
     digest: Any,
@@ -182,7 +193,7 @@ def _write_split(
             files.write(f"{side}.offsets", bytes(8))
         pairs = _valid(stream, counts)
         while chunk := list(itertools.islice(pairs, CHUNK)):
-            ids = [subwords.encode([getattr(pair, side) for pair in chunk]) for side in SIDES]
+            ids = [encode([getattr(pair, side) for pair in chunk]) for side in SIDES]
             kept = _kept([[len(row) for row in side] for side in ids], name, max_length, counts)
             counts["pairs"] += len(kept)
             for side, rows in zip(SIDES, ids, strict=True):
@@ -206,11 +217,23 @@ def _write_side(
     files: _SplitFiles, side: str, rows: list[list[int]], dtype: str, start: int
 ) -> int:
     """Writes rows of ids, EOS added, from token number `start` on; returns how many tokens."""
-    flat = itertools.chain.from_iterable(itertools.chain(row, (EOS,)) for row in rows)
+    flat = itertools.chain.from_iterable(itertools.chain(row, (_end(row),)) for row in rows)
     files.write(f"{side}.tokens", np.fromiter(flat, dtype).tobytes())
     lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))
     files.write(f"{side}.offsets", (start + np.cumsum(lengths)).tobytes())
     return int(lengths.sum())
+
+
+def _end(row: Sequence[int]) -> int:
+    """The end mark of a row of ids; it is given where words are, as their number is then known."""
+    return -EOS if min(row) < 0 else EOS
+
+
+def given_encoder(vocabulary: Vocabulary) -> Encode:
+    """A function that encodes texts of whole words; the ids of given words have a minus sign."""
+    index = {vocabulary.pieces([i])[0].removeprefix("▁"): i for i in range(vocabulary.size)}
+    index |= {GIVEN + word: -i for word, i in index.items()}
+    return lambda texts: [[index[word] for word in text.split()] for text in texts]
 
 
 def _write_extras(files: _SplitFiles, extras: list[Mapping[str, Any] | None]) -> None:

@@ -8,9 +8,12 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from t2t_jax.errors import UsageError
 from t2t_jax.tokens import BOS, EOS, PAD, UNK
+
+_SPECIAL: dict[str, Any] = dict(pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK)
 
 
 class Vocabulary:
@@ -64,15 +67,30 @@ def train(lines: Iterable[str], size: int) -> bytes:
             model_type="bpe",
             vocab_size=size,
             character_coverage=COVERAGE,
-            pad_id=PAD,
-            bos_id=BOS,
-            eos_id=EOS,
-            unk_id=UNK,
+            **_SPECIAL,
             num_threads=4,  # stored in the model, so a change would change its fingerprint
             minloglevel=2,
         )
     except RuntimeError as error:
         raise UsageError(_reason(str(error), size)) from error
+    return model.getvalue()
+
+
+def of_words(words: Sequence[str]) -> bytes:
+    """A serialised SentencePiece model whose pieces are these words; a function of their set."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(words)]),
+        model_writer=model,
+        model_type="word",
+        vocab_size=len(words) + UNK + 1,
+        use_all_vocab=True,
+        max_sentence_length=1 << 30,
+        minloglevel=2,
+        **_SPECIAL,
+    )
     return model.getvalue()
 
 

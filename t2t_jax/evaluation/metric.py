@@ -1,4 +1,4 @@
-"""The metric that runs on a corpus are compared by: BLEU of translations, F1 of trees."""
+"""The metric that runs on a corpus are compared by: BLEU of translations, F1 of trees, accuracy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_jax.config import Data
+from t2t_jax.config import Config, Data
+from t2t_jax.data.registry import is_task
 from t2t_jax.data.treebank import TREEBANKS
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation import bleu, parseval
+from t2t_jax.evaluation import accuracy, bleu, parseval
 from t2t_jax.evaluation.score import Score
+from t2t_jax.parts import ARCHITECTURES
 
 Extras = Sequence[Mapping[str, Any]]
 
@@ -25,6 +27,8 @@ class Metric(NamedTuple):
       sentences: (hypotheses, references, extras) -> for each sentence the counts whose sums give
         the metric.
       of_sums: the metric [...] of summed counts [..., counts].
+      forced: whether its hypotheses are predictions given the true prefix (`predictions.py`), in
+        place of translations.
     """
 
     name: str
@@ -32,13 +36,21 @@ class Metric(NamedTuple):
     scores: Callable[[Sequence[str], Sequence[str], Extras, str], dict[str, Score]]
     sentences: Callable[[Sequence[str], Sequence[str], Extras], list[list[int]]]
     of_sums: Callable[[np.ndarray], np.ndarray]
+    forced: bool = False
 
 
 def metric_of(corpus: str) -> Metric:
     """The metric of a corpus, which is named as in `config.Data`."""
     if corpus in TREEBANKS:
         return F1
+    if is_task(corpus):
+        return ACCURACY
     return MULTI30K if corpus == "multi30k" else BLEU
+
+
+def is_scored(c: Config) -> bool:
+    """Whether a model of this config has outputs that can be scored."""
+    return ARCHITECTURES[c.model.architecture].translates or metric_of(c.data.corpus).forced
 
 
 def perplexity(sums: np.ndarray) -> np.ndarray:
@@ -88,4 +100,12 @@ F1 = Metric(
     lambda hypotheses, _, extras, __: parseval.scores(hypotheses, _gold(extras)),
     lambda hypotheses, _, extras: parseval.sentence_statistics(hypotheses, _gold(extras)),
     parseval.of_sums,
+)
+ACCURACY = Metric(
+    "accuracy",
+    "accuracy",
+    lambda hypotheses, references, *_: accuracy.scores(hypotheses, references),
+    lambda hypotheses, references, _: accuracy.sentence_statistics(hypotheses, references),
+    accuracy.of_sums,
+    forced=True,
 )

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from t2t_jax.errors import UsageError, near
-from t2t_jax.evaluation import bleu
+from t2t_jax.evaluation import accuracy, bleu
 
 # (hypotheses, references, sources) -> the counts of each sentence, or a score of all.
 Measured = Sequence[Sequence[float]] | float
 Function = Callable[[Sequence[str], Sequence[str], Sequence[str]], Measured]
-STORED = "PPL", "BLEU", "F1"  # metrics that are kept in results
+STORED = "PPL", "BLEU", "F1", "accuracy"  # metrics that are kept in results
 LOWER_IS_BETTER = {"PPL"}
 
 
@@ -139,6 +139,11 @@ def _chrf(hypotheses: Sequence[str], references: Sequence[str], _: Sequence[str]
 @metric("TER", lambda: str(_sacrebleu("TER").get_signature()), lower_is_better=True)
 def _ter(hypotheses: Sequence[str], references: Sequence[str], _: Sequence[str]) -> Measured:
     return _of_sacrebleu("TER", hypotheses, references)
+
+
+@metric("exact", accuracy.EXACT, key="exact")
+def _exact(hypotheses: Sequence[str], references: Sequence[str], _: Sequence[str]) -> Measured:
+    return [(x == y, 1) for x, y in zip(hypotheses, references, strict=True)]
 
 
 COMET = "Unbabel/wmt22-comet-da"

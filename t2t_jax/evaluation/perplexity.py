@@ -11,7 +11,7 @@ import numpy as np
 
 from t2t_jax.errors import UsageError
 from t2t_jax.training.objective import cross_entropy
-from t2t_jax.training.step import mask, shift
+from t2t_jax.training.step import asked, mask, shift
 
 Batch = Mapping[str, Any]
 
@@ -20,6 +20,8 @@ def sentence_likelihoods(
     model: Any, params: Any, batches: Iterable[tuple[np.ndarray, Batch]]
 ) -> np.ndarray:
     """The negative log-likelihood of every target in nats, and its tokens with EOS.
+
+    Given tokens of a target do not count.
 
     Args:
       batches: indices of the sentences [n], and {"source": int32 [B, S], "target": int32 [B, T]}
@@ -64,6 +66,6 @@ def negative_log_likelihood(model: Any, params: Any, batch: Batch) -> tuple[jax.
         each = jax.lax.map(lambda chosen: nll_and_tokens(*mask(target, chosen)), one_hot)
         sums = each.sum(axis=0)
     else:
-        sums = nll_and_tokens(shift(target), target)
+        sums = nll_and_tokens(shift(target), asked(target))
     nll, tokens = nn.with_logical_constraint(sums, (None, None))
     return nll, tokens

@@ -1,12 +1,14 @@
 """What runs that share a program have in common: model, parameter shapes, mesh and data."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from t2t_jax.config import Config
-from t2t_jax.data.cache import Dataset, Split
+from t2t_jax.data.cache import Dataset, Split, as_one
+from t2t_jax.data.registry import is_task
 from t2t_jax.errors import UsageError
+from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ class Context:
       params: abstract parameters: their shapes and layout.
       likelihoods: parameters -> `sentence_likelihoods` of dev, [sentences, 2].
       evaluate: parameters -> dev perplexity.
-      to_score: whether a split is to be translated and scored, by its name.
+      scored: the splits that are to be scored.
     """
 
     model: Any
@@ -30,7 +32,7 @@ class Context:
     dataset: Dataset
     likelihoods: "Callable[[Any], np.ndarray]"
     evaluate: Callable[[Any], float]
-    to_score: Callable[[str], bool]
+    scored: list[str]
     progress: Progress
 
 
@@ -43,14 +45,16 @@ def make_context(
       UsageError: the config does not fit the data or the devices.
     """
     from t2t_jax.data.batches import in_order
-    from t2t_jax.evaluation.metric import perplexity
+    from t2t_jax.evaluation.metric import is_scored, metric_of, perplexity
     from t2t_jax.evaluation.perplexity import sentence_likelihoods
     from t2t_jax.models import build
     from t2t_jax.training import sharding
     from t2t_jax.training.step import abstract
 
     model, dev = build(c, dataset.vocabulary.size), dataset.splits["dev"]
-    _check_lengths(dev, model.limit)
+    scored = [name for name in dataset.splits if is_scored(c) and to_score(name)]
+    for name in ("dev", *(scored if metric_of(c.data.corpus).forced else ())):
+        check_lengths(name, dataset.splits[name], model.limit)
     devices = sharding.make_mesh(mesh)
     params = abstract(model, c, devices).params  # raises if the mesh does not divide them
     num_buckets = min(4, c.data.num_buckets)
@@ -66,13 +70,25 @@ def make_context(
     def evaluate(params: Any) -> float:
         return float(perplexity(likelihoods(params).sum(axis=0)))
 
-    return Context(model, params, devices, dataset, likelihoods, evaluate, to_score, progress)
+    return Context(model, params, devices, dataset, likelihoods, evaluate, scored, progress)
 
 
-def _check_lengths(dev: Split, limit: int | None) -> None:
-    longest = max(int(dev.source.lengths.max()), int(dev.target.lengths.max()))
+def as_read(c: Config, dataset: Dataset) -> Dataset:
+    """Returns the dataset as the model of a config reads it.
+
+    A language model reads each source of a diagnostic task before its target, as one sequence. It
+    does not read the source of any other corpus.
+    """
+    if ARCHITECTURES[c.model.architecture].translates or not is_task(c.data.corpus):
+        return dataset
+    return replace(dataset, splits={name: as_one(split) for name, split in dataset.splits.items()})
+
+
+def check_lengths(name: str, split: Split, limit: int | None) -> None:
+    """Raises an error if a model has fewer positions than a sentence of a split."""
+    longest = max(int(split.source.lengths.max()), int(split.target.lengths.max()))
     if limit is not None and longest > limit:
         raise UsageError(
-            f"dev has a sentence of {longest} subwords and the model {limit} learned positions "
+            f"{name} has a sentence of {longest} subwords and the model {limit} learned positions "
             "(max_length + max_extra): raise max_length, or set positions=sinusoid."
         )

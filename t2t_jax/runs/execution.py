@@ -12,7 +12,7 @@ from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, RunError, UsageError
 from t2t_jax.runs import claim, identity, provenance, store
 from t2t_jax.runs.code import abbreviated, code_of, digest
-from t2t_jax.runs.context import Context, make_context
+from t2t_jax.runs.context import Context, as_read, make_context
 from t2t_jax.runs.names import title
 from t2t_jax.runs.scoring import Result, add_scores, missing_splits, read_final_params
 from t2t_jax.training.progress import Progress
@@ -36,7 +36,7 @@ def execute(
 
     Args:
       runs: configs that share their `job.compile_key`, each with the directory of its run.
-      to_score: whether a split is to be translated and scored, by its name.
+      to_score: whether a split is to be scored, by its name.
       mesh: the devices, as `sharding.make_mesh` parses it.
 
     Returns:
@@ -50,7 +50,9 @@ def execute(
     from t2t_jax.data.batches import Batches
     from t2t_jax.training import hosts, sharding
 
-    c, pairs = runs[0][0], dataset.splits["train"]
+    c = runs[0][0]
+    dataset = as_read(c, dataset)
+    pairs = dataset.splits["train"]
     context = make_context(c, dataset, to_score, progress, mesh)
     facts = identity.data_facts(dataset) | {"dtype": context.model.dtype.name}
     identities = [identity.identity(c) for c, _ in runs]

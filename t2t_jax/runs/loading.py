@@ -14,13 +14,15 @@ from t2t_jax.runs import claim, identity, published, store
 from t2t_jax.runs.names import title
 
 if TYPE_CHECKING:
-    from t2t_jax.data.cache import Dataset
+    from t2t_jax.data.cache import Dataset, Split
     from t2t_jax.evaluation.contrastive import Accuracy
 
 Report = Callable[[str], Any]
 
 
-def load(directory: Path, report: Report | None = None) -> tuple[Config, Any, Any, Vocabulary]:
+def load(
+    directory: Path, report: Report | None = None, *, translating: bool = True
+) -> tuple[Config, Any, Any, Vocabulary]:
     """Returns the config, model, parameters and vocabulary of a trained run.
 
     The parameters of a finished run are averaged as its config says.
@@ -28,6 +30,7 @@ def load(directory: Path, report: Report | None = None) -> tuple[Config, Any, An
     Args:
       report: receives a line about the checkpoint that is used if training is not finished;
         without it an unfinished run is refused.
+      translating: whether a model that does not translate is refused.
 
     Raises:
       UsageError: there is no run, it has no parameters yet or those of another model or
@@ -46,7 +49,7 @@ def load(directory: Path, report: Report | None = None) -> tuple[Config, Any, An
     from t2t_jax.training.step import abstract
 
     model = build(c, vocabulary.size)
-    if not model.translates:
+    if translating and not model.translates:
         raise UsageError(
             f"{title(directory)} holds a language model (architecture={c.model.architecture}), "
             "which does not translate: name a run of another architecture."
@@ -154,11 +157,7 @@ def evaluate(
     more = [METRICS[name] for name in parse(metrics, own) if name != own]
     extras: Sequence[Mapping[str, Any]] = ()
     if pair is None:
-        dataset = open_dataset_of(directory, c, cache, report)
-        tests = [name for name in dataset.splits if name != "train"]
-        if split not in tests:
-            raise UsageError(f"the corpus has no split {split!r} to score: {near(split, tests)}")
-        sentences = dataset.splits[split]
+        sentences = _split(open_dataset_of(directory, c, cache, report), split)
         pair, extras = (sentences.sources, sentences.references), sentences.extras
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
     hypotheses = translate(model, params, pair[0], vocabulary, c.decoding, **limits)
@@ -167,3 +166,30 @@ def evaluate(
         value, _ = metric.of(hypotheses, pair[1], pair[0])
         scores[metric.key or metric.name] = asdict(Score(metric.name, value, metric.describe()))
     return scores
+
+
+def predictions(
+    directory: Path, cache: Path, splits: Sequence[str], report: Report
+) -> "dict[str, tuple[list[str], Split]]":
+    """Returns the predictions of a run of a diagnostic task for splits, and these as it reads them.
+
+    Raises:
+      UsageError: as `evaluate`, or the model has fewer positions than a sentence.
+    """
+    from t2t_jax.evaluation.predictions import predict
+    from t2t_jax.runs.context import as_read, check_lengths
+
+    c, model, params, vocabulary = load(directory, report, translating=False)
+    dataset, out = as_read(c, open_dataset_of(directory, c, cache, report)), {}
+    for name in splits:
+        split = _split(dataset, name)
+        check_lengths(name, split, model.limit)
+        out[name] = predict(model, params, split, vocabulary, c.data), split
+    return out
+
+
+def _split(dataset: "Dataset", name: str) -> "Split":
+    tests = [split for split in dataset.splits if split != "train"]
+    if name not in tests:
+        raise UsageError(f"the corpus has no split {name!r} to score: {near(name, tests)}")
+    return dataset.splits[name]

@@ -1,4 +1,4 @@
-"""Scores of a trained run: its translations of the splits that are to be scored."""
+"""Scores of a trained run: its outputs for the splits that are to be scored."""
 
 import time
 from functools import partial
@@ -17,10 +17,8 @@ Result = dict[str, Any]
 
 def missing_splits(context: Context, directory: Path, result: Result) -> list[str]:
     """Returns the splits that are to be scored and have no scores yet."""
-    if not context.model.translates:
-        return []
-    splits = filter(context.to_score, context.dataset.splits)
-    return [name for name in splits if store.read_statistics(directory, result, name) is None]
+    read = partial(store.read_statistics, directory, result)
+    return [name for name in context.scored if read(name) is None]
 
 
 def add_scores(context: Context, c: Config, directory: Path, params: Any, result: Result) -> Result:
@@ -60,20 +58,16 @@ def read_final_params(directory: Path, like: Any) -> Any:
 def _score(
     context: Context, params: Any, c: Config, directory: Path, split: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Translates a split and writes the translations.
+    """Translates a split, or predicts its words, and writes these outputs.
 
     Returns:
       Its scores, and how they were computed: the seconds, and the checksum of the statistics.
     """
     from t2t_jax.evaluation.metric import metric_of, score
-    from t2t_jax.inference.translate import translate
     from t2t_jax.training import hosts
 
-    model, vocabulary, progress = context.model, context.dataset.vocabulary, context.progress
     start, sentences = time.monotonic(), context.dataset.splits[split]
-    progress.say(f"translating {split}: {len(sentences.sources):,} sentences")
-    limits: Any = dict(longest=model.limit, warn=progress.say)
-    hypotheses = translate(model, params, sentences.sources, vocabulary, c.decoding, **limits)
+    hypotheses = _outputs(context, params, c, split)
     compared = hypotheses, sentences.references, sentences.extras
     scores, checksum = score(*compared, c.data), ""
     if hosts.first():
@@ -82,3 +76,18 @@ def _score(
         statistics = metric_of(c.data.corpus).sentences(*compared)
         checksum = store.write_statistics(directory, split, statistics)
     return scores, {"seconds": time.monotonic() - start, "statistics": checksum}
+
+
+def _outputs(context: Context, params: Any, c: Config, split: str) -> list[str]:
+    """Returns the translations of a split, or its predicted words for a metric of these."""
+    from t2t_jax.evaluation.metric import metric_of
+    from t2t_jax.evaluation.predictions import predict
+    from t2t_jax.inference.translate import translate
+
+    model, vocabulary, progress = context.model, context.dataset.vocabulary, context.progress
+    sentences = context.dataset.splits[split]
+    if metric_of(c.data.corpus).forced:
+        return predict(model, params, sentences, vocabulary, c.data)
+    progress.say(f"translating {split}: {len(sentences.sources):,} sentences")
+    limits: Any = dict(longest=model.limit, warn=progress.say)
+    return translate(model, params, sentences.sources, vocabulary, c.decoding, **limits)

@@ -43,7 +43,7 @@ def curves(lines: Sequence[Line], split: Split) -> list[Curves]:
     ):
         values = np.array(sizes)
         indices = parts(values)
-        spans = [(_span(values[part]), len(part)) for part in indices]
+        spans = [(span(values[part]), len(part)) for part in indices]
         out.append(Curves(what, spans, {e.row.name: curve(e, indices) for e in entries}))
     return out
 
@@ -62,6 +62,7 @@ def curve(entry: Entry, indices: Sequence[np.ndarray]) -> list[float]:
     return [float(np.mean([of_sums(s[i].sum(axis=0)) for s in statistics])) for i in indices]
 
 
-def _span(values: np.ndarray) -> str:
+def span(values: np.ndarray) -> str:
+    """Returns the range of values, as text."""
     low, high = values.min(), values.max()
     return str(low) if low == high else f"{low} to {high}"

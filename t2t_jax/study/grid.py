@@ -11,10 +11,9 @@ from t2t_jax import config
 from t2t_jax.config import SENTENCES, Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metric import is_scored, metric_of
 from t2t_jax.evaluation.metrics import STORED
 from t2t_jax.models.flops import run_flops
-from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
 from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink
@@ -64,7 +63,7 @@ class Grid:
 
     def split(self, c: Config) -> str:
         """Returns the split that a row is scored on; empty if only perplexity is measured."""
-        return self.study.split if ARCHITECTURES[c.model.architecture].translates else ""
+        return self.study.split if is_scored(c) else ""
 
     @property
     def data(self) -> Data:

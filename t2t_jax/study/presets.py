@@ -12,14 +12,14 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.registry import CORPORA
+from t2t_jax.data.registry import CORPORA, is_task
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import in_file
 
 WIDTHS = "d_model", "d_ff", "d_k", "d_v", "mup_width"
 INTEGER = (*WIDTHS, "N", "steps")  # refused if scaling does not give an integer
 ROUNDED = "warmup", "batch_tokens", "vocabulary", "max_length", "evaluate_every"
-OF_CORPUS = "grade", "pairs"  # a preset sets them for its own corpus alone
+OF_CORPUS = "grade", "task_options", "pairs"  # a preset sets them for its own corpus alone
 DEFAULT = "demo"
 SCALED = (*INTEGER, *ROUNDED, "P_drop")
 
@@ -114,6 +114,25 @@ PRESETS: dict[str, Preset] = {
             ),
         ),
         Preset(
+            "diagnostic",
+            "small, for diagnostic tasks, which need no dropout and no smoothing",
+            width=8,
+            depth=2,
+            steps=1000,
+            changes=_SHORT
+            | dict(
+                corpus="recall",
+                vocabulary=36,
+                batch_tokens=2048,
+                warmup=100,
+                peak_lr=0.003,
+                P_drop=0.0,
+                eps_ls=0.0,
+                num_buckets=1,
+                evaluate_every=250,
+            ),
+        ),
+        Preset(
             "demo",
             "the smallest, with nothing to download",
             width=8,
@@ -179,8 +198,9 @@ def shrink(
 
 
 def _for_corpus(preset: Preset, base: Config) -> Preset:
-    """Returns a preset that keeps the corpus of a study file, and its base's other data fields."""
-    if not in_file(CORPORA[base.data.corpus].where):
+    """Returns a preset that keeps the corpus of a study file, or a task, with its data fields."""
+    corpus = base.data.corpus
+    if not (in_file(CORPORA[corpus].where) or is_task(corpus)):
         return preset
     own = {n for n in config.difference(base, Config()) if config.SECTION_OF[n] == "data"}
     changes = {n: x for n, x in preset.changes.items() if n not in {*own, *OF_CORPUS}}

@@ -14,7 +14,8 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near, warn
 from t2t_jax.runs.study_file import load
 
-PAPER = ("PPL", "BLEU", "F1", "params", "FLOPs")  # fields of a row that hold the paper's values
+# Fields of a row that hold the paper's values.
+PAPER = ("PPL", "BLEU", "F1", "accuracy", "params", "FLOPs")
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
@@ -25,8 +26,8 @@ class Row:
     Attributes:
       group: the block of the table that it belongs to, a letter; or the row's own name.
       changes: config fields that differ from the study's base, at the paper's scale.
-      PPL, BLEU, F1, params, FLOPs: the paper's values, params in millions; None if its cell is
-        blank.
+      PPL, BLEU, F1, accuracy, params, FLOPs: the paper's values, params in millions; None if its
+        cell is blank.
       label: the paper's description of a change that has no column.
     """
 
@@ -37,6 +38,7 @@ class Row:
     params: float | None = None
     FLOPs: float | None = None
     F1: float | None = None
+    accuracy: float | None = None
     label: str = ""
 
     @property
@@ -54,7 +56,7 @@ class Study:
     Attributes:
       columns: config fields that have a column of their own.
       rows: the first is base, with which the others are compared.
-      split: the split that BLEU or F1 is measured on; empty if only perplexity is measured.
+      split: the split that BLEU, F1 or accuracy is measured on; empty if only perplexity is.
       V: the vocabulary size for counting parameters at the paper's scale.
       equal_flops: whether the steps of each row are chosen such that it takes base's FLOPs.
       base: config fields in which this table's base differs from Table 3's; a preset may replace

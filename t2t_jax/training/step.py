@@ -63,10 +63,16 @@ def hyper(c: Config) -> Hyper:
 def shift(target: jax.Array) -> jax.Array:
     """The decoder's input int32 [B, T]: BOS, then the target int32 [B, T] without its last token.
 
-    Padding stays padding, so EOS is never an input.
+    Padding stays padding, so the last EOS is never an input. Given tokens, which are negative in
+    the target, are positive there.
     """
-    moved = jnp.roll(target, 1, axis=1).at[:, 0].set(BOS)
+    moved = jnp.roll(jnp.abs(target), 1, axis=1).at[:, 0].set(BOS)
     return jnp.where(target != PAD, moved, PAD)
+
+
+def asked(target: jax.Array) -> jax.Array:
+    """The labels int32 [B, T] of a target int32 [B, T]: PAD in place of given tokens."""
+    return jnp.maximum(target, PAD)
 
 
 MASKED = 0.15  # share of the tokens that are masked (Devlin et al. 2019)
@@ -134,7 +140,8 @@ def _shapes(model: nn.Module) -> Any:
 def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], Stepped]:
     """The train step of a model: a pure function (state, batch, hyper) -> (state, metrics).
 
-    A batch is {"source": int32 [B, S], "target": int32 [B, T]}, padded with PAD.
+    A batch is {"source": int32 [B, S], "target": int32 [B, T]}, padded with PAD. The loss is that
+    of the tokens that are asked for; given tokens of the target are negative.
     """
     t = c.training
     optimizer = adam(t)
@@ -182,7 +189,7 @@ def _loss(
 ) -> tuple[jax.Array, Sums]:
     """The loss of a batch, summed over its target tokens, and `cross_entropy`'s sums."""
     variables, (encoder_key, decoder_key) = {"params": params}, jax.random.split(key)
-    inputs, labels = shift(batch["target"]), batch["target"]
+    inputs, labels = shift(batch["target"]), asked(batch["target"])
     if model.masked:
         chosen = jax.random.bernoulli(jax.random.fold_in(key, 2), MASKED, labels.shape)
         inputs, labels = mask(labels, chosen)

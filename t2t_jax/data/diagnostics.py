@@ -1,0 +1,94 @@
+"""Corpora of diagnostic tasks: splits of different examples, over a vocabulary of whole words.
+
+The splits train, dev and test have examples up to the length of the task; test2x, test4x and test8x
+have 2, 4 and 8 times that length.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+
+from t2t_jax.data import nested, tasks
+from t2t_jax.data.tasks import Example, Options, Task
+from t2t_jax.errors import UsageError
+from t2t_jax.tokens import UNK
+
+TASKS: Mapping[str, Task] = {
+    "recall": Task(tasks.recall, tasks.recall_words),
+    "copy": Task(tasks.copy, tasks.symbols),
+    "reverse": Task(tasks.reverse, tasks.symbols),
+    "sort": Task(tasks.sort, tasks.symbols),
+    "selective_copy": Task(tasks.selective_copy, tasks.selective_copy_words),
+    "induction": Task(tasks.induction, tasks.induction_words),
+    "dyck": Task(nested.dyck, nested.dyck_words),
+    "listops": Task(nested.listops, nested.listops_words),
+    "needle": Task(tasks.needle, tasks.needle_words),
+}
+PAIRS = 20_000  # in training, unless another number is asked for
+# The factor of its length and the number of pairs of each split; 0 is that of training. Train is
+# last, so that its size changes no other split.
+SPLITS = {
+    "dev": (1, 500),
+    "test": (1, 1000),
+    "test2x": (2, 500),
+    "test4x": (4, 500),
+    "test8x": (8, 500),
+    "train": (1, 0),
+}
+RESERVED = UNK + 1  # ids of a vocabulary that are no words
+_TRIES = 100  # draws in a row without a new example, after which there are too few
+
+
+def vocabulary(task: str, options: Options, V: int) -> list[str]:
+    """The words of a task with a vocabulary of V, special tokens included.
+
+    Raises:
+      UsageError: the options do not fit each other, or the task has another number of words.
+    """
+    words = TASKS[task].words({**options, "V": V - RESERVED})
+    if len(words) != V - RESERVED:
+        raise UsageError(
+            f"corpus {task} has {len(words)} words and {RESERVED} special tokens, not a vocabulary "
+            f"of {V:,}: set vocabulary={len(words) + RESERVED}."
+        )
+    return words
+
+
+def generate(
+    task: str, options: Options, V: int, pairs: int = PAIRS
+) -> Mapping[str, list[Example]]:
+    """The splits of a task; all of their examples differ, and each is a function of its name.
+
+    Args:
+      pairs: number of training pairs; a larger number begins with the same ones.
+
+    Raises:
+      UsageError: the options do not fit each other, or there are too few examples.
+    """
+    seen = set[str]()
+    splits = {}
+    for split, (factor, count) in SPLITS.items():
+        scaled = {**options, "length": factor * options["length"]}
+        if split != "train" and "fewest" in options:
+            scaled["fewest"] = 0  # models are compared where it is most difficult
+        vocabulary(task, scaled, V)
+        drawn = _distinct(task, split, {**scaled, "V": V - RESERVED}, seen)
+        splits[split] = list(itertools.islice(drawn, count or pairs))
+    return splits
+
+
+def _distinct(task: str, split: str, options: Options, seen: set[str]) -> Iterator[Example]:
+    """Examples that are not in `seen`, which grows by them."""
+    rng, tries = random.Random(f"{task} {split}"), 0
+    while True:
+        example = TASKS[task].draw(rng, options)
+        text = f"{' '.join(example.source)}\t{' '.join(example.target)}"
+        if text not in seen:
+            seen.add(text)
+            tries = 0
+            yield example
+        elif (tries := tries + 1) == _TRIES:
+            raise UsageError(
+                f"corpus {task} has too few different examples ({len(seen):,} were drawn): raise "
+                "its length or vocabulary, or lower pairs."
+            )

@@ -1,0 +1,196 @@
+"""Diagnostic tasks that tell attention mechanisms apart: each draws one example.
+
+A task is a function of a random generator and its options that returns an `Example`. Options are
+those of `registry.CORPORA` and V, the number of words. `length` is the length of the longest
+examples. The answer is a function of the words before it, so an accuracy of 1 is possible.
+"""
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from t2t_jax.errors import UsageError
+
+GIVEN = "_"  # begins a word of the target that a model reads but is not asked for
+BLANK = "."  # fills places that have no meaning
+
+Options = Mapping[str, int]
+
+
+class Example(NamedTuple):
+    """An example as words.
+
+    Attributes:
+      distance: words from where the answer is known to where it is asked, the largest of several;
+        None if the task has no such distance.
+    """
+
+    source: list[str]
+    target: list[str]
+    distance: int | None = None
+
+
+class Task(NamedTuple):
+    """A task.
+
+    Attributes:
+      draw: (generator, options) -> an example.
+      words: options -> its words.
+    """
+
+    draw: Callable[[random.Random, Options], Example]
+    words: Callable[[Options], list[str]]
+
+
+def require(fits: bool, reason: str) -> None:
+    """Raises an error with a reason, unless options fit each other."""
+    if not fits:
+        raise UsageError(f"the options of this task do not fit: {reason}.")
+
+
+def draw_length(rng: random.Random, o: Options) -> int:
+    """A length from above half of the option to the option, so that longer tests share none."""
+    return rng.randint(o["length"] // 2 + 1, o["length"])
+
+
+def _numbered(letter: str, count: int) -> list[str]:
+    return [f"{letter}{i}" for i in range(count)]
+
+
+def symbols(o: Options) -> list[str]:
+    require(o["V"] >= 2, f"vocabulary must be at least 6, not {o['V'] + 4}")
+    return _numbered("w", o["V"])
+
+
+def draw_symbols(rng: random.Random, o: Options) -> list[int]:
+    return [rng.randrange(o["V"]) for _ in range(draw_length(rng, o))]
+
+
+def copy(rng: random.Random, o: Options) -> Example:
+    """The source again."""
+    words = [f"w{i}" for i in draw_symbols(rng, o)]
+    return Example(words, words)
+
+
+def reverse(rng: random.Random, o: Options) -> Example:
+    """The source from its last word to its first."""
+    words = [f"w{i}" for i in draw_symbols(rng, o)]
+    return Example(words, words[::-1])
+
+
+def sort(rng: random.Random, o: Options) -> Example:
+    """The words of the source by their numbers, from the smallest."""
+    numbers = draw_symbols(rng, o)
+    return Example([f"w{i}" for i in numbers], [f"w{i}" for i in sorted(numbers)])
+
+
+def selective_copy(rng: random.Random, o: Options) -> Example:
+    """The words among blanks at random places, in order (Gu and Dao 2023, section 3.1)."""
+    places = rng.sample(range(o["length"]), o["items"])
+    items = [f"w{rng.randrange(o['V'] - 1)}" for _ in places]
+    source = [BLANK] * o["length"]
+    for place, item in zip(sorted(places), items, strict=True):
+        source[place] = item
+    return Example(source, items)
+
+
+def selective_copy_words(o: Options) -> list[str]:
+    require(o["items"] <= o["length"], f"items must be at most length, which is {o['length']}")
+    require(o["V"] >= 3, f"vocabulary must be at least 7, not {o['V'] + 4}")
+    return [BLANK, *_numbered("w", o["V"] - 1)]
+
+
+def induction(rng: random.Random, o: Options) -> Example:
+    """The word that followed the earlier occurrence of the last word (Olsson et al. 2022).
+
+    The last word occurs once before; the other words are random.
+    """
+    last, n = rng.randrange(o["V"]), o["length"]
+    others = [(last + rng.randrange(1, o["V"])) % o["V"] for _ in range(n - 1)]
+    place = rng.randrange(n - 2)
+    others[place] = last
+    words = [f"w{i}" for i in (*others, last)]
+    return Example(words, [words[place + 1]], n - place - 2)
+
+
+def induction_words(o: Options) -> list[str]:
+    require(o["length"] >= 3, f"length must be at least 3, not {o['length']}")
+    return symbols(o)
+
+
+def recall(rng: random.Random, o: Options) -> Example:
+    """Multi-query associative recall (Arora et al. 2023, MQAR): the value of each key.
+
+    The source is keys, each followed by its value. In the target every key is given once, followed
+    by its value, which is the answer. Keys and values are drawn without replacement. The target has
+    places for pairs; a key is at place g with a probability proportional to g^(a - 1), a = 0.01,
+    without replacement. All other places are blank. An example has from `fewest` to `keys` keys; if
+    `fewest` is 0, it has `keys`.
+    """
+    n = rng.randint(o["fewest"] or o["keys"], o["keys"])
+    keys, values = _recall_sizes(o)
+    drawn = rng.sample(range(keys), n), rng.sample(range(values), n)
+    pairs = [(f"k{i}", f"v{j}") for i, j in zip(*drawn, strict=True)]
+    places = _without_replacement(rng, _power_law(o["length"] // 2 - n), n)
+    rng.shuffle(places)  # otherwise the first key would mostly be asked first
+    target = [GIVEN + BLANK] * (o["length"] - 2 * n)
+    for (key, value), place in zip(pairs, places, strict=True):
+        target[2 * place : 2 * place + 2] = GIVEN + key, value
+    distances = (2 * (n + place) - (2 * i + 1) for i, place in enumerate(places))
+    return Example([word for pair in pairs for word in pair], target, max(distances))
+
+
+def _power_law(places: int) -> list[float]:
+    return [g ** (0.01 - 1) for g in range(1, places + 1)]
+
+
+def _without_replacement(rng: random.Random, weights: list[float], count: int) -> list[int]:
+    """Indices drawn one after another by weight (Efraimidis and Spirakis 2006)."""
+    waiting = [(-math.log(1 - rng.random()) / weight, i) for i, weight in enumerate(weights)]
+    return [i for _, i in sorted(waiting)[:count]]
+
+
+def _recall_sizes(o: Options) -> tuple[int, int]:
+    """The numbers of keys and of values in the vocabulary."""
+    return (o["V"] - 1) // 2, o["V"] - 1 - (o["V"] - 1) // 2
+
+
+def recall_words(o: Options) -> list[str]:
+    keys, values = _recall_sizes(o)
+    most = o["keys"]
+    require(o["fewest"] <= most, f"fewest must be at most keys, which is {most}")
+    require(o["length"] % 2 == 0, f"length must be even, not {o['length']}")
+    require(4 * o["keys"] <= o["length"], f"length must be at least 4 keys, {4 * o['keys']}")
+    least = 2 * o["keys"] + 5
+    require(o["keys"] <= keys, f"{o['keys']} keys need a vocabulary of at least {least}")
+    return [BLANK, *_numbered("k", keys), *_numbered("v", values)]
+
+
+def needle(rng: random.Random, o: Options) -> Example:
+    """The value that follows the only earlier occurrence of a key, hidden in random words.
+
+    The last word of the source is the key. `distance` is the number of words from the value to the
+    last word; with 0 all distances are equally likely.
+    """
+    fillers, keys, values = _needle_sizes(o)
+    words = [f"w{rng.randrange(fillers)}" for _ in range(o["length"])]
+    key, value = f"k{rng.randrange(keys)}", f"v{rng.randrange(values)}"
+    distance = o["distance"] or rng.randint(1, o["length"] - 2)
+    words[-2 - distance : -distance] = key, value
+    words[-1] = key
+    return Example(words, [value], distance)
+
+
+def _needle_sizes(o: Options) -> tuple[int, int, int]:
+    """The numbers of fillers, keys and values in the vocabulary."""
+    return o["V"] // 2, o["V"] // 4, o["V"] - o["V"] // 2 - o["V"] // 4
+
+
+def needle_words(o: Options) -> list[str]:
+    require(o["V"] >= 4, f"vocabulary must be at least 8, not {o['V'] + 4}")
+    require(o["length"] >= 3, f"length must be at least 3, not {o['length']}")
+    most = o["length"] - 2
+    require(o["distance"] <= most, f"distance must be at most length - 2, {most}")
+    fillers, keys, values = _needle_sizes(o)
+    return [*_numbered("w", fillers), *_numbered("k", keys), *_numbered("v", values)]

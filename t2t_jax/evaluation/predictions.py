@@ -1,0 +1,62 @@
+"""The words that a model predicts for a split, each given the true words before it.
+
+A whole prediction is right if and only if greedy decoding gives the target: both take the largest
+logit of every position, after the same words up to the first mistake.
+"""
+
+from functools import partial
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from t2t_jax.config import Data
+from t2t_jax.data.batches import in_order
+from t2t_jax.data.cache import Split
+from t2t_jax.data.tasks import GIVEN
+from t2t_jax.data.vocabulary import Vocabulary
+from t2t_jax.tokens import EOS
+from t2t_jax.training import sharding
+from t2t_jax.training.step import shift
+
+
+def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data: Data) -> list[str]:
+    """The predicted words of each target, beside its given words, as texts like its references.
+
+    A prediction has as many words as its reference. A wrong end mark is one more word, and an end
+    mark in the place of a word is written as its piece.
+
+    Args:
+      split: as the model reads it (`runs.context.as_read`).
+      data: the size and the number of shapes of its batches.
+    """
+    words = [piece.removeprefix("▁") for piece in vocabulary.pieces(range(vocabulary.size))]
+    mesh, texts = sharding.mesh_of(params), [""] * len(split.target)
+    sizes = data.batch_tokens, min(4, data.num_buckets)
+    for rows, batch in in_order(split.source, split.target, *sizes):
+        with sharding.use_mesh(mesh):
+            predicted = predictions(model, params, sharding.put_batch(batch, mesh))
+        for i, row in zip(rows, np.asarray(predicted), strict=False):
+            target = split.target[i]
+            last = len(split.references[i].split()) + 1
+            own = slice(len(target) - last, len(target))
+            texts[i] = _text(row[: len(target)][own], target[own], words)
+    return texts
+
+
+def _text(predicted: np.ndarray, target: np.ndarray, words: list[str]) -> str:
+    """The words of a prediction; both arrays are [words + 1], with the end mark."""
+    pairs = list(zip(predicted.tolist(), target.tolist(), strict=True))
+    (end, asked) = pairs.pop()
+    out = [GIVEN + words[-y] if y < 0 else words[x] for x, y in pairs]
+    return " ".join(out + [words[end]] * (asked > 0 and end != EOS))
+
+
+@partial(jax.jit, static_argnames="model")
+def predictions(model: Any, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
+    """The ids int32 [B, T] with the largest logits, given the true tokens before each position."""
+    variables = {"params": params}
+    encoded = model.apply(variables, batch["source"], method="encode")
+    logits = model.apply(variables, encoded, shift(batch["target"]), method="decode")
+    return nn.with_logical_constraint(logits.argmax(axis=-1).astype("int32"), (None, None))

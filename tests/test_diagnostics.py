@@ -1,0 +1,426 @@
+"""Diagnostic tasks: answers by independent oracles, splits, given words, accuracy, training."""
+
+import random
+import statistics
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from t2t_jax import config
+from t2t_jax.cli import main
+from t2t_jax.config import Config, Data
+from t2t_jax.data import diagnostics
+from t2t_jax.data.cache import as_one, ragged
+from t2t_jax.data.corpora import open_corpus
+from t2t_jax.data.diagnostics import SPLITS, TASKS, generate
+from t2t_jax.data.registry import CORPORA, is_task, parse_options
+from t2t_jax.errors import UsageError
+from t2t_jax.evaluation import accuracy
+from t2t_jax.evaluation.metric import ACCURACY, metric_of
+from t2t_jax.evaluation.metrics import METRICS
+from t2t_jax.evaluation.perplexity import negative_log_likelihood
+from t2t_jax.evaluation.predictions import predict
+from t2t_jax.inference.translate import translate_tokens
+from t2t_jax.runs.execution import execute
+from t2t_jax.study.lengths import table
+from t2t_jax.study.typeset import as_text
+from t2t_jax.tokens import EOS
+from t2t_jax.training.progress import Progress
+from t2t_jax.training.step import asked, shift
+from tests.reference.transformer import language_model
+from tests.small import make
+from tests.toy import options, quiet
+
+V = {"listops": 19, "dyck": 10}  # of the task; that of others is 44
+
+
+def number(word):
+    return int(word.lstrip("_wkv"))
+
+
+def of_recall(example):
+    """Answers by a dictionary; also the largest distance in the sequence as one."""
+    value_of = dict(zip(example.source[::2], example.source[1::2], strict=True))
+    assert len(value_of) == len(set(value_of.values())) == len(example.source) // 2
+    asked_for = [word for word in example.target if word[1] == "k"]
+    assert sorted(asked_for) == sorted(f"_{key}" for key in value_of)
+    target, sequence = [], [*example.source, *example.target]
+    for word in example.target:
+        if word[0] == "_":
+            target.append(word)
+            key = word[1:]
+        else:
+            target.append(value_of[key])
+    n, value_at = len(example.source), example.source.index
+    gaps = [n + i - value_at(value_of[w[1:]]) for i, w in enumerate(example.target) if w[1] == "k"]
+    assert len(sequence) == n + len(target)
+    return target, max(gaps)
+
+
+def of_selective_copy(example):
+    return [word for word in example.source if word != "."], None
+
+
+def of_induction(example):
+    *before, last = example.source
+    (place,) = (i for i, word in enumerate(before) if word == last)
+    return [before[place + 1]], len(before) - (place + 1)
+
+
+def of_dyck(example):
+    (first,) = example.source
+    stack, out, longest = [(first, 0)], [], 0
+    for i, word in enumerate(example.target, 1):
+        if word[0] == "_":
+            assert word[1] == "("
+            stack.append((word[1:], i))
+            assert len(stack) <= 3
+            out.append(word)
+        else:
+            opening, j = stack.pop()
+            longest = max(longest, i - j)
+            out.append(opening.replace("(", ")"))
+    assert not stack
+    return out, longest
+
+
+def of_listops(example):
+    """The value by Python's own parser."""
+    calls = {"[MIN": "min([", "[MAX": "max([", "[MED": "med([", "[SM": "sm(["}
+    text = "".join(calls.get(w, "])," if w == "]" else f"{w},") for w in example.source)
+    functions = {"med": lambda x: int(statistics.median(x)), "sm": lambda x: sum(x) % 10}
+    (value,) = eval(f"[{text}]", functions)
+    return [str(value)], None
+
+
+def of_needle(example):
+    *before, last = example.source
+    assert before.count(last) == 1
+    place = before.index(last)
+    return [before[place + 1]], len(before) - (place + 1)
+
+
+ORACLES = {
+    "recall": of_recall,
+    "copy": lambda example: (example.source, None),
+    "reverse": lambda example: ([*reversed(example.source)], None),
+    "sort": lambda example: (sorted(example.source, key=number), None),
+    "selective_copy": of_selective_copy,
+    "induction": of_induction,
+    "dyck": of_dyck,
+    "listops": of_listops,
+    "needle": of_needle,
+}
+SMALL = {
+    "recall": "length=20,keys=3",
+    "copy": "length=7",
+    "reverse": "length=7",
+    "sort": "length=7",
+    "selective_copy": "length=11,items=4",
+    "induction": "length=9",
+    "dyck": "length=12,depth=3",
+    "listops": "length=18,depth=4",
+    "needle": "length=13",
+}
+LENGTHS = {"recall", "selective_copy", "induction", "needle"}  # tasks of a single length
+
+
+def splits(task, pairs=400):
+    return generate(task, parse_options(task, SMALL[task]), V.get(task, 44), pairs)
+
+
+def size(task, example):
+    return len(example.source) + len(example.target) * (task in ("recall", "dyck"))
+
+
+def test_every_task_is_a_corpus_and_has_an_oracle():
+    assert set(TASKS) == set(ORACLES) == {name for name in CORPORA if is_task(name)}
+    assert {metric_of(name).name for name in TASKS} == {"accuracy"}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_answers_are_those_of_an_oracle_and_lengths_are_as_asked(task):
+    options = parse_options(task, SMALL[task])
+    made, longest = splits(task), options["length"]
+    words = {*diagnostics.vocabulary(task, options, V.get(task, 44))}
+    for split, (factor, _) in SPLITS.items():
+        for example in made[split]:
+            assert ORACLES[task](example) == (example.target, example.distance)
+            assert words >= {w.removeprefix("_") for w in (*example.source, *example.target)}
+            if task in LENGTHS:
+                assert size(task, example) == factor * longest
+            else:
+                assert factor * longest / 2 < size(task, example) <= factor * longest
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_splits_share_no_example_and_are_reproduced(task):
+    made = splits(task)
+    assert {name: len(split) for name, split in made.items()} == {
+        "dev": 500, "test": 1000, "test2x": 500, "test4x": 500, "test8x": 500, "train": 400,
+    }  # fmt: skip
+    texts = [str(example[:2]) for split in made.values() for example in split]
+    assert len(texts) == len(set(texts))
+    random.seed(5)  # the global generator has no effect
+    again = splits(task, 410)
+    assert again["train"][:400] == made["train"]
+    assert {**again, "train": 0} == {**made, "train": 0}
+
+
+QUERIES = {"length": 22, "fewest": 0, "V": 9}
+
+
+def test_the_places_of_queries_follow_the_power_law():
+    """The first of many places, drawn alone, against the probabilities of the paper's code."""
+    rng, options = random.Random(0), {**QUERIES, "keys": 1}
+    drawn = [TASKS["recall"].draw(rng, options).target for _ in range(4000)]
+    places = [next(i // 2 for i, w in enumerate(target) if w != "_.") for target in drawn]
+    p = np.arange(1, 11) ** (0.01 - 1)
+    counts = np.bincount(places, minlength=10)
+    chi2 = ((counts - 4000 * p / p.sum()) ** 2 / (4000 * p / p.sum())).sum()
+    assert chi2 < 27.9  # p = 0.001 of 9 degrees of freedom
+
+
+def test_the_order_of_queries_is_independent_of_that_of_pairs():
+    rng, options, first = random.Random(0), {"length": 40, "keys": 8, "fewest": 0, "V": 40}, 0
+    for _ in range(1000):
+        source, target, _ = TASKS["recall"].draw(rng, options)
+        first += target.index(f"_{source[0]}") < target.index(f"_{source[-2]}")
+    assert 450 < first < 550
+
+
+def test_training_alone_has_fewer_keys():
+    made = generate("recall", parse_options("recall", "keys=5,fewest=2"), 44, 100)
+    keys = {split: {len(e.source) // 2 for e in examples} for split, examples in made.items()}
+    assert keys.pop("train") == {2, 3, 4, 5}
+    assert set.union(*keys.values()) == {5}
+    assert {size("recall", example) for example in made["train"]} == {32}
+
+
+def test_a_needle_is_at_the_distance_that_is_asked_for():
+    made = generate("needle", parse_options("needle", "length=13,distance=5"), 44, 50)
+    assert {e.distance for split in made.values() for e in split} == {5}
+    uniform = {e.distance for e in splits("needle")["test"]}
+    assert uniform == set(range(1, 12))
+
+
+@pytest.mark.parametrize(
+    ("corpus", "options", "expected"),
+    [
+        ("copy", "size=3", "corpus copy has no option 'size'"),
+        ("copy", "length=0", "length in task_options=length=0 must be a whole number from 1"),
+        ("copy", "length=x", "must be a whole number from 1"),
+        ("needle", "distance=-1", "distance in .* must be a whole number from 0"),
+        ("grammar", "length=3", "corpus grammar has no options, but task_options=length=3"),
+    ],
+)
+def test_options_that_a_task_lacks_are_refused_with_the_config(corpus, options, expected):
+    with pytest.raises(UsageError, match=expected):
+        config.replace(Config(), corpus=corpus, task_options=options)
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "size", "expected"),
+    [
+        ("copy", "", 5, "vocabulary must be at least 6, not 5"),
+        ("selective_copy", "length=8,items=9", 44, "items must be at most length, which is 8"),
+        ("selective_copy", "", 6, "vocabulary must be at least 7"),
+        ("induction", "length=2", 44, "length must be at least 3"),
+        ("recall", "length=31", 44, "length must be even"),
+        ("recall", "length=30,keys=8", 44, "length must be at least 4 keys, 32"),
+        ("recall", "keys=2,fewest=3", 44, "fewest must be at most keys, which is 2"),
+        ("recall", "keys=8", 20, "8 keys need a vocabulary of at least 21"),
+        ("dyck", "", 11, "vocabulary must be 4 and two for each type"),
+        ("dyck", "length=10", 12, "length must be a multiple of 4"),
+        ("listops", "", 44, "has 15 words and 4 special tokens, not a vocabulary of 44: set vocab"),
+        ("listops", "length=8,depth=2", 19, "of depth 2 have at most 37 words"),
+        ("listops", "length=3", 19, "length must be at least 4"),
+        ("needle", "length=9,distance=8", 44, "distance must be at most length - 2, 7"),
+        ("needle", "", 7, "vocabulary must be at least 8"),
+        ("copy", "length=2", 8, "too few different examples"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(task, options, size, expected):
+    with pytest.raises(UsageError, match=expected):
+        generate(task, parse_options(task, options), size)
+
+
+def test_the_smallest_vocabulary_of_recall_is_enough():
+    made = generate("recall", parse_options("recall", "keys=8"), 21, 5)
+    assert len(made["train"]) == 5
+
+
+def test_a_masked_model_is_refused():
+    with pytest.raises(UsageError, match="predicts masked words"):
+        config.replace(Config(), corpus="copy", architecture="encoder")
+
+
+@pytest.fixture(scope="module")
+def recall(tmp_path_factory):
+    """The prepared corpus of recall."""
+    data = Data(corpus="recall", task_options=SMALL["recall"], vocabulary=44, pairs=30)
+    return open_corpus(data, tmp_path_factory.mktemp("cache"), quiet)
+
+
+def test_a_prepared_task_has_whole_words_and_marks_given_ones(recall):
+    words = recall.vocabulary.pieces(range(recall.vocabulary.size))
+    assert len(recall.splits["train"].source) == 30
+    for name, split in recall.splits.items():
+        for i, (source, target, distance) in enumerate(splits("recall", 30)[name][:20]):
+            assert [words[x].removeprefix("▁") for x in split.source[i]] == [*source, "</s>"]
+            pairs = zip(split.target[i], [*target, "_</s>"], strict=True)
+            assert all((x < 0) == (word[0] == "_") for x, word in pairs)
+            spoken = [words[abs(x)].removeprefix("▁") for x in split.target[i]]
+            assert spoken == [*(w.removeprefix("_") for w in target), "</s>"]
+            if name != "train":
+                assert split.references[i].split() == target
+                assert split.extras[i] == {"dependency": distance}
+
+
+def test_a_language_model_reads_the_source_as_given(recall):
+    split = recall.splits["dev"]
+    joined = as_one(split)
+    for i in range(len(split.source)):
+        np.testing.assert_array_equal(joined.target[i], [*-split.source[i], *split.target[i]])
+    assert joined.references == split.references
+
+
+def test_given_tokens_are_read_but_do_not_count():
+    """The likelihood of the asked tokens alone, in plain numpy."""
+    model, params = make(architecture="decoder")
+    exact = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+    rows = [[-5, -9, -2, 23, -11, 7, 2], [-6, -2, 14, -4, -2]]
+    target = jnp.array([row + [0] * (9 - len(row)) for row in rows], jnp.int32)
+    np.testing.assert_array_equal(shift(target)[0], [1, 5, 9, 2, 23, 11, 7, 0, 0])
+    np.testing.assert_array_equal(asked(target)[0], [0, 0, 0, 23, 0, 7, 2, 0, 0])
+    batch = {"source": target, "target": target}
+    nll, tokens = negative_log_likelihood(model, params, batch)
+    np.testing.assert_array_equal(tokens, [3, 1])
+    for row, total in zip(rows, nll, strict=True):
+        z = language_model(exact, None, [1, *np.abs(row[:-1])], causal=True)
+        terms = [np.logaddexp.reduce(z[i]) - z[i][x] for i, x in enumerate(row) if x > 0]
+        np.testing.assert_allclose(total, sum(terms), 1e-5)
+
+
+BATCHES = Data(batch_tokens=64, num_buckets=2)
+
+
+class Words:
+    """A vocabulary whose word i is `wi`."""
+
+    size = 29
+
+    def pieces(self, ids):
+        return ["</s>" if i == EOS else f"▁w{i}" for i in ids]
+
+
+class Sentences:
+    """A split in memory."""
+
+    extras = ()
+
+    def __init__(self, source, target):
+        self.source, self.target = ragged(source), ragged(target)
+        self.references = [
+            " ".join("_" * (x < 0) + f"w{abs(x)}" for x in row[:-1]) for row in target
+        ]
+
+
+def test_a_whole_prediction_is_right_where_greedy_decoding_is():
+    """Targets are outputs of greedy decoding, some of which are then changed in a word."""
+    model, params = make(N=1, norm_placement="pre")
+    params = jax.tree.map(lambda x: x - 0.2 if x.ndim == 1 else 2 * (x - 0.2), params)
+    params["embedding"] = jax.tree.map(lambda x: 0.1 * x, params["embedding"])
+    rng = np.random.default_rng(1)
+    sources = [[*rng.integers(4, 29, n), EOS] for n in (3, 1, 5, 8, 2, 7, 4, 6)]
+    greedy = translate_tokens(model, params, sources, config.Decoding(beam=1, max_extra=4))
+    right = [[*tokens[:4], -EOS] for tokens in greedy]
+    assert len({*map(tuple, right)}) > 3  # the outputs depend on the sources
+    wrong = [[*row[:-2], 4 + (row[-2] - 3) % 25, -EOS] for row in right]
+    split = Sentences(sources * 2, right + wrong)
+    predicted = predict(model, params, split, Words(), BATCHES)
+    exact = [x == y for x, y in zip(predicted, split.references, strict=True)]
+    assert exact == [True] * len(right) + [False] * len(wrong)
+
+
+def test_predictions_are_the_largest_logits_of_the_own_target():
+    model, params = make(architecture="decoder")
+    exact = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+    source, target = [[5, 9, 3, 2], [6, 2]], [[-7, 23, -11, 8, -2], [14, 4, 17, 2]]
+    split = Sentences(source, target)
+    joined = [[-x for x in s] + t for s, t in zip(source, target, strict=True)]
+    split.target = ragged(joined)
+    for text, reference, row in zip(
+        predict(model, params, split, Words(), BATCHES), split.references, joined, strict=True
+    ):
+        z = language_model(exact, None, [1, *np.abs(row[:-1])], causal=True)
+        best = Words().pieces(z.argmax(-1))
+        own = len(reference.split()) + 1
+        words = [
+            r if r[0] == "_" else p.removeprefix("▁")
+            for p, r in zip(best[-own:], reference.split(), strict=False)
+        ]
+        extra = [best[-1].removeprefix("▁")] if row[-1] > 0 and best[-1] != "</s>" else []
+        assert text.split() == words + extra
+
+
+def test_accuracy_counts_the_words_that_are_asked_for():
+    references = ["_k1 v1 _. _. _k2 v2", "w1 w2 w3", "w1", "w2"]
+    predicted = ["_k1 v1 _. _. _k2 v3", "w1 w2 w3", "w1 w5", "</s>"]
+    counts = accuracy.sentence_statistics(predicted, references)
+    assert counts == [[1, 2, 0, 1], [3, 3, 1, 1], [1, 1, 0, 1], [0, 1, 0, 1]]
+    scores = ACCURACY.scores(predicted, references, (), "")
+    assert (scores["accuracy"].score, scores["exact"].score) == (100 * 5 / 7, 25.0)
+    exact = METRICS["exact"].measure(predicted, references, ())
+    assert METRICS["exact"].of_sums(np.sum(exact, axis=0)) == 25.0
+    assert METRICS["exact"].key == "exact"
+
+
+def test_the_table_has_a_line_for_each_length_and_distance():
+    split = Sentences([[5, 2]] * 40, [[7, 9, 2]] * 40)
+    split.extras = [{"dependency": 1 + i // 20} for i in range(40)]
+    predicted = ["w7 w9"] * 20 + ["w7 w8"] * 10 + ["w4 w8"] * 10
+    lines = [x.split() for x in as_text(table("run.", {"test": (predicted, split)})).splitlines()]
+    whole, near, far = lines[5:8]
+    assert whole[:4] == ["test", "3", "40", "62.5"]
+    assert [near[:3], far[:3]] == [["1", "20", "100.0"], ["2", "20", "25.0"]]
+    assert whole[7] == "50.0"  # exact, with an interval of 1.96 standard errors
+    np.testing.assert_allclose([float(whole[8][1:]), float(whole[10][:-1])], [34.5, 65.5], atol=3)
+
+
+TINY = dict(
+    architecture="decoder", N=2, d_model=32, d_ff=32, h=4, d_k=8, d_v=8, norm_placement="pre",
+    corpus="copy", task_options="length=4", vocabulary=12, pairs=1000, batch_tokens=800,
+    num_buckets=1, steps=200, warmup=40, peak_lr=0.01, schedule="linear", P_drop=0.0, eps_ls=0.0,
+    evaluate_every=200,
+)  # fmt: skip
+
+
+def test_a_tiny_language_model_solves_copy(tmp_path, capsys):
+    c, run, cache = config.replace(Config(), **TINY), tmp_path / "run", tmp_path / "cache"
+    dataset = open_corpus(c.data, cache, quiet)
+    (result,) = execute([(c, run)], dataset, lambda split: split == "test", Progress())
+    assert result["scores"]["test"]["accuracy"]["score"] > 90
+    assert [*result["scores"]] == ["test"]
+    store = ["--cache", str(cache)]
+    assert main(["evaluate", str(run), "--split", "test,test2x", *store]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    score = {line[0]: line[3] for line in lines if line[:1] in (["test"], ["test2x"])}
+    assert score["test"] == f"{result['scores']['test']['accuracy']['score']:.1f}"
+    assert float(score["test2x"]) < 50
+    for words, expected in (
+        (["evaluate", str(run), "--beam", "2", *store], "predicted and not decoded"),
+        (["evaluate", str(run), "--split", "test3x", *store], "did you mean 'test"),
+        (["translate", str(run)], "does not translate"),
+    ):
+        assert main(words) == 2
+        assert expected in capsys.readouterr().err
+
+
+def test_a_task_longer_than_the_positions_is_refused(tmp_path, capsys):
+    changes = TINY | dict(positions="learned", max_length=8, max_extra=20)
+    words = ["train", "base", *options(changes), "--cache", str(tmp_path / "cache")]
+    assert main([*words, "--run", str(tmp_path / "run")]) == 2
+    assert "test4x has a sentence of 34 subwords" in capsys.readouterr().err
