@@ -94,6 +94,7 @@ def test_every_recipe_is_valid(name):
         ({"encoder_attention": "differential:lambda_init=1"}, ["lambda_init", "at most 0.99."]),
         ({"encoder_attention": "linear,lokal"}, ["'lokal'", "'local'"]),
         ({"encoder_attention": "linear,local:w=0"}, ["w in 'local:w=0'", "from 1"]),
+        ({"encoder_attention": "w=3,local"}, ["no attention 'w=3'"]),
         ({"decoder_attention": "linear,,local"}, ["no attention ''"]),
         ({"decoder_attention": "sparse_fixed:l=8,c=9,linear"}, ["c in 'sparse_fixed:l=8,c=9'"]),
         ({"decoder_attention": "linear,local_p"}, ["local_p cannot be decoder_attention"]),

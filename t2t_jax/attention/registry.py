@@ -238,10 +238,9 @@ MECHANISMS: dict[str, Entry] = {
 
 
 def pieces(text: str) -> list[str]:
-    """The mechanisms of layers 0, 1, ..., which a stack repeats; the comma also separates options.
+    """The mechanisms of layers 0, 1, ..., which a stack repeats.
 
-    >>> pieces("linear,sparse_fixed:l=8,c=2,local")
-    ['linear', 'sparse_fixed:l=8,c=2', 'local']
+    The comma also separates options: "linear,sparse_fixed:l=8,c=2,local" has three mechanisms.
     """
     out: list[str] = []
     for part in text.split(","):
