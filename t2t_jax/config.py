@@ -62,9 +62,16 @@ class Model:
         "sigmoid gate of each head's output, computed from the queries' input: one factor a head, "
         "or one an element (the paper has none)",
     )
-    encoder_attention: str = _field("scaled_dot_product", "mechanism of encoder self-attention")
-    decoder_attention: str = _field("scaled_dot_product", "mechanism of decoder self-attention")
-    cross_attention: str = _field("scaled_dot_product", "mechanism of encoder-decoder attention")
+    encoder_attention: str = _field(
+        "scaled_dot_product",
+        "mechanism of encoder self-attention, or one for each layer in turn: linear,local:w=8",
+    )
+    decoder_attention: str = _field(
+        "scaled_dot_product", "mechanism of decoder self-attention, likewise"
+    )
+    cross_attention: str = _field(
+        "scaled_dot_product", "mechanism of encoder-decoder attention, likewise"
+    )
     cell: Literal["lstm", "gru"] = _field("lstm", "recurrent: the recurrence")
     encoder_direction: Literal["forward", "both"] = _field(
         "forward",
@@ -301,6 +308,7 @@ def _validate(config: Config) -> None:
     _validate_ranges(flat)
     _validate_architecture(config.model)
     _validate_attention(config.model)
+    _validate_positions(config.model)
     _validate_task(config)
     if flat["max_length"] > flat["batch_tokens"]:
         raise UsageError(
@@ -365,7 +373,7 @@ def _validate_task(c: Config) -> None:
 
 
 def _validate_attention(c: Model) -> None:
-    """Raises an error if mechanisms and positions do not fit each other, or the width."""
+    """Raises an error if heads, mechanisms and layers do not fit each other."""
     if c.h_kv and c.h % c.h_kv:
         raise UsageError(
             f"h_kv={c.h_kv} does not divide h={c.h}: the heads of queries share those of keys and "
@@ -378,12 +386,25 @@ def _validate_attention(c: Model) -> None:
             partners["mup"] = "parametrization=mup"
         if role != "cross":
             partners |= dict.fromkeys(positions.partners, f"positions={c.positions}")
-        registry.check(getattr(c, f"{role}_attention"), role, width, partners)
-    if not has(c, "h") and registry.gates(c.cross_attention, c.d_k):
-        raise UsageError(
-            f"cross_attention={c.cross_attention} needs gates, which architecture={c.architecture} "
-            "does not project: use a mechanism without gates."
-        )
+        pieces = registry.pieces(getattr(c, f"{role}_attention"))
+        for piece in pieces:
+            registry.check(piece, role, width, partners)
+            if not has(c, "h") and registry.gates(piece, c.d_k):
+                raise UsageError(
+                    f"{role}_attention={piece} needs gates, which architecture={c.architecture} "
+                    "does not project: use a mechanism without gates."
+                )
+        layers = 1 if c.architecture == "recurrent" else c.N
+        if len(pieces) > layers:
+            raise UsageError(
+                f"{role}_attention={','.join(pieces)} has {len(pieces)} mechanisms, but the layers "
+                f"that take them in turn are {layers}: name at most as many."
+            )
+
+
+def _validate_positions(c: Model) -> None:
+    """Raises an error if positions do not fit the architecture, or the width."""
+    positions = POSITIONS[c.positions]
     if not has(c, "positions"):
         return
     if positions.partners and not (has(c, "encoder_attention") or has(c, "decoder_attention")):

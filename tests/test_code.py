@@ -91,6 +91,7 @@ ROWS = {
     "linear": dict(encoder_attention="linear"),
     "gated": dict(decoder_attention="gated_delta"),
     "strided": dict(encoder_attention="sparse_strided:l=4"),
+    "hybrid": dict(decoder_attention="linear,local:w=4"),
     "fixed": dict(encoder_attention="sparse_fixed:l=4,c=1"),
     "recurrent": dict(architecture="recurrent"),
 }
@@ -168,12 +169,12 @@ def test_an_addition_changes_no_key_and_no_code(root, unchanged):
 @pytest.mark.parametrize(
     ("name", "old", "new", "rows"),
     [
-        ("attention/local.py", "class Local(", "class Local(object, ", {"local"}),
-        ("attention/registry.py", "block=16", "block=32", {"local"}),
+        ("attention/local.py", "class Local(", "class Local(object, ", {"local", "hybrid"}),
+        ("attention/registry.py", "block=16", "block=32", {"local", "hybrid"}),
         ("parts.py", '"relu", "max', '"tanh", "max', set(ROWS) - {"recurrent"}),
         ("models/positions.py", "def sinusoid(", "def sinusoid(*_, ", set(ROWS) - {"recurrent"}),
         ("attention/registry.py", 'a key."""\n    return 2', 'a key."""\n    return 3', {"gated"}),
-        ("attention/linear.py", "_SMALLEST = 1e-30", "_SMALLEST = 1e-20", {"linear"}),
+        ("attention/linear.py", "_SMALLEST = 1e-30", "_SMALLEST = 1e-20", {"linear", "hybrid"}),
         pytest.param(
             "attention/sparse.py",
             "class Strided(",

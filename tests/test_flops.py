@@ -19,6 +19,12 @@ MODELS = {
     "grouped": dict(h=4, h_kv=2, encoder_attention="general"),
     "element": dict(attention_gate="element"),
     "head": dict(attention_gate="head", architecture="decoder"),
+    "hybrid": dict(
+        N=3, decoder_attention="linear,local:w=2", encoder_attention="scaled_dot_product,linear"
+    ),
+    "convolutional-hybrid": dict(
+        architecture="convolutional", N=3, cross_attention="local:w=2,dot_product"
+    ),
     "lstm": dict(architecture="recurrent"),
     "gru-both": dict(architecture="recurrent", cell="gru", encoder_direction="both", N=3),
     "luong": dict(architecture="recurrent", attention_feeding="output", cross_attention="general"),

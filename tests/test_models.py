@@ -12,6 +12,7 @@ from t2t_jax.attention import registry
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.config import Config, replace
 from t2t_jax.errors import UsageError
+from t2t_jax.models.layers import lengths_of
 from t2t_jax.models.multihead import MultiHead
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import shift
@@ -48,10 +49,10 @@ DEFINED = {
     "pre": transform({"norm_placement": "pre"}, pre=True),
     "learned": transform({"positions": "learned"}, positions="learned"),
     "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), power=0),
-    "multi-query": transform({"h_kv": 1}),
-    "gate": transform({"attention_gate": "element"}),
-    "gate-a-head": transform({"attention_gate": "head", "norm_placement": "pre"}, pre=True),
-    "grouped": transform({"h": 4, "h_kv": 2, "norm_placement": "pre"}, pre=True),
+    "multi-query": transform({"h_kv": 1, "attention_gate": "element"}),
+    "grouped": transform(
+        {"h": 4, "h_kv": 2, "attention_gate": "head", "norm_placement": "pre"}, pre=True
+    ),
     "mup": transform(
         dict(parametrization="mup", mup_width=3)
         | dict.fromkeys(ROLES, "scaled_dot_product:power=1"),
@@ -103,8 +104,8 @@ alibi geglu gru-bahdanau gru-luong even-kernel learned lstm no-positions qk-laye
 unscaled
 """
 MIXES_FULL = """
-blocks-lsh-top_k gru-linear halves-additive learned lstm lstm-local performer-linear-local pointwise
-random-local_p random-strided retention-mamba2
+blocks-lsh-top_k gru-linear halves-additive learned lstm lstm-local multi-query-linear-general
+performer-linear-local pointwise random-local_p random-strided retention-mamba2
 """
 
 
@@ -172,6 +173,12 @@ MIXES = {
     "multi-query-linear-general": dict(
         h_kv=1, decoder_attention="linear", cross_attention="general"
     ),
+    "hybrid": dict(
+        N=3,
+        encoder_attention="local:w=2,linear",
+        cross_attention="linear,additive,local:w=4",
+        decoder_attention="linear,sparse_fixed:l=3,c=2,scaled_dot_product",
+    ),
     "random-local_p": dict(decoder_attention="sparse_random:b=2", cross_attention="local_p:w=3"),
     "blocks-lsh-top_k": dict(
         positions="rotary",
@@ -197,6 +204,32 @@ MIXES = {
     "bytenet-additive": convolve(N=3, dilation=2, cross_attention="additive")[0],
     "pointwise": convolve(kernel=1)[0],
 }
+
+
+def test_a_hybrid_is_layer_by_layer_the_model_of_each_mechanism():
+    single = [
+        dict(encoder_attention="local:w=2", decoder_attention="linear"),
+        dict(encoder_attention="linear", decoder_attention="sparse_fixed:l=3,c=2"),
+        dict(encoder_attention="local:w=2", decoder_attention="linear"),
+    ]
+    hybrid = {n: ",".join(x[n] for x in single[:2]) for n in single[0]}
+    model, params = make(N=3, cross_attention="linear,linear,local:w=4", **hybrid)
+    for changes, cross in zip(single, ("linear", "linear", "local:w=4"), strict=True):
+        changes["cross_attention"] = cross
+    parts = [make(N=3, **changes)[0].bind({"params": params}) for changes in single]
+    own, bound = Visibility(*[lengths_of(SOURCE)] * 2), model.bind({"params": params})
+    x = bound.source_positions(bound.embedding(SOURCE))
+    for i, part in enumerate(parts):
+        x = part.encoder[i](x, own, None)
+    encoded = bound.encode(SOURCE)
+    np.testing.assert_allclose(encoded.output, x, rtol=1e-5, atol=1e-5)
+    lengths = lengths_of(shift(TARGET))
+    own, cross = Visibility(lengths, lengths, causal=True), Visibility(lengths, lengths_of(SOURCE))
+    y = bound.target_positions(bound.embedding(shift(TARGET)))
+    for i, part in enumerate(parts):
+        y = part.decoder[i](y, encoded.output, own, cross, None)
+    actual = bound.features(encoded, shift(TARGET))
+    np.testing.assert_allclose(actual, y, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", each_of(MIXES, MIXES_FULL))

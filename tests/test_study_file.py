@@ -450,3 +450,12 @@ def test_a_preset_leaves_the_corpus_of_a_file(scale, tmp_path):
     ordinary = dataclasses.replace(study, base={})
     other = Grid(ordinary, preset(scale), study.rows, {}, tmp_path).config(study.rows[0]).data
     assert data.batch_tokens == other.batch_tokens
+
+
+def test_a_mechanism_of_a_file_may_be_one_of_several(tmp_path):
+    path = tmp_path / "angles.py"
+    path.write_text(TEXT)
+    study_file.load(path)
+    c = config.replace(Config(), decoder_attention="linear,angle:tau=5.0")
+    assert study_file.file_of(c) == str(path)
+    assert {"file:Cosine", "attention.linear.Linear"} <= code_of(c).keys()

@@ -42,7 +42,8 @@ h_kv heads, the state holds these, and a step repeats what it reads (`mechanism.
 (2, 5, 4, 8)
 
 `MECHANISMS` has an entry for every mechanism and needs no jax; `build` makes the module that a
-config names, with options after a colon: `build("local:w=32")`. A new mechanism is a file here and
+config names, with options after a colon: `build("local:w=32")`. A config may name one for each
+layer in turn, "linear,linear,local:w=32" (`registry.of_layer`). A new mechanism is a file here and
 an entry in `registry.py`.
 """
 

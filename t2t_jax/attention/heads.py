@@ -57,7 +57,7 @@ class Differential(ScaledDotProduct):
         rows = super().rows
         halves = zip(jnp.split(q, 2, -1), jnp.split(keys, 2, -1), strict=True)
         one, two = (rows(x, y, v, *rest, **named) for x, y in halves)
-        return one - self.factor(q).astype(two.dtype) * two
+        return (one - self.factor(q) * two).astype(v.dtype)  # lambda is not rounded to v's type
 
     def finish(self, out: Array) -> Array:
         return (1 - self.lambda_init) * self.norm(out).astype(out.dtype)

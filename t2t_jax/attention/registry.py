@@ -1,6 +1,7 @@
 """The attention mechanisms by name, without jax: roles, options, what each combines with, cost.
 
 A config names a mechanism and, after a colon, options that differ from the defaults: "local:w=32".
+Several such pieces, separated by commas, alternate over the layers of a stack: "linear,local:w=32".
 A new mechanism is a file of this folder and one entry of `MECHANISMS`, or a class of a study file
 (`t2t_jax/extend.py`).
 """
@@ -483,12 +484,34 @@ MECHANISMS: dict[str, Entry] = {
 }
 
 
+def pieces(text: str) -> list[str]:
+    """The mechanisms of layers 0, 1, ..., which a stack repeats.
+
+    The comma also separates options: "linear,sparse_fixed:l=8,c=2,local" has three mechanisms.
+    """
+    out: list[str] = []
+    for part in text.split(","):
+        if out and "=" in part.partition(":")[0]:  # one more option
+            out[-1] += f",{part}"
+        else:
+            out.append(part.strip())
+    return out
+
+
+def of_layer(text: str, layer: int) -> str:
+    """The mechanism of one layer."""
+    every = pieces(text)
+    return every[layer % len(every)]
+
+
 def parse(text: str) -> tuple[str, dict[str, Number]]:
-    """The name of a mechanism and the options that a config gives it, as in "local:w=32".
+    """The name of one mechanism and the options that a config gives it, as in "local:w=32".
 
     Raises:
       UsageError: the mechanism or an option does not exist, or a value is out of range.
     """
+    if len(pieces(text)) > 1:
+        raise UsageError(f"{text!r} has {len(pieces(text))} mechanisms, but one is needed.")
     name, _, rest = text.partition(":")
     if name not in MECHANISMS:
         raise UsageError(f"there is no attention {name!r}: {near(name, MECHANISMS)}")
@@ -528,7 +551,7 @@ def _number(option: str, value: str, default: Number, text: str) -> Number:
 
 
 def check(text: str, role: str, d_k: int, partners: Mapping[str, str]) -> None:
-    """Refuses a role that a mechanism cannot play, and what it cannot be combined with.
+    """Refuses a role that one mechanism cannot play, and what it cannot be combined with.
 
     Args:
       role: encoder, decoder or cross.

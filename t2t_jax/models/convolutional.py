@@ -14,6 +14,7 @@ from jax import Array
 
 from t2t_jax.attention import build
 from t2t_jax.attention.mechanism import State
+from t2t_jax.attention.registry import of_layer
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter
@@ -49,7 +50,8 @@ class Convolutional(Model):
         self.target_positions = Encoding(c.positions, self.longest, self.dtype)
         self.encoder, self.decoder = stack("encoder"), stack("decoder")
         self.attention = [
-            Attention(d, c.cross_attention, self.dtype, name=f"attention_{i}") for i in range(c.N)
+            Attention(d, of_layer(c.cross_attention, i), self.dtype, name=f"attention_{i}")
+            for i in range(c.N)
         ]
 
     def encode(self, source: Array, P_drop: Array | None = None) -> Encoded:

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from t2t_jax.attention.registry import Number, Shape, gates, products
+from t2t_jax.attention.registry import Number, Shape, gates, of_layer, products
 from t2t_jax.config import Config, Model
 from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD
 
@@ -29,8 +29,8 @@ def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
 def transformer(c: Model, S: int, T: int) -> Number:
     """Multiply-adds of a Transformer on one pair, the logits apart."""
     queries, keys = _projections(c)
-    cross = T * queries + S * keys + _attention(c, "cross", T, S)
-    return stack(c, "encoder", S) + stack(c, "decoder", T) + c.N * cross
+    cross = c.N * (T * queries + S * keys) + _attention(c, "cross", T, S)
+    return stack(c, "encoder", S) + stack(c, "decoder", T) + cross
 
 
 def language_model(c: Model, S: int, T: int) -> Number:
@@ -41,7 +41,7 @@ def language_model(c: Model, S: int, T: int) -> Number:
 def stack(c: Model, role: str, L: int) -> Number:
     """Multiply-adds of self-attention and feed-forward layers on L positions."""
     feed_forward = FEED_FORWARD[c.feed_forward].matrices * c.d_model * c.d_ff
-    return c.N * (L * (sum(_projections(c)) + feed_forward) + _attention(c, role, L, L))
+    return c.N * L * (sum(_projections(c)) + feed_forward) + _attention(c, role, L, L)
 
 
 def _projections(c: Model) -> tuple[int, int]:
@@ -52,12 +52,16 @@ def _projections(c: Model) -> tuple[int, int]:
 
 
 def _attention(c: Model, role: str, T: int, S: int) -> Number:
-    """A mechanism, and the projection of its gates."""
+    """Of all layers, with the projections of gates."""
     shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder", h=c.h)
-    mechanism = getattr(c, f"{role}_attention")
-    heads = c.h_kv or c.h
-    of_gates = heads * S * c.d_model * gates(mechanism, c.d_k)
-    return c.h * products(mechanism, shape) + of_gates
+    mechanisms = getattr(c, f"{role}_attention")
+    of_gates = sum(gates(of_layer(mechanisms, i), c.d_k) for i in range(c.N))
+    return c.h * _layers(mechanisms, c.N, shape) + (c.h_kv or c.h) * S * c.d_model * of_gates
+
+
+def _layers(attention: str, N: int, shape: Shape) -> Number:
+    """Products of one head in N layers."""
+    return sum(products(of_layer(attention, i), shape) for i in range(N))
 
 
 def recurrent(c: Model, S: int, T: int) -> Number:
@@ -77,5 +81,5 @@ def recurrent(c: Model, S: int, T: int) -> Number:
 def convolutional(c: Model, S: int, T: int) -> Number:
     """Multiply-adds of a convolutional model on one pair, the logits apart."""
     d = c.d_model
-    attention = T * 2 * d * d + products(c.cross_attention, Shape(T, S, d, d))
-    return c.N * ((S + T) * c.kernel * 2 * d * d + attention)
+    convolutions = c.N * ((S + T) * c.kernel * 2 * d * d + T * 2 * d * d)
+    return convolutions + _layers(c.cross_attention, c.N, Shape(T, S, d, d))

@@ -28,7 +28,7 @@ class LanguageModel(Model):
         multiplier = logit_multiplier(c)
         self.embedding = Embedding(self.V, c.d_model, self.dtype, multiplier=multiplier)
         self.positions = Encoding(c.positions, self.longest, self.dtype)
-        self.layers = [Layer(c, role, self.dtype, name=f"{role}_{i}") for i in range(c.N)]
+        self.layers = [Layer(c, role, self.dtype, i, name=f"{role}_{i}") for i in range(c.N)]
         self.bias = PositionBias(c.positions, c.h, causal=not self.masked)
         self.norm = FinalNorm(c.norm_placement, c.norm, self.dtype)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from t2t_jax import config
 from t2t_jax.attention import build
 from t2t_jax.attention.mechanism import Bias, repeat_heads
-from t2t_jax.attention.registry import gates
+from t2t_jax.attention.registry import gates, of_layer
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.layers import parameter
 from t2t_jax.models.norms import norm
@@ -33,11 +33,13 @@ class MultiHead(nn.Module):
     Attributes:
       c: the hyperparameters.
       role: encoder, decoder or cross. Cross-attention is free of positions.
+      layer: the number of the layer, from 0, which may have a mechanism of its own.
     """
 
     c: config.Model
     role: str
     dtype: Any
+    layer: int = 0
 
     def setup(self) -> None:
         c = self.c
@@ -58,7 +60,7 @@ class MultiHead(nn.Module):
         if c.qk_norm != "none":
             self.norm_q = norm(c.qk_norm, self.dtype, axis="d_k")
             self.norm_k = norm(c.qk_norm, self.dtype, axis="d_k")
-        mechanism = getattr(c, f"{self.role}_attention")
+        mechanism = of_layer(getattr(c, f"{self.role}_attention"), self.layer)
         self.gates = gates(mechanism, c.d_k)
         if self.gates:
             self.W_gates = project("W_gates", c.h_kv or c.h, self.gates, "gates")

@@ -34,8 +34,8 @@ class Transformer(Model):
         self.embedding = Embedding(self.V, c.d_model, self.dtype, multiplier=multiplier)
         self.source_positions = Encoding(c.positions, self.longest, self.dtype)
         self.target_positions = Encoding(c.positions, self.longest, self.dtype)
-        self.encoder = [Layer(c, "encoder", self.dtype, name=f"encoder_{i}") for i in range(N)]
-        self.decoder = [DecoderLayer(c, self.dtype, name=f"decoder_{i}") for i in range(N)]
+        self.encoder = [Layer(c, "encoder", self.dtype, i, name=f"encoder_{i}") for i in range(N)]
+        self.decoder = [DecoderLayer(c, self.dtype, i, name=f"decoder_{i}") for i in range(N)]
         self.encoder_bias = PositionBias(c.positions, c.h, causal=False)
         self.decoder_bias = PositionBias(c.positions, c.h, causal=True)
         self.encoder_norm = FinalNorm(c.norm_placement, c.norm, self.dtype)
@@ -84,10 +84,11 @@ class Layer(nn.Module):
     c: config.Model
     role: str
     dtype: Any
+    layer: int = 0
 
     def setup(self) -> None:
         c = self.c
-        self.attention = MultiHead(c, self.role, self.dtype)
+        self.attention = MultiHead(c, self.role, self.dtype, self.layer)
         self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype, c.kernels)
         self.add_norm_attention = AddNorm(c.norm_placement, c.norm, self.dtype)
         self.add_norm_feed_forward = AddNorm(c.norm_placement, c.norm, self.dtype)
@@ -108,11 +109,12 @@ class DecoderLayer(nn.Module):
 
     c: config.Model
     dtype: Any
+    layer: int = 0
 
     def setup(self) -> None:
         c = self.c
-        self.attention = MultiHead(c, "decoder", self.dtype)
-        self.cross_attention = MultiHead(c, "cross", self.dtype)
+        self.attention = MultiHead(c, "decoder", self.dtype, self.layer)
+        self.cross_attention = MultiHead(c, "cross", self.dtype, self.layer)
         self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype, c.kernels)
         self.add_norm_attention = AddNorm(c.norm_placement, c.norm, self.dtype)
         self.add_norm_cross = AddNorm(c.norm_placement, c.norm, self.dtype)

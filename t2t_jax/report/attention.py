@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t2t_jax import config, plotting
+from t2t_jax.attention.registry import of_layer
 from t2t_jax.data.cache import Split
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.evaluation import alignment
@@ -121,7 +122,8 @@ def attention_page(shown: Attended, c: config.Model, known: Heads | None) -> str
     for layer_map in shown.maps:
         role = layer_map.role
         queries, keys = shown.sides(role)
-        name = f"{ROLES[role]}, layer {layer_map.layer}: {getattr(c, f'{role}_attention')}"
+        mechanism = of_layer(getattr(c, f"{role}_attention"), layer_map.layer)
+        name = f"{ROLES[role]}, layer {layer_map.layer}: {mechanism}"
         layers.append(
             {
                 "name": name + (" (effective weights)" if layer_map.effective else ""),

@@ -54,9 +54,10 @@ REGISTRIES = (
 def code_of(c: Config) -> dict[str, str]:
     """Returns every definition that a run of this config reaches, with its hash."""
     mechanisms = {
-        getattr(c.model, name)
+        piece
         for name in ("encoder_attention", "decoder_attention", "cross_attention")
         if has(c.model, name)
+        for piece in registry.pieces(getattr(c.model, name))
     }
     corpus_metric = metric.metric_of(c.data.corpus)
     name = next(name for name, value in vars(metric).items() if value is corpus_metric)

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from t2t_jax import config
+from t2t_jax.attention import registry
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.extend import TABLE_OF, TABLES, in_files
@@ -67,9 +68,10 @@ def file_of(c: Config) -> str | None:
     """Returns the path of the study file that defines what a config names; None if none does."""
     flat = config.flatten(c)
     for field, table in TABLE_OF.items():
-        entry = TABLES[table].get(flat[field].partition(":")[0])
-        for where in in_files(entry) if entry else ():
-            return where.rpartition(":")[0]
+        for piece in registry.pieces(flat[field]):  # several for the layers of attention alone
+            entry = TABLES[table].get(piece.partition(":")[0])
+            for where in in_files(entry) if entry else ():
+                return where.rpartition(":")[0]
     return None
 
 

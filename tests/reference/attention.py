@@ -55,9 +55,8 @@ def attention(
             e = [sum(own[i]["P_l"][j] * e[j] for j in range(h)) for i in range(h)]
         if bias is not None:
             distances = [[s - t for s in range(size[1])] for t in range(size[0])]
-            e = [
-                e[i] + xp.array([[bias[x][i] for x in row] for row in distances]) for i in range(h)
-            ]
+            tables = [xp.array([[bias[x][i] for x in row] for row in distances]) for i in range(h)]
+            e = [x + xp.broadcast_to(y, x.shape) for x, y in zip(e, tables, strict=True)]
         a = []
         for i in range(h):
             x, y = q[b, :, i], k[b, :, i]
