@@ -108,13 +108,9 @@ def test_rows_of_table_3_are_the_stored_ones():
 
 
 def test_mechanisms_are_those_of_the_registry():
-    (lines,) = (lines for lines in tables(README) if "what it computes" in lines[0])
-    rows = [[cell.strip(" `") for cell in line.strip("|").split(" |")] for line in lines[2:]]
-    assert [name for name, *_ in rows] == list(MECHANISMS)
-    for name, _, options, roles in rows:
-        entry = MECHANISMS[name]
-        assert options == ",".join(f"{n}={v}" for n, v in entry.options.items())
-        assert roles == ", ".join(entry.roles)
+    (lines,) = (lines for lines in tables(README) if "mechanisms" in lines[0])
+    named = re.findall(r"`(\w+)`", "".join(lines))
+    assert sorted(named) == sorted(MECHANISMS)
 
 
 @PAGES
