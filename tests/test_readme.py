@@ -1,7 +1,6 @@
 """Tables, links, commands and code in README.md and experiments/README.md are correct."""
 
 import itertools
-import math
 import re
 import shlex
 from pathlib import Path
@@ -60,14 +59,14 @@ def text(page):
 
 
 @pytest.fixture
-def cosine(tmp_path, monkeypatch):
+def distance(tmp_path, monkeypatch):
     """The study file that README.md teaches, in the working directory."""
     (code,) = (x for x in blocks(README, "python") if "@study" in x)
-    (tmp_path / "cosine.py").write_text(code)
+    (tmp_path / "distance.py").write_text(code)
     monkeypatch.chdir(tmp_path)
     before = study_file.entries()
-    yield registry.find("cosine.py")
-    study_file.forget(tmp_path / "cosine.py", before)
+    yield registry.find("distance.py")
+    study_file.forget(tmp_path / "distance.py", before)
 
 
 def test_the_results_are_those_of_the_store():
@@ -158,7 +157,7 @@ def check_command(words):
 
 
 @PAGES
-def test_commands_are_valid(page, cosine):
+def test_commands_are_valid(page, distance):
     commands_found = list(commands_on(page))
     assert len(commands_found) > 10
     for words in commands_found:
@@ -190,20 +189,19 @@ def test_every_topic_of_help_is_named():
     assert sorted(re.findall(r"`(\w+)`", sentence)) == commands.topics()
 
 
-def test_the_study_of_the_readme_runs(cosine, tmp_path):
-    assert [row.name for row in cosine.rows] == ["base", "cosine"]
-    sweep = declared(cosine, [], {})
+def test_the_study_of_the_readme_runs(distance, tmp_path):
+    assert [row.name for row in distance.rows] == ["base", "distance"]
+    sweep = declared(distance, [], {})
     for name in ("paper", "multi30k", "demo"):
-        grid = Grid(cosine, presets.preset(name), cosine.rows, {}, tmp_path, sweep)
+        grid = Grid(distance, presets.preset(name), distance.rows, {}, tmp_path, sweep)
         grid.check()
         assert len(grid.trials) == 3
     q, keys = (jax.random.normal(jax.random.key(i), (2, 3, 4, 5)) for i in range(2))
-    scores = build("cosine").scores(q, keys.transpose(0, 2, 1, 3), *map(jnp.arange, (3, 3)))
+    scores = build("distance").scores(q, keys.transpose(0, 2, 1, 3), *map(jnp.arange, (3, 3)))
     assert scores.shape == (2, 4, 3, 3)
-    expected = jnp.sum(q[1, 2, 3] * keys[1, 0, 3]) / math.prod(
-        map(jnp.linalg.norm, (q[1, 2, 3], keys[1, 0, 3]))
-    )
-    assert float(scores[1, 3, 2, 0]) == pytest.approx(10 * float(expected), rel=1e-4)
+    distances = [float(jnp.square(q[1, 2, 3] - keys[1, s, 3]).sum()) for s in (0, 1)]
+    actual = float(scores[1, 3, 2, 0] - scores[1, 3, 2, 1])
+    assert actual == pytest.approx((distances[1] - distances[0]) / 10, rel=1e-4)
 
 
 def test_the_code_of_the_readme_runs(corpus, tmp_path, monkeypatch, capsys):
