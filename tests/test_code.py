@@ -173,7 +173,7 @@ def test_an_addition_changes_no_key_and_no_code(root, unchanged):
         ("attention/registry.py", "block=16", "block=32", {"local", "hybrid"}),
         ("parts.py", '"relu", "max', '"tanh", "max', set(ROWS) - {"recurrent"}),
         ("models/positions.py", "def sinusoid(", "def sinusoid(*_, ", set(ROWS) - {"recurrent"}),
-        ("attention/registry.py", 'a key."""\n    return 2', 'a key."""\n    return 3', {"gated"}),
+        ("attention/costs.py", 'a key."""\n    return 2', 'a key."""\n    return 3', {"gated"}),
         ("attention/linear.py", "_SMALLEST = 1e-30", "_SMALLEST = 1e-20", {"linear", "hybrid"}),
         pytest.param(
             "attention/sparse.py",

@@ -9,33 +9,14 @@ A new mechanism is a file of this folder and one entry of `MECHANISMS`, or a cla
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+from t2t_jax.attention import costs
+from t2t_jax.attention.costs import Number, Options, Shape
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import implementation
 
-Number = int | float
-Options = Mapping[str, Number]
 SELF, ALL = ("encoder", "decoder"), ("encoder", "decoder", "cross")
-
-
-class Shape(NamedTuple):
-    """What one head of h computes: T queries to S keys, widths d_k and d_v."""
-
-    T: int
-    S: int
-    d_k: int
-    d_v: int
-    causal: bool = False
-    h: int = 1
-
-
-def _dense(o: Options, s: Shape) -> Number:
-    return s.T * s.S * (s.d_k + s.d_v)
-
-
-def _none(d_k: int) -> int:
-    return 0
 
 
 @dataclass(frozen=True)
@@ -45,9 +26,7 @@ class Entry:
     Attributes:
       where: its file in this folder, or the path of another, and its class there.
       about: what it computes, in a few words.
-      products: its multiply-adds of one head in the forward pass, a function of its attributes
-        (options and sizes) and a `Shape`. What is computed only to be masked counts, and so does
-        rounding up to whole blocks; exp, tanh and softmax do not.
+      products: its multiply-adds of one head in the forward pass (`costs.py`).
       options: what a config may set, with the defaults, whose type is that of the option.
       sizes: its other attributes, chosen for speed; a config cannot set them.
       at_most: options that are bounded by another option, or by a number.
@@ -63,170 +42,15 @@ class Entry:
 
     where: str
     about: str
-    products: Callable[[Options, Shape], Number] = _dense
+    products: Callable[[Options, Shape], Number] = costs.dense
     options: Options = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     at_most: Mapping[str, str | Number] = field(default_factory=dict)
     halves: bool = False
     roles: tuple[str, ...] = ALL
     why: str = ""
-    gates: Callable[[int], int] = _none
+    gates: Callable[[int], int] = costs.none
     supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup")
-
-
-def _general(o: Options, s: Shape) -> Number:
-    return s.S * s.d_k**2 + s.T * s.S * (s.d_k + s.d_v)
-
-
-def _talking_heads(o: Options, s: Shape) -> Number:
-    return s.T * s.S * (s.d_k + s.d_v + 2 * s.h)
-
-
-def _differential(o: Options, s: Shape) -> Number:
-    return s.T * s.S * (s.d_k + 2 * s.d_v)
-
-
-def _additive(o: Options, s: Shape) -> Number:
-    return (s.T + s.S) * s.d_k**2 + _whole(s.T, min(s.T, o["tile"])) * s.S * (s.d_k + s.d_v)
-
-
-def _local(o: Options, s: Shape) -> Number:
-    b = max(o["w"], o["block"])
-    return _whole(s.T, b) * _near(b, s.causal) * (s.d_k + s.d_v)
-
-
-def _dilated(o: Options, s: Shape) -> Number:
-    b = max(o["w"], o["block"])
-    return o["r"] * _whole(-(-s.T // o["r"]), b) * _near(b, s.causal) * (s.d_k + s.d_v)
-
-
-def _block_local(o: Options, s: Shape) -> Number:
-    return _whole(s.T, o["b"]) * o["b"] * (s.d_k + s.d_v)
-
-
-def _streaming(o: Options, s: Shape) -> Number:
-    return _local(o, s) + _whole(s.T, max(o["w"], o["block"])) * o["g"] * (s.d_k + s.d_v)
-
-
-def _longformer(o: Options, s: Shape) -> Number:
-    first = 0 if s.causal else min(s.T, o["g"]) * s.S
-    return _streaming(o, s) + first * (s.d_k + s.d_v)
-
-
-def _local_p(o: Options, s: Shape) -> Number:
-    window = _whole(s.T, min(s.T, o["tile"])) * (2 * o["w"] + 1)
-    return s.T * (s.d_k**2 + s.d_k) + window * (s.d_k + s.d_v)
-
-
-def _strided(o: Options, s: Shape) -> Number:
-    return _whole(s.T, o["l"]) * (_near(o["l"], s.causal) + -(-s.S // o["l"])) * (s.d_k + s.d_v)
-
-
-def _fixed(o: Options, s: Shape) -> Number:
-    return _whole(s.T, o["l"]) * (o["l"] + o["c"] * -(-s.S // o["l"])) * (s.d_k + s.d_v)
-
-
-def _random(o: Options, s: Shape) -> Number:
-    b = o["b"]
-    first_block = 0 if s.causal else min(s.T, b) * s.S
-    pattern = _whole(s.T, b) * (_near(b, s.causal) + (1 + o["r"]) * b)
-    return (pattern + first_block) * (s.d_k + s.d_v)
-
-
-def _bigbird(o: Options, s: Shape) -> Number:
-    b, blocks = o["b"], -(-max(s.T, s.S) // o["b"])
-    window = (1 + (1 if s.causal else 2) * min(o["w"], blocks)) * b
-    first = 0 if s.causal else min(s.T, o["g"] * b) * s.S
-    pattern = _whole(s.T, b) * (window + (o["g"] + o["r"]) * b)
-    return (pattern + first) * (s.d_k + s.d_v)
-
-
-def _block_select(o: Options, s: Shape) -> Number:
-    blocks = -(-s.S // o["b"])
-    seen = (1 + min(o["n"], blocks)) * o["b"]
-    return s.T * blocks * s.d_k + _gathered(o, s, seen)
-
-
-def _lsh(o: Options, s: Shape) -> Number:
-    seen = o["r"] * o["c"] * (1 if s.causal else 2) + 1
-    return (s.T + s.S) * s.d_k * o["r"] * -(-o["b"] // 2) + _gathered(o, s, seen)
-
-
-def _gathered(o: Options, s: Shape, seen: Number) -> Number:
-    """Products of each query with its own list of keys, tile by tile."""
-    return _whole(s.T, min(s.T, o["tile"])) * seen * (s.d_k + s.d_v)
-
-
-def _linear(o: Options, s: Shape) -> Number:
-    return _sums(s.d_k, o["chunk"], s)
-
-
-def _performer(o: Options, s: Shape) -> Number:
-    return (s.T + s.S) * o["m"] * s.d_k + _sums(o["m"], o["chunk"], s)
-
-
-def _cosformer(o: Options, s: Shape) -> Number:
-    return _sums(2 * s.d_k, o["chunk"], s)
-
-
-def _taylor(o: Options, s: Shape) -> Number:
-    return _sums(1 + s.d_k + s.d_k**2, o["chunk"], s)
-
-
-def _memory(o: Options, s: Shape) -> Number:
-    """The memory is read and written, and the pairs within each chunk are computed."""
-    T = _whole(max(s.T, s.S), o["chunk"])
-    passes = 1 if s.causal else 2
-    return passes * T * (2 * s.d_k * s.d_v + o["chunk"] * (s.d_k + s.d_v))
-
-
-def _delta(o: Options, s: Shape) -> Number:
-    """Each chunk also reads the memory at its keys, and solves a triangular system."""
-    T, C = _whole(max(s.T, s.S), o["chunk"]), o["chunk"]
-    return _memory(o, s) + T * (s.d_k * s.d_v + C * s.d_k) + T * (C - 1) // 2 * s.d_v
-
-
-def _linformer(o: Options, s: Shape) -> Number:
-    return (s.T + s.S) * o["k"] * (s.d_k + s.d_v)
-
-
-def _nystrom(o: Options, s: Shape) -> Number:
-    m = o["m"]
-    landmarks, iterations = (s.T + s.S) * m * s.d_k, 6 * 4 * m**3
-    return landmarks + (s.T + s.S + m) * m * (s.d_k + s.d_v) + iterations
-
-
-def _whole(n: Number, b: Number) -> Number:
-    """n rounded up to whole blocks of b."""
-    return -(-n // b) * b
-
-
-def _near(b: Number, causal: bool) -> Number:
-    """Keys in a query's own block of b and the neighbouring ones."""
-    return (2 if causal else 3) * b
-
-
-def _sums(m: Number, chunk: Number, s: Shape) -> Number:
-    """Sums over m features of [v, 1]; causal ones also compute the pairs within each chunk."""
-    if not s.causal:
-        return (s.T + s.S) * m * (s.d_v + 1)
-    T = _whole(s.T, chunk)  # S = T
-    return 2 * T * m * (s.d_v + 1) + T * chunk * (m + s.d_v + 1)
-
-
-def _one(d_k: int) -> int:
-    """One gate a key."""
-    return 1
-
-
-def _two(d_k: int) -> int:
-    """Two gates a key."""
-    return 2
-
-
-def _each(d_k: int) -> int:
-    """A gate for each feature of a key."""
-    return d_k
 
 
 _ONE_SEQUENCE = "its pattern relates positions of one sequence"
@@ -241,7 +65,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "dot_product": Entry("dot_product:DotProduct", "softmax(q k^T) v"),
     "general": Entry(
-        "dot_product:General", "softmax(q W k^T) v", _general, supports=("bias", "dropout")
+        "dot_product:General", "softmax(q W k^T) v", costs.general, supports=("bias", "dropout")
     ),
     "cosine": Entry(
         "dot_product:Cosine",
@@ -255,13 +79,13 @@ MECHANISMS: dict[str, Entry] = {
     "talking_heads": Entry(
         "heads:TalkingHeads",
         "heads mixed by matrices before and after the softmax",
-        _talking_heads,
+        costs.talking_heads,
         supports=("rotary", "bias", "dropout"),
     ),
     "differential": Entry(
         "heads:Differential",
         "the difference of two softmaxes, each of half of d_k, normalised",
-        _differential,
+        costs.differential,
         options=dict(lambda_init=0.8),
         at_most=dict(lambda_init=0.99),
         halves=True,
@@ -270,21 +94,21 @@ MECHANISMS: dict[str, Entry] = {
     "additive": Entry(
         "additive:Additive",
         "scores v^T tanh(W_q q + W_k k)",
-        _additive,
+        costs.additive,
         sizes=dict(tile=128),  # queries whose scores exist at once
         supports=("bias",),
     ),
     "local": Entry(
         "local:Local",
         "keys at distance w at most; between two sequences local-m",
-        _local,
+        costs.local,
         options=dict(w=16),
         sizes=dict(block=16),  # queries a block at least: blocks of a narrow w are all overhead
     ),
     "local_p": Entry(
         "local:LocalPredictive",
         "a window of w around a predicted position, with a Gaussian",
-        _local_p,
+        costs.local_p,
         options=dict(w=8),
         sizes=dict(tile=64),  # queries whose keys are gathered at once
         roles=("cross",),
@@ -294,14 +118,14 @@ MECHANISMS: dict[str, Entry] = {
     "dilated": Entry(
         "subsequences:Dilated",
         "keys at distances 0, r, ..., w r",
-        _dilated,
+        costs.dilated,
         options=dict(w=8, r=2),
         sizes=dict(block=16),
     ),
     "block_local": Entry(
         "subsequences:BlockLocal",
         "the query's own block of b keys",
-        _block_local,
+        costs.block_local,
         options=dict(b=16),
         roles=SELF,
         why=_ONE_SEQUENCE,
@@ -309,7 +133,7 @@ MECHANISMS: dict[str, Entry] = {
     "streaming": Entry(
         "streaming:Streaming",
         "keys at distance w at most, and the first g",
-        _streaming,
+        costs.streaming,
         options=dict(w=16, g=4),
         sizes=dict(block=16),
         roles=SELF,
@@ -318,7 +142,7 @@ MECHANISMS: dict[str, Entry] = {
     "longformer": Entry(
         "streaming:Longformer",
         "the same, where the first g queries see every key",
-        _longformer,
+        costs.longformer,
         options=dict(w=16, g=1),
         sizes=dict(block=16),
         roles=SELF,
@@ -327,7 +151,7 @@ MECHANISMS: dict[str, Entry] = {
     "sparse_strided": Entry(
         "sparse:Strided",
         "the last l keys, and every l-th",
-        _strided,
+        costs.strided,
         options=dict(l=8),
         roles=SELF,
         why=_ONE_SEQUENCE,
@@ -335,7 +159,7 @@ MECHANISMS: dict[str, Entry] = {
     "sparse_fixed": Entry(
         "sparse:Fixed",
         "the query's own block of l, and the last c keys of the other blocks",
-        _fixed,
+        costs.fixed,
         options=dict(l=8, c=2),
         at_most=dict(c="l"),
         roles=SELF,
@@ -344,7 +168,7 @@ MECHANISMS: dict[str, Entry] = {
     "sparse_random": Entry(
         "sparse:Random",
         "blocks of b: the neighbours, the first, and r at random",
-        _random,
+        costs.random,
         options=dict(b=4, r=2, seed=0),
         roles=SELF,
         why=_ONE_SEQUENCE,
@@ -352,7 +176,7 @@ MECHANISMS: dict[str, Entry] = {
     "bigbird": Entry(
         "bigbird:BigBird",
         "blocks of b: w on either side, the first g, and r at random",
-        _bigbird,
+        costs.bigbird,
         options=dict(b=4, w=1, g=1, r=2, seed=0),
         roles=SELF,
         why=_ONE_SEQUENCE,
@@ -360,7 +184,7 @@ MECHANISMS: dict[str, Entry] = {
     "block_select": Entry(
         "block_select:BlockSelect",
         "the query's own block of b, and the n with the highest mean score",
-        _block_select,
+        costs.block_select,
         options=dict(b=8, n=2),
         sizes=dict(tile=64),
         roles=SELF,
@@ -370,7 +194,7 @@ MECHANISMS: dict[str, Entry] = {
     "lsh": Entry(
         "lsh:LSH",
         "the c nearest keys of the query's bucket, of b, in each of r rounds",
-        _lsh,
+        costs.lsh,
         options=dict(b=4, c=4, r=2, seed=0),
         sizes=dict(tile=64),
         roles=SELF,
@@ -385,14 +209,14 @@ MECHANISMS: dict[str, Entry] = {
     "linear": Entry(
         "linear:Linear",
         "phi(q) (phi(k)^T v), phi = elu + 1",
-        _linear,
+        costs.linear,
         sizes=dict(chunk=64),  # positions by which a causal sum advances
         supports=("mup",),
     ),
     "performer": Entry(
         "linear:Performer",
         "phi(q) (phi(k)^T v), phi = m random features of exp",
-        _performer,
+        costs.performer,
         options=dict(m=64, seed=0),
         sizes=dict(chunk=64),
         supports=("rotary", "mup"),
@@ -400,7 +224,7 @@ MECHANISMS: dict[str, Entry] = {
     "cosformer": Entry(
         "features:Cosformer",
         "phi(q) (phi(k)^T v), phi_i = relu at an angle of pi i / 2M",
-        _cosformer,
+        costs.cosformer,
         options=dict(M=512),
         sizes=dict(chunk=64),
         roles=SELF,
@@ -410,14 +234,14 @@ MECHANISMS: dict[str, Entry] = {
     "taylor": Entry(
         "features:Taylor",
         "phi(q) (phi(k)^T v), phi: exp to second order, for a small d_k",
-        _taylor,
+        costs.taylor,
         sizes=dict(chunk=64),
         supports=("rotary", "mup"),
     ),
     "retention": Entry(
         "gated:Retention",
         "q S, memory S = a S + k^T v, a decay a for each head",
-        _memory,
+        costs.memory,
         sizes=dict(chunk=64),
         roles=SELF,
         why=_DECAY,
@@ -426,47 +250,47 @@ MECHANISMS: dict[str, Entry] = {
     "gated_linear": Entry(
         "gated:GatedLinear",
         "q S, S = diag(a) S + k^T v, a gate for each feature",
-        _memory,
+        costs.memory,
         sizes=dict(chunk=16),  # each pair has d_k decays
         roles=SELF,
         why=_DECAY,
-        gates=_each,
+        gates=costs.each,
         supports=("mup",),
     ),
     "mamba2": Entry(
         "gated:Mamba2",
         "q S, S = a S + dt k^T v, a gate for step dt and decay a",
-        _memory,
+        costs.memory,
         sizes=dict(chunk=64),
         roles=SELF,
         why=_DECAY,
-        gates=_one,
+        gates=costs.one,
         supports=("rotary", "mup"),
     ),
     "delta": Entry(
         "delta:Delta",
         "q S, S = (I - b k^T k) S + b k^T v, a gate b",
-        _delta,
+        costs.delta,
         sizes=dict(chunk=64),
         roles=("decoder",),
         why=_ERASES,
-        gates=_one,
+        gates=costs.one,
         supports=("mup",),
     ),
     "gated_delta": Entry(
         "delta:GatedDelta",
         "delta, after a decay of S by a second gate",
-        _delta,
+        costs.delta,
         sizes=dict(chunk=64),
         roles=("decoder",),
         why=_ERASES,
-        gates=_two,
+        gates=costs.two,
         supports=("mup",),
     ),
     "linformer": Entry(
         "lowrank:Linformer",
         "softmax(q (E k)^T) F v, E and F project n keys to k",
-        _linformer,
+        costs.linformer,
         options=dict(n=512, k=64),
         roles=("encoder", "cross"),
         why="its projections mix all positions of a sequence, later ones too",
@@ -475,7 +299,7 @@ MECHANISMS: dict[str, Entry] = {
     "nystrom": Entry(
         "lowrank:Nystrom",
         "softmax over m landmarks, the means of segments",
-        _nystrom,
+        costs.nystrom,
         options=dict(m=32),
         roles=("encoder",),
         why="its landmarks are means of all queries, which a decoder does not have yet",
