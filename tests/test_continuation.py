@@ -87,6 +87,7 @@ def test_a_run_continued_twice_equals_the_uninterrupted_one_to_the_bit(
     monkeypatch.chdir(copy.parent)
     copy.rename("runs")
     Path("runs/short").rename("runs/base-0")
+    Path("runs/base-0/study.py").write_text("# what the run uses of a study file\n")
     assert main([*words, "--steps", str(LONGER)]) == 0
     assert "runs/base-0-130 goes on from base-0 at step 120" in capsys.readouterr().err
     long = Path("runs/long")
@@ -96,6 +97,7 @@ def test_a_run_continued_twice_equals_the_uninterrupted_one_to_the_bit(
     assert "runs/long goes on from base-0-130 at step 120" in said
     assert "resuming from step 120" in said
     same(long, whole)
+    assert (long / "study.py").read_text() == "# what the run uses of a study file\n"
     assert result(long)["environment"]["continued"] == "from base-0-130 at step 120"
     assert "continued" not in result(whole)["environment"]
     assert main(["list", "runs"]) == 0

@@ -21,7 +21,7 @@ from t2t_jax.data.cache import Dataset
 from t2t_jax.environment import environment
 from t2t_jax.errors import Busy, writing
 from t2t_jax.files import write, write_json
-from t2t_jax.runs import claim, identity, names, provenance, published, results, store
+from t2t_jax.runs import claim, identity, names, provenance, published, results, store, study_file
 from t2t_jax.runs.code import abbreviated
 from t2t_jax.runs.names import title
 from t2t_jax.training import manifest
@@ -204,6 +204,8 @@ def _copy(shorter: Shorter, c: Config, directory: Path) -> None:
             shutil.copytree(donor / "checkpoints" / step, checkpoints / step)
         for name in ("vocabulary.model", "data.json", "code.json"):
             shutil.copy(donor / name, directory / name)
+        if (donor / study_file.COPY).exists():
+            shutil.copy(donor / study_file.COPY, directory / study_file.COPY)
         if (donor / "tensorboard").exists():
             shutil.copytree(donor / "tensorboard", directory / "tensorboard", dirs_exist_ok=True)
     records = (json.dumps(record) for record in _curve(shorter))
