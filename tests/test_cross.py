@@ -15,6 +15,7 @@ from t2t_jax.study.formats import FORMATS
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import Spread
 from tests import stored
+from tests.browser import open_page
 
 
 @study("Heads and width", columns="h d_model", split="dev", V=9)
@@ -147,6 +148,16 @@ def test_an_axis_is_logarithmic_where_its_values_are():
     assert not factors.logarithmic([256, 512])
     assert not factors.logarithmic([0.0, 0.1, 0.4])
     assert not factors.logarithmic(["a", "b"])
+
+
+def test_the_page_shows_the_charts_of_fields_whatever_rows_are_chosen(grid, lines, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(study_page(grid, lines, None, ["heads"], False))
+    with open_page(path, 1200) as page:
+        page.wait_for_selector("#heatmap-h-d_model svg.marks")
+        page.locator("#result tr[data-index='1'] input").check()
+        for name in ("learning", "field-h", "field-d_model", "heatmap-h-d_model"):
+            assert page.locator(f"#{name}").is_visible()
 
 
 def test_the_page_has_the_table_of_effects(grid, lines):

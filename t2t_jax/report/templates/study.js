@@ -37,11 +37,12 @@ function update() {
   history.replaceState(state, ""); // so that the choice survives a reload
 }
 
-// Shows the chosen rows in a chart, or hides it if it has none of them.
+// Shows the chosen rows in a chart, or hides it if it has none of them. The charts of a factorial
+// study have no rows, as they are of all combinations.
 function show({ view, figure }, rows) {
   const names = rows.map((i) => data.rows[i].name);
   const { data: { values }, usermeta } = data.specs[figure.id];
-  const shown = values.filter(({ row }) => names.includes(row));
+  const shown = values.filter(({ row }) => row === undefined || names.includes(row));
   figure.hidden = !shown.length;
   if (figure.hidden) return;
   if (usermeta) view.height(usermeta.step * (shown.length + 1));
