@@ -58,18 +58,22 @@ CROSS = [name for name in MECHANISMS if "cross" in MECHANISMS[name].roles]
 VARIANTS = "cosformer", "taylor", "mamba2", "gated_delta"
 # They share all code of scaled_dot_product but that of their scores and weights.
 ALIKE = "cosine softmax1 sink sparsemax entmax talking_heads differential".split()
-REVERSED = ("gated_linear", "encoder"), ("mamba2", "encoder")  # as retention is
+# Each in all of its roles by default; the others stand on what these share with them.
+CORE = "scaled_dot_product additive local sparse_strided linear".split()
 
 
-def is_alike(name, role="decoder"):
-    """Whether scaled_dot_product stands for a mechanism in a role, unless tests run with --full."""
-    return name in ALIKE and role != "decoder"
+def stands_alone(name, role=None):
+    """Whether a mechanism is tested in a role by default: in its last that decodes, or in all."""
+    roles = MECHANISMS[name].roles
+    return name in CORE or role in (None, "decoder" if "decoder" in roles else roles[-1])
 
 
 def each(names):
     """Returns names, or pairs with a role, as parameters; those that others stand for are full."""
     names = [x if isinstance(x, tuple) else (x,) for x in names]
-    return [pytest.param(*x, marks=[FULL] * (x[0] in VARIANTS or is_alike(*x))) for x in names]
+    return [
+        pytest.param(*x, marks=[FULL] * (x[0] in VARIANTS or not stands_alone(*x))) for x in names
+    ]
 
 
 def text(name, **options):
@@ -159,7 +163,7 @@ def close(actual, expected, tolerance):
 )
 @pytest.mark.parametrize(
     ("name", "role"),
-    [pytest.param(*x, marks=[FULL] * (x in REVERSED or is_alike(*x))) for x in ROLES],
+    [pytest.param(*x, marks=[FULL] * (not stands_alone(*x))) for x in ROLES],
 )
 def test_output_and_gradients_equal_the_definition(name, role, T, S):
     S = S if role == "cross" else T
@@ -365,7 +369,7 @@ GROUPED = [name for name in MECHANISMS if make(name).grouped]
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[FULL] * (name in ALIKE and name != "differential"))
+        pytest.param(name, marks=[FULL] * (name not in (*CORE, "differential", "sparse_random")))
         for name in GROUPED
     ],
 )
@@ -391,6 +395,7 @@ def test_the_state_of_a_grouped_mechanism_holds_one_head_for_several_queries(nam
         close(out[:, 0], whole[:, t], 1e-5)
 
 
+@FULL
 def test_mechanisms_that_keep_keys_and_values_are_grouped():
     repeated = {"general", "additive", "block_select", "lsh", "linformer"}  # their heads may differ
     assert {*MECHANISMS} - {*GROUPED} >= repeated | {"linear", "performer"}
@@ -538,7 +543,8 @@ AT_4096 = {
 }
 
 
-SLOW_TO_COMPILE = "longformer", "bigbird"  # made of parts that others have
+# Compiled at 4,096 by default; the others are made of the same parts.
+COMPILED = "local sparse_strided sparse_fixed sparse_random block_select linear delta".split()
 
 
 def largest_array(name, n, d, causal):
@@ -566,7 +572,7 @@ def largest_array(name, n, d, causal):
         if role == "encoder" and name not in PAIRS
     ]
     + [
-        pytest.param(name, True, marks=[FULL] * (name in (*VARIANTS, *SLOW_TO_COMPILE)))
+        pytest.param(name, True, marks=[FULL] * (name not in COMPILED))
         for name in CAUSAL
         if name not in PAIRS
     ],
@@ -596,7 +602,7 @@ LOOPS = "additive local_p block_select lsh sparsemax entmax".split()
 @pytest.mark.parametrize(
     ("name", "causal"),
     [
-        (name, role == "decoder")
+        pytest.param(name, role == "decoder", marks=[FULL] * (not stands_alone(name, role)))
         for name, role in ROLES
         if name not in LOOPS and not is_chunked(name) and role != "cross"
     ],
@@ -633,7 +639,7 @@ def tanhs(jaxpr):
     return total
 
 
-@pytest.mark.parametrize(("T", "S"), [(181, 117), (5, 7)])
+@pytest.mark.parametrize(("T", "S"), [(181, 117), pytest.param(5, 7, marks=FULL)])
 @pytest.mark.parametrize(("name", "role"), each(ROLES))
 def test_counted_products_equal_those_of_the_traced_program(name, role, T, S):
     """One pair of lengths is no multiple of any block, the other is shorter than a block."""

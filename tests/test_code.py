@@ -155,8 +155,8 @@ def test_an_addition_changes_no_key_and_no_code(root, unchanged):
     )
     field = '    temperature: float = _field(1.0, "a new field")\n'
     edit(root, "config.py", ("    seed: int = _field(0", field + "    seed: int = _field(0"))
-    cost = "def _mine(o, s):\n    return 1\n\n\n"
-    edit(root, "attention/registry.py", ("def _dense(", f"{cost}def _dense("))
+    cost = "def mine(o, s):\n    return 1\n\n\n"
+    edit(root, "attention/costs.py", ("def dense(", f"{cost}def dense("))
     part = '    "mine": FeedForward("tanh", "a new layer"),\n'
     edit(root, "parts.py", ('    "gelu": FeedForward(', f'{part}    "gelu": FeedForward('))
     edit(root, "training/step.py", ('"""The pure train step', '"""A better description'))
