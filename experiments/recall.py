@@ -4,15 +4,15 @@
 
 This takes about fifteen minutes on 2 CPU cores.
 
-The task is multi-query associative recall (Arora et al. 2023) with up to 8 keys in training and 8 in
-testing. A decoder of two layers reads keys, each followed by its value, and then every key again,
+The task is multi-query associative recall (Arora et al. 2023) with 8 keys, and with 1 to 8 in
+training. A decoder of two layers reads keys, each followed by its value, and then every key again,
 behind which it predicts the value. Guessing among the values that are left has an accuracy of 34%.
 The first layer is a window of two positions, in which a value can see its key, as in the hybrids of
 Arora et al. (2024); the second is the mechanism that is compared. No row has positions, as not all
 mechanisms can be combined with them.
 
-The state of softmax attention grows with the sequence. That of the others is d_k d_v numbers (taylor:
-(1 + d_k + d_k^2) d_v), for one head, d_v = 32 and a d_k of 8 or 32.
+The state of softmax attention grows with the sequence. That of the others is d_k d_v numbers
+(taylor: (1 + d_k + d_k^2) d_v), for one head, d_v = 32 and a d_k of 8 or 32.
 """
 
 from t2t_jax.study import Row, study
