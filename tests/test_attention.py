@@ -174,7 +174,8 @@ def test_output_and_gradients_equal_the_definition(name, role, T, S):
     # The norm of a memory that holds one value hides its length: the gradients of q and k are zero
     # but for rounding.
     hidden = T == 1 and name in memory.NAMES
-    close(actual, defined(name, variables, q, k, v, role, g), 1e-4 if hidden else 1e-5)
+    tolerance = 1e-4 if hidden else 2e-5 if T > 50 else 1e-5  # gradients of parameters sum over T
+    close(actual, defined(name, variables, q, k, v, role, g), tolerance)
 
 
 @FULL

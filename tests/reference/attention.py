@@ -125,14 +125,16 @@ def random_blocks(o, i, j, S, kv_length, causal):
 
 def select(name, o, seen, q, k, e, kv_length, causal, head, h):
     """Returns bool [T, S]: the keys that are seen, and selected by their content."""
-    q, k, e = (np.asarray(jax.lax.stop_gradient(x)) for x in (q, k, e))
+    if name not in ("top_k", "block_select", "lsh"):
+        return seen
+    q, k, e = (
+        x if isinstance(x, np.ndarray) else np.asarray(jax.lax.stop_gradient(x)) for x in (q, k, e)
+    )
     if name == "top_k":
         return selection.top_k(o, seen, e)
     if name == "block_select":
         return selection.block_select(o, seen, q, k, kv_length, causal)
-    if name == "lsh":
-        return selection.lsh(o, seen, q, k, kv_length, head, h)
-    return seen
+    return selection.lsh(o, seen, q, k, kv_length, head, h)
 
 
 def scores(xp, name, o, own, q, k, head, h):
