@@ -189,6 +189,19 @@ SECTIONS = {
             ),
         ),
         Result(
+            "Associative recall",
+            "launch/local.sh run recall --preset diagnostic --seeds 3",
+            """
+            Multi-query associative recall (Arora et al. 2023) with 8 keys. The first layer of each
+            model is a window of two positions, in which a value can see its key; the second is the
+            mechanism that is compared. A mechanism of fixed state keeps d_k d_v numbers, taylor
+            (1 + d_k + d_k²) d_v, with one head and d_v = 32. Guessing among the values that are
+            left has an accuracy of 34%. Read a large deviation as a seed that had not found the
+            solution after 1,000 steps.
+            """,
+            ("recall-diagnostic/table.md", "recall-diagnostic/recall-diagnostic-learning.png"),
+        ),
+        Result(
             "Time and memory against the length",
             """
             launch/local.sh bench attention --seconds 10 \\

@@ -1,8 +1,10 @@
 """Associative recall: which mechanisms find a value by its key, and with how large a state.
 
-    launch/local.sh run recall --preset diagnostic --seeds 3 --metrics accuracy,exact,PPL
+    launch/local.sh run recall --preset diagnostic --seeds 3
 
-This takes about fifteen minutes on 2 CPU cores.
+This takes about fifteen minutes on 2 CPU cores. Expected accuracies: taylor 100%; retention 96% and
+97%; delta 72% with a d_k of 8 and 96% with 32; linear 71% and 70%; softmax 93%; the window alone
+7%. Deviations over seeds reach 47: some seeds have not found the solution after 1,000 steps.
 
 The task is multi-query associative recall (Arora et al. 2023) with 8 keys, and with 1 to 8 in
 training. A decoder of two layers reads keys, each followed by its value, and then every key again,
