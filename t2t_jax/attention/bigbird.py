@@ -5,8 +5,8 @@ from jax import Array
 
 from t2t_jax.attention.blocks import blocks, on_axis, take_positions, unblock
 from t2t_jax.attention.mechanism import Bias, Dropout
-from t2t_jax.attention.sparse import Keys, Random, attend
-from t2t_jax.attention.streaming import has_kernel, with_global
+from t2t_jax.attention.sparse import Keys, Random, attend, with_global
+from t2t_jax.attention.streaming import has_kernel
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.patterns import Far, Listed, Near, table, tile_of
 from t2t_jax.ops.sparse_attention import Keys as FusedKeys

@@ -282,9 +282,7 @@ class Random(Sparse):
             Keys("nsh", _take(k, b, j), _take(v, b, j), far, _spread(drawn, b)),
         ]
         out = unblock(attend(blocks(q, b, n), sets, visibility, dropout, bias), T)
-        return (
-            out if visibility.causal else self._with_first(out, q, k, v, visibility, dropout, bias)
-        )
+        return out if visibility.causal else with_global(b, out, q, k, v, visibility, dropout, bias)
 
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
@@ -306,29 +304,8 @@ class Random(Sparse):
         if causal:
             return out
         q, k, v = (zero_padding(x, lengths) for x in (q, k, v))
-        out = self._with_first(out, q, k, v, visibility, None, None)
+        out = with_global(b, out, q, k, v, visibility, None, None)
         return zero_padding(out, lengths)  # and so is the gradient that comes back
-
-    def _with_first(
-        self,
-        out: Array,
-        q: Array,
-        k: Array,
-        v: Array,
-        visibility: Visibility,
-        dropout: Dropout,
-        bias: Bias,
-    ) -> Array:
-        """The outputs with those of the queries of the first block, which see every key."""
-        b = self.b
-        first = weighted_sum(
-            scaled_products("bthd,bshd->bhts", q[:, :b], k),
-            v.swapaxes(1, 2),
-            visibility,
-            dropout=dropout,
-            bias=bias,
-        )
-        return jnp.concatenate([first, out[:, b:]], axis=1)
 
     def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         b, i = self.b, t // self.b
@@ -369,3 +346,19 @@ def _take(x: Array, b: int, j: Array) -> Array:
 def _spread(x: Array, b: int) -> Array:
     """[B, n, r], a value a block -> [B, n, 1, r b], a value a key."""
     return jnp.repeat(x, b, axis=-1)[:, :, None]
+
+
+def with_global(
+    g: int,
+    out: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    visibility: Visibility,
+    dropout: Dropout,
+    bias: Bias,
+) -> Array:
+    """The outputs [B, T, h, d_v] with those of the first g queries over all keys."""
+    scores = scaled_products("bthd,bshd->bhts", q[:, :g], k)
+    first = weighted_sum(scores, v.swapaxes(1, 2), visibility, dropout=dropout, bias=bias)
+    return jnp.concatenate([first, out[:, g:]], axis=1)

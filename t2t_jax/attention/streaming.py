@@ -12,14 +12,13 @@ from jax import Array
 from t2t_jax.attention.blocks import (
     blocks,
     on_axis,
-    scaled_products,
     take_positions,
     unblock,
     with_neighbours,
 )
-from t2t_jax.attention.dense import single_query, weighted_sum
+from t2t_jax.attention.dense import single_query
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
-from t2t_jax.attention.sparse import Keys, attend
+from t2t_jax.attention.sparse import Keys, attend, with_global
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.patterns import Window
 from t2t_jax.ops.sparse_attention import Keys as FusedKeys
@@ -132,22 +131,6 @@ class Longformer(Streaming):
         q, k, v = (zero_padding(x, visibility.kv_lengths) for x in (q, k, v))
         out = with_global(self.g, out, q, k, v, visibility, None, None)
         return zero_padding(out, visibility.q_lengths)  # and so is the gradient that comes back
-
-
-def with_global(
-    g: int,
-    out: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    visibility: Visibility,
-    dropout: Dropout,
-    bias: Bias,
-) -> Array:
-    """The outputs [B, T, h, d_v] with those of the first g queries over all keys."""
-    scores = scaled_products("bthd,bshd->bhts", q[:, :g], k)
-    first = weighted_sum(scores, v.swapaxes(1, 2), visibility, dropout=dropout, bias=bias)
-    return jnp.concatenate([first, out[:, g:]], axis=1)
 
 
 def has_kernel(q: Array, v: Array, dropout: Dropout, bias: Bias) -> bool:
