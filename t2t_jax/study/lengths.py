@@ -11,7 +11,8 @@ from t2t_jax.study.distances import parts, span
 from t2t_jax.study.typeset import Cell, Table
 
 NOTES = (
-    "95% intervals of a bootstrap over sequences, which says nothing where all are right or wrong.",
+    "Intervals: 95%, by bootstrap over sequences. They have no width if all sequences are right, "
+    "or all are wrong.",
     f"accuracy: {accuracy.SIGNATURE}; exact: {accuracy.EXACT}.",
     "length: tokens of the longest sequence; distance: words from an answer's place to the question"
     ", the largest of several.",
