@@ -38,7 +38,9 @@ def test_every_type_is_as_frequent_at_every_distance(items):
         counts[error["type"], spans[0] if spans and distant else None] += 1
     assert {kind for kind, _ in counts} == set(contrastive.TYPES)
     assert len(counts) == 4 * 5 + 6
-    rare = [counts.pop((kind, (10, 99))) for kind in ("verb_particle", "auxiliary")]
+    rare = [
+        counts.pop((kind, contrastive.DISTANCES[-1])) for kind in ("verb_particle", "auxiliary")
+    ]
     assert set(counts.values()) == {12}
     assert all(0 < n <= 12 for n in rare)
 
@@ -221,6 +223,8 @@ def test_evaluate_prints_the_accuracy_on_a_file(corpus, tmp_path, monkeypatch, c
         (["none.json"], "cannot be read"),
         (["grammar"], "was trained on text"),
         (["grammar", "--metrics", "TER"], "translates nothing"),
+        (["set.json", "--split", "dev"], "translates nothing"),
+        (["set.json", "--beam", "3"], "translates nothing"),
     ):
         assert main(["evaluate", "run", "--contrastive", *refused]) == 2
         assert message in capsys.readouterr().err

@@ -42,10 +42,16 @@ def evaluate(arguments: Namespace) -> None:
     from t2t_jax.runs.loading import contrast, evaluate
 
     if arguments.contrastive is not None:
-        if arguments.sources or arguments.references or arguments.metrics:
+        files = arguments.sources, arguments.references
+        if (
+            any(files)
+            or arguments.metrics
+            or arguments.split != "test"
+            or changed_fields(arguments)
+        ):
             raise UsageError(
-                "--contrastive compares likelihoods and translates nothing: leave out --sources, "
-                "--references and --metrics."
+                "--contrastive compares likelihoods and translates nothing: leave out --split, "
+                "--sources, --references, --metrics and the options of decoding."
             )
         cache_programs(arguments.cache)
         directory = _directory(arguments)

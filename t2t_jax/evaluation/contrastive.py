@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from t2t_jax.data.grammar.contrastive import DISTANCES
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError
 
-_DISTANCES = (1, 2), (3, 4), (5, 6), (7, 9), (10, math.inf)
 _BATCH_TOKENS = 4096
 _Z = 1.96  # of a 95% interval
 
@@ -129,7 +129,7 @@ def accuracies(judgements: Iterable[Judgement]) -> list[Accuracy]:
         out.append(_accuracy(kind, "", members))
         parts = [
             (first, last, [x for x in members if first <= x.distance <= last])
-            for first, last in _DISTANCES
+            for first, last in DISTANCES
         ]
         parts = [part for part in parts if part[2]]
         if len(parts) > 1:

@@ -14,6 +14,7 @@ error are named as in LingEval97 where it has them:
     omission_adjective   an attributive adjective is left out
 """
 
+import math
 import random
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.grades import NORMAL, Grade
 from t2t_jax.data.grammar.sentences import Dependency, Pair, draw, words
 
-DISTANCES = (1, 2), (3, 4), (5, 6), (7, 9), (10, 99)  # of the two words that must agree
+DISTANCES = (1, 2), (3, 4), (5, 6), (7, 9), (10, math.inf)  # of the two words that must agree
 TYPES = (
     "subj_verb_agreement",
     "subj_adequacy",
