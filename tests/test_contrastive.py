@@ -101,6 +101,20 @@ def test_the_errors_of_a_sentence(target):
         assert {text.split()[0] for kind, text in drawn} & {"Die", "Das", "Den", "Dem"}
 
 
+def test_an_article_that_another_form_of_the_noun_takes_is_no_error():
+    """Den Lehrer is masculine; die Lehrer would be its plural, and das Lehrer is no form."""
+    assert contrastive._other_articles("den", "Lehrer") == {"das"}
+    assert contrastive._other_articles("der", "Lehrer") == set()  # the genitive of the plural
+
+
+def test_a_separable_prefix_is_no_article():
+    target = "Kauft ihr den Brief ein, Kinder?"
+    pair = grammar.Pair("", target, (), (grammar.Dependency("prefix", 4, 0),), 0, 0)
+    kinds = {error.type for error in contrastive._errors(pair, random.Random(0))}
+    assert "verb_particle" in kinds
+    assert "polarity_particle_kein_ins" not in kinds
+
+
 def test_the_pronoun_for_it_alone_changes_its_gender(items):
     for source, reference, error in each(items):
         if error["type"] == "pronoun_gender":
