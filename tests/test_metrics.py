@@ -4,6 +4,7 @@ import dataclasses
 import json
 import lzma
 import random
+import shutil
 import sys
 import types
 
@@ -15,7 +16,7 @@ from t2t_jax import config
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import metrics
 from t2t_jax.evaluation.metrics import METRICS
-from t2t_jax.runs import code
+from t2t_jax.runs import code, store
 from t2t_jax.study import comparison, formats, metric, tables
 from t2t_jax.study.measuring import Score, measure
 from tests import stored
@@ -69,7 +70,8 @@ def own():
 
 
 def shown(grid, entries, sentences):
-    lines = comparison.compare_with_base(grid, entries, measure(grid, entries, sentences))
+    splits = {} if sentences is None else {"dev": sentences}
+    lines = comparison.compare_with_base(grid, entries, measure(grid, entries, splits))
     return lines, tables.quality(grid, lines)
 
 
@@ -142,6 +144,43 @@ def test_a_table_says_which_metrics_lack_translations(own, grid, tmp_path):
     assert "words needs translations, which are not stored." in table.notes
 
 
+def test_a_metric_can_be_of_another_split(tmp_path):
+    """The corpus's metric from the statistics of that split, others from its translations."""
+    home = stored.unpacked(tmp_path)
+    names = "BLEU", "BLEU@test_deep", "TER@test_deep", "TER"
+    grid = dataclasses.replace(stored.grid(), home=home, metrics=names)
+    entries = stored.reading.collect(grid)
+    for entry in entries[:2]:  # two sentences of dev stand for another split
+        for run in entry.runs:
+            shutil.copy(run.directory / "dev.de", run.directory / "test_deep.de")
+            counts = [*map(list, run.statistics[:2])]
+            checksum = store.write_statistics(run.directory, "test_deep", counts)
+            run.result["scoring"]["test_deep"] = {"statistics": checksum}
+            run.result["scores"]["test_deep"] = {"bleu": {"score": 12.5}}
+    (tmp_path / "sentences").mkdir()
+    sentences = stored.split(tmp_path / "sentences")
+    splits = {"dev": sentences, "test_deep": sentences}
+    lines = comparison.compare_with_base(grid, entries, measure(grid, entries, splits))
+    for line in lines[:2]:
+        assert line.measure("BLEU@test_deep").values == (12.5,) * len(line.entry.runs)
+        assert line.measure("BLEU@test_deep").draws.shape == (len(line.entry.runs), 1000)
+        assert line.measure("TER@test_deep").values == line.measure("TER").values
+    assert lines[1].measure("BLEU@test_deep").difference.size == 0
+    assert lines[1].measure("BLEU").difference.size != 0
+    assert lines[2].measure("BLEU@test_deep") is None
+    assert lines[2].measure("TER@test_deep") is None
+    table = tables.quality(grid, lines)
+    assert [above for above, below in table.header if below == "ours"] == [*names, "params (M)"]
+    notes = " ".join(table.notes)
+    assert "BLEU on test_deep: the same, TER on test_deep: nrefs" in notes
+    assert "BLEU@test_deep needs `run` with this metric for" in notes
+    best = {above: column for (above, below), *column in columns(table) if below == "ours"}
+    assert [cell.best for cell in best["TER@test_deep"][:2]] == [
+        line.measure("TER").spread.mean == min(x.measure("TER").spread.mean for x in lines[:2])
+        for line in lines[:2]
+    ]
+
+
 def test_a_row_has_a_metric_if_all_of_its_runs_do(grid, tmp_path):
     entries = stored.entries()
     run = entries[2].runs[0]
@@ -162,7 +201,7 @@ def test_translations_of_other_sentences_are_refused(grid, tmp_path):
     sentences = stored.split(tmp_path)
     (tmp_path / "dev.target.txt").write_text("ein Wort\n")
     with pytest.raises(UsageError, match="has 1000 translations of dev, which has 1 sentences"):
-        measure(grid, entries, sentences)
+        measure(grid, entries, {"dev": sentences})
 
 
 def test_a_metric_changes_no_code_of_a_run(own):
@@ -181,7 +220,12 @@ def test_names_of_metrics_are_checked():
     }.items():
         with pytest.raises(UsageError, match=said.replace("?", r"\?")):
             metrics.parse(text, "PPL", "BLEU")
-    for name in ("PPL", "a,b", ""):
+    assert metrics.parse("BLEU@dev,TER", "PPL", "BLEU", splits=True) == ("BLEU@dev", "TER")
+    with pytest.raises(UsageError, match="there is no metric 'BLEU@dev' here"):
+        metrics.parse("BLEU@dev", "BLEU")
+    with pytest.raises(UsageError, match="PPL is measured on dev alone: leave out PPL@test"):
+        metrics.parse("PPL@test", "PPL", "BLEU", splits=True)
+    for name in ("PPL", "a,b", "a@b", ""):
         with pytest.raises(UsageError, match="choose another name"):
             metric(name, signature="")
 

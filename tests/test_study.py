@@ -491,6 +491,14 @@ def test_a_run_serves_every_study_that_shares_its_config(grid, words, run_words,
     assert main(["run", *study, "--workers", "1", *cache, "--store", str(home)]) == 0
     out = capsys.readouterr().out
     assert "not scored" not in out.split("seed 1")[0]
+    both = table(study, home, capsys, "--metrics", "BLEU,BLEU@dev", "--format", "csv").splitlines()
+    header, of_base, *_ = (line.split(",") for line in both)
+    scores = json.loads((base / "result.json").read_text())["scores"]
+    for name, split in (("BLEU", "test"), ("BLEU@dev", "dev")):
+        assert float(of_base[header.index(name)]) == scores[split]["bleu"]["score"]
+    wrong = ["--metrics", "BLEU@dve", "--workers", "1", *cache, "--store", str(home)]
+    assert main(["run", *study, *wrong]) == 2
+    assert "corpus grammar has no such split: did you mean 'dev'?" in capsys.readouterr().err
     assert (base / "metrics.jsonl").stat().st_mtime_ns == trained
     assert len(results(home)) == 2 * ROWS
     result = json.loads((base / "result.json").read_text())

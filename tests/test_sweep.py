@@ -119,7 +119,7 @@ def test_trials_have_one_seed_and_the_chosen_ones_all(grid, open_data):
     stages = sweep.stages(grid, 2, open_data)
     trials = next(stages)
     assert len(trials) == 6
-    assert all(job.split == "" and job.c.training.seed == 0 for job in trials)
+    assert all(job.splits == () and job.c.training.seed == 0 for job in trials)
     assert {(job.row, job.c.training.lr_scale) for job in trials} == FOUND.keys()
     for job in trials:
         finish(job, open_data, FOUND[job.row, job.c.training.lr_scale])

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,8 @@ def grid_of(arguments: Namespace) -> "Grid":
     sweep = declared(study, arguments.sweep, changes)
     grid = Grid(study, scale, rows, changes, arguments.store, sweep)
     own = metric_of(grid.data.corpus).name
-    shown = metrics.parse(getattr(arguments, "metrics", ""), "PPL", own)
+    names = getattr(arguments, "metrics", "") or study.metrics
+    shown = metrics.parse(names, "PPL", own, splits=True)
     grid = dataclasses.replace(grid, metrics=shown)
     grid.check()
     return grid
@@ -94,18 +95,23 @@ def lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":
     entries = collect(grid, only=arguments.only, mix=arguments.mix, report=say)
     if not grid.computed:
         return compare_with_base(grid, entries)
-    sentences = sentences_of(grid, entries, arguments.cache)
-    return compare_with_base(grid, entries, measure(grid, entries, sentences))
+    splits = _splits_of(grid, entries, arguments.cache)
+    return compare_with_base(grid, entries, measure(grid, entries, splits))
 
 
 def sentences_of(grid: "Grid", entries: "Sequence[Entry]", cache: Path) -> "Split | None":
     """Returns the sentences that the study is scored on, or None if they are not available."""
+    return _splits_of(grid, entries, cache).get(grid.study.split)
+
+
+def _splits_of(grid: "Grid", entries: "Sequence[Entry]", cache: Path) -> "Mapping[str, Split]":
+    """Returns the splits of the grid's corpus, or none if they are not available or not scored."""
     finished = [entry for entry in entries if entry.runs]
     if not grid.study.split or not finished:
-        return None
+        return {}
     c, directory = finished[0].c, finished[0].runs[0].directory
     dataset = available_dataset(directory, c, cache, f"the sentences of {grid.data.corpus}")
-    return None if dataset is None else dataset.splits[grid.study.split]
+    return {} if dataset is None else dataset.splits
 
 
 def available_dataset(directory: Path, c: Config, cache: Path, without: str) -> "Dataset | None":

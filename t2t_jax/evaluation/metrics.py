@@ -2,7 +2,8 @@
 
 They are computed from the translations of finished runs, so they are no part of a run. PPL and the
 metric of the corpus (`evaluation.metric`) are kept in a run's result. All others are here: those of
-sacreBLEU, COMET, and those that a file of studies adds with the decorator `metric`.
+sacreBLEU, COMET, and those that a file of studies adds with the decorator `metric`. A name with a
+split, as in `BLEU@test_long`, is a metric on another split than the study's own.
 """
 
 import functools
@@ -74,9 +75,9 @@ def metric(
     """Returns a decorator that adds a function to METRICS; see `Metric` for the arguments.
 
     Raises:
-      UsageError: results hold a metric of this name, or it contains a comma.
+      UsageError: results hold a metric of this name, or it contains a comma or an @.
     """
-    if name in STORED or "," in name or not name:
+    if name in STORED or {",", "@"} & {*name} or not name:
         raise UsageError(f"a metric cannot be called {name!r}: choose another name.")
 
     def add(function: Function) -> Function:
@@ -87,23 +88,33 @@ def metric(
     return add
 
 
-def parse(text: str, *stored: str) -> tuple[str, ...]:
+def parse(text: str, *stored: str, splits: bool = False) -> tuple[str, ...]:
     """Returns the names of `--metrics`, separated by commas.
 
     Args:
       stored: the metrics that can be named beside those computed here.
+      splits: whether a name may name a split, too, as in `BLEU@test_long`.
 
     Raises:
-      UsageError: there is no such metric, or it is named twice.
+      UsageError: there is no such metric, it is named twice, or it is perplexity on a split.
     """
     names = tuple(name.strip() for name in text.split(",")) if text else ()
     choices = [*stored, *METRICS]
     for name in names:
-        if name not in choices:
-            raise UsageError(f"there is no metric {name!r} here: {near(name, choices)}")
+        metric, split = of_split(name) if splits else (name, "")
+        if metric not in choices:
+            raise UsageError(f"there is no metric {name!r} here: {near(metric, choices)}")
+        if metric == "PPL" and split:
+            raise UsageError(f"PPL is measured on dev alone: leave out {name}.")
         if names.count(name) > 1:
             raise UsageError(f"--metrics names {name} twice: leave one out.")
     return names
+
+
+def of_split(name: str) -> tuple[str, str]:
+    """Returns the metric and the split of a name such as `BLEU@test_long`; "" without a split."""
+    metric, _, split = name.partition("@")
+    return metric, split
 
 
 @functools.cache

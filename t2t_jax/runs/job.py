@@ -15,14 +15,14 @@ class Job:
       name: the run's name, such as `table3-demo/base/0`.
       row: the row's name.
       directory: the run's directory.
-      split: the split that is scored; empty if only perplexity is measured.
+      splits: those that are scored, the study's own first; empty if only perplexity is measured.
     """
 
     name: str
     row: str
     c: Config
     directory: Path
-    split: str
+    splits: tuple[str, ...]
 
 
 def compile_key(c: Config) -> Config:

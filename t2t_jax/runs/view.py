@@ -164,9 +164,9 @@ def ended(job: Job) -> bool:
     if store.read_failure(job.directory) is not None:
         return True
     result = store.read_result(job.directory)
-    if result is None or not job.split:
-        return result is not None
-    return store.read_statistics(job.directory, result, job.split) is not None
+    if result is None:
+        return False
+    return all(store.read_statistics(job.directory, result, x) is not None for x in job.splits)
 
 
 def outcome(job: Job) -> str:
@@ -175,7 +175,7 @@ def outcome(job: Job) -> str:
     if result is None or failure is not None:
         return f"{job.name}: failed: {failure}"
     line = f"{job.name}: PPL {result['dev_perplexity']:.3f}"
-    if not job.split:
+    if not job.splits:
         return line
     metric = metric_of(job.c.data.corpus)
-    return f"{line}  {metric.name} {result['scores'][job.split][metric.key]['score']:.2f}"
+    return f"{line}  {metric.name} {result['scores'][job.splits[0]][metric.key]['score']:.2f}"

@@ -94,8 +94,9 @@ def _run_population(
         runs = [(job.c, job.directory) for job in jobs]
         dataset = open_data(jobs[0].c.data)
         continuation.begin(runs, dataset, progress.say)
-        split = jobs[0].split  # the same for all, as they share their architecture
-        outcomes: Sequence[Any] = execute(runs, dataset, lambda name: name == split, progress, mesh)
+        splits = jobs[0].splits  # the same for all, as they share their architecture
+        to_score: Callable[[str], bool] = splits.__contains__
+        outcomes: Sequence[Any] = execute(runs, dataset, to_score, progress, mesh)
     except (Interrupted, KeyboardInterrupt):
         raise
     except Exception as error:  # whatever it is, other populations continue

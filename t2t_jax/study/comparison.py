@@ -9,11 +9,11 @@ from types import MappingProxyType
 import numpy as np
 
 from t2t_jax.evaluation.metric import metric_of, perplexity
-from t2t_jax.evaluation.metrics import METRICS, STORED
+from t2t_jax.evaluation.metrics import STORED, of_split
 from t2t_jax.study import statistics
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.measuring import Score, Scores
+from t2t_jax.study.measuring import Score, Scores, of_sums
 from t2t_jax.study.registry import Row
 from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.sweep import SCORED
@@ -53,7 +53,7 @@ class Line:
       PPL: perplexity on dev.
       score: the grid's metric.
       untuned: the same row without tuning, if it was tuned.
-      computed: the metrics that were computed from translations, by name.
+      computed: the other metrics of `Grid.computed`, by name.
     """
 
     entry: Entry
@@ -137,12 +137,12 @@ def _computed(
 ) -> Measure | None:
     """Returns a metric of a row; None unless it is known for all of its runs."""
     scores = [of_runs[run.directory] for run in entry.runs if run.directory in of_runs]
-    part = part if grid.study.split == "dev" else ALL
+    part = part if (of_split(name)[1] or grid.study.split) == "dev" else ALL
     parts_known = part == ALL or all(len(x.statistics) for x in scores)
     if len(scores) < len(entry.runs) or not parts_known:
         return None
     values, sentences = [x.value for x in scores], [x.statistics for x in scores]
-    return _measure(values, sentences, METRICS[name].of_sums, part)
+    return _measure(values, sentences, of_sums(grid, name), part)
 
 
 def _measure(

@@ -10,9 +10,9 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import SENTENCES, Config, Data
 from t2t_jax.data.cache import Dataset
-from t2t_jax.errors import UsageError
+from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metric import is_scored, metric_of
-from t2t_jax.evaluation.metrics import STORED
+from t2t_jax.evaluation.metrics import STORED, of_split
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
@@ -65,6 +65,11 @@ class Grid:
         """Returns the split that a row is scored on; empty if only perplexity is measured."""
         return self.study.split if is_scored(c) else ""
 
+    def splits(self, c: Config) -> tuple[str, ...]:
+        """Returns the splits that a row is scored on: that of the study, and those of metrics."""
+        named = (of_split(name)[1] for name in self.metrics)
+        return tuple(dict.fromkeys(filter(None, (self.study.split, *named)))) * is_scored(c)
+
     @property
     def data(self) -> Data:
         """Base's data, with the sentences of every row."""
@@ -77,7 +82,7 @@ class Grid:
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """The metrics that are computed from translations."""
+        """The metrics beside those of a run on its split: of translations, or on other splits."""
         return tuple(name for name in self.metrics if name not in STORED)
 
     @property
@@ -162,16 +167,26 @@ class Grid:
 
         Args:
           open_data: opens the corpus of a row.
+
+        Raises:
+          UsageError: the corpus lacks a split.
         """
         jobs = []
         for row in self.rows:
             c = self.config(row)
-            facts = identity.data_facts(open_data(c.data))
+            dataset, splits = open_data(c.data), self.splits(c)
+            for split in splits:
+                if split not in dataset.splits:
+                    raise UsageError(
+                        f"{self.study.name} is to be scored on {split!r}, but corpus "
+                        f"{c.data.corpus} has no such split: {near(split, dataset.splits)}"
+                    )
+            facts = identity.data_facts(dataset)
             for seed in range(seeds):
                 seeded = config.replace(c, seed=seed)
                 directory = self.home / identity.key(seeded, facts)
                 name = self.run_name(row, seed)
-                jobs.append(Job(name, row.name, seeded, directory, self.split(c)))
+                jobs.append(Job(name, row.name, seeded, directory, splits))
         return jobs
 
 

@@ -46,10 +46,11 @@ def runs_of(
     runs = {}
     for line in [*(x.untuned for x in lines if x.untuned), *lines]:
         for run in line.entry.runs:
-            statistics = (f"{x}.statistics.json" for x in (store.LIKELIHOOD, grid.study.split))
+            splits = grid.splits(line.entry.c)
+            statistics = (f"{x}.statistics.json" for x in (store.LIKELIHOOD, *splits))
             kept = [*published.KEPT, *statistics]
             if translations and run is line.entry.runs[0]:
-                kept.append(f"{grid.study.split}.{grid.data.target}")
+                kept += (f"{split}.{grid.data.target}" for split in splits)
             name = f"{line.entry.run_name(grid, run.seed)}\n"
             contents = published.contents(run.directory, kept)
             runs[run.directory.name] = {names.FILE: name, **contents}

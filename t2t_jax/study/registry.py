@@ -62,6 +62,7 @@ class Study:
       base: config fields in which this table's base differs from Table 3's; a preset may replace
         them.
       sweep: values of fields, one of which is chosen for each row (`study.sweep`).
+      metrics: the columns of scores, as `--metrics` names them; PPL and the corpus's if empty.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Study:
     equal_flops: bool = False
     base: Mapping[str, Any] = field(default_factory=dict)
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    metrics: str = ""
 
     def config(self, row: Row | None = None) -> Config:
         """Returns a row's config at the paper's scale; base's if no row is given.
@@ -93,6 +95,7 @@ def study(
     equal_flops: bool = False,
     base: Mapping[str, Any] | None = None,
     sweep: Mapping[str, Sequence[Any]] | None = None,
+    metrics: str = "",
 ) -> Callable[[Callable[[], Sequence[Row]]], Study]:
     """Returns a decorator that turns a function into a study of its name, with the rows it returns.
 
@@ -110,6 +113,7 @@ def study(
             equal_flops=equal_flops,
             base=base or {},
             sweep=sweep or {},
+            metrics=metrics,
         )
         _check(made)
         return made

@@ -182,7 +182,7 @@ def stages(grid: "Grid", seeds: int, open_data: Callable[[Data], Dataset]) -> "I
         yield untuned
         return
     trials = [job for trial in grid.trials for job in trial.plan(1, open_data)]
-    yield _distinct([dataclasses.replace(job, split="") for job in trials])
+    yield _distinct([dataclasses.replace(job, splits=()) for job in trials])
     jobs = list(untuned)
     for row, choice in zip(grid.rows, choices(grid), strict=True):
         if choice.chosen:

@@ -7,7 +7,7 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.evaluation.metrics import LOWER_IS_BETTER
+from t2t_jax.evaluation.metrics import LOWER_IS_BETTER, of_split
 from t2t_jax.study.comparison import Line, Measure, paper_score
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes, subwords
@@ -119,7 +119,7 @@ def _best(name: str, lines: Sequence[Line]) -> float:
     """Returns the best mean of a column; of PPL among the rows with base's vocabulary."""
     compared = [x for x in lines if name != "PPL" or subwords(x) == subwords(lines[0])]
     means = [measure.spread.mean for x in compared if (measure := x.measure(name))]
-    return (min if name in LOWER_IS_BETTER else max)(means, default=math.nan)
+    return (min if of_split(name)[0] in LOWER_IS_BETTER else max)(means, default=math.nan)
 
 
 def _scores(grid: Grid, line: Line, name: str, best: float) -> tuple[Cell, Cell, Cell]:
