@@ -1,59 +1,82 @@
 """Attention mechanisms in one encoder-decoder, for the same steps or the same FLOPs.
 
-    launch/local.sh run attention --preset short         in miniature on the built-in corpus
-    launch/local.sh run attention_flops --preset short   with as many steps as base's FLOPs allow
+    launch/local.sh run attention --seeds 3              in miniature on the built-in corpus
+    launch/local.sh run attention_flops --seeds 3        with as many steps as base's FLOPs allow
     launch/local.sh run attention --preset multi30k      on real text
 
-Each of the first two takes about half an hour on 2 CPU cores for each of --seeds. Expected with 3
-seeds (experiments/results/attention-short): base reaches 48.0 ± 1.0 BLEU, local attention 53.8 ±
-0.3, linear 37.6 ± 2.1 and unscaled dot products 11.1 ± 1.1.
-
-A mechanism takes every role that it supports. Where it has no meaning, as a sparse pattern between
-two sequences, scaled dot-product attention stays. `launch/local.sh list mechanisms` describes each
-mechanism, and `launch/local.sh bench attention` measures its cost on long sequences.
+A mechanism takes every role in which it is defined, except that windows and patterns leave
+cross-attention to scaled dot products. The options suit sentences of some twenty subwords. `test_long`
+has longer sentences than training, and `contrastive` is the accuracy on pairs of a translation and
+the same with one error. `launch/local.sh list mechanisms` describes each mechanism, and
+`launch/local.sh bench attention` measures its cost on long sequences.
 """
 
 from t2t_jax.study import Row, study
 
+EVERYWHERE = "encoder", "decoder", "cross"
+WITHIN = "encoder", "decoder"
 
-def everywhere(mechanism):
-    return dict(encoder_attention=mechanism, decoder_attention=mechanism, cross_attention=mechanism)
 
-
-def within(mechanism):
-    return dict(encoder_attention=mechanism, decoder_attention=mechanism)
+def row(label, mechanism, roles):
+    return Row(label, {f"{role}_attention": mechanism for role in roles})
 
 
 def rows():
     return [
-        Row("scaled dot product", {}),
-        Row("dot product", everywhere("dot_product")),
-        Row("general", everywhere("general")),
-        Row("additive", everywhere("additive")),
-        Row("local", within("local:w=4")),
-        Row("local, also across", everywhere("local:w=4")),
-        Row("local-p across", dict(cross_attention="local_p:w=4")),
-        Row("strided", within("sparse_strided:l=4")),
-        Row("fixed", within("sparse_fixed:l=4,c=1")),
-        Row("random", within("sparse_random:b=2,r=2")),
-        Row("linear", everywhere("linear")),
-        Row("performer", everywhere("performer:m=32")),
-        Row("mixed", within("local:w=4") | dict(decoder_attention="linear")),
-        Row("rotary", dict(positions="rotary")),
-        Row("relative bias", dict(positions="relative")),
+        Row("scaled dot product"),
+        row("dot product", "dot_product", EVERYWHERE),
+        row("general", "general", EVERYWHERE),
+        row("cosine", "cosine", EVERYWHERE),
+        Row("multi-query", dict(h_kv=1)),
+        Row("gated output", dict(attention_gate="element")),
+        row("softmax1", "softmax1", EVERYWHERE),
+        row("sink", "sink", EVERYWHERE),
+        row("sparsemax", "sparsemax", EVERYWHERE),
+        row("entmax", "entmax", EVERYWHERE),
+        row("talking heads", "talking_heads", EVERYWHERE),
+        row("differential", "differential", EVERYWHERE),
+        row("additive", "additive", EVERYWHERE),
+        row("local", "local:w=4", WITHIN),
+        row("local, also across", "local:w=4", EVERYWHERE),
+        row("local-p across", "local_p:w=4", ["cross"]),
+        row("dilated", "dilated:w=4,r=2", WITHIN),
+        row("block-local", "block_local:b=4", WITHIN),
+        row("streaming", "streaming:w=4,g=1", WITHIN),
+        row("longformer", "longformer:w=4,g=1", WITHIN),
+        row("strided", "sparse_strided:l=4", WITHIN),
+        row("fixed", "sparse_fixed:l=4,c=1", WITHIN),
+        row("random", "sparse_random:b=2,r=2", WITHIN),
+        row("bigbird", "bigbird:b=2,r=1", WITHIN),
+        row("block select", "block_select:b=2,n=2", WITHIN),
+        row("lsh", "lsh:b=4,c=4,r=2", WITHIN),
+        row("top-k", "top_k:k=4", EVERYWHERE),
+        row("linear", "linear", EVERYWHERE),
+        row("performer", "performer:m=32", EVERYWHERE),
+        row("cosformer", "cosformer:M=64", WITHIN),
+        row("taylor", "taylor", EVERYWHERE),
+        row("retention", "retention", WITHIN),
+        row("gated linear", "gated_linear", WITHIN),
+        row("mamba2", "mamba2", WITHIN),
+        row("delta", "delta", ["decoder"]),
+        row("gated delta", "gated_delta", ["decoder"]),
+        row("linformer", "linformer:n=64,k=8", ["encoder", "cross"]),
+        row("nystrom", "nystrom:m=8", ["encoder"]),
     ]
 
 
-COLUMNS = "encoder_attention decoder_attention cross_attention positions steps"
+TABLE = dict(
+    columns="encoder_attention decoder_attention cross_attention steps",
+    split="test",
+    V=41_100,
+    metrics="PPL,BLEU,BLEU@test_long",
+)
 
 
-@study("Attention mechanisms", columns=COLUMNS, split="test", V=41_100)
+@study("Attention mechanisms", **TABLE)
 def attention():
     return rows()
 
 
-@study(
-    "Attention mechanisms at equal FLOPs", columns=COLUMNS, split="test", V=41_100, equal_flops=True
-)
+@study("Attention mechanisms at equal FLOPs", **TABLE, equal_flops=True)
 def attention_flops():
     return rows()
