@@ -1,0 +1,46 @@
+"""Extrapolation: which position schemes serve sequences longer than those of training.
+
+    launch/local.sh run lengths --preset diagnostic --seeds 3
+    launch/local.sh run lengths_dyck --preset diagnostic --seeds 3
+
+The models are decoders of two layers with eight heads. They are trained on sequences of 32 tokens,
+and tested on as many and on 2, 4 and 8 times as many. A table of learned positions is left out, as
+it has no entry for a longer sequence.
+
+In `lengths` a model finds the value behind the only earlier occurrence of a key (the task needle).
+In `lengths_dyck` it names the bracket that closes next, of 16 types nested up to 4 deep.
+"""
+
+from t2t_jax.study import Row, study
+
+COMMON = dict(vocabulary=36, architecture="decoder", N=4)
+METRICS = "accuracy,accuracy@test2x,accuracy@test4x,accuracy@test8x"
+
+
+def schemes():
+    others = ("none", "rotary", "relative", "alibi")
+    return [Row("sinusoid"), *(Row(name, dict(positions=name)) for name in others)]
+
+
+@study(
+    "Retrieval from longer sequences by position scheme",
+    columns="positions",
+    split="test",
+    V=36,
+    metrics=METRICS,
+    base=COMMON | dict(corpus="needle", task_options="length=32"),
+)
+def lengths():
+    return schemes()
+
+
+@study(
+    "Dyck languages in longer sequences by position scheme",
+    columns="positions",
+    split="test",
+    V=36,
+    metrics=METRICS,
+    base=COMMON | dict(corpus="dyck", task_options="length=32,depth=4"),
+)
+def lengths_dyck():
+    return schemes()
