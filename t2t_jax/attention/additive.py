@@ -1,4 +1,4 @@
-"""Additive attention (Bahdanau et al. 2015): the score of a pair is v^T tanh(W_q q + W_k k)."""
+"""Additive attention (Bahdanau et al. 2015, appendix A.1.2): scores v^T tanh(W_q q + W_k k)."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""BigBird (Zaheer et al. 2020, section 2): blocks of a window, global blocks and random blocks."""
+"""BigBird (Zaheer et al. 2020, section 2 and, for blocks, appendix D)."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -17,9 +17,10 @@ class BigBird(Random):
     """Blocks of b: w on either side of the query's own, the first g, and r random ones.
 
     Not causal: the queries of the first g blocks also see every key. This is the internal
-    construction of Zaheer et al., whose global tokens are tokens of the text. Causal attention,
-    which they do not use, sees earlier keys only. `Random`, which has w = 1 and g = 1, says how the
-    random blocks are drawn; one that is in the window or global is not seen twice.
+    construction (ITC) of Zaheer et al., whose global tokens are tokens of the text; in their code,
+    the last block is global, too. Causal attention, which they do not use, sees earlier keys only.
+    `Random`, which has w = 1 and g = 1, says how the random blocks are drawn; one that is in the
+    window or global is not seen twice.
 
     Attributes:
       w: blocks on either side.

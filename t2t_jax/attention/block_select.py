@@ -1,7 +1,8 @@
 """Blocks of keys that each query selects by their mean key, in O(T S / b + T n b).
 
-Lu et al. (2025), "MoBA: Mixture of Block Attention for Long-Context LLMs", section 2.2; the
-selection branch of Yuan et al. (2025), "Native Sparse Attention", section 3.3.2, is similar.
+Lu et al. (2025), "MoBA: Mixture of Block Attention for Long-Context LLMs", section 2.2. The token
+selection of Yuan et al. (2025), "Native Sparse Attention", section 3.3.2, is similar, but the key
+of a block is a learned function of its keys.
 """
 
 import jax
@@ -19,7 +20,8 @@ class BlockSelect(Mechanism):
 
     Causal: earlier blocks only. The score of a block is the product of the query with the mean of
     its keys before the padding; the earlier one of two equal blocks is taken. Each head selects
-    for itself. No gradient passes through the selection. Lu et al. count the own block, too.
+    for itself. No gradient passes through the selection. The top-k of Lu et al. includes the own
+    block, so that their k is n + 1.
 
     Attributes:
       b: the length of a block.

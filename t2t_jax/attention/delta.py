@@ -12,9 +12,9 @@ from t2t_jax.attention.parameters import PerHead, log_rate, log_time
 class Delta(Memory):
     """DeltaNet: S_t = (I - beta k k^T) S_{t-1} + beta k v^T (Yang et al. 2024, section 2.2).
 
-    The rule is that of Schlag et al. (2021). Queries and keys are SiLU(x) / |SiLU(x)|, and
-    beta = sigmoid(W x). The short convolution is left out, and so is the SiLU of the values that
-    follows it.
+    The paper is "Parallelizing Linear Transformers with the Delta Rule"; the rule is that of Schlag
+    et al. (2021). Queries and keys are SiLU(x) / |SiLU(x)|, and beta = sigmoid(W x). The short
+    convolution is left out, and so is the SiLU of the values that follows it.
     """
 
     def queries(self, q: Array) -> Array:
@@ -26,9 +26,10 @@ class Delta(Memory):
 
 
 class GatedDelta(Memory):
-    """Gated DeltaNet (Yang et al. 2025, equation 10): S_t = alpha_t S_{t-1} before it is updated.
+    """Gated DeltaNet: S_t = alpha_t (I - beta k k^T) S_{t-1} + beta k v^T.
 
-    The decay alpha is that of Mamba-2, exp(-exp(A_log) softplus(W x + b)).
+    This is equation 10 of Yang et al. (2025), "Gated Delta Networks", with S transposed. The decay
+    alpha is that of Mamba-2, exp(-exp(A_log) softplus(W x + b)). The rest is as in `Delta`.
     """
 
     def setup(self) -> None:

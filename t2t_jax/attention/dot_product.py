@@ -1,6 +1,7 @@
-"""Dot products: scaled (section 3.2.1, equation 1), plain and general (Luong et al. 2015), cosine.
+"""Dot products: scaled (section 3.2.1, equation 1), plain and general, and cosines.
 
-Cosine attention is query-key normalisation (Henry et al. 2020, section 3).
+Plain and general scores are "dot" and "general" of Luong et al. (2015, section 3.1). Cosine
+attention is query-key normalisation (Henry et al. 2020, QKNorm).
 """
 
 from typing import ClassVar
@@ -34,7 +35,7 @@ class DotProduct(Dense):
 
 
 class ScaledDotProduct(Dense):
-    """softmax(q k^T / d_k^power) v: power 0.5 is the paper's, 1 that of Yang et al. (2022)."""
+    """softmax(q k^T / d_k^power) v: power 0.5 is the paper's, 1 is muP's (Yang et al. 2022)."""
 
     power: float = 0.5
 
@@ -74,13 +75,14 @@ class General(DotProduct):
 
 
 class Cosine(DotProduct):
-    """softmax(tau cos(q, k)) v with a learned tau a head (Henry et al. 2020, equation 4).
+    """softmax(tau cos(q, k)) v with a learned tau for each head.
 
-    Their tau, which they call g, is one scalar a layer; one a head is that of Swin v2 (Liu et al.
-    2022, equation 2).
+    Henry et al. (2020) learn one factor g for each layer. One for each head is that of Swin v2 (Liu
+    et al. 2022, equation 2), where tau divides the cosine.
 
     Attributes:
-      tau: the initial value of every tau.
+      tau: the initial value of every tau; that of Henry et al. is log2(L^2 - L), where L is the
+        97.5th percentile of the lengths of training sequences.
     """
 
     tau: float

@@ -9,10 +9,11 @@ from t2t_jax.errors import UsageError
 
 
 class Cosformer(Linear):
-    """phi(x) = relu(x) [cos(pi i / 2M), sin(pi i / 2M)] at position i (equations 8-10).
+    """phi(x) = relu(x) [cos(pi i / 2M), sin(pi i / 2M)] at position i.
 
-    The weight of a pair is thus relu(q) relu(k) cos(pi (t - s) / 2M): it falls with the distance,
-    and would be negative at a distance above M.
+    The weight of a pair is thus relu(q) relu(k) cos(pi (t - s) / 2M), the cos-based re-weighting of
+    Qin et al. (2022). It falls with the distance, and would be negative at a distance above M. In
+    their code, M is the length of the sequence.
 
     Attributes:
       M: the number of positions; a longer sequence is refused, and so is decoding with more room.
@@ -35,9 +36,10 @@ class Cosformer(Linear):
 class Taylor(Linear):
     """phi(q) phi(k) = 1 + x + x^2 / 2 with x = q k^T / sqrt(d_k), the series of exp(x).
 
-    It is the linear attention of Based (section 4.1), with its denominator. As there are
-    1 + d_k + d_k^2 features, Based projects queries and keys to 16 elements: set d_k=16. In Based,
-    layers of it take turns with softmax attention in a narrow window, the mechanism `local`.
+    It is the linear attention of Based (Arora et al. 2024, section 4.1), with its denominator.
+    Their equation 4 omits the sqrt, which their code has. As there are 1 + d_k + d_k^2 features,
+    Based projects queries and keys to 16 elements: set d_k=16. In Based, layers of it take turns
+    with softmax attention in a narrow window, the mechanism `local`.
     """
 
     def features(self, x: Array, positions: Array) -> tuple[Array, Array]:

@@ -9,11 +9,11 @@ from t2t_jax.attention.parameters import PerHead, log_rate, log_time
 
 
 class Retention(Memory):
-    """Sun et al. (2023), equations 6 and 8: head i = 0 .. h - 1 has the decay 1 - 2^(-5 - i).
+    """RetNet (Sun et al. 2023, equations 6 and 8): head i = 0 .. h - 1 decays by 1 - 2^(-5 - i).
 
-    The rotation of queries and keys is that of positions=rotary. The norm of the output makes the
-    paper's other normalisations, which divide the scores, superfluous. The paper's is a group norm;
-    as in the authors' code, the mean is not subtracted.
+    Their rotation of queries and keys is positions=rotary. They also divide the scores by sums,
+    which changes nothing where the output is normalised. Their norm is a group norm; as in their
+    code, the mean is not subtracted.
     """
 
     def queries(self, q: Array) -> Array:
@@ -25,10 +25,10 @@ class Retention(Memory):
 
 
 class GatedLinear(Memory):
-    """Yang et al. (2024), "Gated Linear Attention", equation 3 and section 4.4.
+    """Gated linear attention (Yang et al. 2024, equation 3 and section 4.4).
 
-    Each feature of a key has a decay of its own, a = sigmoid(W x + b)^(1/16). W has full rank; the
-    paper's has rank 16.
+    Each feature of a key has a decay of its own, a = sigmoid(W x + b)^(1/16). Their W has
+    rank 16, this one has full rank; and their output is normalised by a layer norm.
     """
 
     def setup(self) -> None:
@@ -41,11 +41,12 @@ class GatedLinear(Memory):
 
 
 class Mamba2(Memory):
-    """Dao and Gu (2024): state space duality, with queries as C, keys as B, and values as x.
+    """Mamba-2 (Dao and Gu 2024, section 2.4): queries are C, keys are B, and values are x.
 
-    The decay is exp(-Delta exp(A_log)) and the value Delta x, with Delta = softplus(W x + b).
-    B and C differ between heads, and the output is normalised for each head. Left out are the short
-    convolution with its SiLU, the skip connection D, and the output gate.
+    The decay is exp(-Delta exp(A_log)), and the value is Delta x with Delta = softplus(W x + b). In
+    Mamba-2, heads share B and C, and one norm follows the output gate; here each head has its own B
+    and C, and its own norm. The short convolution with its SiLU and the skip connection D are left
+    out.
     """
 
     def setup(self) -> None:

@@ -14,9 +14,9 @@ from t2t_jax.attention.parameters import PerHead
 class TalkingHeads(ScaledDotProduct):
     """Heads mixed by a matrix P_l [h, h] before the softmax, and by P_w [h, h] after it.
 
-    Shazeer et al. (2020), section 4, with as many heads of keys, of the softmax and of values. A
-    bias of positions is added between P_l and the softmax, and dropout follows P_w, as in their
-    code.
+    Shazeer et al. (2020), "Talking-Heads Attention", with the same number of heads for keys, for
+    the softmax and for values. As in their code, the bias of positions is added between P_l and the
+    softmax, and dropout follows P_w.
     """
 
     def setup(self) -> None:
@@ -36,13 +36,15 @@ def _mixed(P: PerHead, x: Array) -> Array:
 
 
 class Differential(ScaledDotProduct):
-    """(1 - lambda_init) RMSNorm((softmax(q_1 k_1^T) - lambda softmax(q_2 k_2^T)) v).
+    """(1 - lambda_init) RMSNorm((softmax(q_1 k_1^T / s) - lambda softmax(q_2 k_2^T / s)) v).
 
-    Ye et al. (2024), equations 1 to 3: q and k are cut into halves of d_k, lambda is shared by the
-    heads of a layer, and so is the scale of the norm, as in their code.
+    Ye et al. (2024), "Differential Transformer", equations 1 to 3. The two halves of the features
+    of q are q_1 and q_2, those of k are k_1 and k_2, and s is sqrt(d_k / 2). The heads of a layer
+    share lambda and, as in their code, the scale of the norm.
 
     Attributes:
-      lambda_init: their constant for all layers; their default grows with the depth instead.
+      lambda_init: the same for all layers, which Ye et al. also test with 0.8; their default is
+        0.8 - 0.6 exp(-0.3 l) for the layers l = 0, 1, ...
     """
 
     lambda_init: float = 0.8

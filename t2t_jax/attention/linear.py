@@ -103,8 +103,9 @@ class Linear(Mechanism):
 class Performer(Linear):
     """FAVOR+: phi(x) = exp(W x' - |x'|^2 / 2) / sqrt(m) with x' = x / d_k^(1/4).
 
-    The m rows of W are drawn once for each head from default_rng(seed): orthogonal in blocks of
-    d_k, with the lengths of independent Gaussian rows. W is not trained.
+    The m rows of W are orthogonal in blocks of d_k, with the lengths of independent Gaussian rows.
+    They are drawn once for each head from default_rng(seed) and are not trained; Choromanski et al.
+    (2021) also draw them again during training.
     """
 
     m: int
@@ -134,7 +135,7 @@ def projections(h: int, m: int, d_k: int, seed: int) -> np.ndarray:
 def _total(phi: Array, a: Array, values: Array) -> tuple[Array, Array]:
     """The sum over S of phi [B, S, h, m] times values [B, S, h, d], divided by e^largest.
 
-    Returns it, [B, h, m, d], and `largest`, the maximum of a [B, S, h] over S: [B, h].
+    Returns the sum [B, h, m, d], and `largest` [B, h], the maximum of a [B, S, h] over S.
     """
     largest = a.max(1)
     phi *= jnp.exp(a - largest[:, None])[..., None]

@@ -1,4 +1,4 @@
-"""Attention within a window, in O(n w): sliding, and Luong's local-m and local-p (2015)."""
+"""Attention within a window, in O(n w): sliding, local-m and local-p (Luong et al. 2015)."""
 
 from typing import ClassVar
 
@@ -35,9 +35,10 @@ from t2t_jax.ops.window_attention import window_attention
 class Local(Mechanism):
     """softmax(q k^T / sqrt(d_k)) v over the keys at distance w at most; causal: only earlier ones.
 
-    Between two sequences it is Luong's local-m, whose window is centred at the query's own
-    position. Queries are cut into blocks, each of which sees its own block of keys and the
-    neighbouring ones.
+    Between two sequences it is local-m (Luong et al. 2015, section 3.2), whose window is centred at
+    the query's own position. Within one it is the sliding window of Longformer (Beltagy et al.
+    2020, section 3.1). Queries are cut into blocks, each of which sees its own block of keys and
+    the neighbouring ones.
 
     Attributes:
       w: the largest distance.
@@ -114,11 +115,11 @@ class Local(Mechanism):
 
 
 class LocalPredictive(Mechanism):
-    """Luong's local-p, between two sequences: the centre of the window is predicted.
+    """local-p (Luong et al. 2015, equations 9 and 10): the centre of the window is predicted.
 
-    p_t = S sigmoid(v_p^T tanh(W_p q)), where S is the length before the padding and q the query of
-    the head. The keys at distance w at most from p_t are weighted by their softmax and by a
-    Gaussian of sigma w / 2.
+    It is p_t = S sigmoid(v_p^T tanh(W_p q)), where S is the length before the padding and q the
+    query of the head. The weights of the keys at distance w at most from p_t are the softmax of
+    their scaled dot products, multiplied by a Gaussian of deviation w / 2. They do not sum to 1.
 
     Attributes:
       w: the largest distance.

@@ -15,9 +15,10 @@ from t2t_jax.errors import UsageError
 
 
 class Linformer(Mechanism):
-    """softmax(q (E K)^T / sqrt(d_k)) F V: K and V are projected from n to k positions (equation 7).
+    """softmax(q (E K)^T / sqrt(d_k)) F V: E and F project keys and values from n to k positions.
 
-    Each head has its own E and F. Padding is projected as zeros, and so are missing positions.
+    This is equation 7 of Wang et al. (2020): each head has its own E and F. Padding is projected as
+    zeros, and so are missing positions.
 
     Attributes:
       n: the greatest number of keys.
@@ -68,9 +69,10 @@ class Linformer(Mechanism):
 class Nystrom(Mechanism):
     """softmax(q y^T) Z softmax(x k^T) v, with Z near the pseudo-inverse of softmax(x y^T).
 
-    It is algorithm 1 of the paper, without its convolution over the values. x and y are landmarks,
-    the means of m segments of the queries and keys before the padding; a shorter sequence has a
-    landmark for each position. Products are divided by sqrt(d_k). Z is the paper's sixth iterate.
+    This is equation 17 of Xiong et al. (2021). The landmarks x and y are the means of m segments of
+    the queries and keys before the padding; a sequence shorter than m has a landmark for each
+    position. All products are divided by sqrt(d_k). Z is the result of six iterations (equation
+    14). The convolution over the values that is added to the output (their figure 4) is left out.
 
     Attributes:
       m: the number of landmarks.

@@ -13,17 +13,18 @@ from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
 
 
 class LSH(Mechanism):
-    """The query's own position and, in each of r rounds, the last c keys of its bucket up to it.
+    """A query sees its own position and, in each of r rounds, the c nearest keys of its bucket.
 
-    Not causal: also the first c keys of the bucket after it. The bucket of x is the argmax of the
-    first b elements of [x R; -x R]. R [d_k, ceil(b / 2)] is Gaussian; for head i and round j it is
-    default_rng(seed).normal(size=(h, r, d_k, ceil(b / 2)))[i, j]. One softmax over the keys of all
-    rounds, each once, equals the combination of the rounds by their log-sum-exp.
+    Causal: the last c up to the query. Otherwise also the first c after it. The bucket of x is the
+    argmax of the first b elements of [x R; -x R]. R [d_k, ceil(b / 2)] is Gaussian; for head i and
+    round j it is default_rng(seed).normal(size=(h, r, d_k, ceil(b / 2)))[i, j]. One softmax is
+    taken over the union of the keys of all rounds (equation 6 of Kitaev et al.).
 
-    Kitaev et al. share q and k, and a position sees itself only if it sees no other. Here the same
-    R hashes both. They cut the sorted positions into chunks, whose ends depend on later positions;
-    the nearest c keys of a bucket do not, so that decoding equals the causal call. R is drawn once
-    and not in every step.
+    Differences from Kitaev et al.: Their keys are the queries divided by their length; here q and k
+    differ and are not normalised, and the same R hashes both. Their positions see themselves only
+    if they see no other. They sort the positions by bucket and cut them into chunks, whose ends
+    depend on later positions; the nearest c keys do not, so that decoding equals the causal call.
+    Their code draws R in every step; here it is drawn once.
 
     Attributes:
       b: buckets.

@@ -46,8 +46,9 @@ class Keys(NamedTuple):
 class Memory(Mechanism):
     """A mechanism that reads a memory, whose output is divided by its root mean square.
 
-    The norm of some papers also has a learned scale. It is left out, as W_O can express it, even
-    after an output gate. An encoder reads the memory of both directions, and each position sees
+    Some papers scale the normalised output by a learned vector. This is left out, as W_O can
+    express it, even after an output gate. So is their output gate, a SiLU; `attention_gate` adds a
+    sigmoid in its place. An encoder reads the memory of both directions, and each position sees
     itself once (LION, Afzal et al. 2025).
 
     Attributes:

@@ -27,8 +27,8 @@ class Softmax1(ScaledDotProduct):
 class Sink(ScaledDotProduct):
     """exp(e_s) / (exp(z) + sum exp(e)) with a learned logit z a head, zero at first.
 
-    The learnable sink of Xiao et al. (2024, section 3.3) without its value, as in gpt-oss (OpenAI
-    2025).
+    It is the sink of gpt-oss (OpenAI 2025). The sink token of Xiao et al. (2024, section 3.3) is
+    learned, too, but it has a key and a value.
     """
 
     def setup(self) -> None:
@@ -40,14 +40,14 @@ class Sink(ScaledDotProduct):
 
 
 class Sparsemax(ScaledDotProduct):
-    """The point of the simplex nearest to the scores (Martins and Astudillo 2016, equation 2)."""
+    """The point of the simplex nearest to the scores (Martins and Astudillo 2016)."""
 
     def weights(self, scores: Array, seen: Array) -> Array:
         return sparsemax(scores, seen)
 
 
 class Entmax(ScaledDotProduct):
-    """1.5-entmax, between softmax and sparsemax (Peters et al. 2019, equation 10)."""
+    """1.5-entmax, between softmax and sparsemax (Peters et al. 2019)."""
 
     def weights(self, scores: Array, seen: Array) -> Array:
         return entmax(scores, seen)
@@ -69,9 +69,9 @@ def softmax_with_sink(scores: Array, seen: Array, sink: Array) -> Array:
 def sparsemax(scores: Array, seen: Array) -> Array:
     """max(z - tau, 0) with the tau for which the weights sum to 1, over the last axis.
 
-    Algorithm 1 of Martins and Astudillo (2016) finds the support: their tau is the largest of those
-    that k = 1, 2, ... scores would have. Given the support, tau is linear in z, which gives the
-    gradient of their equation 9.
+    The support is found by sorting, as in algorithm 1 of Martins and Astudillo (2016): the tau of
+    the k highest scores alone is computed for every k, and the largest of these is the tau of all
+    scores. Given the support, tau is linear in z, so that JAX derives the exact gradient.
 
     Args:
       seen: bool, broadcastable to scores.
@@ -86,8 +86,8 @@ def sparsemax(scores: Array, seen: Array) -> Array:
 def entmax(scores: Array, seen: Array) -> Array:
     """max(z / 2 - tau, 0)^2 with the tau for which the weights sum to 1, over the last axis.
 
-    Algorithm 2 of Peters et al. (2019) finds the support. Given the support, tau has a closed form,
-    which gives their gradient.
+    The support is found by sorting, as in the exact algorithm of Peters et al. (2019). Given the
+    support, tau has a closed form, so that JAX derives the exact gradient.
 
     Args:
       seen: bool, broadcastable to scores.
@@ -106,13 +106,16 @@ def entmax(scores: Array, seen: Array) -> Array:
 
 
 def _shifted(z: Array, seen: Array) -> Array:
-    """z minus its maximum over the seen keys; -2 if not seen or below, which is in no support."""
+    """z minus its maximum over the seen keys, and at least -2; keys that are not seen get -2.
+
+    A score of -2 is in no support, as tau is at least -1.
+    """
     largest = jnp.where(seen, z, jnp.finfo(z.dtype).min).max(-1, keepdims=True)
     return jnp.where(seen, jnp.maximum(z - jax.lax.stop_gradient(largest), -2), -2)
 
 
 def _ordered(z: Array) -> tuple[Array, Array]:
-    """z in descending order, without gradient, and the ranks 1, 2, ... of the same rank."""
+    """z in descending order, without gradient, and 1, 2, ... along the last of as many axes."""
     ordered = jnp.sort(jax.lax.stop_gradient(z), axis=-1, descending=True)
     k = jnp.arange(1, z.shape[-1] + 1, dtype=z.dtype)
     return ordered, k.reshape((1,) * (z.ndim - 1) + (-1,))

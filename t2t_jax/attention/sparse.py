@@ -1,7 +1,8 @@
 """Sparse patterns: strided and fixed (Child et al. 2019), random blocks (Zaheer et al. 2020).
 
 Each is softmax(q k^T / sqrt(d_k)) v over the keys of its pattern, within one sequence. A pattern is
-a few disjoint sets of keys whose scores are concatenated under one softmax.
+a few disjoint sets of keys whose scores are concatenated under one softmax. Child et al. define
+theirs for causal attention; an encoder applies them to both sides.
 """
 
 from collections.abc import Sequence
@@ -248,7 +249,7 @@ class Random(Sparse):
     The random blocks of block i are floor(u m), where m is the number of candidates (causal: the
     blocks before i; otherwise the blocks before the padding) and u is row i of
     default_rng(seed).random((., r)) in float32. A block that the pattern already has is not seen
-    twice. All heads share the pattern.
+    twice. All heads share the pattern; in the code of Zaheer et al., each head draws its own.
     """
 
     b: int

@@ -109,8 +109,9 @@ class Streaming(Mechanism):
 class Longformer(Streaming):
     """`Streaming` whose first g queries see every key: global attention of the first g positions.
 
-    Causal: no query sees a later key, so that `Streaming` remains. The window is w on either side,
-    and global attention shares its projections; those of Beltagy et al. are separate.
+    Causal: no query sees a later key, so that `Streaming` remains. The window has w keys on either
+    side; that of Beltagy et al. has w / 2. They have separate projections for global attention,
+    which here shares those of the window.
     """
 
     def attend(

@@ -1,9 +1,9 @@
 """Attention within parts of a sequence, computed as if each part were a sequence of its own.
 
 Dilated windows: Beltagy et al. (2020), "Longformer", section 3.1, after the dilated convolutions
-of WaveNet (van den Oord et al. 2016). Blocks: Parmar et al. (2018), "Image Transformer",
-section 3.2, with no memory beyond the block of queries; the identity permutation of Qiu et al.
-(2020), "Blockwise Self-Attention", section 3.1.
+of WaveNet (van den Oord et al. 2016). Blocks: the one-dimensional local attention of Parmar et al.
+(2018), "Image Transformer", with no memory beyond the block of queries; also the identity
+permutation of Qiu et al. (2020), "Blockwise Self-Attention".
 """
 
 from typing import ClassVar

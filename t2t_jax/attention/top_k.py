@@ -1,5 +1,6 @@
-"""Each query's k highest scores (Gupta et al. 2021, "Memory-efficient Transformers via Top-k
-Attention", section 3): the softmax is sparse, the scores are dense.
+"""Each query's k highest scores: the softmax is sparse, the scores are dense.
+
+Gupta et al. (2021), "Memory-efficient Transformers via Top-k Attention".
 """
 
 import jax

@@ -97,10 +97,11 @@ def learned(module: Encoding, positions: Array, d_model: int) -> Array:
 
 
 def rotary(x: Array, positions: Array) -> Array:
-    """x [B, L, h, d] with each pair of features rotated by its position (RoPE, Su et al. 2021).
+    """x [B, L, h, d] with each pair of features rotated by its position.
 
-    The pair 2i, 2i + 1 is rotated by pos / 10000^(2i/d), so that the product of two vectors depends
-    only on the distance between their positions [L].
+    This is RoPE (Su et al. 2021, equation 15). The angle of the pair 2i, 2i + 1 is
+    pos / 10000^(2i/d), so that the product of two vectors depends only on the distance between
+    their positions [L].
     """
     encoding = _interleaved(positions, x.shape[-1])
     sine, cosine = (encoding[:, i::2].astype(x.dtype)[None, :, None] for i in (0, 1))
@@ -110,16 +111,17 @@ def rotary(x: Array, positions: Array) -> Array:
 
 
 def relative(module: nn.Module, h: int, causal: bool) -> Bias:
-    """T5's learned bias, one for each head and bucket of distances (Raffel et al. 2020)."""
+    """T5's learned bias for each head and bucket of distances (Raffel et al. 2020, section 2.1)."""
     init = nn.initializers.normal(0.1)
     table = parameter(module, "table", (h, BUCKETS), ("heads", "bucket"), init, jnp.float32)
     return lambda distance: jnp.take(table, bucket(distance, causal), axis=1)
 
 
 def alibi(module: nn.Module, h: int, causal: bool) -> Bias:
-    """-m_i |s - t| with the slope m_i = 2^(-8 i / h) of head i = 1 .. h (Press et al. 2022).
+    """-m_i |s - t| with the slope m_i = 2^(-8 i / h) of head i = 1 .. h.
 
-    The paper defines it for causal attention; an encoder has the same bias on both sides.
+    Press et al. (2022), section 3. Their code has other slopes where h is no power of 2. They
+    define the bias for causal attention; an encoder has the same on both sides.
     """
     slopes = 2.0 ** (-8 * jnp.arange(1, h + 1) / h)
 
@@ -133,10 +135,11 @@ BUCKETS, FARTHEST = 32, 128  # T5's
 
 
 def bucket(distance: Array, causal: bool) -> Array:
-    """The bucket of distances s - t, of 32 (Raffel et al. 2020, T5).
+    """The number of the bucket, from 0 to 31, of each distance s - t (Raffel et al. 2020, T5).
 
-    Half of the buckets hold one distance each; the others grow logarithmically up to 128, where the
-    last begins. Unless causal, past and future have 16 each.
+    Half of the buckets hold one distance each. The others hold ranges that grow logarithmically, up
+    to a distance of 128; all greater distances are in the last. Unless causal, past and future have
+    16 buckets each.
     """
     size = BUCKETS if causal else BUCKETS // 2
     far = jnp.maximum(-distance, 0) if causal else jnp.abs(distance)

@@ -162,11 +162,11 @@ def scores(xp, name, o, own, q, k, head, h):
     if name == "differential":  # two scores a pair: [2, T, S]
         half = d_k // 2
         return xp.stack([q[:, :half] @ k[:, :half].T, q[:, half:] @ k[:, half:].T]) / half**0.5
-    if name == "cosformer":  # equation 9
+    if name == "cosformer":  # Qin et al. (2022), cos-based re-weighting
         t, s = xp.arange(len(q))[:, None], xp.arange(len(k))[None]
         pairs = xp.maximum(q, 0) @ xp.maximum(k, 0).T * xp.cos(np.pi / 2 * (t - s) / o["M"])
         return xp.where(pairs > 0, xp.log(xp.where(pairs > 0, pairs, 1)), -1e300)
-    if name == "taylor":  # Arora et al. (2024), section 4.1
+    if name == "taylor":  # Arora et al. (2024), equation 4 of scaled products
         x = q @ k.T / np.sqrt(d_k)
         return xp.log(1 + x + x**2 / 2)
     if name in SCALED:
@@ -201,7 +201,7 @@ def orthogonal(columns):
 
 
 def predictive(xp, w, own, q, e, seen, length):
-    """Returns Luong's local-p: p = S sigmoid(v_p tanh(W_p q)), window w, deviation w / 2."""
+    """Returns local-p (Luong et al. 2015, equations 9 and 10) with a window w, deviation w / 2."""
     p = length / (1 + xp.exp(-(xp.tanh(q @ own["W_p"]) @ own["v_p"])))
     away = xp.arange(e.shape[1])[None] - p[:, None]
     a = softmax(xp, e, seen & (xp.abs(away) <= w))
@@ -224,7 +224,7 @@ def weights(xp, name, o, own, e, seen):
 
 
 def entmax(xp, e, seen, alpha):
-    """Returns alpha-entmax (Peters et al. 2019, equation 13): max((alpha - 1) e - tau, 0)^p.
+    """Returns alpha-entmax (Peters et al. 2019): max((alpha - 1) e - tau, 0)^p.
 
     p is 1 / (alpha - 1), and tau is the root of sum - 1, by bisection. A last step of Newton's
     method gives it the gradient of the implicit function.
@@ -260,7 +260,7 @@ def low_rank(xp, name, o, own, q, k, v, q_length, kv_length):
     if name == "linformer":  # Wang et al. (2020), equation 7
         E, F = own["E"][:kv_length].T, own["F"][:kv_length].T
         out = softmax(xp, q @ (E @ k).T / scale, every) @ (F @ v)
-    else:  # Xiong et al. (2021), algorithm 1
+    else:  # Xiong et al. (2021), equations 14, 16 and 17
         x, y = segment_means(xp, q, o["m"]), segment_means(xp, k, o["m"])
         left, A, right = (softmax(xp, a @ b.T / scale, every) for a, b in ((q, y), (x, y), (x, k)))
         out = left @ iterated_inverse(A) @ right @ v

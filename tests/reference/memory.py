@@ -41,9 +41,9 @@ def update(xp, name, own, k, v, head, d_k):
     k, gates, I = k[:d_k], k[d_k:], np.eye(d_k)
     if name == "retention":  # Sun et al. (2023), equations 6 and 8
         return (1 - 2.0 ** (-5 - head)) * I, xp.outer(v, k)
-    if name == "gated_linear":  # sigmoid(gates + b)^(1/16); Yang et al. (2024a), equation 3
+    if name == "gated_linear":  # sigmoid(gates + b)^(1/16); Yang et al. (2024a), section 4.4
         return xp.diag(xp.exp(-xp.logaddexp(0.0, -gates - own["b"]) / 16)), xp.outer(v, k)
-    if name == "mamba2":  # Dao and Gu (2024), equation 1, with a scalar times identity as A
+    if name == "mamba2":  # Dao and Gu (2024), equation 2, with a scalar times identity as A
         step = xp.logaddexp(0.0, gates[0] + own["b"])
         return xp.exp(-step * xp.exp(own["A_log"])) * I, step * xp.outer(v, k)
     k, beta = features(xp, k), sigmoid(xp, gates[-1])
