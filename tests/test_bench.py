@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from t2t_jax.bench import pipeline, start, train, translate, workload
+from t2t_jax.bench.attention import crossing
 from t2t_jax.bench.lengths import exponent
 from t2t_jax.cli import main
 from t2t_jax.tokens import EOS, PAD
@@ -21,6 +22,20 @@ def test_exponents_are_fitted_to_the_upper_half_of_the_lengths():
     assert exponent([{"n": n, "seconds": 0.0} for n in (1, 2, 3)], "seconds") is None
 
 
+def test_a_crossing_is_interpolated_in_logarithms():
+    def points(lengths, seconds):
+        return [{"n": n, "seconds": seconds(n)} for n in lengths]
+
+    dense = points((16, 64, 256, 1024), lambda n: 1e-6 * n**2)
+    linear = points((16, 64, 256, 4096), lambda n: 1e-4 * n)
+    assert crossing(linear, dense) == pytest.approx(100)
+    assert crossing(points((16, 64), lambda n: 1e-9), dense) == pytest.approx(16)
+    assert crossing(linear[:2], dense) is None
+    assert crossing(linear[3:], dense) is None
+    again = [*linear[:2], {"n": 256, "seconds": 1e-9}, {"n": 1024, "seconds": 10}]
+    assert crossing(again, dense) is None
+
+
 def test_bench_attention_measures_prints_and_plots(tmp_path, capsys):
     names = ["scaled_dot_product", "local_p:w=4", "additive_naive"]
     words = ["--lengths", "32", "16", "--mechanisms", *names, "--out", str(tmp_path)]
@@ -32,6 +47,12 @@ def test_bench_attention_measures_prints_and_plots(tmp_path, capsys):
     for point in mechanisms["local_p:w=4"]["at"]:
         assert 0 < point["least"] <= point["seconds"] <= point["most"]
     printed = capsys.readouterr().out
+    for kind, of_kind in (("forward", names), ("step", names[:1])):
+        assert [name for name in names if mechanisms[name][kind]] == of_kind
+    (step,) = mechanisms["scaled_dot_product"]["step"]
+    assert step["n"] == 32  # the last 16 positions of 16 are all of them
+    assert step["bytes"] == 2 * 32 * 8 * 64 * 4  # keys and values of all heads
+    assert 0 < step["least"] <= step["seconds"] <= step["most"]
     assert (tmp_path / "attention.txt").read_text() == printed
     assert all(name in printed for name in names)
     assert "1.0x" in printed

@@ -1,5 +1,6 @@
-"""Time and memory of every attention mechanism, value and gradient, as the length n grows."""
+"""Time and memory of every attention mechanism in training and decoding, as the length n grows."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,12 +15,13 @@ from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.registry import MECHANISMS, build, gates, parse
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import NAIVE
-from t2t_jax.bench.lengths import ROUNDS, Program, compiled, exponent, sweep
+from t2t_jax.bench.lengths import ROUNDS, Point, Program, compiled, exponent, sweep
 from t2t_jax.bench.lengths import plot as plot_lengths
 from t2t_jax.environment import environment
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 B, H, D = 1, 8, 64
+STEPS = 16  # of decoding that are timed, the last of n
 BASE = "scaled_dot_product"
 
 
@@ -71,13 +73,23 @@ def measure(
       seconds: a mechanism whose next call is expected to take longer is dropped.
 
     Returns:
-      Results for JSON and `table`: shapes, environment, and for each mechanism its points (seconds
-      and bytes of temporaries at each n) and the exponents of their growth.
+      Results for JSON and `table`: shapes, environment, and for each mechanism its points at each n
+      and the exponents of their growth. The points of `at` are of value and gradient, those of
+      `forward` of the value alone: seconds, and bytes of temporaries. Those of `step` are of a step
+      of decoding at position n, for mechanisms of the decoder: seconds, and bytes of the state.
     """
-    curves = sweep(names, lengths, seconds, _compile, report)
+    curves = sweep(names, lengths, seconds, _gradient, report)
+    forward = sweep(names, lengths, seconds, _value, report)
+    decoding = [name for name in names if name != NAIVE and is_causal(name)]
+    longer = [n for n in lengths if n > STEPS]
+    steps = {
+        name: [_of_step(name, point) for point in curve]
+        for name, curve in sweep(decoding, longer, seconds, _steps, report).items()
+    }
     mechanisms = {
         name: {"causal": is_causal(name), "at": curve}
         | {f"{quantity}_exponent": exponent(curve, quantity) for quantity in ("seconds", "bytes")}
+        | {"forward": forward[name], "step": steps.get(name, [])}
         for name, curve in curves.items()
         if curve
     }
@@ -88,21 +100,32 @@ def measure(
 
 def table(results: Mapping[str, Any]) -> list[str]:
     """Returns lines: time, speed relative to the paper's attention, memory, and exponents."""
-    mechanisms = results["mechanisms"]
-    lengths = sorted({point["n"] for m in mechanisms.values() for point in m["at"]})
-    base = {point["n"]: point for point in mechanisms.get(BASE, {"at": []})["at"]}
-    lines = [
-        f"value and gradient, B = {results['B']}, h = {results['h']}, "
-        f"d_k = d_v = {results['d_k']}, {results['dtype']}: "
-        f"ms (speed relative to {BASE}; MiB of temporaries)",
-        f"{'n':28}" + "".join(f"{n:>24,}" for n in lengths) + "   time ~  memory ~",
+    sizes = f"B = {results['B']}, h = {results['h']}, d_k = d_v = {results['d_k']}"
+    return [
+        f"{sizes}, {results['dtype']}; in parentheses the speed relative to {BASE}, and MiB",
+        *_block(results, "at", "value and gradient: ms (MiB of temporaries)"),
+        *_block(results, "forward", "value alone: ms (MiB of temporaries)"),
+        *_block(results, "step", f"a step of decoding, of the last {STEPS}: ms (MiB of state)"),
     ]
+
+
+def _block(results: Mapping[str, Any], kind: str, title: str) -> list[str]:
+    """Returns the lines of one kind of points, with the crossing, and exponents if known."""
+    mechanisms = {name: m for name, m in results["mechanisms"].items() if m[kind]}
+    lengths = sorted({point["n"] for m in mechanisms.values() for point in m[kind]})
+    dense = mechanisms.get(BASE, {kind: []})[kind]
+    base = {point["n"]: point for point in dense}
+    heads = "  faster from n" + "   time ~  memory ~" * (kind == "at")
+    lines = ["", title, f"{'n':28}" + "".join(f"{n:>24,}" for n in lengths) + heads]
     for name, m in mechanisms.items():
-        points = {point["n"]: point for point in m["at"]}
+        points = {point["n"]: point for point in m[kind]}
         line = f"{name + ('' if m['causal'] else ' (not causal)'):28}"
         line += "".join(f"{_cell(points.get(n), base.get(n)):>24}" for n in lengths)
-        powers = (m["seconds_exponent"], m["bytes_exponent"])
-        lines.append(line + "".join(" " * 9 if p is None else f"   n^{p:.2f}" for p in powers))
+        n = crossing(m[kind], dense)
+        line += f"{'' if n is None or name == BASE else f'{n:,.0f}':>15}"
+        powers = (m["seconds_exponent"], m["bytes_exponent"]) if kind == "at" else ()
+        line += "".join(" " * 9 if p is None else f"   n^{p:.2f}" for p in powers)
+        lines.append(line.rstrip())
     return lines
 
 
@@ -110,7 +133,28 @@ def _cell(point: Mapping[str, float] | None, base: Mapping[str, float] | None) -
     if point is None:
         return ""
     ratio = f"{base['seconds'] / point['seconds']:.1f}x; " if base else ""
-    return f"{point['seconds'] * 1e3:,.1f} ({ratio}{point['bytes'] / 2**20:,.0f})"
+    digits = 1 if point["seconds"] > 1e-3 else 3
+    return f"{point['seconds'] * 1e3:,.{digits}f} ({ratio}{point['bytes'] / 2**20:,.3g})"
+
+
+def crossing(curve: Sequence[Point], dense: Sequence[Point]) -> float | None:
+    """Returns the length from which a mechanism is faster than dense attention.
+
+    The times between two lengths are interpolated in logarithms. It is the shortest length if the
+    mechanism is faster at all of them, and None if it is slower at the longest that both have.
+    """
+    of_dense = {point["n"]: point["seconds"] for point in dense}
+    ratios = [
+        (math.log(x["n"]), math.log(x["seconds"] / of_dense[x["n"]]))
+        for x in curve
+        if x["n"] in of_dense
+    ]
+    if not ratios or ratios[-1][1] >= 0:
+        return None
+    for (x, above), (y, below) in itertools.pairwise(reversed(ratios)):
+        if below >= 0:
+            return math.exp(y + (x - y) * below / (below - above))
+    return math.exp(ratios[0][0])
 
 
 def plot(results: Mapping[str, Any], path: Path) -> None:
@@ -123,8 +167,19 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
     plot_lengths(curves, exponents, title, path)
 
 
-def _compile(name: str, n: int) -> Program:
-    mechanism = AdditiveNaive() if name == NAIVE else build(default(n).get(name, name))
+def _value(name: str, n: int) -> Program:
+    value, arguments = _call(name, n)
+    return compiled(value, *arguments)
+
+
+def _gradient(name: str, n: int) -> Program:
+    value, arguments = _call(name, n)
+    return compiled(jax.value_and_grad(value, (0, 1, 2, 3)), *arguments)
+
+
+def _call(name: str, n: int) -> tuple[Callable[..., jax.Array], tuple[Any, ...]]:
+    """Returns a function whose value is a sum of all outputs, and its arguments."""
+    mechanism, variables = _mechanism(name, n)
     widths = D, key_width(name), D, D
     q, k, v, direction = (
         jax.random.normal(key, (B, n, H, width), _dtype())
@@ -132,15 +187,51 @@ def _compile(name: str, n: int) -> Program:
     )
     visibility = Visibility(causal=is_causal(name))
     fused = jax.default_backend() == "gpu"
-    short = (x[:, :8] for x in (q, k, v))
-    variables = meta.unbox(mechanism.init(jax.random.key(1), *short, visibility))
 
     def value(variables: Any, q: jax.Array, k: jax.Array, v: jax.Array, g: jax.Array) -> jax.Array:
         out: Any = mechanism.apply(variables, q, k, v, visibility, fused=fused, method="run")
         return (out * g).sum(dtype=jnp.float32)
 
-    arguments = (variables, q, k, v, direction)
-    return compiled(jax.value_and_grad(value, (0, 1, 2, 3)), *arguments)
+    return value, (variables, q, k, v, direction)
+
+
+def _mechanism(name: str, n: int) -> tuple[Any, Any]:
+    """Returns a mechanism with its options at length n, and its parameters."""
+    mechanism = AdditiveNaive() if name == NAIVE else build(default(n).get(name, name))
+    short = (jnp.zeros((B, 8, H, width), _dtype()) for width in (D, key_width(name), D))
+    visibility = Visibility(causal=is_causal(name))
+    return mechanism, meta.unbox(mechanism.init(jax.random.key(1), *short, visibility))
+
+
+def _steps(name: str, n: int) -> Program:
+    """Returns a program that decodes the last `STEPS` of n positions."""
+    mechanism, variables = _mechanism(name, n)
+    q, k, v = (jnp.ones((B, 1, H, width), _dtype()) for width in (D, key_width(name), D))
+
+    def step(state: Any, t: jax.Array) -> tuple[Any, jax.Array]:
+        out, state = mechanism.apply(variables, state, q, t, k, v, method="step")
+        return state, out
+
+    def steps(state: Any) -> tuple[Any, jax.Array]:
+        return jax.lax.scan(step, state, jnp.arange(n - STEPS, n))
+
+    return compiled(steps, _state(name, n))
+
+
+def _state(name: str, n: int) -> Any:
+    """Returns the decoding state of n positions."""
+    mechanism, variables = _mechanism(name, n)
+    k, v = (jnp.zeros((B, n, H, width), _dtype()) for width in (key_width(name), D))
+    visibility = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
+    return mechanism.apply(variables, k, v, visibility, method="start")
+
+
+def _of_step(name: str, point: Point) -> Point:
+    """Returns the seconds of one step and the bytes of the state, from those of `_steps`."""
+    state = jax.eval_shape(lambda: _state(name, int(point["n"])))
+    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
+    seconds = {x: point[x] / STEPS for x in ("seconds", "least", "most")}
+    return {"n": point["n"], **seconds, "bytes": size}
 
 
 def key_width(name: str) -> int:
