@@ -5,10 +5,9 @@
     launch/local.sh run attention --preset multi30k      on real text
 
 A mechanism takes every role in which it is defined, except that windows and patterns leave
-cross-attention to scaled dot products. The options suit sentences of some twenty subwords. `test_long`
-has longer sentences than training, and `contrastive` is the accuracy on pairs of a translation and
-the same with one error. `launch/local.sh list mechanisms` describes each mechanism, and
-`launch/local.sh bench attention` measures its cost on long sequences.
+cross-attention to scaled dot products. The options suit sentences of some twenty subwords. The
+sentences of `test_long` are longer than those of training. `launch/local.sh list mechanisms`
+describes each mechanism, and `launch/local.sh bench attention` measures its cost on long sequences.
 """
 
 from t2t_jax.study import Row, study

@@ -2,8 +2,8 @@
 
     launch/local.sh run induction --preset diagnostic --seeds 3
 
-The task induction asks for the word that followed the earlier occurrence of the last word (Olsson et
-al. 2022). A layer has to give each word the one before it, so that the next can look for that.
+The task induction asks for the word that followed the earlier occurrence of the last word (Olsson
+et al. 2022). The first layer can give each word the one before it, which the second then looks for.
 """
 
 from t2t_jax.study import cross, study

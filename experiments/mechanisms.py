@@ -1,0 +1,127 @@
+"""Which attention for what: every mechanism on one page, from stored results.
+
+    launch/local.sh experiments/mechanisms.py
+
+This trains nothing. It reads the stored results of attention.py, recall.py and `bench attention`,
+and writes experiments/results/mechanisms/table.md.
+"""
+
+import json
+from pathlib import Path
+
+from t2t_jax import files
+from t2t_jax.attention.registry import MECHANISMS, parse
+from t2t_jax.bench.attention import BASE, crossing
+from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import parse as parse_metrics
+from t2t_jax.study import comparison, contrasts, entries, measuring
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.presets import preset
+from t2t_jax.study.registry import find
+from t2t_jax.study.typeset import pipe_table
+
+RESULTS = Path(__file__).parent / "results"
+FAR = "5 to 6", "7 to 9", "10 or more"  # words between two that must agree
+N = 2048  # the length at which speed and state are shown
+HEADS = (
+    "mechanism", "roles", "PPL", "BLEU", "BLEU, longer", "agreement", "recall, d_k 8", "d_k 32",
+    f"speed at {N:,}", "faster from", f"step at {N:,}", "state (KiB)",
+)  # fmt: skip
+
+
+def stored(name, scale):
+    """Returns the numbers of every row of a stored study."""
+    study, home = find(name), RESULTS / f"{name}-{scale}"
+    grid = Grid(study, preset(scale), study.rows, {}, home)
+    own = metric_of(grid.data.corpus).name
+    metrics = parse_metrics(study.metrics, "PPL", own, splits=True)
+    grid = Grid(study, preset(scale), study.rows, {}, home, metrics=metrics)
+    found = entries.collect(grid, mix=True)
+    return comparison.compare_with_base(grid, found, measuring.measure(grid, found, {}))
+
+
+def table(attention, recall, cost):
+    """Returns Markdown: a line for each row of attention.py."""
+    accuracies = contrasts.of_rows(attention)
+    by_name = {line.entry.row.name: line for line in recall}
+    lines, seen = [], set()
+    for line in attention:
+        row = line.entry.row
+        mechanism = mechanism_of(row)
+        if mechanism in seen:  # in other roles than before
+            mechanism = ""
+        seen |= {mechanism}
+        quality = (line.measure(name) for name in ("PPL", "BLEU", "BLEU@test_long"))
+        lines.append([
+            row.name,
+            roles(row),
+            *map(shown, quality, (3, 1, 1)),
+            far(accuracies.get(row.name, ())),
+            *recalled(by_name, mechanism),
+            *costs(cost["mechanisms"], mechanism),
+        ])  # fmt: skip
+    return pipe_table(HEADS, lines)
+
+
+def mechanism_of(row):
+    """Returns the mechanism that a row changes; base's if it changes none, "" if something else."""
+    names = {parse(x)[0] for n, x in row.changes.items() if n.endswith("_attention")}
+    return names.pop() if names else "" if row.changes else BASE
+
+
+def roles(row):
+    named = [n.removesuffix("_attention") for n in row.changes if n.endswith("_attention")]
+    return ", ".join(named) if 0 < len(named) < 3 else "all"
+
+
+def shown(measure, digits):
+    if measure is None:
+        return ""
+    deviation = f" ± {measure.spread.deviation:.{digits}f}" if measure.spread.n > 1 else ""
+    return f"{measure.spread.mean:.{digits}f}{deviation}" + "\\*" * measure.significant
+
+
+def far(accuracies):
+    """Returns the contrastive accuracy of words that are far apart, over all types of error."""
+    parts = [x for x in accuracies if x.distance in FAR]
+    pairs = sum(x.n for x in parts)
+    return f"{sum(x.share * x.n for x in parts) / pairs:.1f}" if pairs else ""
+
+
+def recalled(by_name, mechanism):
+    """Returns the accuracy on recall with either size of d_k."""
+    names = ([mechanism, f"{mechanism}, d_k 8"], [f"{mechanism}, d_k 32"])
+    return [
+        next((shown(by_name[x].score, 1) for x in choices if x in by_name), "")
+        for choices in names
+    ]
+
+
+def costs(measured, mechanism):
+    """Returns speeds relative to dense attention at N, the crossing, and the state of decoding."""
+    if mechanism not in measured:
+        return ["", "", "", ""]
+    ours, dense = measured[mechanism], measured[BASE]
+    speeds, at_step = [], {}
+    for kind in ("at", "step"):
+        mine, base = ({x["n"]: x for x in m[kind]}.get(N) for m in (ours, dense))
+        speeds.append(f"{base['seconds'] / mine['seconds']:.2g}x" if mine and base else "")
+        at_step = mine or {}
+    from_n = None if mechanism == BASE else crossing(ours["at"], dense["at"])
+    state = f"{at_step['bytes'] / 2**10:,.0f}" if at_step else ""
+    return [speeds[0], f"{from_n:,.0f}" if from_n else "", speeds[1], state]
+
+
+def main():
+    cost = json.loads((RESULTS / "bench_attention" / "attention.json").read_text())
+    missing = MECHANISMS.keys() - cost["mechanisms"].keys()
+    if missing:
+        raise SystemExit(f"bench attention has not measured {', '.join(sorted(missing))}.")
+    text = table(stored("attention", "demo"), stored("recall", "diagnostic"), cost)
+    files.make_directory(RESULTS / "mechanisms")
+    files.write(RESULTS / "mechanisms" / "table.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
