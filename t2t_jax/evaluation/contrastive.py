@@ -22,11 +22,12 @@ class Judgement(NamedTuple):
 
     Attributes:
       distance: in words, between the wrong word and the one it depends on; 0 if there is none.
+      right: of several models, the share for which this is so.
     """
 
     type: str
     distance: int
-    right: bool
+    right: float
 
 
 class Accuracy(NamedTuple):

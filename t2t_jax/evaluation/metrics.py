@@ -2,7 +2,8 @@
 
 They are computed from the translations of finished runs, so they are no part of a run. PPL and the
 metric of the corpus (`evaluation.metric`) are kept in a run's result. All others are here: those of
-sacreBLEU, COMET, and those that a file of studies adds with the decorator `metric`.
+sacreBLEU, COMET, and those that a file of studies adds with the decorator `metric`. Contrastive
+accuracy alone is computed from the parameters (`runs.judging`).
 """
 
 import functools
@@ -19,25 +20,27 @@ from t2t_jax.evaluation import accuracy, bleu
 Measured = Sequence[Sequence[float]] | float
 Function = Callable[[Sequence[str], Sequence[str], Sequence[str]], Measured]
 STORED = "PPL", "BLEU", "F1", "accuracy"  # metrics that are kept in results
+CONTRASTIVE = "contrastive"
 LOWER_IS_BETTER = {"PPL"}
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of translations.
+    """A metric that is computed on request.
 
     Attributes:
       name: heading of its column.
       signature: how it is computed; a function, if that imports a package.
       measure: (hypotheses, references, sources) -> for each sentence the counts whose sums give the
         metric; or a number, the score of all sentences, for which there is no significance test.
+        None for the accuracy on a contrastive set, which is no metric of translations.
       of_sums: the metric [...] of summed counts [..., counts].
       key: its key in the scores of a result, if it is kept there.
     """
 
     name: str
     signature: str | Callable[[], str]
-    measure: Function
+    measure: Function | None
     of_sums: Callable[[np.ndarray], np.ndarray]
     key: str = ""
 
@@ -45,6 +48,7 @@ class Metric:
         self, hypotheses: Sequence[str], references: Sequence[str], sources: Sequence[str]
     ) -> tuple[float, Sequence[Sequence[float]]]:
         """Returns the metric, and the counts of each sentence: none if only the score is known."""
+        assert self.measure is not None
         measured = self.measure(hypotheses, references, sources)
         if np.ndim(measured) == 0:
             return float(measured), ()  # type: ignore[arg-type]
@@ -74,9 +78,9 @@ def metric(
     """Returns a decorator that adds a function to METRICS; see `Metric` for the arguments.
 
     Raises:
-      UsageError: results hold a metric of this name, or it contains a comma.
+      UsageError: the package has a metric of this name in results, or it contains a comma.
     """
-    if name in STORED or "," in name or not name:
+    if name in (*STORED, CONTRASTIVE) or "," in name or not name:
         raise UsageError(f"a metric cannot be called {name!r}: choose another name.")
 
     def add(function: Function) -> Function:
@@ -146,6 +150,7 @@ def _exact(hypotheses: Sequence[str], references: Sequence[str], _: Sequence[str
     return [(x == y, 1) for x, y in zip(hypotheses, references, strict=True)]
 
 
+METRICS[CONTRASTIVE] = Metric(CONTRASTIVE, "on minimal pairs of the grammar", None, percentage)
 COMET = "Unbabel/wmt22-comet-da"
 
 

@@ -91,21 +91,34 @@ def _measured(grid: Grid, runs: Sequence[Run]) -> str:
         own = {run.result["scores"][split][metric.key]["signature"] for run in runs}
         signatures[metric.name] = f"{metric.name} on {split}: {'; '.join(sorted(own))}"
     for name in grid.computed:
-        signatures[name] = f"{name} on {split}: {METRICS[name].describe()}"
+        signatures[name] = _signature(name, split, runs)
     measured = ", ".join(signatures[name] for name in grid.scores if name in signatures)
     return f"{measured}; mean ± standard deviation over n seeds; best in bold."
 
 
+def _signature(name: str, split: str, runs: Sequence[Run]) -> str:
+    """Says how a metric that is computed on request is computed."""
+    if METRICS[name].measure:
+        return f"{name} on {split}: {METRICS[name].describe()}"
+    sets = sorted({run.result[name]["signature"] for run in runs if name in run.result})
+    return f"{name} {METRICS[name].describe()}: {'; '.join(sets)}".removesuffix(": ")
+
+
 def _unmeasured(grid: Grid, lines: Sequence[Line]) -> list[str]:
-    """Says for each metric of translations which rows lack it, and which are not tested."""
+    """Says for each metric that is computed on request which rows lack it, or are not tested."""
     finished, notes = [line for line in lines if line.entry.runs], []
     for name in grid.computed:
         measures = [(line.entry.row.name, line.measure(name)) for line in finished]
         blank = [row for row, measure in measures if measure is None]
         untested = [row for row, measure in measures if measure and measure.draws is None]
+        needed, reason = (
+            ("translations", "as the counts of sentences are not known")
+            if METRICS[name].measure
+            else ("parameters", "as the judgements of base's pairs are not known")
+        )
         for rows, lack in (
-            (blank, f"{name} needs translations, which are not stored"),
-            (untested, f"{name} is not tested, as the counts of sentences are not known"),
+            (blank, f"{name} needs {needed}, which are not stored"),
+            (untested, f"{name} is not tested, {reason}"),
         ):
             of_rows = "" if len(rows) == len(finished) else f" for {'; '.join(rows)}"
             notes += [f"{lack}{of_rows}."] * bool(rows)

@@ -46,7 +46,10 @@ def runs_of(
     runs = {}
     for line in [*(x.untuned for x in lines if x.untuned), *lines]:
         for run in line.entry.runs:
-            statistics = (f"{x}.statistics.json" for x in (store.LIKELIHOOD, grid.study.split))
+            statistics = (
+                f"{name}.statistics.json"
+                for name in (store.LIKELIHOOD, store.CONTRASTIVE, grid.study.split)
+            )
             kept = [*published.KEPT, *statistics]
             if translations and run is line.entry.runs[0]:
                 kept.append(f"{grid.study.split}.{grid.data.target}")
