@@ -134,11 +134,12 @@ def accuracies(judgements: Iterable[Judgement]) -> list[Accuracy]:
         ]
         parts = [part for part in parts if part[2]]
         if len(parts) > 1:
-            out += [_accuracy(kind, _span(*ends), part) for *ends, part in parts]
+            out += [_accuracy(kind, span(*ends), part) for *ends, part in parts]
     return out
 
 
-def _span(first: float, last: float) -> str:
+def span(first: float, last: float) -> str:
+    """Returns a range of distances as text."""
     return f"{first} to {last}" if last < math.inf else f"{first} or more"
 
 
