@@ -95,7 +95,7 @@ def _of_grammar(directory: Path, cache: Path, report: Report) -> Set:
     if trained_on != (GRAMMAR, "en", "de"):
         raise UsageError(
             f"{title(directory)} was trained on {' '.join(trained_on)}, and the grammar's "
-            "contrastive set is for grammar en de: give --contrastive a file of your own."
+            "contrastive set is for grammar en de: give it a set of its own, --contrastive FILE."
         )
     pairs = c.data.pairs if c.data.pairs > GRAMMAR_PAIRS else 0
     dataset = open_dataset_of(directory, config.replace(c, pairs=pairs), cache, lambda _: None)
