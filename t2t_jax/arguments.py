@@ -162,7 +162,7 @@ def _add_use(command: Command) -> None:
         metavar="FILE",
         help="accuracy on a contrastive set instead: grammar, or a file in LingEval97's format",
     )
-    _add_metrics(p, "further metrics, as chrF2,TER,COMET,contrastive or your own: `help metric` [none]")
+    _add_metrics(p, "further metrics, as chrF2,TER,COMET,contrastive: `help metric` [none]")
     _add_cache(p)
     _add_fields(p, "decoding")
 
