@@ -17,7 +17,7 @@ from t2t_jax.evaluation.score import Score
 from t2t_jax.report.study import study_page
 from t2t_jax.runs import judging, store, tidy
 from t2t_jax.study import comparison, contrasts, metric, notes, publish
-from t2t_jax.study.measuring import measure
+from t2t_jax.study.measuring import judged, measure
 from t2t_jax.study.presets import preset
 from tests import stored
 
@@ -146,10 +146,13 @@ def test_a_row_that_was_judged_on_another_set_is_not_tested(grid, entries):
     assert list(contrasts.of_rows(lines)) == ROWS[:2]
 
 
-def test_a_sweep_on_dev_leaves_no_pairs_out(grid, entries):
+def test_a_sweep_on_dev_leaves_no_pairs_out(grid, entries, monkeypatch):
     """Every other sentence of dev chooses the values, and the rest is scored."""
-    tuned = stored.judged(entries, [[pairs(right(i))] for i in range(3)])
-    lines = compared(grid, [dataclasses.replace(e, untuned=e) for e in tuned])
+    made = stored.judged(entries, [[pairs(right(i))] for i in range(3)])
+    results = {run.directory: run.result for entry in made for run in entry.runs}
+    monkeypatch.setattr(judging, "judged", lambda directory, *_: results[directory])
+    swept = [dataclasses.replace(entry, untuned=entry) for entry in entries]
+    lines = compared(grid, judged(grid, swept, grid.home, pytest.fail))
     for i, line in enumerate(lines):
         for x in (line, line.untuned):
             assert x.measure("contrastive").values == (100 * right(i).mean(),)
@@ -169,8 +172,8 @@ def test_accuracy_by_error_and_distance_is_the_mean_over_seeds(grid, entries):
     kinds = [("gender", 1), ("gender", 1), ("omission", 0), ("gender", 8), ("gender", 8)]
     seeds = [[1, 1, 1, 0, 0], [1, 0, 1, 0, 0], [1, 0, 0, 1, 0]]
     made = [[[(*kind, bool(x)) for kind, x in zip(kinds, seed, strict=True)] for seed in seeds]]
-    judged = [*stored.judged(entries[:2], made * 2), entries[2]]
-    rows = contrasts.of_rows(compared(grid, judged))
+    some = [*stored.judged(entries[:2], made * 2), entries[2]]
+    rows = contrasts.of_rows(compared(grid, some))
     assert list(rows) == ROWS[:2]  # the third has not been judged
     expected = {
         ("gender", ""): (5 / 12, 4), ("gender", "1 to 2"): (4 / 6, 2),
