@@ -92,8 +92,7 @@ def recalled(by_name, mechanism):
     """Returns the accuracy on recall with either size of d_k."""
     names = ([mechanism, f"{mechanism}, d_k 8"], [f"{mechanism}, d_k 32"])
     return [
-        next((shown(by_name[x].score, 1) for x in choices if x in by_name), "")
-        for choices in names
+        next((shown(by_name[x].score, 1) for x in choices if x in by_name), "") for choices in names
     ]
 
 

@@ -27,8 +27,8 @@ _SWEEP = (
 )
 _STUDY = "see `list studies`; or a file, PATH.py or PATH.py:NAME"
 _METRICS = (
-    "columns of scores, as BLEU,chrF2,TER,COMET,PPL or with your own: `help metric` [PPL and the "
-    "corpus's metric]"
+    "columns of scores, as BLEU,chrF2,TER,COMET,contrastive,PPL or with your own: `help metric` "
+    "[PPL and the corpus's metric]"
 )
 _COLUMNS = "fields of the table, and n and params, in place of the study's and both"
 _MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
@@ -162,7 +162,7 @@ def _add_use(command: Command) -> None:
         metavar="FILE",
         help="accuracy on a contrastive set instead: grammar, or a file in LingEval97's format",
     )
-    _add_metrics(p, "further metrics, as chrF2,TER,COMET or your own: `help metric` [none]")
+    _add_metrics(p, "further metrics, as chrF2,TER,COMET,contrastive: `help metric` [none]")
     _add_cache(p)
     _add_fields(p, "decoding")
 

@@ -75,6 +75,24 @@ def translated(directory, entries, text):
     return out
 
 
+def judged(entries, judgements, signature="set:1"):
+    """Keeps judgements in the runs of entries, and returns these.
+
+    Args:
+      judgements: of each row and seed, as (type, distance, right).
+    """
+    out = []
+    for entry, of_row in zip(entries, judgements, strict=True):
+        runs = []
+        for run, made in zip(entry.runs, of_row, strict=True):
+            checksum = store.write_statistics(run.directory, "contrastive", made)
+            score = 100 * sum(right for *_, right in made) / len(made)
+            mark = {"score": score, "signature": signature, "statistics": checksum}
+            runs.append(dataclasses.replace(run, result={**run.result, "contrastive": mark}))
+        out.append(dataclasses.replace(entry, runs=tuple(runs)))
+    return out
+
+
 def made_by_other_code(directory, name="training.loop._steps", git="0123456789ab"):
     """Marks a run as made by code with another version of a definition."""
     result, path = store.read_result(directory), directory / "code.json"

@@ -19,9 +19,11 @@ from tests import stored
 
 def test_every_plot_is_written_as_png_svg_and_pdf(tmp_path):
     grid = stored.grid(tmp_path)
-    lines = comparison.compare_with_base(grid, stored.entries())
+    made = [("gender", 1, True), ("gender", 12, False), ("omission", 0, True)]
+    entries = stored.translated(tmp_path, stored.entries(), "ein Wort")
+    lines = comparison.compare_with_base(grid, stored.judged(entries, [[made]] * 3))
     paths = plots.draw(grid, lines, stored.split(tmp_path))
-    kinds = ["learning", "cost", "differences", "agreement", "distances"]
+    kinds = ["learning", "cost", "differences", "agreement", "distances", "contrastive"]
     assert paths == [tmp_path / f"table3-demo-{kind}.png" for kind in kinds]
     title = "Variations on the Transformer, preset demo"
     for path in paths:
@@ -32,6 +34,7 @@ def test_every_plot_is_written_as_png_svg_and_pdf(tmp_path):
         texts = re.findall(r"<!-- (.*?) -->", svg)  # matplotlib draws text as outlines
         for line in lines[1:] if "differences" in path.name else lines:
             assert line.entry.row.name in texts, (path, line.entry.row.name)
+    assert {"gender: distance, in words", "(number of pairs)", "10 or more", "(1)"} <= {*texts}
 
 
 def test_a_plot_is_deterministic(tmp_path):

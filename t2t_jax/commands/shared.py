@@ -90,11 +90,12 @@ def lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":
     """Returns the numbers of every row of a grid, from its store."""
     from t2t_jax.study.comparison import compare_with_base
     from t2t_jax.study.entries import collect
-    from t2t_jax.study.measuring import measure
+    from t2t_jax.study.measuring import judged, measure
 
     entries = collect(grid, only=arguments.only, mix=arguments.mix, report=say)
     if not grid.computed:
         return compare_with_base(grid, entries)
+    entries = judged(grid, entries, arguments.cache, say)
     splits = _splits_of(grid, entries, arguments.cache)
     return compare_with_base(grid, entries, measure(grid, entries, splits))
 

@@ -3,6 +3,7 @@
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,28 +39,22 @@ def translate(arguments: Namespace) -> None:
 def evaluate(arguments: Namespace) -> None:
     """Scores a run on splits of its corpus, on two files or on a contrastive set."""
     from t2t_jax.data.registry import is_task
-    from t2t_jax.runs import store
-    from t2t_jax.runs.loading import contrast, evaluate
+    from t2t_jax.evaluation.metrics import CONTRASTIVE
+    from t2t_jax.runs import judging, store
+    from t2t_jax.runs.loading import evaluate
 
     if arguments.contrastive is not None:
-        files = arguments.sources, arguments.references
-        if (
-            any(files)
-            or arguments.metrics
-            or arguments.split != "test"
-            or changed_fields(arguments)
-        ):
-            raise UsageError(
-                "--contrastive compares likelihoods and translates nothing: leave out --split, "
-                "--sources, --references, --metrics and the options of decoding."
-            )
-        cache_programs(arguments.cache)
-        directory = _directory(arguments)
-        print(_accuracies(contrast(directory, arguments.cache, arguments.contrastive, say)))
+        _print_contrast(arguments)
         return
     paths = arguments.sources, arguments.references
     if (paths[0] is None) != (paths[1] is None):
         raise UsageError("--sources and --references go together: give both, or a --split.")
+    contrastive = CONTRASTIVE in map(str.strip, arguments.metrics.split(","))
+    if contrastive and paths[0]:
+        raise UsageError(
+            f"{CONTRASTIVE} has pairs of its own: leave out --sources and --references, or the "
+            "metric."
+        )
     pair = None if paths[0] is None else _read_pair(*paths)
     cache_programs(arguments.cache)
     directory, changes = _directory(arguments), changed_fields(arguments)
@@ -68,10 +63,28 @@ def evaluate(arguments: Namespace) -> None:
         decodes = bool(pair or changes or arguments.metrics)
         _print_accuracy(arguments, directory, splits, decodes)
         return
+    accuracy = judging.score(directory, arguments.cache, say)[0] if contrastive else None
     for split in splits if pair is None else splits[:1]:
         where = arguments.cache, split, pair
         scores = evaluate(directory, *where, changes, arguments.metrics, say)
         print_scores(str(paths[0] or split), scores)
+    if accuracy:
+        print_scores("minimal pairs", {CONTRASTIVE: asdict(accuracy)})
+
+
+def _print_contrast(arguments: Namespace) -> None:
+    """Prints the accuracy of a run on a contrastive set, by type of error and distance."""
+    from t2t_jax.runs import judging
+
+    files = arguments.sources, arguments.references
+    if any(files) or arguments.metrics or arguments.split != "test" or changed_fields(arguments):
+        raise UsageError(
+            "--contrastive compares likelihoods and translates nothing: leave out --split, "
+            "--sources, --references, --metrics and the options of decoding."
+        )
+    cache_programs(arguments.cache)
+    directory = _directory(arguments)
+    print(_accuracies(judging.contrast(directory, arguments.cache, arguments.contrastive, say)))
 
 
 def _print_accuracy(

@@ -22,11 +22,12 @@ class Judgement(NamedTuple):
 
     Attributes:
       distance: in words, between the wrong word and the one it depends on; 0 if there is none.
+      right: of several models, the share for which this is so.
     """
 
     type: str
     distance: int
-    right: bool
+    right: float
 
 
 class Accuracy(NamedTuple):
@@ -133,11 +134,12 @@ def accuracies(judgements: Iterable[Judgement]) -> list[Accuracy]:
         ]
         parts = [part for part in parts if part[2]]
         if len(parts) > 1:
-            out += [_accuracy(kind, _span(*ends), part) for *ends, part in parts]
+            out += [_accuracy(kind, span(*ends), part) for *ends, part in parts]
     return out
 
 
-def _span(first: float, last: float) -> str:
+def span(first: float, last: float) -> str:
+    """Returns a range of distances as text."""
     return f"{first} to {last}" if last < math.inf else f"{first} or more"
 
 

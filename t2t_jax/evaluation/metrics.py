@@ -3,7 +3,8 @@
 They are computed from the translations of finished runs, so they are no part of a run. PPL and the
 metric of the corpus (`evaluation.metric`) are kept in a run's result. All others are here: those of
 sacreBLEU, COMET, and those that a file of studies adds with the decorator `metric`. A name with a
-split, as in `BLEU@test_long`, is a metric on another split than the study's own.
+split, as in `BLEU@test_long`, is a metric on another split than the study's own. Contrastive
+accuracy alone is computed from the parameters (`runs.judging`).
 """
 
 import functools
@@ -20,25 +21,27 @@ from t2t_jax.evaluation import accuracy, bleu
 Measured = Sequence[Sequence[float]] | float
 Function = Callable[[Sequence[str], Sequence[str], Sequence[str]], Measured]
 STORED = "PPL", "BLEU", "F1", "accuracy"  # metrics that are kept in results
+CONTRASTIVE = "contrastive"
 LOWER_IS_BETTER = {"PPL"}
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of translations.
+    """A metric that is computed on request.
 
     Attributes:
       name: heading of its column.
       signature: how it is computed; a function, if that imports a package.
       measure: (hypotheses, references, sources) -> for each sentence the counts whose sums give the
         metric; or a number, the score of all sentences, for which there is no significance test.
+        None for the accuracy on a contrastive set, which is no metric of translations.
       of_sums: the metric [...] of summed counts [..., counts].
       key: its key in the scores of a result, if it is kept there.
     """
 
     name: str
     signature: str | Callable[[], str]
-    measure: Function
+    measure: Function | None
     of_sums: Callable[[np.ndarray], np.ndarray]
     key: str = ""
 
@@ -46,6 +49,7 @@ class Metric:
         self, hypotheses: Sequence[str], references: Sequence[str], sources: Sequence[str]
     ) -> tuple[float, Sequence[Sequence[float]]]:
         """Returns the metric, and the counts of each sentence: none if only the score is known."""
+        assert self.measure is not None
         measured = self.measure(hypotheses, references, sources)
         if np.ndim(measured) == 0:
             return float(measured), ()  # type: ignore[arg-type]
@@ -75,9 +79,9 @@ def metric(
     """Returns a decorator that adds a function to METRICS; see `Metric` for the arguments.
 
     Raises:
-      UsageError: results hold a metric of this name, or it contains a comma or an @.
+      UsageError: the package has a metric of this name in results, or it contains a comma or an @.
     """
-    if name in STORED or {",", "@"} & {*name} or not name:
+    if name in (*STORED, CONTRASTIVE) or {",", "@"} & {*name} or not name:
         raise UsageError(f"a metric cannot be called {name!r}: choose another name.")
 
     def add(function: Function) -> Function:
@@ -106,6 +110,8 @@ def parse(text: str, *stored: str, splits: bool = False) -> tuple[str, ...]:
             raise UsageError(f"there is no metric {name!r} here: {near(metric, choices)}")
         if metric == "PPL" and split:
             raise UsageError(f"PPL is measured on dev alone: leave out {name}.")
+        if metric == CONTRASTIVE and split:
+            raise UsageError(f"{metric} has pairs of its own, and no split: leave out @{split}.")
         if names.count(name) > 1:
             raise UsageError(f"--metrics names {name} twice: leave one out.")
     return names
@@ -157,6 +163,7 @@ def _exact(hypotheses: Sequence[str], references: Sequence[str], _: Sequence[str
     return [(x == y, 1) for x, y in zip(hypotheses, references, strict=True)]
 
 
+METRICS[CONTRASTIVE] = Metric(CONTRASTIVE, "on minimal pairs of the grammar", None, percentage)
 COMET = "Unbabel/wmt22-comet-da"
 
 

@@ -19,8 +19,15 @@ from t2t_jax.study.grid import Grid
 _POINTS = 80  # of a curve; more would not be visible
 
 
-def charts(grid: Grid, lines: Sequence[Line], curves: Sequence[Curves]) -> list[Chart]:
-    """Returns every chart for which there are results."""
+def charts(
+    grid: Grid, lines: Sequence[Line], curves: Sequence[Curves], pairs: Sequence[Curves]
+) -> list[Chart]:
+    """Returns every chart for which there are results.
+
+    Args:
+      curves: the grid's metric against distances and lengths.
+      pairs: contrastive accuracy against distance.
+    """
     metric = metric_of(grid.data.corpus).name if grid.study.split else "perplexity"
     names = [line.entry.row.name for line in lines]
     shown = [line for line in lines if line.entry.runs]
@@ -35,6 +42,9 @@ def charts(grid: Grid, lines: Sequence[Line], curves: Sequence[Curves]) -> list[
     for i, group in enumerate(curves):
         caption = f"{metric} by {group.what}."
         out.append(chart(f"distance-{i}", caption, names, _distance(names, group, metric)))
+    for i, group in enumerate(pairs):
+        caption = f"Contrastive accuracy by {group.what}."
+        out.append(chart(f"contrastive-{i}", caption, names, _distance(names, group, "accuracy")))
     others = differences.charts(grid, lines) + tuning.charts(grid, lines)
     if crossed := factorial.factorial(grid, lines):
         others += factors.specs(crossed)

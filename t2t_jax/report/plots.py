@@ -15,7 +15,7 @@ from t2t_jax.report import factors
 from t2t_jax.report.learning import learning
 from t2t_jax.report.trials import trials
 from t2t_jax.runs import store
-from t2t_jax.study import agreement, cost, distances, factorial
+from t2t_jax.study import agreement, contrasts, cost, distances, factorial
 from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.grid import Grid
 
@@ -43,6 +43,8 @@ def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
         paths.append(trials(grid, lines, _title(grid, ": expected best of the trials")))
     if split and grid.study.split and (curves := distances.curves(lines, split)):
         paths.append(distance(grid, lines, curves))
+    if pairs := contrasts.curves(contrasts.of_rows(lines)):
+        paths.append(contrastive(grid, lines, pairs))
     return [path.with_name(f"{path.name}.png") for path in paths]
 
 
@@ -174,11 +176,36 @@ def costs(grid: Grid, lines: Sequence[Line]) -> Path:
 
 def distance(grid: Grid, lines: Sequence[Line], curves: Sequence[distances.Curves]) -> Path:
     """Plots quality against the length of the longest dependency, and of the sentence."""
-    path = grid.home / f"{grid.name}-distances"
+    label = f"{metric_of(grid.data.corpus).name} on {grid.study.split}"
+    return _by_part(grid, lines, curves, "distances", label, " (number of sentences)")
+
+
+def contrastive(grid: Grid, lines: Sequence[Line], curves: Sequence[distances.Curves]) -> Path:
+    """Plots contrastive accuracy against distance, with a panel for each type of error."""
+    label = "accuracy on minimal pairs (%)"
+    return _by_part(grid, lines, curves, "contrastive", label, "\n(number of pairs)")
+
+
+def _by_part(
+    grid: Grid,
+    lines: Sequence[Line],
+    curves: Sequence[distances.Curves],
+    kind: str,
+    label: str,
+    counted: str,
+) -> Path:
+    """Plots curves side by side, base's and those of a group of the table in each row of panels.
+
+    Args:
+      kind: ends the name of the file.
+      label: of the vertical axis.
+      counted: says what the numbers below the ticks count.
+    """
+    path, width = grid.home / f"{grid.name}-{kind}", max(9.5, 2.9 * len(curves))
     facets = plotting.facets([line.entry.row.group for line in lines])
     names = [line.entry.row.name for line in lines]
-    shape, size = dict(squeeze=False, sharex="col", sharey=True), (9.5, 1.7 * len(facets) + 0.9)
-    with plotting.figure(path, len(facets), 2, size=size, **shape) as (figure, grids):
+    shape, size = dict(squeeze=False, sharex="col", sharey=True), (width, 1.7 * len(facets) + 0.9)
+    with plotting.figure(path, len(facets), len(curves), size=size, **shape) as (figure, grids):
         for rows, across in zip(facets, grids, strict=True):
             for axes, group in zip(across, curves, strict=True):
                 for place, i in enumerate((0, *rows)):
@@ -187,7 +214,7 @@ def distance(grid: Grid, lines: Sequence[Line], curves: Sequence[distances.Curve
         for axes, group in zip(grids[-1], curves, strict=True):
             ticks = [f"{span}\n({n})" for span, n in group.parts]
             axes.set_xticks(range(len(ticks)), ticks)
-            axes.set_xlabel(f"{group.what} (number of sentences)")
+            axes.set_xlabel(f"{group.what}{counted}")
         for rows, across in zip(facets, grids, strict=True):
             last = curves[-1].rows
             points = [
@@ -196,7 +223,7 @@ def distance(grid: Grid, lines: Sequence[Line], curves: Sequence[distances.Curve
                 if name in last
             ]
             plotting.label(across[-1], points, 0.075)
-        figure.supylabel(f"{metric_of(grid.data.corpus).name} on {grid.study.split}", fontsize=8)
+        figure.supylabel(label, fontsize=8)
         figure.suptitle(_title(grid, ": quality against distance"))
     return path
 

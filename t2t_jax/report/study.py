@@ -15,7 +15,7 @@ from t2t_jax.report import pairs, tuning, vega
 from t2t_jax.report.charts import charts
 from t2t_jax.report.page import page
 from t2t_jax.report.samples import samples
-from t2t_jax.study import cost, distances, factorial, tables
+from t2t_jax.study import contrasts, cost, distances, factorial, tables
 from t2t_jax.study.comparison import LEVEL, Line
 from t2t_jax.study.formats import FORMATS, records, row_config
 from t2t_jax.study.grid import Grid
@@ -50,8 +50,9 @@ def study_page(
       live: whether the page reloads itself, as the study is running.
     """
     quality, crossed = tables.quality(grid, lines), factorial.factorial(grid, lines)
-    scored = split if grid.study.split else None
-    drawn = charts(grid, lines, distances.curves(lines, scored) if scored else [])
+    scored, judged = split if grid.study.split else None, contrasts.of_rows(lines)
+    curves = distances.curves(lines, scored) if scored else []
+    drawn = charts(grid, lines, curves, contrasts.curves(judged))
     compared = pairs.of_metrics(grid, lines)
     main, matrix = next(iter(compared.items()), ("", {}))
     return page(
@@ -66,6 +67,7 @@ def study_page(
         trials=tuning.table(grid, lines) if grid.sweep else None,
         cost=cost.table([line.entry for line in lines]),
         effects=factorial.table(crossed) if crossed else None,
+        contrastive=contrasts.table(judged) if judged else None,
         unfinished=[(x.entry.row.name, x.entry.status) for x in lines if x.entry.status],
         runs=sum(len(x.entry.runs) for x in lines),
         rows_with_runs=sum(1 for x in lines if x.entry.runs),

@@ -15,7 +15,6 @@ from t2t_jax.runs.names import title
 
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset, Split
-    from t2t_jax.evaluation.contrastive import Accuracy
 
 Report = Callable[[str], Any]
 
@@ -94,41 +93,6 @@ def open_dataset_of(directory: Path, c: Config, cache: Path, report: Report) -> 
     return dataset
 
 
-def contrast(directory: Path, cache: Path, name: str, report: Report) -> "list[Accuracy]":
-    """Returns the accuracy of a run on a contrastive set, by type of error and distance.
-
-    Args:
-      name: a file in LingEval97's format; or grammar, for the set of the grammar of the run's grade
-        without the pairs that the run was trained on.
-
-    Raises:
-      UsageError: the set does not fit the run.
-    """
-    from t2t_jax.evaluation.contrastive import accuracies, judge, read
-
-    _, model, params, vocabulary = load(directory, report)
-    if name != "grammar":
-        return accuracies(judge(model, params, vocabulary, read(Path(name))))
-    return accuracies(judge(model, params, vocabulary, _of_grammar(directory, cache, report)))
-
-
-def _of_grammar(directory: Path, cache: Path, report: Report) -> list[dict[str, Any]]:
-    from t2t_jax.data.grammar import GRADES
-    from t2t_jax.data.grammar.contrastive import contrastive_set
-
-    c = store.read_config(directory)
-    trained_on = c.data.corpus, c.data.source, c.data.target
-    if trained_on != ("grammar", "en", "de"):
-        raise UsageError(
-            f"{title(directory)} was trained on {' '.join(trained_on)}, and the grammar's "
-            "contrastive set is for grammar en de: give --contrastive a file."
-        )
-    dataset = open_dataset_of(directory, c, cache, report)
-    train = dataset.splits["train"].source
-    known = set(dataset.vocabulary.decode([train[i].tolist()[:-1] for i in range(len(train))]))
-    return contrastive_set(grade=GRADES[c.data.grade], known=known)
-
-
 def evaluate(
     directory: Path,
     cache: Path,
@@ -155,6 +119,7 @@ def evaluate(
     c, model, params, vocabulary = load(directory, report)
     c, own = config.replace(c, **changes), metric_of(c.data.corpus).name
     more = [METRICS[name] for name in parse(metrics, own) if name != own]
+    more = [metric for metric in more if metric.measure]
     extras: Sequence[Mapping[str, Any]] = ()
     if pair is None:
         sentences = _split(open_dataset_of(directory, c, cache, report), split)

@@ -7,8 +7,9 @@
     likelihood.statistics.json                   negative log-likelihood and tokens of each sentence
                                                  of dev
     SPLIT.LANGUAGE SPLIT.statistics.json         translations, and the metric's statistics of each
+    contrastive.statistics.json                  judgements of minimal pairs: type, distance, right
     result.json                                  written last, with its own checksum, and again when
-                                                 another split is scored
+                                                 another split or contrastive pairs are scored
     failed.json                                  instead of a result: why there is none
     study.py                                     a copy of the study file, if the run uses its code
     names.txt                                    the names of the run, one a line
@@ -32,7 +33,8 @@ from t2t_jax.runs import published, study_file
 from t2t_jax.runs.identity import sha256
 from t2t_jax.runs.names import title
 
-LIKELIHOOD = "likelihood"  # the name of the likelihoods' statistics, and their key in a result
+# Names of statistics that are no split's, and their keys in a result.
+LIKELIHOOD, CONTRASTIVE = "likelihood", "contrastive"
 
 
 def read_config(directory: Path) -> Config:
@@ -134,11 +136,11 @@ def finished_at(directory: Path) -> float:
     return path.stat().st_mtime if path.exists() else 0.0
 
 
-def write_statistics(directory: Path, name: str, statistics: Sequence[Sequence[float]]) -> str:
+def write_statistics(directory: Path, name: str, statistics: Sequence[Sequence[Any]]) -> str:
     """Writes the statistics of every sentence, whose sums give a metric; returns their checksum.
 
     Args:
-      name: the split whose translations are scored, or `LIKELIHOOD`.
+      name: the split whose translations are scored, or `LIKELIHOOD` or `CONTRASTIVE`.
     """
     write(directory / f"{name}.statistics.json", json.dumps(statistics))
     return sha256(statistics)
@@ -146,10 +148,11 @@ def write_statistics(directory: Path, name: str, statistics: Sequence[Sequence[f
 
 def read_statistics(
     directory: Path, result: Mapping[str, Any], name: str
-) -> list[list[float]] | None:
+) -> list[list[Any]] | None:
     """Returns statistics of a finished run, or None if there are none or they were edited."""
     try:
-        scoring = {LIKELIHOOD: result.get("likelihood", {}), **result["scoring"]}
+        others = {name: result.get(name, {}) for name in (LIKELIHOOD, CONTRASTIVE)}
+        scoring = {**others, **result["scoring"]}
         statistics = published.read(directory, f"{name}.statistics.json")
         if sha256(statistics) == scoring[name]["statistics"]:
             return statistics

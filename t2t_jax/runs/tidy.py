@@ -96,12 +96,19 @@ def _run(directory: Path, c: Config) -> Row:
 
 
 def _scores(result: Row) -> Row:
-    """Returns the scores of every split, and their signatures: `dev_bleu`, `dev_bleu_signature`."""
+    """Returns the scores of every split, and their signatures: `dev_bleu`, `dev_bleu_signature`.
+
+    Contrastive accuracy, if it has been computed, is of no split.
+    """
+    named = {
+        f"{split}_{key}": s
+        for split, scores in result.get("scores", {}).items()
+        for key, s in scores.items()
+    }
+    named |= {n: result[n] for n in (store.CONTRASTIVE,) if n in result}
     columns = {}
-    for split, scores in result.get("scores", {}).items():
-        for key, s in scores.items():
-            columns[f"{split}_{key}"] = s["score"]
-            columns[f"{split}_{key}_signature"] = s["signature"]
+    for name, s in named.items():
+        columns[name], columns[f"{name}_signature"] = s["score"], s["signature"]
     return columns
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from t2t_jax.evaluation.metric import metric_of, perplexity
-from t2t_jax.evaluation.metrics import STORED, of_split
+from t2t_jax.evaluation.metrics import CONTRASTIVE, STORED, of_split
 from t2t_jax.study import statistics
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
@@ -53,7 +53,7 @@ class Line:
       PPL: perplexity on dev.
       score: the grid's metric.
       untuned: the same row without tuning, if it was tuned.
-      computed: the other metrics of `Grid.computed`, by name.
+      computed: the metrics that are computed on request, by name.
     """
 
     entry: Entry
@@ -95,7 +95,7 @@ def compare_with_base(
     The rows of a sweep are compared twice: each tuned, and each untuned.
 
     Args:
-      computed: the scores of runs by the metrics that results do not have.
+      computed: the scores of runs by the metrics that are computed on request.
     """
     tuned = [entry.untuned for entry in entries if entry.untuned]
     if not tuned:
@@ -137,7 +137,8 @@ def _computed(
 ) -> Measure | None:
     """Returns a metric of a row; None unless it is known for all of its runs."""
     scores = [of_runs[run.directory] for run in entry.runs if run.directory in of_runs]
-    part = part if (of_split(name)[1] or grid.study.split) == "dev" else ALL
+    on_dev = name != CONTRASTIVE and (of_split(name)[1] or grid.study.split) == "dev"
+    part = part if on_dev else ALL
     parts_known = part == ALL or all(len(x.statistics) for x in scores)
     if len(scores) < len(entry.runs) or not parts_known:
         return None

@@ -53,7 +53,7 @@ def _record(grid: Grid, line: Line) -> dict[str, Any]:
 
 
 def _computed_record(line: Line, name: str) -> dict[str, Any]:
-    """Returns a metric that was computed from translations."""
+    """Returns a metric that was computed on request."""
     measure = line.measure(name)
     return {
         name: measure and _spread(measure.spread),

@@ -12,7 +12,7 @@ from t2t_jax.config import SENTENCES, Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metric import is_scored, metric_of
-from t2t_jax.evaluation.metrics import STORED, of_split
+from t2t_jax.evaluation.metrics import CONTRASTIVE, STORED, of_split
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
@@ -82,7 +82,7 @@ class Grid:
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """The metrics beside those of a run on its split: of translations, or on other splits."""
+        """The metrics that are computed on request."""
         return tuple(name for name in self.metrics if name not in STORED)
 
     @property
@@ -111,7 +111,8 @@ class Grid:
 
         Raises:
           UsageError: a row does not fit the preset, rows read different sentences or are the same
-            run, or a change names the seed or a field that a row changes.
+            run, a change names the seed or a field that a row changes, or a metric is not of the
+            corpus.
         """
         if "seed" in self.changes:
             raise UsageError(
@@ -124,6 +125,11 @@ class Grid:
             raise UsageError(
                 f"{self.study.name} measures perplexity alone, and translates nothing: leave out "
                 "--metrics, or give its study a split."
+            )
+        if CONTRASTIVE in self.metrics and self.data.corpus != "grammar":
+            raise UsageError(
+                f"{CONTRASTIVE} is accuracy on minimal pairs of grammar, but {self.study.name} "
+                f"reads {self.data.corpus}: leave it out of --metrics, or set --corpus grammar."
             )
         for trial in self.trials:
             trial.check()

@@ -1,7 +1,7 @@
-"""Metrics of finished runs that a table asks for: of the translations that runs keep, or of the
-statistics of other splits than the study's."""
+"""Metrics of finished runs that a table asks for, computed from what the runs keep."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +10,8 @@ import numpy as np
 from t2t_jax.data.cache import Split
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.evaluation.metrics import METRICS, Metric, of_split
-from t2t_jax.runs import store
+from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, Metric, of_split
+from t2t_jax.runs import judging, store
 from t2t_jax.runs.names import title
 from t2t_jax.runs.results import Run
 from t2t_jax.study.entries import Entry
@@ -32,8 +32,23 @@ class Score(NamedTuple):
 Scores = Mapping[str, Mapping[Path, Score]]  # by metric and the directory of a run
 
 
+def judged(
+    grid: Grid, entries: Sequence[Entry], cache: Path, report: Callable[[str], object]
+) -> list[Entry]:
+    """Returns entries whose runs have been judged on a contrastive set, if the grid asks for it."""
+    if CONTRASTIVE not in grid.metrics:
+        return list(entries)
+    results = {d: judging.judged(d, run.result, cache, report) for d, run in _runs(grid, entries)}
+
+    def updated(entry: Entry) -> Entry:
+        runs = (replace(x, result=results.get(x.directory, x.result)) for x in entry.runs)
+        return replace(entry, runs=tuple(runs), untuned=entry.untuned and updated(entry.untuned))
+
+    return [updated(entry) for entry in entries]
+
+
 def measure(grid: Grid, entries: Sequence[Entry], splits: Mapping[str, Split]) -> Scores:
-    """Returns the metrics of a grid beside those on its own split, of the runs that have them.
+    """Returns the metrics of a grid that are computed on request; only known ones.
 
     Args:
       splits: the sentences of each split; none if they are not available.
@@ -41,11 +56,12 @@ def measure(grid: Grid, entries: Sequence[Entry], splits: Mapping[str, Split]) -
     Raises:
       UsageError: translations and references differ in number, or a metric needs a package.
     """
-    rows = [e for entry in entries for e in (entry, entry.untuned) if e and grid.split(e.c)]
-    runs = {run.directory: run for row in rows for run in row.runs}
-    scores: dict[str, dict[Path, Score]] = {}
+    runs, scores = _runs(grid, entries), dict[str, dict[Path, Score]]()
     for name in grid.computed:
-        found = {directory: _score(grid, name, run, splits) for directory, run in runs.items()}
+        if name == CONTRASTIVE:
+            scores[name] = _contrastive([run for _, run in runs])
+            continue
+        found = {directory: _score(grid, name, run, splits) for directory, run in runs}
         scores[name] = {directory: score for directory, score in found.items() if score}
     return scores
 
@@ -54,6 +70,28 @@ def of_sums(grid: Grid, name: str) -> Callable[[np.ndarray], np.ndarray]:
     """Returns the function that gives a metric [...] of summed counts [..., counts]."""
     metric, own = of_split(name)[0], metric_of(grid.data.corpus)
     return own.of_sums if metric == own.name else METRICS[metric].of_sums
+
+
+def _runs(grid: Grid, entries: Sequence[Entry]) -> list[tuple[Path, Run]]:
+    """Returns the runs of all rows that translate, each once, by their directories."""
+    rows = [e for entry in entries for e in (entry, entry.untuned) if e and grid.split(e.c)]
+    return list({run.directory: run for row in rows for run in row.runs}.items())
+
+
+def _contrastive(runs: Sequence[Run]) -> dict[Path, Score]:
+    """Returns the accuracy of the runs that have been judged.
+
+    A run on another set than the first one, base's, has no statistics: tests compare judgements of
+    the same pairs.
+    """
+    results = [run for run in runs if CONTRASTIVE in run.result]
+    scores = {}
+    for run in results:
+        ours, first = (x.result[CONTRASTIVE] for x in (run, results[0]))
+        same = ours["signature"] == first["signature"]
+        judgements = judging.kept(run.directory, run.result) if same else ()
+        scores[run.directory] = Score(ours["score"], [(x.right, 1) for x in judgements])
+    return scores
 
 
 def _score(grid: Grid, name: str, run: Run, splits: Mapping[str, Split]) -> Score | None:

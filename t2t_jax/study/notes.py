@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.evaluation.metrics import METRICS, of_split
+from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
 from t2t_jax.study.comparison import LEVEL, Line
@@ -91,25 +91,42 @@ def _measured(grid: Grid, runs: Sequence[Run]) -> str:
         own = {run.result["scores"][split][metric.key]["signature"] for run in runs}
         signatures[metric.name] = f"{metric.name} on {split}: {'; '.join(sorted(own))}"
     for name in grid.computed:
-        of_name, at = of_split(name)
-        how = "the same" if of_name == metric.name else METRICS[of_name].describe()
-        signatures[name] = f"{of_name} on {at or split}: {how}"
+        signatures[name] = _signature(grid, name, runs)
     measured = ", ".join(signatures[name] for name in grid.scores if name in signatures)
     return f"{measured}; mean ± standard deviation over n seeds; best in bold."
 
 
+def _signature(grid: Grid, name: str, runs: Sequence[Run]) -> str:
+    """Says how a metric that is computed on request is computed."""
+    if name == CONTRASTIVE:
+        sets = sorted({run.result[name]["signature"] for run in runs if name in run.result})
+        return f"{name} {METRICS[name].describe()}: {'; '.join(sets)}".removesuffix(": ")
+    metric, split = of_split(name)
+    how = "the same" if metric == metric_of(grid.data.corpus).name else METRICS[metric].describe()
+    return f"{metric} on {split or grid.study.split}: {how}"
+
+
+def _requirements(name: str) -> tuple[str, str]:
+    """Returns what a metric that is computed on request needs, and why it may not be tested."""
+    unknown = "as the counts of sentences are not known"
+    if name == CONTRASTIVE:
+        return "parameters, which are not stored", "as the judgements of base's pairs are not known"
+    if of_split(name)[1]:
+        return "`run` with this metric", unknown
+    return "translations, which are not stored", unknown
+
+
 def _unmeasured(grid: Grid, lines: Sequence[Line]) -> list[str]:
-    """Says for each further metric which rows lack it, and which are not tested."""
+    """Says for each metric that is computed on request which rows lack it, or are not tested."""
     finished, notes = [line for line in lines if line.entry.runs], []
     for name in grid.computed:
         measures = [(line.entry.row.name, line.measure(name)) for line in finished]
         blank = [row for row, measure in measures if measure is None]
         untested = [row for row, measure in measures if measure and measure.draws is None]
-        other = of_split(name)[1]
-        needs = "`run` with this metric" if other else "translations, which are not stored"
+        needed, reason = _requirements(name)
         for rows, lack in (
-            (blank, f"{name} needs {needs}"),
-            (untested, f"{name} is not tested, as the counts of sentences are not known"),
+            (blank, f"{name} needs {needed}"),
+            (untested, f"{name} is not tested, {reason}"),
         ):
             of_rows = "" if len(rows) == len(finished) else f" for {'; '.join(rows)}"
             notes += [f"{lack}{of_rows}."] * bool(rows)

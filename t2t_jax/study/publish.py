@@ -47,8 +47,8 @@ def runs_of(
     for line in [*(x.untuned for x in lines if x.untuned), *lines]:
         for run in line.entry.runs:
             splits = grid.splits(line.entry.c)
-            statistics = (f"{x}.statistics.json" for x in (store.LIKELIHOOD, *splits))
-            kept = [*published.KEPT, *statistics]
+            named = store.LIKELIHOOD, store.CONTRASTIVE, *splits
+            kept = [*published.KEPT, *(f"{x}.statistics.json" for x in named)]
             if translations and run is line.entry.runs[0]:
                 kept += (f"{split}.{grid.data.target}" for split in splits)
             name = f"{line.entry.run_name(grid, run.seed)}\n"

@@ -1,0 +1,112 @@
+"""Judgements of runs on contrastive sets; a finished run keeps those on the set of its grammar."""
+
+import functools
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from t2t_jax import config
+from t2t_jax.environment import environment
+from t2t_jax.errors import UsageError
+from t2t_jax.evaluation.contrastive import Accuracy, Judgement, accuracies, judge, read
+from t2t_jax.evaluation.score import Score
+from t2t_jax.runs import claim, identity, store
+from t2t_jax.runs.loading import Report, load, open_dataset_of
+from t2t_jax.runs.names import title
+
+GRAMMAR = "grammar"
+Set = list[dict[str, Any]]
+
+
+def contrast(directory: Path, cache: Path, name: str, report: Report) -> list[Accuracy]:
+    """Returns the accuracy of a run on a contrastive set, by type of error and distance.
+
+    Args:
+      name: a file in LingEval97's format; or grammar, for the set of `score`.
+
+    Raises:
+      UsageError: the set does not fit the run.
+    """
+    if name == GRAMMAR:
+        return accuracies(score(directory, cache, report)[1])
+    return accuracies(_judge(directory, read(Path(name)), report))
+
+
+def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Judgement]]:
+    """Returns the accuracy of a run on the set of its grammar's grade, and each judgement.
+
+    The set has none of the sentences that the run may have been trained on.
+
+    Raises:
+      UsageError: the run was trained on another corpus.
+    """
+    items = _of_grammar(directory, cache, report)
+    report(f"judging {len(items):,} minimal pairs: {title(directory)}")
+    judgements = _judge(directory, items, report)
+    share = 100 * sum(x.right for x in judgements) / len(judgements)
+    grade = store.read_config(directory).data.grade
+    fingerprint = identity.sha256(items)[:12]
+    signature = f"grade:{grade}|pairs:{len(judgements)}|set:{fingerprint}"
+    return Score(store.CONTRASTIVE, share, signature), judgements
+
+
+def judged(
+    directory: Path, result: Mapping[str, Any], cache: Path, report: Report
+) -> Mapping[str, Any]:
+    """Returns the result of a finished run with its `score`, which is computed once and stored.
+
+    Without parameters, the result of a run that has no score stays as it is.
+    """
+    if kept(directory, result) or not (directory / "final").exists():
+        return result
+    with claim.lock(directory):
+        start = time.monotonic()
+        accuracy, judgements = score(directory, cache, report)
+        before, now = result["environment"], environment()
+        entry = asdict(accuracy) | {
+            "seconds": time.monotonic() - start,
+            "environment": {n: x for n, x in now.items() if before.get(n) != x},
+            "statistics": store.write_statistics(directory, store.CONTRASTIVE, judgements),
+        }
+        result = {**(store.read_result(directory) or result), store.CONTRASTIVE: entry}
+        store.write_result(directory, result)
+    return result
+
+
+def kept(directory: Path, result: Mapping[str, Any]) -> list[Judgement]:
+    """Returns the judgements that a finished run has stored; an empty list without any."""
+    statistics = store.read_statistics(directory, result, store.CONTRASTIVE)
+    return [Judgement(*x) for x in statistics or ()]
+
+
+def _judge(directory: Path, items: Set, report: Report) -> list[Judgement]:
+    _, model, params, vocabulary = load(directory, report)
+    return judge(model, params, vocabulary, items)
+
+
+def _of_grammar(directory: Path, cache: Path, report: Report) -> Set:
+    """Returns the set; without the sources of all of 60,000 pairs, if training had some of them."""
+    from t2t_jax.data.corpora import GRAMMAR_PAIRS
+
+    c = store.read_config(directory)
+    trained_on = c.data.corpus, c.data.source, c.data.target
+    if trained_on != (GRAMMAR, "en", "de"):
+        raise UsageError(
+            f"{title(directory)} was trained on {' '.join(trained_on)}, and the grammar's "
+            "contrastive set is for grammar en de: give it a set of its own, --contrastive FILE."
+        )
+    pairs = c.data.pairs if c.data.pairs > GRAMMAR_PAIRS else 0
+    dataset = open_dataset_of(directory, config.replace(c, pairs=pairs), cache, lambda _: None)
+    train = dataset.splits["train"].source
+    known = dataset.vocabulary.decode(train[i] for i in range(len(train)))
+    return _drawn(c.data.grade, frozenset(known))
+
+
+@functools.lru_cache(maxsize=1)
+def _drawn(grade: str, known: frozenset[str]) -> Set:
+    """Returns the set of a grade, whose drawing takes half a minute."""
+    from t2t_jax.data.grammar import GRADES, contrastive
+
+    return contrastive.contrastive_set(grade=GRADES[grade], known=known)
