@@ -191,9 +191,14 @@ def test_dot_products_have_the_outputs_of_their_kernel(name):
     q, k, v = drawn((3, 7, 2, 4), 0), drawn((3, 7, 2, 4), 1), drawn((3, 7, 2, 6), 2)
     lengths, mechanism = jnp.array([7, 3, 1]), build_mechanism(name)
     visibility = Visibility(lengths, lengths, causal=True)
-    variables = mechanism.init(jax.random.key(0), q, k, v, visibility)
-    fused = mechanism.apply(variables, q, k, v, visibility, None, None, method="fused")
-    close(fused, mechanism.apply(variables, q, k, v, visibility))
+
+    @jax.jit
+    def both(q, k, v):
+        variables = mechanism.init(jax.random.key(0), q, k, v, visibility)
+        fused = mechanism.apply(variables, q, k, v, visibility, None, None, method="fused")
+        return fused, mechanism.apply(variables, q, k, v, visibility)
+
+    close(*both(q, k, v))
 
 
 @pytest.mark.parametrize(
@@ -334,7 +339,8 @@ def test_attention_maps_do_not_need_the_mechanism_to_be_plain():
     maps = []
     for kernels in ("plain", "fused"):
         model = build(small(kernels=kernels), V)
-        params = meta.unbox(model.init(jax.random.key(0), *(jnp.ones((1, 1), jnp.int32),) * 2))
+        ids = jnp.ones((1, 1), jnp.int32)
+        params = meta.unbox(jax.jit(model.init)(jax.random.key(0), ids, ids))
         maps += attention_maps(model, params["params"], [[5, 9, 2]], [[7, 2]])
     assert len(maps[0]) == len(maps[1]) == 3
     for plain, fused in zip(*maps, strict=True):
@@ -366,15 +372,29 @@ def test_a_tpu_has_no_kernels_but_computes_the_loss_in_parts(monkeypatch):
 
 def check_kernels_on_a_mesh():
     """Each device runs the kernels on its rows; with `tensor`, divided parts are plain."""
-    expected, _ = losses("plain", 2)
-    for mesh, fused in (("data=4,fsdp=2", True), ("data=4,tensor=2", False)):
+    for mesh, fused in ((ROWS, True), (DIVIDED, False)):
         with sharding.use_mesh(sharding.make_mesh(mesh)):
             assert build(small(kernels="fused"), V).fuses_softmax == fused
-        np.testing.assert_allclose(losses("fused", 2, mesh)[0], expected, rtol=1e-4)
+    check_losses(ROWS)
 
 
-def test_kernels_on_a_mesh():
-    on_eight_devices(check_kernels_on_a_mesh)
+def check_divided_parts():
+    check_losses(DIVIDED)
+
+
+ROWS, DIVIDED = "data=4,fsdp=2", "data=4,tensor=2"
+
+
+def check_losses(mesh):
+    np.testing.assert_allclose(losses("fused", 2, mesh)[0], losses("plain", 2)[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [check_kernels_on_a_mesh, pytest.param(check_divided_parts, marks=pytest.mark.full)],
+)
+def test_kernels_on_a_mesh(check):
+    on_eight_devices(check)
 
 
 def test_members_of_a_population_with_kernels_are_independent():
