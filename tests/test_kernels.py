@@ -84,8 +84,13 @@ def test_large_logits_do_not_overflow():
 @pytest.mark.parametrize("smoothing", ["uniform", "others"])
 def test_the_fused_objective_equals_that_of_the_logits(smoothing):
     x, W, t = drawn((2, 5, 64), 3), drawn((V, 64), 4, 0.3), target((2, 5), 5)
-    expected = objective(jnp.einsum("btd,vd->btv", x, W), t, 0.2, smoothing)
-    close(fused_cross_entropy(x, W, t, 0.2, smoothing), expected)
+
+    @jax.jit
+    def both(x, W):
+        expected = objective(jnp.einsum("btd,vd->btv", x, W), t, 0.2, smoothing)
+        return fused_cross_entropy(x, W, t, 0.2, smoothing), expected
+
+    close(*both(x, W))
 
 
 @pytest.mark.parametrize("rows", [(2, 5), (3, 43)], ids=["one tile", "two tiles"])
@@ -122,8 +127,13 @@ def test_the_definition_of_fused_attention_is_that_of_the_mechanism(causal):
     q, k, v = drawn((3, 5, 2, 4), 0), drawn((3, 5, 2, 4), 1), drawn((3, 5, 2, 6), 2)
     lengths = jnp.array([5, 2, 0])
     visibility = Visibility(lengths, lengths, causal=causal)
-    expected = build_mechanism("scaled_dot_product").apply({}, q, k, v, visibility)
-    close(flash_attention.plain(q, k, v, lengths, lengths, causal, 0.5), expected)
+
+    @jax.jit
+    def both(q, k, v):
+        expected = build_mechanism("scaled_dot_product").apply({}, q, k, v, visibility)
+        return flash_attention.plain(q, k, v, lengths, lengths, causal, 0.5), expected
+
+    close(*both(q, k, v))
 
 
 WINDOWS = [  # T, S, w, whether causal, least distance
@@ -240,13 +250,17 @@ def test_attention_without_a_kernel_is_plain():
     assert local.fused(q, k, v, visibility, None, None) is None
     assert wide.fused(drawn((3, 5, 2, 200), 0), *(k, v), visibility, None, None) is None
     assert wide.fused(q, k, v, visibility, None, lambda s: s) is None
-    close(local.apply({}, q, k, v, visibility, method="run"), local.apply({}, q, k, v, visibility))
+    apply = jax.jit(partial(local.apply, {}), static_argnames="method")
+    close(apply(q, k, v, visibility, method="run"), apply(q, k, v, visibility))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (3, 5, 6), (7,)])
 def test_packed_random_bits_equal_the_others(shape):
     key, threshold = jax.random.key(3), jnp.float32(20000)
-    kept, packed = (f(key, shape, threshold) for f in (dropout._kept, dropout._kept_packed))
+    kept, packed = (
+        jax.jit(f, static_argnums=1)(key, shape, threshold)
+        for f in (dropout._kept, dropout._kept_packed)
+    )
     np.testing.assert_array_equal(kept, packed)
     assert kept.any()
     assert not kept.all()
