@@ -3,7 +3,7 @@
 import doctest
 import itertools
 import re
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -104,10 +104,12 @@ def upstream(T, dtype=jnp.float32):
     return np.random.default_rng(11).normal(size=(B, T, H, D_V)).astype(dtype)
 
 
+@cache
 def weights(name, dtype=jnp.float32):
     """Returns parameters far from their initial values, so that their effect is visible."""
     visibility = Visibility(causal="decoder" in MECHANISMS[name].roles)
-    drawn = meta.unbox(make(name).init(jax.random.key(7), *draw(name, 2, 2), visibility))
+    init = jax.jit(lambda *x: meta.unbox(make(name).init(*x, visibility)))
+    drawn = init(jax.random.key(7), *draw(name, 2, 2))
     rng = np.random.default_rng(7)
     return jax.tree.map(lambda p: (2 * p + rng.normal(0, 0.5, p.shape)).astype(dtype), drawn)
 
@@ -148,8 +150,12 @@ def defined(name, variables, q, k, v, role, g, bias=None):
                 name, opts, own, q, k, v, q_lengths, kv_lengths, role == "decoder", bias
             )
 
-        out, back = jax.vjp(f, *wide)
-        return jax.tree.map(np.asarray, (out, back(jnp.asarray(np.asarray(g, np.float64)))))
+        def outputs(wide, g):
+            out, back = jax.vjp(f, *wide)
+            return out, back(g)
+
+        compiled = outputs if name in reference.EAGER else jax.jit(outputs)
+        return jax.tree.map(np.asarray, compiled(wide, jnp.asarray(np.asarray(g, np.float64))))
 
 
 def close(actual, expected, tolerance):
@@ -227,17 +233,17 @@ def test_a_bias_is_added_to_the_scores(name, role):
     def bias(distance):
         return jnp.moveaxis(jnp.asarray(table)[jnp.clip(distance + T - 1, 0, 2 * T - 2)], -1, 0)
 
-    actual = make(name).apply(variables, q, k, v, visibility, bias=bias)
+    apply = jax.jit(make(name).apply, static_argnames=("method", "bias"))
+    actual = apply(variables, q, k, v, visibility, bias=bias)
     close(actual, defined(name, variables, q, k, v, role, actual, by_distance)[0], 1e-5)
     if role == "decoder":
-        whole = make(name).apply(variables, q, k, v, Visibility(causal=True), bias=bias)
+        whole = apply(variables, q, k, v, Visibility(causal=True), bias=bias)
         empty = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
-        state = make(name).apply(variables, k, v, empty, method="start")
+        state = apply(variables, k, v, empty, method="start")
         for t in range(T):
-            now = (x[:, t : t + 1] for x in (k, v))
-            out, state = make(name).apply(
-                variables, state, q[:, t : t + 1], jnp.int32(t), *now, bias, method="step"
-            )
+            new_q, new_k, new_v = (x[:, t : t + 1] for x in (q, k, v))
+            args = variables, state, new_q, jnp.int32(t), new_k, new_v
+            out, state = apply(*args, bias=bias, method="step")
             close(out[:, 0], whole[:, t], 1e-5)
 
 
@@ -248,7 +254,7 @@ def test_a_cross_attention_step_adds_a_bias_or_refuses_it(name):
     T, S = 5, 7
     q, k, v = draw(name, T, S)
     variables, visibility = weights(name), Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]))
-    apply = partial(make(name).apply, variables)
+    apply = partial(jax.jit(make(name).apply, static_argnames=("method", "bias")), variables)
     state = apply(k, v, visibility, method="start")
 
     def bias(distance):
@@ -276,7 +282,8 @@ def test_dropout_is_applied_to_the_weights(name, role):
     q, k, v = draw(name, T, T)
     visibility = padded_visibility(role, T, T)
     # `attend`, because what `finish` does need not be linear
-    apply = partial(make(name).apply, weights(name), q, k, v, visibility, bias=None)
+    compiled = jax.jit(make(name).apply, static_argnames=("method", "dropout"))
+    apply = partial(compiled, weights(name), q, k, v, visibility, bias=None)
     whole = apply(dropout=None, method="attend")
     for factor in (3, 0):
         close(apply(dropout=lambda a, x=factor: x * a, method="attend"), factor * whole, 1e-6)
@@ -356,8 +363,9 @@ def test_cross_attention_steps_equal_the_full_output(name):
     variables, mechanism = weights(name), make(name)
     visibility = Visibility(kv_lengths=jnp.array([0, 1, 4, S]))
     whole = run(name, variables, q, k, v, visibility)
-    source = mechanism.apply(variables, k, v, visibility, method="start")
+    start = jax.jit(partial(mechanism.apply, method="start"))
     step = jax.jit(partial(mechanism.apply, method="step"))
+    source = start(variables, k, v, visibility)
     for t in range(T):
         out, after = step(variables, source, q[:, t : t + 1], jnp.int32(t))
         close(out[:, 0], whole[:, t], 1e-5)
@@ -380,7 +388,7 @@ def test_the_state_of_a_grouped_mechanism_holds_one_head_for_several_queries(nam
     q = np.concatenate([q, draw(name, T, T, 14)[0]], axis=2)
     few, many = (k, v), [np.repeat(x, 2, axis=2) for x in (k, v)]
     visibility, known = Visibility(causal=causal), jnp.full(B, 0 if causal else T, jnp.int32)
-    variables = meta.unbox(make(name).init(jax.random.key(7), q, *many, Visibility()))
+    variables = meta.unbox(jax.jit(make(name).init)(jax.random.key(7), q, *many, Visibility()))
     apply = jax.jit(make(name).apply, static_argnames="method")
     whole = run(name, variables, q, *many, visibility)
     states = [
@@ -403,7 +411,8 @@ def test_mechanisms_that_keep_keys_and_values_are_grouped():
     for name in dict.fromkeys(CAUSAL + CROSS):
         visibility = Visibility(causal=name in CAUSAL)
         kv = draw(name, 5, 5)[1:]
-        state = make(name).apply(weights(name), *kv, visibility, method="start")
+        start = partial(make(name).apply, method="start")
+        state = jax.eval_shape(start, weights(name), *kv, visibility)
         assert name in GROUPED or "k" not in state or name in repeated
 
 
@@ -554,7 +563,8 @@ def largest_array(name, n, d, causal):
     x, k = jnp.zeros((1, n, 1, d)), jnp.zeros((1, n, 1, d + registry.gates(name, d)))
     visibility = Visibility(jnp.array([n - 3]), jnp.array([n - 3]), causal)
     short = (y[:, :4] for y in (x, k, x))
-    variables = meta.unbox(mechanism.init(jax.random.key(0), *short, Visibility(causal=causal)))
+    init = jax.jit(partial(mechanism.init, visibility=Visibility(causal=causal)))
+    variables = meta.unbox(init(jax.random.key(0), *short))
 
     def loss(q, k, v):
         return mechanism.apply(variables, q, k, v, visibility).sum()

@@ -102,7 +102,7 @@ def test_gradients_of_keys_gathered_by_many_queries_are_summed_in_float32():
         for scale, n in ((0.02, T), (1, S), (1, S), (1, T))
     )
     mechanism = build_attention("local_p:w=8")
-    variables = meta.unbox(mechanism.init(jax.random.key(0), q, k, v, Visibility()))
+    variables = meta.unbox(jax.jit(mechanism.init)(jax.random.key(0), q, k, v, Visibility()))
 
     def gradients(dtype):
         x = [jnp.asarray(x, dtype) for x in (q, k, v, g)]

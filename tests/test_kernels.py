@@ -84,8 +84,13 @@ def test_large_logits_do_not_overflow():
 @pytest.mark.parametrize("smoothing", ["uniform", "others"])
 def test_the_fused_objective_equals_that_of_the_logits(smoothing):
     x, W, t = drawn((2, 5, 64), 3), drawn((V, 64), 4, 0.3), target((2, 5), 5)
-    expected = objective(jnp.einsum("btd,vd->btv", x, W), t, 0.2, smoothing)
-    close(fused_cross_entropy(x, W, t, 0.2, smoothing), expected)
+
+    @jax.jit
+    def both(x, W):
+        expected = objective(jnp.einsum("btd,vd->btv", x, W), t, 0.2, smoothing)
+        return fused_cross_entropy(x, W, t, 0.2, smoothing), expected
+
+    close(*both(x, W))
 
 
 @pytest.mark.parametrize("rows", [(2, 5), (3, 43)], ids=["one tile", "two tiles"])
@@ -122,8 +127,13 @@ def test_the_definition_of_fused_attention_is_that_of_the_mechanism(causal):
     q, k, v = drawn((3, 5, 2, 4), 0), drawn((3, 5, 2, 4), 1), drawn((3, 5, 2, 6), 2)
     lengths = jnp.array([5, 2, 0])
     visibility = Visibility(lengths, lengths, causal=causal)
-    expected = build_mechanism("scaled_dot_product").apply({}, q, k, v, visibility)
-    close(flash_attention.plain(q, k, v, lengths, lengths, causal, 0.5), expected)
+
+    @jax.jit
+    def both(q, k, v):
+        expected = build_mechanism("scaled_dot_product").apply({}, q, k, v, visibility)
+        return flash_attention.plain(q, k, v, lengths, lengths, causal, 0.5), expected
+
+    close(*both(q, k, v))
 
 
 WINDOWS = [  # T, S, w, whether causal, least distance
@@ -191,9 +201,14 @@ def test_dot_products_have_the_outputs_of_their_kernel(name):
     q, k, v = drawn((3, 7, 2, 4), 0), drawn((3, 7, 2, 4), 1), drawn((3, 7, 2, 6), 2)
     lengths, mechanism = jnp.array([7, 3, 1]), build_mechanism(name)
     visibility = Visibility(lengths, lengths, causal=True)
-    variables = mechanism.init(jax.random.key(0), q, k, v, visibility)
-    fused = mechanism.apply(variables, q, k, v, visibility, None, None, method="fused")
-    close(fused, mechanism.apply(variables, q, k, v, visibility))
+
+    @jax.jit
+    def both(q, k, v):
+        variables = mechanism.init(jax.random.key(0), q, k, v, visibility)
+        fused = mechanism.apply(variables, q, k, v, visibility, None, None, method="fused")
+        return fused, mechanism.apply(variables, q, k, v, visibility)
+
+    close(*both(q, k, v))
 
 
 @pytest.mark.parametrize(
@@ -235,13 +250,17 @@ def test_attention_without_a_kernel_is_plain():
     assert local.fused(q, k, v, visibility, None, None) is None
     assert wide.fused(drawn((3, 5, 2, 200), 0), *(k, v), visibility, None, None) is None
     assert wide.fused(q, k, v, visibility, None, lambda s: s) is None
-    close(local.apply({}, q, k, v, visibility, method="run"), local.apply({}, q, k, v, visibility))
+    apply = jax.jit(partial(local.apply, {}), static_argnames="method")
+    close(apply(q, k, v, visibility, method="run"), apply(q, k, v, visibility))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (3, 5, 6), (7,)])
 def test_packed_random_bits_equal_the_others(shape):
     key, threshold = jax.random.key(3), jnp.float32(20000)
-    kept, packed = (f(key, shape, threshold) for f in (dropout._kept, dropout._kept_packed))
+    kept, packed = (
+        jax.jit(f, static_argnums=1)(key, shape, threshold)
+        for f in (dropout._kept, dropout._kept_packed)
+    )
     np.testing.assert_array_equal(kept, packed)
     assert kept.any()
     assert not kept.all()
@@ -334,7 +353,8 @@ def test_attention_maps_do_not_need_the_mechanism_to_be_plain():
     maps = []
     for kernels in ("plain", "fused"):
         model = build(small(kernels=kernels), V)
-        params = meta.unbox(model.init(jax.random.key(0), *(jnp.ones((1, 1), jnp.int32),) * 2))
+        ids = jnp.ones((1, 1), jnp.int32)
+        params = meta.unbox(jax.jit(model.init)(jax.random.key(0), ids, ids))
         maps += attention_maps(model, params["params"], [[5, 9, 2]], [[7, 2]])
     assert len(maps[0]) == len(maps[1]) == 3
     for plain, fused in zip(*maps, strict=True):
@@ -366,15 +386,29 @@ def test_a_tpu_has_no_kernels_but_computes_the_loss_in_parts(monkeypatch):
 
 def check_kernels_on_a_mesh():
     """Each device runs the kernels on its rows; with `tensor`, divided parts are plain."""
-    expected, _ = losses("plain", 2)
-    for mesh, fused in (("data=4,fsdp=2", True), ("data=4,tensor=2", False)):
+    for mesh, fused in ((ROWS, True), (DIVIDED, False)):
         with sharding.use_mesh(sharding.make_mesh(mesh)):
             assert build(small(kernels="fused"), V).fuses_softmax == fused
-        np.testing.assert_allclose(losses("fused", 2, mesh)[0], expected, rtol=1e-4)
+    check_losses(ROWS)
 
 
-def test_kernels_on_a_mesh():
-    on_eight_devices(check_kernels_on_a_mesh)
+def check_divided_parts():
+    check_losses(DIVIDED)
+
+
+ROWS, DIVIDED = "data=4,fsdp=2", "data=4,tensor=2"
+
+
+def check_losses(mesh):
+    np.testing.assert_allclose(losses("fused", 2, mesh)[0], losses("plain", 2)[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [check_kernels_on_a_mesh, pytest.param(check_divided_parts, marks=pytest.mark.full)],
+)
+def test_kernels_on_a_mesh(check):
+    on_eight_devices(check)
 
 
 def test_members_of_a_population_with_kernels_are_independent():

@@ -216,20 +216,26 @@ def test_a_hybrid_is_layer_by_layer_the_model_of_each_mechanism():
     model, params = make(N=3, cross_attention="linear,linear,local:w=4", **hybrid)
     for changes, cross in zip(single, ("linear", "linear", "local:w=4"), strict=True):
         changes["cross_attention"] = cross
-    parts = [make(N=3, **changes)[0].bind({"params": params}) for changes in single]
-    own, bound = Visibility(*[lengths_of(SOURCE)] * 2), model.bind({"params": params})
-    x = bound.source_positions(bound.embedding(SOURCE))
-    for i, part in enumerate(parts):
-        x = part.encoder[i](x, own, None)
-    encoded = bound.encode(SOURCE)
-    np.testing.assert_allclose(encoded.output, x, rtol=1e-5, atol=1e-5)
-    lengths = lengths_of(shift(TARGET))
-    own, cross = Visibility(lengths, lengths, causal=True), Visibility(lengths, lengths_of(SOURCE))
-    y = bound.target_positions(bound.embedding(shift(TARGET)))
-    for i, part in enumerate(parts):
-        y = part.decoder[i](y, encoded.output, own, cross, None)
-    actual = bound.features(encoded, shift(TARGET))
-    np.testing.assert_allclose(actual, y, rtol=1e-5, atol=1e-5)
+    models = [make(N=3, **changes)[0] for changes in single]
+
+    @jax.jit
+    def both(params):
+        whole, *parts = (m.bind({"params": params}) for m in (model, *models))
+        own = Visibility(*[lengths_of(SOURCE)] * 2)
+        x = whole.source_positions(whole.embedding(SOURCE))
+        for i, part in enumerate(parts):
+            x = part.encoder[i](x, own, None)
+        lengths = lengths_of(shift(TARGET))
+        own = Visibility(lengths, lengths, causal=True)
+        cross = Visibility(lengths, lengths_of(SOURCE))
+        y = whole.target_positions(whole.embedding(shift(TARGET)))
+        for i, part in enumerate(parts):
+            y = part.decoder[i](y, x, own, cross, None)
+        encoded = whole.encode(SOURCE)
+        return (encoded.output, whole.features(encoded, shift(TARGET))), (x, y)
+
+    for actual, expected in zip(*both(params), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", each_of(MIXES, MIXES_FULL))
@@ -279,17 +285,23 @@ def test_gates_are_neither_normalised_nor_turned():
     )  # fmt: skip
     layer, key = MultiHead(c.model, "decoder", jnp.float32), jax.random.key(1)
     x = jax.random.normal(key, (2, 5, 12))
-    visibility, keys = Visibility(causal=True), []
-    variables = nn.meta.unbox(layer.init(key, x, x, visibility, False))
 
-    def watch(call, args, kwargs, context):
-        keys.extend(args[:1] if context.method_name == "keys" else ())
-        return call(*args, **kwargs)
+    @jax.jit
+    def gates_of_keys(key, x):
+        keys, rest = [], (Visibility(causal=True), False)
+        variables = nn.meta.unbox(layer.init(key, x, x, *rest))
 
-    with nn.intercept_methods(watch):
-        layer.apply(variables, x, x, visibility, False)
-    expected = np.einsum("btm,mhg->bthg", x, variables["params"]["W_gates"])
-    np.testing.assert_allclose(keys[0][..., 6:], expected, rtol=1e-5, atol=1e-6)
+        def watch(call, args, kwargs, context):
+            keys.extend(args[:1] if context.method_name == "keys" else ())
+            return call(*args, **kwargs)
+
+        with nn.intercept_methods(watch):
+            layer.apply(variables, x, x, *rest)
+        return keys[0][..., 6:], variables["params"]["W_gates"]
+
+    actual, W = gates_of_keys(key, x)
+    expected = np.einsum("btm,mhg->bthg", x, W)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 @each

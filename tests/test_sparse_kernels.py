@@ -161,7 +161,8 @@ def test_the_definition_of_predicted_attention_is_that_of_the_mechanism():
     q, k, v = drawn((2, 6, 2, 16), 0), drawn((2, 9, 2, 16), 1), drawn((2, 9, 2, 32), 2)
     lengths, mechanism = (jnp.array([6, 4]), jnp.array([9, 5])), build("local_p:w=3")
     visibility = Visibility(*lengths)
-    variables = mechanism.init(jax.random.key(0), q[:, :1], k[:, :1], v[:, :1], visibility)
+    init = jax.jit(mechanism.init)
+    variables = init(jax.random.key(0), q[:, :1], k[:, :1], v[:, :1], visibility)
 
     def defined(variables, q, k, v):
         logits = mechanism.apply(variables, q, method="_predict")[1].swapaxes(1, 2)

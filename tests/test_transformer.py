@@ -83,24 +83,35 @@ NEARLY_ALL = 0.9999  # so high a rate keeps none of few elements
 def test_dropout_is_applied_where_the_paper_says():
     x, f = jnp.ones((2, 3, 4)).at[0].set(2.0), lambda y: y + 5
     rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-    out, _ = AddNorm("pre", "layer_norm", jnp.float32).init_with_output(rngs, x, f, NEARLY_ALL)
+    add_norm = AddNorm("pre", "layer_norm", jnp.float32)
+    out, _ = jax.jit(lambda: add_norm.init_with_output(rngs, x, f, NEARLY_ALL))()
     np.testing.assert_array_equal(out, x)  # the residual is kept, the sub-layer's output is dropped
     x = jax.random.normal(jax.random.key(2), (2, 3, 4))
     add_norm = AddNorm("post", "layer_norm", jnp.float32)
-    out, variables = add_norm.init_with_output(rngs, x, jnp.sin, NEARLY_ALL)
-    kept = add_norm.apply(variables, x, jnp.zeros_like, None)
+    out, variables = jax.jit(lambda: add_norm.init_with_output(rngs, x, jnp.sin, NEARLY_ALL))()
+    kept = jax.jit(lambda: add_norm.apply(variables, x, jnp.zeros_like, None))()
     np.testing.assert_allclose(out, kept, rtol=1e-6)
-    out, _ = Encoding("sinusoid", 9, jnp.float32).init_with_output(rngs, x, NEARLY_ALL)
+    encoding = Encoding("sinusoid", 9, jnp.float32)
+    out, _ = jax.jit(lambda: encoding.init_with_output(rngs, x, NEARLY_ALL))()
     np.testing.assert_array_equal(out, 0)  # both embedding and position are dropped
     feed_forward = FeedForward("relu", 6, NEARLY_ALL, jnp.float32)
-    variables = jax.tree.map(jnp.ones_like, nn.meta.unbox(feed_forward.init(rngs, x, True)))
-    out = feed_forward.apply(variables, x, True, rngs={"dropout": jax.random.key(1)})
+
+    @jax.jit
+    def transformed(rngs):
+        variables = jax.tree.map(jnp.ones_like, nn.meta.unbox(feed_forward.init(rngs, x, True)))
+        return feed_forward.apply(variables, x, True, rngs={"dropout": rngs["dropout"]})
+
+    out = transformed(rngs)
     np.testing.assert_array_equal(out, 1)  # only the bias remains
     c = config.Model(d_model=4, h=2, d_k=3, d_v=5, P_drop_attention=NEARLY_ALL)
     heads = MultiHead(c, "encoder", jnp.float32)
-    variables = heads.init(rngs, x, x, Visibility(), True)
-    out = heads.apply(variables, x, x, Visibility(), True, rngs={"dropout": jax.random.key(1)})
-    np.testing.assert_array_equal(out, 0)
+
+    @jax.jit
+    def attend(rngs):
+        variables = heads.init(rngs, x, x, Visibility(), True)
+        return heads.apply(variables, x, x, Visibility(), True, rngs={"dropout": rngs["dropout"]})
+
+    np.testing.assert_array_equal(attend(rngs), 0)
 
 
 @pytest.mark.parametrize(

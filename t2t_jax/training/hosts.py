@@ -1,6 +1,7 @@
 """Several processes that train one run: joining, agreement, and the first process, which writes."""
 
 import hashlib
+import itertools
 import json
 import os
 import pickle
@@ -11,11 +12,15 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from t2t_jax.errors import RunError, UsageError
 
 T = TypeVar("T")
+
+# The preemption service expects consecutive numbers, but a resumed run does not begin with step 1.
+_calls = itertools.count(1)
 
 
 def join(hosts: str) -> None:
@@ -46,6 +51,8 @@ def join(hosts: str) -> None:
         ) from None
     except RuntimeError as error:
         raise RunError(f"--hosts {hosts}: {str(error).splitlines()[0]}") from None
+    # Orbax would pass steps to the preemption service, between the numbers of `interruption`.
+    ocp.CheckpointManager.reached_preemption = lambda self, step: False
 
 
 def first() -> bool:
@@ -103,13 +110,13 @@ def interruption() -> Iterator[Callable[[int], bool]]:
     """Context in which the first SIGINT or SIGTERM sets a flag; a second one ends the process.
 
     It gives a function of the step that returns the flag. With several processes, every process
-    must call it in every step; it is true on all of them from the same step on, whichever received
-    the signal.
+    must call it in every step; it is true on all of them in the same step, whichever received the
+    signal. There a SIGTERM outside the context is not lost: the next context stops.
     """
     if jax.process_count() > 1:  # jax.distributed listens for SIGTERM
         before = signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
         try:
-            yield multihost_utils.reached_preemption_sync_point
+            yield lambda step: multihost_utils.reached_preemption_sync_point(next(_calls))
         finally:
             signal.signal(signal.SIGINT, before)
         return

@@ -20,6 +20,9 @@ DENSE = (
     "sparsemax entmax talking_heads differential top_k block_select lsh cosformer taylor"
 ).split()  # every key is seen, or the scores or `selection` decide
 
+# Computed in part by numpy, or by so many operations that they compile slowly as one program.
+EAGER = ("top_k", "block_select", "lsh", "sparsemax", "entmax", *memory.NAMES)
+
 
 def attention(
     name, options, parameters, q, k, v, q_lengths, kv_lengths, causal, bias=None, xp=jax.numpy
@@ -127,14 +130,17 @@ def select(name, o, seen, q, k, e, kv_length, causal, head, h):
     """Returns bool [T, S]: the keys that are seen, and selected by their content."""
     if name not in ("top_k", "block_select", "lsh"):
         return seen
-    q, k, e = (
-        x if isinstance(x, np.ndarray) else np.asarray(jax.lax.stop_gradient(x)) for x in (q, k, e)
-    )
+    q, k, e = map(constant, (q, k, e))
     if name == "top_k":
         return selection.top_k(o, seen, e)
     if name == "block_select":
         return selection.block_select(o, seen, q, k, kv_length, causal)
     return selection.lsh(o, seen, q, k, kv_length, head, h)
+
+
+def constant(x):
+    """Returns an array in numpy, without a gradient."""
+    return x if isinstance(x, np.ndarray) else np.asarray(jax.lax.stop_gradient(x))
 
 
 def scores(xp, name, o, own, q, k, head, h):
@@ -229,20 +235,20 @@ def entmax(xp, e, seen, alpha):
     p is 1 / (alpha - 1), and tau is the root of sum - 1, by bisection. A last step of Newton's
     method gives it the gradient of the implicit function.
     """
-    stop = jax.lax.stop_gradient if xp is jax.numpy else lambda x: x
     z, p = xp.where(seen, (alpha - 1) * e, -1e9), 1 / (alpha - 1)
+    fixed = constant(z)
 
-    def total(z, tau, p):
+    def total(xp, z, tau, p):
         return xp.where(z > tau, xp.maximum(z - tau, 0) ** p, 0).sum(axis=1, keepdims=True)
 
-    high = stop(z).max(axis=1, keepdims=True)
+    high = fixed.max(axis=1, keepdims=True)
     low = high - 1
     for _ in range(60):
         middle = (low + high) / 2
-        above = total(stop(z), middle, p) > 1
-        low, high = xp.where(above, middle, low), xp.where(above, high, middle)
-    slope = p * total(stop(z), low, p - 1)
-    tau = low + (total(z, low, p) - 1) / xp.where(slope > 0, slope, 1)
+        above = total(np, fixed, middle, p) > 1
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    slope = p * total(np, fixed, low, p - 1)
+    tau = low + (total(xp, z, low, p) - 1) / np.where(slope > 0, slope, 1)
     return xp.where(seen, xp.maximum(z - tau, 0) ** p, 0)
 
 
@@ -251,25 +257,28 @@ def rms_norm(xp, x):
 
 
 def low_rank(xp, name, o, own, q, k, v, q_length, kv_length):
-    """Returns [T, d_v] of attention without a pattern, computed without the padding."""
-    zeros = xp.zeros((len(q), v.shape[1]))
+    """Returns [T, d_v] of attention without a pattern, in which padding has no weight."""
     if not q_length or not kv_length:
-        return zeros
-    scale, q, k, v = np.sqrt(q.shape[1]), q[:q_length], k[:kv_length], v[:kv_length]
-    every = np.ones((1, 1), bool)
+        return xp.zeros((len(q), v.shape[1]))
+    scale, every = np.sqrt(q.shape[1]), np.ones((1, 1), bool)
+    real_q, real_k = np.arange(len(q)) < q_length, np.arange(len(k)) < kv_length
     if name == "linformer":  # Wang et al. (2020), equation 7
-        E, F = own["E"][:kv_length].T, own["F"][:kv_length].T
+        E, F = (own[x][: len(k)].T * real_k[None] for x in "EF")
         out = softmax(xp, q @ (E @ k).T / scale, every) @ (F @ v)
     else:  # Xiong et al. (2021), equations 14, 16 and 17
-        x, y = segment_means(xp, q, o["m"]), segment_means(xp, k, o["m"])
-        left, A, right = (softmax(xp, a @ b.T / scale, every) for a, b in ((q, y), (x, y), (x, k)))
+        x, y = segments(real_q, o["m"]) @ q, segments(real_k, o["m"]) @ k
+        left, A = (softmax(xp, z @ y.T / scale, every) for z in (q, x))
+        right = softmax(xp, x @ k.T / scale, real_k[None])
         out = left @ iterated_inverse(A) @ right @ v
-    return xp.concatenate([out, zeros[q_length:]])
+    return xp.where(real_q[:, None], out, 0)
 
 
-def segment_means(xp, x, m):
-    segments = [[i for i in range(len(x)) if i * m // len(x) == j] for j in range(m)]
-    return xp.stack([sum(x[i] for i in rows) / len(rows) for rows in segments if rows])
+def segments(real, m):
+    """Returns the matrix of the means over at most m segments of the real positions, in numpy."""
+    n = real.sum()
+    inside = real & (np.arange(len(real)) * m // n == np.arange(m)[:, None])  # [m, positions]
+    counts = inside.sum(axis=1, keepdims=True)
+    return (inside / np.maximum(counts, 1))[counts[:, 0] > 0]
 
 
 def iterated_inverse(A):

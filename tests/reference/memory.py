@@ -3,6 +3,9 @@
 The memory S [d_v, d_k] and its updates are written as in the papers: S_t = S_{t-1} M_t + W_t.
 """
 
+from functools import cache
+
+import jax
 import numpy as np
 
 NAMES = "retention", "gated_linear", "mamba2", "delta", "gated_delta"
@@ -24,6 +27,7 @@ def recurrence(xp, name, own, q, k, v, head, q_length, kv_length, back=False):
     """Returns [T, d_v]; `back` runs from the last position, and a query does not see its own."""
     S = xp.zeros((v.shape[1], q.shape[1]))
     out = [xp.zeros(v.shape[1])] * len(q)
+    update, query = of_a_position(xp)
     positions = range(max(len(q), len(k)))
     for t in reversed(positions) if back else positions:
         read = S
@@ -34,6 +38,17 @@ def recurrence(xp, name, own, q, k, v, head, q_length, kv_length, back=False):
         if t < min(q_length, len(q)):
             out[t] = read @ query(xp, name, q[t])
     return xp.stack(out)
+
+
+@cache
+def of_a_position(xp):
+    """Returns `update` and `query`, compiled if they are to be differentiated."""
+    if xp is np:
+        return update, query
+    return (
+        jax.jit(update, static_argnames=("xp", "name", "head", "d_k")),
+        jax.jit(query, static_argnames=("xp", "name")),
+    )
 
 
 def update(xp, name, own, k, v, head, d_k):
