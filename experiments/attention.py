@@ -6,8 +6,9 @@
 
 A mechanism takes every role in which it is defined, except that windows and patterns leave
 cross-attention to scaled dot products. The options suit sentences of some twenty subwords. The
-sentences of `test_long` are longer than those of training. `launch/local.sh list mechanisms`
-describes each mechanism, and `launch/local.sh bench attention` measures its cost on long sequences.
+sentences of `test_long` are longer than those of training, and `contrastive` is the accuracy on
+minimal pairs. `launch/local.sh list mechanisms` describes each mechanism, and `launch/local.sh
+bench attention` measures its cost on long sequences.
 """
 
 from t2t_jax.study import Row, study
@@ -67,7 +68,7 @@ TABLE = dict(
     columns="encoder_attention decoder_attention cross_attention steps",
     split="test",
     V=41_100,
-    metrics="PPL,BLEU,BLEU@test_long",
+    metrics="PPL,BLEU,BLEU@test_long,contrastive",
 )
 
 
