@@ -7,8 +7,9 @@ The models are decoders of two layers with eight heads. They are trained on sequ
 and tested on as many and on 2, 4 and 8 times as many. A table of learned positions is left out, as
 it has no entry for a longer sequence.
 
-In `lengths` a model finds the value behind the only earlier occurrence of a key (the task needle).
-In `lengths_dyck` it names the bracket that closes next, of 16 types nested up to 4 deep.
+In `lengths` a model names the word that followed the only earlier occurrence of the last one (the
+task induction). In `lengths_dyck` it names the bracket that closes next, of 16 types nested up to 4
+deep.
 """
 
 from t2t_jax.study import Row, study
@@ -23,12 +24,12 @@ def schemes():
 
 
 @study(
-    "Retrieval from longer sequences by position scheme",
+    "Induction in longer sequences by position scheme",
     columns="positions",
     split="test",
     V=36,
     metrics=METRICS,
-    base=COMMON | dict(corpus="needle", task_options="length=32"),
+    base=COMMON | dict(corpus="induction", task_options="length=32"),
 )
 def lengths():
     return schemes()

@@ -201,8 +201,9 @@ SECTIONS = {
             """,
             """
             Decoders that were trained on sequences of up to 32 tokens, by position scheme, on
-            sequences of 1, 2, 4 and 8 times that length. In the first table a model retrieves a
-            value by its key from random words, in the second it closes nested brackets.
+            sequences of 1, 2, 4 and 8 times that length. In the first table a model names the word
+            that followed the earlier occurrence of the last one, in the second it closes nested
+            brackets.
             """,
             ("lengths-diagnostic/table.md", "lengths_dyck-diagnostic/table.md"),
         ),

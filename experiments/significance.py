@@ -27,7 +27,7 @@ from t2t_jax.study.statistics import p_value, spread, standard_error
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "significance"
-STUDIES = "attention-short", "attention_flops-short", "table2-short"
+STUDIES = "attention-demo", "table2-short"
 SEEDS, EFFECTS = (2, 3, 5, 10), (1, 2, 3, 5)
 SENTENCES = 0.3  # BLEU
 LEVEL = 0.05

@@ -26,12 +26,11 @@ def entries(rows=3):
     return reading.collect(grid(rows=rows))
 
 
-def attention():
-    """Returns the grid and the lines of a study whose rows have three seeds."""
+def attention(rows=16):
+    """Returns the grid and the first lines of a study whose rows have three seeds."""
     study = registry.find("attention")
-    made = grids.Grid(
-        study, presets.preset("short"), study.rows, {}, DEMO.parent / "attention-short"
-    )
+    home = DEMO.parent / "attention-demo"
+    made = grids.Grid(study, presets.preset("demo"), study.rows[:rows], {}, home)
     return made, comparison.compare_with_base(made, reading.collect(made))
 
 

@@ -14,7 +14,7 @@ from t2t_jax.study import formats, statistics
 from tests import stored
 from tests.browser import open_page
 
-ROWS = 15
+ROWS = 16
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +70,9 @@ def test_everything_follows_the_ticked_rows(path, study):
     with open_page(path, 1600) as page:
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
         assert drawn(page, "learning") == names
-        assert shown(page, "#matrix td.above, #matrix td.below, #matrix td.open") == ROWS * 14
+        assert shown(page, "#matrix td.above, #matrix td.below, #matrix td.open") == ROWS * 15
         page.locator("#matrix summary").click()
-        assert shown(page, "#matrix details tbody tr") == ROWS * 14 // 2
+        assert shown(page, "#matrix details tbody tr") == ROWS * 15 // 2
         tick(page, 1, 4, 6)
         assert page.locator("#chosen").inner_text() == f"3 of {ROWS} rows are shown."
         for figure in ("learning", "cost-flops"):
@@ -90,7 +90,7 @@ def test_everything_follows_the_ticked_rows(path, study):
         assert shown(page, "dl.samples [data-row]") == 9
         assert shown(page, "#result tbody tr") == ROWS
         page.locator("#all").click()
-        assert shown(page, "#matrix details tbody tr") == ROWS * 14 // 2
+        assert shown(page, "#matrix details tbody tr") == ROWS * 15 // 2
 
 
 def test_the_axis_of_the_learning_curves_is_chosen(path, study):
@@ -122,15 +122,15 @@ def test_two_rows_side_by_side_have_their_differences_and_their_test(path, study
         tick(page, 2, 11)
         text = page.locator("#side table tr").all_inner_texts()
     rows = dict(line.split("\t", 1) for line in text)
-    assert rows[""].split("\t")[:2] == ["general", "performer"]
-    assert rows["encoder_attention"].split("\t") == ["general", "performer:m=32"]
+    assert rows[""].split("\t")[:2] == ["general", "differential"]
+    assert rows["encoder_attention"].split("\t") == ["general", "differential"]
     assert "d_model" not in rows
     cells = rows["BLEU"].split("\t")
     assert cells[0] == f"{np.mean(a.values):.2f} ± {np.std(a.values, ddof=1):.2f}"
     assert float(cells[2]) == pytest.approx(d.size, abs=0.01)
     low, high = map(float, cells[3].split(" to "))
     assert (low, high) == (pytest.approx(d.low, abs=0.01), pytest.approx(d.high, abs=0.01))
-    assert float(cells[4]) == pytest.approx(d.p * ROWS * 14 / 2, rel=0.01)
+    assert float(cells[4]) == pytest.approx(d.p * ROWS * 15 / 2, rel=0.01)
     assert rows["BLEU, seed 1"].split("\t") == [f"{a.values[1]:.2f}", f"{b.values[1]:.2f}"]
 
 
@@ -162,10 +162,12 @@ def test_a_heading_sorts_its_column_up_down_and_back(path, study):
             assert [int(row.get_attribute("data-index")) for row in rows] == expected
         page.keyboard.press("Enter")
         assert header.count() == 0
-        column(page, "positions")
-        cells, order = column(page, "positions")  # a blank cell has the value of base
-        assert cells == ["sinusoid"] + [""] * 12 + ["rotary", "relative"]
-        assert order[:13] == [i for i in range(ROWS) if i not in (13, 14)]
+        column(page, "cross_attention")
+        cells, order = column(page, "cross_attention")  # a blank cell has the value of base
+        changes = [line.entry.row.changes.get("cross_attention", "") for line in lines]
+        values = [value or "scaled_dot_product" for value in changes]
+        assert order == sorted(range(ROWS), key=values.__getitem__, reverse=True)
+        assert cells == [changes[i] if i else values[0] for i in order]
 
 
 def test_the_choice_survives_the_reload_of_a_running_study(path):
@@ -188,12 +190,12 @@ def test_tables_and_charts_are_downloaded(path, study):
         with page.expect_download() as download:
             page.locator("#learning [data-format=png]").click()
         content = download.value.path().read_bytes()
-        assert download.value.suggested_filename == "attention-short-learning.png"
+        assert download.value.suggested_filename == "attention-demo-learning.png"
     assert content.startswith(b"\x89PNG")
     assert len(content) > 10_000
-    csv = unquote(files["attention-short.csv"].split(",", 1)[1]).splitlines()
+    csv = unquote(files["attention-demo.csv"].split(",", 1)[1]).splitlines()
     assert len(csv) == 1 + ROWS * 3
-    tex = unquote(files["attention-short.tex"].split(",", 1)[1])
+    tex = unquote(files["attention-demo.tex"].split(",", 1)[1])
     assert tex == formats.FORMATS["latex"](*study)
 
 

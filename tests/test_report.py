@@ -142,13 +142,12 @@ def attention():
 
 def test_a_study_without_values_of_the_paper(attention, tmp_path):
     grid, lines = attention
-    study = grid.study
     text = study_page(grid, lines, None, ["attention"], False)
     assert "diamond)" not in text
     (tmp_path / "page.html").write_text(text)
     with open_page(tmp_path / "page.html", 1200) as page:
-        assert page.locator("#result tbody tr").count() == len(study.rows)
-        assert page.locator(".matrix tbody tr").count() == len(study.rows)
+        assert page.locator("#result tbody tr").count() == len(lines)
+        assert page.locator(".matrix tbody tr").count() == len(lines)
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 5")
 
 

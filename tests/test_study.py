@@ -560,7 +560,7 @@ def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys)
         "table3-demo",
         "table3-hour",
         "table3-multi30k",
-        "attention-short",
+        "attention-demo",
         "table2-short",
         "table4-treebank",
         "language_model-short",
