@@ -154,7 +154,7 @@ def defined(name, variables, q, k, v, role, g, bias=None):
             out, back = jax.vjp(f, *wide)
             return out, back(g)
 
-        compiled = outputs if name in reference.EAGER else jax.jit(outputs)
+        compiled = jax.jit(outputs) if name in reference.COMPILED else outputs
         return jax.tree.map(np.asarray, compiled(wide, jnp.asarray(np.asarray(g, np.float64))))
 
 
