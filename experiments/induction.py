@@ -1,9 +1,10 @@
-"""Induction: one layer of attention cannot find what followed an earlier word, two layers can.
+"""Induction: one layer of attention cannot find the value that follows a key, two layers can.
 
     launch/local.sh run induction --preset diagnostic --seeds 3
 
-The task induction asks for the word that followed the earlier occurrence of the last word (Olsson
-et al. 2022). The first layer can give each word the one before it, which the second then looks for.
+The task is associative recall with 4 keys. The first layer can give each word the one before it,
+so that the second finds the value whose word before is the key: the induction heads of Olsson et al.
+(2022). Guessing among the values that are left has an accuracy of 52%.
 """
 
 from t2t_jax.study import cross, study
@@ -14,7 +15,12 @@ from t2t_jax.study import cross, study
     columns="N positions",
     split="test",
     V=36,
-    base=dict(corpus="induction", vocabulary=36, architecture="decoder"),
+    base=dict(
+        corpus="recall",
+        task_options="keys=4,length=24,fewest=1",
+        vocabulary=36,
+        architecture="decoder",
+    ),
 )
 def induction():
     return cross(N=[2, 4], positions=["sinusoid", "relative"])

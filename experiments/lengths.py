@@ -3,13 +3,13 @@
     launch/local.sh run lengths --preset diagnostic --seeds 3
     launch/local.sh run lengths_dyck --preset diagnostic --seeds 3
 
-The models are decoders of two layers with eight heads. They are trained on sequences of 32 tokens,
-and tested on as many and on 2, 4 and 8 times as many. A table of learned positions is left out, as
-it has no entry for a longer sequence.
+The models are decoders of two layers with eight heads. They are trained on sequences of 24 or 32
+tokens, and tested on as many and on 2, 4 and 8 times as many. A table of learned positions is left
+out, as it has no entry for a longer sequence.
 
-In `lengths` a model names the word that followed the only earlier occurrence of the last one (the
-task induction). In `lengths_dyck` it names the bracket that closes next, of 16 types nested up to 4
-deep.
+In `lengths` a model names the value of each of 4 keys (the task recall). Guessing among the values
+that are left has an accuracy of 52%. In `lengths_dyck` it names the bracket that closes next, of 16
+types nested up to 4 deep.
 """
 
 from t2t_jax.study import Row, study
@@ -24,12 +24,12 @@ def schemes():
 
 
 @study(
-    "Induction in longer sequences by position scheme",
+    "Recall in longer sequences by position scheme",
     columns="positions",
     split="test",
     V=36,
     metrics=METRICS,
-    base=COMMON | dict(corpus="induction", task_options="length=32"),
+    base=COMMON | dict(corpus="recall", task_options="keys=4,length=24,fewest=1"),
 )
 def lengths():
     return schemes()

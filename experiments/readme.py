@@ -200,10 +200,10 @@ SECTIONS = {
             launch/local.sh run lengths_dyck --preset diagnostic --seeds 3
             """,
             """
-            Decoders that were trained on sequences of up to 32 tokens, by position scheme, on
-            sequences of 1, 2, 4 and 8 times that length. In the first table a model names the word
-            that followed the earlier occurrence of the last one, in the second it closes nested
-            brackets.
+            Decoders by position scheme, on sequences of 1, 2, 4 and 8 times the length of training.
+            In the first table a model names the value of each of 4 keys: guessing among the values
+            that are left has an accuracy of 52%, so two schemes have not learnt the task in 2,000
+            steps. In the second it closes nested brackets.
             """,
             ("lengths-diagnostic/table.md", "lengths_dyck-diagnostic/table.md"),
         ),
@@ -211,10 +211,13 @@ SECTIONS = {
             "Induction by depth",
             "launch/local.sh run induction --preset diagnostic --seeds 3",
             """
-            What followed an earlier occurrence of the last word, for decoders of one and of two
-            layers.
+            The same task for decoders of one and of two layers. One layer cannot give a value the
+            key before it.
             """,
-            ("induction-diagnostic/table.md", "induction-diagnostic/induction-diagnostic-learning.png"),
+            (
+                "induction-diagnostic/table.md",
+                "induction-diagnostic/induction-diagnostic-learning.png",
+            ),
         ),
         Result(
             "Time and memory against the length",
