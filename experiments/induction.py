@@ -3,8 +3,8 @@
     launch/local.sh run induction --preset diagnostic --seeds 3
 
 The task is associative recall with 4 keys. The first layer can give each word the one before it,
-so that the second finds the value whose word before is the key: the induction heads of Olsson et al.
-(2022). Guessing among the values that are left has an accuracy of 52%.
+so that the second finds the value whose word before is the key, as in the induction heads of Olsson
+et al. (2022). Guessing among the values that are left has an accuracy of 52%.
 """
 
 from t2t_jax.study import cross, study
