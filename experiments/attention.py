@@ -52,7 +52,7 @@ def rows():
         row("top-k", "top_k:k=4", EVERYWHERE),
         row("linear", "linear", EVERYWHERE),
         row("performer", "performer:m=32", EVERYWHERE),
-        row("cosformer", "cosformer:M=64", WITHIN),
+        row("cosformer", "cosformer:M=128", WITHIN),
         row("taylor", "taylor", EVERYWHERE),
         row("retention", "retention", WITHIN),
         row("gated linear", "gated_linear", WITHIN),
