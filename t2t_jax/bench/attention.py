@@ -228,10 +228,14 @@ def _state(name: str, n: int) -> Any:
 
 def _of_step(name: str, point: Point) -> Point:
     """Returns the seconds of one step and the bytes of the state, from those of `_steps`."""
-    state = jax.eval_shape(lambda: _state(name, int(point["n"])))
-    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
     seconds = {x: point[x] / STEPS for x in ("seconds", "least", "most")}
-    return {"n": point["n"], **seconds, "bytes": size}
+    return {"n": point["n"], **seconds, "bytes": state_bytes(name, int(point["n"]))}
+
+
+def state_bytes(name: str, n: int) -> int:
+    """Returns the size of the state in which a causal mechanism decodes n positions."""
+    state = jax.eval_shape(lambda: _state(name, n))
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
 
 
 def key_width(name: str) -> int:

@@ -214,7 +214,9 @@ def _populations(lines: Sequence[Line]) -> list[str]:
 def _missing(lines: Sequence[Line]) -> list[str]:
     """Gives the status of unfinished runs, and names the rows that lack seeds."""
     most = max(1, *(len(line.entry.runs) for line in lines))
-    unfinished = [f"{x.entry.row.name}: {x.entry.status}." for x in lines if x.entry.status]
+    unfinished = [
+        f"{x.entry.row.name}: {x.entry.status.rstrip('.')}." for x in lines if x.entry.status
+    ]
     others = [x.entry for x in lines if not x.entry.status]
     lacking = [(e, most - len(e.runs)) for e in others if len(e.runs) < most]
     names = [e.row.name + (f" ({n} seed{'s' * (n > 1)})" if e.runs else "") for e, n in lacking]
