@@ -20,7 +20,6 @@ from t2t_jax.study import cross, study
         task_options="keys=4,length=24,fewest=1",
         vocabulary=36,
         architecture="decoder",
-        steps=300_000,
     ),
 )
 def induction():

@@ -14,7 +14,7 @@ types nested up to 4 deep.
 
 from t2t_jax.study import Row, study
 
-COMMON = dict(vocabulary=36, architecture="decoder", N=4, steps=300_000)
+COMMON = dict(vocabulary=36, architecture="decoder", N=4)
 METRICS = "accuracy,accuracy@test2x,accuracy@test4x,accuracy@test8x"
 
 
