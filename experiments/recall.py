@@ -2,6 +2,10 @@
 
     launch/local.sh run recall --preset diagnostic --seeds 3
 
+This takes about fifteen minutes on 2 CPU cores. Expected accuracies: taylor 100%; retention 96% and
+97%; delta 72% with a d_k of 8 and 96% with 32; linear 71% and 70%; softmax 93%; the window alone
+7%. Deviations over seeds reach 47: some seeds have not found the solution after 1,000 steps.
+
 The task is multi-query associative recall (Arora et al. 2023) with 8 keys, and with 1 to 8 in
 training. A decoder of two layers reads keys, each followed by its value, and then every key again,
 behind which it predicts the value. Guessing among the values that are left has an accuracy of 34%.
@@ -9,35 +13,16 @@ The first layer is a window of two positions, in which a value can see its key, 
 Arora et al. (2024); the second is the mechanism that is compared. No row has positions, as not all
 mechanisms can be combined with them.
 
-The state of a mechanism that keeps keys grows with the sequence. That of the memories is d_k d_v
-numbers (taylor: (1 + d_k + d_k^2) d_v), for one head, d_v = 32 and a d_k of 8 or 32. Patterns have
-options for which they see a part of the 56 tokens.
+The state of softmax attention grows with the sequence. That of the others is d_k d_v numbers
+(taylor: (1 + d_k + d_k^2) d_v), for one head, d_v = 32 and a d_k of 8 or 32.
 """
 
 from t2t_jax.study import Row, study
-
-KEYS = (  # mechanisms that keep all keys
-    *("dot_product", "general", "cosine", "softmax1", "sink", "sparsemax", "entmax"),
-    *("talking_heads", "differential", "additive", "top_k:k=4"),
-)
-PATTERNS = (
-    *("local:w=16", "dilated:w=8,r=2", "block_local:b=16", "streaming:w=16,g=4"),
-    *("longformer:w=16,g=1", "sparse_strided:l=8", "sparse_fixed:l=8,c=2"),
-    *("sparse_random:b=4,r=2", "bigbird:b=4,r=2", "block_select:b=4,n=4", "lsh:b=8,c=8,r=2"),
-)
-MEMORIES = (
-    *("linear", "performer", "cosformer:M=64", "retention", "gated_linear", "mamba2"),
-    *("delta", "gated_delta"),
-)
 
 
 def second(mechanism, d_k=64):
     """A change: the mechanism of the second layer; d_k is at the paper's scale, as 64 is 8 here."""
     return dict(decoder_attention=f"local:w=1,{mechanism}", d_k=d_k)
-
-
-def name(mechanism):
-    return mechanism.split(":")[0]
 
 
 @study(
@@ -62,9 +47,12 @@ def name(mechanism):
 )
 def recall():
     return [
-        Row("scaled_dot_product"),
+        Row("softmax, d_k 8"),
         Row("window alone", dict(decoder_attention="local:w=1")),
-        *(Row(name(x), second(x)) for x in (*KEYS, *PATTERNS)),
-        *(Row(f"{name(x)}, d_k {k}", second(x, 8 * k)) for x in MEMORIES for k in (8, 32)),
-        Row("taylor, d_k 8", second("taylor")),
+        *(
+            Row(f"{name}, d_k {d_k // 8}", second(name, d_k))
+            for name in ("linear", "retention", "delta", "taylor")
+            for d_k in (64, 256)
+            if (name, d_k) != ("taylor", 256)
+        ),
     ]

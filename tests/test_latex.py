@@ -15,7 +15,7 @@ from t2t_jax.study.typeset import Cell, Table
 from tests import stored
 
 RESULTS = stored.DEMO.parent
-STORED = {"table3": ("multi30k", 20), "table2": ("short", 6), "attention": ("short", 10)}
+STORED = {"table3": ("multi30k", 20), "table2": ("short", 6), "attention": ("demo", 10)}
 HEADER = ("", ""), ("", "d_model"), ("PPL", "paper"), ("PPL", "ours"), ("BLEU", "ours"), ("", "n")
 
 
@@ -167,7 +167,7 @@ def test_tables_fit_their_page_in_type_of_their_own_size(tmp_path):
         grid = Grid(study, presets.preset(preset), study.rows[:rows], {}, home)
         lines = comparison.compare_with_base(grid, entries.collect(grid))
         made += [tables.quality(grid, lines), cost.table([line.entry for line in lines])]
-    made += [tables.quality(grid, lines, ["positions"])]
+    made += [tables.quality(grid, lines, ["h_kv"])]
     written = [as_latex(table, f"table-{i}") for i, table in enumerate(made)]
     narrow = [r"\begin{table}" in text for text in written]
     assert narrow == [*[False] * 6, True]

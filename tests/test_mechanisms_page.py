@@ -1,0 +1,63 @@
+"""The page of all mechanisms is that of the stored results, and its numbers are theirs."""
+
+import json
+import lzma
+import statistics
+
+import pytest
+
+from experiments import mechanisms
+
+RESULTS = mechanisms.RESULTS
+
+
+@pytest.fixture(scope="module")
+def page():
+    cost = json.loads((RESULTS / "bench_attention" / "attention.json").read_text())
+    studies = mechanisms.stored("attention", "demo"), mechanisms.stored("recall", "diagnostic")
+    return mechanisms.table(*studies, cost)
+
+
+def runs(folder, row):
+    with lzma.open(RESULTS / folder / "runs.jsonl.xz", "rt") as lines:
+        found = [json.loads(line) for line in lines]
+    return [x for x in found if f"/{row}/" in x["names.txt"]]
+
+
+def cells(page, row):
+    header, _, *lines = (line.strip("|\n").split("|") for line in page.splitlines())
+    (found,) = (line for line in lines if line[0].strip() == row)
+    return {name.strip(): cell.strip() for name, cell in zip(header, found, strict=True)}
+
+
+def test_the_stored_page_is_that_of_the_stored_results(page):
+    assert (RESULTS / "mechanisms" / "table.md").read_text() == page
+
+
+def test_a_line_has_the_numbers_of_its_studies(page):
+    line, made = cells(page, "linear"), runs("attention-demo", "linear")
+    assert len(made) == 3
+    for name, split in (("BLEU", "test"), ("BLEU, longer", "test_long")):
+        scores = [x["result.json"]["scores"][split]["bleu"]["score"] for x in made]
+        assert float(line[name].split()[0]) == pytest.approx(statistics.mean(scores), abs=0.05)
+    right = asked = 0
+    for run in made:
+        for _, distance, judged in run["contrastive.statistics.json"]:
+            right, asked = right + judged * (distance >= 5), asked + (distance >= 5)
+    assert float(line["agreement"]) == pytest.approx(100 * right / asked, abs=0.05)
+    assert line["roles"] == "all"
+
+
+@pytest.mark.parametrize(("row", "d_k"), [("linear", 8), ("linear", 32), ("additive", 8)])
+def test_recall_is_that_of_the_mechanism(page, row, d_k):
+    made = runs("recall-diagnostic", row if row == "additive" else f"{row}, d_k {d_k}")
+    scores = [x["result.json"]["scores"]["test"]["accuracy"]["score"] for x in made]
+    cell = cells(page, row)["recall, d_k 8" if d_k == 8 else "d_k 32"]
+    assert float(cell.split()[0]) == pytest.approx(statistics.mean(scores), abs=0.05)
+
+
+def test_a_state_that_keeps_all_keys_grows_and_a_memory_does_not(page):
+    name = "state at 2,048 (KiB)"
+    assert cells(page, "scaled dot product")[name] == f"{2 * 2048 * 8 * 64 * 4 // 1024:,}"
+    assert cells(page, "delta")[name] == f"{8 * 64 * 64 * 4 // 1024:,}"
+    assert cells(page, "nystrom")[name] == ""
