@@ -168,8 +168,8 @@ SECTIONS = {
             below. PPL, BLEU and BLEU on longer sentences are of that study; a star marks a
             difference from the first row. `agreement` is the share of minimal pairs in which two
             words that must agree are 5 or more words apart and the model prefers the right one.
-            `recall` is the accuracy of associative recall with d_k = 8 and 32; d_k = 8 is the same
-            for all, and only memories, whose state grows with it, have both. Speed is that of value
+            `recall` is the accuracy of associative recall with d_k = 8 and 32, of the mechanisms
+            that were tried. Speed is that of value
             and gradient relative to scaled dot products, and `faster from` the length where it
             passes them, where it has been measured. The state is what decoding keeps of 2,048
             tokens, with 8 heads of 64 features in float32.
@@ -203,9 +203,10 @@ SECTIONS = {
             """
             Multi-query associative recall (Arora et al. 2023) with 8 keys. The first layer of each
             model is a window of two positions, in which a value can see its key; the second is the
-            mechanism that is compared. A memory keeps d_k d_v numbers, taylor (1 + d_k + d_k²) d_v,
-            with one head and d_v = 32. Guessing among the values that are left has an accuracy of
-            34%. Read a large deviation as a seed that had not found the solution after 2,000 steps.
+            mechanism that is compared. A mechanism of fixed state keeps d_k d_v numbers, taylor
+            (1 + d_k + d_k²) d_v, with one head and d_v = 32. Guessing among the values that are
+            left has an accuracy of 34%. Read a large deviation as a seed that had not found the
+            solution after 1,000 steps.
             """,
             ("recall-diagnostic/table.md", "recall-diagnostic/recall-diagnostic-learning.png"),
         ),

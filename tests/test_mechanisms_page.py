@@ -48,11 +48,19 @@ def test_a_line_has_the_numbers_of_its_studies(page):
     assert line["roles"] == "all"
 
 
-@pytest.mark.parametrize(("row", "d_k"), [("linear", 8), ("linear", 32), ("additive", 8)])
-def test_recall_is_that_of_the_mechanism(page, row, d_k):
-    made = runs("recall-diagnostic", row if row == "additive" else f"{row}, d_k {d_k}")
+@pytest.mark.parametrize(
+    ("row", "stored", "column"),
+    [
+        ("linear", "linear, d_k 8", "recall, d_k 8"),
+        ("linear", "linear, d_k 32", "d_k 32"),
+        ("scaled dot product", "softmax, d_k 8", "recall, d_k 8"),
+    ],
+)
+def test_recall_is_that_of_the_mechanism(page, row, stored, column):
+    made = runs("recall-diagnostic", stored)
+    assert len(made) == 3
     scores = [x["result.json"]["scores"]["test"]["accuracy"]["score"] for x in made]
-    cell = cells(page, row)["recall, d_k 8" if d_k == 8 else "d_k 32"]
+    cell = cells(page, row)[column]
     assert float(cell.split()[0]) == pytest.approx(statistics.mean(scores), abs=0.05)
 
 
