@@ -2,6 +2,9 @@
 
     launch/local.sh run induction --preset diagnostic --seeds 3
 
+This takes about four minutes on 2 CPU cores. Expected: two layers with relative positions reach 88%
+(two of three seeds have found the solution), one layer at most 51%.
+
 The task is associative recall with 4 keys. The first layer can give each word the one before it,
 so that the second finds the value whose word before is the key, as in the induction heads of Olsson
 et al. (2022). Guessing among the values that are left has an accuracy of 52%.

@@ -566,6 +566,8 @@ def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys)
         "language_model-short",
         "modifications-short",
         "recall-diagnostic",
+        "lengths-diagnostic",
+        "induction-diagnostic",
     ],
 )
 def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):
