@@ -32,7 +32,7 @@ def schemes():
     columns="positions",
     split="test",
     V=36,
-    metrics=METRICS,
+    metrics=dict(recall=METRICS),
     base=COMMON | dict(corpus="recall", task_options="keys=4,length=24,fewest=1"),
 )
 def lengths():
@@ -44,7 +44,7 @@ def lengths():
     columns="positions",
     split="test",
     V=36,
-    metrics=METRICS,
+    metrics=dict(dyck=METRICS),
     base=COMMON | dict(corpus="dyck", task_options="length=32,depth=4"),
 )
 def lengths_dyck():

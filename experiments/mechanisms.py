@@ -34,7 +34,7 @@ def stored(name, scale):
     study, home = find(name), RESULTS / f"{name}-{scale}"
     grid = Grid(study, preset(scale), study.rows, {}, home)
     own = metric_of(grid.data.corpus).name
-    metrics = parse_metrics(study.metrics, "PPL", own, splits=True)
+    metrics = parse_metrics(study.metrics.get(grid.data.corpus, ""), "PPL", own, splits=True)
     grid = Grid(study, preset(scale), study.rows, {}, home, metrics=metrics)
     found = entries.collect(grid, mix=True)
     return comparison.compare_with_base(grid, found, measuring.measure(grid, found, {}))

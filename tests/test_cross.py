@@ -136,7 +136,7 @@ def test_plots_show_every_level(grid, lines, tmp_path):
 
 
 def test_a_page_has_a_chart_of_every_field_and_a_heatmap(grid, lines):
-    drawn = {chart.name: chart for chart in charts.charts(grid, lines, [])}
+    drawn = {chart.name: chart for chart in charts.charts(grid, lines, [], [])}
     assert list(drawn)[-3:] == ["field-h", "field-d_model", "heatmap-h-d_model"]
     for mean in factorial.factorial(grid, lines).means.flat:
         assert f"{mean:.2f}" in drawn["heatmap-h-d_model"].picture

@@ -40,7 +40,7 @@ def grid_of(arguments: Namespace) -> "Grid":
     sweep = declared(study, arguments.sweep, changes)
     grid = Grid(study, scale, rows, changes, arguments.store, sweep)
     own = metric_of(grid.data.corpus).name
-    names = getattr(arguments, "metrics", "") or study.metrics
+    names = getattr(arguments, "metrics", "") or study.metrics.get(grid.data.corpus, "")
     shown = metrics.parse(names, "PPL", own, splits=True)
     grid = dataclasses.replace(grid, metrics=shown)
     grid.check()

@@ -62,7 +62,8 @@ class Study:
       base: config fields in which this table's base differs from Table 3's; a preset may replace
         them.
       sweep: values of fields, one of which is chosen for each row (`study.sweep`).
-      metrics: the columns of scores, as `--metrics` names them; PPL and the corpus's if empty.
+      metrics: by corpus, the columns of scores, as `--metrics` names them. With another corpus they
+        are PPL and its metric.
     """
 
     name: str
@@ -74,7 +75,7 @@ class Study:
     equal_flops: bool = False
     base: Mapping[str, Any] = field(default_factory=dict)
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    metrics: str = ""
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
     def config(self, row: Row | None = None) -> Config:
         """Returns a row's config at the paper's scale; base's if no row is given.
@@ -95,7 +96,7 @@ def study(
     equal_flops: bool = False,
     base: Mapping[str, Any] | None = None,
     sweep: Mapping[str, Sequence[Any]] | None = None,
-    metrics: str = "",
+    metrics: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[[], Sequence[Row]]], Study]:
     """Returns a decorator that turns a function into a study of its name, with the rows it returns.
 
@@ -113,7 +114,7 @@ def study(
             equal_flops=equal_flops,
             base=base or {},
             sweep=sweep or {},
-            metrics=metrics,
+            metrics=metrics or {},
         )
         _check(made)
         return made
