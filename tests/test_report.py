@@ -39,7 +39,7 @@ def test_a_page_shows_all_results_and_requests_nothing(demo):
         assert page.locator("#matrix td.open").count() == 20 * 19
         page.wait_for_selector(".chart.vega-embed svg")
         assert page.locator(".chart").count() == 9
-        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 10")
+        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 9")
         assert page.locator("dl.samples:not([hidden])").count() == 1
         assert page.locator("dl.samples:not([hidden]) dd").first.inner_text() == HOSTILE
         assert page.locator("dl.samples:not([hidden]) ins").first.inner_text() == HOSTILE

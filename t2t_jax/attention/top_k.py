@@ -25,7 +25,5 @@ class TopK(Dense):
 
     def weights(self, scores: Array, seen: Array) -> Array:
         candidates = jnp.where(seen, jax.lax.stop_gradient(scores), -jnp.inf)
-        # Without the barrier a compiler may compute the scores twice, and round them differently.
-        candidates = jax.lax.optimization_barrier(candidates)
         highest, _ = jax.lax.top_k(candidates, min(self.k, scores.shape[-1]))
         return softmax(scores, seen & (candidates >= highest[..., -1:]))
