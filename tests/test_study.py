@@ -498,7 +498,7 @@ def test_a_run_serves_every_study_that_shares_its_config(grid, words, run_words,
         assert float(of_base[header.index(name)]) == scores[split]["bleu"]["score"]
     wrong = ["--metrics", "BLEU@dve", "--workers", "1", *cache, "--store", str(home)]
     assert main(["run", *study, *wrong]) == 2
-    assert "corpus grammar has no such split: did you mean 'dev'?" in capsys.readouterr().err
+    assert "corpus text has no such split: did you mean 'dev'?" in capsys.readouterr().err
     assert (base / "metrics.jsonl").stat().st_mtime_ns == trained
     assert len(results(home)) == 2 * ROWS
     result = json.loads((base / "result.json").read_text())
