@@ -254,7 +254,7 @@ def test_a_cross_attention_step_adds_a_bias_or_refuses_it(name):
     T, S = 5, 7
     q, k, v = draw(name, T, S)
     variables, visibility = weights(name), Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]))
-    apply = partial(make(name).apply, variables)
+    apply = partial(jax.jit(make(name).apply, static_argnames=("method", "bias")), variables)
     state = apply(k, v, visibility, method="start")
 
     def bias(distance):

@@ -25,5 +25,9 @@ class TopK(Dense):
 
     def weights(self, scores: Array, seen: Array) -> Array:
         candidates = jnp.where(seen, jax.lax.stop_gradient(scores), -jnp.inf)
-        highest, _ = jax.lax.top_k(candidates, min(self.k, scores.shape[-1]))
-        return softmax(scores, seen & (candidates >= highest[..., -1:]))
+        highest, keys = jax.lax.top_k(candidates, min(self.k, scores.shape[-1]))
+        # A compiled program may compute the scores once for `top_k` and again for the comparison,
+        # and round them differently: by its index, the k-th highest is kept in any case.
+        equal = candidates >= highest[..., -1:]
+        kept = jnp.put_along_axis(equal, keys, True, axis=-1, inplace=False)
+        return softmax(scores, seen & kept)
