@@ -4,7 +4,7 @@
     launch/local.sh run attention_flops --seeds 3        with as many steps as base's FLOPs allow
     launch/local.sh run attention --preset multi30k      on real text
 
-The first two take an hour on 2 CPU cores. Expected (experiments/results/attention-demo): base
+The first takes about an hour on 2 CPU cores. Expected (experiments/results/attention-demo): base
 reaches 62.7 ± 0.6 BLEU, talking heads 65.3 ± 1.2, local attention 64.6 ± 0.3, linear 58.2 ± 0.9,
 unscaled dot products 50.9 ± 0.2. The learning rate is that of base.
 

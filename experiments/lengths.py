@@ -18,8 +18,14 @@ types nested up to 4 deep.
 
 from t2t_jax.study import Row, study
 
-COMMON = dict(vocabulary=36, architecture="decoder", N=4)
 METRICS = "accuracy,accuracy@test2x,accuracy@test4x,accuracy@test8x"
+
+
+def table(corpus, task_options):
+    """The arguments of a study of a task."""
+    base = dict(corpus=corpus, task_options=task_options)
+    base |= dict(vocabulary=36, architecture="decoder", N=4)
+    return dict(columns="positions", split="test", V=36, metrics={corpus: METRICS}, base=base)
 
 
 def schemes():
@@ -28,24 +34,14 @@ def schemes():
 
 
 @study(
-    "Recall in longer sequences by position scheme",
-    columns="positions",
-    split="test",
-    V=36,
-    metrics=dict(recall=METRICS),
-    base=COMMON | dict(corpus="recall", task_options="keys=4,length=24,fewest=1"),
+    "Recall in longer sequences by position scheme", **table("recall", "keys=4,length=24,fewest=1")
 )
 def lengths():
     return schemes()
 
 
 @study(
-    "Dyck languages in longer sequences by position scheme",
-    columns="positions",
-    split="test",
-    V=36,
-    metrics=dict(dyck=METRICS),
-    base=COMMON | dict(corpus="dyck", task_options="length=32,depth=4"),
+    "Dyck languages in longer sequences by position scheme", **table("dyck", "length=32,depth=4")
 )
 def lengths_dyck():
     return schemes()
