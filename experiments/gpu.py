@@ -355,7 +355,8 @@ PARTS = {
     "memory": memory,
     "profile": profile,
     "translate": bench("translate"),
-    "attention": bench("attention"),
+    # A third of the lengths, as each is compiled for the gradient, the value and a step.
+    "attention": bench("attention", "--lengths", "1024", "4096", "16384"),
     "start": bench("start"),
     "demo": grid("demo", "--workers", "4"),
     "hour": grid("hour", "--workers", "4", "--seeds", "3"),
