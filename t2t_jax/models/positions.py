@@ -87,11 +87,16 @@ def sinusoid_halves(module: nn.Module, positions: Array, d_model: int) -> Array:
 
 
 def learned(module: Encoding, positions: Array, d_model: int) -> Array:
-    """Rows of a learned table (Table 3, row E), float32 [T, d_model]."""
+    """Rows of a learned table (Table 3, row E), float32 [T, d_model].
+
+    The paper does not give its initial values. Here they have the variance of sinusoids, 1/2, so
+    that row E changes what is learned and not how much of its input says the position: from
+    smaller values, a short training spends its steps on making the table larger.
+    """
     if module.longest < len(positions):
         raise ValueError(f"{len(positions)} positions, but only {module.longest} are learned.")
     shape, axes = (module.longest, d_model), ("position", "d_model")
-    init = nn.initializers.normal(d_model**-0.5)
+    init = nn.initializers.normal(0.5**0.5)
     table = parameter(module, "table", shape, axes, init, jnp.float32)
     return jnp.take(table, positions, axis=0)
 
