@@ -206,6 +206,20 @@ def test_a_needle_is_at_the_distance_that_is_asked_for():
     assert uniform == set(range(1, 12))
 
 
+def test_a_needle_lies_among_other_keys_that_have_values():
+    made = generate("needle", parse_options("needle", "length=15,keys=5"), 24, 300)
+    for *before, last in (e.source for split in ("train", "test") for e in made[split]):
+        keys = [word for word in before if word[0] == "k"]
+        assert len(keys) == len({*keys, last}) == 5
+        assert [word[0] for word in before].count("v") == 5
+        assert all(before[before.index(key) + 1][0] == "v" for key in keys)
+    asked = [e.source[:-1].index(e.source[-1]) for e in made["train"]]
+    assert {*asked} == {*range(13)}
+    before = [e.source[:i] for e, i in zip(made["train"], asked, strict=True)]
+    ranks = [sum(word[0] == "k" for word in words) for words in before]
+    assert min(map(ranks.count, range(5))) > 30
+
+
 @pytest.mark.parametrize(
     ("corpus", "options", "expected"),
     [
@@ -237,8 +251,9 @@ def test_options_that_a_task_lacks_are_refused_with_the_config(corpus, options, 
         ("listops", "", 44, "has 15 words and 4 special tokens, not a vocabulary of 44: set vocab"),
         ("listops", "length=8,depth=2", 19, "of depth 2 have at most 37 words"),
         ("listops", "length=3", 19, "length must be at least 4"),
-        ("needle", "length=9,distance=8", 44, "distance must be at most length - 2, 7"),
-        ("needle", "", 7, "vocabulary must be at least 8"),
+        ("needle", "length=9,keys=3,distance=8", 44, "distance must be at most length - 2, 7"),
+        ("needle", "keys=5", 23, "5 keys need a vocabulary of at least 24"),
+        ("needle", "length=14,keys=5", 44, "length must be at least 3 keys, 15"),
         ("copy", "length=2", 8, "too few different examples"),
     ],
 )

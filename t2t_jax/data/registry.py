@@ -42,7 +42,7 @@ CORPORA: dict[str, Entry] = {
     "induction": Entry("_task", options=dict(length=32)),
     "dyck": Entry("_task", options=dict(length=32, depth=4)),
     "listops": Entry("_task", options=dict(length=32, depth=4)),
-    "needle": Entry("_task", options=dict(length=64, distance=0)),
+    "needle": Entry("_task", options=dict(length=64, keys=4, distance=0)),
 }
 
 

@@ -170,16 +170,22 @@ def recall_words(o: Options) -> list[str]:
 def needle(rng: random.Random, o: Options) -> Example:
     """The value that follows the only earlier occurrence of a key, hidden in random words.
 
-    The last word of the source is the key. `distance` is the number of words from the value to the
-    last word; with 0 all distances are equally likely.
+    The last word of the source is the key. `distance` is the number of words from its value to the
+    last word; with 0 all distances are equally likely. Other keys have values, too, so that a model
+    must tell which value follows which key.
     """
     fillers, keys, values = _needle_sizes(o)
-    words = [f"w{rng.randrange(fillers)}" for _ in range(o["length"])]
-    key, value = f"k{rng.randrange(keys)}", f"v{rng.randrange(values)}"
-    distance = o["distance"] or rng.randint(1, o["length"] - 2)
-    words[-2 - distance : -distance] = key, value
-    words[-1] = key
-    return Example(words, [value], distance)
+    last = o["length"] - 1
+    words = [f"w{rng.randrange(fillers)}" for _ in range(last)]
+    distance = o["distance"] or rng.randint(1, last - 1)
+    places = [last - 1 - distance]
+    while len(places) < o["keys"]:
+        free = [i for i in range(last - 1) if all(abs(i - place) > 1 for place in places)]
+        places.append(rng.choice(free))
+    for place, key in zip(places, rng.sample(range(keys), o["keys"]), strict=True):
+        words[place : place + 2] = f"k{key}", f"v{rng.randrange(values)}"
+    key, value = words[places[0] : places[0] + 2]
+    return Example([*words, key], [value], distance)
 
 
 def _needle_sizes(o: Options) -> tuple[int, int, int]:
@@ -188,9 +194,10 @@ def _needle_sizes(o: Options) -> tuple[int, int, int]:
 
 
 def needle_words(o: Options) -> list[str]:
-    require(o["V"] >= 4, f"vocabulary must be at least 8, not {o['V'] + 4}")
-    require(o["length"] >= 3, f"length must be at least 3, not {o['length']}")
-    most = o["length"] - 2
-    require(o["distance"] <= most, f"distance must be at most length - 2, {most}")
     fillers, keys, values = _needle_sizes(o)
+    V = 4 * o["keys"] + 4
+    require(o["keys"] <= keys, f"{o['keys']} keys need a vocabulary of at least {V}")
+    least, most = 3 * o["keys"], o["length"] - 2
+    require(o["length"] >= least, f"length must be at least 3 keys, {least}")
+    require(o["distance"] <= most, f"distance must be at most length - 2, {most}")
     return [*_numbered("w", fillers), *_numbered("k", keys), *_numbered("v", values)]
