@@ -7,6 +7,7 @@
 A grid is Table 3 with preset demo and a few changes: steps, training pairs, widths, difficulty,
 tuning of each row, muP. Runs are stored in runs/fidelity, and a stopped grid continues there.
 Finished grids are published in experiments/results/fidelity, from which a new machine continues.
+The stored tables of presets are grids, too, and are not run again.
 
 The agreement is Kendall's tau with the paper's values. So that no regime is fitted to the values by
 which it is judged, the grid that agrees best on groups C and D is reported on A, B and E, which did
@@ -16,28 +17,47 @@ not choose it, and the other way round.
 import argparse
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "fidelity"
 STORE = Path("runs/fidelity")
+
+
+class Regime(NamedTuple):
+    """How a grid differs from Table 3 with the paper's own scale.
+
+    Attributes:
+      stored: of a grid that is not run here, its folder in experiments/results.
+    """
+
+    changes: Mapping[str, Any] = {}
+    sweep: Mapping[str, tuple[float, ...]] = {}
+    preset: str = "demo"
+    stored: str = ""
+
+
 TUNED = {"lr_scale": (0.25, 0.5, 1.0)}
 MUP = dict(parametrization="mup")
-GRIDS = {  # name: changes of demo, swept values
-    "demo": ({}, {}),
-    "quarter of the steps": (dict(steps=320), {}),
-    "half of the steps": (dict(steps=640), {}),
-    "twice the steps": (dict(steps=2560), {}),
-    "half of the pairs": (dict(pairs=1000), {}),
-    "twice the pairs": (dict(pairs=4000), {}),
-    "all pairs": (dict(pairs=0), {}),
-    "half of the width": (dict(d_model=32, d_ff=128, d_k=4, d_v=4), {}),
-    "twice the width": (dict(d_model=128, d_ff=512, d_k=16, d_v=16), {}),
-    "normal grade": (dict(grade="normal"), {}),
-    "tuned": ({}, TUNED),
-    "muP": (MUP, {}),
-    "tuned muP": (MUP, TUNED),
+GRIDS = {
+    "demo": Regime(stored="table3-demo"),
+    "hour": Regime(preset="hour", stored="table3-hour"),
+    "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5)}, "hour", "table3-hour"),
+    "quarter of the steps": Regime(dict(steps=320)),
+    "half of the steps": Regime(dict(steps=640)),
+    "twice the steps": Regime(dict(steps=2560)),
+    "half of the pairs": Regime(dict(pairs=1000)),
+    "twice the pairs": Regime(dict(pairs=4000)),
+    "all pairs": Regime(dict(pairs=0)),
+    "half of the width": Regime(dict(d_model=32, d_ff=128, d_k=4, d_v=4)),
+    "twice the width": Regime(dict(d_model=128, d_ff=512, d_k=16, d_v=16)),
+    "normal grade": Regime(dict(grade="normal")),
+    "tuned": Regime({}, TUNED),
+    "muP": Regime(MUP),
+    "tuned muP": Regime(MUP, TUNED),
 }
 PARTS = {"all": "", "C, D": "CD", "A, B, E": "ABE"}  # groups; base belongs to each
 THRESHOLDS = 0.5, 0.6, 0.7, 0.8
@@ -45,17 +65,16 @@ THRESHOLDS = 0.5, 0.6, 0.7, 0.8
 
 def words(name):
     """Returns the arguments that a command of the study needs for a grid."""
-    changes, sweep = GRIDS[name]
+    changes, sweep, _, _ = GRIDS[name]
     fields = [word for n, x in changes.items() for word in (f"--{n}", str(x))]
     swept = [f"--sweep={n}={','.join(map(str, x))}" for n, x in sweep.items()]
     return ["table3", *fields, *swept, "--store", str(STORE)]
 
 
 def run(name, seeds):
-    """Runs a grid, or continues it from its store and from what is published."""
-    more = ["--published", str(RESULTS)] if (RESULTS / "runs.jsonl.xz").exists() else []
+    """Runs a grid, or continues it."""
     command = [sys.executable, "-m", "t2t_jax.cli", "run", *words(name), "--seeds", str(seeds)]
-    subprocess.run([*command, *more], check=True)
+    subprocess.run(command, check=True)
 
 
 def grid(name, home):
@@ -63,9 +82,8 @@ def grid(name, home):
     from t2t_jax.study.presets import preset
     from t2t_jax.study.registry import find
 
-    changes, sweep = GRIDS[name]
-    study = find("table3")
-    return Grid(study, preset("demo"), study.rows, changes, home, sweep)
+    regime, study = GRIDS[name], find("table3")
+    return Grid(study, preset(regime.preset), study.rows, regime.changes, home, regime.sweep)
 
 
 def measure(name, home):
@@ -150,9 +168,9 @@ def table(results):
 
 
 def _cells(name, x):
-    changes, sweep = GRIDS[name]
-    shown = [f"{n}={value}" for n, value in changes.items()]
-    shown += [f"{n} in {', '.join(map(str, values))}" for n, values in sweep.items()]
+    regime = GRIDS[name]
+    shown = [f"{n}={value}" for n, value in regime.changes.items()]
+    shown += [f"{n} in {', '.join(map(str, values))}" for n, values in regime.sweep.items()]
     low, high = x["seeds"]
     cells = ["; ".join(shown), f"{low}" if low == high else f"{low} to {high}"]
     cells += [f"{x['core_hours']:.2f}", f"{x['flops']:.1e}"]
@@ -208,29 +226,32 @@ def draw(results):
         figure.legend(*handles, loc="outside lower center", ncols=5)
 
 
+def home_of(name):
+    """Returns the folder of a grid's runs."""
+    return RESULTS.parent / GRIDS[name].stored if GRIDS[name].stored else STORE
+
+
 def main():
+    names = [name for name, regime in GRIDS.items() if not regime.stored]
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("grids", nargs="*", metavar="GRID", help=f"to run: {', '.join(GRIDS)}")
+    parser.add_argument("grids", nargs="*", metavar="GRID", help=f"to run: {', '.join(names)}")
     parser.add_argument("--seeds", type=int, default=1, help="runs of each row [1]")
     arguments = parser.parse_args()
     from t2t_jax import files
     from t2t_jax.runs import published
 
-    if unknown := [name for name in arguments.grids if name not in GRIDS]:
-        parser.error(f"there is no grid {unknown[0]!r}: choose from {', '.join(GRIDS)}.")
+    if unknown := [name for name in arguments.grids if name not in names]:
+        parser.error(f"there is no grid {unknown[0]!r} to run: choose from {', '.join(names)}.")
+    for folder in (RESULTS, home_of("demo")):  # tuned grids have runs of demo
+        if (folder / published.NAME).exists():
+            published.unpack(folder, STORE)
     for name in arguments.grids:
         run(name, arguments.seeds)
-    home = STORE if STORE.exists() else RESULTS
-    if not home.exists():
-        parser.error("no grid is finished: name one to run it.")
-    if home is STORE and (RESULTS / published.NAME).exists():
-        published.unpack(RESULTS, STORE)
-    found = {name: measure(name, home) for name in GRIDS}
+    found = {name: measure(name, home_of(name)) for name in GRIDS}
     results = {name: x[0] for name, x in found.items() if x}
-    if not results:
-        sys.exit("no grid is finished: name one to run it.")
     RESULTS.mkdir(parents=True, exist_ok=True)
-    published.write(RESULTS, {key: run for x in found.values() if x for key, run in x[1].items()})
+    runs = {key: run for name in names if found.get(name) for key, run in found[name][1].items()}
+    published.write(RESULTS, runs)
     files.write_json(RESULTS / "fidelity.json", results)
     files.write(RESULTS / "table.md", table(results))
     draw(results)
