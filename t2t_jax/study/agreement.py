@@ -31,6 +31,8 @@ class Agreement:
       tau: Kendall's tau-b of the rows' values, base included.
       low, high: its 95% interval, by bootstrap over seeds and sentences; None if the statistics of
         sentences were not kept.
+      pairs: number of pairs of rows, base included, that the paper separates.
+      ordered: number of those pairs that have the paper's order.
       tested: whether our rows are tested for significance, as they have several seeds.
       separated: rows that the paper separates from base, and that differ significantly in ours if
         they are tested.
@@ -42,6 +44,8 @@ class Agreement:
     tau: float
     low: float | None
     high: float | None
+    pairs: int
+    ordered: int
     tested: bool
     separated: tuple[Point, ...]
     same_sign: tuple[Point, ...]
@@ -74,15 +78,19 @@ def _agreement(
     if len(points) < 3:
         return None
     paper_values = np.array([point.paper for point in points]).round(6)  # keeps the paper's ties
-    tau = float(statistics.kendall(np.array([point.ours for point in points]), paper_values))
+    ours = np.array([point.ours for point in points])
+    tau = float(statistics.kendall(ours, paper_values))
     if np.isnan(tau):  # all rows are equal
         return None
+    apart = (paper_values[:, None] - paper_values).round(6) >= SEPARATED[name]
+    ordered = apart & (ours[:, None] > ours)
     tested = any(point.measure.p is not None for point in points)
     resolved = tuple(point for point in points if _resolved(name, point))
     separated = tuple(x for x in resolved if x.measure.significant or not tested)
     same = tuple(x for x in separated if x.paper * x.ours > 0)
-    low, high = _interval(points, paper_values)
-    return Agreement(name, points, tau, low, high, tested, separated, same)
+    interval = _interval(points, paper_values)
+    pairs = int(apart.sum()), int(ordered.sum())
+    return Agreement(name, points, tau, *interval, *pairs, tested, separated, same)
 
 
 def _interval(
@@ -106,7 +114,11 @@ def sentence(agreement: Agreement) -> str:
         seeds = any(point.measure.spread.n > 1 for point in points)
         over = "seeds and sentences" if seeds else "sentences"
         text += f" (95% interval over {over}: {agreement.low:.2f} to {agreement.high:.2f})"
-    threshold = f"that the paper separates from base by {SEPARATED[name]} {name}"
+    gap = f"{SEPARATED[name]} {name}"
+    if agreement.pairs:
+        pairs = f"the {agreement.pairs} pairs of rows that the paper separates by {gap}"
+        text += f"; {agreement.ordered} of {pairs} have its order"
+    threshold = f"that the paper separates from base by {gap}"
     separated, same = agreement.separated, agreement.same_sign
     if agreement.tested:
         threshold += " and this table with significance"
