@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import time
 
 import pytest
 
@@ -40,7 +42,10 @@ def cells(tmp_path):
     return made
 
 
-def seen(cells, out, monkeypatch):
+def seen(cells, out, monkeypatch, age=-1):
+    """What is shown of runs at work whose last record has an age in seconds when it begins."""
+    written = time.time() - age
+    os.utime(cells[2].directory / "metrics.jsonl", (written, written))
     monkeypatch.setenv("COLUMNS", "120")
     before, after = cells[:1], cells[1:]
     with view.View(after, 2, Progress(out)) as watched:
@@ -68,3 +73,11 @@ def test_a_pipe_shows_plain_lines(cells, monkeypatch):
     assert "\r" not in text
     assert "2/4 runs  table3-demo/A:h=4,d_k=128,d_v=128/0 320/1,280" in text
     assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
+
+
+@pytest.mark.parametrize("out", [Terminal, io.StringIO])
+def test_a_run_that_was_stopped_is_not_at_work(cells, out, monkeypatch):
+    text = seen(cells, out(), monkeypatch, age=1)
+    assert "320/1,280" not in text
+    if out is Terminal:
+        assert "waiting: table3-demo/A:h=4,d_k=128,d_v=128/0, table3-demo/A:h=16" in text

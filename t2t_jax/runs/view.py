@@ -26,13 +26,15 @@ class View:
     Attributes:
       costs: FLOPs of each job.
       shown: the jobs whose end has been reported.
+      began: the time of day; a run without a later record is not at work.
       first: time, FLOPs done and number of programs begun when progress was first seen.
     """
 
     def __init__(self, jobs: Sequence[Job], workers: int, progress: Progress) -> None:
         self.jobs, self.workers, self.progress = jobs, workers, progress
         self.costs = {job: run_flops(job.c, job.c.data.vocabulary) for job in jobs}
-        self.start, self.shown = time.monotonic(), {job for job in jobs if ended(job)}
+        self.start, self.began = time.monotonic(), time.time()
+        self.shown = {job for job in jobs if ended(job)}
         self.first: tuple[float, float, int] | None = None
         self.flops_at_start, _ = self._measure()
         self.live = None
@@ -78,7 +80,7 @@ class View:
             if job in self.shown:
                 continue
             record = _last_record(job)
-            if "nll" not in record:
+            if "nll" not in record or not self._at_work(job):
                 waiting.append(job.name)
                 continue
             table.add_row(Text(job.name), *_cells(job, record))
@@ -95,13 +97,16 @@ class View:
         names_at: dict[str, list[str]] = {}
         for job in self.jobs:
             step, steps = _step(job), job.c.training.steps
-            if step and job not in self.shown:
+            if step and job not in self.shown and self._at_work(job):
                 place = f"{step:,}/{steps:,}" if step < steps else "translating"
                 names_at.setdefault(place, []).append(job.name)
         return [
             names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") + f" {place}"
             for place, names in names_at.items()
         ]
+
+    def _at_work(self, job: Job) -> bool:
+        return (job.directory / "metrics.jsonl").stat().st_mtime >= self.began
 
     def _time_left(self) -> str:
         """Returns the estimated time of the remaining steps and of the remaining compilations.
