@@ -182,8 +182,8 @@ def needle(rng: random.Random, o: Options) -> Example:
     while len(places) < o["keys"]:
         free = [i for i in range(last - 1) if all(abs(i - place) > 1 for place in places)]
         places.append(rng.choice(free))
-    for place, key in zip(places, rng.sample(range(keys), o["keys"]), strict=True):
-        words[place : place + 2] = f"k{key}", f"v{rng.randrange(values)}"
+    for place, number in zip(places, rng.sample(range(keys), o["keys"]), strict=True):
+        words[place : place + 2] = f"k{number}", f"v{rng.randrange(values)}"
     key, value = words[places[0] : places[0] + 2]
     return Example([*words, key], [value], distance)
 

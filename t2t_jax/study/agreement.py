@@ -88,9 +88,9 @@ def _agreement(
     resolved = tuple(point for point in points if _resolved(name, point))
     separated = tuple(x for x in resolved if x.measure.significant or not tested)
     same = tuple(x for x in separated if x.paper * x.ours > 0)
-    interval = _interval(points, paper_values)
-    pairs = int(apart.sum()), int(ordered.sum())
-    return Agreement(name, points, tau, *interval, *pairs, tested, separated, same)
+    low, high = _interval(points, paper_values)
+    pairs, in_order = int(apart.sum()), int(ordered.sum())
+    return Agreement(name, points, tau, low, high, pairs, in_order, tested, separated, same)
 
 
 def _interval(

@@ -146,7 +146,7 @@ PRESETS: dict[str, Preset] = {
             width=4,
             depth=2,
             steps=1280,
-            changes=_EASY | dict(pairs=3000, P_drop=0.1),
+            changes=_EASY | dict(pairs=3000, P_drop=0.08),
         ),
     )
 }
