@@ -63,9 +63,9 @@ def search(
     log p / lp(n) with lp(n) = ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14). A sentence is
     done as soon as
 
-    - K hypotheses have finished and the best of them scores at least what the best living one
-      would score if EOS followed with probability 1 (without this second condition, a confident
-      model whose EOS enters the last ranks would stop in mid-sentence), or
+    - K hypotheses have finished and the best of them scores at least as much as the best living
+      one would at its present length (without this second condition, a confident model whose EOS
+      enters the last ranks would stop in mid-sentence), or
     - no living hypothesis can beat the best finished one: its log-probability can only fall and
       its penalty only grow, so log p / lp(max length) bounds its score (alpha >= 0), or
     - its hypotheses have its own max length. If none has finished by then, the best living one

@@ -3,7 +3,7 @@
 Before `finish`, the output of a mechanism is a weighted sum of values. If unit vectors are appended
 to the values, the corresponding columns of the sum are the weights. Linear and low-rank attention
 never form weights; theirs are effective weights, such as phi(q_t) phi(k_s) divided by the sum over
-s. Those of a memory may be negative.
+s. Weights of a memory, of talking heads and of differential attention may be negative.
 """
 
 from collections.abc import Callable, Sequence

@@ -60,7 +60,7 @@ class Model(nn.Module):
         return x * self.embedding.multiplier, self.embedding.matrix
 
     def __call__(self, source: Array, target_in: Array) -> Array:
-        """Logits [B, T, V]; initialises the model, as every parameter is used."""
+        """Logits [B, T, V]. Initialisation calls it, as it uses every parameter."""
         return self.decode(self.encode(source), target_in)
 
     def drop(self, x: Array, P_drop: Array | None) -> Array:

@@ -27,7 +27,7 @@ from t2t_jax.ops.tiles import call, dot, on_rows, whole_tiles
 
 TILE = 64  # queries, and keys, that are computed at once
 _LOWEST = -1e30
-_PARTS = 16  # if few keys are seen by many queries: parts of the queries, of 4 tiles at least
+_PARTS = 16  # at most, of the queries that see a set of few keys; a part has at least 4 tiles
 Patterns = tuple[tuple[Pattern, ...], ...]
 
 
