@@ -6,11 +6,11 @@
 
 The first takes about an hour on 2 CPU cores. Expected (experiments/results/attention-demo): base
 reaches 62.7 ± 0.6 BLEU, talking heads 65.3 ± 1.2, local attention 64.6 ± 0.3, linear 58.2 ± 0.9,
-unscaled dot products 50.9 ± 0.2. The learning rate is that of base.
+unscaled dot products 50.9 ± 0.2. All rows have the learning rate of base.
 
-A mechanism takes every role in which it is defined, except that windows and patterns leave
-cross-attention to scaled dot products. The options suit sentences of some twenty subwords. The
-sentences of `test_long` are longer than those of training, and `contrastive` is the accuracy on
+A row uses its mechanism in every role that it supports, except that windows and sparse patterns
+leave cross-attention to scaled dot products. The options suit sentences of about twenty subwords.
+The sentences of `test_long` are longer than those of training, and `contrastive` is the accuracy on
 minimal pairs. `launch/local.sh list mechanisms` describes each mechanism, and `launch/local.sh
 bench attention` measures its cost on long sequences.
 """

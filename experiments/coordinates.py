@@ -1,13 +1,13 @@
-"""Coordinate check of muP: how far a few steps move activations, against the width.
+"""Coordinate check of muP: how much a few steps change activations, by width.
 
     launch/local.sh experiments/coordinates.py        2 minutes on 2 CPU cores
 
 Writes experiments/results/coordinates: the mean absolute change of activations after 4 steps of
 Adam on one batch, at one learning rate, for d_model from 32 to 256, and the exponent of its growth
 with d_model (Yang et al. 2022, appendix D.1). Expected: exponents of 0.35 to 1.4 with the standard
-parametrization, and between -0.2 and 0.1 with parametrization=mup. The change of the logits falls a
-little there: it has a part that stays, and a part of the size of the first logits, which vanish as
-d_model^-0.5. Four steps do not tell power=1 from power=0.5.
+parametrization, and between -0.2 and 0.1 with parametrization=mup. Under muP, the change of the
+logits falls slightly with the width: one part of it is constant, and another is as large as the
+initial logits, which fall as d_model^-0.5. Four steps are too few to tell power=1 from power=0.5.
 """
 
 import sys
@@ -97,7 +97,7 @@ def measure(configs):
 
 
 def exponent(widths, sizes):
-    """Returns the slope of log size against log width."""
+    """Returns the slope of log size over log width."""
     return float(np.polyfit(np.log(widths), np.log(sizes), 1)[0])
 
 
@@ -130,7 +130,7 @@ def table(results):
 
 
 def draw(results):
-    """Plots the changes against the width, a panel for each activation."""
+    """Plots the changes over the width, with a panel for each activation."""
     from t2t_jax import plotting
 
     size = (8, 2.4)

@@ -3,14 +3,14 @@
     launch/local.sh experiments/faults.py [KILLS]        15 minutes on 2 CPU cores
 
 Writes experiments/results/faults. A small model is trained on the built-in corpus with a checkpoint
-every 20 steps, once without interruption and once killed (-9) at random moments and resumed, 50
-times. Then every file of a checkpoint is damaged in every way, and the other faults follow in turn.
-The full disk and the read-only store need Linux and the right to mount.
+every 20 steps: once without interruption, and once killed (kill -9) at random moments and resumed,
+50 times. Then every file of a checkpoint is damaged in every way, and the other faults follow. The
+full disk and the read-only store need Linux and the right to mount.
 
 Expected: parameters, metrics, translations and scores are the same, bit for bit, with and without
-kills. Damage to a file of a checkpoint is noticed, except to the 2 files that hold no data, and the
-checkpoint before is restored. A stop signal ends a run with exit code 75 within 3 seconds. A full
-disk ends it with code 1, a read-only store with code 2, each with one sentence.
+kills. Damage to a file of a checkpoint is detected, except in the 2 files that hold no data, and
+the previous checkpoint is restored. A stop signal ends a run with exit code 75 within 3 seconds. A
+full disk ends it with code 1, a read-only store with code 2, each with a message of one sentence.
 """
 
 import json
@@ -56,7 +56,7 @@ def finish(command):
 
 
 def outcome(run):
-    """Returns what a finished run ends with, apart from what depends on the clock."""
+    """Returns what a finished run ends with, except what depends on the clock."""
     import jax
     import orbax.checkpoint as ocp
 
@@ -163,9 +163,9 @@ def damages(home, cache, report):
 def damage_each(home, cache, files, harm, before, newest):
     """Damages one file at a time of a copy of the run.
 
-    Where the damage is noticed, the newest checkpoint left is the one before. Damage to Orbax's two
-    commit marks, from which nothing is restored, is not noticed. Each run of the second kind and
-    one of the first are resumed, and must end as the run without damage.
+    If the damage is detected, the newest checkpoint left is the previous one. Damage to Orbax's two
+    commit marks, from which nothing is restored, is not detected. One run with detected damage and
+    every run with undetected damage are resumed, and must end as the run without damage.
     """
     alone, copy = home / "alone", home / "damaged"
     expected = outcome(alone)

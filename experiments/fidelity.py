@@ -1,7 +1,7 @@
 """How small can Table 3 be and still agree with the paper's, and must each row be tuned?
 
-    launch/local.sh experiments/fidelity.py --seeds 3 GRID ...   runs grids: 4 to 60 minutes a seed
-                                                                 and grid on 2 CPU cores
+    launch/local.sh experiments/fidelity.py --seeds 3 GRID ...   runs grids: 4 to 60 minutes for a
+                                                                 seed of a grid on 2 CPU cores
     launch/local.sh experiments/fidelity.py                      only makes the table and figure
 
 A grid is Table 3 with preset demo and a few changes: steps, training pairs, widths, difficulty,
@@ -9,9 +9,9 @@ tuning of each row, muP. Runs are stored in runs/fidelity, and a stopped grid co
 Finished grids are published in experiments/results/fidelity, from which a new machine continues.
 The stored tables of presets are grids, too, and are not run again.
 
-The agreement is Kendall's tau with the paper's values. So that no regime is fitted to the values by
-which it is judged, the grid that agrees best on groups C and D is reported on A, B and E, which did
-not choose it, and the other way round.
+The agreement is Kendall's tau with the paper's values. So that no grid is selected by the values on
+which it is judged, the grid that agrees best on groups C and D is judged on A, B and E, and vice
+versa.
 """
 
 import argparse
@@ -140,7 +140,7 @@ def tau(measured, part, metric="PPL"):
 
 
 def table(results):
-    """Returns Markdown: the agreement and cost of every grid, the cheapest ones, held-out ones."""
+    """Returns Markdown: agreement and cost of every grid, the cheapest grids, held-out groups."""
     heads = ["grid", "changes", "seeds", "core-hours", "FLOPs"]
     heads += [f"tau of {metric}, {part}" for metric in ("PPL", "BLEU") for part in PARTS]
     heads += ["signs, PPL", "signs, BLEU"]
@@ -205,7 +205,7 @@ def _held_out(results, chosen_by, reported):
 
 
 def draw(results):
-    """Plots tau of all rows against the FLOPs of the whole grid, a panel for each metric."""
+    """Plots tau of all rows over the FLOPs of the whole grid, with a panel for each metric."""
     from t2t_jax import plotting
 
     size = (8, 3.6)

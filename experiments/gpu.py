@@ -4,10 +4,10 @@
     python -m experiments.gpu ...                  where nothing can be installed
 
 Writes experiments/results/gpu/PART. Parts that are done are skipped, and a part that fails does not
-stop the others. A part is stopped after 9 minutes; the same command continues the grids, and starts
-other parts again. It runs on a CPU, too. It needs the built-in corpus alone, and of the packages
-jax, flax, optax, orbax-checkpoint, sacrebleu, sentencepiece, matplotlib, jinja2 and packaging. No
-results of a GPU are stored yet, so neither the time nor the numbers to expect are known.
+stop the others. A part is stopped after 9 minutes; the same command then continues a grid, and
+starts any other part again. It also runs on a CPU. It needs only the built-in corpus and the
+packages jax, flax, optax, orbax-checkpoint, sacrebleu, sentencepiece, matplotlib, jinja2 and
+packaging. No results of a GPU are stored, so the time and the numbers to expect are not known.
 """
 
 import argparse
@@ -69,8 +69,8 @@ def doctor(out, sizes):
 def flash(out, sizes):
     """Compares scaled dot-product attention as XLA compiles it with cuDNN's kernel.
 
-    8 heads of 64, causal and not, in bf16. An error is the largest difference from float32 over the
-    largest value, for the output and the three gradients.
+    8 heads of 64, causal and not, in bf16. An error is the largest difference from float32, divided
+    by the largest value, for the output and the three gradients.
     """
     import jax
     import jax.numpy as jnp
@@ -100,8 +100,8 @@ def kernels(out, sizes):
     """Compares every kernel of `t2t_jax/ops` with its plain definition: exactness, then time.
 
     An error is the largest difference of a value or gradient from the plain definition in float32,
-    over the largest value. It fails where a kernel in bfloat16 errs by more than 4 times what the
-    plain definition errs in bfloat16.
+    divided by the largest value. The part fails if the error of a kernel in bfloat16 is more than 4
+    times that of the plain definition in bfloat16.
     """
     import jax
     import jax.numpy as jnp
@@ -197,7 +197,7 @@ def value_and_gradients_of(function):
 
 
 def bound(out, sizes):
-    """Compares the time of steps with the least time of their own compiled programs."""
+    """Compares the time of steps with the lower bound from their own compiled programs."""
     import jax
 
     from t2t_jax.bench import roofline, train
@@ -275,7 +275,7 @@ def median_seconds(run, arguments):
 
 
 def memory(out, sizes):
-    """Measures the memory of a step of 25,000 tokens a side, by the number of accumulated parts."""
+    """Measures the memory of a step of 25,000 tokens a side, by its number of accumulated parts."""
     from t2t_jax import config
     from t2t_jax.bench import train
     from t2t_jax.bench.workload import Workload, workload
@@ -294,7 +294,7 @@ def memory(out, sizes):
 
 
 def profile(out, sizes):
-    """Profiles a round of steps: the hundred kernels of each size that take most time."""
+    """Profiles a round of steps: for each size, the hundred kernels that take the most time."""
     import jax
 
     from t2t_jax.bench import train
@@ -324,7 +324,7 @@ def times_of_kernels(trace):
     times = collections.Counter()
     for e in events:
         track = tracks.get((e.get("pid"), None), "") + tracks.get((e.get("pid"), e.get("tid")), "")
-        kernel = e.get("ph") == "X" and "::" not in e["name"]  # others are scopes of several
+        kernel = e.get("ph") == "X" and "::" not in e["name"]  # others are scopes of many kernels
         if kernel and ("Stream" in track or "XLAEigen" in track):
             times[e["name"]] += e["dur"] / 1e3
     return dict(times.most_common(100))

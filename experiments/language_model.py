@@ -9,9 +9,9 @@ three times the steps.
 
 Every model predicts the target's subwords: the decoder (a causal language model) from those before,
 the encoder (a masked language model) from those on both sides, the encoder-decoder from those
-before and the source. Masking every token in turn makes the encoder's perplexity one of
-pseudo-likelihood, in which the end mark is easy to guess. The encoder learns from the 15% of tokens
-that a step masks, the others from all tokens.
+before and the source. The encoder's perplexity is a pseudo-perplexity: each token is masked in
+turn, and the end mark is easy to guess. In a step, the encoder learns from the 15% of tokens that
+are masked, the others from all tokens.
 """
 
 from t2t_jax.study import Row, study

@@ -1,15 +1,15 @@
-"""Extrapolation: which position schemes serve sequences longer than those of training.
+"""Extrapolation: which position schemes work on sequences longer than those of training.
 
     launch/local.sh run lengths --preset diagnostic --seeds 3
     launch/local.sh run lengths_dyck --preset diagnostic --seeds 3
 
-The models are decoders of two layers with eight heads. They are trained on sequences of 24 or 32
-tokens, and tested on as many and on 2, 4 and 8 times as many. A table of learned positions is left
-out, as it has no entry for a longer sequence.
+The models are decoders of two layers with eight heads. They are trained on sequences of up to 24 or
+32 tokens, and tested on that length and on 2, 4 and 8 times as much. A table of learned positions
+is left out, as it has no entries for longer sequences.
 
 Each takes about five minutes on 2 CPU cores. Expected of `lengths` at 8 times the length: alibi
-99.9% with every seed, relative and rotary 89% and 79% (two of three seeds have found the solution),
-none 79%, and sinusoid 52%, which is guessing.
+99.9% with every seed, relative and rotary 89% and 79% (two of three seeds find the solution), none
+79%, and sinusoid 52%, which is guessing.
 
 In `lengths` a model names the value of each of 4 keys (the task recall). Guessing among the values
 that are left has an accuracy of 52%. In `lengths_dyck` it names the bracket that closes next, of 16

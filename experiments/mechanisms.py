@@ -96,13 +96,13 @@ def recalled(by_name, mechanism):
 
 
 def costs(measured, mechanism):
-    """Returns the speed relative to dense attention at N, the crossing, and the decoding state."""
+    """Returns the speed relative to dense attention at N, the crossover, and the decoding state."""
     speed = from_n = state = ""
     if mechanism in measured:
         ours, dense = measured[mechanism]["at"], measured[BASE]["at"]
         mine, base = ({x["n"]: x["seconds"] for x in m}.get(N) for m in (ours, dense))
         speed = f"{base / mine:.2g}x" if mine and base else ""
-        # A smaller gain is that of another moment, as between dot products with and without scale.
+        # A smaller gain may be noise, as between dot products with and without the scale.
         n = crossing(ours, dense) if mine and base and base / mine > 1.2 else None
         from_n = f"{n:,.0f}" if n else ""
     if mechanism and "decoder" in MECHANISMS[mechanism].roles:

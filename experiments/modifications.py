@@ -12,7 +12,7 @@ scale. `launch/local.sh list parts` says what each part is; `launch/local.sh hel
 
 from t2t_jax.study import Row, study
 
-GATED = 1344  # 2/3 of 2,048, to a multiple of the divisors of the presets
+GATED = 1344  # about 2/3 of 2,048, and a multiple of the divisors of the presets
 
 
 # fmt: off

@@ -9,9 +9,9 @@ The last command publishes finished runs in experiments/results/multi30k, beside
 there, and writes the table and the curves of all runs there. Expected: 36.3, 39.9 and 38.7 BLEU
 (13a, cased); Wu et al. report 41.02 for Tiny, on tokenised lowercased text.
 
-Tiny differs from the published model in three ways: it is trained on raw, cased text rather than on
-lowercased and tokenised text; its length penalty is GNMT's, ((5 + n) / 6), with exponent 1, rather
-than n; its 8K tokens a batch are 4,096 a side.
+Tiny differs from the published model in three ways: it is trained on raw, cased text instead of
+lowercased and tokenised text; its length penalty is GNMT's, (5 + n) / 6 with exponent 1, instead of
+n; and its batch of 8K tokens has 4,096 on each side.
 
 DIR holds train.en.gz, train.de.gz, val.* and test_2016_flickr.*; without --directory they are
 downloaded.
@@ -51,7 +51,7 @@ def keep(runs: list[Path]) -> None:
 
 
 def step_seconds(records: list[dict[str, Any]]) -> float:
-    """Returns the median time of a step, which pauses do not change."""
+    """Returns the median time of a step, which pauses hardly change."""
     return statistics.median(r["seconds_per_step"] for r in records if "seconds_per_step" in r)
 
 

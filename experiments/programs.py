@@ -1,10 +1,10 @@
-"""What bounds the time of training steps and of attention on H100, H200 and v5e, without one.
+"""Lower bounds on the time of training steps and attention on H100, H200 and v5e, without one.
 
     python3 -m venv gpu && gpu/bin/pip install -e .[cuda,tpu]
     gpu/bin/python experiments/programs.py       40 minutes on 2 CPU cores, no GPU; 6 GB of packages
 
 Writes experiments/results/programs; what is already there is not compiled again. Expected for an
-H100: at least 19 ms for a step of base at the paper's batch, where --kernels plain takes 30 ms.
+H100: at least 19 ms for a step of base at the paper's batch, and 30 ms with --kernels plain.
 """
 
 import subprocess

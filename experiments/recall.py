@@ -6,26 +6,25 @@
 
 The first two take about fifteen minutes each on 2 CPU cores, the third four.
 
-The task is multi-query associative recall (Arora et al. 2023) with 8 keys, and with 1 to 8 in
-training; in `induction` with 4. A decoder reads keys, each followed by its value, and then every
-key again, behind which it predicts the value. Guessing among the values that are left has an
-accuracy of 34% with 8 keys, and of 52% with 4.
+The task is multi-query associative recall (Arora et al. 2023) with 8 keys (1 to 8 in training), and
+in `induction` with 4. A decoder reads keys, each followed by its value, and then every key again,
+after which it predicts the value. Guessing among the values that are left has an accuracy of 34%
+with 8 keys, and of 52% with 4.
 
-In `recall` the first of two layers is a window of two positions, in which a value can see its key,
+In `recall`, the first of two layers is a window of two positions, in which a value can see its key,
 as in the hybrids of Arora et al. (2024); the second is the mechanism that is compared. No row has
 positions, as not all mechanisms can be combined with them. The state of softmax attention grows
-with the sequence. That of the others is d_k d_v numbers (taylor: (1 + d_k + d_k^2) d_v), for one
+with the sequence. That of the others is d_k d_v numbers (taylor: (1 + d_k + d_k^2) d_v), with one
 head, d_v = 32 and a d_k of 8 or 32. Expected accuracies: taylor 100%; retention 96% and 97%; delta
 72% with a d_k of 8 and 96% with 32; linear 71% and 70%; softmax 93%; the window alone 7%.
-Deviations over seeds reach 47: some seeds have not found the solution after 1,000 steps.
+Standard deviations over seeds reach 47: some seeds have not found the solution after 1,000 steps.
 
-In `hybrids` a row names the mechanism of each of four layers, from the first; a shorter list
-repeats.
+In `hybrids`, a row names the mechanisms of the four layers, from the first; a shorter list repeats.
 
-In `induction` the first layer can give each word the one before it, so that the second finds the
-value whose word before is the key, as in the induction heads of Olsson et al. (2022). Expected: two
-layers with relative positions reach 88% (two of three seeds have found the solution), one layer at
-most 51%.
+In `induction`, the first layer can tell each word which word precedes it, so that the second finds
+the value that follows the key, as in the induction heads of Olsson et al. (2022). Expected: two
+layers with relative positions reach 88% (two of three seeds find the solution), one layer at most
+51%.
 """
 
 from t2t_jax.study import Row, cross, study
@@ -46,7 +45,7 @@ def layers(*mechanisms):
 
 
 def second(mechanism, d_k=64):
-    """A change: the mechanism of the second layer."""
+    """The fields that set the mechanism of the second layer."""
     return layers("local:w=1", mechanism) | dict(d_k=d_k)
 
 

@@ -1,4 +1,4 @@
-"""Weak scaling from 8 to 256 TPU chips: what a step of base and big sends, and its efficiency.
+"""Weak scaling from 8 to 256 TPU chips: the communication of a step, and its efficiency.
 
     python3 -m venv tpu && tpu/bin/pip install -e .[tpu]
     tpu/bin/python experiments/scaling.py        an hour and a half on 2 CPU cores, no TPU
@@ -10,8 +10,8 @@ an efficiency of 75% to 89% at worst on the meshes `data` and `fsdp`, up to 256 
 The TPU compiler compiles each step for a v5e slice, with 4,096 tokens a side on each chip, in bf16
 with float32 parameters; collective operations and memory are read from the program. Times are
 estimates from Google's figures for a chip: 40% of 197 TFLOP/s, 90 GB/s on a ring of the torus,
-16 GiB. Efficiency is the share of a step's time spent computing: at worst if no communication
-overlaps with computation, at best if all does.
+16 GiB. Efficiency is the share of a step's time that is spent on computation: at worst if no
+communication overlaps with it, at best if all does.
 """
 
 import json
@@ -119,7 +119,7 @@ def complete(results_folder, key, measurements, table):
     """Takes the measurements that are not stored yet; writes them and the table of all.
 
     Args:
-      key: under which results are stored, by name.
+      key: the entry of the stored file that holds the results, by name.
       measurements: functions by name.
       table: returns Markdown for the results.
     """

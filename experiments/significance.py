@@ -3,13 +3,14 @@
     python experiments/significance.py        2 minutes on one CPU core
 
 Writes experiments/results/significance. Scores are simulated with the standard deviations over
-seeds of the stored studies, with and without the variance over sentences that the seeds of a row
-share (0.3 BLEU, as in the same studies). A false star marks a difference where there is none.
+seeds of the stored studies, with and without the variation over sentences that the seeds of a row
+share (a standard deviation of 0.3 BLEU, as in these studies). A false star marks a difference where
+there is none.
 
-Expected: Welch's t with Bonferroni's correction, which `t2t_jax.study.statistics` uses, puts a
-false star in at most 5% of tables, whichever rows differ. Holm's correction does so in up to 7%,
-moderated variances in up to 30%, one pooled variance in up to 40%, and a normal distribution, which
-a bootstrap over seeds amounts to, in up to 97%.
+Expected: with Welch's t and Bonferroni's correction, which `t2t_jax.study.statistics` uses, at most
+5% of tables have a false star, whichever rows differ. It is up to 7% with Holm's correction, up to
+30% with moderated variances, up to 40% with one pooled variance, and up to 97% with a normal
+distribution, to which a bootstrap over seeds amounts.
 """
 
 import math
@@ -39,7 +40,7 @@ class Scene(NamedTuple):
     Attributes:
       deviations: standard deviation of every row over seeds; the first row is base.
       sentences: standard deviation over sentences, which the seeds of a row share.
-      over: the comparisons made: those with "base" or all "pairs".
+      over: which comparisons are made: those with "base", or all "pairs".
       others_differ: whether all rows differ except base and the row that varies most.
       effect: the difference from base of every other row.
     """
@@ -77,7 +78,7 @@ def _error(scene, variances):
 
 
 def normal(scene, sizes, variances):
-    """Returns p as if the deviations were known, as a bootstrap of K - 1 of K seeds does."""
+    """Returns p as if the deviations were known, as does a bootstrap of K - 1 of K seeds."""
     return p_value(sizes, _error(scene, variances)[0], np.inf)
 
 

@@ -8,7 +8,7 @@ The first takes about half an hour on 2 CPU cores for each of --seeds. Expected 
 (experiments/results/table2-short): base reaches 47.3 ± 1.2 BLEU, the LSTM without attention 7.2 ±
 0.2, with dot-product attention 49.0 ± 2.8, and ConvS2S 57.6 ± 0.7.
 
-At the paper's scale, every architecture but big has about the 65M parameters of base. All train for
+At the paper's scale, every model except big has about the 65M parameters of base. All train for
 the steps of base, even big, for which the paper took 300,000. The last 5 checkpoints are averaged,
 the last 20 of big. The paper's BLEU and FLOPs are on newstest2014 EN-DE; the recurrent and
 convolutional systems that it quotes are larger than these.

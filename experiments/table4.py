@@ -7,8 +7,9 @@ The second takes 2 hours on 2 CPU cores. Expected (experiments/results/table4-tr
 17.5 for the Transformer, 27.7 for the LSTM with attention, and 12.3 for right-branching trees; the
 sample is too small to compare with the paper's 91.3.
 
-The Transformer has 4 layers and d_model 1024, otherwise it is base; beam 21, alpha 0.3, outputs up
-to 300 tokens longer than the input. The paper's rival on the same data alone is recurrent, too.
+The Transformer has 4 layers and d_model 1024, and otherwise equals base; the beam is 21, alpha 0.3,
+and outputs are up to 300 tokens longer than the input. The model with which the paper compares it
+on the same data is also recurrent.
 """
 
 from t2t_jax.study import Row, study

@@ -223,7 +223,7 @@ def test_multi30k_without_network_names_the_files_to_download(tmp_path, monkeypa
     with pytest.raises(UsageError) as caught:
         prepare(Data(corpus="multi30k", target="fr"), tmp_path, quiet)
     message = str(caught.value)
-    assert "put these files into a directory and name it (directory): train.en.gz" in message
+    assert "put these files into a directory and give it with --directory: train.en.gz" in message
     for stem in ("train", "val", "test_2016_flickr"):
         assert f"{stem}.en.gz, {stem}.fr.gz" in message
     assert message.count("https://raw.githubusercontent.com/multi30k/dataset/") == 1

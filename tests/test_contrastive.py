@@ -192,7 +192,7 @@ def test_a_model_is_right_if_the_reference_is_likelier(monkeypatch):
     assert judge(model, 1, Words(), items) == expected
     assert [x.right for x in judge(model, -1, Words(), items)] == [False, True, False, False]
     model.limit = 2
-    with pytest.raises(UsageError, match="has 3 subwords, but the model 2 positions"):
+    with pytest.raises(UsageError, match="has 3 subwords, but the model has 2 positions"):
         judge(model, 1, Words(), items)
     with pytest.raises(UsageError, match="has no errors"):
         judge(model, 1, Words(), [])
@@ -219,7 +219,7 @@ def test_a_file_of_another_format_is_refused(tmp_path):
     assert read(path) == [item]
     for text in ("{", "[1]", '{"source": "a"}', json.dumps([item | {"errors": [{"type": "t"}]}])):
         path.write_text(text)
-        with pytest.raises(UsageError, match="no contrastive set in LingEval97's format"):
+        with pytest.raises(UsageError, match="not a contrastive set in LingEval97's format"):
             read(path)
     with pytest.raises(UsageError, match="cannot be read"):
         read(tmp_path / "none.json")

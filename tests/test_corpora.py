@@ -231,7 +231,7 @@ def refused(data, root, error=UsageError):
 def test_a_missing_file_is_named(texts, tmp_path):
     os.unlink(f"{texts['dev'][0]}.de")
     message = refused(request(texts), tmp_path / "c")
-    assert f"there is no {texts['dev'][0]}.de nor {texts['dev'][0]}.de.gz" in message
+    assert f"neither {texts['dev'][0]}.de nor {texts['dev'][0]}.de.gz exists" in message
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -274,7 +274,7 @@ def test_a_file_in_another_encoding_is_refused(texts, tmp_path):
 
 def test_an_empty_file_is_refused(texts, tmp_path):
     write(texts["test"][0], [], [])
-    assert "have no sentence pair" in refused(request(texts), tmp_path / "c")
+    assert "there is no sentence pair in" in refused(request(texts), tmp_path / "c")
 
 
 def test_a_corpus_without_a_short_enough_pair_is_refused(texts, tmp_path):
@@ -297,7 +297,7 @@ def test_a_vocabulary_that_is_too_large_is_refused(texts, tmp_path):
         ({"corpus": "grammar", "train": "x"}, "grammar reads no train"),
         ({"corpus": "wmt14", "grade": "hard"}, "corpus wmt14 has no grade hard: leave grade out"),
         ({"corpus": "wmt14", "directory": "/not/there"}, "there is no directory /not/there"),
-        ({"corpus": "multi30k", "directory": "/not/there"}, "there is no /not/there/train.en nor"),
+        ({"corpus": "multi30k", "directory": "/not/there"}, "neither /not/there/train.en nor"),
     ],
 )
 def test_options_that_a_corpus_lacks_are_refused(tmp_path, fields, expected):

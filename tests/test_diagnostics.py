@@ -224,9 +224,9 @@ def test_a_needle_lies_among_other_keys_that_have_values():
     ("corpus", "options", "expected"),
     [
         ("copy", "size=3", "corpus copy has no option 'size'"),
-        ("copy", "length=0", "length in task_options=length=0 must be a whole number from 1"),
-        ("copy", "length=x", "must be a whole number from 1"),
-        ("needle", "distance=-1", "distance in .* must be a whole number from 0"),
+        ("copy", "length=0", "length in task_options=length=0 must be a whole number of at least"),
+        ("copy", "length=x", "must be a whole number of at least 1"),
+        ("needle", "distance=-1", "distance in .* must be a whole number of at least 0"),
         ("grammar", "length=3", "corpus grammar has no options, but task_options=length=3"),
     ],
 )

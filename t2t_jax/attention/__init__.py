@@ -1,36 +1,37 @@
-"""Figure 2 (left) and its rivals: one file a mechanism, one contract for all.
+"""Attention mechanisms: Figure 2 (left) and its alternatives, behind one contract.
 
-A mechanism is a Flax module that knows heads but neither projections nor roles:
+A mechanism is a Flax module that sees heads, and neither the projections nor its role in the model:
 
     out = mechanism(q, k, v, visibility, dropout, bias)
 
 with q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] and out [B, T, h, d_v]; T and S may
-differ, and so may d_k and d_v. `Visibility` says which keys each query sees. The output of a query
-that sees nothing is zero, and the content of padding or of the future, even NaN, changes nothing.
+differ, and so may d_k and d_v. `Visibility` says which keys each query sees. A query that sees no
+key has output zero. The contents of padding and of later positions, even NaN, affect no output.
 `dropout` is None, or the function that drops attention weights; `bias` is None, or a function of
-the distances s - t whose value is added to the scores. A mechanism sums values by weights; what it
-then does to the sums, such as a norm, is its method `finish`.
+the distances s - t whose value is added to the scores. A mechanism computes weighted sums of the
+values; its method `finish` is applied to these sums, for instance as a norm.
 
-A mechanism may also need gates, more features of each key and head. Its entry says how many. The
-layer projects them from the input of the keys and appends them: k is then [B, S, h, d_k + gates].
-Gates are neither normalised nor turned by positions; their bias is a parameter of the mechanism.
+A mechanism may also need gates: further features of each key and head, whose number its entry in
+the registry gives. The layer projects them from the input of the keys and appends them to the keys:
+k is then [B, S, h, d_k + gates]. Gates are neither normalised nor rotated by position; their bias
+is a parameter of the mechanism.
 
-It also decodes, one position at a time, all rows at the same position:
+Decoding proceeds one position at a time, with all rows at the same position:
 
     state = mechanism.start(k, v, visibility)
     out, state = mechanism.step(state, q, t, k, v, bias)
 
-`start` takes the keys and values that are known before decoding. Cross-attention starts with those
-of the source, steps with neither k nor v, and its state never changes. Self-attention
-(`visibility.causal`) starts with room for all S positions, of which `visibility.kv_lengths` are
-known (usually none: zeros); each step adds the key and value [B, 1, h, d] of position t (int32
-scalar), which the query [B, 1, h, d_k] at t also sees. Stepping through t = 0, 1, ... equals one
-causal call.
+`start` takes the keys and values that are known before decoding. In cross-attention, these are
+those of the source; the steps get neither k nor v, and the state never changes. In self-attention
+(`visibility.causal`), k and v have room for all S positions, of which the first
+`visibility.kv_lengths` are known (usually none). Each step adds the key and value [B, 1, h, d] of
+position t (int32 scalar), which the query [B, 1, h, d_k] at t also sees. Steps at t = 0, 1, ...
+give the same outputs as one causal call.
 
-In grouped-query attention `models/multihead.py` has h_kv < h heads of keys and values. It repeats
+In grouped-query attention, `models/multihead.py` has h_kv < h heads of keys and values. It repeats
 each for its group of queries before it calls a mechanism, so that `mechanism(...)` always gets h
-heads. So do `start` and `step`, unless the mechanism says that it is `grouped`: then they get
-h_kv heads, the state holds these, and a step repeats what it reads (`mechanism.repeat_heads`).
+heads. So do `start` and `step`, unless the mechanism is `grouped`: then they get h_kv heads, the
+state stores these, and a step repeats what it reads (`mechanism.repeat_heads`).
 
 >>> import jax
 >>> from t2t_jax.attention import build
@@ -41,8 +42,8 @@ h_kv heads, the state holds these, and a step repeats what it reads (`mechanism.
 >>> attention.apply(variables, q, k, v, Visibility(causal=True)).shape
 (2, 5, 4, 8)
 
-`MECHANISMS` has an entry for every mechanism and needs no jax; `build` makes the module that a
-config names, with options after a colon: `build("local:w=32")`. A config may name one for each
+`MECHANISMS` has an entry for every mechanism and does not import JAX. `build` makes the module that
+a config names, with options after a colon: `build("local:w=32")`. A config may name one for each
 layer in turn, "linear,linear,local:w=32" (`registry.of_layer`). A new mechanism is a file here and
 an entry in `registry.py`.
 """

@@ -17,7 +17,8 @@ class Additive(Dense):
     """softmax(v^T tanh(W_q q + W_k k)) v with d_k hidden features.
 
     Attributes:
-      tile: queries whose scores [B, h, tile, S] exist at once; the backward pass recomputes them.
+      tile: the number of queries whose scores [B, h, tile, S] are in memory at once; the backward
+        pass recomputes them.
     """
 
     grouped: ClassVar[bool] = False
@@ -30,7 +31,7 @@ class Additive(Dense):
         self.v = PerHead(("d_hidden",))
 
     def keys(self, k: Array, s: Array) -> Array:
-        """W_k k, once a key."""
+        """W_k k, computed once for each key."""
         return _project(k, self.W_k).swapaxes(1, 2)
 
     def rows(

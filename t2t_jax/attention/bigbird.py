@@ -14,17 +14,17 @@ from t2t_jax.ops.sparse_attention import sparse_attention
 
 
 class BigBird(Random):
-    """Blocks of b: w on either side of the query's own, the first g, and r random ones.
+    """Blocks of b keys: the query's own, w on either side of it, the first g, and r random ones.
 
-    Not causal: the queries of the first g blocks also see every key. This is the internal
+    Unless it is causal, the queries of the first g blocks also see every key. This is the internal
     construction (ITC) of Zaheer et al., whose global tokens are tokens of the text; in their code,
-    the last block is global, too. Causal attention, which they do not use, sees earlier keys only.
-    `Random`, which has w = 1 and g = 1, says how the random blocks are drawn; one that is in the
-    window or global is not seen twice.
+    the last block is global, too. They do not use causal attention; here, it drops all later keys.
+    `Random`, which has w = 1 and g = 1, says how the random blocks are drawn; a random block that
+    is also in the window or global counts once.
 
     Attributes:
-      w: blocks on either side.
-      g: global blocks.
+      w: the number of blocks on either side.
+      g: the number of global blocks.
     """
 
     w: int
@@ -62,7 +62,7 @@ class BigBird(Random):
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
-        """The global blocks as keys of their own; the window and the random blocks as others."""
+        """Two sets of keys: those of the window and the random blocks, and those of the first g."""
         b, T, causal, tile = self.b, q.shape[1], visibility.causal, tile_of(self.b)
         if type(self) is not BigBird or not tile or not has_kernel(q, v, dropout, bias):
             return None
@@ -78,7 +78,7 @@ class BigBird(Random):
             return out
         q, k, v = (zero_padding(x, lengths) for x in (q, k, v))
         out = with_global(first, out, q, k, v, visibility, None, None)
-        return zero_padding(out, lengths)  # and so is the gradient that comes back
+        return zero_padding(out, lengths)  # which also zeroes the gradient of padding
 
     def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         b, w, i = self.b, self.w, t // self.b
@@ -95,7 +95,7 @@ class BigBird(Random):
         return j, drawn & (j >= self.g) & (jnp.abs(j - i[..., None]) > self.w)
 
     def _drawn(self, visibility: Visibility, n: int, m: int) -> Array:
-        """The random blocks [B, n, r] of n blocks of queries, of m of keys; -1 is none."""
+        """The random blocks of keys [B, n, r], among m, of n blocks of queries; -1 is none."""
         i, lengths = jnp.arange(n)[None], visibility.kv_lengths
         candidates = jnp.minimum(i, m) if visibility.causal else -(-lengths[:, None] // self.b)
         j, drawn = self._random(i, candidates)

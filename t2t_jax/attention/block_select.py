@@ -1,4 +1,4 @@
-"""Blocks of keys that each query selects by their mean key, in O(T S / b + T n b).
+"""Attention to blocks of keys that each query selects by their means, in O(T S / b + T n b).
 
 Lu et al. (2025), "MoBA: Mixture of Block Attention for Long-Context LLMs", section 2.2. The token
 selection of Yuan et al. (2025), "Native Sparse Attention", section 3.3.2, is similar, but the key
@@ -16,17 +16,17 @@ from t2t_jax.attention.visibility import Visibility, zero_padding
 
 
 class BlockSelect(Mechanism):
-    """The query's own block of b keys, and the n others whose mean key scores highest with it.
+    """The query's own block of b keys, and the n other blocks with the highest scores.
 
-    Causal: earlier blocks only. The score of a block is the product of the query with the mean of
-    its keys before the padding; the earlier one of two equal blocks is taken. Each head selects
-    for itself. No gradient passes through the selection. The top-k of Lu et al. includes the own
-    block, so that their k is n + 1.
+    Causal: earlier blocks only. The score of a block is the dot product of the query with the mean
+    of the block's keys before the padding; of two blocks with equal scores, the earlier is taken.
+    Each head selects its own blocks. No gradient passes through the selection. The top-k of Lu et
+    al. includes the query's own block, so that their k is n + 1.
 
     Attributes:
       b: the length of a block.
-      n: blocks that are selected.
-      tile: queries whose keys are gathered at once.
+      n: the number of selected blocks.
+      tile: the number of queries whose keys are gathered at once.
     """
 
     b: int
@@ -65,16 +65,18 @@ class BlockSelect(Mechanism):
         return gathered.attend(q, after["k"], after["v"], s, causal, self.tile, t), after
 
     def _sums(self, k: Array) -> Array:
-        """The sum of the keys [B, S, h, d_k] of each of m blocks, [B, m, h, d_k]."""
+        """The sums of the keys [B, S, h, d_k] over each of m blocks, [B, m, h, d_k]."""
         wide = jnp.promote_types(k.dtype, jnp.float32)
         return blocks(k, self.b, -(-k.shape[1] // self.b)).sum(2, dtype=wide)
 
     def _select(self, q: Array, sums: Array, counts: Array, own: Array, causal: bool) -> Array:
-        """Positions of the keys of queries [B, T, h, d_k], int32 [B, T, h, (1 + n) b].
+        """Positions of the keys that queries [B, T, h, d_k] see, int32 [B, T, h, (1 + n) b].
+
+        Those of a block that does not exist are negative.
 
         Args:
           sums, counts: the sum [B, m, h, d_k] and the number [B, m] of the keys of each block.
-          own: the block of each query, [T].
+          own: the block that each query is in, [T].
         """
         (B, T, h, _), m = q.shape, sums.shape[1]
         means = sums / jnp.maximum(counts, 1)[:, :, None, None]

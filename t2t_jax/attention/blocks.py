@@ -1,4 +1,4 @@
-"""Sequences cut into blocks, for mechanisms that see only some positions."""
+"""Cutting sequences into blocks, for mechanisms whose queries see only some positions."""
 
 import jax
 import jax.numpy as jnp

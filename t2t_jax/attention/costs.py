@@ -1,7 +1,7 @@
-"""What each attention mechanism computes of one head, and the gates that it asks for, without jax.
+"""The multiply-adds of one head of each attention mechanism, and its number of gates, without JAX.
 
 The multiply-adds of the forward pass are a function of a mechanism's attributes (options and sizes)
-and a `Shape`. What is computed only to be masked counts, and so does rounding up to whole blocks;
+and a `Shape`. Pairs that are computed and then masked count, and so does the padding of blocks;
 exp, tanh and softmax do not.
 """
 
@@ -13,7 +13,7 @@ Options = Mapping[str, Number]
 
 
 class Shape(NamedTuple):
-    """What one head of h computes: T queries to S keys, widths d_k and d_v."""
+    """The sizes of one of h heads: T queries, S keys, and the widths d_k and d_v."""
 
     T: int
     S: int
@@ -159,7 +159,7 @@ def whole(n: Number, b: Number) -> Number:
 
 
 def near(b: Number, causal: bool) -> Number:
-    """Keys in a query's own block of b and the neighbouring ones."""
+    """The number of keys in a query's own block of b and the neighbouring blocks."""
     return (2 if causal else 3) * b
 
 
@@ -172,12 +172,12 @@ def sums(m: Number, chunk: Number, s: Shape) -> Number:
 
 
 def one(d_k: int) -> int:
-    """One gate a key."""
+    """One gate for each key and head."""
     return 1
 
 
 def two(d_k: int) -> int:
-    """Two gates a key."""
+    """Two gates for each key and head."""
     return 2
 
 

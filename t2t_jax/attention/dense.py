@@ -1,4 +1,4 @@
-"""Attention as weights of all pairs, for the mechanisms that are dense by nature."""
+"""The base of mechanisms that compute a weight for every pair of a query and a key."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -39,7 +39,7 @@ def weighted_sum(
 
     Args:
       first: the position of the first query.
-      weights: the function of scores and of which keys are seen that gives the weights.
+      weights: (scores, mask of the keys that are seen) -> weights.
     """
     t = (first + jnp.arange(scores.shape[2]))[None, :, None]
     s = jnp.arange(v.shape[2])[None, None, :]
@@ -72,7 +72,7 @@ class Dense(Mechanism):
     """weights(scores(q, keys(k))) v: the mechanisms that differ in their scores or weights alone.
 
     Keys and values are stored with the length after the heads, [B, h, S, ...], the layout that the
-    matmuls of a head read; a decoding step would otherwise transpose them every time.
+    matmuls of a head read; otherwise, every decoding step would transpose them.
     """
 
     grouped: ClassVar[bool] = True  # unless `keys` depends on the head of the query

@@ -1,4 +1,4 @@
-"""Dot products: scaled (section 3.2.1, equation 1), plain and general, and cosines.
+"""Dot-product attention: scaled (section 3.2.1, equation 1), plain, general, and cosine.
 
 Plain and general scores are "dot" and "general" of Luong et al. (2015, section 3.1). Cosine
 attention is query-key normalisation (Henry et al. 2020, QKNorm).
@@ -51,7 +51,7 @@ class ScaledDotProduct(Dense):
 
 
 class General(DotProduct):
-    """softmax(q W k^T) v with one matrix W [d_k, d_k] a head."""
+    """softmax(q W k^T) v with a matrix W [d_k, d_k] for each head."""
 
     grouped: ClassVar[bool] = False
 
@@ -59,7 +59,7 @@ class General(DotProduct):
         self.W = PerHead(("d_k", "d_hidden"))
 
     def keys(self, k: Array, s: Array) -> Array:
-        """W k, once a key."""
+        """W k, computed once for each key."""
         d_k = k.shape[-1]
         return jnp.einsum("bshe,hde->bhsd", k, self.W(k, d_k, d_k))
 
@@ -69,7 +69,7 @@ class General(DotProduct):
         if type(self) is not General:
             return None
         k = self.keys(k, jnp.arange(k.shape[1])).swapaxes(1, 2)
-        # The kernel's gradient of padding is undefined, and W has a share in every row.
+        # The kernel leaves the gradient of padding undefined, and that of W is a sum over all rows.
         k = zero_padding(k, visibility.kv_lengths)
         return _flash(q, k, v, visibility, dropout, bias, 1.0)
 
@@ -77,8 +77,8 @@ class General(DotProduct):
 class Cosine(DotProduct):
     """softmax(tau cos(q, k)) v with a learned tau for each head.
 
-    Henry et al. (2020) learn one factor g for each layer. One for each head is that of Swin v2 (Liu
-    et al. 2022, equation 2), where tau divides the cosine.
+    Henry et al. (2020) learn one factor g for each layer. Swin v2 (Liu et al. 2022, equation 2) has
+    one for each head, by which it divides the cosine.
 
     Attributes:
       tau: the initial value of every tau; that of Henry et al. is log2(L^2 - L), where L is the

@@ -1,4 +1,4 @@
-"""Linear attention with the features of cosFormer (Qin et al. 2022), Based (Arora et al. 2024)."""
+"""Linear attention: features of cosFormer (Qin et al. 2022) and of Based (Arora et al. 2024)."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ class Cosformer(Linear):
     their code, M is the length of the sequence.
 
     Attributes:
-      M: the number of positions; a longer sequence is refused, and so is decoding with more room.
+      M: the largest number of positions; a longer sequence, or decoding state, raises UsageError.
     """
 
     M: int
@@ -34,12 +34,12 @@ class Cosformer(Linear):
 
 
 class Taylor(Linear):
-    """phi(q) phi(k) = 1 + x + x^2 / 2 with x = q k^T / sqrt(d_k), the series of exp(x).
+    """phi(q) phi(k) = 1 + x + x^2 / 2 with x = q k^T / sqrt(d_k), the Taylor series of exp(x).
 
     It is the linear attention of Based (Arora et al. 2024, section 4.1), with its denominator.
     Their equation 4 omits the sqrt, which their code has. As there are 1 + d_k + d_k^2 features,
-    Based projects queries and keys to 16 elements: set d_k=16. In Based, layers of it take turns
-    with softmax attention in a narrow window, the mechanism `local`.
+    Based projects queries and keys to 16 elements: set d_k=16. In Based, it alternates with layers
+    of softmax attention in a narrow window, the mechanism `local`.
     """
 
     def features(self, x: Array, positions: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Keys that each query of each head gathers by their positions: for patterns that depend on q."""
+"""Attention to a list of keys for each query and head, for patterns that depend on the queries."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,8 @@ def attend(
     Args:
       q, k, v: [B, T, h, d_k], [B, S, h, d_k] and [B, S, h, d_v].
       s: int32 [B, T, h, K], each position once; negative where there is no key.
-      tile: queries whose keys are gathered at once; the backward pass gathers them again.
+      tile: the number of queries whose keys are gathered at once; the backward pass gathers them
+        again.
       first: the position of the first query.
     """
     T = q.shape[1]

@@ -1,4 +1,4 @@
-"""Scaled dot products whose heads talk to each other, or subtract two softmaxes."""
+"""Scaled dot products with mixed heads (talking heads), or with the difference of two softmaxes."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ class Differential(ScaledDotProduct):
     share lambda and, as in their code, the scale of the norm.
 
     Attributes:
-      lambda_init: the same for all layers, which Ye et al. also test with 0.8; their default is
+      lambda_init: one value for all layers, as Ye et al. test with 0.8; their default is
         0.8 - 0.6 exp(-0.3 l) for the layers l = 0, 1, ...
     """
 
@@ -55,7 +55,7 @@ class Differential(ScaledDotProduct):
         self.norm = nn.RMSNorm(epsilon=1e-5, scale_init=ones)
 
     def rows(self, q: Array, keys: Array, v: Array, *rest: Any, **named: Any) -> Array:
-        """Both softmaxes are multiplied by the values, as in their code for fused attention."""
+        """Applies each softmax to the values, then subtracts, as does their FlashAttention code."""
         rows = super().rows
         halves = zip(jnp.split(q, 2, -1), jnp.split(keys, 2, -1), strict=True)
         one, two = (rows(x, y, v, *rest, **named) for x, y in halves)
@@ -66,7 +66,7 @@ class Differential(ScaledDotProduct):
 
 
 class Lambda(nn.Module):
-    """exp(lambda_q1 lambda_k1) - exp(lambda_q2 lambda_k2) + initial, of vectors of d_k / 2."""
+    """exp(lambda_q1 . lambda_k1) - exp(lambda_q2 . lambda_k2) + initial, of vectors [d_k / 2]."""
 
     initial: float
 

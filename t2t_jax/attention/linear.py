@@ -1,4 +1,4 @@
-"""Attention linear in length: phi(q) (sum of phi(k) v^T) over phi(q) (sum of phi(k)).
+"""Attention linear in length: phi(q) (sum of phi(k) v^T) divided by phi(q) (sum of phi(k)).
 
 phi is elu + 1 (Katharopoulos et al. 2020), or random features of the softmax kernel (FAVOR+,
 Choromanski et al. 2021).
@@ -16,18 +16,19 @@ from t2t_jax.ops.linear_attention import linear_attention, supported
 from t2t_jax.ops.tiles import on_gpu, rows_alone
 
 _LOG_ZERO = -1e30  # stands for the logarithm of zero
-_SMALLEST = 1e-30  # a denominator below it counts as that of a query that sees nothing
+_SMALLEST = 1e-30  # a query with a smaller denominator counts as one that sees no key
 
 
 class Linear(Mechanism):
     """phi(x) = elu(x) + 1.
 
-    Sums are float32 or wider, and over [v, 1], so that one matmul gives numerator and denominator.
-    Each feature vector comes with the logarithm of a factor taken out of it, so that features of
-    any size do not overflow.
+    Sums are in float32 or wider. They are over [v, 1], so that one matmul gives numerator and
+    denominator. A common factor of each feature vector is kept as its logarithm, so that large
+    features do not overflow.
 
     Attributes:
-      chunk: positions by which a causal sum advances; the pairs within a chunk are computed.
+      chunk: the number of positions by which a causal sum advances; within a chunk, the weight of
+        every pair is computed.
     """
 
     chunk: int
@@ -105,7 +106,7 @@ class Performer(Linear):
 
     The m rows of W are orthogonal in blocks of d_k, with the lengths of independent Gaussian rows.
     They are drawn once for each head from default_rng(seed) and are not trained; Choromanski et al.
-    (2021) also draw them again during training.
+    (2021) also redraw them during training.
     """
 
     m: int
@@ -125,7 +126,7 @@ def projections(h: int, m: int, d_k: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     blocks = -(-m // d_k)
     Q, R = np.linalg.qr(rng.normal(size=(h, blocks, d_k, d_k)))
-    # QR fixes its columns' signs by convention; without these, directions are not uniform.
+    # QR chooses the signs of Q's columns; unless R's signs undo this, directions are not uniform.
     signs = np.sign(np.diagonal(R, axis1=2, axis2=3))
     directions = (Q * signs[:, :, None]).swapaxes(2, 3)
     lengths = np.linalg.norm(rng.normal(size=(h, m, d_k)), axis=-1, keepdims=True)
@@ -145,7 +146,8 @@ def _total(phi: Array, a: Array, values: Array) -> tuple[Array, Array]:
 def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> Array:
     """For each t the sum over s <= t of (phi_q . phi_k) e^a values, up to a factor: [B, T, h, d].
 
-    A scan over chunks carries the sum over earlier chunks; the pairs within a chunk are computed.
+    A scan over chunks carries the sum over earlier chunks. Within a chunk, the weight of every pair
+    is computed.
     """
     B, T, h, m = phi_q.shape
     n = -(-T // chunk)
@@ -181,7 +183,7 @@ def _causal_parallel(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk:
     """`_causal` for all chunks at once; the sums over earlier chunks are a parallel prefix sum.
 
     Gain: compiled for an H100, it has 49 kernels instead of 2,655 at n = 4,096 (`bench compile`).
-    A CPU has no use for it.
+    On a CPU, it gains nothing.
     """
     T, n = phi_q.shape[1], -(-phi_q.shape[1] // chunk)
     absent = jnp.arange(n * chunk)[None, :, None] >= a.shape[1]
@@ -215,6 +217,7 @@ def _causal_parallel(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk:
 def _divide(sums: Array) -> Array:
     """Numerators [..., d_v] over the denominator, the last element; zero where that is zero."""
     positive = sums[..., -1:] > _SMALLEST
-    # Scaled to a denominator of one first, as the derivative of the quotient squares it.
+    # Scaled to a denominator of one first: the derivative of a quotient squares the denominator,
+    # which can underflow.
     sums = sums / jax.lax.stop_gradient(jnp.where(positive, sums[..., -1:], 1))
     return jnp.where(positive, sums[..., :-1] / jnp.where(positive, sums[..., -1:], 1), 0)

@@ -33,16 +33,16 @@ from t2t_jax.ops.window_attention import window_attention
 
 
 class Local(Mechanism):
-    """softmax(q k^T / sqrt(d_k)) v over the keys at distance w at most; causal: only earlier ones.
+    """softmax(q k^T / sqrt(d_k)) v over the keys within distance w; causal: only earlier ones.
 
     Between two sequences it is local-m (Luong et al. 2015, section 3.2), whose window is centred at
     the query's own position. Within one it is the sliding window of Longformer (Beltagy et al.
-    2020, section 3.1). Queries are cut into blocks, each of which sees its own block of keys and
+    2020, section 3.1). Queries are cut into blocks, each of which reads its own block of keys and
     the neighbouring ones.
 
     Attributes:
       w: the largest distance.
-      block: the least length of a block; it is w if that is larger.
+      block: the minimum length of a block, which is w if w is larger.
     """
 
     grouped: ClassVar[bool] = True
@@ -117,13 +117,14 @@ class Local(Mechanism):
 class LocalPredictive(Mechanism):
     """local-p (Luong et al. 2015, equations 9 and 10): the centre of the window is predicted.
 
-    It is p_t = S sigmoid(v_p^T tanh(W_p q)), where S is the length before the padding and q the
-    query of the head. The weights of the keys at distance w at most from p_t are the softmax of
-    their scaled dot products, multiplied by a Gaussian of deviation w / 2. They do not sum to 1.
+    The centre is p_t = S sigmoid(v_p^T tanh(W_p q)), where S is the length before the padding and q
+    the query of the head. The weights of the keys within distance w of p_t are the softmax of their
+    scaled dot products, multiplied by a Gaussian of standard deviation w / 2. They do not sum to 1.
 
     Attributes:
       w: the largest distance.
-      tile: queries whose keys are gathered at once; the backward pass gathers them again.
+      tile: the number of queries whose keys are gathered at once; the backward pass gathers them
+        again.
     """
 
     grouped: ClassVar[bool] = True
@@ -166,9 +167,10 @@ class LocalPredictive(Mechanism):
         return unblock(out.swapaxes(0, 1), T)
 
     def _predict(self, q: Array) -> tuple[Array, Array]:
-        """q in float32 or wider, and the logits of p over S [B, T, h]."""
+        """q in float32 or wider, and the logit of p / S, [B, T, h]."""
         d_k = q.shape[-1]
-        x = q.astype(jnp.promote_types(q.dtype, jnp.float32))  # the edges of the window are sharp
+        # If p is rounded, keys at the edges of the window enter or leave it.
+        x = q.astype(jnp.promote_types(q.dtype, jnp.float32))
         hidden = jnp.tanh(jnp.einsum("bthd,hde->bthe", x, self.W_p(x, d_k, d_k)))
         return x, jnp.einsum("bthe,he->bth", hidden, self.v_p(x, d_k))
 

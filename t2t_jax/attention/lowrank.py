@@ -1,4 +1,4 @@
-"""Attention of low rank: Linformer (Wang et al. 2020), Nyströmformer (Xiong et al. 2021)."""
+"""Attention of low rank: Linformer (Wang et al. 2020) and Nyströmformer (Xiong et al. 2021)."""
 
 from functools import partial
 
@@ -67,7 +67,7 @@ class Linformer(Mechanism):
 
 
 class Nystrom(Mechanism):
-    """softmax(q y^T) Z softmax(x k^T) v, with Z near the pseudo-inverse of softmax(x y^T).
+    """softmax(q y^T) Z softmax(x k^T) v, where Z approximates the pseudo-inverse of softmax(x y^T).
 
     This is equation 17 of Xiong et al. (2021). The landmarks x and y are the means of m segments of
     the queries and keys before the padding; a sequence shorter than m has a landmark for each

@@ -1,4 +1,4 @@
-"""Keys in the bucket of a random hash, after Kitaev et al. (2020), "Reformer", section 2."""
+"""Attention within buckets of a random hash, after Kitaev et al. (2020), "Reformer", section 2."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
 class LSH(Mechanism):
     """A query sees its own position and, in each of r rounds, the c nearest keys of its bucket.
 
-    Causal: the last c up to the query. Otherwise also the first c after it. The bucket of x is the
+    Causal: the last c up to the query. Otherwise, also the first c after it. The bucket of x is the
     argmax of the first b elements of [x R; -x R]. R [d_k, ceil(b / 2)] is Gaussian; for head i and
     round j it is default_rng(seed).normal(size=(h, r, d_k, ceil(b / 2)))[i, j]. One softmax is
     taken over the union of the keys of all rounds (equation 6 of Kitaev et al.).
@@ -27,10 +27,10 @@ class LSH(Mechanism):
     Their code draws R in every step; here it is drawn once.
 
     Attributes:
-      b: buckets.
-      c: keys of a bucket on either side of the query.
-      r: rounds.
-      tile: queries whose keys are gathered at once.
+      b: the number of buckets.
+      c: the number of keys of a bucket on either side of the query.
+      r: the number of rounds.
+      tile: the number of queries whose keys are gathered at once.
     """
 
     b: int
@@ -91,12 +91,12 @@ class LSH(Mechanism):
 
 
 def _on_rows(f: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """A function of vectors, for each of the axes B, h and r of arrays [B, h, r, ...]."""
+    """The function f of vectors, mapped over the axes B, h and r of arrays [B, h, r, ...]."""
     return jax.vmap(jax.vmap(jax.vmap(f)))
 
 
 def _once(s: Array, t: Array) -> Array:
-    """Positions [B, h, r, T, c] of all rounds and t [T], each once: [B, T, h, r c + 1]."""
+    """Positions [B, h, r, T, c] of all rounds and t [T]: [B, T, h, r c + 1], -1 for repeats."""
     B, h, _, T, _ = s.shape
     s = jnp.moveaxis(s, 3, 1).reshape(B, T, h, -1)
     own = jnp.broadcast_to(t[None, :, None, None], (B, T, h, 1))

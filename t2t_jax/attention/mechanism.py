@@ -1,4 +1,4 @@
-"""The base class of all mechanisms: the contract of `t2t_jax.attention`, with harmless padding."""
+"""The base class of all mechanisms: the contract of `t2t_jax.attention`, with padding zeroed."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -20,8 +20,8 @@ class Mechanism(nn.Module):
     """A mechanism defines `attend` for training, and `start` and the steps for decoding.
 
     Attributes:
-      grouped: whether `start` and `step` take keys and values of fewer heads than the queries, as
-        the state then holds them; each is that of a group of adjacent heads.
+      grouped: whether `start` and `step` take keys and values of fewer heads than the queries,
+        which the state then stores; each serves a group of adjacent query heads.
     """
 
     grouped: ClassVar[bool] = False
@@ -59,9 +59,9 @@ class Mechanism(nn.Module):
         raise NotImplementedError
 
     def finish(self, out: Array) -> Array:
-        """What follows the weighted sums of the values [B, T, h, d_v], if it is not linear in them.
+        """Applied to the weighted sums of the values [B, T, h, d_v]; it may be non-linear.
 
-        It maps zero to zero.
+        It must map zero to zero.
         """
         return out
 
@@ -75,14 +75,14 @@ class Mechanism(nn.Module):
         bias: Bias = None,
         fused: bool = True,
     ) -> Array:
-        """`fused` if that is wanted and possible, otherwise `__call__`."""
+        """`fused` if the argument of that name is set and a kernel exists, otherwise `__call__`."""
         out = self.fused(q, k, v, visibility, dropout, bias) if fused else None
         return self(q, k, v, visibility, dropout, bias) if out is None else self.finish(out)
 
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
-        """What `attend` returns, by a kernel for GPUs; None if there is none for these arguments.
+        """`attend` by a GPU kernel; None if no kernel supports these arguments.
 
         The inputs are bfloat16 and finite, even in padding; the outputs and the gradients of
         padding are undefined.
@@ -132,5 +132,5 @@ def repeat_heads(x: Array, h: int, axis: int = 2) -> Array:
 
 
 def write_at(x: Array, new: Array, t: Array, axis: int = 1) -> Array:
-    """x [B, S, ...] with new [B, 1, ...] at position t; S may be another axis."""
+    """x [B, S, ...] with new [B, 1, ...] at position t; `axis` is that of S."""
     return jax.lax.dynamic_update_slice_in_dim(x, new, t, axis)

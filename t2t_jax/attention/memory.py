@@ -1,4 +1,4 @@
-"""Attention with a memory that decays, over chunks of positions: the base of gated mechanisms.
+"""Attention that reads a decaying memory, chunk by chunk: the base of the gated mechanisms.
 
 The memory S [m, d_v] of a head is updated at each position, and the query reads it:
 
@@ -44,15 +44,16 @@ class Keys(NamedTuple):
 
 
 class Memory(Mechanism):
-    """A mechanism that reads a memory, whose output is divided by its root mean square.
+    """Reads a memory, and divides the output by its root mean square.
 
     Some papers scale the normalised output by a learned vector. This is left out, as W_O can
-    express it, even after an output gate. So is their output gate, a SiLU; `attention_gate` adds a
-    sigmoid in its place. An encoder reads the memory of both directions, and each position sees
-    itself once (LION, Afzal et al. 2025).
+    express it, even after an output gate. Their output gate, a SiLU, is left out, too;
+    `attention_gate` adds a sigmoid in its place. An encoder sums what it reads in both directions,
+    in which each position sees itself once (LION, Afzal et al. 2025).
 
     Attributes:
-      chunk: positions by which the memory advances; the pairs within a chunk are computed.
+      chunk: the number of positions by which the memory advances; within a chunk, the weight of
+        every pair is computed.
     """
 
     chunk: int
@@ -139,7 +140,7 @@ def advance(S: Array, q: Array, keys: Keys, own: bool = True) -> tuple[Array, Ar
       own: whether a query sees the key of its own position.
     """
     k, u, log_a, e = keys
-    before = jnp.exp(jnp.cumsum(log_a, axis=1))  # the decay since the chunk before
+    before = jnp.exp(jnp.cumsum(log_a, axis=1))  # the decay since the previous chunk
     decay = _decay(log_a)
     if e is not None:
         u = u - jnp.einsum("bthm,bhmd->bthd", e * before, S)
@@ -153,8 +154,8 @@ def advance(S: Array, q: Array, keys: Keys, own: bool = True) -> tuple[Array, Ar
 def _decay(log_a: Array) -> Array:
     """The decay from s to t, for log_a [B, C, h, m]: [B, t, s, h, m]; zero where s > t.
 
-    Logarithms are summed from s on. A difference of two sums from the first position would lose
-    what a strong decay before s rounds away.
+    Logarithms are summed from s + 1 to t. The difference of two cumulative sums would lose
+    precision after a strong decay before s.
     """
     past, seen = (jnp.tri(log_a.shape[1], k=k, dtype=bool)[None, :, :, None, None] for k in (-1, 0))
     total = jnp.cumsum(jnp.where(past, log_a[:, :, None], 0), axis=1)

@@ -1,4 +1,4 @@
-"""The parameters of a mechanism."""
+"""The parameters of the mechanisms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +12,7 @@ from jax import Array
 class PerHead(nn.Module):
     """A float32 parameter [h, *shape] with logical axes for the sharding rules.
 
-    It is a module so that several methods of a mechanism can read it, with h taken from the
-    queries.
+    It is a module so that several methods of a mechanism can read it; h is that of the queries.
 
     Attributes:
       axes: logical names of the axes after the heads; the first is contracted.
@@ -33,12 +32,12 @@ class PerHead(nn.Module):
 
 
 def log_rate(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """The logarithms of rates of decay, uniform from 1 to 16, as in the code of Mamba-2."""
+    """The logarithms of decay rates that are uniform from 1 to 16, as in the code of Mamba-2."""
     return jnp.log(jax.random.uniform(key, shape, dtype, 1, 16))
 
 
 def log_time(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """b for which softplus(b), a time, is log-uniform from 0.001 to 0.1, as in Mamba-2's code."""
+    """b such that the time step softplus(b) is log-uniform from 0.001 to 0.1, as in Mamba-2."""
     low, high = jnp.log(jnp.asarray([0.001, 0.1], dtype))
     time = jnp.exp(jax.random.uniform(key, shape, dtype, low, high))
     return time + jnp.log(-jnp.expm1(-time))

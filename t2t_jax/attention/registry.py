@@ -1,4 +1,4 @@
-"""The attention mechanisms by name, without jax: roles, options, what each combines with, cost.
+"""The attention mechanisms by name, without JAX: roles, options, supported combinations, cost.
 
 A config names a mechanism and, after a colon, options that differ from the defaults: "local:w=32".
 Several such pieces, separated by commas, alternate over the layers of a stack: "linear,local:w=32".
@@ -24,20 +24,20 @@ class Entry:
     """A mechanism.
 
     Attributes:
-      where: its file in this folder, or the path of another, and its class there.
+      where: `file:Class`, with a file of this folder or the path of another.
       about: what it computes, in a few words.
-      products: its multiply-adds of one head in the forward pass (`costs.py`).
-      options: what a config may set, with the defaults, whose type is that of the option.
+      products: the multiply-adds of one head in the forward pass (`costs.py`).
+      options: what a config may set, with the defaults; a value has the type of its default.
       sizes: its other attributes, chosen for speed; a config cannot set them.
-      at_most: options that are bounded by another option, or by a number.
+      at_most: for an option, its upper bound: another option, or a number.
       halves: whether it cuts queries and keys into halves, so that d_k must be even.
-      roles: the attentions of Figure 1 that it can be.
-      why: why it cannot be the others.
-      gates: how many features it needs of each key and head beside the d_k of the key, a function
-        of d_k; `models/multihead.py` projects them and appends them to the key.
-      supports: what it can be combined with: `rotary` positions, a `bias` of its scores that
-        positions give, `dropout` of its weights, and `mup`, which has no learning rate for matrices
-        of a mechanism.
+      roles: the attention layers of Figure 1 that can use it.
+      why: why the others cannot.
+      gates: the number of features that it needs for each key and head beside the d_k of the key, a
+        function of d_k; `models/multihead.py` projects them and appends them to the key.
+      supports: what it can be combined with: `rotary` positions; a `bias` that a position scheme
+        adds to the scores; `dropout` of the weights; and `mup`, which has no learning rate for a
+        mechanism's own matrices.
     """
 
     where: str
@@ -89,21 +89,21 @@ MECHANISMS: dict[str, Entry] = {
         options=dict(lambda_init=0.8),
         at_most=dict(lambda_init=0.99),
         halves=True,
-        supports=("bias", "dropout", "mup"),  # a rotation turns the halves by other wavelengths
+        supports=("bias", "dropout", "mup"),  # rotary would give the halves other wavelengths
     ),
     "additive": Entry(
         "additive:Additive",
         "scores v^T tanh(W_q q + W_k k)",
         costs.additive,
-        sizes=dict(tile=128),  # queries whose scores exist at once
+        sizes=dict(tile=128),  # queries whose scores are in memory at once
         supports=("bias",),
     ),
     "local": Entry(
         "local:Local",
-        "keys at distance w at most; between two sequences local-m",
+        "keys within distance w; between two sequences local-m",
         costs.local,
         options=dict(w=16),
-        sizes=dict(block=16),  # queries a block at least: blocks of a narrow w are all overhead
+        sizes=dict(block=16),  # the minimum: shorter blocks are mostly overhead
     ),
     "local_p": Entry(
         "local:LocalPredictive",
@@ -132,7 +132,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "streaming": Entry(
         "streaming:Streaming",
-        "keys at distance w at most, and the first g",
+        "keys within distance w, and the first g",
         costs.streaming,
         options=dict(w=16, g=4),
         sizes=dict(block=16),
@@ -141,7 +141,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "longformer": Entry(
         "streaming:Longformer",
-        "the same, where the first g queries see every key",
+        "streaming, where the first g queries also see every key",
         costs.longformer,
         options=dict(w=16, g=1),
         sizes=dict(block=16),
@@ -193,7 +193,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "lsh": Entry(
         "lsh:LSH",
-        "the c nearest keys of the query's bucket, of b, in each of r rounds",
+        "the c nearest keys in the query's bucket, one of b, in r rounds",
         costs.lsh,
         options=dict(b=4, c=4, r=2, seed=0),
         sizes=dict(tile=64),
@@ -309,7 +309,7 @@ MECHANISMS: dict[str, Entry] = {
 
 
 def pieces(text: str) -> list[str]:
-    """The mechanisms of layers 0, 1, ..., which a stack repeats.
+    """The mechanisms of layers 0, 1, ...; a deeper stack repeats the list.
 
     The comma also separates options: "linear,sparse_fixed:l=8,c=2,local" has three mechanisms.
     """
@@ -359,31 +359,32 @@ def parse(text: str) -> tuple[str, dict[str, Number]]:
 
 
 def _number(option: str, value: str, default: Number, text: str) -> Number:
-    """The value of an option, of its default's type: whole from 1 (a seed from 0), or above 0."""
+    """The value of an option: at least 1 (a seed: 0) if its default is an int, else positive."""
     if isinstance(default, int):
         least = 0 if option == "seed" else 1
         if value.isdecimal() and int(value) >= least:
             return int(value)
-        raise UsageError(f"{option} in {text!r} must be a whole number from {least}.")
+        raise UsageError(f"{option} in {text!r} must be a whole number of at least {least}.")
     try:
         number = float(value)
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf:
-        raise UsageError(f"{option} in {text!r} must be a number above 0.")
+        raise UsageError(f"{option} in {text!r} must be a positive number.")
     return number
 
 
 def check(text: str, role: str, d_k: int, partners: Mapping[str, str]) -> None:
-    """Refuses a role that one mechanism cannot play, and what it cannot be combined with.
+    """Checks that one mechanism can take a role and can be combined with other settings.
 
     Args:
       role: encoder, decoder or cross.
       d_k: width of a head's queries.
-      partners: what the config combines it with, of `Entry.supports`, and by which setting.
+      partners: those names of `Entry.supports` that the config uses, each with the setting that
+        asks for it.
 
     Raises:
-      UsageError: says why, and what can be used instead.
+      UsageError: it cannot; the message says why, and what can be used instead.
     """
     name, _ = parse(text)
     entry = MECHANISMS[name]
@@ -412,7 +413,7 @@ def products(text: str, shape: Shape) -> Number:
 
 
 def gates(text: str, d_k: int) -> int:
-    """Features of each key and head that a mechanism needs beside the d_k of the key."""
+    """The number of features that a mechanism needs for each key and head beside d_k."""
     return MECHANISMS[parse(text)[0]].gates(d_k)
 
 

@@ -1,7 +1,8 @@
-"""Scaled dot products with other weights than the softmax of all seen keys.
+"""Scaled dot products with alternatives to the softmax over the keys that a query sees.
 
-A sum of weights below 1 lets a head attend to nothing (softmax1, sink); weights of exactly zero
-select keys (sparsemax, entmax). Both are computed exactly, by sorting the scores of every query.
+With softmax1 and sink, the weights may sum to less than 1, so that a head can attend to nothing.
+With sparsemax and entmax, some weights are exactly zero; both are computed exactly, by sorting the
+scores of every query.
 """
 
 import flax.linen as nn
@@ -15,7 +16,7 @@ from t2t_jax.attention.parameters import PerHead
 
 
 class Softmax1(ScaledDotProduct):
-    """exp(e_s) / (1 + sum exp(e)): a softmax with one more key of score and value zero.
+    """exp(e_s) / (1 + sum exp(e)): a softmax with one more key, whose score and value are zero.
 
     Miller (2023), "Attention is off by one".
     """
@@ -25,7 +26,7 @@ class Softmax1(ScaledDotProduct):
 
 
 class Sink(ScaledDotProduct):
-    """exp(e_s) / (exp(z) + sum exp(e)) with a learned logit z a head, zero at first.
+    """exp(e_s) / (exp(z) + sum exp(e)) with a learned logit z for each head, initially zero.
 
     It is the sink of gpt-oss (OpenAI 2025). The sink token of Xiao et al. (2024, section 3.3) is
     learned, too, but it has a key and a value.
@@ -54,7 +55,7 @@ class Entmax(ScaledDotProduct):
 
 
 def softmax_with_sink(scores: Array, seen: Array, sink: Array) -> Array:
-    """The softmax over the last axis of scores and one more score, whose weight is left out.
+    """The softmax over the last axis of scores and one more, `sink`, whose weight is left out.
 
     Args:
       seen: bool, broadcastable to scores [B, h, T, S].
@@ -108,14 +109,14 @@ def entmax(scores: Array, seen: Array) -> Array:
 def _shifted(z: Array, seen: Array) -> Array:
     """z minus its maximum over the seen keys, and at least -2; keys that are not seen get -2.
 
-    A score of -2 is in no support, as tau is at least -1.
+    A score of -2 is outside of every support, as tau is at least -1.
     """
     largest = jnp.where(seen, z, jnp.finfo(z.dtype).min).max(-1, keepdims=True)
     return jnp.where(seen, jnp.maximum(z - jax.lax.stop_gradient(largest), -2), -2)
 
 
 def _ordered(z: Array) -> tuple[Array, Array]:
-    """z in descending order, without gradient, and 1, 2, ... along the last of as many axes."""
+    """z in descending order, without gradient, and the ranks 1, 2, ... along its last axis."""
     ordered = jnp.sort(jax.lax.stop_gradient(z), axis=-1, descending=True)
     k = jnp.arange(1, z.shape[-1] + 1, dtype=z.dtype)
     return ordered, k.reshape((1,) * (z.ndim - 1) + (-1,))

@@ -75,7 +75,7 @@ def attend(
 
 
 class Sparse(Mechanism):
-    """A pattern any of whose later queries may see any earlier key: the base of new patterns.
+    """The base class of patterns whose decoding state keeps all keys and values.
 
     A subclass defines `attend`, usually by the function `attend` of this file, and `seen_from`.
     """
@@ -88,7 +88,7 @@ class Sparse(Mechanism):
         return {"k": zero_padding(k, lengths), "v": zero_padding(v, lengths)}
 
     def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
-        """The positions that position t of S sees, int32 [K], each once; bool [K], which exist."""
+        """The positions that query t sees among S, int32 [K], each once, and which exist, bool."""
         raise NotImplementedError
 
     def step_self(
@@ -102,7 +102,7 @@ class Sparse(Mechanism):
 
 
 class Strided(Sparse):
-    """The keys at distance l at most, and those at distances divisible by l."""
+    """The keys within distance l, and those at distances divisible by l."""
 
     l: int
 
@@ -139,7 +139,7 @@ class Strided(Sparse):
         lengths, scale, n = visibility.with_lengths(q, k).q_lengths, d_k**-0.5, -(-T // l)
         near = window_attention(q, k, v, lengths, lengths, l - 1, causal, scale)
 
-        def columns(x: Array) -> Array:  # as more heads, which takes no copy
+        def columns(x: Array) -> Array:  # as more heads, which avoids a copy
             return blocks(x, l, n).reshape(B, n, l * h, -1)
 
         of_column = (jnp.maximum(lengths[:, None] - jnp.arange(l)[None], 0) + l - 1) // l
@@ -190,7 +190,7 @@ class Fixed(Mechanism):
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
-        """The keys of the own block, and those of the other blocks as a shorter sequence."""
+        """Two sets of keys: those of the own block, and the last c of each block."""
         if type(self) is not Fixed or not _fits(q, v, dropout, bias):
             return None
         l, c, causal = self.l, self.c, visibility.causal
@@ -245,11 +245,11 @@ class Fixed(Mechanism):
 class Random(Sparse):
     """Blocks of b: a query's own block, its neighbours, the first block, and r random blocks.
 
-    Causal: only the earlier ones. Otherwise the queries of the first block also see every key.
-    The random blocks of block i are floor(u m), where m is the number of candidates (causal: the
-    blocks before i; otherwise the blocks before the padding) and u is row i of
-    default_rng(seed).random((., r)) in float32. A block that the pattern already has is not seen
-    twice. All heads share the pattern; in the code of Zaheer et al., each head draws its own.
+    Causal: only earlier keys. Otherwise, the queries of the first block also see every key. The
+    random blocks of block i are floor(u m), where m is the number of candidates (causal: the blocks
+    before i; otherwise the blocks before the padding) and u is row i of
+    default_rng(seed).random((., r)) in float32. A block that the pattern already has counts once.
+    All heads share the pattern; in the code of Zaheer et al., each head draws its own.
     """
 
     b: int
@@ -288,7 +288,7 @@ class Random(Sparse):
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
-        """The first block as keys of their own; the neighbours and the random blocks as others."""
+        """Two sets of keys: those of the neighbours and the random blocks, and the first block."""
         b, T, causal, g = self.b, q.shape[1], visibility.causal, tile_of(self.b)
         if type(self) is not Random or not g or not _fits(q, v, dropout, bias):
             return None
@@ -306,7 +306,7 @@ class Random(Sparse):
             return out
         q, k, v = (zero_padding(x, lengths) for x in (q, k, v))
         out = with_global(b, out, q, k, v, visibility, None, None)
-        return zero_padding(out, lengths)  # and so is the gradient that comes back
+        return zero_padding(out, lengths)  # which also zeroes the gradient of padding
 
     def seen_from(self, t: Array, S: int) -> tuple[Array, Array]:
         b, i = self.b, t // self.b
@@ -317,11 +317,11 @@ class Random(Sparse):
         return jnp.concatenate([near, jnp.arange(b), far]), jnp.concatenate(exist)
 
     def _random(self, i: Array, m: Array, n: int | None = None) -> tuple[Array, Array]:
-        """The random blocks [B, I, r] of blocks i [1, I], and which the pattern does not yet have.
+        """The random blocks [B, I, r] of blocks i [1, I], and which ones are new to the pattern.
 
         Args:
           m: the number of candidates, [B or 1, I or 1].
-          n: an upper bound of i, by default its length.
+          n: an exclusive upper bound of i, by default its length.
         """
         u = np.random.default_rng(self.seed).random((n or i.shape[1], self.r)).astype(np.float32)
         j = jnp.floor(jnp.asarray(u)[i] * m[..., None]).astype(jnp.int32)
@@ -345,7 +345,7 @@ def _take(x: Array, b: int, j: Array) -> Array:
 
 
 def _spread(x: Array, b: int) -> Array:
-    """[B, n, r], a value a block -> [B, n, 1, r b], a value a key."""
+    """[B, n, r], a value for each block -> [B, n, 1, r b], a value for each key."""
     return jnp.repeat(x, b, axis=-1)[:, :, None]
 
 
@@ -359,7 +359,7 @@ def with_global(
     dropout: Dropout,
     bias: Bias,
 ) -> Array:
-    """The outputs [B, T, h, d_v] with those of the first g queries over all keys."""
+    """The outputs [B, T, h, d_v], where those of the first g queries are over all keys."""
     scores = scaled_products("bthd,bshd->bhts", q[:, :g], k)
     first = weighted_sum(scores, v.swapaxes(1, 2), visibility, dropout=dropout, bias=bias)
     return jnp.concatenate([first, out[:, g:]], axis=1)

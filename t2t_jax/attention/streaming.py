@@ -29,15 +29,15 @@ _BEYOND = 2**30  # beyond every distance
 
 
 class Streaming(Mechanism):
-    """softmax(q k^T / sqrt(d_k)) v over the keys at distance w at most and the first g keys.
+    """softmax(q k^T / sqrt(d_k)) v over the keys within distance w and the first g keys.
 
-    The first g are the attention sinks. Causal: only earlier keys, and decoding keeps w + 1 + g of
-    them. Positions are those in the text; Xiao et al. count them within the keys that are kept.
+    The first g are the attention sinks. Causal: only earlier keys, and decoding stores w + 1 + g of
+    them. Positions are those in the sequence; Xiao et al. count them among the stored keys.
 
     Attributes:
       w: the largest distance.
-      g: the keys that every query sees.
-      block: the least length of a block; it is w if that is larger.
+      g: the number of keys at the start that every query sees.
+      block: the minimum length of a block, which is w if w is larger.
     """
 
     grouped: ClassVar[bool] = True
@@ -64,7 +64,7 @@ class Streaming(Mechanism):
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
-        """The keys of the window, and the first keys at larger distances."""
+        """Two sets of keys: those of the window, and the first g at larger distances."""
         if type(self) not in (Streaming, Longformer) or not has_kernel(q, v, dropout, bias):
             return None
         w, causal = self.w, visibility.causal
@@ -75,7 +75,7 @@ class Streaming(Mechanism):
         return sparse_attention(q, lengths, sets, patterns, q.shape[-1] ** -0.5)[0]
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
-        """A ring of the last w + 1 keys and values, position p in slot p mod (w + 1); the first."""
+        """A ring of the last w + 1 keys and values, p in slot p mod (w + 1), and the first g."""
         lengths = visibility.with_lengths(k, k).kv_lengths
         ring = self._positions(lengths[:, None] - 1)
         state: State = {}
@@ -109,9 +109,9 @@ class Streaming(Mechanism):
 class Longformer(Streaming):
     """`Streaming` whose first g queries see every key: global attention of the first g positions.
 
-    Causal: no query sees a later key, so that `Streaming` remains. The window has w keys on either
+    Causal: the same as `Streaming`, as no query sees a later key. The window has w keys on either
     side; that of Beltagy et al. has w / 2. They have separate projections for global attention,
-    which here shares those of the window.
+    which here uses those of the window.
     """
 
     def attend(
@@ -131,7 +131,7 @@ class Longformer(Streaming):
         visibility = visibility.with_lengths(q, k)
         q, k, v = (zero_padding(x, visibility.kv_lengths) for x in (q, k, v))
         out = with_global(self.g, out, q, k, v, visibility, None, None)
-        return zero_padding(out, visibility.q_lengths)  # and so is the gradient that comes back
+        return zero_padding(out, visibility.q_lengths)  # which also zeroes the gradient of padding
 
 
 def has_kernel(q: Array, v: Array, dropout: Dropout, bias: Bias) -> bool:

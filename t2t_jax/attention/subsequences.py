@@ -48,7 +48,7 @@ class Dilated(Local):
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array | None:
-        """The parts as more heads, which takes no copy."""
+        """The parts are treated as more heads, which avoids a copy."""
         if type(self) is not Dilated or not has_kernel(q, v, dropout, bias):
             return None
         B, T, h, d_k = q.shape

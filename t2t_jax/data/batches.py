@@ -1,6 +1,6 @@
-"""Batches of few shapes under a token budget; each is a function of (seed, epoch, index).
+"""Batches of few shapes under a token budget; each batch is a function of (seed, epoch, index).
 
-A program is compiled for every shape, so there are few. A shape has S source and T target
+A program is compiled for every shape, so there should be few. A shape has S source and T target
 positions, and as many rows as the token budget allows. The shapes are chosen for a corpus so that
 its batches have little padding.
 """
@@ -34,8 +34,8 @@ def bounds(
 
     A pair of lengths (s, t) is padded to the cheapest rectangle with S >= s and T >= t, and costs
     S + T positions. The total cost is minimised by coordinate descent on the histogram of lengths,
-    from several fixed starts: each rectangle in turn is moved to its best position given the
-    others, until none moves.
+    from several starts with a fixed seed: each rectangle in turn is moved to its best position
+    given the others, until none moves.
     """
     S, T, pairs = _histogram(np.asarray(source_lengths), np.asarray(target_lengths))
     cost = S[:, None] + T[None, :]
@@ -108,8 +108,8 @@ def shapes_of(
     """The shape of each rectangle, and the index of each pair's shape (uint8 [pairs]).
 
     A pair goes to the cheapest rectangle that covers it. The number of rows is a multiple of
-    `multiple`, and at most batch_tokens // max(S, T). It is up to an eighth less if that leaves
-    fewer rows of the last batch empty.
+    `multiple`, and at most batch_tokens // max(S, T). It is up to an eighth less if fewer rows of
+    the last batch are then empty.
 
     Raises:
       UsageError: `multiple` rows of the largest rectangle exceed the budget.
@@ -265,7 +265,6 @@ def in_order(
     """Batches for evaluation: every pair once, in few shapes, always in the same order.
 
     Each comes with the indices of its pairs, which are its first rows; further rows are all PAD.
-
     A batch has at most `batch_tokens` tokens on each side, or a single pair that is longer.
     """
     if not len(source):

@@ -121,10 +121,11 @@ def _prepare(builder: Any, urls: Iterable[str], root: Path, directory: str) -> N
         match = re.search(r"Artifact (\S+), downloaded to (\S+),", str(error))
         url, path = match.groups() if match else (f"archive of {builder.name}", "a download")
         raise UsageError(
-            f"{path} is not the published {url} (its sha256 differs): delete it and fetch it again."
+            f"{path} is not the published {url} (its sha256 differs): delete it and download it "
+            "again."
         ) from error
     except tfds.download.extractor.ExtractError as error:
-        raise UsageError(f"{error}; fetch the archive again.") from error
+        raise UsageError(f"{error}; download the archive again.") from error
     except (OSError, tfds.download.util.DownloadError) as error:
         if builder.is_prepared():  # by another process
             return
@@ -132,7 +133,7 @@ def _prepare(builder: Any, urls: Iterable[str], root: Path, directory: str) -> N
 
 
 def _check_reachable(builder: Any, urls: Iterable[str], downloads: Path, directory: str) -> None:
-    """Raises FilesMissing at once, where TFDS would try every file ten times."""
+    """Raises FilesMissing at once if a file is missing; TFDS would try to download it ten times."""
     infos = builder.url_infos
     missing = []
     for url in urls:
@@ -149,7 +150,7 @@ def _check_reachable(builder: Any, urls: Iterable[str], downloads: Path, directo
         files = "; ".join(f"{', '.join(names)} from {place}" for place, names in places.items())
         raise FilesMissing(
             f"{builder.name} cannot be downloaded from here: put these files into a directory and "
-            f"name it (directory): {files}."
+            f"give it with --directory: {files}."
         )
 
 

@@ -3,8 +3,8 @@
 The files of a directory are:
 
     SPLIT.SIDE.tokens     the ids of all sentences one after another, each sentence with EOS, in the
-                          dtype that meta.json names; the id of a given token of a target, which a
-                          model reads but is not asked for, has a minus sign
+                          dtype that meta.json names; a negative id is that of a given token of a
+                          target, which a model reads but is not asked for
     SPLIT.SIDE.offsets    int64 [sentences + 1]: where each sentence begins, and where the last ends
     SPLIT.SIDE.txt        the raw texts of dev and test splits
     SPLIT.extras.jsonl    annotations of the sentences, if the corpus has any

@@ -45,10 +45,7 @@ class Corpus:
 
 
 def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
-    """A function that opens the prepared corpus of a config, and prepares it first if necessary.
-
-    It opens each corpus once.
-    """
+    """A function that opens the prepared corpus of a config, as `open_corpus`, each only once."""
 
     @functools.cache
     def open_once(data: Data) -> Dataset:
@@ -60,11 +57,12 @@ def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
 def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
     """Opens the prepared corpus of a config, and prepares it first if necessary.
 
-    If the config names a number of training pairs, they are a random sample without replacement.
+    If the config sets a number of training pairs, they are a random sample without replacement.
     Samples of different sizes are nested; dev, test and the vocabulary are those of the corpus.
     More pairs than the grammar has by default are a corpus of their own: it begins with the default
     training pairs and has the same dev and test, but its vocabulary is trained on all of its pairs.
-    A task has as many pairs as are asked for, of which the same holds.
+    A diagnostic task generates as many pairs as are asked for: more begin with the same ones, and
+    dev and test stay the same.
 
     Raises:
       UsageError: as `prepare`, or the corpus has fewer pairs.
@@ -85,7 +83,7 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
 
 
 def prepare(data: Data, root: Path, report: Report = print) -> Path:
-    """The directory below `root` of the tokenised corpus of a config; it is built if it is missing.
+    """The directory below `root` of the tokenised corpus of a config, which is built if missing.
 
     Reports the numbers of pairs that were kept and left out, in one line.
 
@@ -135,7 +133,7 @@ def _check_fields(data: Data) -> None:
 
 
 def request(data: Data) -> dict[str, Any]:
-    """The fields that change a prepared corpus; some of them only if they are not the default."""
+    """The fields that change a prepared corpus; some are left out if they have their default."""
     fields = {name: getattr(data, name) for name in _REQUEST}
     if data.grade != _NORMAL:
         fields["grade"] = data.grade
@@ -147,14 +145,14 @@ def request(data: Data) -> dict[str, Any]:
 
 
 def _size(data: Data) -> int:
-    """The number of training pairs, if a corpus of this size is generated on request; or else 0."""
+    """The number of training pairs if a corpus of this size is generated on request, else 0."""
     if is_task(data.corpus):
         return data.pairs
     return data.pairs if data.corpus == "grammar" and data.pairs > GRAMMAR_PAIRS else 0
 
 
 def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: Corpus) -> Path:
-    """The directory of a corpus, which is built there if nobody has."""
+    """The directory of a corpus, which is built there unless it already is."""
     keyed = [FORMAT, {**requested, **_PATHS_OUT}, corpus.content]
     key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
     directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
@@ -219,8 +217,8 @@ def _find(prefix: str, language: str, split: str) -> Path:
         if path.is_file():
             return path
     raise FilesMissing(
-        f"there is no {plain} nor {plain}.gz: put the {language} side of {split} there, or correct "
-        "the path."
+        f"neither {plain} nor {plain}.gz exists: put the {language} side of {split} there, or "
+        "correct the path."
     )
 
 
@@ -255,7 +253,7 @@ def _lines(path: Path) -> Iterator[bytes]:
             yield from file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UsageError(
-            f"{path} is not a whole gzip file ({error}): fetch or compress it again."
+            f"{path} is not a whole gzip file ({error}): download or compress it again."
         ) from error
 
 

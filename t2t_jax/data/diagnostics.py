@@ -25,8 +25,8 @@ TASKS: Mapping[str, Task] = {
     "needle": Task(tasks.needle, tasks.needle_words),
 }
 PAIRS = 20_000  # in training, unless another number is asked for
-# The factor of its length and the number of pairs of each split; 0 is that of training. Train is
-# last, so that its size changes no other split.
+# The factor of the length and the number of pairs of each split; 0 is the number that is asked for.
+# Train is last, so that its size changes no other split.
 SPLITS = {
     "dev": (1, 500),
     "test": (1, 1000),
@@ -35,7 +35,7 @@ SPLITS = {
     "test8x": (8, 500),
     "train": (1, 0),
 }
-RESERVED = UNK + 1  # ids of a vocabulary that are no words
+RESERVED = UNK + 1  # ids of a vocabulary that are not words
 _TRIES = 100  # draws in a row without a new example, after which there are too few
 
 
@@ -57,7 +57,7 @@ def vocabulary(task: str, options: Options, V: int) -> list[str]:
 def generate(
     task: str, options: Options, V: int, pairs: int = PAIRS
 ) -> Mapping[str, list[Example]]:
-    """The splits of a task; all of their examples differ, and each is a function of its name.
+    """The splits of a task; all of their examples differ, and the name of a split is its seed.
 
     Args:
       pairs: number of training pairs; a larger number begins with the same ones.
@@ -78,7 +78,7 @@ def generate(
 
 
 def _distinct(task: str, split: str, options: Options, seen: set[str]) -> Iterator[Example]:
-    """Examples that are not in `seen`, which grows by them."""
+    """Examples without end that are not in `seen`, to which they are added."""
     rng, tries = random.Random(f"{task} {split}"), 0
     while True:
         example = TASKS[task].draw(rng, options)

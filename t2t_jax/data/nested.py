@@ -10,8 +10,8 @@ from t2t_jax.data.tasks import GIVEN, Example, Options, draw_length, require
 def dyck(rng: random.Random, o: Options) -> Example:
     """Every closing bracket of a balanced string of V / 2 types (Hewitt et al. 2020).
 
-    Opening brackets are given, so a model is asked which bracket closes where one does. The source
-    is the first bracket. No prefix has more than `depth` brackets open.
+    Opening brackets are given, so a model is only asked for the type of each closing bracket. The
+    source is the first bracket. No prefix has more than `depth` open brackets.
     """
     n = 2 * rng.randint(o["length"] // 4 + 1, o["length"] // 2)
     words, stack, longest = list[str](), list[tuple[int, int]](), 0

@@ -14,9 +14,9 @@ class Entry:
       where: the function of corpora.py that returns it; or a function of a study file, which
         yields the (source, target) texts of a split.
       fields: the config fields that name its files.
-      splits, files, version: of a function of a study file: its splits, the files that it reads,
+      splits, files, version: for a function of a study file, its splits, the files that it reads,
         and the hash of its code.
-      options: of a diagnostic task: what the field `task_options` may set, and the defaults.
+      options: for a diagnostic task, what the field `task_options` may set, and the defaults.
     """
 
     where: str
@@ -58,7 +58,7 @@ def parse_options(corpus: str, text: str) -> dict[str, int]:
       text: those that differ from the defaults, as in "keys=8,length=64".
 
     Raises:
-      UsageError: the corpus is no task, it lacks an option, or a value is no whole number from 1.
+      UsageError: the corpus is not a task, it has no such option, or a value is out of range.
     """
     defaults = CORPORA[corpus].options
     if not defaults and text:
@@ -73,6 +73,8 @@ def parse_options(corpus: str, text: str) -> dict[str, int]:
             raise UsageError(f"corpus {corpus} has no option {name!r}: {near(name, defaults)}")
         least = min(1, defaults[name])
         if not value.isdecimal() or int(value) < least:
-            raise UsageError(f"{name} in task_options={text} must be a whole number from {least}.")
+            raise UsageError(
+                f"{name} in task_options={text} must be a whole number of at least {least}."
+            )
         options[name] = int(value)
     return options

@@ -2,7 +2,7 @@
 
 A task is a function of a random generator and its options that returns an `Example`. Options are
 those of `registry.CORPORA` and V, the number of words. `length` is the length of the longest
-examples. The answer is a function of the words before it, so an accuracy of 1 is possible.
+examples. The answer is a function of the words before it, so an accuracy of 100% is possible.
 """
 
 import math
@@ -44,13 +44,13 @@ class Task(NamedTuple):
 
 
 def require(fits: bool, reason: str) -> None:
-    """Raises an error with a reason, unless options fit each other."""
+    """Raises UsageError with a reason unless options fit each other."""
     if not fits:
         raise UsageError(f"the options of this task do not fit: {reason}.")
 
 
 def draw_length(rng: random.Random, o: Options) -> int:
-    """A length from above half of the option to the option, so that longer tests share none."""
+    """A random length in (length / 2, length], so that tests of twice the length share none."""
     return rng.randint(o["length"] // 2 + 1, o["length"])
 
 
@@ -68,7 +68,7 @@ def draw_symbols(rng: random.Random, o: Options) -> list[int]:
 
 
 def copy(rng: random.Random, o: Options) -> Example:
-    """The source again."""
+    """The target repeats the source."""
     words = [f"w{i}" for i in draw_symbols(rng, o)]
     return Example(words, words)
 
@@ -80,7 +80,7 @@ def reverse(rng: random.Random, o: Options) -> Example:
 
 
 def sort(rng: random.Random, o: Options) -> Example:
-    """The words of the source by their numbers, from the smallest."""
+    """The words of the source in the order of their numbers, from the smallest."""
     numbers = draw_symbols(rng, o)
     return Example([f"w{i}" for i in numbers], [f"w{i}" for i in sorted(numbers)])
 
@@ -122,11 +122,11 @@ def induction_words(o: Options) -> list[str]:
 def recall(rng: random.Random, o: Options) -> Example:
     """Multi-query associative recall (Arora et al. 2023, MQAR): the value of each key.
 
-    The source is keys, each followed by its value. In the target every key is given once, followed
-    by its value, which is the answer. Keys and values are drawn without replacement. The target has
-    places for pairs; a key is at place g with a probability proportional to g^(a - 1), a = 0.01,
-    without replacement. All other places are blank. An example has from `fewest` to `keys` keys; if
-    `fewest` is 0, it has `keys`.
+    The source is a list of keys, each followed by its value. In the target, each key is given once,
+    followed by its value, which is the answer. Keys and values are drawn without replacement. The
+    target has places g = 1, 2, ... for pairs, which are drawn without replacement and with
+    probabilities in proportion to g^(a - 1), a = 0.01. All other places are blank. An example has
+    from `fewest` to `keys` keys; if `fewest` is 0, it has `keys`.
     """
     n = rng.randint(o["fewest"] or o["keys"], o["keys"])
     keys, values = _recall_sizes(o)
@@ -171,8 +171,8 @@ def needle(rng: random.Random, o: Options) -> Example:
     """The value that follows the only earlier occurrence of a key, hidden in random words.
 
     The last word of the source is the key. `distance` is the number of words from its value to the
-    last word; with 0 all distances are equally likely. Other keys have values, too, so that a model
-    must tell which value follows which key.
+    last word; if it is 0, all distances are equally likely. Other keys have values, too, so that a
+    model must find out which value follows the key.
     """
     fillers, keys, values = _needle_sizes(o)
     last = o["length"] - 1

@@ -1,8 +1,8 @@
 """Tokenisation of raw sentence pairs into the cache that `cache.py` opens.
 
-A corpus of any size fits in memory: one pass samples the pairs that the vocabulary is trained on,
-a second one encodes a chunk at a time. The files are written to a temporary directory that is then
-renamed, so that a reader never sees half a corpus and two writers cannot mix theirs.
+Memory does not grow with the corpus: one pass samples the pairs that the vocabulary is trained on,
+and a second one encodes a chunk at a time. The files are written to a temporary directory that is
+then renamed, so that a reader never sees half a corpus and two writers cannot mix theirs.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ from t2t_jax.errors import RunError, UsageError
 from t2t_jax.tokens import EOS
 
 CHUNK = 10_000  # pairs encoded at a time
-SAMPLE = 1_000_000  # the vocabulary is trained on at most so many pairs
-BROKEN = 0.01  # if a larger share of the pairs is not UTF-8, the file has another encoding
+SAMPLE = 1_000_000  # pairs at most on which the vocabulary is trained
+BROKEN = 0.01  # if a larger share of the pairs is not UTF-8, the encoding is assumed to be another
 
 Item = TypeVar("Item")
 Encode = Callable[[Sequence[str]], list[list[int]]]
@@ -216,7 +216,7 @@ def _write_split(
 def _write_side(
     files: _SplitFiles, side: str, rows: list[list[int]], dtype: str, start: int
 ) -> int:
-    """Writes rows of ids, EOS added, from token number `start` on; returns how many tokens."""
+    """Writes rows of ids with EOS, the first token being number `start`; returns their number."""
     flat = itertools.chain.from_iterable(itertools.chain(row, (_end(row),)) for row in rows)
     files.write(f"{side}.tokens", np.fromiter(flat, dtype).tobytes())
     lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))
@@ -225,7 +225,7 @@ def _write_side(
 
 
 def _end(row: Sequence[int]) -> int:
-    """The end mark of a row of ids; it is given where words are, as their number is then known."""
+    """The end mark of a row of ids. If a word is given, so is the mark, as the length is known."""
     return -EOS if min(row) < 0 else EOS
 
 
@@ -281,7 +281,7 @@ def _valid(stream: Stream, counts: Counter[str]) -> Iterator[Pair]:
             "utf-8."
         )
     if counts["empty"] + counts["not_utf8"] == total:
-        raise UsageError(f"{stream.where} have no sentence pair: give other files.")
+        raise UsageError(f"there is no sentence pair in {stream.where}: give other files.")
 
 
 def _move(aside: Path, directory: Path) -> None:

@@ -21,7 +21,7 @@ _SECTIONS = {"train": range(2, 22), "dev": range(22, 23), "test": range(23, 24)}
 def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:
     """The files wsj_SSNN.mrg anywhere below a directory, by split.
 
-    The sample's dev and test split are the files whose numbers end in 8 and in 9.
+    The dev and test splits of the sample are the files whose numbers end in 8 and 9.
 
     Raises:
       FilesMissing: sections of the corpus are missing from the directory.

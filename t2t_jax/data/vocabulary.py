@@ -1,4 +1,4 @@
-"""Shared vocabulary of both languages: byte-pair encoding (Sennrich et al. 2016), SentencePiece.
+"""A vocabulary shared by both languages: SentencePiece's byte-pair encoding (Sennrich et al. 2016).
 
 Section 5.1 of the paper: "a shared source-target vocabulary of about 37000 tokens".
 """
@@ -17,7 +17,7 @@ _SPECIAL: dict[str, Any] = dict(pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK)
 
 
 class Vocabulary:
-    """A trained SentencePiece model. Ids are less than `size`; the first four are `tokens.py`'s."""
+    """A trained SentencePiece model. Ids are below `size`; the first four are in `tokens.py`."""
 
     def __init__(self, model: bytes):
         self.model = model

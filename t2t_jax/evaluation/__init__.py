@@ -1,1 +1,1 @@
-"""Metrics of a trained model: BLEU, bracketing F1, perplexity and alignment."""
+"""Metrics of trained models: BLEU and others, bracketing F1, accuracy, perplexity, alignment."""

@@ -13,7 +13,7 @@ SIGNATURE = "words that are asked for, given the true words before"
 def sentence_statistics(predicted: Sequence[str], references: Sequence[str]) -> list[list[int]]:
     """For each sequence: right words, words that are asked for, 1 if the whole is right, and 1.
 
-    Given words do not count among the words. The whole includes the end mark if it is asked for.
+    Given words are not counted. The whole includes the end mark if that is asked for.
     """
     out = []
     for text, reference in zip(predicted, references, strict=True):
@@ -34,7 +34,7 @@ def exact_of_sums(sums: np.ndarray) -> np.ndarray:
 
 
 def scores(predicted: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    """The accuracy of words, and that of whole sequences, which is that of greedy decoding."""
+    """The accuracy of words, and that of whole sequences, which equals that of greedy decoding."""
     sums = np.sum(sentence_statistics(predicted, references), axis=0)
     return {
         "accuracy": Score("accuracy", float(of_sums(sums)), SIGNATURE),

@@ -56,7 +56,7 @@ class Tracked(NamedTuple):
       dependencies: number of dependencies of that kind.
       layer, head: which head tracks it best.
       accuracy: share of the dependencies that the head finds.
-      baseline: share at the most frequent distance, the accuracy of a head that looks there always.
+      baseline: share at the most frequent distance, the accuracy of a head that always looks there.
     """
 
     kind: str
@@ -72,8 +72,8 @@ def tracked(
 ) -> list[Tracked]:
     """For each kind of dependency, the decoder head that tracks it best; the frequent kinds first.
 
-    A head finds a dependency if, when the later of its two words is predicted, the head attends
-    more to the earlier one than to any other word before.
+    A head finds a dependency if, when the later of the two words is predicted, it attends more to
+    the earlier one than to any other earlier word.
 
     Args:
       maps: for each sentence and layer, weights [h, words, words] of decoder self-attention, from

@@ -1,7 +1,7 @@
 """BLEU by sacreBLEU, always against the raw references, each score with its signature.
 
-A BLEU without its signature means nothing: the score of the same translations varies by 1.5 points
-between the conventions below.
+Scores with different signatures cannot be compared: that of the same translations varies by 1.5
+points between the conventions below.
 """
 
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ class Judgement(NamedTuple):
 
     Attributes:
       distance: in words, between the wrong word and the one it depends on; 0 if there is none.
-      right: of several models, the share for which this is so.
+      right: of several models, the share of which this is true.
     """
 
     type: str
@@ -63,7 +63,7 @@ def read(path: Path) -> list[dict[str, Any]]:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(
-            f"{path} is no contrastive set in LingEval97's format: it must be a JSON list of "
+            f"{path} is not a contrastive set in LingEval97's format: it must be a JSON list of "
             "objects with source, reference, and errors that have a type and a contrastive text."
         ) from error
     return list(items)
@@ -79,7 +79,7 @@ def judge(
 ) -> list[Judgement]:
     """Returns the judgement of every error, in order.
 
-    A text is as likely as the product of the probabilities of its tokens; equally likely is wrong.
+    The likelihood of a text is the product of the probabilities of its tokens; a tie is wrong.
 
     Raises:
       UsageError: the set is empty, or a sentence is longer than the model's learned positions.
@@ -113,7 +113,7 @@ def _likelihoods(
     longest = max(len(ids) for side in sides for ids in side)
     if model.limit and longest > model.limit:
         raise UsageError(
-            f"a sentence of the contrastive set has {longest} subwords, but the model "
+            f"a sentence of the contrastive set has {longest} subwords, but the model has "
             f"{model.limit} positions: leave it out."
         )
     batches = in_order(ragged(sides[0]), ragged(sides[1]), _BATCH_TOKENS)

@@ -1,4 +1,4 @@
-"""The metric that runs on a corpus are compared by: BLEU of translations, F1 of trees, accuracy."""
+"""The main metric of each corpus: BLEU of translations, F1 of trees, or accuracy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -18,7 +18,7 @@ Extras = Sequence[Mapping[str, Any]]
 
 
 class Metric(NamedTuple):
-    """A metric.
+    """The main metric of a corpus, by which its runs are compared.
 
     Attributes:
       name: heading of its column, and the field of a row that holds the paper's value.
@@ -27,8 +27,8 @@ class Metric(NamedTuple):
       sentences: (hypotheses, references, extras) -> for each sentence the counts whose sums give
         the metric.
       of_sums: the metric [...] of summed counts [..., counts].
-      forced: whether its hypotheses are predictions given the true prefix (`predictions.py`), in
-        place of translations.
+      forced: whether its hypotheses are predictions given the true prefix (`predictions.py`)
+        instead of translations.
     """
 
     name: str

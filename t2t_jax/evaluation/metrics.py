@@ -1,10 +1,10 @@
-"""The metrics that a table shows when it is asked for them: `table STUDY --metrics BLEU,chrF2,PPL`.
+"""The metrics that a table shows on request: `table STUDY --metrics BLEU,chrF2,PPL`.
 
-They are computed from the translations of finished runs, so they are no part of a run. PPL and the
-metric of the corpus (`evaluation.metric`) are kept in a run's result. All others are here: those of
-sacreBLEU, COMET, and those that a file of studies adds with the decorator `metric`. A name with a
-split, as in `BLEU@test_long`, is a metric on another split than the study's own. Contrastive
-accuracy alone is computed from the parameters (`runs.judging`).
+They are computed from the translations of finished runs, and are not part of a run. PPL and the
+main metric of the corpus (`evaluation.metric`) are kept in a run's result. All others are here:
+those of sacreBLEU, COMET, and those that a study file adds with the decorator `metric`. A name with
+a split, as in `BLEU@test_long`, is a metric on another split than the study's own. Only contrastive
+accuracy is computed from the parameters (`runs.judging`).
 """
 
 import functools
@@ -31,10 +31,10 @@ class Metric:
 
     Attributes:
       name: heading of its column.
-      signature: how it is computed; a function, if that imports a package.
+      signature: how it is computed, or a function that returns this if it has to import a package.
       measure: (hypotheses, references, sources) -> for each sentence the counts whose sums give the
         metric; or a number, the score of all sentences, for which there is no significance test.
-        None for the accuracy on a contrastive set, which is no metric of translations.
+        None for the accuracy on a contrastive set, which is not a metric of translations.
       of_sums: the metric [...] of summed counts [..., counts].
       key: its key in the scores of a result, if it is kept there.
     """
@@ -79,7 +79,8 @@ def metric(
     """Returns a decorator that adds a function to METRICS; see `Metric` for the arguments.
 
     Raises:
-      UsageError: the package has a metric of this name in results, or it contains a comma or an @.
+      UsageError: the name is empty, contains a comma or an @, or is that of a metric of the
+        package that results store.
     """
     if name in (*STORED, CONTRASTIVE) or {",", "@"} & {*name} or not name:
         raise UsageError(f"a metric cannot be called {name!r}: choose another name.")
@@ -97,7 +98,7 @@ def parse(text: str, *stored: str, splits: bool = False) -> tuple[str, ...]:
 
     Args:
       stored: the metrics that can be named beside those computed here.
-      splits: whether a name may name a split, too, as in `BLEU@test_long`.
+      splits: whether a name may have a split, as in `BLEU@test_long`.
 
     Raises:
       UsageError: there is no such metric, it is named twice, or it is perplexity on a split.

@@ -64,7 +64,7 @@ def of_sums(sums: np.ndarray) -> np.ndarray:
 
 
 def scores(hypotheses: Sequence[str], gold: Sequence[str]) -> dict[str, Score]:
-    """F1, recall and precision, the share of well-formed trees, and F1 of right-branching trees.
+    """F1, recall and precision; the share of well-formed trees; F1 of right-branching trees.
 
     Args:
       hypotheses: linearised trees, which may be malformed.

@@ -1,4 +1,4 @@
-"""Likelihoods of sentences, which are never smoothed; their sums give Table 3's PPL."""
+"""Likelihoods of sentences, without label smoothing; their sums give Table 3's PPL."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -19,9 +19,9 @@ Batch = Mapping[str, Any]
 def sentence_likelihoods(
     model: Any, params: Any, batches: Iterable[tuple[np.ndarray, Batch]]
 ) -> np.ndarray:
-    """The negative log-likelihood of every target in nats, and its tokens with EOS.
+    """The negative log-likelihood of every target in nats, and its number of tokens with EOS.
 
-    Given tokens of a target do not count.
+    Given tokens of a target are not counted.
 
     Args:
       batches: indices of the sentences [n], and {"source": int32 [B, S], "target": int32 [B, T]}

@@ -1,7 +1,7 @@
 """The words that a model predicts for a split, each given the true words before it.
 
-A whole prediction is right if and only if greedy decoding gives the target: both take the largest
-logit of every position, after the same words up to the first mistake.
+A whole prediction is right if and only if greedy decoding returns the target: both take the largest
+logit at every position, given the same words up to the first mistake.
 """
 
 from functools import partial
@@ -24,12 +24,12 @@ from t2t_jax.training.step import shift
 def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data: Data) -> list[str]:
     """The predicted words of each target, beside its given words, as texts like its references.
 
-    A prediction has as many words as its reference. A wrong end mark is one more word, and an end
-    mark in the place of a word is written as its piece.
+    A prediction has as many words as its reference. A wrong prediction in place of the end mark is
+    one more word; an end mark predicted in place of a word is written as its piece.
 
     Args:
       split: as the model reads it (`runs.context.as_read`).
-      data: the size and the number of shapes of its batches.
+      data: has the size of batches and the number of their shapes.
     """
     words = [piece.removeprefix("▁") for piece in vocabulary.pieces(range(vocabulary.size))]
     mesh, texts = sharding.mesh_of(params), [""] * len(split.target)

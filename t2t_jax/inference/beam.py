@@ -19,7 +19,7 @@ Step = Callable[[Tree, Tree, Array, Array], tuple[Array, Tree]]
 
 
 class Beam(NamedTuple):
-    """The state of a search that one step hands to the next."""
+    """The state of a search, which each step updates."""
 
     t: Array  # int32 []: tokens chosen so far
     state: Tree  # the model's, leading axis B K
@@ -32,7 +32,7 @@ class Beam(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What every step of a search uses and none changes."""
+    """What every step of a search reads and none changes."""
 
     step: Step
     memory: Tree  # leading axis B K
@@ -63,9 +63,9 @@ def search(
     log p / lp(n) with lp(n) = ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14). A sentence is
     done as soon as
 
-    - K hypotheses have finished and the best of them scores at least what the best living one
-      would score if EOS followed with probability 1 (without this second condition, a confident
-      model whose EOS enters the last ranks would stop in mid-sentence), or
+    - K hypotheses have finished and the best of them scores at least as much as the best living
+      one would at its present length (without this second condition, a confident model whose EOS
+      enters the last ranks would stop in mid-sentence), or
     - no living hypothesis can beat the best finished one: its log-probability can only fall and
       its penalty only grow, so log p / lp(max length) bounds its score (alpha >= 0), or
     - its hypotheses have its own max length. If none has finished by then, the best living one
@@ -131,7 +131,7 @@ def _compact(query: _Search, s: Beam, rows: Array) -> tuple[_Search, Beam]:
 
 def _advance(query: _Search, s: Beam) -> Beam:
     """One step: every living hypothesis grows by a token, or finishes."""
-    # No value of a `top_k` is picked by its index: XLA would sort everything to serve both.
+    # No value of a `top_k` is looked up by its index: XLA would then sort everything.
     B, K = s.log_p.shape
     previous = lax.dynamic_index_in_dim(s.tokens, s.t - 1, axis=2, keepdims=False)
     previous = jnp.where(s.t == 0, BOS, previous)

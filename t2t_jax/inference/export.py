@@ -24,7 +24,7 @@ def check(c: Config) -> None:
     """Checks that CTranslate2 has the layers of a config.
 
     Raises:
-      UsageError: it lacks one; the field and its possible values are named.
+      UsageError: it lacks one; the message names the field and the values that are possible.
     """
     m = c.model
     encodings = [name for name, scheme in POSITIONS.items() if scheme.encode]
@@ -62,7 +62,7 @@ def export(c: Config, params: Any, vocabulary: Vocabulary, directory: Path) -> N
     """
     check(c)
     if directory.exists() and any(directory.iterdir()):
-        raise UsageError(f"{directory} is not empty: name another --out.")
+        raise UsageError(f"{directory} is not empty: choose another --out.")
     spec, aside = _spec(c, params, vocabulary), directory.with_name(f"{directory.name}.part")
     try:
         shutil.rmtree(aside, ignore_errors=True)

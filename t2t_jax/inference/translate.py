@@ -19,7 +19,7 @@ from t2t_jax.inference import beam as beam_search
 from t2t_jax.tokens import EOS, PAD
 from t2t_jax.training import sharding
 
-_ROWS = 64  # sentences in a batch; fewer if they are longer than _LENGTH
+_ROWS = 64  # sentences in a batch; fewer if it is padded to more than _LENGTH
 _LENGTH = 64
 _MANY = 32  # with so many batches, it pays to compile the search for more shapes
 _LISTED = 10  # line numbers in a warning, at most
@@ -53,7 +53,7 @@ def translate(
       decoding: beam size, length penalty, and how much longer than its input an output may be.
       longest: the model's number of positions, EOS included, if it has a limit.
       max_length: length of the longest training sentence, EOS included.
-      warn: called with a line about sentences longer than either, with their line numbers.
+      warn: called with a message if sentences are longer than either, with their line numbers.
     """
     ids = [[*tokens, EOS] for tokens in vocabulary.encode([s.strip() for s in sentences])]
     limits: Any = dict(longest=longest, max_length=max_length, warn=warn)
@@ -70,10 +70,10 @@ def translate_tokens(
     max_length: int | None = None,
     warn: Warn = warnings.warn,
 ) -> list[list[int]]:
-    """`translate` for token ids: inputs end in EOS, outputs are without it.
+    """`translate` for token ids: inputs end in EOS, outputs do not.
 
     An output has at most `max_extra` subwords more than its input. The longest sentences are
-    decoded first, in batches of few shapes, each compiled once a process.
+    decoded first, in batches of few shapes, each of which a process compiles once.
     """
     longest = longest or np.iinfo(np.int32).max
     _warn_of_long(_lengths(sentences), longest, max_length or longest, warn)
@@ -176,7 +176,7 @@ def _warn_of_long(lengths: np.ndarray, positions: int, max_length: int, warn: Wa
 
 
 def _subject(lengths: np.ndarray, chosen: np.ndarray) -> str:
-    """The numbers of the chosen lines and their length, as in "line 2 has 300"."""
+    """The numbers of the chosen lines and their greatest length, as in "line 2 has 300"."""
     lines, most = np.flatnonzero(chosen) + 1, lengths[chosen].max()
     if len(lines) == 1:
         return f"line {lines[0]} has {most:,}"

@@ -1,9 +1,9 @@
 """Attention weights of every layer and head of a trained model, for any mechanism.
 
-The output of a mechanism is a weighted sum of values, up to what its `finish` does. If unit vectors
-are appended to the values, the same columns of the sum are the weights. Linear attention never
-forms weights, nor does that of low rank; what this gives are effective weights, such as
-phi(q_t) phi(k_s) over their sum. Those of a memory may be negative.
+Before `finish`, the output of a mechanism is a weighted sum of values. If unit vectors are appended
+to the values, the corresponding columns of the sum are the weights. Linear and low-rank attention
+never form weights; theirs are effective weights, such as phi(q_t) phi(k_s) divided by the sum over
+s. Weights of a memory, of talking heads and of differential attention may be negative.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class Map(NamedTuple):
 
     Attributes:
       role: encoder, decoder or cross.
-      effective: whether the mechanism never forms these weights itself.
+      effective: whether these are effective weights, which the mechanism itself never forms.
     """
 
     role: str
@@ -54,7 +54,7 @@ def attention_maps(
     Args:
       sources, targets: token ids, EOS included.
     """
-    # Kernels do not return what is appended to the values.
+    # Without kernels, as they do not support the columns that are appended to the values.
     model, out = model.clone(c=replace(model.c, kernels="plain")), []
     for first in range(0, len(sources), _ROWS):
         some = slice(first, first + _ROWS)

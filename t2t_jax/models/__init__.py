@@ -7,10 +7,10 @@
 
 `target_in` is the target shifted right by one, a begin mark first; for a `masked` model, the target
 with some tokens masked. A model that does not translate (`translates`) has no `start` and no
-`step`. Logits are float32. `encode` and `decode` also take P_drop (scalar, may be traced), which
-means training; without it they evaluate. Every leaf of `memory` and `state` has the leading axis B;
-`memory` does not change while decoding. `limit` is the number of positions that a model has, None
-if any; `V` is the size of its vocabulary, `dtype` its compute type.
+`step`. Logits are float32. In training, `encode` and `decode` also take P_drop (scalar, may be
+traced); without it, they apply no dropout. Every leaf of `memory` and `state` has the leading axis
+B; `memory` does not change while decoding. `limit` is the number of positions that a model has,
+None if there is no limit; `V` is the size of its vocabulary, `dtype` its compute type.
 """
 
 from importlib import import_module
@@ -27,7 +27,7 @@ def build(config: Config, V: int, platform: str = "") -> "Model":
     """The model of `config` for a vocabulary of V subwords.
 
     Args:
-      platform: cpu, gpu or tpu, for which it chooses a compute type and kernels; by default JAX's.
+      platform: cpu, gpu or tpu, for which compute type and kernels are chosen; by default JAX's.
     """
     import dataclasses
 

@@ -1,7 +1,7 @@
 """Convolutional sequence to sequence, ConvS2S (Gehring et al. 2017). See `t2t_jax.models`.
 
 Each block is a convolution, gated linear units and a residual connection; every block of the
-decoder attends to the source. Dilated kernels give ByteNet (Kalchbrenner et al. 2016).
+decoder attends to the source. Kernels may be dilated, as in ByteNet (Kalchbrenner et al. 2016).
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ SQRT_HALF = 0.5**0.5  # keeps the variance of a sum of two terms
 
 @struct.dataclass
 class Encoded:
-    """The last output, the same plus the embedding, [B, S, d_model]; lengths int32 [B]."""
+    """The last block's output, its sum with the embedding, [B, S, d_model]; lengths int32 [B]."""
 
     keys: Array
     values: Array
@@ -44,7 +44,7 @@ class Convolutional(Model):
                 for i in range(c.N)
             ]
 
-        # Not scaled, so that the dot products of attention, which are not scaled, start small.
+        # Unscaled embeddings, as the dot products of attention are unscaled and should start small.
         self.embedding = Embedding(self.V, d, self.dtype, scaled=False)
         self.source_positions = Encoding(c.positions, self.longest, self.dtype)
         self.target_positions = Encoding(c.positions, self.longest, self.dtype)
@@ -127,7 +127,7 @@ class Convolution(nn.Module):
 
 
 class Attention(nn.Module):
-    """One head over the output of the encoder, queried by a block plus the target's embedding."""
+    """One head over the encoder's output; the query is a block's output plus the embedding."""
 
     d_model: int
     mechanism: str

@@ -20,8 +20,8 @@ class FeedForward(nn.Module):
     The gated layers are (activation(x W_1) * x W_3) W_2 and have no biases.
 
     Attributes:
-      kind: of `parts.FEED_FORWARD`.
-      P_drop_ff: dropout of what W_2 multiplies.
+      kind: a key of `parts.FEED_FORWARD`.
+      P_drop_ff: the rate of dropout before W_2.
       kernels: `fused` uses `ops.feed_forward` where it can.
     """
 
@@ -47,7 +47,7 @@ class FeedForward(nn.Module):
 
         wide = ("d_model", d_model), ("d_ff", self.d_ff)
         if self._has_kernel(d_model, train):
-            W_1 = matrix("W_1", *wide)  # in the same order as below, as their draws depend on it
+            W_1 = matrix("W_1", *wide)  # in the order used below, on which their draws depend
             b_1 = parameter(self, "b_1", (self.d_ff,), ("d_ff",), zeros, jnp.float32)
             y = feed_forward(x, W_1, b_1, matrix("W_2", *reversed(wide)))
             return biased(y, "b_2", "d_model")

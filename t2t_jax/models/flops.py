@@ -1,4 +1,4 @@
-"""FLOPs of a training step by the model's formula, without jax."""
+"""FLOPs of a training step from formulas, without JAX."""
 
 from importlib import import_module
 
@@ -11,7 +11,7 @@ _LENGTH = 32  # subwords of a typical sentence
 
 
 def run_flops(c: Config, V: int) -> float:
-    """FLOPs of a whole training if all its sentences had 32 subwords: to compare runs with."""
+    """FLOPs of a whole training run, to compare runs, as if all sentences had 32 subwords."""
     B = max(1, c.data.batch_tokens // _LENGTH)
     return c.training.steps * step_flops(c.model, V, B, _LENGTH, _LENGTH)
 
@@ -19,8 +19,8 @@ def run_flops(c: Config, V: int) -> float:
 def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
     """FLOPs of the matmuls of one training step on B pairs of S and T positions.
 
-    A multiply-add counts as two, the backward pass as twice the forward pass. Attention counts what
-    its mechanism computes, including what it then masks.
+    A multiply-add counts as two FLOPs, the backward pass as twice the forward pass. Pairs that a
+    mechanism computes and then masks count.
     """
     file, _, name = ARCHITECTURES[c.architecture].products.partition(":")
     forward = getattr(import_module(f"t2t_jax.models.{file}"), name)(c, S, T)
@@ -46,14 +46,14 @@ def stack(c: Model, role: str, L: int) -> Number:
 
 
 def _projections(c: Model) -> tuple[int, int]:
-    """Of a position: W_Q to d_k, W_O from d_v and the gate; W_K to d_k and W_V to d_v."""
+    """Multiply-adds for each position: of W_Q, W_O and the gate; and of W_K and W_V."""
     gate = {"none": 0, "head": 1, "element": c.d_v}[c.attention_gate]
     of_head = c.d_model * (c.d_k + c.d_v)
     return c.h * (of_head + c.d_model * gate), (c.h_kv or c.h) * of_head
 
 
 def _attention(c: Model, role: str, T: int, S: int) -> Number:
-    """Of all layers, with the projections of gates."""
+    """Multiply-adds of attention in all layers, with the projections of a mechanism's gates."""
     shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder", h=c.h)
     mechanisms = getattr(c, f"{role}_attention")
     of_gates = sum(gates(of_layer(mechanisms, i), c.d_k) for i in range(c.N))

@@ -18,7 +18,7 @@ class Model(nn.Module):
     Attributes:
       c: the hyperparameters.
       V: size of the vocabulary.
-      longest: positions of a learned table.
+      longest: the number of positions of a learned table.
       dtype: the compute type; parameters are float32.
       masked: whether it predicts masked tokens instead of the next one.
       translates: whether it has `start` and `step`.
@@ -33,7 +33,7 @@ class Model(nn.Module):
 
     @property
     def limit(self) -> int | None:
-        """The number of positions that the model has; None if any."""
+        """The number of positions that the model has; None if there is no limit."""
         limited = config.has(self.c, "positions") and POSITIONS[self.c.positions].limited
         return self.longest if limited else None
 
@@ -46,7 +46,7 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def features(self, encoded: Any, target_in: Array, P_drop: Array | None = None) -> Array:
-        """What the softmax multiplies by the embedding: [B, T, d_model]."""
+        """The last hidden states, which the embedding turns into logits: [B, T, d_model]."""
         raise NotImplementedError
 
     def decode(self, encoded: Any, target_in: Array, P_drop: Array | None = None) -> Array:
@@ -60,7 +60,7 @@ class Model(nn.Module):
         return x * self.embedding.multiplier, self.embedding.matrix
 
     def __call__(self, source: Array, target_in: Array) -> Array:
-        """Uses every parameter: for initialisation."""
+        """Logits [B, T, V]. Initialisation calls it, as it uses every parameter."""
         return self.decode(self.encode(source), target_in)
 
     def drop(self, x: Array, P_drop: Array | None) -> Array:

@@ -1,7 +1,7 @@
 """Decoder-only and encoder-only language models of the target. See `t2t_jax.models`.
 
-The decoder of Figure 1 without its encoder predicts the next token (causal). The encoder without a
-decoder predicts masked tokens from both sides (Devlin et al. 2019). Neither sees the source.
+The decoder of Figure 1 without the encoder predicts the next token (causal). The encoder without
+the decoder predicts masked tokens from both sides (Devlin et al. 2019). Neither sees the source.
 """
 
 from jax import Array

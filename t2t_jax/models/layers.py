@@ -25,7 +25,7 @@ def parameter(
 
     A parameter that is sharded along d_model is gathered here, where it is used. A parameter whose
     gradient sums many terms (a bias, an embedding) should stay float32: a bfloat16 sum stops
-    growing at 256 times its terms.
+    growing once it is 256 times as large as its terms.
     """
     weight = module.param(name, nn.with_logical_partitioning(init, axes), shape, jnp.float32)
     gathered = tuple(None if axis == "d_model" else axis for axis in axes)

@@ -23,17 +23,17 @@ from t2t_jax.ops.tiles import has_kernels
 class MultiHead(nn.Module):
     """Concat(head_1 .. head_h) W_O with head_i = mechanism(x W_Q_i, y W_K_i, y W_V_i).
 
-    The projections are matrices without bias, as in the paper; d_k and d_v are free of d_model / h.
+    The projections are matrices without bias, as in the paper; d_k and d_v need not be d_model / h.
     With h_kv < h, each head of keys and values serves a group of h / h_kv adjacent heads of queries
-    (Ainslie et al. 2023; h_kv = 1: Shazeer 2019). A mechanism trains with every head repeated for
-    its group; where it is `grouped`, its decoding state holds h_kv heads. With a gate, head_i is
-    multiplied by sigmoid(x W_G_i) (Qiu et al. 2025, section 2.2, position G1). A mechanism with
-    gates of its own gets them, y W_gates_i, after the features of each key.
+    (Ainslie et al. 2023; h_kv = 1: Shazeer 2019). In training, a mechanism gets every head repeated
+    for its group; if it is `grouped`, its decoding state holds h_kv heads. With an attention gate,
+    head_i is multiplied by sigmoid(x W_G_i) (Qiu et al. 2025, section 2.2, position G1). If the
+    mechanism has gates of its own, y W_gates_i is appended to the features of each key.
 
     Attributes:
       c: the hyperparameters.
-      role: encoder, decoder or cross. Cross-attention is free of positions.
-      layer: the number of the layer, from 0, which may have a mechanism of its own.
+      role: encoder, decoder or cross. Position schemes do not apply to cross-attention.
+      layer: the index of the layer, which selects its mechanism.
     """
 
     c: config.Model
@@ -91,7 +91,7 @@ class MultiHead(nn.Module):
         return self._merge(out, x, x_present)
 
     def start_self(self, x: jax.Array, capacity: int) -> Any:
-        """State for causal decoding of up to `capacity` positions; x gives batch and type."""
+        """State for causal decoding of up to `capacity` positions, with the batch and type of x."""
         B, h = x.shape[0], self.c.h_kv or self.c.h
         k = jnp.zeros((B, capacity, h, self.c.d_k + self.gates), x.dtype)
         v = jnp.zeros((B, capacity, h, self.c.d_v), x.dtype)
@@ -99,7 +99,7 @@ class MultiHead(nn.Module):
         return self.attention.start(*self._kept(k, v), none_yet)
 
     def start_cross(self, y: jax.Array, visibility: Visibility) -> Any:
-        """What attention over y [B, S, d_model] needs, computed once a sentence."""
+        """What attention over y [B, S, d_model] needs, computed once for each sentence."""
         kept = self._kept(self._keys(y), self._heads(y, self.W_V))
         return self.attention.start(*kept, visibility)
 
@@ -141,7 +141,7 @@ class MultiHead(nn.Module):
         return [x if self.attention.grouped else repeat_heads(x, h) for x in keys_and_values]
 
     def _placed(self, x: jax.Array, first: jax.Array | int) -> jax.Array:
-        """Queries or keys, from position `first` on, as the position scheme turns them."""
+        """Queries or keys, from position `first` on, rotated if the position scheme says so."""
         return x if self.role == "cross" else rotate(self.c.positions, x, first)
 
     def _heads(self, x: jax.Array, W: jax.Array, present: jax.Array | None = None) -> jax.Array:
@@ -149,7 +149,7 @@ class MultiHead(nn.Module):
         return nn.with_logical_constraint(y, ("batch", "length", "heads", None))
 
     def _merge(self, heads: jax.Array, x: jax.Array, present: jax.Array | None = None) -> jax.Array:
-        """Concat(head_1 .. head_h) W_O, gated by x; padding, where it is known, is zero."""
+        """Concat(head_1 .. head_h) W_O, gated by x; zero in padding if `present` is given."""
         if self.c.attention_gate != "none":
             heads = heads * jax.nn.sigmoid(self._heads(x, self.W_G, present))
         if present is None:
@@ -159,5 +159,5 @@ class MultiHead(nn.Module):
 
 
 def _cleared(x: jax.Array, present: jax.Array | None) -> jax.Array:
-    """x [B, L, h, d] with zeros in padding, whose gradient a kernel leaves undefined."""
+    """x [B, L, h, d] with zeros in padding, where a kernel leaves the gradient undefined."""
     return x if present is None else jnp.where(present[:, :, None, None], x, 0)

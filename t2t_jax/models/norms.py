@@ -14,7 +14,7 @@ def norm(kind: str, dtype: Any, *, axis: str = "d_model", **attributes: Any) -> 
     """The module of a norm.
 
     Args:
-      kind: of `parts.NORMS`.
+      kind: a key of `parts.NORMS`.
       axis: the logical axis of its parameters.
     """
     return implementation(NORMS[kind].where, "t2t_jax.models")(dtype, axis, **attributes)

@@ -2,14 +2,14 @@
 
 "Tensor Programs V", Table 8, gives the learning rates of Adam and the multiplier of the logits for
 which a step changes every activation by an amount that does not depend on the width. Let
-r = d_model / mup_width, where both parametrizations coincide at r = 1 if d_ff = 4 d_model and
-h d_v = d_model. All widths grow in proportion: d_ff, and h or d_k = d_v.
+r = d_model / mup_width. Both parametrizations coincide at r = 1 if d_ff = 4 d_model and
+h d_v = d_model. All widths are assumed to grow in proportion: d_ff, and h or d_k = d_v.
 
 - Hidden matrices. An Adam step changes every entry by the learning rate, with a sign that follows
-  the input, so the output changes by fan_in times the learning rate. The rate is divided by
-  fan_in over the fan_in at mup_width: mup_width for an input of width d_model or h d_v, and
-  4 mup_width for one of width d_ff. Initialisation needs no change: Glorot's standard deviation
-  falls as fan_in^-0.5 if all widths grow in proportion.
+  the input, so the output changes by fan_in times the learning rate. The rate is therefore divided
+  by the ratio of fan_in to its value at mup_width: mup_width for an input of width d_model or
+  h d_v, and 4 mup_width for one of width d_ff. Initialisation needs no change: Glorot's standard
+  deviation falls as fan_in^-0.5 if all widths grow in proportion.
 - Biases, norms and tables of positions. They are added to activations, or multiply them element by
   element, so a step changes activations by the learning rate at every width.
 - The embedding E [V, d_model]. Its entries have standard deviation d_model^-0.5, and it is tied:

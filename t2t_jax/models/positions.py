@@ -1,7 +1,7 @@
-"""Position schemes (section 3.5 and its rivals). `parts.POSITIONS` lists them.
+"""Position schemes (section 3.5 and alternatives). `parts.POSITIONS` lists them.
 
-A scheme consists of functions of three kinds, whichever it has: `encode` gives what it adds to the
-embeddings, `rotate` turns queries and keys, and `bias` gives what it adds to the scores.
+A scheme has any of three functions: `encode` returns what is added to the embeddings, `rotate`
+rotates queries and keys, and `bias` returns what is added to the scores.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ class Encoding(nn.Module):
     """Adds the position encoding to embeddings, if the scheme has one, then applies dropout (5.4).
 
     Attributes:
-      scheme: of `parts.POSITIONS`.
-      longest: positions of a learned table.
+      scheme: a key of `parts.POSITIONS`.
+      longest: the number of positions of a learned table.
     """
 
     scheme: str
@@ -89,12 +89,15 @@ def sinusoid_halves(module: nn.Module, positions: Array, d_model: int) -> Array:
 def learned(module: Encoding, positions: Array, d_model: int) -> Array:
     """Rows of a learned table (Table 3, row E), float32 [T, d_model].
 
-    The paper does not give its initial values. Here they have the variance of sinusoids, 1/2, so
-    that row E changes what is learned and not how much of its input says the position: from
-    smaller values, a short training spends its steps on making the table larger.
+    The paper does not give the initial values. Here, they have the variance of sinusoids, 1/2, so
+    that row E changes whether positions are learned, and not their share of the input: with smaller
+    initial values, a short training would spend its steps on making the table larger.
     """
     if module.longest < len(positions):
-        raise ValueError(f"{len(positions)} positions, but only {module.longest} are learned.")
+        raise ValueError(
+            f"the sequence has {len(positions)} positions, and the learned table only "
+            f"{module.longest}: raise max_length or choose other positions."
+        )
     shape, axes = (module.longest, d_model), ("position", "d_model")
     init = nn.initializers.normal(0.5**0.5)
     table = parameter(module, "table", shape, axes, init, jnp.float32)
@@ -125,7 +128,7 @@ def relative(module: nn.Module, h: int, causal: bool) -> Bias:
 def alibi(module: nn.Module, h: int, causal: bool) -> Bias:
     """-m_i |s - t| with the slope m_i = 2^(-8 i / h) of head i = 1 .. h.
 
-    Press et al. (2022), section 3. Their code has other slopes where h is no power of 2. They
+    Press et al. (2022), section 3. Their code has other slopes where h is not a power of 2. They
     define the bias for causal attention; an encoder has the same on both sides.
     """
     slopes = 2.0 ** (-8 * jnp.arange(1, h + 1) / h)

@@ -1,9 +1,9 @@
 """Recurrent sequence to sequence, with and without attention. See `t2t_jax.models`.
 
-Without attention (Sutskever et al. 2014) the decoder starts from the last states of the encoder and
-sees nothing else of the source. Attention next to the output (Luong et al. 2015) or within the
+Without attention (Sutskever et al. 2014), the decoder starts from the last states of the encoder
+and sees nothing else of the source. Attention before the output (Luong et al. 2015) or within the
 recurrence (Bahdanau et al. 2015) is any mechanism of `t2t_jax.attention`, with one head over the
-states.
+encoder states.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter
 
 GATES = {"lstm": 4, "gru": 3}
-# The hidden state [B, width], and the cell of an LSTM, in float32 as it sums over positions.
+# The hidden state [B, width], and the cell of an LSTM, which is float32 as it sums over positions.
 Carry = tuple[Array, ...]
 
 
@@ -132,7 +132,7 @@ class Readout(nn.Module):
 
 
 class Cell(nn.Module):
-    """A layer in one direction, with z = x W + b of the input and u = h U of the last state.
+    """A layer in one direction, with z = x W + b from the input and u = h U from the last state.
 
     lstm: i, f, g, o = z + u;  c = sigmoid(f) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
     (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000, its bias 1 at
@@ -149,7 +149,7 @@ class Cell(nn.Module):
         gates, width = GATES[self.kind], self.width
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, 2, 1)
         axes = ("d_hidden", "gates", "d_model")
-        # Float32, as the gradients of U and b are summed position by position; not that of W.
+        # U and b are float32, as their gradients are summed position by position; that of W is not.
         self.W = parameter(self, "W", (self.d_in, gates, width), axes, init, self.dtype)
         self.U = parameter(self, "U", (width, gates, width), axes, init, jnp.float32)
         ones = nn.initializers.zeros if self.kind == "gru" else _forget_from_one

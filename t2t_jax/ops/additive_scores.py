@@ -1,11 +1,11 @@
 """The scores of additive attention, feature by feature.
 
-The tanh of every pair in every feature would be an array [T, S, d]. It never exists: on a CPU, a
-loop over the features carries the scores, forward and, recomputed, backward; on a GPU, XLA fuses
-the tanh with the sums that read it.
+The tanh of every pair in every feature would be an array [T, S, d] for each head. It is never
+stored. On a CPU, a loop over the features adds up the scores, and the backward pass computes each
+tanh again; on a GPU, XLA fuses the tanh with the sums that read it.
 
-Gain: three times as fast on a CPU, with 1/64 of the temporaries (`experiments/ops.py`). The least
-time of a program compiled for an H100 is a 25th of that of the loop at n = 1,024 (`bench compile`).
+Gain: three times as fast on a CPU, with 1/64 of the temporaries (`experiments/ops.py`). Compiled
+for an H100, the lower bound on its time is a 25th of the loop's at n = 1,024 (`bench compile`).
 """
 
 import jax
@@ -27,7 +27,7 @@ def plain(q: Array, k: Array, v: Array) -> Array:
 
 @jax.custom_vjp
 def additive_scores(q: Array, k: Array, v: Array) -> Array:
-    """`plain`."""
+    """`plain`, without an array of all pairs and features."""
     wide = jnp.promote_types(q.dtype, jnp.float32)
     q, k, v = (x.astype(wide) for x in (q, k, v))
     _, B, h, T = q.shape
@@ -59,8 +59,8 @@ def _backward(saved: tuple[Array, ...], g: Array) -> tuple[Array, ...]:
         return v * slope.sum(3), v * slope.sum(2), (g * y).sum((0, 2, 3))
 
     def fused(q: Array, k: Array, v: Array) -> tuple[Array, ...]:
-        # XLA would store a tanh that several kernels read, and finds equal ones. So every sum has
-        # a form of its own: the derivative of tanh(x) is 4 s (1 - s) with s = sigmoid(2 x).
+        # XLA would merge equal expressions, and store a tanh that several kernels read. So each sum
+        # has another form: the derivative of tanh(x) is 4 s (1 - s) with s = sigmoid(2 x).
         def slope(q: Array, k: Array) -> Array:
             s = jax.nn.sigmoid(2 * (q[..., :, None] + k[..., None, :]))
             return 4 * s * (1 - s)

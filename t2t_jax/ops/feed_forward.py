@@ -1,7 +1,7 @@
-"""The feed-forward layer (equation 2) with its bias and its ReLU inside of the matrix products.
+"""The feed-forward layer (equation 2) with its bias and its ReLU fused into the matrix products.
 
-b_1 is one more row of W_1, for a feature of x that is one: the products add it and compute its
-gradient. The backward pass through the ReLU is the end of the product that it follows.
+b_1 is one more row of W_1, for a feature of x that is always one, so that the products add it and
+compute its gradient. The backward pass through the ReLU is fused into the product before it.
 
 Gain: compiled for an H100, base's step at 25,000 tokens a side moves 4.4 GB less
 (`bench compile`); not measured on a GPU.
@@ -17,7 +17,7 @@ from jax.experimental import pallas as pl
 
 from t2t_jax.ops.tiles import COLUMN_TILE, DEPTH, ROW_TILE, call, on_rows, pad_rows, product_tile
 
-ONES = 16  # features added to x, the first of them one: a multiple of 16 keeps rows aligned
+ONES = 16  # features added to x: a one and zeros, as a multiple of 16 keeps rows aligned
 
 
 def plain(x: Array, W_1: Array, b_1: Array, W_2: Array) -> Array:

@@ -1,9 +1,9 @@
-"""A matmul with a parameter whose gradient transposes the narrower side.
+"""A matmul with a parameter, whose gradient is computed without transposing the wider side.
 
 For y = x W, JAX writes the gradient of W as (dy^T x)^T. XLA on a CPU then transposes dy, which is
 wide in the logits and in the first matmul of the feed-forward layer. Here the gradient is x^T dy.
 
-Gain: 1.5 times as fast on a CPU and more (`experiments/ops.py`); not measured on a GPU.
+Gain: 1.5 times as fast on a CPU, or more (`experiments/ops.py`); not measured on a GPU.
 """
 
 from functools import partial
@@ -47,12 +47,12 @@ matmul.defvjp(_forward, _backward)
 def masked_matmul(
     x: Array, W: Array, present: Array, undefined: Literal["x", "dy"], axes: int = 1
 ) -> Array:
-    """`plain` with gradients that padding does not reach, even if it holds NaN.
+    """`plain` with gradients that padding does not affect, even if it holds NaN.
 
     Args:
-      present: bool [B, T].
-      undefined: whether x or the gradient dy of the result is undefined where not present; the
-        other one must be finite there, and dy zero.
+      present: bool [B, T], false in padding.
+      undefined: "x" if x is undefined in padding, where dy, the gradient of the result, must then
+        be zero; "dy" if dy is undefined there, where x must then be finite.
     """
     return plain(x, W, axes)
 
@@ -71,7 +71,7 @@ def _masked_backward(
     def masked(y: Array) -> Array:
         return jnp.where(present.reshape(*present.shape, *(1,) * (y.ndim - 2)), y, 0)
 
-    # XLA fuses a mask with what it is read by, as long as that is one product alone.
+    # XLA fuses a mask with the product that reads it only if no other product reads it.
     dx, _ = _backward(axes, None, (x, W), dy)
     if undefined == "x":
         return dx, _backward(axes, None, (masked(x), W), dy)[1], None

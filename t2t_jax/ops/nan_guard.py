@@ -2,6 +2,7 @@
 
 A weight of zero does not silence a NaN, as 0 NaN = NaN. So positions that are not finite are set to
 zero before attention, and every output that may see one of them is set to NaN after it.
+
 Gain: a mechanism needs no masked matmul of its own. The cost is an eighth of the time of dense
 attention on a CPU (`experiments/ops.py`).
 """
@@ -31,7 +32,7 @@ def nan_guard(attend: Attend, q: Array, k: Array, v: Array, is_query: Array) -> 
 
     Args:
       attend: causal attention of q, k and v.
-      is_query: bool [B, T], the queries that are no padding; the others see nothing.
+      is_query: bool [B, T], false for padding, which sees no key.
     """
     bad_q = ~jnp.isfinite(q).all(-1, keepdims=True)
     bad_k = ~(jnp.isfinite(k).all(-1, keepdims=True) & jnp.isfinite(v).all(-1, keepdims=True))

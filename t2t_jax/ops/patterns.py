@@ -1,7 +1,7 @@
 """The keys that each query of a sparse pattern sees, for the kernels of `ops.sparse_attention`.
 
-A kernel computes tiles of g queries and g keys. A pattern says which tiles have pairs that count,
-and which pairs of a tile these are. Positions and indices count from zero.
+A kernel computes tiles of g queries and g keys. A pattern says which tiles have visible pairs, and
+which pairs of a tile are visible. Positions and indices start at zero.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,16 @@ import numpy as np
 from jax import Array
 
 _END = 2**30  # beyond every position
-Tiles = tuple[Any, Any, Callable[[Any], Any]]  # from, to, and the tile of each number between
+Tiles = tuple[Any, Any, Callable[[Any], Any]]  # start, stop, and a function from number to tile
 
 
 class Table(NamedTuple):
-    """The blocks of keys that each query sees beside those of other patterns; -1 is none.
+    """The blocks of keys that each query sees beside those of other patterns; -1 means none.
 
     Attributes:
       blocks: int32 [B, r, T], the blocks that each query sees.
-      tiles: int32 [B, T / g, C], the tiles of keys with these blocks, each once a tile of queries.
+      tiles: int32 [B, T / g, C], for each tile of queries the tiles of keys with these blocks, each
+        once.
       order: int32 [B, T / g * C], the tiles of queries, sorted by the tiles of keys that they see.
       starts: int32 [B, S / g + 1], where the list of each tile of keys starts in `order`.
     """
@@ -34,13 +35,13 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern whose queries see keys within a range, and whose keys are seen within one."""
+    """A pattern in which a query sees keys within a range, and a key is seen within a range."""
 
     def seen(self, t: Array, s: Array, blocks: Any = ()) -> Array:
         """Whether queries at t [T, 1] see keys at s [1, S].
 
         Args:
-          blocks: of a table, r arrays [T].
+          blocks: those of a table, r arrays [T].
         """
         raise NotImplementedError
 
@@ -70,7 +71,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Window(Pattern):
-    """Keys at distance w at most and `least` at least; causal: no later key."""
+    """Keys at distances from `least` to w; causal: no later key."""
 
     w: int
     causal: bool
@@ -89,7 +90,7 @@ class Window(Pattern):
 
 @dataclass(frozen=True)
 class Near(Pattern):
-    """Keys of the query's own block of l, and of `reach` on either side; causal: no later key."""
+    """Keys of the query's block of l and of `reach` blocks on either side; causal: no later key."""
 
     l: int
     reach: int
@@ -110,7 +111,7 @@ class Near(Pattern):
 
 @dataclass(frozen=True)
 class Far(Pattern):
-    """The complement of `Near`, of keys that are c for each block of l; causal: earlier blocks."""
+    """The complement of `Near`, over c keys for each block of l; causal: only earlier blocks."""
 
     l: int
     c: int
@@ -151,7 +152,7 @@ class Listed(Pattern):
 
 
 def tile_of(b: int) -> int:
-    """A tile of whole blocks of b, or of which blocks of b consist; 0 if there is none."""
+    """A size of tiles that is a multiple of b or divides it; 0 if there is none."""
     return 16 if 16 % b == 0 else next((g for g in (64, 32, 16) if b % g == 0), 0)
 
 
@@ -160,7 +161,7 @@ def table(blocks: Array, b: int, g: int, T: int, S: int) -> Table:
 
     Args:
       g: `tile_of(b)`.
-      T, S: the lengths of queries and keys, which become whole tiles.
+      T, S: the numbers of queries and keys, which are rounded up to whole tiles.
     """
     B, n = blocks.shape[:2]
     T, S = (-(-x // g) for x in (T, S))  # tiles
@@ -175,7 +176,7 @@ def table(blocks: Array, b: int, g: int, T: int, S: int) -> Table:
     again = (tiles[..., :, None] == tiles[..., None, :]) & np.tri(C, k=-1, dtype=bool)[None, None]
     tiles = jnp.where(again.any(-1), -1, tiles)
     flat = jnp.where(tiles < 0, S, tiles).reshape(B, -1)
-    # Each sorted number contains the index of its query, so that no second array is sorted.
+    # Each number also encodes the index of its tile of queries, so that one sort is enough.
     ordered = jnp.sort(flat * T + jnp.arange(T * C)[None] // C, axis=1)
     starts = (flat[:, None] < jnp.arange(S + 1)[None, :, None]).sum(-1)
     return Table(of_query, tiles, ordered % T, starts.astype(jnp.int32))

@@ -5,8 +5,8 @@ tile of queries reads the tiles of keys that its patterns touch and keeps a runn
 al. 2022, "FlashAttention"). The backward pass computes the scores again: one kernel for the
 gradient of the queries, and one for those of the keys and values of each set.
 
-The log-sum-exp of the scores is a result, too. With it, the softmax over the keys of two calls
-follows from those of each.
+The log-sum-exp of the scores is a result, too. From it, the outputs of two calls can be combined
+into those of one softmax over the keys of both.
 
 Gain: compiled for an H100 (B 1, h 8, d 64, n 4,096), forward and backward of fixed attention move a
 quarter of the bytes that XLA moves for the blocks it gathers, and those of random blocks a ninth
@@ -27,7 +27,7 @@ from t2t_jax.ops.tiles import call, dot, on_rows, whole_tiles
 
 TILE = 64  # queries, and keys, that are computed at once
 _LOWEST = -1e30
-_PARTS = 16  # of the queries of few keys that many see: at most so many, of 4 tiles at least
+_PARTS = 16  # at most, of the queries that see a set of few keys; a part has at least 4 tiles
 Patterns = tuple[tuple[Pattern, ...], ...]
 
 
@@ -37,7 +37,7 @@ class Keys(NamedTuple):
     Attributes:
       k, v: [B, S, h, d_k] and [B, S, h, d_v].
       lengths: int32 [B], or [B, h] if heads differ, the keys before the padding.
-      table: of the pattern `Listed`.
+      table: that of the pattern `Listed`, if it is used.
     """
 
     k: Any
@@ -57,8 +57,8 @@ def plain(
 
     Args:
       q_lengths: int32 [B], or [B, h], the queries before the padding.
-      patterns: for each set, those by which its keys are seen; none has a pair that another has.
-      g: the tile of the kernels.
+      patterns: for each set, the patterns by which its keys are seen, which must be disjoint.
+      g: the size of the kernels' tiles, which has no effect here.
     """
     B, T = q.shape[:2]
     t = jnp.arange(T)[:, None]
@@ -94,7 +94,7 @@ def sparse_attention(
     scale: float,
     g: int = TILE,
 ) -> tuple[Array, Array]:
-    """`plain` in tiles of g. Padding may hold anything; everything else is finite."""
+    """`plain` in tiles of g. Padding may hold anything; everything else must be finite."""
     return _forward(q, q_lengths, sets, patterns, scale, g)[0]
 
 
@@ -243,7 +243,7 @@ def _key_gradients(
     scale: float,
     g: int,
 ) -> tuple[Array, Array]:
-    """The gradients of k and v of a set; parts of the queries of few keys are summed by XLA."""
+    """The gradients of k and v of a set. If it has few keys, XLA sums over parts of the queries."""
     (B, T, h, d_k), (S, d_v) = q.shape, (keys.k.shape[1], d_out.shape[3])
     parts = min(max(T // S // 4, 1), _PARTS)
 
@@ -302,7 +302,7 @@ def _place(h: int, g: int) -> tuple[Any, Any, Any, Any]:
 
 
 def _present(x: Any, lengths: Any, i: Any, b: Any, head: Any, g: int) -> Array:
-    """Tile i [g, d] of a head of x, zero in padding; the tile -1 is one that is not seen."""
+    """Tile i [g, d] of a head of x, zero in padding; a tile of -1 is masked later."""
     i = jnp.maximum(i, 0)
     present = i * g + jnp.arange(g)[:, None] < _length(lengths, b, head)
     tile = x[b, pl.ds(i * g, g), head, :]
@@ -323,7 +323,7 @@ def _blocks(table: Any, b: Any, rows: Any) -> Any:
 def _scores(
     x: Array, y: Array, i: Any, j: Any, lengths: Any, pattern: Pattern, blocks: Any, scale: float
 ) -> tuple[Array, Array]:
-    """The scores of tile i of queries and tile j of keys, and which of these pairs count."""
+    """The scores of tile i of queries and tile j of keys, and which of these pairs are visible."""
     g, (q_length, kv_length) = x.shape[0], lengths
     t, s = i * g + jnp.arange(g)[:, None], j * g + jnp.arange(g)[None]
     seen = (t < q_length) & (s < kv_length) & (s >= 0) & pattern.seen(t, s, blocks)

@@ -61,8 +61,8 @@ def call(
     """The Pallas call of a kernel; without a GPU it is interpreted, slowly.
 
     Args:
-      out: shapes of its results.
-      flops: its operations, which the name tells, as a compiled program does not show them.
+      out: the shapes of its results.
+      flops: its FLOPs, which become part of its name, as a compiled program does not show them.
     """
     from jax.experimental.pallas import triton
 
@@ -77,17 +77,17 @@ def call(
 
 
 def on_gpu() -> bool:
-    """Whether the mesh in use is of GPUs, which may be compiled for without being there."""
+    """Whether the mesh in use is of GPUs, perhaps only to compile for them."""
     return _platform() in ("gpu", "cuda", "rocm")
 
 
 def on_tpu() -> bool:
-    """Whether the mesh in use is of TPUs, which may be compiled for without being there."""
+    """Whether the mesh in use is of TPUs, perhaps only to compile for them."""
     return _platform() == "tpu"
 
 
 def has_kernels(choice: str) -> bool:
-    """Whether the config's choice of kernels is one that has any; a TPU has none."""
+    """Whether the config's choice of kernels enables GPU kernels; a TPU has none."""
     return choice == "fused" and not on_tpu()
 
 
@@ -97,17 +97,17 @@ def _platform() -> str:
 
 
 def rows_alone() -> bool:
-    """Whether the mesh in use divides nothing but rows, so that `on_rows` can be used."""
+    """Whether the mesh in use divides only the rows of a batch, so that `on_rows` can be used."""
     mesh = jax.sharding.get_abstract_mesh()
     return all(size == 1 for axis, size in mesh.shape.items() if axis not in ROWS)
 
 
 def on_rows(f: Callable[..., Any], arguments: str, results: str) -> Callable[..., Any]:
-    """f run by each device on its rows.
+    """f, run by each device on its own rows of the batch.
 
     Args:
-      arguments, results: a letter each: `r` if its first axis is divided; otherwise an argument is
-        the same everywhere, and a result is summed over the devices.
+      arguments, results: a letter for each, `r` if its first axis is divided; otherwise an argument
+        is the same on every device, and a result is summed over the devices.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if all(size == 1 for size in mesh.shape.values()):

@@ -1,7 +1,7 @@
-"""The k largest of many, by way of the maxima of groups.
+"""The k largest of many numbers, found through the maxima of groups.
 
-The k largest lie in the k groups of columns with the largest maxima. Reducing the groups first
-reads x once.
+The k largest lie in the k groups of columns with the largest maxima, and computing the maxima reads
+x only once.
 
 Gain: three times as fast on a CPU (`experiments/ops.py`).
 """
@@ -30,7 +30,7 @@ def top_k(x: Array, k: int, first: int = 0) -> tuple[Array, Array]:
     maxima = lax.reduce_window(
         x, -jnp.inf, lax.max, (1, _GROUP), (1, _GROUP), padding
     )  # [R, groups]
-    maxima = maxima.at[:, 0].set(x[:, first:_GROUP].max(axis=1))  # a mask of x would be written out
+    maxima = maxima.at[:, 0].set(x[:, first:_GROUP].max(axis=1))  # masking x would copy it
     _, group = lax.top_k(maxima, k)
     group = jnp.sort(group, axis=1)  # so that ties go to the lower column
     columns = (group[:, :, None] * _GROUP + jnp.arange(_GROUP)[None, None]).reshape(R, -1)

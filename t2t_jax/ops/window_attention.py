@@ -1,4 +1,4 @@
-"""Attention to the keys at distance w at most, by `ops.sparse_attention`.
+"""Attention to the keys within distance w, by `ops.sparse_attention`.
 
 Gain: compiled for an H100 (B 1, h 8, d 64, w 64, n 4,096), forward and backward move a quarter of
 the bytes of the blocks that XLA gathers (`bench compile --mechanisms local`); not measured on a
@@ -26,7 +26,7 @@ def plain(
     scale: float,
     least: int = 0,
 ) -> tuple[Array, Array]:
-    """softmax(scale q k^T) v over the keys before kv_lengths at distance w at most.
+    """softmax(scale q k^T) v over the keys before kv_lengths within distance w.
 
     q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] -> [B, T, h, d_v], and the log-sum-exp of
     the scores, float32 [B, h, T]. Lengths are int32 [B]. Causal: no later key. Outputs of queries

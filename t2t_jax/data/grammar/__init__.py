@@ -15,6 +15,7 @@ dependencies of German words are known. The translation is a function of the Eng
     clauses.py      clauses
     sentences.py    sentences
     corpus.py       the splits of the corpus
+    contrastive.py  translations with one error, for contrastive sets
 """
 
 from t2t_jax.data.grammar.corpus import generate

@@ -27,7 +27,7 @@ def generate(
     same arguments give the same bytes everywhere.
 
     Args:
-      more: number of further training pairs, which stand behind the others and change none of them.
+      more: number of further training pairs, which follow the others and change none of them.
     """
     seen = set[str]()
 
@@ -64,7 +64,7 @@ def generate(
 def _pairs_of(
     seed: str, grade: Grade, fits: Callable[[Pair], bool], seen: set[str]
 ) -> Iterator[Pair]:
-    """Fitting pairs without end whose sources are not in `seen`, which grows by them."""
+    """Fitting pairs without end whose sources are not in `seen`, to which they are added."""
     rng = random.Random(seed)
     while True:
         pair = draw(rng, grade)

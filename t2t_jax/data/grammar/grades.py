@@ -1,4 +1,4 @@
-"""Grades of difficulty: what the sentences of a corpus have many or few of."""
+"""Grades of difficulty: the parameters from which the sentences of a corpus are drawn."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

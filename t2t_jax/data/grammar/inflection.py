@@ -272,7 +272,7 @@ GOVERNING = {
 ADVERBS = _pairs(lexicon.ADVERBS)
 CONJUNCTIONS = _pairs(lexicon.CONJUNCTIONS)
 
-# full paradigms of what no rule gives: present, preterite, participle
+# Full paradigms that no rule gives: present and preterite.
 SEIN = ("bin bist ist sind seid sind".split(), "war warst war waren wart waren".split())
 HABEN = (
     "habe hast hat haben habt haben".split(),
