@@ -1,4 +1,4 @@
-"""Agreement of a table with the paper's: the order of its rows, and the signs of differences."""
+"""Agreement of a table with the paper's: the order of the rows, and the signs of differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ class Agreement:
       tau: Kendall's tau-b of the rows' values, base included.
       low, high: its 95% interval, by bootstrap over seeds and sentences; None if the statistics of
         sentences were not kept.
-      tested: whether our rows are tested for significance, as they have several seeds.
-      separated: rows that the paper separates from base, and that differ significantly in ours if
-        they are tested.
+      tested: whether our rows have several seeds, and so are tested for significance.
+      separated: rows that the paper separates from base; if ours are tested, only those that also
+        differ significantly in ours.
       same_sign: those of them whose difference has the paper's sign.
     """
 
@@ -120,5 +120,5 @@ def sentence(agreement: Agreement) -> str:
 
 
 def _resolved(name: str, point: Point) -> bool:
-    """Returns whether the paper separates a row from base; its values have two decimals."""
+    """Returns whether the paper separates a row from base; its values have at most two decimals."""
     return round(abs(point.paper), 6) >= SEPARATED[name]
