@@ -29,9 +29,9 @@ class Result(NamedTuple):
 
     Attributes:
       title: its heading.
-      command: what made it, one command a line.
+      command: the commands that made it, one per line.
       text: how to read it.
-      files: what is shown, by paths under experiments/results.
+      files: the files that are shown, as paths under experiments/results.
     """
 
     title: str
@@ -54,8 +54,8 @@ READING = """## Reading a table
 - **`512→64`.** The value before the arrow is the paper's. The value after it is the one that was
   run. A preset shrinks every row of a table by the same factors.
 - **"paper" and "ours".** The paper reports WMT14 EN-DE. The stored runs are small models on small
-  corpora, so compare the differences between rows, not the values. A cell of the paper that is
-  blank here is blank in the paper.
+  corpora, so compare the differences between rows, not the values. A blank cell of the paper is
+  blank in the paper, too.
 - **n.** The number of seeds. A cell with n > 1 is the mean ± the standard deviation over seeds.
 - **Bold.** The best value of a column.
 - **The star, \\*.** The row differs significantly from base. The test is Welch's t over seeds,
@@ -66,18 +66,17 @@ READING = """## Reading a table
 - **"Missing".** These rows have fewer seeds than the row with the most seeds.
 - **"Made by code".** A fingerprint of the code that the runs executed. A table refuses to mix
   versions of the code, dtypes, devices or libraries, unless `--mix` marks them with †.
-- **Difference plots.** Each row's BLEU or F1 minus that of base, with a 95% interval. A dashed
+- **Difference plots.** The difference in BLEU or F1 from base, with a 95% interval. A dashed
   interval covers the choice of sentences alone, because the row or base has one seed. The paper's
-  differences have the axis above, whose scale is another and whose 0 is the same.
+  differences have the axis above, which has another scale and the same 0.
 - **Learning plots.** Perplexity against steps, tokens, FLOPs and training time: base in every row
-  of panels, with one group of the table or several single rows. A band is from the lowest to the
-  highest seed.
+  of panels, with one group of the table or several single rows. A band extends from the lowest to
+  the highest seed.
 - **Distance plots.** The score against the longest dependency in a sentence, and against the
   length of the sentence.
 
-Every table of a study is printed again, without training, by `table`, and in other formats with
-`--format latex`, `csv` or `json`. The results of your own runs are stored in the same way by
-`publish`:
+`table` prints every table of a study again, without training; `--format latex`, `csv` or `json`
+gives other formats. `publish` stores the results of your own runs in the same way:
 
 ```sh
 launch/local.sh table table3 --store experiments/results/table3-demo --format md
@@ -93,14 +92,14 @@ SECTIONS = {
             """
             The rows of the paper's Table 3 on the built-in corpus, a synchronous grammar of
             English and German, with one seed each. The regime (easy sentences, 2,000 pairs,
-            1,280 steps, half of the rule's learning rate) was chosen by groups C and D alone, so
-            A, B and E did not choose it. A head of base has 8 features here, which is narrow:
-            rows with fewer and wider heads gain, and rows with narrower ones lose more than in
-            the paper. Small differences mean nothing with one seed: add `--seeds 3` to test
-            every row. The command repeats these digits on the same kind of CPU with the same
-            number of cores for each worker. Another kind of CPU rounds differently, and the
-            figures then differ as much as those of another seed.
-            `run.txt` is what the command printed.
+            1,280 steps, half of the learning rate that the paper's rule gives) was chosen by the
+            results of groups C and D; those of A, B and E had no part in the choice. A head of
+            base has 8 features here, which is narrow: rows with fewer and wider heads gain, and
+            rows with narrower ones lose more than in the paper. With one seed, small differences
+            are not meaningful: add `--seeds 3` to test every row. The command reproduces these
+            digits on the same kind of CPU with the same number of cores for each worker. Another
+            kind of CPU rounds differently, and the figures then differ as much as those of another
+            seed. `run.txt` is what the command printed.
             """,
             (
                 "table3-demo/table.md",
@@ -113,7 +112,7 @@ SECTIONS = {
             "launch/local.sh run table3 --preset hour",
             """
             The same with twice the width, so that a head of base has 16 features, on 3,000 pairs,
-            with one seed: 20 minutes on 2 CPU cores. Groups A and B now have the paper's order.
+            with one seed: 20 minutes on 2 CPU cores. Here, groups A and B have the paper's order.
             Learned positions need more steps than these to equal sinusoids. The times of base,
             D:P_drop=0.0 and big include pauses of the run.
             """,
@@ -133,7 +132,7 @@ SECTIONS = {
             """
             The same rows on real text, Multi30k EN-DE. DIR holds the corpus files; without
             `--directory` they are downloaded. The second command adds seeds to base and to
-            three rows that are close to it.
+            three rows whose results are close to those of base.
             """,
             (
                 "table3-multi30k/table.md",
@@ -147,9 +146,9 @@ SECTIONS = {
             "Modifications of the Transformer",
             "launch/local.sh run modifications --preset short --seeds 3",
             """
-            Parts of a layer that have changed since the paper, each alone and, in the last row,
-            together: norms, feed-forward layers, position schemes and a norm of queries and
-            keys. Gated layers have a smaller d_ff, so that all rows have the same number of
+            Parts of a layer that later models changed, each alone, and several together in the
+            last row: norms, feed-forward layers, position schemes and a norm of queries and keys.
+            Gated layers have a smaller d_ff, so that all rows have about the same number of
             parameters. With this short training and its high learning rate, post-norm does not
             train well.
             """,
@@ -165,14 +164,14 @@ SECTIONS = {
             "launch/local.sh experiments/mechanisms.py",
             """
             One line for each row of the study of attention mechanisms, from the stored results
-            below. PPL, BLEU and BLEU on longer sentences are of that study; a star marks a
-            difference from the first row. `agreement` is the share of minimal pairs in which two
-            words that must agree are 5 or more words apart and the model prefers the right one.
-            `recall` is the accuracy of associative recall with d_k = 8 and 32, of the mechanisms
-            that were tried. Speed is that of value
-            and gradient relative to scaled dot products, and `faster from` the length where it
-            passes them, where it has been measured. The state is what decoding keeps of 2,048
-            tokens, with 8 heads of 64 features in float32.
+            below. PPL, BLEU and BLEU on longer sentences are from that study; a star marks a
+            significant difference from the first row. `agreement` is the share of minimal pairs in
+            which the model prefers the right version, among those whose two words that must agree
+            are 5 or more words apart. `recall` is the accuracy of associative recall with d_k = 8
+            and 32. Speed is that of value and gradient relative to scaled dot products, and
+            `faster from` is the length from which the mechanism is faster. A blank cell was not
+            measured, or does not apply. The state is what decoding keeps of 2,048 tokens, with 8
+            heads of 64 features in float32.
             """,
             ("mechanisms/table.md",),
         ),
@@ -184,12 +183,12 @@ SECTIONS = {
             """,
             """
             The same model with each attention mechanism in every role in which it is defined,
-            trained on the same pairs for the same number of steps at the same learning rate,
-            which was chosen for scaled dot products: a mechanism far below base may need another,
-            as `--sweep lr_scale=0.5,1,2` finds. Sentences have some twenty subwords, those of
-            test_long more than those of training. `contrastive` is the share of minimal pairs
-            whose translation is likelier than the same with one error. The second command makes a
-            page of the study for a browser.
+            trained on the same pairs for the same number of steps at the same learning rate. That
+            rate was chosen for scaled dot products: a mechanism far below base may need another,
+            which `--sweep lr_scale=0.5,1,2` finds. Sentences have some twenty subwords; those of
+            test_long are longer than those of training. `contrastive` is the share of minimal
+            pairs in which the translation is likelier than the same translation with one error.
+            The second command makes a page of the study for a browser.
             """,
             (
                 "attention-demo/table.md",
@@ -202,11 +201,11 @@ SECTIONS = {
             "launch/local.sh run recall --preset diagnostic --seeds 3",
             """
             Multi-query associative recall (Arora et al. 2023) with 8 keys. The first layer of each
-            model is a window of two positions, in which a value can see its key; the second is the
-            mechanism that is compared. A mechanism of fixed state keeps d_k d_v numbers, taylor
-            (1 + d_k + d_k²) d_v, with one head and d_v = 32. Guessing among the values that are
-            left has an accuracy of 34%. Read a large deviation as a seed that had not found the
-            solution after 1,000 steps.
+            model attends to a window of two positions, in which a value can see its key; the
+            second has the mechanism that is compared. With one head and d_v = 32, a mechanism with
+            a fixed state keeps d_k d_v numbers, and taylor (1 + d_k + d_k²) d_v. A model that
+            guesses among the values not yet given reaches an accuracy of 34%. A large deviation
+            means that a seed had not found the solution after 1,000 steps.
             """,
             ("recall-diagnostic/table.md", "recall-diagnostic/recall-diagnostic-learning.png"),
         ),
@@ -214,10 +213,11 @@ SECTIONS = {
             "Longer sequences",
             "launch/local.sh run lengths --preset diagnostic --seeds 3",
             """
-            Decoders by position scheme name the value of each of 4 keys, in sequences of 1, 2, 4
-            and 8 times the length of training. Guessing among the values that are left has an
-            accuracy of 52%: a row near it, or with a large deviation, has seeds that have not found
-            the solution. `lengths_dyck` is the same study of nested brackets.
+            Decoders with different position schemes recall the value of each of 4 keys, in
+            sequences of 1, 2, 4 and 8 times the length of training. A model that guesses among the
+            values not yet given reaches an accuracy of 52%: a row near that, or with a large
+            deviation, has seeds that have not found the solution. `lengths_dyck` is the same study
+            on nested brackets.
             """,
             ("lengths-diagnostic/table.md", "lengths-diagnostic/lengths-diagnostic-learning.png"),
         ),
@@ -225,8 +225,8 @@ SECTIONS = {
             "Induction by depth",
             "launch/local.sh run induction --preset diagnostic --seeds 3",
             """
-            The same task for decoders of one and of two layers. One layer cannot give a value the
-            key before it, and stays at guessing, 52%, or below.
+            The same task for decoders of one and of two layers. One layer cannot connect a value
+            to the key before it, and its accuracy is at most that of guessing, 52%.
             """,
             (
                 "induction-diagnostic/table.md",
@@ -240,11 +240,11 @@ SECTIONS = {
               --out experiments/results/bench_attention
             """,
             """
-            The value and the gradient of each mechanism alone, without projections. The
-            exponents are fitted to the measured times and memory. `additive_naive` is additive
-            attention written as a plain [T, S, d] expression, for comparison. A mechanism stops
-            at the length whose call would take longer than `--seconds` or more memory than
-            there is.
+            The value and the gradient of each mechanism alone, without projections. The exponents
+            are fitted to the measured times and memory. `additive_naive` is additive attention
+            written as a plain [T, S, d] expression, for comparison. A mechanism is dropped at the
+            length where a call is expected to take longer than `--seconds`, or more memory than is
+            available.
             """,
             ("bench_attention/attention.png", "bench_attention/attention.txt"),
         ),
@@ -255,9 +255,9 @@ SECTIONS = {
             Each panel shows the weights of one head: rows are queries, columns are keys. The
             run is the [model of the built-in corpus](#built-in-corpus). The command also writes
             a page on which you choose a head and a token. On the built-in corpus it prints the
-            alignment error rate of every head, and names the heads that track subjects,
-            separable prefixes and antecedents. It works for every mechanism. For linear
-            attention, which forms no weights, it shows the effective ones.
+            alignment error rates of the best cross-attention heads, and names the decoder heads
+            that track subjects, separable prefixes and antecedents. It works for every mechanism;
+            for one that never computes weights, such as linear attention, it shows effective ones.
             """,
             ("grammar/attention.png",),
         ),
@@ -268,9 +268,9 @@ SECTIONS = {
             "launch/local.sh experiments/table1.py",
             """
             The paper's Table 1, measured. FLOPs are counted in the traced program. The
-            exponents of time and memory are fitted to measurements of the forward pass. A path
-            is the number of layers, times the sequential steps within a layer, until the first
-            position of a sequence changes the last.
+            exponents of time and memory are fitted to measurements of the forward pass. The path
+            length is the number of layers, times the sequential steps within a layer, after which
+            the first position of a sequence influences the last.
             """,
             ("table1/table1.md", "table1/table1.png"),
         ),
@@ -278,10 +278,10 @@ SECTIONS = {
             "Table 2: architectures at equal steps",
             "launch/local.sh run table2 --preset short --seeds 3",
             """
-            The Transformer beside recurrent and convolutional sequence-to-sequence models.
-            Every architecture but Transformer big has about the parameters of base at the
-            paper's scale. `table2_flops` gives each row as many steps as the FLOPs of base
-            allow instead.
+            The Transformer beside recurrent and convolutional sequence-to-sequence models. At the
+            paper's scale, every architecture but Transformer big has about as many parameters as
+            base. The study `table2_flops` gives each row as many steps as the training FLOPs of
+            base allow.
             """,
             ("table2-short/table.md", "table2-short/table2-short-distances.png"),
         ),
@@ -292,9 +292,9 @@ SECTIONS = {
                 --evaluate_every 16
             """,
             """
-            Base, and an LSTM with and without attention, for more steps. Without attention the
-            encoder passes one context vector to the decoder, and BLEU falls with the length of
-            the sentence.
+            Base, and an LSTM with and without attention, for more steps. Without attention, the
+            encoder passes a single context vector to the decoder, and BLEU falls with the length
+            of the sentence.
             """,
             ("longer/table2-short/table.md", "longer/table2-short/table2-short-distances.png"),
         ),
@@ -303,8 +303,8 @@ SECTIONS = {
             "launch/local.sh run table4 --preset treebank --directory DIR",
             """
             Parsing as translation from sentences to trees, on the free sample of the Penn
-            Treebank. The sample is small and has a split of its own, so these F1 scores must
-            not be compared with the paper's 91.3. DIR holds the sample.
+            Treebank. The sample is small and its split is not the usual one, so these F1 scores
+            must not be compared with the paper's 91.3. DIR holds the sample.
             """,
             ("table4-treebank/table.md", "table4-treebank/table4-treebank-differences.png"),
         ),
@@ -342,12 +342,12 @@ SECTIONS = {
             launch/local.sh experiments/multi30k.py runs/multi30k_*
             """,
             """
-            `multi30k_tiny` follows Transformer-Tiny of Wu et al. (2021), who report 41.02 in
-            the last column and train on lowercased, tokenised text. This run trains on raw
-            text, and its dev perplexity was still improving at the last step. `multi30k_hour`
-            was trained with a length penalty of 0.6 and decoded again from the same checkpoints
-            with 1.4, which scores better on dev. It predates the present order of batches, so
-            the current code repeats it only up to the choice of the seed.
+            `multi30k_tiny` follows Transformer-Tiny of Wu et al. (2021), who train on lowercased,
+            tokenised text and report 41.02 for the last column. This run was trained on raw text,
+            and its dev perplexity was still improving at the last step. `multi30k_hour`
+            was decoded with a length penalty of 0.6, and again from the same checkpoints with 1.4,
+            which scores better on dev. Its batches had another order than the present code gives
+            them, so a repetition differs from it like a run with another seed.
             """,
             ("multi30k/table.md", "multi30k/curves.png"),
         ),
@@ -358,7 +358,7 @@ SECTIONS = {
             "python experiments/grades.py",
             """
             The 60,000 training pairs of every grade (`--grade`), in means, counts and shares of
-            sentences. The docstring of the script says what the columns are.
+            sentences. The docstring of the script explains the columns.
             """,
             ("grades/table.md",),
         ),
@@ -368,9 +368,9 @@ SECTIONS = {
             "False stars and power",
             "python experiments/significance.py",
             """
-            How often a table has a false star, and how often a true difference has one, in
-            simulated tables with the deviations of stored studies. The tables of this project
-            use the first procedure, Welch's t with Bonferroni's correction.
+            How often a table has a false star, and how often a true difference gets a star, in
+            simulated tables with the standard deviations of stored studies. The tables of this
+            project use the first procedure, Welch's t with Bonferroni's correction.
             """,
             ("significance/table.md",),
         ),
@@ -382,12 +382,12 @@ SECTIONS = {
             """
             How far four steps at one learning rate move the activations of models of growing
             width, with the standard parametrization and with `--parametrization mup`: the mean
-            absolute change, and the exponent of its growth with d_model. Under muP it should be
-            close to 0, so that one learning rate can serve all widths; no sweep has tested
-            whether it does. The change of the logits has a part of the size of the first logits,
-            which vanish as d_model^-0.5. Heads are added as the width grows, but in the last rows
-            two heads become wider, and their scores are divided by d_k. Four steps do not tell
-            this from a division by √d_k.
+            absolute change, and the exponent of its growth with d_model. Under muP the exponent
+            should be close to 0, so that one learning rate can serve all widths; no sweep has
+            tested whether it does. A part of the change of the logits is as large as the initial
+            logits, which shrink as d_model^-0.5. Wider models have more heads; in the last rows
+            they have two wider heads, and their scores are divided by d_k. Four steps do not
+            distinguish this from a division by √d_k.
             """,
             ("coordinates/coordinates.md", "coordinates/coordinates.png"),
         ),
@@ -397,9 +397,9 @@ SECTIONS = {
             "What a run survives",
             "launch/local.sh experiments/faults.py",
             """
-            A small model is killed, its checkpoints are damaged, and its disk and clock fail. A
-            run that resumes must end with the same parameters, metrics, translations and scores
-            as one that was never interrupted, bit for bit.
+            The training of a small model is killed, its checkpoints are damaged, and its disk and
+            clock fail. A run that resumes must end with the same parameters, metrics, translations
+            and scores as one that was never interrupted, bit for bit.
             """,
             ("faults/faults.md",),
         ),
@@ -409,13 +409,13 @@ SECTIONS = {
             "Weak scaling on a TPU slice, estimated",
             "tpu/bin/python experiments/scaling.py",
             """
-            An estimate, not a measurement. The TPU compiler compiles a step for a v5e slice,
-            and the bytes that the step sends and its memory are read from the program. The
-            times are computed from Google's figures for a chip. Efficiency is the share of a
-            step that is spent computing: at worst no communication overlaps with computation,
-            at best all does. With `data` and `fsdp` the efficiency is about level as chips are
-            added. With `tensor=8` a step spends most of its time on communication, whatever the
-            number of chips. The docstring of the script says how to make the environment
+            An estimate, not a measurement. The TPU compiler compiles a step for a v5e slice; its
+            memory and the bytes that it sends are read from the program. The times are computed
+            from Google's figures for a chip. Efficiency is the share of a step that is spent
+            computing: at worst no communication overlaps with computation, at best all does. As
+            chips are added, the efficiency at worst falls slightly with `data` and somewhat more
+            with `fsdp`. With `tensor=8` a step spends most of its time on communication, whatever
+            the number of chips. The docstring of the script explains how to make the environment
             `tpu/`.
             """,
             ("scaling/scaling.md",),
@@ -424,19 +424,19 @@ SECTIONS = {
             "Programs compiled for a GPU",
             "gpu/bin/python experiments/programs.py",
             """
-            A bound, not a measurement: no GPU is needed. XLA compiles each program for the device,
-            and every kernel is counted with the time to read its operands and write its results
-            at full bandwidth, or that of its matrix products at peak speed if that is longer.
+            A lower bound, not a measurement: no GPU is needed. XLA compiles each program for the
+            device. The least time of a kernel is that of reading its operands and writing its
+            results at full bandwidth, or of its matrix products at peak speed if that is longer.
             Launches come on top, about 3 µs each where they are not hidden, and real steps take
             1.2 to 1.5 times as long. The first list has the kernels of `t2t_jax/ops`, the second
-            one is with `--kernels plain`. Of the mechanisms, the dot products (cuDNN), local, the
+            is with `--kernels plain`. Of the mechanisms, the dot products (cuDNN), local, the
             sparse ones, local-p and causal linear attention have kernels; additive attention and
-            performer are written for a GPU, too. The bound of local-p counts all pairs of tiles;
-            where neighbouring queries predict neighbouring positions, its kernel skips most of
-            them. The last lists are of populations: several tiny models in one program, whose
-            number of kernels does not grow with them.
-            `experiments/gpu.py bound` sets the time on a device beside the bound. The docstring of
-            the script says how to make the environment `gpu/`.
+            performer have code for GPUs without kernels of their own. The bound of local-p counts
+            all pairs of tiles; where neighbouring queries predict neighbouring positions, its
+            kernel skips most of them. The last lists are of populations: several tiny models in
+            one program, whose number of kernels does not grow with that of the models.
+            `experiments/gpu.py bound` compares the time on a device with the bound. The docstring
+            of the script explains how to make the environment `gpu/`.
             """,
             (
                 "programs/compile-h100.txt",
@@ -455,7 +455,7 @@ SECTIONS = {
             "Memory of a step",
             "tpu/bin/python experiments/memory.py",
             """
-            What a step holds at the paper's batch on one v5e chip, taken whole or in parts
+            The memory of a step with the paper's batch on one v5e chip, taken whole or in parts
             (`--accumulate`), as the TPU compiler reports it.
             """,
             ("memory/memory.md",),
@@ -466,9 +466,8 @@ SECTIONS = {
             "Training",
             "launch/local.sh bench train --sizes tiny base --out experiments/results/bench",
             """
-            `tiny` is a Transformer with 4 + 4 layers and d_model 128, `base` is the paper's.
-            The peak is what a float32 matrix product reaches on the same device between the
-            rounds.
+            `tiny` is a Transformer with 4 + 4 layers and d_model 128; `base` is the paper's. The
+            peak is the speed of a float32 matrix product on the same device between the rounds.
             """,
             ("bench/train.txt",),
         ),
@@ -476,7 +475,7 @@ SECTIONS = {
             "Translation",
             "launch/local.sh bench translate --sizes tiny --out experiments/results/bench",
             """
-            Greedy search and a beam of 4.
+            Sentences translated in a second, with greedy search and with a beam of 4.
             """,
             ("bench/translate.txt",),
         ),
@@ -484,7 +483,7 @@ SECTIONS = {
             "Input",
             "launch/local.sh bench input --out experiments/results/bench",
             """
-            How fast batches are read, without a model.
+            The speed of reading batches, without a model.
             """,
             ("bench/input.txt",),
         ),
@@ -514,8 +513,8 @@ SECTIONS = {
             before/launch/local.sh bench start --out experiments/results/bench_before
             """,
             """
-            The start, and the wall-clock time of Table 3, at commit 8cc5347, before the work on
-            speed. Compare with the two results above.
+            The time to start, and the wall-clock time of Table 3, at commit 8cc5347, before the
+            code was optimised. Compare them with the two results above.
             """,
             ("bench_before/start.txt", "bench_before/table3.txt"),
         ),
@@ -526,11 +525,11 @@ SECTIONS = {
               --out experiments/results/bench_peers
             """,
             """
-            PyTorch, OpenNMT-py, JoeyNMT, CTranslate2 and the checkout `before` do the same work
-            in turns with this project, in float32, and with dropout in training. The rates are
-            tokens of both sides a second, without padding, or sentences a second. The last
-            column is the ratio of the rates: above 1, this project is faster. CTranslate2 is
-            faster when each core decodes a batch of its own, and slower when all cores share
+            PyTorch, OpenNMT-py, JoeyNMT, CTranslate2 and the checkout `before` take turns with
+            this project on the same work, in float32, and with dropout in training. The rates are
+            tokens of both sides a second, without padding, or sentences a second. The last column
+            is the ratio of the rates: above 1, this project is faster. CTranslate2 is faster than
+            this project when each core decodes a batch of its own, and slower when all cores share
             one batch.
             """,
             ("bench_peers/peers.txt",),
@@ -539,9 +538,10 @@ SECTIONS = {
             "Computations written for speed",
             "launch/local.sh experiments/ops.py",
             """
-            Each function of `t2t_jax/ops/` in turns with its plain definition, value and
-            gradients, at the sizes of the base model. The NaN guard has no faster form: it is
-            compared with attention without it, so the ratio is its cost.
+            Each function of `t2t_jax/ops/` takes turns with its plain definition, in value and
+            gradients, at the sizes of the base model. `times as fast` is the median of the ratios
+            of the rounds. The NaN guard is compared with attention without it, so its ratio is its
+            cost.
             """,
             ("ops/ops.md",),
         ),
@@ -645,7 +645,7 @@ def _results(folder: Path) -> list[dict[str, Any]]:
 
 
 def _seconds(result: dict[str, Any]) -> float:
-    """Seconds of training, compiling, evaluating and scoring, the run's share of a population's."""
+    """Seconds of training, compiling, evaluating and scoring; of a population, the run's share."""
     shared = result["training_seconds"] + result.get("overhead_seconds", 0)
     scoring = sum(s["seconds"] for s in result.get("scoring", {}).values())
     return shared / result.get("trained_together", 1) + scoring + result.get("scoring_seconds", 0)

@@ -1,13 +1,13 @@
 # Sourced by the other scripts: makes .venv in the checkout unless it exists, installs what
-# pyproject.toml requires, and sets environment variables that speed up steps on a CPU.
-# Set extras="..." before sourcing it.
+# pyproject.toml requires, and sets environment variables that speed up training on a CPU.
+# A script sets extras="..." (extras of pyproject.toml) before it sources this file.
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 venv="$root/.venv"
 [ -e /dev/nvidia0 ] && extras="$extras cuda"
 
 [ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
 "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-  echo "launch: Python 3.11 or newer is needed; remove $venv, then name one: PYTHON=python3.12 $0" >&2
+  echo "launch: Python 3.11 or newer is needed: remove $venv and name one, as in PYTHON=python3.12 $0" >&2
   exit 2
 }
 requirements="$(cksum <"$root/pyproject.toml") $root"
@@ -29,5 +29,5 @@ export MALLOC_TRIM_THRESHOLD_="${MALLOC_TRIM_THRESHOLD_:-8589934592}"
 export MALLOC_TOP_PAD_="${MALLOC_TOP_PAD_:-268435456}"
 export GLIBC_TUNABLES="glibc.malloc.hugetlb=1${GLIBC_TUNABLES:+:$GLIBC_TUNABLES}"
 
-# On a CPU, programs compile in a fifth less time and run as fast.
+# On a CPU, programs then compile in a fifth less time and run as fast.
 [ -e /dev/nvidia0 ] || export XLA_FLAGS="--xla_backend_optimization_level=1${XLA_FLAGS:+ $XLA_FLAGS}"

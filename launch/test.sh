@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests with one process a core, up to four, and installs what they need first:
+# Runs the tests, with one process per core and at most four, and installs what they need first:
 #   launch/test.sh [--full] [arguments of pytest]
 set -euo pipefail
 extras="dev"

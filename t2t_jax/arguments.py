@@ -22,20 +22,20 @@ _LISTED = (
 _RECIPE = f"one of {', '.join(RECIPES)}"
 _RUN = "name of a run (`list runs`), such as table3-demo/base/0 or table3/base/0; or its directory"
 _SWEEP = (
-    "a field to be tuned for each row, as lr_scale=0.25,0.5,1 or peak_lr=1e-4..1e-2:5; several "
-    "are crossed (`help study`)"
+    "a field to tune for each row, such as lr_scale=0.25,0.5,1 or peak_lr=1e-4..1e-2:5; with "
+    "several fields, all combinations are tried (`help study`)"
 )
-_STUDY = "see `list studies`; or a file, PATH.py or PATH.py:NAME"
+_STUDY = "name of a study (`list studies`); or its file, PATH.py or PATH.py:NAME"
 _METRICS = (
-    "columns of scores, as BLEU,chrF2,TER,COMET,contrastive,PPL or with your own: `help metric` "
-    "[PPL and the corpus's metric]"
+    "columns of scores, such as BLEU,chrF2,TER,COMET,contrastive,PPL, or metrics of your own "
+    "(`help metric`) [PPL and the corpus's metric]"
 )
-_COLUMNS = "fields of the table, and n and params, in place of the study's and both"
-_MESH = "devices by axis, as in data=2,fsdp=2,tensor=2 (or population) [all on the axis data]"
+_COLUMNS = "columns beside the scores: config fields, n, params [the study's fields, n and params]"
+_MESH = "devices along each axis, such as data=2,fsdp=2,tensor=2 (or population) [all along data]"
 _HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
-_TRACK = "also send the curves to a tracker that is installed [none]"
+_TRACK = "also send the curves to a tracker, which must be installed [none]"
 _TRACKERS = "tensorboard", "wandb", "mlflow", "aim"
-_WORKERS = "number of worker processes [one a core of a CPU, one a GPU]"
+_WORKERS = "number of worker processes [one per GPU, or per CPU core without GPUs]"
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
@@ -79,14 +79,16 @@ def _add_studies(command: Command) -> None:
     """Adds the commands that run a study and show its results."""
     p = command("run", commands.run, "run a study: every row under every seed, then its table")
     _add_study(p)
-    p.add_argument("--seeds", type=int, default=1, metavar="K", help="runs of each row [1]")
+    p.add_argument(
+        "--seeds", type=int, default=1, metavar="K", help="number of seeds of each row [1]"
+    )
     p.add_argument("--workers", type=int, default=0, metavar="W", help=_WORKERS)
     p.add_argument(
-        "--task", type=int, metavar="I", help="run only row I, from 0, and print no table"
+        "--task", type=int, metavar="I", help="run only row I, counted from 0; print no table"
     )
     p.add_argument("--tasks", action="store_true", help="only print the number of rows")
     p.add_argument(
-        "--published", type=Path, metavar="FOLDER", help="count the runs published there as done"
+        "--published", type=Path, metavar="FOLDER", help="count runs published there as done"
     )
     p.add_argument("--rerun", action="store_true", help="repeat the runs whose code has changed")
     p.add_argument("--mesh", default="", help=_MESH)
@@ -97,7 +99,7 @@ def _add_studies(command: Command) -> None:
     _add_metrics(p)
     _add_cache(p)
 
-    p = command("table", commands.table, "print the table of studies, from the results in stores")
+    p = command("table", commands.table, "print the table of studies from stored results")
     _add_study(p, several=True)
     _add_metrics(p)
     _add_cache(p)
@@ -162,7 +164,7 @@ def _add_use(command: Command) -> None:
         metavar="FILE",
         help="accuracy on a contrastive set instead: grammar, or a file in LingEval97's format",
     )
-    _add_metrics(p, "further metrics, as chrF2,TER,COMET,contrastive: `help metric` [none]")
+    _add_metrics(p, "further metrics, such as chrF2,TER,COMET,contrastive (`help metric`) [none]")
     _add_cache(p)
     _add_fields(p, "decoding")
 
@@ -200,7 +202,7 @@ def _add_machine(command: Command) -> None:
 
     p = command("prune", commands.prune, "delete the checkpoints of finished runs")
     _add_store(p)
-    parameters = "delete their final parameters, too: no command can use these runs then"
+    parameters = "also delete the final parameters; no command can use these models afterwards"
     p.add_argument("--parameters", action="store_true", help=parameters)
     p.add_argument("--dry-run", action="store_true", help="delete nothing; say what would be freed")
 
@@ -234,38 +236,42 @@ def _add_benches(subparsers: Any) -> None:
 
     p = bench("attention", "measure time and memory of every mechanism against the length")
     p.add_argument("--lengths", nargs="+", type=int, metavar="N", help="[256 512 ... 16384]")
-    p.add_argument("--mechanisms", nargs="+", metavar="NAME", help="[all, and one written naively]")
+    p.add_argument("--mechanisms", nargs="+", metavar="NAME", help="[all, and additive_naive]")
     p.add_argument(
         "--seconds",
         type=float,
         default=20,
-        help="time limit of a call; longer lengths are skipped after it [20]",
+        help="a mechanism is dropped at the length whose call would take longer [20]",
     )
     sizes: Any = dict(nargs="+", choices=("tiny", "base", "big"), metavar="SIZE")
     p = bench("train", "measure training steps: time, tokens a second, share of the peak, memory")
     p.add_argument("--sizes", **sizes, default=["tiny", "base"], help="[tiny base]; big")
-    tokens = "tokens on each side [2048 on a CPU, 25000 on accelerators]"
+    tokens = "tokens of a batch, on each side [2048 on a CPU, 25000 on accelerators]"
     p.add_argument("--batch_tokens", type=int, metavar="N", help=tokens)
     population = "number of models trained in one vectorised program [1]"
     p.add_argument("--population", type=int, default=1, metavar="P", help=population)
     p = bench("translate", "measure sentences translated a second, greedily and with a beam of 4")
     p.add_argument("--sizes", **sizes, default=["tiny"], help="[tiny]; base big")
-    p = bench("compile", "compile for a GPU that need not be there: bounds of time, and memory")
+    p = bench(
+        "compile", "compile for a device that need not be present: bounds of time, and memory"
+    )
     p.add_argument("--device", default="h100", choices=tuple(DEVICES), help="[h100]")
-    p.add_argument("--chips", type=int, default=1, metavar="N", help="GPUs that share a step [1]")
+    p.add_argument(
+        "--chips", type=int, default=1, metavar="N", help="devices that share a step [1]"
+    )
     population = "number of models trained in one vectorised program [1]"
     p.add_argument("--population", type=int, default=1, metavar="P", help=population)
-    tokens = "tokens of each model, on each side and GPU [25000; big 12500]"
+    tokens = "tokens of each model, on each side and device [25000; big 12500]"
     p.add_argument("--batch_tokens", type=int, metavar="N", help=tokens)
     p.add_argument("--sizes", **{**sizes, "nargs": "*"}, default=["base"], help="[base]; tiny big")
-    mechanisms = "all, or these, forward and backward [none]"
+    mechanisms = "also compile attention, forward and backward: these, or all if none is named"
     p.add_argument("--mechanisms", nargs="*", metavar="NAME", help=mechanisms)
     p.add_argument(
         "--lengths", nargs="+", type=int, default=[256, 1024, 4096, 16384], metavar="N",
-        help="of the mechanisms [256 1024 4096 16384]",
+        help="lengths for --mechanisms [256 1024 4096 16384]",
     )  # fmt: skip
     p.add_argument(
-        "--kernels", default="auto", choices=("auto", "plain"), help="as in a config [auto]"
+        "--kernels", default="auto", choices=("auto", "plain"), help="as the config field [auto]"
     )
     p = bench("input", "measure the speed of reading batches, in tokens a second")
     p.add_argument(
@@ -293,10 +299,12 @@ def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
     else:
         p.add_argument("--store", type=Path, help="directory of runs [runs, beside PATH.py]")
     p.add_argument(
-        "--only", default="", help="show only runs with this code, data, dtype, device, ..."
+        "--only",
+        default="",
+        help="show only runs with this code, data, dtype, device, ... (or its beginning)",
     )
     p.add_argument(
-        "--mix", action="store_true", help="show runs with different ones, and mark them"
+        "--mix", action="store_true", help="show runs that differ in code, data, ..., and mark them"
     )
     _add_fields(p, *SECTIONS)
 
@@ -334,7 +342,7 @@ def _add_cache(p: argparse.ArgumentParser) -> None:
 
 
 def _add_fields(p: argparse.ArgumentParser, *sections: str) -> None:
-    """Accepts the fields of sections of the config, which the help names in one line only."""
+    """Adds an option for each field of these config sections; --help sums them up in one line."""
     of = "" if len(sections) == len(SECTIONS) else f" of {' and '.join(sections)}"
     example = {"data": "--batch_tokens 4000", "decoding": "--beam 1"}.get(sections[0], "--N 4")
     p.epilog = (

@@ -1,6 +1,6 @@
 """The command line: parsing, errors and exit codes.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage, 75 stopped (the same command continues).
+Exit codes: 0 success, 1 failure, 2 wrong usage, 75 interrupted (the same command resumes).
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("t2t-jax: interrupted.", file=sys.stderr)
         return Interrupted.CODE
-    except BrokenPipeError:  # the reader of our output has closed it
+    except BrokenPipeError:  # the reader of a pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0

@@ -20,7 +20,7 @@ from t2t_jax.synonyms import ALSO
 
 
 def _field(default: Any, help: str, *choices: Iterable[str]) -> Any:
-    """A field; `choices` may be tables that grow."""
+    """Declares a field; `choices` may be tables, to which study files add entries."""
     return field(default=default, metadata={"help": help, "choices": choices})
 
 
@@ -28,8 +28,8 @@ def _field(default: Any, help: str, *choices: Iterable[str]) -> Any:
 class Model:
     """Figure 1 and section 3 of the paper, and the fields of other architectures.
 
-    These fields are static: a change compiles another program. A field that the architecture lacks
-    keeps its default.
+    These fields are static: changing one compiles another program. A field that the architecture
+    lacks keeps its default.
     """
 
     architecture: str = _field(
@@ -89,7 +89,7 @@ class Model:
     parametrization: Literal["standard", "mup"] = _field(
         "standard",
         "standard (paper), or the maximal update parametrization, whose steps change activations "
-        "equally at every width",
+        "by about as much at every width",
     )
     mup_width: int = _field(512, "mup: d_model at which it equals the standard parametrization")
     dtype: Literal["auto", "float32", "bfloat16"] = _field(
@@ -97,8 +97,9 @@ class Model:
     )
     kernels: Literal["auto", "plain", "fused"] = _field(
         "auto",
-        "kernels for GPUs, and a cross-entropy in parts for TPUs (`t2t_jax/ops`): auto uses them "
-        "for bfloat16 on these, plain never, fused always (interpreted on a CPU)",
+        "GPU kernels, and on TPUs a cross-entropy of one part of the tokens at a time "
+        "(`t2t_jax/ops`): auto uses them on these devices in bfloat16, plain never, fused always "
+        "(interpreted on a CPU)",
     )
 
 
@@ -125,7 +126,9 @@ class Data:
         "request; diagnostic tasks: 20,000, or as many as requested)",
     )
     vocabulary: int = _field(
-        37_000, "subwords, shared by both languages; words of a diagnostic task and 4"
+        37_000,
+        "number of subwords, shared by both languages; diagnostic tasks: the number of words, and "
+        "4 special tokens",
     )
     max_length: int = _field(256, "longest training sentence, in subwords including EOS")
     batch_tokens: int = _field(25_000, "tokens in a batch, on each side")
@@ -195,7 +198,7 @@ SECTIONS: dict[str, type] = {
 }
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Model)}
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
-# These are arrays in a compiled step (`training.step.Hyper`): runs that differ in them share it.
+# A compiled step takes these as arrays (`training.step.Hyper`): runs that differ in them share it.
 TRACED = ("P_drop", "eps_ls", "peak_lr", "lr_scale", "warmup", "seed")
 PATHS = ("directory", "train", "dev", "test")  # the content of these files is fingerprinted
 # Fields that determine the sentences.
@@ -332,7 +335,7 @@ def _validate_ranges(flat: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} must be at least 1, not {flat[name]}.")
     for name in _AT_LEAST_ZERO:
         if flat[name] < 0:
-            raise UsageError(f"{name} must not be negative, as {flat[name]} is.")
+            raise UsageError(f"{name} cannot be negative, but is {flat[name]}.")
     for name in _FRACTIONS:
         if not 0 <= flat[name] < 1:
             raise UsageError(f"{name} must be at least 0 and below 1, not {flat[name]}.")
@@ -344,12 +347,12 @@ def _validate_ranges(flat: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} must be positive, not {flat[name]}.")
 
 
-# The setting, beside the architecture, with which a field has no effect.
+# The setting with which a field has no effect in an architecture that has the field.
 _WITHOUT = {"cross_attention": "attention_feeding=none", "mup_width": "parametrization=standard"}
 
 
 def _validate_architecture(c: Model) -> None:
-    """Raises an error that names a field which the architecture lacks."""
+    """Raises an error if a field is set that has no effect on the model."""
     for field_ in dataclasses.fields(c):
         name, value = field_.name, getattr(c, field_.name)
         if not has(c, name) and value != field_.default:
@@ -397,13 +400,13 @@ def _validate_attention(c: Model) -> None:
         layers = 1 if c.architecture == "recurrent" else c.N
         if len(pieces) > layers:
             raise UsageError(
-                f"{role}_attention={','.join(pieces)} has {len(pieces)} mechanisms, but the layers "
-                f"that take them in turn are {layers}: name at most as many."
+                f"{role}_attention={','.join(pieces)} names {len(pieces)} mechanisms, but the "
+                f"attention layers that take them in turn are {layers}: name at most {layers}."
             )
 
 
 def _validate_positions(c: Model) -> None:
-    """Raises an error if positions do not fit the architecture, or the width."""
+    """Raises an error if the positions do not fit the architecture or its width."""
     positions = POSITIONS[c.positions]
     if not has(c, "positions"):
         return

@@ -1,4 +1,4 @@
-"""Checks whether this machine can train: each finding, with a remedy for what is wrong."""
+"""Checks whether this machine can train; a finding has a remedy if something is wrong."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ class Finding(NamedTuple):
 
 
 def examine(cache: Path, store: Path, mesh: str) -> Iterator[Finding]:
-    """Yields the finding of each check; a check that raises is a finding, too.
+    """Yields the finding of each check; a check that raises gives a finding, too.
 
     Args:
       cache, store: the directories of corpora and of runs.

@@ -46,7 +46,7 @@ def near(
 
 
 def closest(name: str, choices: Iterable[str], also: Mapping[str, Iterable[str]]) -> list[str]:
-    """Returns the choices that the word closest to a misspelt name stands for; often none or one.
+    """Returns the choices that the word closest to a misspelt name stands for; usually one or none.
 
     Case, hyphens and leading dashes are ignored. See `near` for the arguments.
     """
@@ -70,10 +70,13 @@ def alternatives(choices: Iterable[str]) -> str:
 
 @contextmanager
 def writing(path: Path, kind: type[Exception] = OSError) -> Iterator[None]:
-    """Turns an exception of a kind, raised while `path` is written, into a sentence.
+    """Context in which `path` is written; turns an exception into an error of one sentence.
+
+    Args:
+      kind: the type of the exceptions that are turned.
 
     Raises:
-      RunError: in place of the exception.
+      RunError: in place of such an exception.
     """
     try:
         yield

@@ -3,8 +3,8 @@
     @mechanism("distance", options=dict(tau=0.1))
     class Distance(DotProduct): ...
 
-The name is then a value of the config fields that the table serves. What is decorated must be at
-the top level of its file, from which its code is read and hashed as a part of the runs that use it.
+The name is then a value of the config fields that the table serves. The decorated class or function
+must be at the top level of its file: its code is hashed as a part of the runs that use it.
 """
 
 import sys
@@ -74,7 +74,7 @@ def feed_forward(name: str, about: str = "", gated: bool = False) -> Decorator[A
 def positions(
     name: str, kind: Literal["encode", "rotate", "bias"], about: str = "", **fields: Any
 ) -> Decorator[Any]:
-    """Adds a position scheme, or a second function to one of the same file.
+    """Adds a position scheme, or another function to a scheme of the same file.
 
     Args:
       kind: what the function does; it has the signature of its kind in `models/positions.py`.
@@ -92,9 +92,9 @@ def positions(
 
 
 def schedule(name: str, about: str = "") -> Decorator[Any]:
-    """Adds a schedule: a function of (step, warmup, steps) whose value times the peak is the rate.
+    """Adds a schedule of the learning rate: a function of (step, warmup, steps), float32 scalars.
 
-    Its arguments are float32 scalars; it is used after the warm-up.
+    Its value is a factor on the peak learning rate; it is used after the warm-up.
     """
     return _adding("schedule", name, lambda where: Schedule(where, about))
 
@@ -121,14 +121,14 @@ def corpus(
 
 
 def in_files(entry: Any) -> list[str]:
-    """Returns what an entry of a table names in files, as `/PATH.py:name`."""
+    """Returns the names in study files that an entry of a table refers to, as `/PATH.py:name`."""
     return [x for x in vars(entry).values() if isinstance(x, str) and in_file(x)]
 
 
 def _adding(table: str, name: str, entry: Callable[[str], Any]) -> Decorator[Any]:
     """Returns a decorator that adds the entry of what it decorates to a table."""
     if not name.isidentifier():
-        raise UsageError(f"{table} {name!r} is no name: use letters, digits and underscores.")
+        raise UsageError(f"{table} {name!r} is not a name: use letters, digits and underscores.")
     if name in _TAKEN[table]:
         raise UsageError(f"{table} {name!r} exists in the package: choose another name.")
 
@@ -140,7 +140,7 @@ def _adding(table: str, name: str, entry: Callable[[str], Any]) -> Decorator[Any
 
 
 def _location(implementation: Any) -> str:
-    """Returns `/PATH.py:name` of a class or function, under which `parts.implementation` has it."""
+    """Returns `/PATH.py:name` of a class or function, by which `parts.implementation` finds it."""
     module, name = sys.modules[implementation.__module__], implementation.__qualname__
     file = getattr(module, "__file__", None)
     if file is None or "." in name:

@@ -1,4 +1,4 @@
-"""Atomic writes: a file is complete or absent, as it is written under another name and renamed."""
+"""Atomic writes: a file is written under another name, then renamed; it is complete or absent."""
 
 import json
 from collections.abc import Mapping

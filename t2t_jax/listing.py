@@ -24,7 +24,7 @@ def listing(what: str, format: str, home: Path | None) -> list[str]:
 
     Args:
       what: `runs`, a kind of entry, or a study; empty for everything that can be run.
-      home: the store of `runs`; `runs` if it is None.
+      home: the store that `runs` lists; None means the directory `runs`.
 
     Raises:
       UsageError: there is nothing with that name, or it is not available as JSON.
@@ -95,7 +95,7 @@ def _agreement(preset: "Preset") -> list[str]:
 
 
 def _rows(study: "Study", format: str) -> list[str]:
-    """Returns a study's rows: the paper's values, and changes; as JSON also their configs."""
+    """Returns a study's rows with the paper's values and their changes; JSON has configs, too."""
     from t2t_jax.study.registry import PAPER
 
     if format == "json":
@@ -108,7 +108,7 @@ def _rows(study: "Study", format: str) -> list[str]:
     for row in study.rows:
         values = (getattr(row, n) for n in columns)
         cells = "".join(f"{'' if x is None else x:>12}" for x in values)
-        named = row.name != row.group  # by its changes
+        named = row.name != row.group  # the name lists the changes
         changes = "" if named else " ".join(f"{n}={v}" for n, v in row.changes.items())
         lines.append(f"{row.name:{width}}{cells}{changes:>{len(changes) + 2}}".rstrip())
     return lines

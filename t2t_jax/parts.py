@@ -1,8 +1,8 @@
 """Architectures and the parts of their layers by name, without jax.
 
-Each table has one entry a part, with what the config check, the FLOPs and the export need to know
-of it. The part itself is in the file of `t2t_jax/models` that the entry names, or in a study file
-(`t2t_jax/extend.py`); `t2t-jax help part` and `t2t-jax help architecture` add some.
+Each table has one entry per part, with what the checks of a config, the FLOPs and the export need
+to know of it. The part itself is in the file of `t2t_jax/models` that the entry names, or in a
+study file (`t2t_jax/extend.py`). `t2t-jax help part` and `help architecture` show how to add one.
 """
 
 from collections.abc import Mapping
@@ -40,9 +40,10 @@ class Architecture:
     Attributes:
       where: its class, as file:name.
       products: a function of (config.Model, S, T), as file:name: the multiply-adds of its forward
-        pass on one pair of S and T positions, the logits apart.
-      fields: the config fields that it has beside N, d_model and dtype; others are refused.
-      translates: whether it has `start` and `step`.
+        pass on one pair of S and T positions, without those of the logits.
+      fields: the config fields that it has besides those of every architecture (N, d_model, dtype,
+        kernels); the fields of other architectures are refused.
+      translates: whether it can decode a translation, by `start` and `step`.
     """
 
     where: str
@@ -94,7 +95,7 @@ class Norm:
     Attributes:
       where: its class, as file:name.
       about: what it is in a few words.
-      ctranslate2: its arguments of CTranslate2's specification; None if CTranslate2 lacks it.
+      ctranslate2: its arguments to CTranslate2's model specification; None if CTranslate2 lacks it.
     """
 
     where: str
@@ -108,13 +109,13 @@ class Norm:
 
     @property
     def facts(self) -> list[Any]:
-        """What in this entry decides what a model computes."""
+        """What in this entry changes what a model computes."""
         return [_fact(self.where)]
 
 
 NORMS: dict[str, Norm] = {
     "layer_norm": Norm("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", {}),
-    "rms_norm": Norm("norms:RMSNorm", "root mean square 1, scale alone", dict(rms_norm=True)),
+    "rms_norm": Norm("norms:RMSNorm", "root mean square 1, scale, no bias", dict(rms_norm=True)),
 }
 
 
@@ -126,7 +127,7 @@ class FeedForward:
       activation: a function of `jax.nn`, or of a file.
       about: the layer as a formula.
       gated: whether it is (activation(x W_1) * x W_3) W_2, without biases.
-      ctranslate2: as of a norm.
+      ctranslate2: as for a norm.
     """
 
     activation: str
@@ -144,7 +145,7 @@ class FeedForward:
 
     @property
     def matrices(self) -> int:
-        """Matrices of d_model x d_ff parameters."""
+        """The number of matrices of d_model x d_ff parameters."""
         return 3 if self.gated else 2
 
 
@@ -162,15 +163,15 @@ FEED_FORWARD: dict[str, FeedForward] = {
 
 @dataclass(frozen=True)
 class Positions:
-    """A position scheme, by the functions, of positions.py or a file, that it consists of.
+    """A position scheme: the functions of models/positions.py, or of a file, that it consists of.
 
     Attributes:
       about: what it is in a few words.
-      encode: gives what it adds to the embeddings.
-      rotate: turns queries and keys.
-      bias: gives what it adds to the scores of self-attention.
-      even: the width that must be even, as features are paired: d_model or d_k.
-      limited: whether it has only as many positions as its table.
+      encode: returns what is added to the embeddings.
+      rotate: rotates queries and keys.
+      bias: returns what is added to the scores of self-attention.
+      even: the width that must be even because features are paired: d_model or d_k.
+      limited: whether positions are limited to the length of a table.
     """
 
     about: str
@@ -182,7 +183,7 @@ class Positions:
 
     @property
     def partners(self) -> tuple[str, ...]:
-        """What a mechanism of self-attention must support, of `attention.registry.Entry`."""
+        """What a self-attention mechanism must support, as `attention.registry.Entry` names it."""
         return ("rotary",) * bool(self.rotate) + ("bias",) * bool(self.bias)
 
     @property
@@ -198,13 +199,15 @@ class Positions:
 POSITIONS: dict[str, Positions] = {
     "sinusoid": Positions("sines and cosines (paper)", encode="sinusoid", even="d_model"),
     "sinusoid_halves": Positions(
-        "tensor2tensor's layout of them", encode="sinusoid_halves", even="d_model"
+        "sines in one half of the features, cosines in the other (tensor2tensor)",
+        encode="sinusoid_halves",
+        even="d_model",
     ),
     "learned": Positions("a learned table", encode="learned", limited=True),
-    "rotary": Positions("RoPE", rotate="rotary", even="d_k"),
+    "rotary": Positions("rotary embeddings (RoPE)", rotate="rotary", even="d_k"),
     "relative": Positions("T5's learned bias by bucket of distance", bias="relative"),
     "alibi": Positions("a bias linear in the distance", bias="alibi"),
-    "none": Positions("nothing"),
+    "none": Positions("no position information"),
 }
 
 

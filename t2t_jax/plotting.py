@@ -90,7 +90,7 @@ def label(
 
     Args:
       points: x, y, text and colour.
-      height: of a label, as a share of that of the axes.
+      height: the height of a label, as a share of that of the axes.
     """
     from scipy.optimize import isotonic_regression
 
@@ -157,10 +157,10 @@ def logarithmic(*axes: Any, narrow: bool = False) -> None:
     """Makes axes logarithmic; call it last, as the ticks depend on the data.
 
     Ticks are plain numbers, or have a metric prefix if some exceed 10,000 (20k, 3M). They are at 1,
-    2 and 5 times powers of 10, or are a few even ones on a short axis.
+    2 and 5 times powers of 10, or evenly spaced on a short axis.
 
     Args:
-      narrow: whether there is place for few ticks; the limits of the axes must be set.
+      narrow: whether there is room for only a few ticks; the limits of the axes must be set.
     """
     from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
 

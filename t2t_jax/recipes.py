@@ -12,7 +12,7 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 
 _TINY: dict[str, Any] = dict(N=4, d_model=128, d_ff=256, h=4, d_k=32, d_v=32)
-# Small, frequent updates and a small vocabulary learn fastest if compute is short.
+# With little compute, small and frequent updates and a small vocabulary learn fastest.
 _SMALL_UPDATES: dict[str, Any] = dict(
     corpus="multi30k",
     vocabulary=8000,

@@ -1,4 +1,4 @@
-"""What other toolkits and papers call the fields of a config; errors suggest the field for them."""
+"""What other toolkits and papers call the config fields; errors suggest our names for theirs."""
 
 _ALSO = {
     "N": "layers num_layers n_layers num_hidden_layers depth blocks",

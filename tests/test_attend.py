@@ -265,7 +265,7 @@ def test_attend_writes_a_page_and_refuses_bad_arguments(tmp_path, corpus, capsys
     assert main(["attend", str(run), " ", *out]) == 2
     assert "the sentence is empty" in capsys.readouterr().err
     assert main(["attend", str(tmp_path), "one", *out]) == 2
-    assert "is no run" in capsys.readouterr().err
+    assert "is not a run" in capsys.readouterr().err
 
 
 def test_subwords_merge_into_the_words_of_the_gold_alignment():

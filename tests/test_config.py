@@ -102,14 +102,14 @@ def test_every_recipe_is_valid(name):
             {"decoder_attention": "local,linear", "positions": "relative"},
             ["decoder_attention=linear cannot be combined", "relative"],
         ),
-        ({"N": 2, "cross_attention": "linear,linear,local"}, ["3 mechanisms", "in turn are 2"]),
+        ({"N": 2, "cross_attention": "linear,linear,local"}, ["3 mechanisms", "at most 2"]),
         (
             {
                 "architecture": "recurrent",
                 "attention_feeding": "output",
                 "cross_attention": "dot_product,general",
             },
-            ["2 mechanisms", "in turn are 1"],
+            ["2 mechanisms", "at most 1"],
         ),
         ({"h_kv": 3}, ["h_kv=3", "does not divide h=8"]),
         ({"h_kv": -1}, ["h_kv", "negative"]),

@@ -21,7 +21,7 @@ from t2t_jax.environment import environment
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 B, H, D = 1, 8, 64
-STEPS = 16  # of decoding that are timed, the last of n
+STEPS = 16  # decoding steps that are timed: the last of n
 BASE = "scaled_dot_product"
 
 
@@ -73,10 +73,10 @@ def measure(
       seconds: a mechanism whose next call is expected to take longer is dropped.
 
     Returns:
-      Results for JSON and `table`: shapes, environment, and for each mechanism its points at each n
-      and the exponents of their growth. The points of `at` are of value and gradient, those of
-      `forward` of the value alone: seconds, and bytes of temporaries. Those of `step` are of a step
-      of decoding at position n, for mechanisms of the decoder: seconds, and bytes of the state.
+      Results for JSON and `table`: shapes, environment, and for each mechanism its measurements at
+      each n and the exponents of their growth. `at` has those of value and gradient, `forward`
+      those of the value alone: seconds, and bytes of temporaries. `step` has those of a step that
+      decodes position n, for mechanisms of the decoder: seconds, and bytes of the state.
     """
     curves = sweep(names, lengths, seconds, _gradient, report)
     forward = sweep(names, lengths, seconds, _value, report)
@@ -110,7 +110,7 @@ def table(results: Mapping[str, Any]) -> list[str]:
 
 
 def _block(results: Mapping[str, Any], kind: str, title: str) -> list[str]:
-    """Returns the lines of one kind of points, with the crossing, and exponents if known."""
+    """Returns the lines of one kind of measurement: times, crossings, and for `at` exponents."""
     mechanisms = {name: m for name, m in results["mechanisms"].items() if m[kind]}
     lengths = sorted({point["n"] for m in mechanisms.values() for point in m[kind]})
     dense = mechanisms.get(BASE, {kind: []})[kind]
@@ -140,8 +140,9 @@ def _cell(point: Mapping[str, float] | None, base: Mapping[str, float] | None) -
 def crossing(curve: Sequence[Point], dense: Sequence[Point]) -> float | None:
     """Returns the length from which a mechanism is faster than dense attention.
 
-    The times between two lengths are interpolated in logarithms. It is the shortest length if the
-    mechanism is faster at all of them, and None if it is slower at the longest that both have.
+    Between two measured lengths, time is interpolated on logarithmic axes. The result is the
+    shortest length if the mechanism is faster at every length, and None if it is slower at the
+    longest length that both have.
     """
     of_dense = {point["n"]: point["seconds"] for point in dense}
     ratios = [
@@ -178,7 +179,7 @@ def _gradient(name: str, n: int) -> Program:
 
 
 def _call(name: str, n: int) -> tuple[Callable[..., jax.Array], tuple[Any, ...]]:
-    """Returns a function whose value is a sum of all outputs, and its arguments."""
+    """Returns a function whose value is a weighted sum of all outputs, and its arguments."""
     mechanism, variables = _mechanism(name, n)
     widths = D, key_width(name), D, D
     q, k, v, direction = (
@@ -239,12 +240,12 @@ def state_bytes(name: str, n: int) -> int:
 
 
 def key_width(name: str) -> int:
-    """Returns the width of a key, gates included."""
+    """Returns the width of a key with the gates that are appended to it."""
     return D if name == NAIVE else D + gates(name, D)
 
 
 def is_causal(name: str) -> bool:
-    """Returns whether a mechanism is measured as causal, which it is if it can be."""
+    """Returns whether a mechanism is measured with causal masking: whenever it supports that."""
     return name == NAIVE or "decoder" in MECHANISMS[parse(name)[0]].roles
 
 

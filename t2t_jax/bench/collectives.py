@@ -12,7 +12,7 @@ _OPERATION = re.compile(
 )
 _CHANNEL = re.compile(r"channel_id=(\d+)")
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
-# The devices of a group: as a list, as an iota, or as axes of a mesh, or parts of axes.
+# A group of devices is written as a list, as an iota, or as axes of a mesh (or parts of axes).
 _LISTED = re.compile(r"replica_groups=\{\{([\d,]+)\}")
 _IOTA = re.compile(r"replica_groups=\[\d+,(\d+)\]")
 _AXES = re.compile(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(.*?\))? ?\{([^}]*)\}")
@@ -41,8 +41,8 @@ class Move(NamedTuple):
 def moves(compiled: Any, devices: int) -> Iterator[Move]:
     """Yields the collective operations of a compiled program; one in a loop counts once.
 
-    A TPU's compiler writes an operation that overlaps with others several times, under one channel.
-    It writes a reduce-scatter as an all-reduce within a fusion that keeps a part of the result.
+    A TPU's compiler writes an operation that overlaps with others several times, under one channel;
+    it counts once. It writes a reduce-scatter as an all-reduce in a fusion that keeps a part.
     """
     fusion, channels = "", set()
     for line in compiled.as_text().splitlines():
@@ -71,7 +71,7 @@ def _result_bytes(operation: re.Match[str]) -> int:
 
 
 def _group(line: str) -> int | None:
-    """Returns how many devices take part together; None where the program does not say."""
+    """Returns the number of devices in a group; None if the program does not state it."""
     if match := _LISTED.search(line):
         return len(match[1].split(","))
     if match := _IOTA.search(line):

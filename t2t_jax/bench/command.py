@@ -1,4 +1,4 @@
-"""The `bench` commands: each one measures, keeps its results as JSON and text, and prints them."""
+"""The `bench` commands: each measures, stores its results as JSON and text, and prints them."""
 
 import os
 import sys
@@ -63,15 +63,16 @@ def compile(arguments: Namespace) -> None:
     device = DEVICES[a.device]
     if device.platform == "tpu" and a.chips not in SLICES:
         raise UsageError(
-            f"--chips {a.chips}: {a.device} has slices of {', '.join(map(str, SLICES))}."
+            f"--chips {a.chips}: choose one of the {a.device} slices of "
+            f"{', '.join(map(str, SLICES))}."
         )
     if find_spec(device.package) is None:
         raise UsageError(
-            f"compiling for {a.device} needs JAX's packages for it, but no such device: make an "
-            f"environment of its own with pip install -e '.[{device.extra}]'."
+            f"compiling for {a.device} needs JAX's packages for it: install them in a separate "
+            f"environment with pip install -e '.[{device.extra}]'."
         )
     files.make_directory(arguments.out)
-    # Without a device there is nothing to tune kernels on.
+    # Kernels cannot be tuned without a device.
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{flags} --xla_gpu_autotune_level=0"}
     from t2t_jax.bench import programs
@@ -94,7 +95,7 @@ def compile(arguments: Namespace) -> None:
 
 
 def program_name(a: Namespace) -> str:
-    """The name of the results of `bench compile`, from the options that change them."""
+    """The file name of results of `bench compile`, from the options that change them."""
     name = f"compile-{a.device}" + (f"x{a.chips}" if a.chips > 1 else "")
     name += f"-{a.population}-models" if a.population > 1 else ""
     name += f"-{a.batch_tokens}-tokens" if a.batch_tokens else ""

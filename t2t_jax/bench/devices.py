@@ -1,4 +1,4 @@
-"""Accelerators that programs can be compiled for without having one, and what bounds their speed.
+"""Accelerators that programs can be compiled for without having them, and limits of their speed.
 
 Bandwidths and peaks are those of the manufacturers' data sheets.
 """
@@ -15,8 +15,8 @@ class Device:
       bandwidth: bytes a second between its memory and its cores.
       peak: dense bfloat16 FLOP/s.
       memory: bytes.
-      capability: of a GPU: the major version of its architecture.
-      cores: of a GPU: streaming multiprocessors.
+      capability: for a GPU, its major compute capability.
+      cores: for a GPU, its number of streaming multiprocessors.
       platform: gpu or tpu.
     """
 
@@ -45,7 +45,7 @@ DEVICES = {
     "a100": Device("NVIDIA A100-SXM4-80GB", 2_039_000_000_000, 312e12, 84_987_740_160, 8, 108),
     "v5e": Device("TPU v5e", 819_000_000_000, 197e12, 17_179_869_184, platform="tpu"),
 }
-SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 64: "8x8", 256: "16x16"}  # of TPU chips
+SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 64: "8x8", 256: "16x16"}  # TPU chips: topology
 
 _TARGET = """
 gpu_device_info {{
@@ -76,7 +76,7 @@ device_description_str: "{kind}"
 
 
 def target(name: str) -> str:
-    """The description of a GPU that XLA compiles for."""
+    """The description of a GPU that XLA's compiler takes, in text format."""
     d = DEVICES[name]
     hopper = d.capability == 9
     shared = 232_448 if hopper else 166_912
@@ -95,10 +95,10 @@ def target(name: str) -> str:
 
 
 def described(name: str, chips: int = 1) -> list[Any]:
-    """JAX devices to compile for; nothing can be run on them.
+    """JAX devices to compile for; no program can run on them.
 
     Args:
-      chips: of TPUs, one of SLICES.
+      chips: number of devices; of TPUs, a key of SLICES.
     """
     from jax.experimental import topologies
 

@@ -1,4 +1,4 @@
-"""What Table 1 says of a layer, measured: FLOPs, sequential operations and path length."""
+"""The quantities of Table 1, measured: FLOPs, sequential operations and path length of a layer."""
 
 import math
 from collections.abc import Callable
@@ -20,8 +20,8 @@ def counted(layer: Layer, n: int, d: int) -> tuple[float, int]:
 def count(jaxpr: Any) -> tuple[float, int]:
     """Returns the FLOPs of a traced program's matrix products, and the steps of all its loops.
 
-    A multiplication and an addition count as two operations, the body of a loop as often as it
-    runs. A triangular system is a product with half a matrix.
+    A multiplication and an addition are two operations. The body of a loop counts as often as it
+    runs, and a triangular system as a product with half a matrix.
 
     Raises:
       ValueError: the program has a loop of unknown length.
@@ -50,15 +50,19 @@ def count(jaxpr: Any) -> tuple[float, int]:
 
 
 def layers_to_the_end(layer: Callable[[int], Layer], n: int, d: int) -> int:
-    """Returns how many layers, layer(0) first, the last of n positions needs to see the first.
+    """Returns after how many layers the last of n positions depends on the first.
 
-    A tangent at the first position is pushed through the layers until it reaches the last.
+    A tangent at the first position is pushed through layer(0), layer(1), ... until it reaches the
+    last.
+
+    Raises:
+      ValueError: it does not reach the last within n layers.
     """
     x = jax.random.normal(jax.random.key(0), (1, n, d))
     dx = jnp.zeros_like(x).at[:, 0].set(1.0)
     for depth in range(n):
         x, pull_back = jax.vjp(layer(depth), x)
-        # The transpose of the transpose: some layers define a VJP but no JVP.
+        # The transpose of the VJP is the JVP, which some layers do not define.
         (dx,) = jax.linear_transpose(lambda dy, f=pull_back: f(dy)[0], x)(dx)
         if jnp.any(dx[0, -1] != 0):
             return depth + 1

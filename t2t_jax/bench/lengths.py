@@ -1,8 +1,8 @@
 """Time and memory of compiled programs as the sequence length n grows.
 
-At each n the programs take turns, round after round, so that what disturbs the machine disturbs all
-of them; times are medians over rounds. A program is dropped before a call would take too long or
-too much memory.
+At each n the programs take turns in every round, so that a disturbance of the machine affects all;
+times are medians over rounds. A program is dropped before a call would take too long or too much
+memory.
 """
 
 import math
@@ -46,7 +46,7 @@ def sweep(
 
     Args:
       seconds: a program whose next call is expected to take longer is dropped.
-      make: returns the program of a name at a length.
+      make: returns the program with a name at a length.
       report: receives a line about each length and each program dropped.
     """
     curves: dict[str, list[Point]] = {name: [] for name in names}

@@ -14,7 +14,7 @@ ROUNDS = 5
 
 
 def measure(c: Config, dataset: Dataset, report: Callable[[str], object]) -> dict[str, Any]:
-    """Plans and reads one epoch of batches a round.
+    """Plans and reads one epoch of batches in each round.
 
     Returns:
       Results for JSON and `table`: tokens a second of both sides without padding (median, minimum

@@ -1,7 +1,8 @@
-"""Training steps and attention compiled for devices that need not be there: what bounds their time.
+"""Training steps and attention compiled for devices that need not be present: bounds of their time.
 
 Compiling needs JAX's packages for the device, but no device. A step has the paper's 25,000 tokens
-a side, in sentences of LENGTH subwords; big, whose batch is on twice the GPUs, has half of them.
+per side, in sentences of LENGTH subwords. `big` has half of them, as if its batch were divided over
+two GPUs.
 """
 
 import time
@@ -30,7 +31,7 @@ from t2t_jax.training import population, sharding
 from t2t_jax.training.step import abstract, hyper, make_step
 from t2t_jax.training.throughput import compile_for
 
-TOKENS = {"tiny": 25_000, "base": 25_000, "big": 12_500}  # a side, on each GPU
+TOKENS = {"tiny": 25_000, "base": 25_000, "big": 12_500}  # per side, on each device
 LENGTH = 64
 GIB = 2**30
 Report = Callable[[str], object]
@@ -47,16 +48,16 @@ def measure(
     batch_tokens: int | None,
     report: Report,
 ) -> dict[str, Any]:
-    """Compiles steps and attention, and adds up their kernels.
+    """Compiles steps and attention, and adds up the least times of their kernels.
 
     Args:
       device: of `devices.DEVICES`.
-      chips: GPUs along the axis `data` of the mesh of a step.
+      chips: devices along the axis `data` of the mesh of a step.
       sizes: tiny, base, big.
       mechanisms: those without options get the options of `bench.attention.default`.
-      kernels: the field of the config.
-      P: models that a step trains in one vectorised program.
-      batch_tokens: of each model, a side, on each GPU; by default TOKENS.
+      kernels: as the config field.
+      P: number of models that a step trains in one vectorised program.
+      batch_tokens: tokens per side, of each model on each device; by default TOKENS.
 
     Returns:
       Results for JSON and `table`.
@@ -139,7 +140,7 @@ def _place(mesh: Mesh, x: Any, *spec: Any) -> jax.ShapeDtypeStruct:
 
 
 def _stacked(mesh: Mesh, x: jax.ShapeDtypeStruct, P: int) -> jax.ShapeDtypeStruct:
-    """The shape of an array of every member of a population."""
+    """The shape of an array for all P members of a population, from that of one."""
     wide = jax.ShapeDtypeStruct((P, *x.shape), x.dtype)
     return _place(mesh, wide, "population", *x.sharding.spec)
 

@@ -1,8 +1,8 @@
 """The least time that a compiled GPU or TPU program can take, from its text.
 
-A kernel takes at least the time to read its operands and write its results at full bandwidth, and
-that of its matrix products at peak speed. Kernels in a loop count as often as it runs. What a TPU
-keeps in its vector memory costs nothing; its copies between memories are kernels of their own. The
+A kernel takes at least as long as reading its operands and writing its results at full bandwidth,
+and as its matrix products at peak speed. Kernels in a loop count as often as it runs. What a TPU
+keeps in its vector memory costs nothing; copies between its memories are kernels of their own. The
 sum is a bound, not a measurement: real steps take 1.2 to 1.5 times as long, and launches come on
 top.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from t2t_jax.bench.devices import Device
 
-_BITS = {"pred": 8, "bf16": 16, "token": 0}  # of types whose name does not end in them
+_BITS = {"pred": 8, "bf16": 16, "token": 0}  # of types whose name is not a letter and the bits
 _FREE = {
     *("parameter", "get-tuple-element", "tuple", "constant", "bitcast", "after-all"),
     *("partition-id", "replica-id"),
@@ -33,8 +33,8 @@ class Kernel(NamedTuple):
     Attributes:
       where: the path of the operation in the model.
       times: how often it runs.
-      moved: bytes that it reads and writes.
-      flops: of its matrix products.
+      moved: bytes that it reads and writes in one run.
+      flops: FLOPs of its matrix products in one run.
     """
 
     name: str
@@ -61,7 +61,7 @@ def kernels(text: str, members: int = 1) -> list[Kernel]:
 
     Args:
       text: `compiled.as_text()`.
-      members: models that are trained at once, each of which needs the FLOPs that a kernel names.
+      members: number of models trained at once; a kernel's name gives the FLOPs of one of them.
     """
     computations, entry = _parse(text)
     types = {o.name: o.type for lines in computations.values() for o in lines}
@@ -104,7 +104,7 @@ def kernels(text: str, members: int = 1) -> list[Kernel]:
 
 
 class Bound(NamedTuple):
-    """The sum of kernels: their number, bytes, FLOPs, and the least time in seconds."""
+    """The sums over kernels: their number, bytes, FLOPs, and least time in seconds."""
 
     kernels: int
     moved: int
@@ -124,7 +124,7 @@ def bound(found: Iterable[Kernel], device: Device) -> Bound:
 
 
 def by_part(found: Iterable[Kernel], device: Device) -> list[tuple[str, float]]:
-    """The parts of the model and their least seconds, the longest first; layers are summed."""
+    """The parts of the model and their least seconds, the longest first, summed over layers."""
     seconds: dict[str, float] = defaultdict(float)
     for k in found:
         seconds[part(k.where)] += k.times * k.seconds(device)
@@ -160,7 +160,7 @@ def _parse(text: str) -> tuple[dict[str, list[_Operation]], str]:
 
 
 def _trips(line: str, computations: Mapping[str, Sequence[_Operation]]) -> int:
-    """How often a loop runs: a GPU's program says it, in a TPU's the condition compares with it."""
+    """How often a loop runs: a GPU's program states it; in a TPU's, the condition contains it."""
     if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', line):
         return int(known[1])
     condition = re.search(r"condition=%([\w.\-]+)", line)
@@ -170,10 +170,10 @@ def _trips(line: str, computations: Mapping[str, Sequence[_Operation]]) -> int:
 
 
 def _moved(o: _Operation, fused: Sequence[_Operation], types: Mapping[str, str]) -> int:
-    """Bytes that an operation reads and writes; of an array that it takes a slice of, the slice.
+    """Bytes that an operation reads and writes; of an array that is only sliced, only the slice.
 
     Args:
-      fused: the operations of a fusion.
+      fused: the operations within it, if it is a fusion.
     """
     operands = _operands(o.rest)
     if o.op in ("copy-start", "slice-start"):
@@ -218,7 +218,7 @@ def _sizes(shape: str) -> list[int]:
 
 
 def _first(type_: str) -> str:
-    """The sizes of the first array of a type, as in the program."""
+    """The sizes of the first array of a type, as text."""
     match = _ARRAY.search(type_)
     return match[2] if match else ""
 
@@ -237,7 +237,7 @@ def _in_vector_memory(array: re.Match[str]) -> bool:
 
 
 def _copied(type_: str) -> int:
-    """Bytes that a copy, whose result has this type, moves from or to main memory."""
+    """Bytes that a copy moves from or to main memory, by the type of its result."""
     ends = list(_ARRAY.finditer(type_))[:2]
     return min(map(_size, ends)) * sum(not _in_vector_memory(x) for x in ends)
 
@@ -264,7 +264,7 @@ def _attention_flops(line: str, operands: list[str]) -> int:
 
 
 def _convolution_flops(line: str, out: list[int], left: list[int], right: list[int]) -> int:
-    """FLOPs of a convolution, as which a TPU's compiler writes every product, without padding."""
+    """FLOPs of a convolution without padding; a TPU's compiler writes every product as one."""
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", line)
     assert labels is not None
     window = dict(re.findall(r"(\w+)=([\d_x]+)[ }]", line))

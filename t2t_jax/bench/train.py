@@ -79,7 +79,7 @@ def _measure_size(
 ) -> dict[str, Any]:
     """Returns what training steps of a size cost.
 
-    Times are seconds a step (median, minimum and maximum over rounds), apart from the first round,
+    Times are seconds per step (median, minimum and maximum over rounds), without the first round,
     which compiles. Speed is in tokens of both sides without padding. The share of peak is the
     median over rounds; on a CPU the peak is that of a matrix product timed after each round. Bytes
     are those of one model in the largest program.

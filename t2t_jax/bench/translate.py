@@ -25,7 +25,7 @@ def never_ending_model(w: Workload) -> tuple[Any, Any]:
     """Returns a model and random parameters that never prefer EOS, so outputs have full length."""
     model, ids = build(w.c, w.V), jnp.ones((1, 1), jnp.int32)
     params = nn.meta.unbox(jax.jit(model.init)(jax.random.key(0), ids, ids)["params"])
-    matrix = params["embedding"]["matrix"].at[EOS].set(0)  # the logit of EOS is 0, the best is not
+    matrix = params["embedding"]["matrix"].at[EOS].set(0)  # its logit is 0, and another is larger
     return model, params | {"embedding": {"matrix": matrix}}
 
 
@@ -55,9 +55,9 @@ def measure(sizes: Sequence[str], report: Callable[[str], object]) -> dict[str, 
 
 
 def _measure_beam(size: str, beam: int, report: Callable[[str], object]) -> dict[str, Any]:
-    """Returns sentences a second (median, minimum and maximum over rounds).
+    """Returns sentences a second: median, minimum and maximum over rounds.
 
-    The first round, which compiles, is apart.
+    The first round, which compiles, does not count; its seconds are returned, too.
     """
     run_round = rounds(workload.workload(size, 2048), beam)
     times = []

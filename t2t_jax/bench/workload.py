@@ -1,4 +1,4 @@
-"""What speed is measured on: models, training batches and sentences to translate.
+"""The work on which speed is measured: models, training batches and sentences to translate.
 
 This module does not import JAX, so that programs of other frameworks can use it, too.
 """
@@ -17,7 +17,7 @@ from t2t_jax.tokens import EOS, UNK
 
 PAIRS = 2000  # random sentence pairs, from which the batches are made
 BATCHES = 8  # training batches in a round
-SHAPES = 4  # at most, of these batches
+SHAPES = 4  # greatest number of different shapes of these batches
 SENTENCES, LENGTH, ROWS = 1000, 15, 64  # translated in a round, subwords of each, batch size
 
 

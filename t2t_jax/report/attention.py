@@ -1,4 +1,4 @@
-"""Attention weights of one model: a figure of every head, a page, and what the heads track."""
+"""Attention weights of one model: a figure of every head, a page, and what the heads attend to."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,8 +28,8 @@ class Heads(NamedTuple):
 
     Attributes:
       pairs: number of sentence pairs.
-      error_rates: alignment error rate of each cross-attention head, by (layer, head), if every
-        target word is aligned with the source word that it attends to most.
+      error_rates: alignment error rate of each cross-attention head, by (layer, head), with every
+        target word aligned with the source word that it attends to most.
       tracked: for each kind of dependency, the decoder head that tracks it best.
     """
 
@@ -92,7 +92,9 @@ def picture(shown: Attended, path: Path) -> None:
     """Draws every head, with a row of panels for each layer: PATH.png, .svg and .pdf."""
     columns = max(len(layer_map.weights) for layer_map in shown.maps)
     size = 1.1 * columns + 1.2, 1.2 * len(shown.maps) + 0.8
-    last = {layer_map.role: layer_map for layer_map in shown.maps}  # where keys are written
+    last = {
+        layer_map.role: layer_map for layer_map in shown.maps
+    }  # below these the keys are written
     with plotting.figure(path, len(shown.maps), columns, size=size) as (figure, panels):
         grid = np.atleast_1d(panels).reshape(len(shown.maps), columns)
         for layer_map, row in zip(shown.maps, grid, strict=True):

@@ -16,7 +16,7 @@ from t2t_jax.study.comparison import Line, main_measure
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
 
-_POINTS = 80  # of a curve; more would not be visible
+_POINTS = 80  # points of a curve; more would not be visible
 
 
 def charts(
@@ -60,7 +60,7 @@ def _faint(lines: Sequence[Line]) -> str:
 
 
 def _learning(names: Sequence[str], lines: Sequence[Line]) -> Spec:
-    """Returns a chart whose horizontal axis the reader chooses: steps, or what they consumed."""
+    """Returns a chart whose horizontal axis the reader chooses: steps, tokens, FLOPs or seconds."""
     values = []
     for line in lines:
         for i, run in enumerate(line.entry.runs):
@@ -109,9 +109,9 @@ def _learning(names: Sequence[str], lines: Sequence[Line]) -> Spec:
 
 
 def _per_step(run: Run) -> dict[str, float]:
-    """Returns what a run consumed a step on average, by the names in `learning.AXES`.
+    """Returns what a run consumed per step on average, by the names in `learning.AXES`.
 
-    Only the steps are known of a run that is too short to be timed.
+    For a run that was too short to be timed, only the steps are known.
     """
     last, records = run.result["steps"], store.read_curves(run.directory)
     if not any("tokens_per_second" in record for record in records):

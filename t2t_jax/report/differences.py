@@ -1,4 +1,4 @@
-"""Charts of differences from base: beside the paper's, and against the paper's."""
+"""Charts of differences from base, beside the paper's and against the paper's."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def _differences(grid: Grid, lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def _marks(values: Sequence[Mapping[str, Any]]) -> str:
-    """Names the marks of the chart of differences."""
+    """Describes the marks of the chart of differences."""
     marks = {"paper": "the paper's (diamond)", "untuned": "untuned (ring)"}
     several = ", seeds (small points)" * any(len(v["seeds"]) > 1 for v in values)
     others = [mark for n, mark in marks.items() if any(v[n] is not None for v in values)]

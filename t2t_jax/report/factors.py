@@ -74,7 +74,7 @@ def against(grid: Grid, study: Factorial, title: str) -> Path:
 
 
 def logarithmic(levels: Sequence[Any]) -> bool:
-    """Returns whether an axis is logarithmic: its greatest value is 4 times the least or more."""
+    """Returns whether an axis is logarithmic: its greatest value is at least 4 times the least."""
     return all(isinstance(x, int | float) for x in levels) and 0 < 4 * min(levels) <= max(levels)
 
 

@@ -18,9 +18,9 @@ AXES = {
     "flops": "FLOPs, counted",
     "seconds": "seconds",
 }
-SHOWN = 5  # plots begin at this part of the shortest run, as rows hardly differ before
+SHOWN = 5  # plots begin at 1 / SHOWN of the shortest run, before which rows hardly differ
 
-MARKERS = 12  # about as many of a curve's evaluations on dev are shown
+MARKERS = 12  # about this many of a curve's evaluations on dev are shown
 
 
 class Curve(NamedTuple):
@@ -40,7 +40,7 @@ class Curve(NamedTuple):
 
 
 def curves(runs: Sequence[Run]) -> tuple[Curve, Curve]:
-    """Returns the curve of a row in training, and the one on dev; empty if a run was not timed."""
+    """Returns a row's curves in training and on dev; both are empty if a run was not timed."""
     records = [store.read_curves(run.directory) for run in runs]
     if not all(any("tokens_per_second" in r for r in x) for x in records):
         empty = Curve({name: np.array([]) for name in AXES}, np.array([]))
@@ -66,8 +66,8 @@ def amounts(
 ) -> dict[str, np.ndarray]:
     """Returns what a run has consumed after some steps, by the names in `AXES`.
 
-    Tokens and seconds are those of training alone. They grow evenly between the records, and after
-    the last one as before it. Of runs that were trained at once, each has its share.
+    Tokens and seconds are those of training alone. They are interpolated between records, and
+    extrapolated after the last one. A run that was trained at once with others has its share.
     """
     timed = [r for r in records if "tokens_per_second" in r]
     ends = np.array([0, *(r["step"] for r in timed)])
@@ -123,7 +123,7 @@ def _draw(axes: Any, name: str, both: tuple[Curve, Curve], style: Mapping[str, A
 
 
 def _scale(grids: np.ndarray, every: Sequence[tuple[Curve, Curve]]) -> None:
-    """Makes all axes logarithmic and equal, from a part of what the row with the least consumed."""
+    """Makes all axes logarithmic with equal limits, which begin at 1 / SHOWN of the least row."""
     if not every:
         return
     ends = [training.amounts for training, _ in every]

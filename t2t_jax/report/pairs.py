@@ -1,4 +1,4 @@
-"""The differences of all pairs of rows: as a matrix, as a table, and as data for the script."""
+"""The differences between all pairs of rows, as a matrix, as a table and as data for the script."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Entry(NamedTuple):
 
     Attributes:
       text: the difference, as a number.
-      tooltip: the same with its interval and p.
+      tooltip: the difference with its interval and p.
       kind: above, below, open (not significant) or same (no difference to test).
     """
 
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 def of_metrics(grid: Grid, lines: Sequence[Line]) -> dict[str, Pairs]:
-    """Returns the pairs by metric, the study's own metric first; without metrics of no pair."""
+    """Returns the pairs by metric, the study's own first; metrics without pairs are left out."""
     comparable = [line for line in lines if subwords(line) == subwords(lines[0])]
     metrics = {"PPL": compare_pairs(comparable, lambda line: line.PPL)}
     if grid.study.split:

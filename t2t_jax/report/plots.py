@@ -1,4 +1,4 @@
-"""Plots of a study, from its stored results; they are written to its store."""
+"""Plots of a study from its stored results; they are written to its store."""
 
 import math
 import textwrap
@@ -58,7 +58,7 @@ def curve(line: Line, i: int = 0) -> tuple[list[tuple[int, float]], list[tuple[i
 def differences(grid: Grid, lines: Sequence[Line]) -> Path:
     """Plots differences in BLEU or F1 from base: ours with 95% intervals, and the paper's.
 
-    The paper's have an axis of their own, as ours may be many times as large; both have the same 0.
+    The paper's have an axis of their own, as ours may be many times as large; both axes share 0.
     """
     path = grid.home / f"{grid.name}-differences"
     compared = [line for line in lines if line.difference is not None]
@@ -87,7 +87,7 @@ def differences(grid: Grid, lines: Sequence[Line]) -> Path:
 
 
 def _paper_differences(base: Line, lines: Sequence[Line], grid: Grid) -> dict[int, float]:
-    """Returns the paper's differences from base, by the places of the rows."""
+    """Returns the paper's differences from base, by the indices of the rows."""
     values = {i: paper_score(grid, line.entry.row) for i, line in enumerate(lines)}
     of_base = paper_score(grid, base.entry.row)
     return {i: x - of_base for i, x in values.items() if x is not None and of_base is not None}
@@ -96,7 +96,7 @@ def _paper_differences(base: Line, lines: Sequence[Line], grid: Grid) -> dict[in
 def _paper_axis(axes: Any, differences: Mapping[int, float], label: str) -> None:
     """Adds an axis above with another scale and the same 0, and the paper's differences on it."""
     low, high = axes.get_xlim()
-    margin = 0.2 * max(-low, high)  # also where all rows are better than base, or worse
+    margin = 0.2 * max(-low, high)  # even if all rows are better than base, or all worse
     low, high = min(low, -margin), max(high, margin)
     factor = max(x / (high if x > 0 else low) for x in differences.values()) * 1.1 or 1.0
     axes.set_xlim(low, high)
@@ -132,7 +132,7 @@ def agreeing(grid: Grid, lines: Sequence[Line], found: Sequence[agreement.Agreem
 
 
 def interval(lines: Sequence[Line]) -> str:
-    """Names what the intervals of differences are over; those over sentences alone are dashed."""
+    """Describes the intervals of differences; those over sentences alone are dashed."""
     over = {line.difference.over for line in lines if line.difference}
     if len(over) == 1:
         return f"interval over {over.pop()}"
@@ -194,7 +194,7 @@ def _by_part(
     label: str,
     counted: str,
 ) -> Path:
-    """Plots curves side by side, base's and those of a group of the table in each row of panels.
+    """Plots curves side by side; each row of panels has base and one group of the table.
 
     Args:
       kind: ends the name of the file.

@@ -64,7 +64,7 @@ def samples(grid: Grid, lines: Sequence[Line], split: Split) -> list[Sample]:
 
 
 def marked(text: str, reference: str) -> list[tuple[str, str]]:
-    """Returns runs of words: those of both texts, those added to the reference, those omitted."""
+    """Returns spans of words, each in both texts, added to the reference, or omitted from it."""
     words, expected = text.split(), reference.split()
     parts = []
     matcher = SequenceMatcher(None, words, expected, autojunk=False)

@@ -42,12 +42,12 @@ class PageRow(NamedTuple):
 def study_page(
     grid: Grid, lines: Sequence[Line], split: Split | None, words: Sequence[str], live: bool
 ) -> str:
-    """Returns the HTML.
+    """Returns the HTML of the page.
 
     Args:
       split: the sentences that the study is scored on, if they are available.
       words: the arguments that a command needs for this study.
-      live: whether the page reloads itself, as the study is running.
+      live: whether the study is running, so that the page reloads itself.
     """
     quality, crossed = tables.quality(grid, lines), factorial.factorial(grid, lines)
     scored, judged = split if grid.study.split else None, contrasts.of_rows(lines)
@@ -118,7 +118,7 @@ def _page_row(cells: tuple[Cell, ...], line: Line) -> PageRow:
 
 
 def _runs_table(grid: Grid, lines: Sequence[Line]) -> Table:
-    """Returns a line for every seed of every row; with a sweep, those without tuning, too."""
+    """Returns a line for every seed of every row, with a sweep both untuned and tuned."""
     metric = metric_of(grid.data.corpus).name
     names = "", "", "seed", "dev PPL", metric, "training (min)", "steps", "made by code", "name"
     groups = {}

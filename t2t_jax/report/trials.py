@@ -14,8 +14,8 @@ from t2t_jax.study.statistics import expected_least
 def expected(line: Line) -> np.ndarray:
     """Returns the expected best perplexity of a row after each number of trials, [trials].
 
-    Those that are not finished do not count. One that failed counts as the worst that did not, as
-    the expectation would be infinite otherwise.
+    Unfinished trials do not count. A failed trial counts as the worst one that did not fail, as the
+    expectation would otherwise be infinite.
     """
     choice = line.entry.choice
     PPL = np.array([x.PPL for x in choice.finished] if choice else [], dtype=float)

@@ -1,4 +1,4 @@
-"""What the charts of a page share: the styles of rows, axes, and the choice of rows that they show.
+"""What the charts of a page share: the styles of rows, axes, and the choice of the rows shown.
 
 A chart is a Vega-Lite specification. Its parameter `chosen` holds the names of the rows that it
 shows; the page's script sets it.

@@ -42,7 +42,7 @@ def lock(directory: Path) -> Iterator[None]:
 
 
 def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-    """Writes what determines a run, or checks that the directory holds this very run.
+    """Writes what determines a run, or checks that the directory holds the same run.
 
     Args:
       facts: what determines it besides the config: `identity.data_facts` and the dtype.

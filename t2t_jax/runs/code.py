@@ -68,7 +68,7 @@ def reached_from(where: str) -> dict[str, str]:
     """Returns every definition that a class or function of a file reaches, with its hash.
 
     Args:
-      where: as an entry of a table names it, `/PATH.py:name`.
+      where: the class or function, as an entry of a table names it: `/PATH.py:name`.
     """
     return _hashes(_reached([_located("", where)]))
 
@@ -187,6 +187,6 @@ def _located(package: str, where: str) -> Definition:
 
 
 def _of_function(function: Any) -> list[Definition]:
-    """Returns the definition of a function in a list; an empty one for a lambda of a registry."""
+    """Returns the definition of a function, in a list; an empty list for a lambda of a registry."""
     module, name = function.__module__.removeprefix(f"{PACKAGE.name}."), function.__name__
     return [Definition(module, name)] if name in syntax.parse(module).definitions else []

@@ -39,7 +39,11 @@ class Context:
 def make_context(
     c: Config, dataset: Dataset, to_score: Callable[[str], bool], progress: Progress, mesh: str
 ) -> Context:
-    """Returns the context of runs with the config `c` but for its traced fields.
+    """Returns the context of runs whose configs are `c` except for traced fields.
+
+    Args:
+      to_score: whether a split is to be scored, by its name.
+      mesh: the devices, as `sharding.make_mesh` parses it.
 
     Raises:
       UsageError: the config does not fit the data or the devices.

@@ -1,9 +1,9 @@
 """Continuation: a run goes on from a finished run that differs only in having fewer steps.
 
 Every random draw is a function of (seed, step, row), and the paper's learning rate does not depend
-on the number of steps. So the continued run equals the uninterrupted one to the bit, if it goes on
-from a checkpoint that the uninterrupted one has, too: the last at a multiple of `evaluate_every`.
-The result says which run it continues, as `continued` in its environment.
+on the number of steps. So the continued run equals the uninterrupted one bit for bit if it goes on
+from a checkpoint that the uninterrupted one also has: the last at a multiple of `evaluate_every`.
+The environment in its result names the run that it continues, as `continued`.
 """
 
 import json
@@ -47,9 +47,9 @@ class Shorter:
 
 
 def shorter_runs(runs: Runs) -> dict[Path, Shorter]:
-    """Returns for the directory of each run that is not begun the best shorter run of its store.
+    """Returns the best shorter run in the same store for the directory of each run not begun.
 
-    That is the one with the last checkpoint; or the longest if none can be continued.
+    The best is the one with the latest checkpoint, or the longest if none can be continued.
     """
     new = [(c, directory) for c, directory in runs if not _is_begun(directory)]
     stores = {directory.parent for _, directory in new if directory.parent.is_dir()}
@@ -103,10 +103,10 @@ def announce(runs: Sequence[tuple[str, Config, Path]], report: Report) -> None:
 def begin(runs: Runs, dataset: Dataset, report: Report) -> None:
     """Makes the directories of those runs that are not begun and can go on from a shorter run.
 
-    They are as if the shorter run had been interrupted at that step.
+    Afterwards, each is like a run that was interrupted at the shorter run's last needed checkpoint.
 
     Args:
-      report: receives a line about each run that goes on, or cannot.
+      report: receives a line about each run that goes on from a shorter one, or cannot.
 
     Raises:
       RunError: a directory cannot be written.
@@ -152,7 +152,7 @@ def _examined(directory: Path, c: Config) -> Shorter:
     present = [p for p in (directory / "checkpoints").glob("*") if p.name.isdigit()]
     steps = sorted(s for s in (int(p.name) for p in present) if s % t.evaluate_every == 0)
     last = max(steps, default=0)
-    # The last checkpoints are averaged at the end, some of which may be of the shorter run.
+    # Some of the checkpoints that are averaged at the end may be those of the shorter run.
     needed = [*range(last, 0, -t.evaluate_every)][: t.average][::-1]
     if not needed or steps[-len(needed) :] != needed:
         every = f"evaluate_every={t.evaluate_every}"
@@ -199,7 +199,7 @@ def _copy(shorter: Shorter, c: Config, directory: Path) -> None:
     """Makes the directory of a run that goes on from a shorter one; config.json comes last."""
     donor, checkpoints = shorter.directory, directory / "checkpoints"
     with writing(directory, OSError):
-        shutil.rmtree(checkpoints, ignore_errors=True)  # of a process that was killed here
+        shutil.rmtree(checkpoints, ignore_errors=True)  # left by a process that was killed here
         for step in map(str, shorter.checkpoints):
             shutil.copytree(donor / "checkpoints" / step, checkpoints / step)
         for name in ("vocabulary.model", "data.json", "code.json"):
@@ -216,7 +216,7 @@ def _copy(shorter: Shorter, c: Config, directory: Path) -> None:
 
 
 def _curve(shorter: Shorter) -> list[dict[str, Any]]:
-    """Returns the records that a longer run has, too, until the step that it goes on from."""
+    """Returns the records that a longer run shares, up to the step from which it goes on."""
     from t2t_jax.training.trainer import RECORD_EVERY
 
     step, kept = shorter.checkpoints[-1], []

@@ -72,7 +72,7 @@ def execute(
 def _claim(
     context: Context, runs: Runs, facts: Mapping[str, Any], locks: ExitStack
 ) -> dict[Path, Outcome]:
-    """Locks and claims the runs; returns the outcomes of those that need or allow no training."""
+    """Locks and claims the runs; returns the outcomes of those that need no training or failed."""
     outcomes: dict[Path, Outcome] = {}
     for c, directory in runs:
         try:
@@ -80,7 +80,7 @@ def _claim(
             claim.claim(directory, c, facts, context.dataset.vocabulary)
         except UsageError as error:
             if isinstance(error, Busy) and directory == runs[0][1]:
-                return {d: error for _, d in runs}  # two processes do not divide a population
+                return {d: error for _, d in runs}  # two processes must not divide a population
             outcomes[directory] = error
             continue
         if (result := store.read_result(directory, context.progress.say)) is not None:

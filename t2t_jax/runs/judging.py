@@ -1,4 +1,4 @@
-"""Judgements of runs on contrastive sets; a finished run keeps those on the set of its grammar."""
+"""Judgements of runs on contrastive sets; a finished run stores those on its grammar's own set."""
 
 import functools
 import time
@@ -24,7 +24,7 @@ def contrast(directory: Path, cache: Path, name: str, report: Report) -> list[Ac
     """Returns the accuracy of a run on a contrastive set, by type of error and distance.
 
     Args:
-      name: a file in LingEval97's format; or grammar, for the set of `score`.
+      name: a file in LingEval97's format; or `grammar`, for the set that `score` uses.
 
     Raises:
       UsageError: the set does not fit the run.
@@ -87,7 +87,7 @@ def _judge(directory: Path, items: Set, report: Report) -> list[Judgement]:
 
 
 def _of_grammar(directory: Path, cache: Path, report: Report) -> Set:
-    """Returns the set; without the sources of all of 60,000 pairs, if training had some of them."""
+    """Returns the set without the sources that training may have read, in a sample of any size."""
     from t2t_jax.data.corpora import GRAMMAR_PAIRS
 
     c = store.read_config(directory)
@@ -106,7 +106,7 @@ def _of_grammar(directory: Path, cache: Path, report: Report) -> Set:
 
 @functools.lru_cache(maxsize=1)
 def _drawn(grade: str, known: frozenset[str]) -> Set:
-    """Returns the set of a grade, whose drawing takes half a minute."""
+    """Returns the set of a grade; drawing it takes half a minute."""
     from t2t_jax.data.grammar import GRADES, contrastive
 
     return contrastive.contrastive_set(grade=GRADES[grade], known=known)

@@ -24,12 +24,12 @@ def load(
 ) -> tuple[Config, Any, Any, Vocabulary]:
     """Returns the config, model, parameters and vocabulary of a trained run.
 
-    The parameters of a finished run are averaged as its config says.
+    The parameters of a finished run are averaged over its last checkpoints.
 
     Args:
       report: receives a line about the checkpoint that is used if training is not finished;
-        without it an unfinished run is refused.
-      translating: whether a model that does not translate is refused.
+        without `report`, an unfinished run is refused.
+      translating: whether to refuse a model that does not translate.
 
     Raises:
       UsageError: there is no run, it has no parameters yet or those of another model or
@@ -136,10 +136,10 @@ def evaluate(
 def predictions(
     directory: Path, cache: Path, splits: Sequence[str], report: Report
 ) -> "dict[str, tuple[list[str], Split]]":
-    """Returns the predictions of a run of a diagnostic task for splits, and these as it reads them.
+    """Returns a run's predictions for splits of a diagnostic task, and the splits as it reads them.
 
     Raises:
-      UsageError: as `evaluate`, or the model has fewer positions than a sentence.
+      UsageError: as in `evaluate`, or a sentence is longer than the model's positions.
     """
     from t2t_jax.evaluation.predictions import predict
     from t2t_jax.runs.context import as_read, check_lengths

@@ -2,7 +2,7 @@
 
 A run of a study is named STUDY-PRESET/ROW/SEED, as in `table3-demo/base/0`. Fields that a command
 line changed follow the preset, as in `table3-demo:steps=60/base/0`. A run that several studies
-share has a name in each; names.txt in its directory lists them. Any other run has the name of its
+share has one name in each; names.txt in its directory lists them. Any other run has the name of its
 directory: `grammar-0`.
 """
 

@@ -1,4 +1,4 @@
-"""The runs of a store at a glance: how each stands, and how long the unfinished ones will take."""
+"""The runs of a store at a glance: the status of each, and the time until all have ended."""
 
 import time
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import names, published, results, store
 from t2t_jax.training.progress import Progress, duration
 
-REFRESH = 15.0  # seconds between two looks at a store
+REFRESH = 15.0  # seconds between two readings of a store
 RECENT = 600.0  # seconds for which a run counts as running after a new record
 _COLUMNS = "run", "status", "step", "age", "dev PPL", "scores", "location"
 _RIGHT = "step", "age", "dev PPL"
@@ -84,11 +84,11 @@ def _age(directory: Path) -> str:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a run of a store stands.
+    """The progress of a run in a store.
 
     Attributes:
       flops: FLOPs of a step.
-      seconds: time of a step, as last measured; None before the first record.
+      seconds: seconds of a step, as last measured; None before the first record.
     """
 
     name: str
@@ -104,12 +104,12 @@ class Standing:
 
     @property
     def running(self) -> bool:
-        """Whether it makes steps; other runs that a process holds wait for their turn."""
+        """Whether it makes steps; other runs that a process holds are waiting for their turn."""
         return self.status == "running" and self.seconds is not None
 
 
 class Watch:
-    """Looks at a store again and again.
+    """Reads the progress of a store's runs repeatedly.
 
     Attributes:
       grown: the step of each run, and when it was first seen at that step. A run whose step grows
@@ -121,7 +121,7 @@ class Watch:
         self.grown: dict[Path, tuple[int, float]] = {}
 
     def look(self) -> tuple[list[Standing], int]:
-        """Returns how the runs stand, and the number of runs that no process has begun."""
+        """Returns the progress of the runs, and the number of runs that no process has begun."""
         standings = [self._standing(*run) for run in results.stored(self.home, warn)]
         named = {path.parent for path in self.home.glob(f"*/{names.FILE}")}
         return standings, len(named - {*published.directories(self.home)})
@@ -143,11 +143,11 @@ class Watch:
 def seconds_left(standings: Sequence[Standing], unbegun: int) -> float | None:
     """Returns the estimated time until all runs have ended; None while no run makes steps.
 
-    The steps that remain take as long as those before, or as their FLOPs take in other runs, and as
-    many runs are trained at once as now.
+    The estimate assumes that a run's remaining steps take as long as its last ones, or as their
+    FLOPs take in other runs, and that as many runs are trained at once as at present.
 
     Args:
-      unbegun: number of runs whose config is not known; each takes the mean time of the others.
+      unbegun: number of runs whose config is not known; each is assumed to take the others' mean.
     """
     running = [x for x in standings if x.running]
     if not running:

@@ -23,7 +23,7 @@ def read_code(directory: Path, environment: Mapping[str, Any]) -> dict[str, str]
 
 
 def record_code(directory: Path, code: dict[str, str]) -> str:
-    """Adds code to code.json, which has all the code that worked on a run; returns its digest."""
+    """Adds code to code.json, which has all code that worked on a run; returns its digest."""
     path, name = directory / "code.json", digest(code)
     recorded = read_json(path) if path.exists() else {}
     if name not in recorded:
@@ -32,7 +32,7 @@ def record_code(directory: Path, code: dict[str, str]) -> str:
 
 
 def current_environment(directory: Path, c: Config, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns this process's environment with the run's code; changed values name both.
+    """Returns this process's environment with the run's code; a changed value names old and new.
 
     Args:
       before: the environment in which the run was begun, or trained.

@@ -1,4 +1,4 @@
-"""Pruning of a store: checkpoints of finished runs are deleted, parameters only on request."""
+"""Pruning of a store: it deletes the checkpoints of finished runs, and on request parameters."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from t2t_jax.errors import Busy, writing
 from t2t_jax.runs import claim, published, results
 from t2t_jax.runs.names import title
 
-LEFT = ".pruned"  # ends the name of a directory that is being deleted
+LEFT = ".pruned"  # suffix of a directory that is being deleted
 
 
 class Pruned(NamedTuple):
@@ -66,7 +66,7 @@ def _prune(directory: Path, parameters: bool, dry_run: bool) -> int:
 
 
 def _delete(paths: Sequence[Path]) -> None:
-    """Deletes directories; a killed process leaves none that looks whole."""
+    """Deletes directories; if the process is killed, none that is left looks whole."""
     for path in paths:
         with writing(path):
             aside = path if path.suffix == LEFT else path.with_name(f"{path.name}{LEFT}")

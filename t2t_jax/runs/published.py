@@ -1,4 +1,4 @@
-"""Files of runs, each read from the run's directory or from a file of published runs.
+"""The files of runs, read from the run's directory or from a file of published runs.
 
 `runs.jsonl.xz` is compressed JSON lines. Each line is a run: the name of its directory, and the
 content of its files by name, JSON files as JSON and others as text. A folder that has such a file
@@ -65,7 +65,7 @@ def location(directory: Path) -> Path:
 
 
 def contents(directory: Path, names: Iterable[str] = KEPT) -> Contents:
-    """Returns the content of those files that a run has; the paths in its config are blank."""
+    """Returns the content of the files that a run has; the paths in its config are left blank."""
     content_of = {name: read(directory, name) for name in names}
     content_of["config.json"] = content_of["config.json"] | dict.fromkeys(PATHS, "")
     if environment := content_of.get("environment.json"):
@@ -99,11 +99,11 @@ def unpack(folder: Path, home: Path) -> int:
     for name in new:
         temporary = Path(tempfile.mkdtemp(dir=home))
         others = (file for file in runs[name] if file not in ("directory", "config.json"))
-        for file in (*others, "config.json"):  # last, as a directory that has it is a run
+        for file in (*others, "config.json"):  # last: it makes the directory a run
             files.write(temporary / file, _text(file, runs[name][file]))
         try:
             temporary.rename(home / name)
-        except OSError:  # another process has made it meanwhile
+        except OSError:  # another process has made it in the meantime
             shutil.rmtree(temporary)
     return len(new)
 

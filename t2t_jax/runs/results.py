@@ -27,11 +27,11 @@ class Run:
       statistics: the metric's statistics of each sentence, which are summed over the corpus.
       likelihood: `evaluation.perplexity.sentence_likelihoods` of dev; empty in runs of older code.
       scoring_seconds: time of translating and scoring.
-      version: the commit of its code, or the code's digest if there is none or it was edited.
+      version: the commit of its code; the code's digest if there is no commit or it was edited.
       code: every definition that it ran, with its hash.
       outdated: the definitions that differ from those of the code that makes the table.
       origins: values that all runs of a table must share, by name.
-      unusual: its origins that are not the usual ones, as text; empty without --mix.
+      unusual: its origins that differ from the usual ones, as text; empty without --mix.
     """
 
     directory: Path
@@ -49,7 +49,14 @@ class Run:
 
 
 def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Config]]:
-    """Yields the runs of a store, as (directory, config)."""
+    """Yields the runs of a store, as (directory, config).
+
+    Args:
+      report: receives a line about each run that cannot be read.
+
+    Raises:
+      UsageError: there is no such store.
+    """
     if not home.is_dir():
         raise UsageError(f"there is no store {home}: run the study first, or correct --store.")
     for directory in published.directories(home):
@@ -66,8 +73,8 @@ def read_run(
 
     Args:
       split: the split that it is scored on; empty if only perplexity is measured.
-      preparation: how the row prepares its data, if not as base does, as text. Only runs with the
-        same preparation must share their data.
+      preparation: how the row prepares its data, as text; empty if as base does. Only runs with
+        the same preparation must share their data.
     """
     result = store.read_result(directory, report)
     if result is None:
@@ -113,7 +120,7 @@ def _origins(
 def with_versions(runs_of_rows: Sequence[Sequence[Run]]) -> list[list[Run]]:
     """Adds the origin `code` to runs: the same version if no definition that they share differs.
 
-    An older version has the name of its first run.
+    An older version is named by the version of its first run.
     """
     versions: list[tuple[str, dict[str, str]]] = []
 
@@ -159,8 +166,8 @@ def usual_origins(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -
         if len(counts) > 1 and not mix:
             listed = ", ".join(f"{value}: {_count(n)}" for value, n in counts)
             raise UsageError(
-                f"the results in {home} differ in {name} ({listed}): take those of one with "
-                f"--only '{counts[0][0]}', or all of them, marked, with --mix."
+                f"the results in {home} differ in {name} ({listed}): choose one with "
+                f"--only '{counts[0][0]}', or show all of them, marked, with --mix."
             )
         usual[name] = counts[0][0]
     return usual

@@ -1,4 +1,4 @@
-"""Scores of a trained run: its outputs for the splits that are to be scored."""
+"""Scores of a trained run, from its outputs for the splits that are to be scored."""
 
 import time
 from functools import partial
@@ -79,7 +79,7 @@ def _score(
 
 
 def _outputs(context: Context, params: Any, c: Config, split: str) -> list[str]:
-    """Returns the translations of a split, or its predicted words for a metric of these."""
+    """Returns the translations of a split, or the predicted words if the metric scores those."""
     from t2t_jax.evaluation.metric import metric_of
     from t2t_jax.evaluation.predictions import predict
     from t2t_jax.inference.translate import translate

@@ -4,8 +4,8 @@
     environment.json code.json                   where it was begun, and by which code
     metrics.jsonl checkpoints/                   its progress
     final/                                       averaged parameters
-    likelihood.statistics.json                   negative log-likelihood and tokens of each sentence
-                                                 of dev
+    likelihood.statistics.json                   negative log-likelihood and number of tokens of
+                                                 each sentence of dev
     SPLIT.LANGUAGE SPLIT.statistics.json         translations, and the metric's statistics of each
     contrastive.statistics.json                  judgements of minimal pairs: type, distance, right
     result.json                                  written last, with its own checksum, and again when
@@ -33,21 +33,21 @@ from t2t_jax.runs import published, study_file
 from t2t_jax.runs.identity import sha256
 from t2t_jax.runs.names import title
 
-# Names of statistics that are no split's, and their keys in a result.
+# Names of statistics that do not belong to a split, and their keys in a result.
 LIKELIHOOD, CONTRASTIVE = "likelihood", "contrastive"
 
 
 def read_config(directory: Path) -> Config:
     """Returns the config of a run.
 
-    If it names what a study file defines that is not loaded, the run's copy of the file is.
+    If it names something in a study file that is not loaded, the run's copy of the file is loaded.
 
     Raises:
       UsageError: there is no run, or its config.json names a field that does not exist.
     """
     fields = published.read(directory, "config.json")
     if fields is None:
-        raise UsageError(f"{directory} is no run: it has no config.json; train one first.")
+        raise UsageError(f"{directory} is not a run, as it has no config.json: train one first.")
     try:
         try:
             return config.replace(Config(), **fields)
@@ -55,7 +55,7 @@ def read_config(directory: Path) -> Config:
             if not study_file.load_copy(directory):
                 raise
             return config.replace(Config(), **fields)
-    except (UsageError, TypeError) as error:  # the second if it is not a JSON object
+    except (UsageError, TypeError) as error:  # TypeError if it is not a JSON object
         raise UsageError(f"config.json of {title(directory)}: {error}") from None
 
 

@@ -1,7 +1,7 @@
-"""Study files: files outside of this package that define studies, and mechanisms and the like.
+"""Study files: files outside of this package that define studies, mechanisms and other parts.
 
-A run that uses what such a file defines keeps a copy of it, `study.py`. Commands that get the name
-of a run, not a study file, read the copy.
+A run that uses a part which such a file defines keeps a copy of the file, `study.py`. Commands that
+are given a run, not a study file, read the copy.
 """
 
 import sys
@@ -25,14 +25,14 @@ Entries = Mapping[str, Mapping[str, Any]]  # by table and name
 
 
 def load(path: Path, text: str | None = None) -> ModuleType:
-    """Returns the module of a study file, which is executed once in a process.
+    """Returns the module of a study file, which is executed once per process.
 
     Args:
-      text: its content, if it is not read from the path.
+      text: its content; None reads the path.
 
     Raises:
-      UsageError: it cannot be read or executed, or defines a name that another file also defines,
-        with other code. Nothing of it is kept then.
+      UsageError: it cannot be read or executed, or defines a name that another file defines with
+        other code. Then none of its entries are kept.
     """
     name = str(path.resolve())
     if name in sys.modules:
@@ -68,7 +68,7 @@ def file_of(c: Config) -> str | None:
     """Returns the path of the study file that defines what a config names; None if none does."""
     flat = config.flatten(c)
     for field, table in TABLE_OF.items():
-        for piece in registry.pieces(flat[field]):  # several for the layers of attention alone
+        for piece in registry.pieces(flat[field]):  # only attention may name several, for layers
             entry = TABLES[table].get(piece.partition(":")[0])
             for where in in_files(entry) if entry else ():
                 return where.rpartition(":")[0]
@@ -114,7 +114,7 @@ def _message(path: Path, error: Exception) -> str:
 
 
 def _set_versions(before: Entries) -> None:
-    """Makes the code of a new corpus a part of its content."""
+    """Sets the version of each new corpus to a digest of its code, so that changed code counts."""
     corpora = TABLES["corpus"]
     for name in [name for name, entry in corpora.items() if before["corpus"].get(name) != entry]:
         version = code.digest(code.reached_from(corpora[name].where))
@@ -134,7 +134,7 @@ def _check_other_files(path: Path, before: Entries) -> None:
 
 
 def _content(entry: Any) -> dict[str, Any]:
-    """Returns what of an entry has an effect, with the code that it reaches in place of paths."""
+    """Returns the values of an entry that have an effect; code hashes take the place of paths."""
     wheres = in_files(entry)
     return {
         field: code.reached_from(x) if isinstance(x, str) and x in wheres else x

@@ -28,7 +28,7 @@ class Definition(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Its name; that of a file leaves out the path, so that the file can be moved."""
+        """Its name; the path of a file is left out, so that the file can be moved."""
         return f"file:{self.name}" if is_file(self.module) else f"{self.module}.{self.name}"
 
 
@@ -46,7 +46,7 @@ class Module(NamedTuple):
 
 @cache
 def parse(name: str) -> Module:
-    """Returns a module, parsed; `training.step` names t2t_jax/training/step.py."""
+    """Returns a parsed module; `training.step` names t2t_jax/training/step.py."""
     tree = _Simplifier().visit(ast.parse(_text(name)))
     imports: dict[str, tuple[str, str]] = {}
     for node in ast.walk(tree):

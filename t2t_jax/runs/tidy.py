@@ -1,4 +1,4 @@
-"""The runs of stores as tidy data: one row a run, and one row a run and step of its curves.
+"""The runs of stores as tidy data: one row per run, and one row per run and step of its curves.
 
 A run that several studies share has a row in each of them.
 """
@@ -29,7 +29,7 @@ def tables(
     """Returns the runs of stores, and the records of their curves.
 
     Args:
-      studies: takes only runs that have a name in one of these studies: `table3`, `table3-demo`.
+      studies: only runs of these studies, such as `table3` or `table3-demo`; all runs if empty.
       report: receives a line about each run that cannot be read.
 
     Raises:
@@ -61,7 +61,7 @@ def _stored(homes: Sequence[Path], report: Report) -> Iterator[tuple[Path, Confi
 
 
 def _name(name: str, directory: Path, c: Config, home: Path) -> Row:
-    """Returns the columns that say which run a row is of."""
+    """Returns the columns that identify the run of a row."""
     values = name, *names.parts(name), c.training.seed, str(home), directory.name
     return dict(zip(NAMES, values, strict=True))
 
@@ -98,7 +98,7 @@ def _run(directory: Path, c: Config) -> Row:
 def _scores(result: Row) -> Row:
     """Returns the scores of every split, and their signatures: `dev_bleu`, `dev_bleu_signature`.
 
-    Contrastive accuracy, if it has been computed, is of no split.
+    Contrastive accuracy, if it has been computed, belongs to no split.
     """
     named = {
         f"{split}_{key}": s
@@ -113,7 +113,7 @@ def _scores(result: Row) -> Row:
 
 
 def _costs(result: Row) -> Row:
-    """Returns the costs of a run; one that was trained at once with others has its share."""
+    """Returns the costs of a run, with its share of the time of runs that were trained at once."""
     if not result:
         return {}
     together = result["trained_together"]
@@ -131,7 +131,7 @@ def _costs(result: Row) -> Row:
 
 
 def _curve(directory: Path) -> list[Row]:
-    """Returns one record a step: what was measured in training, and on dev."""
+    """Returns one record per step: what was measured in training, and on dev."""
     merged: dict[int, Row] = {}
     for record in store.read_curves(directory):
         merged.setdefault(record["step"], {}).update(record)

@@ -1,4 +1,4 @@
-"""The progress of a running grid, read from its store, whichever process works on it."""
+"""The progress of a running grid, read from its store, whichever processes work on it."""
 
 import math
 import time
@@ -27,7 +27,7 @@ class View:
       costs: FLOPs of each job.
       shown: the jobs whose end has been reported.
       began: the time of day; a run without a later record is not at work.
-      first: time, FLOPs done and number of programs begun when progress was first seen.
+      first: the time, FLOPs done and number of programs begun when progress was first seen.
     """
 
     def __init__(self, jobs: Sequence[Job], workers: int, progress: Progress) -> None:
@@ -93,7 +93,7 @@ class View:
         return Group(table, Text(summary)) if table.row_count else Text(summary)
 
     def _running(self) -> list[str]:
-        """Returns for each step in progress its first job, the number of others, and the step."""
+        """Returns a text for each step that jobs have reached: a job, how many others, the step."""
         names_at: dict[str, list[str]] = {}
         for job in self.jobs:
             step, steps = _step(job), job.c.training.steps

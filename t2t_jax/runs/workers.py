@@ -1,7 +1,7 @@
 """Worker processes that run the jobs of a grid, and the process that supervises them.
 
 Any number of workers, on any machines that share a store, take the jobs that remain. A worker holds
-the lock of every run that it works on; the kernel releases the lock when the worker dies.
+the lock of every run that it works on; the operating system releases it when the worker dies.
 """
 
 import os
@@ -26,7 +26,7 @@ from t2t_jax.runs.job import Job, compile_key
 from t2t_jax.runs.view import View, ended, outcome
 from t2t_jax.training.progress import Progress
 
-POLL_SECONDS = 1.0  # between two looks at the store
+POLL_SECONDS = 1.0  # between two readings of the store
 OpenData = Callable[[Data], Dataset]
 
 
@@ -36,7 +36,7 @@ def run_jobs(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh:
     Jobs that share a program run together. The most expensive ones start first.
 
     Args:
-      open_data: opens the corpus of a job; jobs that share a program share it, too.
+      open_data: opens the corpus of a job; jobs that share a program also share the corpus.
       mesh: as `sharding.make_mesh` parses it.
 
     Raises:
@@ -99,7 +99,7 @@ def _run_population(
         outcomes: Sequence[Any] = execute(runs, dataset, to_score, progress, mesh)
     except (Interrupted, KeyboardInterrupt):
         raise
-    except Exception as error:  # whatever it is, other populations continue
+    except Exception as error:  # whatever the error, other populations continue
         traceback.print_exc()
         outcomes = [error] * len(jobs)
     for job, result in zip(jobs, outcomes, strict=True):
@@ -115,7 +115,7 @@ def supervise(
 
     Args:
       command: the command line of a worker without its number.
-      workers: the number of workers; 0 means one a core of a CPU, or one a GPU.
+      workers: the number of workers; 0 means one per GPU, or per CPU core without GPUs.
       logs: the directory for the output of the workers.
 
     Returns:
@@ -154,7 +154,7 @@ def supervise(
 def _workers(
     command: Sequence[str], workers: int, logs: Path
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Starts workers, and terminates them at the end; SIGTERM acts like Ctrl-C meanwhile."""
+    """Starts workers, and terminates them at the end; until then, SIGTERM acts like Ctrl-C."""
     processes = [
         _start([*command, "--worker", f"{i}/{workers}"], logs / f"worker-{i}.txt")
         for i in range(workers)
@@ -173,7 +173,7 @@ def _workers(
 
 
 def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Starts a worker, which ends when this process does, as its standard input closes then."""
+    """Starts a worker; it ends when this process ends, because its standard input closes then."""
     with log.open("ab") as out:
         return subprocess.Popen(
             [sys.executable, "-m", "t2t_jax.cli", *command],
@@ -186,8 +186,8 @@ def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 def _default_workers(programs: int) -> int:
     """Returns a number of workers that keeps this machine busy.
 
-    A small model uses one core well and a second one hardly, so it is one worker a core. Every GPU
-    gets a worker.
+    Without a GPU it is one worker per core, because a small model hardly gains from a second core.
+    Every GPU gets a worker.
     """
     devices = any(Path(p).exists() for p in ("/dev/nvidia0", "/dev/accel0", "/dev/vfio/0"))
     if devices and os.environ.get("JAX_PLATFORMS", "") != "cpu":
@@ -196,7 +196,7 @@ def _default_workers(programs: int) -> int:
 
 
 def gpus(devices: Path = Path("/dev")) -> list[str]:
-    """The GPUs of NVIDIA that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """The NVIDIA GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [x for x in visible.split(",") if x]
@@ -211,7 +211,7 @@ def _num_cores() -> int:
 def set_up_worker(number: str) -> None:
     """Restricts this worker to its share of cores and GPUs, and ends it when its supervisor ends.
 
-    JAX must not be imported before. Workers that share a GPU share its memory equally.
+    JAX must not be imported before the call. Workers that share a GPU share its memory equally.
 
     Args:
       number: `i/n`, for worker i of n on this machine.

@@ -1,4 +1,4 @@
-"""Studies: their rows, the grids of runs that these become, and the tables of results."""
+"""Studies: their rows, the grids of runs that these become, and the tables of their results."""
 
 from t2t_jax.evaluation.metrics import metric as metric
 from t2t_jax.extend import corpus as corpus

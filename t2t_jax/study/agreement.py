@@ -1,4 +1,4 @@
-"""Agreement of a table with the paper's: the order of its rows, and the signs of differences."""
+"""Agreement of a table with the paper's: the order of the rows, and the signs of differences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ class Agreement:
         sentences were not kept.
       pairs: number of pairs of rows, base included, that the paper separates.
       ordered: number of those pairs that have the paper's order.
-      tested: whether our rows are tested for significance, as they have several seeds.
-      separated: rows that the paper separates from base, and that differ significantly in ours if
-        they are tested.
+      tested: whether our rows have several seeds, and so are tested for significance.
+      separated: rows that the paper separates from base; if ours are tested, only those that also
+        differ significantly in ours.
       same_sign: those of them whose difference has the paper's sign.
     """
 
@@ -132,5 +132,5 @@ def sentence(agreement: Agreement) -> str:
 
 
 def _resolved(name: str, point: Point) -> bool:
-    """Returns whether the paper separates a row from base; its values have two decimals."""
+    """Returns whether the paper separates a row from base; its values have at most two decimals."""
     return round(abs(point.paper), 6) >= SEPARATED[name]

@@ -27,11 +27,11 @@ class Measure:
     """A metric of a row.
 
     Attributes:
-      spread: of `values`, the metric of each seed.
-      draws: the same of `statistics.resampled` sentences, [seeds, DRAWS]; None if the statistics of
-        sentences were not kept, or the model diverged.
-      difference: from base's; None for base, and for rows that are not comparable.
-      p: of no difference from base, corrected for the number of rows.
+      spread: mean and deviation of `values`, the metric of each seed.
+      draws: the metric of `statistics.resampled` sentences, [seeds, DRAWS]; None if the statistics
+        of sentences were not kept, or the model diverged.
+      difference: the difference from base; None for base, and for rows that are not comparable.
+      p: two-sided, of no difference from base, with Bonferroni's correction for the tested rows.
     """
 
     spread: Spread
@@ -83,7 +83,7 @@ class Line:
 
     @property
     def unusual(self) -> bool:
-        """Whether a run has other origins than most runs of the table."""
+        """Whether a run of this row has other origins than most runs of the table."""
         return any(run.unusual for run in self.entry.runs)
 
 
@@ -95,7 +95,7 @@ def compare_with_base(
     The rows of a sweep are compared twice: each tuned, and each untuned.
 
     Args:
-      computed: the scores of runs by the metrics that are computed on request.
+      computed: the scores of runs by metrics that are computed on request.
     """
     tuned = [entry.untuned for entry in entries if entry.untuned]
     if not tuned:
@@ -155,7 +155,7 @@ def _measure(
     """Returns a metric of a row, without its difference from base.
 
     Args:
-      values: of each seed.
+      values: the metric of each seed.
       sentences: the statistics of each seed, [sentences, counts]; empty if they were not kept.
       of_sums: the metric of sums [..., counts].
       part: the sentences that are counted.
@@ -173,7 +173,7 @@ def _measure(
 def _compared(
     measures: Sequence[Measure | None], comparable: Sequence[bool]
 ) -> list[Measure | None]:
-    """Returns the measures of a column with the differences of comparable rows from the first."""
+    """Returns the measures of a column; comparable rows have their difference from the first."""
     base, out = measures[0], list[Measure | None]()
     for measure, usual in zip(measures, comparable, strict=True):
         tested = usual and measure is not None and measure is not base

@@ -18,9 +18,9 @@ _NOTE = (
 
 
 def of_rows(lines: Sequence[Line]) -> Accuracies:
-    """Returns the accuracies of the rows whose runs have all been judged, on the set of the first.
+    """Returns the accuracies of the rows whose runs have all been judged on the same set.
 
-    A judgement of several seeds is their mean.
+    That is the set of the first judged row. The judgement of a pair is the mean over seeds.
     """
     found, sets = dict[str, Sequence[Accuracy]](), set[str]()
     for line in lines:
@@ -34,7 +34,7 @@ def of_rows(lines: Sequence[Line]) -> Accuracies:
 
 
 def _mean(judgements: Sequence[Judgement]) -> Judgement:
-    """Returns the judgement of a pair with the share of the seeds that are right."""
+    """Returns the judgement of a pair, with the share of the seeds whose judgement is right."""
     return judgements[0]._replace(right=sum(x.right for x in judgements) / len(judgements))
 
 

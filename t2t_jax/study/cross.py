@@ -13,12 +13,12 @@ from t2t_jax.study.registry import Row
 def cross(**levels: Sequence[Any]) -> list[Row]:
     """Returns the rows of a factorial study: `cross(h=[1, 4, 8], d_model=[256, 512])` has 6.
 
-    The first row, base, has the value of each field that Table 3's base has, if it is one of those
-    given, or else the first one. Every row names all of the fields, so a preset scales their values
-    and replaces none.
+    The first row is base: each field has the value of Table 3's base if that is one of the values
+    given, and otherwise the first of them. Every row names all of the fields, so a preset scales
+    their values and replaces none.
 
     Raises:
-      UsageError: there is no such field, or it has fewer than two different values.
+      UsageError: there is no such field, or it has fewer than two values or one value twice.
     """
     defaults = config.flatten(Config())
     for name, values in levels.items():

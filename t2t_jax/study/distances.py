@@ -1,7 +1,7 @@
 """The metric against distance: by a sentence's longest dependency, and by its length.
 
 The corpus must know the dependencies of its sentences, as grammar does. The curves show at which
-distance a windowed attention fails.
+distance attention with a window fails.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def curves(lines: Sequence[Line], split: Split) -> list[Curves]:
 
 
 def parts(values: np.ndarray) -> list[np.ndarray]:
-    """Returns indices of the values [sentences], divided by size; equal values stay together."""
+    """Returns the indices of values [sentences] in parts by size; equal values stay together."""
     edges = np.unique(np.quantile(values, np.arange(1, _PARTS) / _PARTS, method="nearest"))
     part_of = np.searchsorted(edges, values, side="left")
     return [np.flatnonzero(part_of == i) for i in np.unique(part_of)]

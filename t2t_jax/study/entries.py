@@ -1,4 +1,4 @@
-"""The stored runs of a study, matched to its rows by config, and never mixed without a mark."""
+"""The stored runs of a study, matched to its rows by config; those of other origins are marked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ class Entry:
 
     Attributes:
       runs: the finished runs, by seed.
-      status: of the unfinished runs, as text.
+      status: the status of the unfinished runs, as text.
       choice: the trials of a row that was tuned, from which `c` was chosen.
       untuned: the same row without tuning.
     """
@@ -33,7 +33,7 @@ class Entry:
     untuned: "Entry | None" = None
 
     def run_name(self, grid: Grid, seed: int) -> str:
-        """Returns the name of a run of this row, which has the values chosen for it."""
+        """Returns the name of a run of this row at the values that were chosen for it."""
         chosen = self.choice.chosen if self.choice else None
         return grid.at(chosen.values if chosen else {}).run_name(self.row, seed)
 
@@ -47,7 +47,7 @@ def collect(
 ) -> list[Entry]:
     """Returns the rows of a grid with their stored runs of every seed.
 
-    With a sweep, a row has its chosen config, and no runs before a trial is finished.
+    With a sweep, a row has its chosen config, and no runs until one of its trials is finished.
 
     Args:
       only: takes only runs that have an origin with this prefix.
@@ -83,7 +83,7 @@ def _collect(
     mix: bool,
     report: Callable[[str], object],
 ) -> list[Entry]:
-    """Returns rows at configs of their own, the first of which is base's."""
+    """Returns the entries of rows with these configs, the first of which is base's."""
     configs = [c for _, c in rows]
     finished, statuses = _read(grid, configs, report)
     finished = [

@@ -56,7 +56,7 @@ class Effect(NamedTuple):
 def factorial(grid: Grid, lines: Sequence[Line]) -> Factorial | None:
     """Returns the factorial part of a table, with the fields that its first row names.
 
-    There is none if a combination is missing, has no finished run, or has one of other origins.
+    It is None if a combination is missing, has no finished run, or has a run of other origins.
     """
     fields = list(lines[0].entry.row.changes)
     members = [line for line in lines if line.entry.row.changes.keys() == set(fields)]
@@ -84,7 +84,7 @@ def _ordered(values: Sequence[Any]) -> list[Any]:
 
 
 def effects(study: Factorial) -> list[Effect]:
-    """Returns the main effects of every field, then the interactions of every two fields."""
+    """Returns the main effects of every field, then the interactions of every pair of fields."""
     draws, out = _draws(study), []
     for axis, (name, levels) in enumerate(study.levels.items()):
         sizes = _main(study.means, axis, study.cells.ndim)
@@ -122,14 +122,14 @@ def _main(cells: np.ndarray, axis: int, count: int) -> np.ndarray:
 
 
 def _interaction(cells: np.ndarray, a: int, b: int, count: int) -> np.ndarray:
-    """Returns what the main effects of two fields leave of the mean of each combination."""
+    """Returns the mean of each combination of two fields minus what their main effects predict."""
     means = cells.mean(axis=tuple(i for i in range(count) if i not in (a, b)))
     of_rows, of_columns = means.mean(axis=1, keepdims=True), means.mean(axis=0, keepdims=True)
     return means - of_rows - of_columns + means.mean(axis=(0, 1), keepdims=True)
 
 
 def _bounds(draws: np.ndarray | None) -> Any:
-    """Returns a function from an effect's place to its 95% interval, or to two None."""
+    """Returns a function from an effect's place to its 95% interval, or to (None, None)."""
     if draws is None:
         return lambda *place: (None, None)
     ends = np.quantile(draws, [0.025, 0.975], axis=-1)
@@ -137,7 +137,7 @@ def _bounds(draws: np.ndarray | None) -> Any:
 
 
 def table(study: Factorial) -> Table:
-    """Returns the effects, a group of lines for each field and each two fields."""
+    """Returns the table of effects, a group of lines for each field and each pair of fields."""
     groups: dict[str, list[tuple[Cell, ...]]] = {}
     for effect in effects(study):
         interval = "" if effect.low is None else f"{effect.low:+.2f} to {effect.high:+.2f}"

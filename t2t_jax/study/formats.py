@@ -20,7 +20,7 @@ from t2t_jax.study.typeset import Table, as_markdown, as_text
 
 
 def records(grid: Grid, lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Returns all that is known of every row, as JSON."""
+    """Returns all that is known about every row, as JSON."""
     return [_record(grid, line) for line in lines]
 
 
@@ -116,7 +116,7 @@ def _csv(grid: Grid, lines: Sequence[Line]) -> str:
 
 
 def _tables(typeset: Callable[[Table, str], str]) -> Callable[..., str]:
-    """Returns a function that typesets the result table and, if there are runs, their cost.
+    """Returns a function that typesets the result table and, if there are any, effects and costs.
 
     Args:
       typeset: takes a table and its label.
@@ -142,7 +142,7 @@ TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
     "md": lambda table, _: as_markdown(table),
     "latex": as_latex,
 }
-# Each takes a grid and its lines; those of TYPESET also which columns, and whether costs, to show.
+# Each takes a grid and its lines; those of TYPESET also take columns, and whether to show costs.
 FORMATS: dict[str, Callable[..., str]] = {
     **{name: _tables(typeset) for name, typeset in TYPESET.items()},
     "csv": _csv,

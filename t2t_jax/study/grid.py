@@ -1,4 +1,4 @@
-"""A grid: the rows of a study at a preset's scale, under seeds, and the store of its runs."""
+"""A grid: the rows of a study at a preset's scale, and the store of their runs."""
 
 import dataclasses
 import itertools
@@ -25,8 +25,8 @@ class Grid:
     """Rows of a study at a preset's scale.
 
     Attributes:
-      changes: config fields that a command line changes. The value of a scaled field is base's, and
-        the rows keep their proportion to it; the value of any other field holds for every row.
+      changes: config fields that a command line changes. A scaled field gets this value in base,
+        and rows that name it keep their proportion to base; any other field gets it in every row.
       home: the store, a directory of runs.
       sweep: values of fields, one of which is chosen for each row (`study.sweep`).
       metrics: the columns of scores; empty for PPL and the corpus's metric.
@@ -72,7 +72,7 @@ class Grid:
 
     @property
     def data(self) -> Data:
-        """Base's data, with the sentences of every row."""
+        """Base's data; every row has the same sentences."""
         return self.config(self.rows[0]).data
 
     @property
@@ -111,7 +111,7 @@ class Grid:
 
         Raises:
           UsageError: a row does not fit the preset, rows read different sentences or are the same
-            run, a change names the seed or a field that a row changes, or a metric is not of the
+            run, a change names the seed or a field that a row changes, or a metric does not fit the
             corpus.
         """
         if "seed" in self.changes:

@@ -38,9 +38,9 @@ _NUMBER = re.compile(
 _MARKS = str.maketrans({"†": r"\dagger", "‡": r"\ddagger"})
 _UNKNOWN = re.compile(r"(nan|-?inf)( ± \w+)?[*†‡]*")
 
-# A table takes the first of these environments and sizes of type in which it is narrow enough: its
-# width, an em, and half the space between columns, in points. They are those of an article in two
-# columns and Computer Modern; Times, which conferences use, is an eighth narrower.
+# Environment, its width, size of type, width of an em, half the space between columns (in points).
+# A table takes the first of these that it fits. The widths are those of a two-column article in
+# Computer Modern; Times, which conferences use, is an eighth narrower.
 _FITTINGS = (
     ("table", 229, "small", 9.3, 4),
     ("table", 229, "footnotesize", 8.5, 3),
@@ -99,7 +99,10 @@ class _Column:
 
 
 def as_latex(table: Table, label: str) -> str:
-    """Returns a float that fits one column of a page or both, with booktabs and graphicx."""
+    """Returns a floating table, as wide as one column of a page or both.
+
+    It needs the packages booktabs and graphicx.
+    """
     lines = [line for group in table.groups for line in group]
     columns = [_column(table.header[i], [x[i] for x in lines], i) for i in range(len(table.header))]
     ems = _width(columns)
@@ -119,7 +122,7 @@ def as_latex(table: Table, label: str) -> str:
 
 
 def _width(columns: Sequence[_Column]) -> float:
-    """Returns about the width of a table without the space between columns, in ems."""
+    """Returns the approximate width of a table in ems, without the space between columns."""
     groups = [list(group) for _, group in groupby(columns, key=lambda column: column.upper)]
     widths = [(sum(column.width for column in group), _ems(group[0].upper)) for group in groups]
     return sum(max(lower, upper) for lower, upper in widths)
@@ -139,7 +142,7 @@ def _heading(text: str) -> str:
 
 
 def _column(headings: tuple[str, str], cells: Sequence[Cell], i: int) -> _Column:
-    """Returns the i-th column, of numbers if every cell is one or infinite, or of text."""
+    """Returns the i-th column, of numbers if every cell is a number, infinite or blank."""
     upper, lower = headings
     finite = [cell for cell in cells if cell and not _UNKNOWN.fullmatch(cell)]
     numbers = [match for cell in finite if (match := _NUMBER.fullmatch(cell))]
@@ -157,7 +160,7 @@ def _column(headings: tuple[str, str], cells: Sequence[Cell], i: int) -> _Column
 def _numbers(
     upper: str, lower: str, cells: Sequence[Cell], numbers: Sequence[re.Match[str]]
 ) -> _Column:
-    """Returns a column that is split before the decimal points unless all numbers end alike.
+    """Returns a column of numbers, split before the decimal point unless all have the same form.
 
     What follows the point is aligned at the left, so neither marks nor bold digits move it.
     """
@@ -198,12 +201,12 @@ def _bold(text: str, best: bool) -> str:
 
 
 def _phantom(digits: int) -> str:
-    """Returns the space of some digits."""
+    """Returns blank space as wide as this number of digits."""
     return rf"\phantom{{{'0' * digits}}}" if digits > 0 else ""
 
 
 def _ems(text: str) -> float:
-    """Returns about the width of a text, without the parts of TeX that are not printed."""
+    """Returns the approximate width in ems of a text in TeX, without commands."""
     printed = re.sub(r"\\[a-z]+|[${}^]", "", text)
     return sum(0.3 if c in "iljtf.,:;'()|[] " else 0.8 if c in "mwMW→" else 0.52 for c in printed)
 

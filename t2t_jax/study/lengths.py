@@ -1,4 +1,4 @@
-"""Accuracy by length and by distance: one run of a diagnostic task on its test sets."""
+"""Accuracy of one run of a diagnostic task on its test sets, by length and by distance."""
 
 from collections.abc import Callable, Mapping, Sequence
 

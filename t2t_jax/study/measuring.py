@@ -1,4 +1,4 @@
-"""Metrics of finished runs that a table asks for, computed from what the runs keep."""
+"""Metrics of finished runs that a table asks for, computed from the files of the runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ Scores = Mapping[str, Mapping[Path, Score]]  # by metric and the directory of a 
 def judged(
     grid: Grid, entries: Sequence[Entry], cache: Path, report: Callable[[str], object]
 ) -> list[Entry]:
-    """Returns entries whose runs have been judged on a contrastive set, if the grid asks for it."""
+    """Returns the entries; if the grid asks for it, their runs are judged on a contrastive set."""
     if CONTRASTIVE not in grid.metrics:
         return list(entries)
     results = {d: judging.judged(d, run.result, cache, report) for d, run in _runs(grid, entries)}
@@ -48,10 +48,10 @@ def judged(
 
 
 def measure(grid: Grid, entries: Sequence[Entry], splits: Mapping[str, Split]) -> Scores:
-    """Returns the metrics of a grid that are computed on request; only known ones.
+    """Returns the metrics of a grid that are computed on request, without those that are not known.
 
     Args:
-      splits: the sentences of each split; none if they are not available.
+      splits: the sentences of each split that are available.
 
     Raises:
       UsageError: translations and references differ in number, or a metric needs a package.
@@ -81,8 +81,8 @@ def _runs(grid: Grid, entries: Sequence[Entry]) -> list[tuple[Path, Run]]:
 def _contrastive(runs: Sequence[Run]) -> dict[Path, Score]:
     """Returns the accuracy of the runs that have been judged.
 
-    A run on another set than the first one, base's, has no statistics: tests compare judgements of
-    the same pairs.
+    A run that was judged on another set than the first run, base's, has no statistics here, because
+    tests compare judgements of the same pairs.
     """
     results = [run for run in runs if CONTRASTIVE in run.result]
     scores = {}
@@ -113,7 +113,7 @@ def _stored(grid: Grid, run: Run, split: str) -> Score | None:
 def _of_translations(
     grid: Grid, metric: Metric, run: Run, split: str, sentences: Split | None
 ) -> Score | None:
-    """Returns a metric of a run's translations, or as its result has it."""
+    """Returns a metric of a run's translations; without them, the one in its result, if any."""
     translations = store.read_translations(run.directory, split, grid.data.target)
     if translations is None or sentences is None:
         stored = run.result["scores"].get(split, {}).get(metric.key)
@@ -121,6 +121,6 @@ def _of_translations(
     if len(translations) != len(sentences.references):
         raise UsageError(
             f"{title(run.directory)} has {len(translations)} translations of {split}, which has "
-            f"{len(sentences.references)} sentences: remove the run to make it again."
+            f"{len(sentences.references)} sentences: remove the run, then train it again."
         )
     return Score(*metric.of(translations, sentences.references, sentences.sources))

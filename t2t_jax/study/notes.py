@@ -107,7 +107,7 @@ def _signature(grid: Grid, name: str, runs: Sequence[Run]) -> str:
 
 
 def _requirements(name: str) -> tuple[str, str]:
-    """Returns what a metric that is computed on request needs, and why it may not be tested."""
+    """Returns what a metric on request needs to be computed, and why it may not be tested."""
     unknown = "as the counts of sentences are not known"
     if name == CONTRASTIVE:
         return "parameters, which are not stored", "as the judgements of base's pairs are not known"

@@ -1,8 +1,8 @@
 """Presets: smaller scales, at which every row of a study shrinks by the same factors.
 
-A row wins over a preset, and a command line over both. A field that a row names is scaled by base's
-factor, or kept: half of base's batch is half of base's batch at every scale. A relation between
-fields at the paper's scale, such as h d_k = d_model, holds at every scale.
+A row overrides a preset, and a command line overrides both. A field that a row names is scaled by
+base's factor, or kept if it is not scaled: a row with half of base's batch has half of base's batch
+at every scale. A relation between fields, such as h d_k = d_model, holds at every scale.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from t2t_jax.parts import in_file
 WIDTHS = "d_model", "d_ff", "d_k", "d_v", "mup_width"
 INTEGER = (*WIDTHS, "N", "steps")  # refused if scaling does not give an integer
 ROUNDED = "warmup", "batch_tokens", "vocabulary", "max_length", "evaluate_every"
-OF_CORPUS = "grade", "task_options", "pairs"  # a preset sets them for its own corpus alone
+OF_CORPUS = "grade", "task_options", "pairs"  # a preset sets them only for its own corpus
 DEFAULT = "demo"
 SCALED = (*INTEGER, *ROUNDED, "P_drop")
 
@@ -32,7 +32,8 @@ class Preset:
       about: its purpose.
       width: divisor of d_model, d_ff, d_k, d_v and, under muP, mup_width.
       depth: divisor of N.
-      steps: training steps in place of the paper's 100,000; other numbers are in proportion.
+      steps: training steps in place of the paper's 100,000; other numbers of steps keep their
+        proportion to it.
       changes: other fields that differ from the paper, in base and in rows that do not name them.
     """
 
@@ -97,7 +98,7 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset(
             "short",
-            "the scale of the stored tables of architectures and of attention mechanisms",
+            "the scale of the stored tables of architectures and of modifications",
             width=8,
             depth=2,
             steps=640,
@@ -178,7 +179,7 @@ def shrink(
         the fields do not fit each other.
     """
     flags, preset = dict(flags or {}), _for_corpus(preset, base)
-    # First, as they decide which fields a row may have.
+    # These come first, as they decide which fields a row may have.
     deciding = {n: flags[n] for n in ("architecture", "parametrization") if n in flags}
     base = config.replace(base, **deciding)
     full = config.replace(base, **row)
@@ -198,7 +199,7 @@ def shrink(
 
 
 def _for_corpus(preset: Preset, base: Config) -> Preset:
-    """Returns a preset that keeps the corpus of a study file, or a task, with its data fields."""
+    """Returns the preset without fields that would replace a study file's corpus, or a task."""
     corpus = base.data.corpus
     if not (in_file(CORPORA[corpus].where) or is_task(corpus)):
         return preset
@@ -230,5 +231,5 @@ def _scale(name: str, value: float, factor: Fraction) -> float:
 
 
 def _decimal(value: float) -> Fraction:
-    """Returns the number that is written, so that 0.6 of a dropout of 0.3 is 0.18."""
+    """Returns the decimal number as it is written, so that 0.6 of a dropout of 0.3 is 0.18."""
     return Fraction(str(value))

@@ -1,4 +1,4 @@
-"""Publication of a grid: the finished runs that its tables and plots are made of, in one file."""
+"""Publication of a grid: one file of the finished runs from which its tables and plots are made."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +14,9 @@ TRIAL = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", names.FILE
 
 
 def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
-    """Writes the runs without checkpoints, and their table, to home/STUDY-PRESET; returns that.
+    """Writes the runs and their table to home/STUDY-PRESET; returns that folder.
 
-    The translations are those of each row's first run.
+    Checkpoints and parameters are left out. Each row's first run keeps its translations.
 
     Raises:
       UsageError: no run is finished, or the folder cannot be made.
@@ -38,7 +38,7 @@ def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
 def runs_of(
     grid: Grid, lines: Sequence[Line], translations: bool = True
 ) -> dict[str, published.Contents]:
-    """Returns the finished runs of a grid by the names of their directories, with those of a sweep.
+    """Returns the finished runs of a grid, and the trials of a sweep, by their directories' names.
 
     Args:
       translations: whether the first run of each row keeps its translations.

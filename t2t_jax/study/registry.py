@@ -1,6 +1,6 @@
 """Studies: a table of a paper as rows, each written as its difference from base.
 
-A study is a function that returns rows, decorated with `@study`, in a file anywhere. Those under
+A study is a function, in any file, that returns rows and is decorated with `@study`. Those under
 experiments/ are known by name.
 """
 
@@ -58,7 +58,7 @@ class Study:
       rows: the first is base, with which the others are compared.
       split: the split that BLEU, F1 or accuracy is measured on; empty if only perplexity is.
       V: the vocabulary size for counting parameters at the paper's scale.
-      equal_flops: whether the steps of each row are chosen such that it takes base's FLOPs.
+      equal_flops: whether each row has as many steps as the training FLOPs of base allow.
       base: config fields in which this table's base differs from Table 3's; a preset may replace
         them.
       sweep: values of fields, one of which is chosen for each row (`study.sweep`).
@@ -98,7 +98,7 @@ def study(
     sweep: Mapping[str, Sequence[Any]] | None = None,
     metrics: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[[], Sequence[Row]]], Study]:
-    """Returns a decorator that turns a function into a study of its name, with the rows it returns.
+    """Returns a decorator that makes a function a study: its name, with the rows that it returns.
 
     See `Study` for the arguments.
     """
@@ -157,7 +157,7 @@ def _studies_of(path: Path) -> dict[str, Study]:
 
 
 def find(text: str) -> Study:
-    """Returns the study with a name; or that of a file: `PATH.py`, or `PATH.py:name` of several.
+    """Returns the study with a name; or that of a file, `PATH.py`, or `PATH.py:name` of several.
 
     Raises:
       UsageError: there is no such study, or the file cannot be loaded.

@@ -1,4 +1,4 @@
-"""What `run` was asked for in a store: the settings with which `table` and others show a study.
+"""The settings with which `run` was called on a store; `table` and others show a study with them.
 
 Each request is a file of its own, studies/STUDY-PRESET-HASH.json, as several processes may write at
 once.
@@ -58,7 +58,7 @@ class Request(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether these are the settings of a command without flags, but for --rows."""
+        """Whether these are the settings of a command without flags other than --rows."""
         return self.settings == ("--preset", DEFAULT)
 
 
@@ -66,13 +66,13 @@ def request_of(grid: Grid) -> Request:
     """Returns the request for a grid."""
     every, chosen = grid.study.rows, {row.name for row in grid.rows}
     rows = [] if len(chosen) == len(every) else _words(every, chosen)
-    own = declared(grid.study, [], {})  # which needs no flag
+    own = declared(grid.study, [], {})  # the study's own sweep needs no flag
     sweep = {name: values for name, values in grid.sweep.items() if own.get(name) != values}
     return Request(grid.study.name, grid.preset.name, {**grid.changes}, sweep, rows)
 
 
 def _words(every: Sequence[Any], chosen: set[str]) -> list[str]:
-    """Returns the chosen rows by their names, or by their group where all of it is chosen."""
+    """Returns the names of the chosen rows, or the name of a group where all of it is chosen."""
     whole = {row.group for row in every} - {row.group for row in every if row.name not in chosen}
     names = (row.group if row.group in whole else row.name for row in every if row.name in chosen)
     return list(dict.fromkeys(names))
@@ -89,14 +89,14 @@ def remember(home: Path, grid: Grid) -> None:
 def recall(home: Path, study: str, report: Callable[[str], object]) -> Request | None:
     """Returns the request for a study in a store; None if `run` made none there.
 
-    Requests that differ in their rows alone count as a single request for the rows of all. Of
-    several, the plain one is returned.
+    Requests that differ only in their rows count as a single request for all of these rows. If
+    there are several requests, the plain one (`Request.is_plain`) is returned.
 
     Args:
-      report: receives a line about the settings, if they are not the plain ones, and about others.
+      report: receives a line about the settings if they are not plain, and about other requests.
 
     Raises:
-      UsageError: there are several, none of which is plain.
+      UsageError: there are several requests, none of which is plain.
     """
     requests = _requests(home, study)
     if not requests:

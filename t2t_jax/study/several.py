@@ -1,4 +1,4 @@
-"""One table of several studies and stores, which says where each row is from.
+"""One table of several studies and stores, which states the origin of each row.
 
 Rows are compared only with rows of the same study in the same store: the best of a column, the
 significance tests and the origins of the runs are those of each part alone.
@@ -24,10 +24,10 @@ _NOTE = "Rows are compared, for bold and for tests, within one study and store."
 def table(
     parts: Sequence[Part], format: str, columns: Sequence[str] = (), costs: bool = True
 ) -> str:
-    """Returns one table of parts, each a grid and its lines, without parts that have no runs.
+    """Returns one table of parts, each a grid and its lines; parts without runs are left out.
 
     Args:
-      columns, costs: as of `formats.TYPESET`, for those formats.
+      columns, costs: the arguments of the formats in `formats.TYPESET`.
     """
     parts = [part for part in parts if _has_runs(part)] or parts[:1]
     if len(parts) == 1:
@@ -49,7 +49,7 @@ def table(
 
 
 def _has_runs(part: Part) -> bool:
-    """Returns whether the store has a run of the study, be it unfinished."""
+    """Returns whether the store has a run of the study, finished or not."""
     return any(line.entry.runs or line.entry.status for line in part[1])
 
 
@@ -76,7 +76,7 @@ def _merge(title: str, parts: Sequence[Part], every: Sequence[Table], *notes: st
 
 
 def _union(headers: Sequence[Sequence[tuple[str, str]]]) -> list[tuple[str, str]]:
-    """Returns the columns of all headers; each new one follows its predecessor."""
+    """Returns the columns of all headers, each after the one that precedes it in its header."""
     union = list(headers[0])
     for header in headers[1:]:
         for before, column in itertools.pairwise(header):

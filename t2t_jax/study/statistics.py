@@ -72,11 +72,11 @@ def compare(
 ) -> Difference:
     """Returns the difference of a row from base in the mean of a metric.
 
-    The variance of the t statistic is that over seeds (Welch 1947) plus that over sentences (paired
+    The variance of the difference is that over seeds (Welch 1947) plus that over sentences (paired
     bootstrap, Koehn 2004). The variance over seeds already contains the interaction of seeds and
     sentences, so that part is subtracted from the bootstrap's variance. With one seed the variance
     over seeds is unknown: there is no p, and the interval is the bootstrap's. If all draws are
-    equal, nothing is known about the sentences: p is 1.
+    equal, nothing is known about the sentences, and p is 1.
 
     Args:
       row, base: the metric of each seed.
@@ -116,8 +116,8 @@ def standard_error(
     would hide how uncertain their deviation is.
 
     Args:
-      variances: over the seeds of either row, [2, ...].
-      n: seeds of either row, [2, ...].
+      variances: sample variances over the seeds of both rows, [2, ...].
+      n: numbers of seeds of both rows, [2, ...].
       sentences: variance of the difference over sentences [...].
     """
     squares = variances / n
@@ -175,7 +175,7 @@ def _orders(x: np.ndarray) -> np.ndarray:
 
 
 def over_seeds(draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Returns means over seeds drawn with replacement, [DRAWS], a draw for each of the sentences'.
+    """Returns means over seeds drawn with replacement, [DRAWS]: one draw per draw of sentences.
 
     Args:
       draws: `resampled` of the seeds of a row, [seeds, DRAWS].

@@ -191,7 +191,7 @@ def stages(grid: "Grid", seeds: int, open_data: Callable[[Data], Dataset]) -> "I
 
 
 def _distinct(jobs: "Sequence[Job]") -> "list[Job]":
-    """Returns the jobs without those whose run an earlier one has, too."""
+    """Returns the jobs without repetitions of a run; of equal runs, the first job is kept."""
     return list({job.directory: job for job in reversed(jobs)}.values())[::-1]
 
 
@@ -199,7 +199,7 @@ def choices(grid: "Grid") -> list[Choice]:
     """Returns the trials of every row of a grid that sweeps, with their perplexities so far.
 
     Raises:
-      UsageError: a run does not have the likelihoods of its sentences.
+      UsageError: a run did not keep the likelihoods of its sentences.
     """
     values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
     keys = [[identity.row_key(trial.config(row)) for trial in grid.trials] for row in grid.rows]

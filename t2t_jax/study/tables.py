@@ -1,4 +1,4 @@
-"""The result table of a study, with our values beside the paper's, from stored results alone."""
+"""The result table of a study from stored results, with our values beside the paper's."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from t2t_jax.study.notes import EDGE, mean_score, notes, subwords
 from t2t_jax.study.registry import Row
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
-COUNTS = "n", "params"  # columns beside those of fields and metrics
+COUNTS = "n", "params"  # columns that are neither fields nor metrics
 
 
 def quality(grid: Grid, lines: Sequence[Line], columns: Sequence[str] = ()) -> Table:
@@ -65,7 +65,7 @@ def _check(columns: Sequence[str]) -> None:
 
 
 def _label(row: Row, fields: Sequence[str]) -> str:
-    """Returns the group of a row; its name if that is the group, or no change has a column."""
+    """Returns a row's label: its group, as `(A)`, or its name if nothing else would identify it."""
     shown = row.label or row.changes.keys() & set(fields)
     return f"({row.group})" if shown and row.name != row.group else row.name
 
@@ -78,7 +78,7 @@ def _parameters(line: Line, shown: bool) -> list[Cell]:
 
 
 def _changes(grid: Grid, line: Line, fields: Sequence[str]) -> list[Cell]:
-    """Returns the columns of fields: all that base has; of others what they name or differ in."""
+    """Returns the cells of fields: all that base has; of other rows, those named or changed."""
     study, row, c = grid.study, line.entry.row, line.entry.c
     paper, ours = config.flatten(study.config(row)), config.flatten(c)
     base = config.flatten(grid.config(study.rows[0]))
@@ -123,7 +123,7 @@ def _best(name: str, lines: Sequence[Line]) -> float:
 
 
 def _scores(grid: Grid, line: Line, name: str, best: float) -> tuple[Cell, Cell, Cell]:
-    """Returns a metric in the paper, untuned and ours."""
+    """Returns the cells of a metric: the paper's, ours without tuning, and ours."""
     row, untuned = line.entry.row, line.untuned
     if name == "PPL":
         measures = untuned.PPL if untuned else None, line.PPL

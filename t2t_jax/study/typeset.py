@@ -1,4 +1,4 @@
-"""Tables typeset as text and Markdown; see `study.latex` for a paper's."""
+"""Tables typeset as text and Markdown; `study.latex` typesets them in LaTeX."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

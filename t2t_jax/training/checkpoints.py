@@ -21,8 +21,8 @@ class History(NamedTuple):
     """What a run has done so far, saved with its state: data read, costs and evaluations.
 
     Attributes:
-      epoch, batch: position of the next batch, in epochs and within the epoch.
-      seconds: time of training.
+      epoch, batch: position of the next batch: its epoch, and its number within the epoch.
+      seconds: time of training, in seconds, without `overhead`.
       overhead: seconds of compiling, and of evaluating on dev.
       flops: FLOPs of matrix products, by the model's formula.
       compiled_flops: FLOPs of all operations, as XLA counts them in the compiled step.
@@ -88,10 +88,10 @@ def manager(directory: Path, t: Training) -> Iterator[ocp.CheckpointManager]:
 
 
 def save(target: ocp.CheckpointManager, state: State, history: History) -> None:
-    """Saves a run after `state.step` steps, once the save before it has finished.
+    """Saves a run after `state.step` steps, once the previous save has finished.
 
     Raises:
-      RunError: the disk has no room, or the save before it failed.
+      RunError: the disk has no room, or the previous save failed.
     """
     finish(target)
     needed = sum(x.nbytes for x in jax.tree.leaves(state))
@@ -99,7 +99,7 @@ def save(target: ocp.CheckpointManager, state: State, history: History) -> None:
     items = ocp.args.Composite(
         params=ocp.args.StandardSave(state.params),
         optimizer=ocp.args.StandardSave(state.optimizer),
-        standing=ocp.args.JsonSave(history._asdict()),  # the name in checkpoints that exist
+        standing=ocp.args.JsonSave(history._asdict()),  # the name that stored checkpoints have
     )
     step = int(state.step)
     evaluated = dict(history.evaluations).get(step)
@@ -112,9 +112,9 @@ def _check_room(directory: Path, needed: int) -> None:
     free = shutil.disk_usage(directory).free
     if free < needed:
         raise RunError(
-            f"a checkpoint takes {needed / 2**20:,.1f} MiB and {directory} has "
-            f"{free / 2**20:,.1f} left: make room, then the same command continues from the last "
-            "one."
+            f"a checkpoint takes {needed / 2**20:,.1f} MiB, but {directory} has only "
+            f"{free / 2**20:,.1f} free: make room, then the same command resumes from the last "
+            "checkpoint."
         )
 
 
@@ -135,7 +135,9 @@ def whole_steps(source: ocp.CheckpointManager, report: Callable[[str], object]) 
             aside = directory.parent.parent / f"damaged-{step}"
             shutil.rmtree(aside, ignore_errors=True)
             directory.rename(aside)
-            report(f"the checkpoint of step {step:,} is damaged ({damage}): it is now {aside}.")
+            report(
+                f"the checkpoint of step {step:,} is damaged ({damage}) and was moved to {aside}."
+            )
 
     hosts.decide(move_damaged)
     source.reload()
@@ -173,6 +175,9 @@ def average(
     """Mean of the parameters of the last k evaluated checkpoints (section 6.1), and their steps.
 
     A checkpoint that an interruption saved between two evaluations does not count.
+
+    Args:
+      like: arrays with the parameters' shapes, dtypes and layout.
     """
     evaluated = {step for step, _ in history.evaluations}
     steps = sorted(evaluated.intersection(source.all_steps()))[-k:]
@@ -191,7 +196,7 @@ def average(
 
 
 def write_params(directory: Path, params: Any) -> None:
-    """Writes parameters alone, in place of `directory`, which is complete once it exists."""
+    """Writes parameters alone to `directory`, and replaces it; it is complete once it exists."""
     aside = directory.absolute().with_name(f"{directory.name}.part")
     with writing(directory, Exception), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(aside / "params", params, force=True)

@@ -1,4 +1,4 @@
-"""Several processes that train one run: joining, agreement, and the first process, which writes."""
+"""Several processes that train one run: they join and agree, and the first of them writes files."""
 
 import hashlib
 import itertools
@@ -39,7 +39,9 @@ def join(hosts: str) -> None:
         number, _, address = hosts.partition("@")
         i, _, n = number.partition("/")
         if not (i.isdecimal() and n.isdecimal() and ":" in address and int(i) < int(n)):
-            raise UsageError(f"--hosts {hosts}: give auto, or I/N@ADDRESS:PORT with I from 0 on.")
+            raise UsageError(
+                f"--hosts {hosts}: give auto, or I/N@ADDRESS:PORT with I from 0 to N-1."
+            )
         options = dict(coordinator_address=address, process_id=int(i), num_processes=int(n))
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
@@ -51,7 +53,7 @@ def join(hosts: str) -> None:
         ) from None
     except RuntimeError as error:
         raise RunError(f"--hosts {hosts}: {str(error).splitlines()[0]}") from None
-    # Orbax would pass steps to the preemption service, between the numbers of `interruption`.
+    # Orbax would give the preemption service its steps, between the numbers of `interruption`.
     ocp.CheckpointManager.reached_preemption = lambda self, step: False
 
 
@@ -109,9 +111,9 @@ def decide(function: Callable[[], T]) -> T:
 def interruption() -> Iterator[Callable[[int], bool]]:
     """Context in which the first SIGINT or SIGTERM sets a flag; a second one ends the process.
 
-    It gives a function of the step that returns the flag. With several processes, every process
-    must call it in every step; it is true on all of them in the same step, whichever received the
-    signal. There a SIGTERM outside the context is not lost: the next context stops.
+    The context yields a function of the step that returns the flag. With several processes, every
+    process must call it in every step; it returns True on all of them in the same step, whichever
+    received the signal. A SIGTERM outside the context is not lost then: the next context stops.
     """
     if jax.process_count() > 1:  # jax.distributed listens for SIGTERM
         before = signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))

@@ -31,12 +31,12 @@ def train(
       members: runs whose configs differ only in `config.TRACED` fields.
       evaluate: function from parameters to dev perplexity.
       vectorised: whether all runs are trained at once, as one wider computation, instead of one
-        after the other. It pays on an accelerator that a small model leaves idle. It does not pay
-        on a CPU: one run keeps its cores busy, and its caches hold only one. By default it is set
-        for small steps on anything but a CPU, and where the mesh has a population axis.
+        after the other. It is faster on an accelerator that a small model leaves idle. It is slower
+        on a CPU, where one run keeps the cores busy and fills the caches. By default, runs with
+        small steps are vectorised on accelerators, and all runs if the mesh has a population axis.
 
     Yields:
-      Each member when it has ended, with its outcome; an error if its loss became infinite or NaN.
+      Each member when it has ended, with its outcome: an error if its loss became infinite or NaN.
 
     Raises:
       UsageError: the mesh's population axis does not divide the number of members.
@@ -66,7 +66,7 @@ def _train_group(
     mesh: Mesh,
     programs: Programs,
 ) -> list[tuple[Member, Trained | RunError]]:
-    """`train` for members that are to be trained at once."""
+    """Trains members at once; see `train`."""
     outcomes: list[tuple[Member, Trained | RunError]] = []
     with ExitStack() as stack:
         stack.enter_context(sharding.use_mesh(mesh))
@@ -87,10 +87,13 @@ def _train_group(
 
 
 def _resume_points(saved: Sequence[set[int]]) -> list[tuple[int, list[int]]]:
-    """The steps to resume from, each with the members that do, given each member's saved steps.
+    """The steps to resume from, each with the indices of the members that resume there.
 
     All members resume from the newest step that they share. If they share none, those with the
     same newest step are trained at once.
+
+    Args:
+      saved: the steps of which each member has a checkpoint.
     """
     common = set.intersection(*saved)
     if common or not any(saved):

@@ -1,11 +1,11 @@
-"""Manifest of a checkpoint, the sha256 of every file: written with it, checked before reading."""
+"""Manifest of a checkpoint: the sha256 of every file, written with it, checked before reading."""
 
 import hashlib
 import json
 from pathlib import Path
 
 NAME = "sha256.json"
-_LATER = {NAME, "_CHECKPOINT_METADATA", "commit_success.txt"}  # Orbax writes these at the commit
+_LATER = {NAME, "_CHECKPOINT_METADATA", "commit_success.txt"}  # Orbax writes these when it commits
 
 
 def write(directory: Path) -> None:
@@ -14,7 +14,7 @@ def write(directory: Path) -> None:
 
 
 def damage(directory: Path) -> str | None:
-    """How a directory differs from its manifest, in a few words; None if it does not."""
+    """How a directory differs from its manifest, in a few words; None if it does not differ."""
     try:
         listed, present = json.loads((directory / NAME).read_text()), _digests(directory)
     except (OSError, ValueError) as error:

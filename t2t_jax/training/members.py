@@ -54,7 +54,7 @@ class Run:
     Attributes:
       index: its place on the population axis.
       manager: its checkpoint manager.
-      history: what it had done at its last checkpoint or evaluation.
+      history: its history at its last checkpoint or evaluation.
       batches: its stream, from the restored position on.
       metrics: its metrics.jsonl; None on processes other than the first, which alone writes.
       error: why it ended early.
@@ -83,12 +83,12 @@ class Clock:
         self._start = time.monotonic() - history.seconds - history.overhead
 
     def seconds(self) -> float:
-        """Seconds of training since the run began, with those before it was resumed."""
+        """Seconds of training since the run began, including those before it was resumed."""
         return time.monotonic() - self._start - self.overhead
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Context of compiling or evaluating."""
+        """Context for compiling or evaluating, whose time is not that of training."""
         start = time.monotonic()
         yield
         self.overhead += time.monotonic() - start

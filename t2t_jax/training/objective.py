@@ -1,4 +1,4 @@
-"""Cross-entropy with label smoothing (section 5.4), and without, which gives perplexity."""
+"""Cross-entropy with label smoothing (section 5.4), and without it, for perplexity."""
 
 from typing import Literal
 
@@ -26,7 +26,7 @@ def cross_entropy(
       smoothing: `uniform` spreads it over all V (Szegedy et al. 2016); `others` over the V - 1 that
         are not the target, minus the constant that makes the loss of a perfect prediction zero
         (tensor2tensor).
-      axis: sums over this axis of [B, T] alone; None sums over both.
+      axis: the axis of [B, T] to sum over; None sums over both.
 
     Returns:
       `loss` (smoothed), `nll` (unsmoothed), `tokens`.

@@ -9,7 +9,7 @@ from t2t_jax.parts import SCHEDULES, implementation
 
 
 def adam(c: config.Training) -> optax.GradientTransformation:
-    """Adam without its learning rate, which the step multiplies its updates by."""
+    """Adam without the learning rate, by which the train step multiplies its updates."""
     return optax.scale_by_adam(c.beta1, c.beta2, c.eps)
 
 
@@ -34,7 +34,7 @@ def learning_rate(
 
     inverse_sqrt is the paper's equation 3: peak min(step / warmup, (warmup / step)^0.5).
     linear has the same warm-up, then falls linearly and reaches zero one step after the last.
-    After the same warm-up, a schedule of a study file is its function's value times the peak.
+    A schedule of a study file has the same warm-up, then its function's value times the peak.
     """
     step = jnp.maximum(step, 1).astype(jnp.float32)
     if schedule == "inverse_sqrt":

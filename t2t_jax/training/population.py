@@ -1,4 +1,4 @@
-"""Several runs of one shape as one wider computation: state, batch and hyper get an axis P.
+"""Several runs of equal shapes as one wider computation: state, batch and hyper get an axis P.
 
 Members may differ in the traced hyperparameters (`step.Hyper`): dropout, label smoothing, learning
 rate and seed. A single run has no axis P: with one of length 1, XLA would copy the state in every
@@ -20,7 +20,7 @@ def vmap_step(step: Callable[..., Any], P: int) -> Callable[..., Any]:
 
 
 def stack(trees: Sequence[Any]) -> Any:
-    """Trees of arrays [...] as one tree of arrays [P, ...], laid out as in the first of them."""
+    """Trees of arrays [...] as one tree of arrays [P, ...], laid out like the first of them."""
     if len(trees) == 1:
         return trees[0]
     layout = jax.tree.map(
@@ -38,7 +38,7 @@ def stack_batches(batches: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndar
 
 
 def member(tree: Any, i: int, P: int) -> Any:
-    """The leaves of member i of P in a stacked tree, laid out as in it."""
+    """The leaves of member i of P in a stacked tree, with the same layout."""
     if P == 1:
         return tree
     layout = jax.tree.map(

@@ -72,7 +72,7 @@ class StepMetrics(NamedTuple):
 
 
 class Meter:
-    """Means and speeds over the training steps since it was made."""
+    """Means and speeds over the training steps since its creation."""
 
     def __init__(self) -> None:
         self.opened, self.steps = time.monotonic(), 0
@@ -112,9 +112,9 @@ class Meter:
 
 
 class Metrics:
-    """metrics.jsonl, a record per line; each is sent to the chosen tracker, too.
+    """metrics.jsonl, with one record per line; each is also sent to the chosen tracker.
 
-    For a run that resumes at `step`, records of later steps are dropped, as they come again.
+    For a run that resumes at `step`, records of later steps are dropped, as they will be repeated.
     """
 
     def __init__(self, directory: Path, step: int) -> None:

@@ -1,4 +1,4 @@
-"""The device mesh, and the mesh axis that each logical axis of an array is divided over.
+"""The device mesh, and the mesh axes over which each logical axis of an array is divided.
 
     population   runs that are trained at once
     data         rows of a batch
@@ -115,7 +115,7 @@ def _is_boxed(x: Any) -> bool:
 
 
 def mesh_of(tree: Any) -> Mesh:
-    """The mesh that a tree of arrays is laid out over; a mesh of one device if there is none."""
+    """The mesh over which a tree of arrays is laid out; a mesh of one device if there is none."""
     layouts = (getattr(x, "sharding", None) for x in jax.tree.leaves(tree))
     for layout in layouts:
         if isinstance(layout, NamedSharding) and isinstance(layout.mesh, Mesh):
@@ -125,12 +125,12 @@ def mesh_of(tree: Any) -> Mesh:
 
 
 def rows(mesh: Mesh) -> int:
-    """Number of parts that the rows of a batch are divided into."""
+    """Number of parts into which the rows of a batch are divided."""
     return math.prod(mesh.shape[axis] for axis in ROWS)
 
 
 def put_batch(batch: Any, mesh: Mesh, multiple: int = 1) -> Any:
-    """Moves host arrays [B, L], or [P, B, L] of a population, to the devices, to each its rows.
+    """Divides the rows of host arrays [B, L], or [P, B, L] of a population, over the devices.
 
     Rows of PAD are added until `multiple` times the number of parts divides B. They change neither
     the loss nor the random draws of other rows.

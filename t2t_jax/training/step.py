@@ -20,7 +20,7 @@ from t2t_jax.training.optimizer import adam, learning_rate, peak_lr
 from t2t_jax.training.progress import StepMetrics
 
 Batch = dict[str, jax.Array]
-Sums = dict[str, jax.Array]  # of `objective.cross_entropy`
+Sums = dict[str, jax.Array]  # what `objective.cross_entropy` returns
 
 
 @struct.dataclass
@@ -63,8 +63,8 @@ def hyper(c: Config) -> Hyper:
 def shift(target: jax.Array) -> jax.Array:
     """The decoder's input int32 [B, T]: BOS, then the target int32 [B, T] without its last token.
 
-    Padding stays padding, so the last EOS is never an input. Given tokens, which are negative in
-    the target, are positive there.
+    Padding stays padding, so the last EOS is never an input. Given tokens, on which there is no
+    loss, are negative in the target and positive in the input.
     """
     moved = jnp.roll(jnp.abs(target), 1, axis=1).at[:, 0].set(BOS)
     return jnp.where(target != PAD, moved, PAD)
@@ -84,10 +84,10 @@ def mask(target: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     Args:
       target: int32 [B, T].
-      chosen: bool, broadcastable to [B, T]: the tokens to be masked; PAD never is.
+      chosen: bool, broadcastable to [B, T]: the tokens to mask; PAD is never masked.
 
     Returns:
-      The target with the chosen tokens replaced by MASK, and the chosen tokens with PAD elsewhere.
+      The target with MASK in place of the chosen tokens, and the chosen tokens with PAD elsewhere.
     """
     chosen &= target != PAD
     return jnp.where(chosen, MASK, target), jnp.where(chosen, target, PAD)
@@ -140,8 +140,8 @@ def _shapes(model: nn.Module) -> Any:
 def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], Stepped]:
     """The train step of a model: a pure function (state, batch, hyper) -> (state, metrics).
 
-    A batch is {"source": int32 [B, S], "target": int32 [B, T]}, padded with PAD. The loss is that
-    of the tokens that are asked for; given tokens of the target are negative.
+    A batch is {"source": int32 [B, S], "target": int32 [B, T]}, padded with PAD. The loss is the
+    mean over the target's tokens; given tokens, which are negative, have none.
     """
     t = c.training
     optimizer = adam(t)
@@ -160,7 +160,7 @@ def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], St
         grad_norm = optax.tree.norm(gradient) * per_token
         direction, moments = optimizer.update(mean, state.optimizer)
         lr = learning_rate(state.step + 1, h.peak_lr, h.warmup, h.steps, t.schedule)
-        # Waiting for every gradient lets XLA update parameters in place: none is read after it.
+        # The norm waits for every gradient, after which XLA can update parameters in place.
         waited = jnp.where(jnp.isnan(grad_norm), jnp.nan, lr)
         update = jax.tree.map(
             lambda d, f: -(waited if f == 1 else waited * f) * d, direction, factors
@@ -223,7 +223,7 @@ def _accumulate(
         out = gradient_of(params, part, h, jax.random.fold_in(key, i))
         return jax.tree.map(jnp.add, total, out), None
 
-    # Every micro-batch takes rows of every device, so that no row moves between devices.
+    # Every micro-batch has rows of every device, so that no row moves between devices.
     parts = jax.tree.map(lambda x: x.reshape(-1, count, *x.shape[1:]).swapaxes(0, 1), batch)
     first = jax.tree.map(lambda x: x[0], parts)
     zeros = jax.tree.map(

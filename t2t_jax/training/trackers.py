@@ -33,7 +33,7 @@ Sink = tuple[str, Callable[[Curves, int], object], Callable[[], object]]  # id, 
 
 
 def _tensorboard(run: Run) -> Sink:
-    """Writes events in this thread, as that of tensorboardX dies when the clock is set back."""
+    """Writes events in this thread: tensorboardX's own thread dies if the clock is set back."""
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
     from tensorboardX.proto.summary_pb2 import Summary
@@ -60,7 +60,7 @@ def _wandb(run: Run) -> Sink:
         project=project, group=run.group, name=run.name, config=run.config, dir=str(run.home),
         id=run.id, resume="allow", reinit="create_new", settings=wandb.Settings(console="off"),
     )  # fmt: skip
-    return made.id, made.log, made.finish  # it ignores steps that were sent before
+    return made.id, made.log, made.finish  # wandb ignores steps that were sent before
 
 
 def _mlflow(run: Run) -> Sink:
@@ -93,7 +93,11 @@ TRACKERS = {"tensorboard": _tensorboard, "wandb": _wandb, "mlflow": _mlflow, "ai
 
 
 def choose(name: str) -> None:
-    """Makes the runs of this process and of its workers send their curves, if that is possible."""
+    """Makes the runs of this process and of its workers send their curves to a tracker.
+
+    Raises:
+      UsageError: its package is not installed.
+    """
     package = "tensorboardX" if name == "tensorboard" else name
     if importlib.util.find_spec(package) is None:
         raise UsageError(f"--track {name} needs a package: `pip install {package}`.")
@@ -120,7 +124,7 @@ class Tracker:
     def _guarded(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except Exception as error:  # whatever it is, the run goes on
+        except Exception as error:  # whatever the error, training continues
             self.sink = None
             reason = str(error).split("\n")[0] or type(error).__name__
             warn(f"{self.name} failed ({reason}): training continues without it.")

@@ -1,4 +1,4 @@
-"""Runs that are trained at once: steps, what they report, evaluations and checkpoints."""
+"""Training of runs at once: their steps, metrics, evaluations and checkpoints."""
 
 import math
 from collections import deque
@@ -20,14 +20,14 @@ from t2t_jax.training.progress import Meter, Metrics, Progress, StepMetrics, dur
 from t2t_jax.training.step import State, hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops
 
-RECORD_EVERY = 50  # steps between the records of metrics.jsonl, which has the last step as well
+RECORD_EVERY = 50  # steps between records of metrics.jsonl; the last step has one, too
 
 Evaluate = Callable[[Any], float]
 Programs = dict[tuple[tuple[int, ...], tuple[int, ...]], Program]  # by the shapes of a batch
 
 
 def ahead() -> int:
-    """Number of steps queued behind the running one; on a CPU each would hold its temporaries."""
+    """Number of steps queued behind the running one; 0 on a CPU, where each holds temporaries."""
     return 0 if jax.default_backend() == "cpu" else 2
 
 
@@ -78,7 +78,7 @@ class Trainer:
         return population.stack(states)
 
     def train(self) -> list[tuple[Member, Trained | RunError]]:
-        """Trains all runs to their last step, or until none of them can go on.
+        """Trains all runs to their last step, or until all have failed or patience has run out.
 
         Raises:
           Interrupted: by a signal, once the runs are saved.
@@ -148,7 +148,7 @@ class Trainer:
         self.queue.append((self.step, self.P * flops, metrics))
 
     def _program(self, batch: dict[str, jax.Array]) -> Program:
-        """The step compiled for a batch's shapes, the first time they are met."""
+        """The step compiled for a batch's shapes; it is compiled when they first occur."""
         shapes = batch["source"].shape, batch["target"].shape
         if shapes not in self.programs:
             (B, S), T = shapes[0][-2:], shapes[1][-1]
@@ -157,7 +157,7 @@ class Trainer:
             with self.clock.stopped():
                 arguments = self.step_function, self.P, self.state, batch, self.hyper
                 self.programs[shapes] = compile_for(*arguments)
-            self.meter = Meter()  # the speed that is shown is that of training, not of compiling
+            self.meter = Meter()  # speeds are those of training, without compiling
         return self.programs[shapes]
 
     def _read_all(self) -> None:

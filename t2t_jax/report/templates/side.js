@@ -1,4 +1,4 @@
-// Sets two to six chosen rows side by side: the config fields in which they differ, and their results.
+// Shows two to six chosen rows side by side: the config fields in which they differ, and their results.
 const side = document.getElementById("side");
 
 function line(name, contents) {

@@ -1,4 +1,4 @@
-// Sorts the rows of a table by the column of a heading: up, down, and back to the original order.
+// Sorts the rows of a table by the column of a clicked heading: up, down, then in the original order.
 function sortable(table) {
   const original = [...table.tBodies].map((body) => [body, [...body.rows]]);
   const heading = table.querySelector("tr.sorting");
@@ -22,7 +22,7 @@ function sortable(table) {
   });
 }
 
-// The value of a row in a column: of a config field that is blank in the table, the row's own.
+// The value of a row in a column; a config field that is blank in the table has the row's own value.
 function value(heading, row, column) {
   const text = row.cells[column].textContent.trim();
   const config = data.rows[row.dataset.index]?.config ?? {};

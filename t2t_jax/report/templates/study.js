@@ -1,5 +1,5 @@
-// Lets a reader choose rows, and makes all of the page follow the choice. Without scripts the page
-// shows pictures of the charts and every row, run and sentence.
+// Lets a reader choose rows, and updates the whole page to show them. Without scripts the page shows
+// pictures of the charts, and every row, run and sentence.
 const data = JSON.parse(document.getElementById("data").textContent);
 const each = (selector, action) => document.querySelectorAll(selector).forEach(action);
 const [filter, all, chosen, menu, everySeed] = [
@@ -11,7 +11,7 @@ const ticks = lines.map((line) => line.querySelector("input"));
 const views = [];
 const followers = []; // functions of the indices of the chosen rows
 
-// Rows that match every word of the filter, and are ticked unless none is.
+// The rows that match every word of the filter; if any row is ticked, only those that are ticked.
 function choice() {
   const words = filter.value.toLowerCase().split(/\s+/);
   const matching = lines.map((line) => words.every((word) => line.title.toLowerCase().includes(word)));
@@ -37,8 +37,8 @@ function update() {
   history.replaceState(state, ""); // so that the choice survives a reload
 }
 
-// Shows the chosen rows in a chart, or hides it if it has none of them. The charts of a factorial
-// study have no rows, as they are of all combinations.
+// Shows the chosen rows in a chart, or hides the chart if it has none of them. The charts of a
+// factorial study show all combinations, and have no rows.
 function show({ view, figure }, rows) {
   const names = rows.map((i) => data.rows[i].name);
   const { data: { values }, usermeta } = data.specs[figure.id];
