@@ -77,6 +77,7 @@ def test_every_recipe_is_valid(name):
         ({"batch_tokens": 100}, ["batch_tokens", "max_length"]),
         ({"cross_attention": "scaled_dot"}, ["attention", "'scaled_dot_product'"]),
         ({"cross_attention": "sparse_fixed"}, ["one sequence", "cross_attention", "additive"]),
+        ({"cross_attention": "coverage"}, ["one query after another", "architecture=recurrent"]),
         ({"decoder_attention": "local_p"}, ["another sequence", "sparse_fixed"]),
         ({"encoder_attention": "local:v=3"}, ["'v'", "w"]),
         ({"encoder_attention": "local:w=0"}, ["w", "from 1"]),

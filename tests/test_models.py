@@ -25,9 +25,8 @@ def recur(cell, feed="none", scores="", both=False):
     changes = dict(architecture="recurrent", cell=cell, attention_feeding=feed)
     if both:
         changes |= dict(encoder_direction="both")
-    names = {"dot": "dot_product", "general": "general", "additive": "additive"}
     if scores:
-        changes |= dict(cross_attention=names[scores])
+        changes |= dict(cross_attention="dot_product" if scores == "dot" else scores)
     options = dict(cell=cell, feed=feed, both=both, scores=scores)
     return changes, recurrent.logits, options
 
@@ -104,8 +103,9 @@ alibi geglu gru-bahdanau gru-luong even-kernel learned lstm no-positions qk-laye
 unscaled
 """
 MIXES_FULL = """
-blocks-lsh-top_k gru-linear halves-additive learned lstm lstm-local multi-query-linear-general
-performer-linear-local pointwise random-local_p random-strided retention-mamba2
+blocks-lsh-top_k gru-linear halves-additive learned lstm lstm-coverage lstm-local
+multi-query-linear-general performer-linear-local pointwise random-local_p random-strided
+retention-mamba2
 """
 
 
@@ -194,6 +194,8 @@ MIXES = {
     "lstm": recur("lstm", both=True)[0],
     "lstm-luong": recur("lstm", "output", "general")[0],
     "gru-bahdanau": recur("gru", "input", "additive", both=True)[0],
+    "gru-coverage": recur("gru", "input", "coverage")[0],
+    "lstm-coverage": recur("lstm", "output", "coverage")[0],
     "lstm-local": dict(
         architecture="recurrent", attention_feeding="output", cross_attention="local:w=1"
     ),

@@ -91,6 +91,7 @@ def check_every_model():
     models = [
         config.replace(C, N=1, d_k=4, **{f"{t.roles[0]}_attention": n})
         for n, t in MECHANISMS.items()
+        if not t.changing
     ]
     models += [config.replace(C, d_k=4, positions=p) for p in ("learned", "relative", "rotary")]
     models += [config.replace(config.Config(), architecture=a, **width) for a in ARCHITECTURES]

@@ -33,6 +33,8 @@ class Entry:
       halves: whether it cuts queries and keys into halves, so that d_k must be even.
       roles: the attention layers of Figure 1 that can use it.
       why: why the others cannot.
+      changing: the entries of its state that a step of cross-attention changes. If there are any,
+        a query depends on those before it, and the decoder must be recurrent.
       gates: the number of features that it needs for each key and head beside the d_k of the key, a
         function of d_k; `models/multihead.py` projects them and appends them to the key.
       supports: what it can be combined with: `rotary` positions; a `bias` that a position scheme
@@ -49,6 +51,7 @@ class Entry:
     halves: bool = False
     roles: tuple[str, ...] = ALL
     why: str = ""
+    changing: tuple[str, ...] = ()
     gates: Callable[[int], int] = costs.none
     supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup")
 
@@ -97,6 +100,16 @@ MECHANISMS: dict[str, Entry] = {
         costs.additive,
         sizes=dict(tile=128),  # queries whose scores are in memory at once
         supports=("bias",),
+    ),
+    "coverage": Entry(
+        "coverage:Coverage",
+        "v^T tanh(W_q q + W_k k + w_c c), c: the weights that a key had at earlier queries",
+        costs.additive,
+        sizes=dict(tile=1),
+        roles=("cross",),
+        why="it sums the weights that keys of another sequence had at earlier queries",
+        changing=("coverage",),
+        supports=(),
     ),
     "local": Entry(
         "local:Local",
@@ -415,6 +428,11 @@ def products(text: str, shape: Shape) -> Number:
 def gates(text: str, d_k: int) -> int:
     """The number of features that a mechanism needs for each key and head beside d_k."""
     return MECHANISMS[parse(text)[0]].gates(d_k)
+
+
+def changing(text: str) -> tuple[str, ...]:
+    """The entries of the state of a mechanism that a step of cross-attention changes."""
+    return MECHANISMS[parse(text)[0]].changing
 
 
 def attributes(text: str) -> dict[str, Number]:

@@ -15,6 +15,7 @@ from flax import struct
 from jax import Array
 
 from t2t_jax.attention import build
+from t2t_jax.attention.registry import changing
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter
@@ -22,6 +23,8 @@ from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter
 GATES = {"lstm": 4, "gru": 3}
 # The hidden state [B, width], and the cell of an LSTM, which is float32 as it sums over positions.
 Carry = tuple[Array, ...]
+# The carry of each layer, and what a step changes of the attention's state.
+State = tuple[list[Carry], dict[str, Array]]
 
 
 @struct.dataclass
@@ -88,34 +91,37 @@ class Recurrent(Model):
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
         if self.c.attention_feeding == "none":
-            return {}, encoded.last
+            return {}, (encoded.last, {})
         k = encoded.output[:, :, None]
-        source = Visibility(kv_lengths=encoded.lengths)
-        return self.attention.start(k, k, source), encoded.last
+        memory = self.attention.start(k, k, Visibility(kv_lengths=encoded.lengths))
+        carried = {name: memory.pop(name) for name in changing(self.c.cross_attention)}
+        return memory, (encoded.last, carried)
 
     def step(self, memory: Any, state: Any, tokens: Array, t: Array) -> tuple[Array, Any]:
         state, x = self._position(state, memory, self.embedding(tokens), t, None)
         return self.embedding.logits(x[:, None])[:, 0], state
 
     def _position(
-        self, state: list[Carry], memory: Any, x: Array, t: Array, P_drop: Array | None
-    ) -> tuple[list[Carry], Array]:
+        self, state: State, memory: Any, x: Array, t: Array, P_drop: Array | None
+    ) -> tuple[State, Array]:
         """The embedding x [B, d_model] at t -> the next state, and the input of the softmax."""
+        carries, carried = state
 
-        def attend(q: Array) -> Array:
-            return self.attention.step(memory, q[:, None, None], t)[0][:, 0, 0]
+        def attend(q: Array) -> tuple[Array, dict[str, Array]]:
+            out, after = self.attention.step(memory | carried, q[:, None, None], t)
+            return out[:, 0, 0], {name: after[name] for name in carried}
 
-        value, next_state = None, []
+        value, next_carries = None, []
         if self.c.attention_feeding == "input":
-            value = attend(state[-1][0])
+            value, carried = attend(carries[-1][0])
             x = jnp.concatenate([x, value], -1)
-        for cell, carry in zip(self.decoder, state, strict=True):
+        for cell, carry in zip(self.decoder, carries, strict=True):
             carry = cell.step(x, carry)
             x = self.drop(carry[0], P_drop)
-            next_state.append(carry)
+            next_carries.append(carry)
         if self.c.attention_feeding == "output":
-            value = attend(x)
-        return next_state, x if value is None else self.readout(x, value)
+            value, carried = attend(x)
+        return (next_carries, carried), x if value is None else self.readout(x, value)
 
 
 class Readout(nn.Module):

@@ -17,7 +17,7 @@ SCALED = (
 ).split()
 DENSE = (
     "scaled_dot_product dot_product general additive linear performer local_p cosine softmax1 sink "
-    "sparsemax entmax talking_heads differential top_k block_select lsh cosformer taylor"
+    "sparsemax entmax talking_heads differential top_k block_select lsh cosformer taylor coverage"
 ).split()  # every key is seen, or the scores or `selection` decide
 
 # Faster as one program; the others share operations, which a test process compiles once.
@@ -52,6 +52,10 @@ def attention(
                     out = low_rank(xp, name, options, own[i], x, y, z, *lengths)
                 heads.append(out)
             rows.append(xp.stack(heads, axis=1))
+            continue
+        if name == "coverage":
+            a = [coverage(xp, own[i], q[b, :, i], k[b, :, i], seen) for i in range(h)]
+            rows.append(xp.stack([a[i] @ v[b, :, i] for i in range(h)], axis=1))
             continue
         e = [scores(xp, name, options, own[i], q[b, :, i], k[b, :, i], i, h) for i in range(h)]
         if name == "talking_heads":
@@ -212,6 +216,16 @@ def predictive(xp, w, own, q, e, seen, length):
     away = xp.arange(e.shape[1])[None] - p[:, None]
     a = softmax(xp, e, seen & (xp.abs(away) <= w))
     return a * xp.exp(-(away**2) / (2 * (w / 2) ** 2))
+
+
+def coverage(xp, own, q, k, seen):
+    """Returns the weights [T, S] of See et al. (2017), equations 1, 2, 10 and 11, without bias."""
+    covered, rows = xp.zeros(len(k)), []
+    for t in range(len(q)):
+        hidden = k @ own["W_k"] + q[t : t + 1] @ own["W_q"] + covered[:, None] * own["w_c"][None]
+        rows.append(softmax(xp, (xp.tanh(hidden) @ own["v"])[None], seen[t : t + 1])[0])
+        covered = covered + rows[-1]
+    return xp.stack(rows)
 
 
 def weights(xp, name, o, own, e, seen):
