@@ -5,7 +5,7 @@
 Writes experiments/results/ops: the median time of both in alternating rounds, the median of their
 ratio and the memory of their temporaries, at the sizes of the base model with 2,048 tokens a side.
 Expected on two CPU cores: every one but the NaN guard is faster than its plain definition; additive
-scores also need a tenth of the memory. The NaN guard is compared with attention without it, which
+scores also need 1/64 of the memory. The NaN guard is compared with attention without it, which
 gives its cost.
 """
 

@@ -95,8 +95,8 @@ def _measure_size(
         report(f"{size}: {times[-1] * 1e3:,.1f} ms a step")
     first, *times = times
     flops = _flops(w, steps) / workload.BATCHES
-    known = [p for p in peaks[1:] if p]
-    shares = [flops / t / p for t, p in zip(times, known, strict=False)]
+    known = [(t, p) for t, p in zip(times, peaks[1:], strict=True) if p]
+    shares = [flops / t / p for t, p in known]
     median = statistics.median(times)
     return {
         "seconds": median,
@@ -105,7 +105,7 @@ def _measure_size(
         "first_round": first * workload.BATCHES,
         "tokens_per_second": workload.count_tokens(steps.batches) / workload.BATCHES / median,
         "share_of_peak": statistics.median(shares) if shares else None,
-        "peak_flops": statistics.median(known) if known else None,
+        "peak_flops": statistics.median(p for _, p in known) if known else None,
         "bytes": max(p.memory for p in steps.programs.values()),
     }
 

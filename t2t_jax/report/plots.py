@@ -16,7 +16,7 @@ from t2t_jax.report.learning import learning
 from t2t_jax.report.trials import trials
 from t2t_jax.runs import store
 from t2t_jax.study import agreement, contrasts, cost, distances, factorial
-from t2t_jax.study.comparison import Line, paper_score
+from t2t_jax.study.comparison import Line, main_measure, paper_score
 from t2t_jax.study.grid import Grid
 
 
@@ -146,12 +146,6 @@ COSTS = {
 }
 
 
-def quality(grid: Grid, line: Line) -> float | None:
-    """Returns the mean over seeds of BLEU or F1, or of perplexity if the study is not scored."""
-    measure = line.score if grid.study.split else line.PPL
-    return None if measure is None else measure.spread.mean
-
-
 def costs(grid: Grid, lines: Sequence[Line]) -> Path:
     """Plots quality against parameters, FLOPs and time."""
     path = grid.home / f"{grid.name}-cost"
@@ -163,7 +157,8 @@ def costs(grid: Grid, lines: Sequence[Line]) -> Path:
             points = []
             for line in lines:
                 x = float(np.mean([cost.costs(run)[key] for run in line.entry.runs])) / unit
-                y, name = quality(grid, line) or np.nan, line.entry.row.name
+                measure, name = main_measure(grid, line), line.entry.row.name
+                y = np.nan if measure is None else measure.spread.mean
                 axes.plot(x, y, **styles[name] | {"linestyle": "none"})
                 points.append((x, y, name, styles[name]["color"]))
             axes.set_xlabel(label)
