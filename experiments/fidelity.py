@@ -45,7 +45,7 @@ MUP = dict(parametrization="mup")
 GRIDS = {
     "demo": Regime(stored="table3-demo"),
     "hour": Regime(preset="hour", stored="table3-hour"),
-    "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5)}, "hour", "table3-hour"),
+    "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5, 0.7)}, "hour", "table3-hour"),
     "quarter of the steps": Regime(dict(steps=320)),
     "half of the steps": Regime(dict(steps=640)),
     "twice the steps": Regime(dict(steps=2560)),

@@ -391,13 +391,7 @@ def _validate_attention(c: Model) -> None:
             partners |= dict.fromkeys(positions.partners, f"positions={c.positions}")
         pieces = registry.pieces(getattr(c, f"{role}_attention"))
         for piece in pieces:
-            registry.check(piece, role, width, partners)
-            if c.architecture != "recurrent" and registry.changing(piece):
-                raise UsageError(
-                    f"{role}_attention={piece} computes one query after another, but "
-                    f"architecture={c.architecture} computes all queries at once: use "
-                    "architecture=recurrent, or another mechanism."
-                )
+            registry.check(piece, role, width, partners, c.architecture == "recurrent")
             if not has(c, "h") and registry.gates(piece, c.d_k):
                 raise UsageError(
                     f"{role}_attention={piece} needs gates, which architecture={c.architecture} "

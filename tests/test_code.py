@@ -173,7 +173,12 @@ def test_an_addition_changes_no_key_and_no_code(root, unchanged):
         ("attention/registry.py", "block=16", "block=32", {"local", "hybrid"}),
         ("parts.py", '"relu", "max', '"tanh", "max', set(ROWS) - {"recurrent"}),
         ("models/positions.py", "def sinusoid(", "def sinusoid(*_, ", set(ROWS) - {"recurrent"}),
-        ("attention/costs.py", 'a key."""\n    return 2', 'a key."""\n    return 3', {"gated"}),
+        (
+            "attention/costs.py",
+            'and head."""\n    return 2',
+            'and head."""\n    return 3',
+            {"gated"},
+        ),
         ("attention/linear.py", "_SMALLEST = 1e-30", "_SMALLEST = 1e-20", {"linear", "hybrid"}),
         pytest.param(
             "attention/sparse.py",
@@ -213,3 +218,7 @@ def test_code_that_shares_no_changed_definition_does_not_conflict():
     shared = next(name for name in base if name in local)
     assert code.conflict(base | {shared: "0"}, local)
     assert code.changed(base | {shared: "0"}, base) == [shared]
+    assert code.changed(base | {"data.registry.CORPORA": "0"}, base) == []
+    assert code.changed(base | {"parts.NORMS[layer_norm]": "0"}, base) == [
+        "parts.NORMS[layer_norm]"
+    ]

@@ -387,7 +387,9 @@ def _number(option: str, value: str, default: Number, text: str) -> Number:
     return number
 
 
-def check(text: str, role: str, d_k: int, partners: Mapping[str, str]) -> None:
+def check(
+    text: str, role: str, d_k: int, partners: Mapping[str, str], recurrent: bool = False
+) -> None:
     """Checks that one mechanism can take a role and can be combined with other settings.
 
     Args:
@@ -395,6 +397,7 @@ def check(text: str, role: str, d_k: int, partners: Mapping[str, str]) -> None:
       d_k: width of a head's queries.
       partners: those names of `Entry.supports` that the config uses, each with the setting that
         asks for it.
+      recurrent: whether the decoder is recurrent, so that it computes one query after another.
 
     Raises:
       UsageError: it cannot; the message says why, and what can be used instead.
@@ -404,6 +407,11 @@ def check(text: str, role: str, d_k: int, partners: Mapping[str, str]) -> None:
     if role not in entry.roles:
         able = ", ".join(n for n, e in MECHANISMS.items() if role in e.roles)
         raise UsageError(f"{name} cannot be {role}_attention, as {entry.why}: use one of {able}.")
+    if entry.changing and not recurrent:
+        raise UsageError(
+            f"{role}_attention={text} needs a decoder that computes one query after another: use "
+            "architecture=recurrent, or another mechanism."
+        )
     if entry.halves and d_k % 2:
         raise UsageError(
             f"{role}_attention={text} halves the queries and keys of a head, so their width must "

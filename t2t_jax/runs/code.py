@@ -21,10 +21,11 @@ from t2t_jax.evaluation import metric
 from t2t_jax.runs import syntax
 from t2t_jax.runs.syntax import PACKAGE, Definition, content_hash
 
-# Modules that cannot change a result: they report, store files, or declare configs and parts,
-# whose values are hashed separately.
+# Modules that cannot change a result: they report, store files, or declare configs, corpora and
+# parts, whose values are hashed separately.
 WITHOUT_EFFECT = (
     "config",
+    "data.registry",
     "errors",
     "extend",
     "runs.claim",
@@ -80,7 +81,13 @@ def digest(code: Mapping[str, str]) -> str:
 
 def changed(code: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
     """Returns the definitions in which the code of two runs of one config differs."""
-    return sorted(n for n in code.keys() | other.keys() if code.get(n) != other.get(n))
+    different = (n for n in code.keys() | other.keys() if code.get(n) != other.get(n))
+    return sorted(n for n in different if _has_effect(n))
+
+
+def _has_effect(name: str) -> bool:
+    """Returns whether an entry of a table, or a definition that an older version kept, matters."""
+    return name.endswith("]") or name.rpartition(".")[0] not in WITHOUT_EFFECT
 
 
 def conflict(code: Mapping[str, str], other: Mapping[str, str]) -> bool:
