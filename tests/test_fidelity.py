@@ -76,6 +76,21 @@ def test_the_grid_that_one_part_chooses_is_reported_on_the_other():
     assert "| half of the steps | steps=640 | 1 to 3 | 1.00 | 1.0e+12 |" in table
 
 
+@pytest.mark.parametrize(("metric", "gap"), [("PPL", 0.1), ("BLEU", 0.3)])
+def test_the_attainable_tau_is_that_of_a_random_order_of_close_rows(metric, gap):
+    paper = np.array([getattr(row, metric) for row in stored.grid(rows=20).rows])
+    rng, n = np.random.default_rng(0), len(paper)
+    pairs = [(i, j) for i in range(n) for j in range(i)]
+    size = np.sqrt(len(pairs) * sum(paper[i] != paper[j] for i, j in pairs))  # tau-b's denominator
+
+    def tau():
+        far = (abs(paper[i] - paper[j]) > gap - 1e-6 for i, j in pairs)
+        return sum(1 if x else rng.choice([-1, 1]) for x in far) / size
+
+    drawn = [tau() for _ in range(400)]
+    assert fidelity.attainable(metric) == pytest.approx(np.mean(drawn), abs=0.01)
+
+
 @pytest.mark.parametrize("name", ["muP", "tuned"])  # demo's runs are one trial of each tuned row
 def test_an_unfinished_grid_is_left_out(name):
     assert fidelity.measure(name, stored.DEMO) is None
