@@ -140,9 +140,9 @@ def test_a_cache_made_elsewhere_needs_no_files(texts, tmp_path):
     lines = []
     assert prepare(request(texts), tmp_path / "cache", lines.append) == directory
     assert "is used" in lines[0]
-    with pytest.raises(UsageError, match="there is no"):
+    with pytest.raises(UsageError, match="exists: put the"):
         prepare(request(texts, vocabulary=74), tmp_path / "cache", quiet)
-    with pytest.raises(UsageError, match="there is no"):
+    with pytest.raises(UsageError, match="exists: put the"):
         prepare(request(texts, source="de", target="en"), tmp_path / "cache", quiet)
 
 
