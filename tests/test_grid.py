@@ -9,6 +9,7 @@ from t2t_jax import config, files
 from t2t_jax.config import Config
 from t2t_jax.data.corpora import opener
 from t2t_jax.errors import UsageError
+from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import claim, identity, store, workers
 from t2t_jax.runs.job import compile_key
 from t2t_jax.study import comparison, notes, tables
@@ -63,6 +64,23 @@ def test_seven_rows_are_seven_runs_and_populations_share_their_data(grid, open_d
         programs.setdefault(compile_key(cell.c), set()).add(id(open_data(cell.c.data)))
     assert len(programs) == len(seven.rows) - 1  # base's is that of a longer warm-up
     assert all(len(data) == 1 for data in programs.values())
+
+
+def test_a_program_with_more_than_a_workers_share_is_divided(grid, open_data):
+    cells = grid.plan(3, open_data)
+    whole = workers._populations(cells, open_data)
+    assert {len(group) for group in whole} == {3, 6}  # base and a row share a program
+    costs = {cell: run_flops(cell.c, open_data(cell.c.data).vocabulary.size) for cell in cells}
+    total = sum(costs.values())
+    for count in (1, 2, 4, 50):
+        groups = workers._populations(cells, open_data, count)
+        assert sorted(id(cell) for group in groups for cell in group) == sorted(map(id, cells))
+        for group in groups:
+            assert len({compile_key(cell.c) for cell in group}) == 1
+            most = max(costs[cell] for cell in group)  # parts differ by one run
+            assert len(group) == 1 or sum(map(costs.get, group)) < total / count + most
+        assert len(groups) == len(whole) or count > 2
+    assert len(groups) == len(cells)
 
 
 @pytest.mark.full

@@ -102,7 +102,8 @@ def _run_worker(
     cache_programs(arguments.cache)
     for jobs in stages:
         if not all(map(ended, jobs)):  # the next stage has workers of its own
-            workers.run_jobs(jobs, open_data, progress, arguments.mesh)
+            count = int(arguments.worker.partition("/")[2])
+            workers.run_jobs(jobs, open_data, progress, arguments.mesh, count)
             return
 
 

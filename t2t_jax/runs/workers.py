@@ -4,6 +4,7 @@ Any number of workers, on any machines that share a store, take the jobs that re
 the lock of every run that it works on; the operating system releases it when the worker dies.
 """
 
+import math
 import os
 import signal
 import subprocess
@@ -30,7 +31,9 @@ POLL_SECONDS = 1.0  # between two readings of the store
 OpenData = Callable[[Data], Dataset]
 
 
-def run_jobs(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str) -> None:
+def run_jobs(
+    jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str, workers: int = 1
+) -> None:
     """Runs the jobs that have neither a result nor an error, until none is left.
 
     Jobs that share a program run together. The most expensive ones start first.
@@ -38,11 +41,12 @@ def run_jobs(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh:
     Args:
       open_data: opens the corpus of a job; jobs that share a program also share the corpus.
       mesh: as `sharding.make_mesh` parses it.
+      workers: the number of workers that share the jobs.
 
     Raises:
       Interrupted: the same call continues from there.
     """
-    populations = _populations(jobs, open_data)
+    populations = _populations(jobs, open_data, 1 if mesh else workers)
     while populations:
         remaining = [_run_population(group, open_data, progress, mesh) for group in populations]
         populations = [group for group in remaining if group]
@@ -67,8 +71,11 @@ def run_row(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: 
     return sum(store.read_failure(job.directory) is not None for job in jobs)
 
 
-def _populations(jobs: Sequence[Job], open_data: OpenData) -> list[list[Job]]:
-    """Returns the jobs in groups that can share a program, the most expensive group first."""
+def _populations(jobs: Sequence[Job], open_data: OpenData, workers: int = 1) -> list[list[Job]]:
+    """Returns the jobs in groups that can share a program, the most expensive group first.
+
+    A group that is more than one worker's share of the FLOPs is divided, so that no worker idles.
+    """
     groups: dict[Config, list[Job]] = {}
     for job in jobs:
         groups.setdefault(compile_key(job.c), []).append(job)
@@ -77,7 +84,12 @@ def _populations(jobs: Sequence[Job], open_data: OpenData) -> list[list[Job]]:
         V = open_data(group[0].c.data).vocabulary.size
         return sum(run_flops(job.c, V) for job in group)
 
-    return sorted(groups.values(), key=flops, reverse=True)
+    share = sum(map(flops, groups.values())) / workers
+    divided = []
+    for group in groups.values():
+        parts = min(math.ceil(flops(group) / share - 1e-9), len(group))
+        divided += [group[i::parts] for i in range(parts)]
+    return sorted(divided, key=flops, reverse=True)
 
 
 def _run_population(
