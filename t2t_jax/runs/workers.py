@@ -28,6 +28,7 @@ from t2t_jax.runs.view import View, ended, outcome
 from t2t_jax.training.progress import Progress
 
 POLL_SECONDS = 1.0  # between two readings of the store
+LEAST_FLOPS = 1e12  # of a part of a group: a CPU core runs them in about the time of a compilation
 OpenData = Callable[[Data], Dataset]
 
 
@@ -74,7 +75,8 @@ def run_row(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: 
 def _populations(jobs: Sequence[Job], open_data: OpenData, workers: int = 1) -> list[list[Job]]:
     """Returns the jobs in groups that can share a program, the most expensive group first.
 
-    A group that is more than one worker's share of the FLOPs is divided, so that no worker idles.
+    A group that is more than one worker's share of the FLOPs is divided, so that no worker idles,
+    unless its parts would take less time to run than to compile.
     """
     groups: dict[Config, list[Job]] = {}
     for job in jobs:
@@ -88,6 +90,7 @@ def _populations(jobs: Sequence[Job], open_data: OpenData, workers: int = 1) -> 
     divided = []
     for group in groups.values():
         parts = min(math.ceil(flops(group) / share - 1e-9), len(group))
+        parts = max(1, min(parts, int(flops(group) / LEAST_FLOPS)))
         divided += [group[i::parts] for i in range(parts)]
     return sorted(divided, key=flops, reverse=True)
 
