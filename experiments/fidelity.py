@@ -239,7 +239,7 @@ def draw(results):
                 axes.errorbar(x["flops"], value["tau"], label=name, **style)
             axes.set(xlabel="FLOPs of the whole grid", ylabel="Kendall's tau with the paper's")
             axes.set_title(metric)
-            axes.set_xscale("log")
+            plotting.logarithmic(axes.xaxis)
         handles = panels[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=5)
 
@@ -269,8 +269,9 @@ def main():
     results = {name: x[0] for name, x in found.items() if x}
     RESULTS.mkdir(parents=True, exist_ok=True)
     runs = {key: run for name in names if found.get(name) for key, run in found[name][1].items()}
-    published.write(RESULTS, runs)
-    files.write_json(RESULTS / "fidelity.json", results)
+    if runs:
+        published.write(RESULTS, runs)
+    files.write_json(RESULTS / "agreement.json", results)
     files.write(RESULTS / "table.md", table(results))
     draw(results)
     print(table(results))

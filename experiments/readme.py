@@ -144,6 +144,16 @@ SECTIONS = {
                 "table3-multi30k/table3-multi30k-agreement.png",
             ),
         ),
+        Result(
+            "Agreement with the paper, by grid",
+            "launch/local.sh experiments/fidelity.py",
+            """
+            How small can a grid be and still order the rows as the paper does, and must each row
+            be tuned? Kendall's tau of grids with the paper's values, and their cost. The command
+            reads finished grids; with the names of others, it runs them.
+            """,
+            ("fidelity/table.md", "fidelity/fidelity.png"),
+        ),
     ],
     "Modifications": [
         Result(
