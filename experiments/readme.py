@@ -118,7 +118,7 @@ SECTIONS = {
             best of four for each row (tuned). `fidelity.py` compares its agreement with that of
             other regimes. The rows of groups A and B have the paper's order. Rows of different
             groups need not: this corpus needs less depth than the paper's, so that N = 2 and N = 4
-            lose less, and a model without dropout has a worse perplexity, but a better BLEU.
+            lose less, and a model without dropout has a worse perplexity, but not a worse BLEU.
             """,
             (
                 "table3-hour/table.md",
