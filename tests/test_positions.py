@@ -1,10 +1,11 @@
 """Rotary positions, the buckets of T5 and the slopes of ALiBi equal their definitions."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from t2t_jax.models.positions import alibi, bucket, rotary
+from t2t_jax.models.positions import Encoding, alibi, bucket, rotary
 from tests.reference import transformer as reference
 
 
@@ -44,3 +45,16 @@ def test_alibi_has_the_slopes_of_the_paper():
         actual = alibi(None, h, causal=True)(jnp.asarray(distances))
         expected = -slopes[:, None, None] * np.abs(distances)
         np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("d_model", [32, 512])
+def test_learned_positions_begin_with_the_variance_of_sinusoids(d_model):
+    zeros = jnp.zeros((1, 64, d_model))
+    sizes = []
+    for scheme in ("learned", "sinusoid"):
+        encoding, drawn = Encoding(scheme, 64, jnp.float32).init_with_output(
+            jax.random.key(3), zeros
+        )
+        assert bool(drawn) == (scheme == "learned")
+        sizes.append(float((encoding**2).mean()))
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.1)
