@@ -219,6 +219,7 @@ def test_code_that_shares_no_changed_definition_does_not_conflict():
     assert code.conflict(base | {shared: "0"}, local)
     assert code.changed(base | {shared: "0"}, base) == [shared]
     assert code.changed(base | {"data.registry.CORPORA": "0"}, base) == []
+    assert not code.conflict(*(base | {"data.registry.CORPORA": x} for x in "01"))
     assert code.changed(base | {"parts.NORMS[layer_norm]": "0"}, base) == [
         "parts.NORMS[layer_norm]"
     ]

@@ -105,7 +105,7 @@ MECHANISMS: dict[str, Entry] = {
         "coverage:Coverage",
         "v^T tanh(W_q q + W_k k + w_c c), c: the weights that a key had at earlier queries",
         costs.additive,
-        sizes=dict(tile=1),
+        sizes=dict(tile=1),  # of additive: the scores of one query are in memory at once
         roles=("cross",),
         why="it sums the weights that keys of another sequence had at earlier queries",
         changing=("coverage",),

@@ -92,7 +92,8 @@ def _has_effect(name: str) -> bool:
 
 def conflict(code: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Returns whether a definition that both reach differs; others are not compared."""
-    return any(other.get(name, value) != value for name, value in code.items())
+    different = (name for name, value in code.items() if other.get(name, value) != value)
+    return any(map(_has_effect, different))
 
 
 def abbreviated(names: Sequence[str], kind: str = "definitions") -> str:
