@@ -36,6 +36,10 @@ def home(tmp_path_factory):
             base = directory
     result = store.read_result(base)
     store.write_result(base, result | {"dev_perplexity": 3.21, "trained_together": 2})
+    ((_, definitions),) = json.loads((base / "code.json").read_text()).items()
+    first = min(definitions)
+    made_in = {result["environment"]["code"]: definitions | {first: "of other code"}}
+    (base / "code.json").write_text(json.dumps(made_in))
     return home
 
 
@@ -51,10 +55,11 @@ def test_rows_of_two_stores_say_where_they_are_from(form, home, capsys):
     quality = both.split("Cost of a run")[0].replace(r"\_", "_")
     for aligned in (r"} & \textbf{.", " & ."):  # LaTeX aligns numbers at the point
         quality = quality.replace(aligned, ".")
-    for place, PPL in ((stored.DEMO, "2.190"), (home, "3.21")):
-        (line,) = (x for x in quality.splitlines() if str(place) in x and PPL in x)
+    PPL = {x.row.name: f"{x.runs[0].result['dev_perplexity']:.3f}" for x in stored.entries(None)}
+    for place, of_base in ((stored.DEMO, PPL["base"]), (home, "3.21")):
+        (line,) = (x for x in quality.splitlines() if str(place) in x and of_base in x)
         assert "base" in line
-    (line,) = (x for x in quality.splitlines() if "2.450" in x)  # row E, in one store alone
+    (line,) = (x for x in quality.splitlines() if PPL[ROW] in x)  # in one store alone
     assert str(stored.DEMO) in line
     assert f"{home}: Missing: {ROW}." in quality.replace("\\", "")
     assert quality.count("Base differs from the paper's in") == 1
@@ -63,7 +68,7 @@ def test_rows_of_two_stores_say_where_they_are_from(form, home, capsys):
 
 def test_each_store_has_its_own_best(home, capsys):
     out = printed(capsys, "table", "table3", "--rows", "E", "--store", stored.DEMO, home)
-    assert "[2.190]" in out
+    assert f"[{stored.entries(1)[0].runs[0].result['dev_perplexity']:.3f}]" in out
     assert "[3.210]" in out
 
 
@@ -144,7 +149,9 @@ def test_data_has_a_row_for_each_run_and_for_each_step(form, home, tmp_path, cap
         ("scoring_seconds", str(kept["scoring"]["dev"]["seconds"])), ("device", "1 x cpu"),
     ):  # fmt: skip
         assert base[name] == value, name
-    assert int(base["changed_definitions"]) > 0
+    assert int(base["changed_definitions"]) == 1 + int(
+        at[str(stored.DEMO), "base"]["changed_definitions"]
+    )
     assert base["finished"].endswith("+00:00")
     assert not at[str(stored.DEMO), "base"]["finished"]  # published results have no date
     assert at[str(home), "D:P_drop=0.0"]["P_drop"] == "0.0"
