@@ -136,6 +136,28 @@ def test_the_definition_of_fused_attention_is_that_of_the_mechanism(causal):
     close(*both(q, k, v))
 
 
+@pytest.mark.parametrize(("T", "S", "causal"), [(5, 5, True), (3, 8, False), (6, 7, False)])
+def test_fused_attention_keeps_to_what_jax_accepts(T, S, causal, monkeypatch):
+    def checked(q, k, v, implementation, **options):
+        assert implementation == "cudnn"
+        assert q.shape[-1] == k.shape[-1] == v.shape[-1] == 8  # a multiple of 8
+        assert q.shape[1] % 2 == k.shape[1] % 2 == v.shape[1] % 2 == 0  # or it has no gradient
+        assert min(options[f"{side}_seq_lengths"].min() for side in ("query", "key_value")) > 0
+        return original(q, k, v, **options)
+
+    q, k, v = drawn((3, T, 2, 4), 0), drawn((3, S, 2, 4), 1), drawn((3, S, 2, 6), 2)
+    q_lengths, kv_lengths = jnp.array([T, 2, 0]), jnp.array([S, 1, 0])
+    rest = q_lengths, kv_lengths, causal, 0.5
+    expected = flash_attention.plain(q, k, v, *rest)
+    original = jax.nn.dot_product_attention
+    monkeypatch.setattr(flash_attention, "on_gpu", lambda: True)
+    monkeypatch.setattr(jax.nn, "dot_product_attention", checked)
+    found = flash_attention.flash_attention(q, k, v, *rest)
+    assert found.shape == expected.shape
+    present = length_mask(q_lengths, T)[..., None, None]
+    close(jnp.where(present, found, 0), expected)
+
+
 WINDOWS = [  # T, S, w, whether causal, least distance
     (1, 1, 1, True, 0),
     (65, 65, 64, True, 0),

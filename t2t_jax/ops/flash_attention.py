@@ -41,8 +41,8 @@ def flash_attention(
     """
     if not on_gpu():
         return plain(q, k, v, q_lengths, kv_lengths, causal, scale)
-    d_v, width = v.shape[-1], -(-max(q.shape[-1], v.shape[-1]) // 8) * 8
-    q, k, v = (jnp.pad(x, ((0, 0),) * 3 + ((0, width - x.shape[-1]),)) for x in (q, k, v))
+    T, d_v, width = q.shape[1], v.shape[-1], -(-max(q.shape[-1], v.shape[-1]) // 8) * 8
+    q, k, v = (_padded(x, width) for x in (q, k, v))
     # A sentence without tokens attends to one position of padding, as the kernel needs a key.
     q_lengths, kv_lengths = jnp.maximum(q_lengths, 1), jnp.maximum(kv_lengths, 1)
     out = jax.nn.dot_product_attention(
@@ -55,4 +55,12 @@ def flash_attention(
         key_value_seq_lengths=kv_lengths,
         implementation="cudnn",
     )
-    return out[..., :d_v]
+    return out[:, :T, :, :d_v]
+
+
+def _padded(x: Array, width: int) -> Array:
+    """x [B, L, h, d] with zeros to an even length and heads of `width`.
+
+    JAX 0.10.2 and 0.11.2 refuse gradients at odd lengths, a limit that cuDNN has for a bias alone.
+    """
+    return jnp.pad(x, ((0, 0), (0, x.shape[1] % 2), (0, 0), (0, width - x.shape[-1])))
