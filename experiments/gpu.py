@@ -3,18 +3,23 @@
     launch/local.sh experiments/gpu.py [--sizes tiny] [PART ...]
     python -m experiments.gpu ...                  where nothing can be installed
 
-Writes experiments/results/gpu/PART. Parts that are done are skipped, and a part that fails does not
-stop the others. A part is stopped after 9 minutes; the same command then continues a grid, and
-starts any other part again. It also runs on a CPU. It needs only the built-in corpus and the
-packages jax, flax, optax, orbax-checkpoint, sacrebleu, sentencepiece, matplotlib, jinja2 and
-packaging. No results of a GPU are stored, so the time and the numbers to expect are not known.
+Writes experiments/results/gpu/PART. Most of the time on a GPU is compilation. So all programs are
+first compiled side by side, for at most 150 s, and then the parts run one by one and load them.
+Parts that are done are skipped, and a part that fails does not stop the others. A part is stopped
+after 9 minutes; the same command then continues a grid, and starts any other part again. It also
+runs on a CPU. It needs only the built-in corpus and the packages jax, flax, optax,
+orbax-checkpoint, sacrebleu, sentencepiece, matplotlib, jinja2 and packaging; `peers` needs PyTorch.
 """
 
 import argparse
 import collections
+import contextlib
+import dataclasses
 import gzip
 import json
 import multiprocessing
+import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -26,6 +31,10 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results" / "gpu"
 SIZES = ["tiny", "base", "big"]
 LIMIT = 9 * 60  # seconds of a part
+COMPILATION = 150  # seconds of the compilation before the parts
+ATTENTION = "attention", "--lengths", "4096", "16384"
+LENGTHS = 64, 256, 1024, 4096  # of `flash`
+PLAIN = "base, plain"  # base with plain definitions in place of kernels
 
 
 def call(out, *words):
@@ -66,7 +75,7 @@ def doctor(out, sizes):
     return True  # a missing package is a finding
 
 
-def flash(out, sizes):
+def flash(out, sizes, lengths=LENGTHS):
     """Compares scaled dot-product attention as XLA compiles it with cuDNN's kernel.
 
     8 heads of 64, causal and not, in bf16. An error is the largest difference from float32, divided
@@ -76,7 +85,7 @@ def flash(out, sizes):
     import jax.numpy as jnp
 
     results = {}
-    for n in (64, 256, 1024, 4096):
+    for n in lengths:
         keys = jax.random.split(jax.random.key(n), 4)
         shape = max(1, batch_tokens() // n), n, 8, 64
         arguments = [jax.random.normal(key, shape) for key in keys]
@@ -92,11 +101,11 @@ def flash(out, sizes):
                     result[name] = {"ms": 1e3 * median_seconds(run, half), "errors": errors}
                 except Exception as error:  # a device without such a kernel is a result, too
                     result[name] = str(error).split("\n")[0]
-    write_results(out / "flash.json", results)
+            write_results(out / "flash.json", results)
     return True
 
 
-def kernels(out, sizes):
+def kernels(out, sizes, chosen=slice(None)):
     """Compares every kernel of `t2t_jax/ops` with its plain definition: exactness, then time.
 
     An error is the largest difference of a value or gradient from the plain definition in float32,
@@ -107,7 +116,7 @@ def kernels(out, sizes):
     import jax.numpy as jnp
 
     results, exact = {}, True
-    for name, (fused, plain, arguments) in kernel_cases().items():
+    for name, (fused, plain, arguments) in [*kernel_cases().items()][chosen]:
         half = [x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x for x in arguments]
         with jax.default_matmul_precision("highest"):
             expected = value_and_gradients_of(plain)(*arguments)
@@ -118,7 +127,7 @@ def kernels(out, sizes):
             result[label] = {"ms": 1e3 * median_seconds(run, half), "errors": errors}
         worst = {label: max(jax.tree.leaves(x["errors"])) for label, x in result.items()}
         exact &= worst["kernel"] <= 4 * worst["plain"] + 1e-6
-    write_results(out / "kernels.json", results)
+        write_results(out / "kernels.json", results)
     return exact
 
 
@@ -196,36 +205,95 @@ def value_and_gradients_of(function):
     return jax.jit(run)
 
 
-def bound(out, sizes):
-    """Compares the time of steps with the lower bound from their own compiled programs."""
+def step_cases(sizes):
+    """Returns the workloads of `steps` by name."""
+    from t2t_jax import config
+    from t2t_jax.bench.workload import workload
+
+    cases = {size: workload(size, batch_tokens()) for size in sizes}
+    if "base" in cases:
+        w = cases["base"]
+        cases[PLAIN] = dataclasses.replace(w, c=config.replace(w.c, kernels="plain"))
+    return cases
+
+
+def steps(out, sizes):
+    """Measures training steps, the lower bound of their programs, and their longest kernels.
+
+    The bound is that of the program of each shape; `shapes` says how often a round has it.
+    """
     import jax
 
     from t2t_jax.bench import roofline, train
     from t2t_jax.bench.devices import DEVICES
-    from t2t_jax.bench.workload import workload
 
     kind = jax.devices()[0].device_kind.lower()
-    known = [x for name, x in DEVICES.items() if name in kind]
-    if not known:
-        raise ValueError(f"the bandwidth of {kind} is not known: add it to bench/devices.py.")
-    results = {}
-    for size in sizes:
-        steps = train.Steps(workload(size, batch_tokens()))
-        steps()
-        start = time.perf_counter()
-        steps()
-        seconds = (time.perf_counter() - start) / len(steps.batches)
-        found = [
-            roofline.bound(roofline.kernels(program.run.as_text()), known[0])
-            for program in steps.programs.values()
-        ]
-        least = [x.seconds for x in found]
-        results[size] = {
-            "measured_ms": 1e3 * seconds,
-            "least_ms_of_shapes": [1e3 * x for x in least],
-            "kernels_of_shapes": [x.kernels for x in found],
-        }
-    write_results(out / "bound.json", results)
+    device = next((x for name, x in DEVICES.items() if name in kind), None)
+    results = {"batch_tokens": batch_tokens(), "population": 1, "rounds": train.ROUNDS, "sizes": {}}
+    for name, w in step_cases(sizes).items():
+        made = train.Steps(w)
+        size = results["sizes"][name] = train.measure_steps(name, w, made, print)
+        size["shapes"] = []
+        for shapes, program in made.programs.items():
+            found = roofline.kernels(program.run.as_text())
+            least = roofline.bound(found, device) if device else None
+            count = sum(tuple(x.shape for x in batch.values()) == shapes for batch in made.batches)
+            size["shapes"].append(
+                {"source": shapes[0], "target": shapes[1], "count": count}
+                | ({"least_ms": 1e3 * least.seconds, "kernels": least.kernels} if least else {})
+            )
+        with tempfile.TemporaryDirectory() as directory:
+            with jax.profiler.trace(directory):
+                made()
+            size["kernels"] = times_of_kernels(next(Path(directory).rglob("*.trace.json.gz")))
+        write_results(out / "steps.json", results)
+        del made
+    lines = train.table(json.loads((out / "steps.json").read_text()))
+    (out / "steps.txt").write_text("\n".join(lines) + "\n")
+    return True
+
+
+def compile_step(name, i, sizes):
+    """Compiles the step of a case for the i-th of the shapes of its batches."""
+    from t2t_jax.bench import train
+    from t2t_jax.training import sharding
+    from t2t_jax.training.throughput import compile_for
+
+    made = train.Steps(step_cases(sizes)[name])
+    shapes = {tuple(x.shape for x in batch.values()): batch for batch in made.batches}
+    with sharding.use_mesh(made.mesh):
+        batch = sharding.put_batch([*shapes.values()][i], made.mesh, made.accumulate)
+        compile_for(made.step, made.P, made.state, batch, made.h)
+
+
+def peers(out, sizes):
+    """Measures the training steps of PyTorch's nn.Transformer on the batches of `steps`."""
+    from t2t_jax.bench import train, workload
+
+    tokens, results = batch_tokens(), {}
+    for size in {"base"} & {*sizes}:
+        count = workload.count_tokens(workload.batches(workload.workload(size, tokens)))
+        for name, options in {"eager": (), "compiled": ("compiled",)}.items():
+            words = ["experiments/peers/pytorch.py", "train", size, str(tokens), *options]
+            process = subprocess.Popen(
+                [sys.executable, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=os.environ | {"PYTHONPATH": "."},
+            )
+            printed, _ = process.communicate("\n" * train.ROUNDS)
+            if process.returncode:
+                return False
+            (first, version), *rounds = map(str.split, printed.splitlines())
+            seconds = statistics.median(float(line[0]) for line in rounds)
+            results[f"{size}, {name}"] = {
+                "seconds": seconds / workload.BATCHES,
+                "tokens_per_second": count / seconds,
+                "first_round": float(first),
+                "PyTorch": version,
+            }
+            write_results(out / "peers.json", results)
     return True
 
 
@@ -293,25 +361,6 @@ def memory(out, sizes):
     return True
 
 
-def profile(out, sizes):
-    """Profiles a round of steps: for each size, the hundred kernels that take the most time."""
-    import jax
-
-    from t2t_jax.bench import train
-    from t2t_jax.bench.workload import workload
-
-    results = {}
-    for size in sizes:
-        steps = train.Steps(workload(size, batch_tokens()))
-        steps()
-        with tempfile.TemporaryDirectory() as directory:
-            with jax.profiler.trace(directory):
-                steps()
-            results[size] = times_of_kernels(next(Path(directory).rglob("*.trace.json.gz")))
-    write_results(out / "profile.json", results)
-    return True
-
-
 def times_of_kernels(trace):
     """Returns the milliseconds of each kernel on the tracks of the device, the longest first."""
     with gzip.open(trace) as file:
@@ -346,21 +395,81 @@ def write_results(path, results):
 
 PARTS = {
     "doctor": doctor,
+    "steps": steps,
     "kernels": kernels,
-    "train": bench("train"),
+    "peers": peers,
+    "flash": flash,
+    "attention": bench(*ATTENTION),
     "population": bench("train", "--population", "8", "--batch_tokens", "2048"),
     "alone": bench("train", "--batch_tokens", "2048"),
-    "flash": flash,
-    "bound": bound,
     "memory": memory,
-    "profile": profile,
     "translate": bench("translate"),
-    # A third of the lengths, as each is compiled for the gradient, the value and a step.
-    "attention": bench("attention", "--lengths", "1024", "4096", "16384"),
     "start": bench("start"),
-    "demo": grid("demo", "--workers", "4"),
-    "hour": grid("hour", "--workers", "4", "--seeds", "3"),
+    "demo": grid("demo", "--workers", "8", "--seeds", "3"),
+    "hour": grid("hour", "--workers", "8", "--seeds", "3"),
 }
+
+
+def compilations(parts, sizes):
+    """Returns the pieces of work (part, argument) that compile the programs of parts."""
+    cases = [*sizes, PLAIN] if "base" in sizes else sizes
+    arguments = {
+        "steps": [(case, i) for case in cases for i in range(4)],
+        "kernels": range(4),
+        "flash": LENGTHS,
+        "attention": range(5),
+        "peers": [None],
+        "demo": [None],
+    }
+    return [(part, x) for part in parts for x in arguments.get(part, ())]
+
+
+def compile_piece(part, argument, sizes):
+    """Runs a piece of `compilations` and discards its results."""
+    os.setsid()  # it is stopped together with its own processes
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # all share the GPU
+    if part == "steps":
+        return compile_step(*argument, sizes)
+    os.nice(10)
+    with tempfile.TemporaryDirectory() as directory:
+        out = Path(directory)
+        if part == "kernels":
+            kernels(out, sizes, slice(argument, None, 4))
+        if part == "flash":
+            flash(out, sizes, [argument])
+        if part == "peers":
+            peers(out, sizes)
+        if part == "attention":
+            from t2t_jax.attention.registry import MECHANISMS
+
+            bench(*ATTENTION, "--mechanisms", *[*MECHANISMS][argument::5])(out, sizes)
+        if part == "demo":
+            words = "run", "table3", "--preset", "demo", "--rows", "base", "--seeds", "3"
+            call(out, *words, "--workers", "1", "--store", str(out / "runs"))
+    return None
+
+
+def compile_all(parts, sizes):
+    """Compiles the programs of parts at the same time, for at most `COMPILATION` seconds."""
+    start = time.monotonic()
+    pieces = compilations(parts, sizes)
+    processes = [
+        multiprocessing.get_context("spawn").Process(target=compile_piece, args=(*x, sizes))
+        for x in pieces
+    ]
+    for process in processes:
+        process.start()
+    late = []
+    for process, piece in zip(processes, pieces, strict=True):
+        process.join(max(0, start + COMPILATION - time.monotonic()))
+        if process.exitcode is None:
+            late.append(piece)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.join()
+    print(
+        f"compilation {time.monotonic() - start:.0f} s, unfinished: {late or 'nothing'}", flush=True
+    )
 
 
 def run_part(name, out, sizes):
@@ -373,26 +482,31 @@ def main():
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES)
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
+    parts = [name for name in arguments.parts if not (arguments.out / name / "done").exists()]
     failed = False
-    for name in arguments.parts:
-        out, start = arguments.out / name, time.monotonic()
-        if (out / "done").exists():
-            continue
-        out.mkdir(parents=True, exist_ok=True)
-        # In a process of its own, which has all of the GPU's memory.
-        process = multiprocessing.get_context("spawn").Process(
-            target=run_part, args=(name, out, arguments.sizes)
-        )
-        process.start()
-        process.join(LIMIT + 60)
-        process.kill()
-        process.join()
-        status = "failed after " if process.exitcode else ""
-        print(f"{name} {status}{time.monotonic() - start:.0f} s", flush=True)
-        failed |= bool(process.exitcode)
-        if not process.exitcode:
-            (out / "done").touch()
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache)
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        compile_all(parts, arguments.sizes)
+        for name in parts:
+            failed |= not run_alone(name, arguments.out / name, arguments.sizes)
     sys.exit(failed)
+
+
+def run_alone(name, out, sizes):
+    """Runs a part in a process of its own, which has all of the GPU's memory."""
+    start = time.monotonic()
+    out.mkdir(parents=True, exist_ok=True)
+    process = multiprocessing.get_context("spawn").Process(target=run_part, args=(name, out, sizes))
+    process.start()
+    process.join(LIMIT + 60)
+    process.kill()
+    process.join()
+    status = "failed after " if process.exitcode else ""
+    print(f"{name} {status}{time.monotonic() - start:.0f} s", flush=True)
+    if not process.exitcode:
+        (out / "done").touch()
+    return not process.exitcode
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def measure(
     """Runs the rounds of each size, with a population of P models.
 
     Returns:
-      Results for JSON and `table`, by size: see `_measure_size`.
+      Results for JSON and `table`, by size: see `measure_steps`.
     """
     results: dict[str, Any] = {
         "batch_tokens": batch_tokens,
@@ -70,29 +70,29 @@ def measure(
         "sizes": {},
     }
     for size in sizes:
-        results["sizes"][size] = _measure_size(size, batch_tokens, P, report)
+        w = workload.workload(size, batch_tokens)
+        results["sizes"][size] = measure_steps(size, w, Steps(w, P), report)
     return results | {"environment": environment()}
 
 
-def _measure_size(
-    size: str, batch_tokens: int, P: int, report: Callable[[str], object]
+def measure_steps(
+    name: str, w: Workload, steps: Steps, report: Callable[[str], object]
 ) -> dict[str, Any]:
-    """Returns what training steps of a size cost.
+    """Returns what the training steps of a workload cost.
 
     Times are seconds per step (median, minimum and maximum over rounds), without the first round,
     which compiles. Speed is in tokens of both sides without padding. The share of peak is the
     median over rounds; on a CPU the peak is that of a matrix product timed after each round. Bytes
     are those of one model in the largest program.
     """
-    w = workload.workload(size, batch_tokens)
     peak = product_flops if jax.default_backend() == "cpu" else peak_flops
-    steps, times, peaks = Steps(w, P), list[float](), list[float | None]()
+    times, peaks = list[float](), list[float | None]()
     for _ in range(ROUNDS + 1):
         start = time.perf_counter()
         steps()
         times.append((time.perf_counter() - start) / workload.BATCHES)
         peaks.append(peak())
-        report(f"{size}: {times[-1] * 1e3:,.1f} ms a step")
+        report(f"{name}: {times[-1] * 1e3:,.1f} ms a step")
     first, *times = times
     flops = _flops(w, steps) / workload.BATCHES
     known = [(t, p) for t, p in zip(times, peaks[1:], strict=True) if p]
