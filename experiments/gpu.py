@@ -3,23 +3,22 @@
     launch/local.sh experiments/gpu.py [--sizes tiny] [PART ...]
     python -m experiments.gpu ...                  where nothing can be installed
 
-Writes experiments/results/gpu/PART. Most of the time on a GPU is compilation. So all programs are
-first compiled side by side, for at most 150 s, and then the parts run one by one and load them.
-Parts that are done are skipped, and a part that fails does not stop the others. A part is stopped
-after 9 minutes; the same command then continues a grid, and starts any other part again. It also
-runs on a CPU. It needs only the built-in corpus and the packages jax, flax, optax,
+Writes experiments/results/gpu/PART. Parts that are done are skipped, and a part that fails does not
+stop the others. A part is stopped after 9 minutes; the same command then continues a grid, and
+starts any other part again. Most of the time is compilation, 20 s for a training step of base on an
+H200 with 16 cores, so that all parts share the programs that one has compiled. Programs are not
+compiled side by side: the tuning of 26 at a time took more than 150 s. It also runs on a CPU. It
+needs only the built-in corpus and the packages jax, flax, optax,
 orbax-checkpoint, sacrebleu, sentencepiece, matplotlib, jinja2 and packaging; `peers` needs PyTorch.
 """
 
 import argparse
 import collections
-import contextlib
 import dataclasses
 import gzip
 import json
 import multiprocessing
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -31,9 +30,6 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results" / "gpu"
 SIZES = ["tiny", "base", "big"]
 LIMIT = 9 * 60  # seconds of a part
-COMPILATION = 150  # seconds of the compilation before the parts
-ATTENTION = "attention", "--lengths", "4096", "16384"
-LENGTHS = 64, 256, 1024, 4096  # of `flash`
 PLAIN = "base, plain"  # base with plain definitions in place of kernels
 
 
@@ -75,7 +71,7 @@ def doctor(out, sizes):
     return True  # a missing package is a finding
 
 
-def flash(out, sizes, lengths=LENGTHS):
+def flash(out, sizes):
     """Compares scaled dot-product attention as XLA compiles it with cuDNN's kernel.
 
     8 heads of 64, causal and not, in bf16. An error is the largest difference from float32, divided
@@ -85,7 +81,7 @@ def flash(out, sizes, lengths=LENGTHS):
     import jax.numpy as jnp
 
     results = {}
-    for n in lengths:
+    for n in (64, 256, 1024, 4096):
         keys = jax.random.split(jax.random.key(n), 4)
         shape = max(1, batch_tokens() // n), n, 8, 64
         arguments = [jax.random.normal(key, shape) for key in keys]
@@ -105,7 +101,7 @@ def flash(out, sizes, lengths=LENGTHS):
     return True
 
 
-def kernels(out, sizes, chosen=slice(None)):
+def kernels(out, sizes):
     """Compares every kernel of `t2t_jax/ops` with its plain definition: exactness, then time.
 
     An error is the largest difference of a value or gradient from the plain definition in float32,
@@ -116,7 +112,7 @@ def kernels(out, sizes, chosen=slice(None)):
     import jax.numpy as jnp
 
     results, exact = {}, True
-    for name, (fused, plain, arguments) in [*kernel_cases().items()][chosen]:
+    for name, (fused, plain, arguments) in kernel_cases().items():
         half = [x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x for x in arguments]
         with jax.default_matmul_precision("highest"):
             expected = value_and_gradients_of(plain)(*arguments)
@@ -233,6 +229,7 @@ def steps(out, sizes):
     for name, w in step_cases(sizes).items():
         made = train.Steps(w)
         size = results["sizes"][name] = train.measure_steps(name, w, made, print)
+        write_results(out / "steps.json", results)
         size["shapes"] = []
         for shapes, program in made.programs.items():
             found = roofline.kernels(program.run.as_text())
@@ -251,19 +248,6 @@ def steps(out, sizes):
     lines = train.table(json.loads((out / "steps.json").read_text()))
     (out / "steps.txt").write_text("\n".join(lines) + "\n")
     return True
-
-
-def compile_step(name, i, sizes):
-    """Compiles the step of a case for the i-th of the shapes of its batches."""
-    from t2t_jax.bench import train
-    from t2t_jax.training import sharding
-    from t2t_jax.training.throughput import compile_for
-
-    made = train.Steps(step_cases(sizes)[name])
-    shapes = {tuple(x.shape for x in batch.values()): batch for batch in made.batches}
-    with sharding.use_mesh(made.mesh):
-        batch = sharding.put_batch([*shapes.values()][i], made.mesh, made.accumulate)
-        compile_for(made.step, made.P, made.state, batch, made.h)
 
 
 def peers(out, sizes):
@@ -399,7 +383,7 @@ PARTS = {
     "kernels": kernels,
     "peers": peers,
     "flash": flash,
-    "attention": bench(*ATTENTION),
+    "attention": bench("attention", "--lengths", "1024", "4096", "16384"),
     "population": bench("train", "--population", "8", "--batch_tokens", "2048"),
     "alone": bench("train", "--batch_tokens", "2048"),
     "memory": memory,
@@ -408,68 +392,6 @@ PARTS = {
     "demo": grid("demo", "--workers", "8", "--seeds", "3"),
     "hour": grid("hour", "--workers", "8", "--seeds", "3"),
 }
-
-
-def compilations(parts, sizes):
-    """Returns the pieces of work (part, argument) that compile the programs of parts."""
-    cases = [*sizes, PLAIN] if "base" in sizes else sizes
-    arguments = {
-        "steps": [(case, i) for case in cases for i in range(4)],
-        "kernels": range(4),
-        "flash": LENGTHS,
-        "attention": range(5),
-        "peers": [None],
-        "demo": [None],
-    }
-    return [(part, x) for part in parts for x in arguments.get(part, ())]
-
-
-def compile_piece(part, argument, sizes):
-    """Runs a piece of `compilations` and discards its results."""
-    os.setsid()  # it is stopped together with its own processes
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # all share the GPU
-    if part == "steps":
-        return compile_step(*argument, sizes)
-    os.nice(10)
-    with tempfile.TemporaryDirectory() as directory:
-        out = Path(directory)
-        if part == "kernels":
-            kernels(out, sizes, slice(argument, None, 4))
-        if part == "flash":
-            flash(out, sizes, [argument])
-        if part == "peers":
-            peers(out, sizes)
-        if part == "attention":
-            from t2t_jax.attention.registry import MECHANISMS
-
-            bench(*ATTENTION, "--mechanisms", *[*MECHANISMS][argument::5])(out, sizes)
-        if part == "demo":
-            words = "run", "table3", "--preset", "demo", "--rows", "base", "--seeds", "3"
-            call(out, *words, "--workers", "1", "--store", str(out / "runs"))
-    return None
-
-
-def compile_all(parts, sizes):
-    """Compiles the programs of parts at the same time, for at most `COMPILATION` seconds."""
-    start = time.monotonic()
-    pieces = compilations(parts, sizes)
-    processes = [
-        multiprocessing.get_context("spawn").Process(target=compile_piece, args=(*x, sizes))
-        for x in pieces
-    ]
-    for process in processes:
-        process.start()
-    late = []
-    for process, piece in zip(processes, pieces, strict=True):
-        process.join(max(0, start + COMPILATION - time.monotonic()))
-        if process.exitcode is None:
-            late.append(piece)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.join()
-    print(
-        f"compilation {time.monotonic() - start:.0f} s, unfinished: {late or 'nothing'}", flush=True
-    )
 
 
 def run_part(name, out, sizes):
@@ -487,7 +409,6 @@ def main():
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache)
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        compile_all(parts, arguments.sizes)
         for name in parts:
             failed |= not run_alone(name, arguments.out / name, arguments.sizes)
     sys.exit(failed)

@@ -75,6 +75,19 @@ def test_a_kernel_takes_the_longer_of_its_bytes_and_its_products():
     )
 
 
+TUNED = """ENTRY %main (p: bf16[5,8,16], q: bf16[5,4,16]) -> (bf16[5,8,4], s8[64]) {
+  %p = bf16[5,8,16]{2,1,0} parameter(0)
+  %q = bf16[5,4,16]{2,1,0} parameter(1)
+  ROOT %gemm = (bf16[5,8,4]{2,1,0}, s8[64]{0}) custom-call(%p, %q), custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["2"],"rhs_contracting_dimensions":["2"],"lhs_batch_dimensions":["0"],"rhs_batch_dimensions":["0"]}}}
+}
+"""  # noqa: E501
+
+
+def test_products_of_cublas_are_counted():
+    (gemm,) = roofline.kernels(TUNED)
+    assert gemm.flops == 2 * 5 * 8 * 4 * 16
+
+
 SLICES = """%update (x: f32[100,8], y: f32[1,8], i: s32[]) -> f32[100,8] {
   %x = f32[100,8]{1,0} parameter(0)
   %y = f32[1,8]{1,0} parameter(1)

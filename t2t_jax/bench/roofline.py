@@ -252,7 +252,8 @@ def _product(result: str, left: str, over: re.Match[str] | None) -> int:
     if over is None:
         return 0
     sizes = _sizes(_first(left))
-    return 2 * prod(_sizes(_first(result))) * prod(sizes[int(i)] for i in over[1].split(",") if i)
+    summed = prod(sizes[int(i)] for i in re.findall(r"\d+", over[1]))
+    return 2 * prod(_sizes(_first(result))) * summed
 
 
 def _attention_flops(line: str, operands: list[str]) -> int:
