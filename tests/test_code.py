@@ -223,3 +223,17 @@ def test_code_that_shares_no_changed_definition_does_not_conflict():
     assert code.changed(base | {"parts.NORMS[layer_norm]": "0"}, base) == [
         "parts.NORMS[layer_norm]"
     ]
+
+
+@pytest.mark.parametrize(
+    ("device", "kernels", "counts"),
+    [("2 x cpu", "auto", 0), ("2 x cpu", "fused", 1), ("1 x NVIDIA H200", "auto", 1)],
+)
+def test_kernels_are_part_of_the_code_of_the_runs_that_can_use_them(device, kernels, counts):
+    c = config.replace(Config(), kernels=kernels)
+    now = code.code_of(c)
+    kernel = "ops.flash_attention.flash_attention"
+    assert kernel in now
+    codes = [code.used(x, c, device) for x in (now, now | {kernel: "0"})]
+    assert code.changed(*codes) == [kernel] * counts
+    assert code.conflict(*codes) == bool(counts)

@@ -45,6 +45,15 @@ WITHOUT_EFFECT = (
     "training.progress",
     "training.trackers",
 )
+# Modules of kernels, which a run on a CPU uses only if its config asks for them.
+KERNELS = (
+    "ops.feed_forward",
+    "ops.flash_attention",
+    "ops.linear_attention",
+    "ops.predicted_attention",
+    "ops.sparse_attention",
+    "ops.window_attention",
+)
 REGISTRIES = (
     Definition("attention.registry", "MECHANISMS"),
     Definition("evaluation.metric", "metric_of"),
@@ -77,6 +86,12 @@ def reached_from(where: str) -> dict[str, str]:
 def digest(code: Mapping[str, str]) -> str:
     """Returns twelve hex digits that identify the whole code of a run."""
     return hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def used(code: Mapping[str, str], c: Config, device: str) -> dict[str, str]:
+    """Returns the part of the code of a run that it can use on a device, such as `1 x cpu`."""
+    kernels = "cpu" not in device or c.model.kernels == "fused"
+    return {n: x for n, x in code.items() if kernels or n.rpartition(".")[0] not in KERNELS}
 
 
 def changed(code: Mapping[str, str], other: Mapping[str, str]) -> list[str]:

@@ -9,7 +9,7 @@ from t2t_jax.config import Config
 from t2t_jax.environment import environment
 from t2t_jax.files import read_json, write
 from t2t_jax.runs import published, store
-from t2t_jax.runs.code import changed, code_of, digest
+from t2t_jax.runs.code import changed, code_of, digest, used
 
 
 def read_code(directory: Path, environment: Mapping[str, Any]) -> dict[str, str]:
@@ -57,4 +57,10 @@ def outdated_definitions(directory: Path, c: Config) -> Sequence[str]:
         return []
     result = store.read_result(directory)
     made_in = result["environment"] if result else store.read_environment(directory)
-    return changed(read_code(directory, made_in), code_of(c))
+    return changed_since(directory, c, made_in)
+
+
+def changed_since(directory: Path, c: Config, environment: Mapping[str, Any]) -> Sequence[str]:
+    """Returns the definitions that have changed since a run was made in an environment."""
+    codes = read_code(directory, environment), code_of(c)
+    return changed(*(used(code, c, environment["device"]) for code in codes))

@@ -11,7 +11,7 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.runs import claim, provenance, published, store
-from t2t_jax.runs.code import abbreviated, changed, code_of, conflict
+from t2t_jax.runs.code import abbreviated, conflict, used
 
 CURRENT = "current"  # the version of the code that makes the table
 _LIBRARIES = "jax", "flax", "optax"
@@ -93,13 +93,13 @@ def read_run(
         score, seconds = result["scores"][split][metric.key], scoring["seconds"]
         signature = score["signature"]
         run = replace(run, score=score["score"], statistics=statistics, scoring_seconds=seconds)
-    code = provenance.read_code(directory, environment)
+    code = used(provenance.read_code(directory, environment), c, environment["device"])
     git = environment.get("git", "")
     return replace(
         run,
         version=environment["code"] if not git or "dirty" in git else git,
         code=code,
-        outdated=changed(code, code_of(c)),
+        outdated=provenance.changed_since(directory, c, environment),
         origins=_origins(store.read_data(directory), environment, preparation, signature),
     )
 

@@ -16,7 +16,6 @@ from t2t_jax import config, files
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.runs import names, provenance, published, results, store
-from t2t_jax.runs.code import changed, code_of
 
 Row = dict[str, Any]
 Report = Callable[[str], object]
@@ -76,7 +75,6 @@ def _run(directory: Path, c: Config) -> Row:
     result = store.read_result(directory) or {}
     finished, facts = store.finished_at(directory), published.read(directory, "data.json") or {}
     environment = result.get("environment") or published.read(directory, "environment.json") or {}
-    code = provenance.read_code(directory, environment) if environment else {}
     return {
         "status": status,
         "step": step,
@@ -87,7 +85,9 @@ def _run(directory: Path, c: Config) -> Row:
         **_scores(result),
         **_costs(result),
         **{n: x if isinstance(x, int) else str(x) for n, x in environment.items()},
-        "changed_definitions": len(changed(code, code_of(c))) if code else None,
+        "changed_definitions": len(provenance.changed_since(directory, c, environment))
+        if environment
+        else None,
         "compute_dtype": facts.get("dtype"),
         "subwords": facts.get("subwords"),
         "data_sha256": facts.get("data"),
