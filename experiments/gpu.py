@@ -121,10 +121,29 @@ def kernels(out, sizes):
             run = value_and_gradients_of(function)
             errors = jax.tree.map(relative_error, run(*half), expected)
             result[label] = {"ms": 1e3 * median_seconds(run, half), "errors": errors}
-        worst = {label: max(jax.tree.leaves(x["errors"])) for label, x in result.items()}
+        worst = {label: max(flat(x["errors"])) for label, x in result.items()}
         exact &= worst["kernel"] <= 4 * worst["plain"] + 1e-6
         write_results(out / "kernels.json", results)
+    (out / "kernels.txt").write_text("\n".join(table_of_kernels(results)) + "\n")
     return exact
+
+
+def table_of_kernels(results):
+    """Returns lines, one for each kernel."""
+    header = ("value and gradients", "plain (ms)", "kernel (ms)", "faster", "error", "of kernel")
+    lines = ["{:26}{:>12}{:>13}{:>9}{:>10}{:>11}".format(*header)]
+    for name, x in results.items():
+        plain, kernel = x["plain"]["ms"], x["kernel"]["ms"]
+        errors = [max(flat(x[label]["errors"])) for label in ("plain", "kernel")]
+        cells = f"{plain:.2f}", f"{kernel:.2f}", f"{plain / kernel:.1f}x"
+        cells += tuple(f"{error:.4f}" for error in errors)
+        lines.append("{:26}{:>12}{:>13}{:>9}{:>10}{:>11}".format(name, *cells))
+    return lines
+
+
+def flat(errors):
+    """Returns the numbers of nested lists."""
+    return [x for e in errors for x in flat(e)] if isinstance(errors, list | tuple) else [errors]
 
 
 def kernel_cases():
@@ -278,7 +297,16 @@ def peers(out, sizes):
                 "PyTorch": version,
             }
             write_results(out / "peers.json", results)
+    (out / "peers.txt").write_text("\n".join(table_of_peers(results)) + "\n")
     return True
+
+
+def table_of_peers(results):
+    """Returns lines, one for each way to run PyTorch."""
+    return [f"{'training steps of PyTorch':28}{'ms a step':>10}{'tokens/s':>12}"] + [
+        f"{name:28}{1e3 * x['seconds']:>10.1f}{x['tokens_per_second']:>12,.0f}"
+        for name, x in results.items()
+    ]
 
 
 def xla_attention(q, k, v, causal):
