@@ -30,6 +30,19 @@ layers with relative positions reach 88% (two of three seeds find the solution),
 from t2t_jax.study import Row, cross, study
 
 SOFTMAX = "scaled_dot_product"
+KEYS = (  # mechanisms that keep all keys
+    *("dot_product", "general", "cosine", "softmax1", "sink", "sparsemax", "entmax"),
+    *("talking_heads", "differential", "additive", "top_k:k=4"),
+)
+PATTERNS = (  # their options leave a part of the 56 tokens unseen
+    *("local:w=16", "dilated:w=8,r=2", "block_local:b=16", "streaming:w=16,g=4"),
+    *("longformer:w=16,g=1", "sparse_strided:l=8", "sparse_fixed:l=8,c=2"),
+    *("sparse_random:b=4,r=2", "bigbird:b=4,r=2", "block_select:b=4,n=4", "lsh:b=8,c=8,r=2"),
+)
+MEMORIES = (
+    *("linear", "performer", "cosformer:M=64", "retention", "gated_linear", "mamba2"),
+    *("delta", "gated_delta"),
+)
 TABLE = dict(split="test", V=36)
 
 
@@ -62,12 +75,9 @@ def recall():
     return [
         Row("softmax, d_k 8"),
         Row("window alone", layers("local:w=1")),
-        *(
-            Row(f"{name}, d_k {d_k // 8}", second(name, d_k))
-            for name in ("linear", "retention", "delta", "taylor")
-            for d_k in (64, 256)
-            if (name, d_k) != ("taylor", 256)
-        ),
+        *(Row(f"{x.split(':')[0]}, d_k 8", second(x)) for x in (*KEYS, *PATTERNS)),
+        *(Row(f"{x.split(':')[0]}, d_k {k}", second(x, 8 * k)) for x in MEMORIES for k in (8, 32)),
+        Row("taylor, d_k 8", second("taylor")),
     ]
 
 

@@ -119,18 +119,18 @@ PRESETS: dict[str, Preset] = {
             "small, for diagnostic tasks, which need no dropout and no smoothing",
             width=8,
             depth=2,
-            steps=1000,
+            steps=2000,
             changes=_SHORT
             | dict(
                 corpus="recall",
                 vocabulary=36,
-                batch_tokens=2048,
+                batch_tokens=1024,
                 warmup=100,
-                peak_lr=0.003,
+                peak_lr=0.0015,
                 P_drop=0.0,
                 eps_ls=0.0,
                 num_buckets=1,
-                evaluate_every=250,
+                evaluate_every=500,
             ),
         ),
         Preset(
