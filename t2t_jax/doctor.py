@@ -49,8 +49,12 @@ def examine(cache: Path, store: Path, mesh: str) -> Iterator[Finding]:
 def _packages() -> Finding:
     from packaging.requirements import Requirement
 
+    try:
+        lines = metadata.requires("t2t-jax") or ()
+    except metadata.PackageNotFoundError:
+        return Finding("packages", "not checked, as t2t-jax runs without being installed")
     installed, problems = [], []
-    for line in metadata.requires("t2t-jax") or ():
+    for line in lines:
         requirement = Requirement(line)
         if requirement.marker is not None:
             continue

@@ -44,3 +44,13 @@ def test_problems_are_reported_with_their_remedies(tmp_path, capsys, monkeypatch
     ):
         assert message in out, message
     assert "7 of these checks" in err
+
+
+def test_packages_are_not_checked_where_the_project_runs_from_its_folder(tmp_path, monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", missing)
+    found = next(doctor.examine(tmp_path, tmp_path, ""))
+    assert (found.check, found.remedy) == ("packages", "")
+    assert "without being installed" in found.result
