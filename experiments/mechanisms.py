@@ -3,14 +3,14 @@
     launch/local.sh experiments/mechanisms.py
 
 This trains nothing. It reads the stored results of attention.py, recall.py and `bench attention`,
-and writes experiments/results/mechanisms/table.md.
+and writes the table and the plots of experiments/results/mechanisms.
 """
 
 import json
 from pathlib import Path
 
-from t2t_jax import files
-from t2t_jax.attention.registry import MECHANISMS, parse
+from t2t_jax import files, plotting
+from t2t_jax.attention.registry import MECHANISMS, parse, pieces
 from t2t_jax.bench.attention import BASE, crossing, state_bytes
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.evaluation.metrics import parse as parse_metrics
@@ -23,6 +23,7 @@ from t2t_jax.study.typeset import pipe_table
 RESULTS = Path(__file__).parent / "results"
 FAR = "5 to 6", "7 to 9", "10 or more"  # words between two that must agree
 N = 2048  # the length at which speed and state are shown
+SEQUENCE = 56  # tokens of a sequence of recall, at most
 HEADS = (
     "mechanism", "roles", "PPL", "BLEU", "BLEU, longer", "agreement", "recall, d_k 8", "d_k 32",
     f"speed at {N:,}", "faster from", f"state at {N:,} (KiB)",
@@ -110,11 +111,46 @@ def costs(measured, mechanism):
     return [speed, from_n, state]
 
 
+def memory(line):
+    """Returns the bytes of the decoding state of a row of recall, and whether it has a fixed size.
+
+    The state is that of the second layer after a whole sequence.
+    """
+    m = line.entry.c.model
+    name = pieces(m.decoder_attention)[-1]
+    size, of_half = (state_bytes(name, n, m.h, m.d_k, m.d_v) for n in (SEQUENCE, SEQUENCE // 2))
+    return size, size == of_half
+
+
+def plot_recall(lines, path):
+    """Plots the accuracy of recall against the bytes of the decoding state.
+
+    Rows with a similar state and accuracy lie on each other; those below 99% are labelled.
+    """
+    with plotting.figure(path, size=(6, 3.6)) as (_, axes):
+        points = []
+        for line in lines:
+            size, fixed = memory(line)
+            style = plotting.line(1 if fixed else 0) | {"linestyle": "none"}
+            mean, deviation = line.score.spread.mean, line.score.spread.deviation
+            axes.errorbar(size / 2**10, mean, yerr=deviation, elinewidth=0.6, **style)
+            if mean < 99 or fixed:
+                points.append((size / 2**10, mean, line.entry.row.name, style["color"]))
+        axes.set(
+            xscale="log", xlabel="decoding state of the second layer (KiB)",
+            ylabel="accuracy of recall (%)", ylim=(0, 103),
+            title="Recall and state: blue where the state does not grow with the sequence",
+        )  # fmt: skip
+        plotting.label(axes, points)
+
+
 def main():
     cost = json.loads((RESULTS / "bench_attention" / "attention.json").read_text())
-    text = table(stored("attention", "demo"), stored("recall", "diagnostic"), cost)
+    recall = stored("recall", "diagnostic")
+    text = table(stored("attention", "demo"), recall, cost)
     files.make_directory(RESULTS / "mechanisms")
     files.write(RESULTS / "mechanisms" / "table.md", text)
+    plot_recall(recall, RESULTS / "mechanisms" / "recall")
     print(text)
 
 

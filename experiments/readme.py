@@ -185,9 +185,10 @@ SECTIONS = {
             and 32. Speed is that of value and gradient relative to scaled dot products, and
             `faster from` is the length from which the mechanism is faster. A blank cell was not
             measured, or does not apply. The state is what decoding keeps of 2,048 tokens, with 8
-            heads of 64 features in float32.
+            heads of 64 features in float32. The plot shows recall against the state that its
+            second layer keeps of 56 tokens.
             """,
-            ("mechanisms/table.md",),
+            ("mechanisms/table.md", "mechanisms/recall.png"),
         ),
         Result(
             "Attention mechanisms",
@@ -220,9 +221,18 @@ SECTIONS = {
             second has the mechanism that is compared. With one head and d_v = 32, a mechanism with
             a fixed state keeps d_k d_v numbers, and taylor (1 + d_k + d_k²) d_v. A model that
             guesses among the values not yet given reaches an accuracy of 34%. A large deviation
-            means that a seed had not found the solution after 1,000 steps.
+            means that a seed had not found the solution after 2,000 steps.
             """,
             ("recall-diagnostic/table.md", "recall-diagnostic/recall-diagnostic-learning.png"),
+        ),
+        Result(
+            "Hybrids by layer",
+            "launch/local.sh run hybrids --preset diagnostic --seeds 3",
+            """
+            The same task for decoders of four layers with sinusoids. A row names the mechanisms of
+            its layers, from the first; a shorter list repeats.
+            """,
+            ("hybrids-diagnostic/table.md", "hybrids-diagnostic/hybrids-diagnostic-learning.png"),
         ),
         Result(
             "Longer sequences",
@@ -231,10 +241,21 @@ SECTIONS = {
             Decoders with different position schemes recall the value of each of 4 keys, in
             sequences of 1, 2, 4 and 8 times the length of training. A model that guesses among the
             values not yet given reaches an accuracy of 52%: a row near that, or with a large
-            deviation, has seeds that have not found the solution. `lengths_dyck` is the same study
-            on nested brackets.
+            deviation, has seeds that have not found the solution.
             """,
             ("lengths-diagnostic/table.md", "lengths-diagnostic/lengths-diagnostic-learning.png"),
+        ),
+        Result(
+            "Longer brackets",
+            "launch/local.sh run lengths_dyck --preset diagnostic --seeds 3",
+            """
+            The same position schemes on nested brackets: a model names the bracket that closes
+            next, of 16 types nested up to 4 deep.
+            """,
+            (
+                "lengths_dyck-diagnostic/table.md",
+                "lengths_dyck-diagnostic/lengths_dyck-diagnostic-learning.png",
+            ),
         ),
         Result(
             "Induction by depth",
@@ -457,15 +478,15 @@ SECTIONS = {
             device. The least time of a kernel is that of reading its operands and writing its
             results at full bandwidth, or of its matrix products at peak speed if that is longer.
             Launches come on top, about 3 µs each where they are not hidden, and no kernel reaches
-            its bound: compare the step of base on an H200 above. The first list has the kernels of `t2t_jax/ops`, the second
-            is with `--kernels plain`. Of the mechanisms, the dot products (cuDNN), local, the
-            sparse ones, local-p and causal linear attention have kernels; additive attention and
-            performer have code for GPUs without kernels of their own. The bound of local-p counts
-            all pairs of tiles; where neighbouring queries predict neighbouring positions, its
-            kernel skips most of them. The last lists are of populations: several tiny models in
-            one program, whose number of kernels does not grow with that of the models.
-            `experiments/gpu.py steps` compares the time on a device with the bound. The docstring
-            of the script explains how to make the environment `gpu/`.
+            its bound: compare the step of base on an H200 above. The first list has the kernels of
+            `t2t_jax/ops`, the second is with `--kernels plain`. Of the mechanisms, the dot products
+            (cuDNN), local, the sparse ones, local-p and causal linear attention have kernels;
+            additive attention and performer have code for GPUs without kernels of their own. The
+            bound of local-p counts all pairs of tiles; where neighbouring queries predict
+            neighbouring positions, its kernel skips most of them. The last lists are of
+            populations: several tiny models in one program, whose number of kernels does not grow
+            with that of the models. `experiments/gpu.py steps` compares the time on a device with
+            the bound. The docstring of the script explains how to make the environment `gpu/`.
             """,
             (
                 "programs/compile-h100.txt",

@@ -566,7 +566,9 @@ def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys)
         "language_model-short",
         "modifications-short",
         "recall-diagnostic",
+        "hybrids-diagnostic",
         "lengths-diagnostic",
+        "lengths_dyck-diagnostic",
         "induction-diagnostic",
     ],
 )

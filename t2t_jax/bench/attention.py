@@ -196,10 +196,11 @@ def _call(name: str, n: int) -> tuple[Callable[..., jax.Array], tuple[Any, ...]]
     return value, (variables, q, k, v, direction)
 
 
-def _mechanism(name: str, n: int) -> tuple[Any, Any]:
+def _mechanism(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> tuple[Any, Any]:
     """Returns a mechanism with its options at length n, and its parameters."""
     mechanism = AdditiveNaive() if name == NAIVE else build(default(n).get(name, name))
-    short = (jnp.zeros((B, 8, H, width), _dtype()) for width in (D, key_width(name), D))
+    widths = d_k, key_width(name, d_k), d_v
+    short = (jnp.zeros((B, 8, h, width), _dtype()) for width in widths)
     visibility = Visibility(causal=is_causal(name))
     return mechanism, meta.unbox(mechanism.init(jax.random.key(1), *short, visibility))
 
@@ -219,10 +220,10 @@ def _steps(name: str, n: int) -> Program:
     return compiled(steps, _state(name, n))
 
 
-def _state(name: str, n: int) -> Any:
+def _state(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> Any:
     """Returns the decoding state of n positions."""
-    mechanism, variables = _mechanism(name, n)
-    k, v = (jnp.zeros((B, n, H, width), _dtype()) for width in (key_width(name), D))
+    mechanism, variables = _mechanism(name, n, h, d_k, d_v)
+    k, v = (jnp.zeros((B, n, h, width), _dtype()) for width in (key_width(name, d_k), d_v))
     visibility = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
     return mechanism.apply(variables, k, v, visibility, method="start")
 
@@ -233,15 +234,15 @@ def _of_step(name: str, point: Point) -> Point:
     return {"n": point["n"], **seconds, "bytes": state_bytes(name, int(point["n"]))}
 
 
-def state_bytes(name: str, n: int) -> int:
+def state_bytes(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> int:
     """Returns the size of the state in which a causal mechanism decodes n positions."""
-    state = jax.eval_shape(lambda: _state(name, n))
+    state = jax.eval_shape(lambda: _state(name, n, h, d_k, d_v))
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
 
 
-def key_width(name: str) -> int:
+def key_width(name: str, d_k: int = D) -> int:
     """Returns the width of a key with the gates that are appended to it."""
-    return D if name == NAIVE else D + gates(name, D)
+    return d_k if name == NAIVE else d_k + gates(name, d_k)
 
 
 def is_causal(name: str) -> bool:

@@ -3,8 +3,7 @@
 A kernel takes at least as long as reading its operands and writing its results at full bandwidth,
 and as its matrix products at peak speed. Kernels in a loop count as often as it runs. What a TPU
 keeps in its vector memory costs nothing; copies between its memories are kernels of their own. The
-sum is a bound, not a measurement: real steps take 1.2 to 1.5 times as long, and launches come on
-top.
+sum is a bound, not a measurement: no kernel reaches its own, and launches come on top.
 """
 
 import re
