@@ -8,8 +8,8 @@ stop the others. A part is stopped after 9 minutes; the same command then contin
 starts any other part again. Most of the time is compilation, 20 s for a training step of base on an
 H200 with 16 cores, so that all parts share the programs that one has compiled. Programs are not
 compiled side by side: the tuning of 26 at a time took more than 150 s. It also runs on a CPU. It
-needs only the built-in corpus and the packages jax, flax, optax,
-orbax-checkpoint, sacrebleu, sentencepiece, matplotlib, jinja2 and packaging; `peers` needs PyTorch.
+needs only the built-in corpus and the packages jax, flax, optax, orbax-checkpoint, sacrebleu,
+sentencepiece, matplotlib, jinja2 and packaging; `peers` needs PyTorch.
 """
 
 import argparse
@@ -270,33 +270,32 @@ def steps(out, sizes):
 
 
 def peers(out, sizes):
-    """Measures the training steps of PyTorch's nn.Transformer on the batches of `steps`."""
+    """Measures the training steps of PyTorch's nn.Transformer on the batches of base."""
     from t2t_jax.bench import train, workload
 
     tokens, results = batch_tokens(), {}
-    for size in {"base"} & {*sizes}:
-        count = workload.count_tokens(workload.batches(workload.workload(size, tokens)))
-        for name, options in {"eager": (), "compiled": ("compiled",)}.items():
-            words = ["experiments/peers/pytorch.py", "train", size, str(tokens), *options]
-            process = subprocess.Popen(
-                [sys.executable, *words],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=os.environ | {"PYTHONPATH": "."},
-            )
-            printed, _ = process.communicate("\n" * train.ROUNDS)
-            if process.returncode:
-                return False
-            (first, version), *rounds = map(str.split, printed.splitlines())
-            seconds = statistics.median(float(line[0]) for line in rounds)
-            results[f"{size}, {name}"] = {
-                "seconds": seconds / workload.BATCHES,
-                "tokens_per_second": count / seconds,
-                "first_round": float(first),
-                "PyTorch": version,
-            }
-            write_results(out / "peers.json", results)
+    count = workload.count_tokens(workload.batches(workload.workload("base", tokens)))
+    for name, options in {"eager": (), "compiled": ("compiled",)}.items():
+        words = ["experiments/peers/pytorch.py", "train", "base", str(tokens), *options]
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": "."},
+        )
+        printed, _ = process.communicate("\n" * train.ROUNDS)
+        if process.returncode:
+            return False
+        (first, version), *rounds = map(str.split, printed.splitlines())
+        seconds = statistics.median(float(line[0]) for line in rounds)
+        results[f"base, {name}"] = {
+            "seconds": seconds / workload.BATCHES,
+            "tokens_per_second": count / seconds,
+            "first_round": float(first),
+            "PyTorch": version,
+        }
+        write_results(out / "peers.json", results)
     (out / "peers.txt").write_text("\n".join(table_of_peers(results)) + "\n")
     return True
 
@@ -405,6 +404,12 @@ def write_results(path, results):
     write_json(path, results | {"environment": environment()})
 
 
+def start(out, sizes):
+    """Measures the time to the first step, without the programs that other parts have compiled."""
+    os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    return call(out, "bench", "start", "--out", str(out))
+
+
 PARTS = {
     "doctor": doctor,
     "steps": steps,
@@ -416,7 +421,7 @@ PARTS = {
     "alone": bench("train", "--batch_tokens", "2048"),
     "memory": memory,
     "translate": bench("translate"),
-    "start": bench("start"),
+    "start": start,
     "demo": grid("demo", "--workers", "8", "--seeds", "3"),
     "hour": grid("hour", "--workers", "8", "--seeds", "3"),
 }
