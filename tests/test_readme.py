@@ -1,6 +1,7 @@
 """Tables, links, commands and code in README.md and experiments/README.md are correct."""
 
 import itertools
+import json
 import re
 import shlex
 from pathlib import Path
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments import readme
+from experiments import gpu, readme
 from t2t_jax import commands, config
 from t2t_jax.attention import MECHANISMS, build
 from t2t_jax.cli import _parse, main
@@ -86,6 +87,16 @@ def test_every_stored_result_is_shown():
                 path.suffix, path.read_text(errors="replace").partition(readme.COST)[0]
             )
             assert part.strip() in page, path
+
+
+@pytest.mark.parametrize(
+    ("part", "table"), [("kernels", gpu.table_of_kernels), ("peers", gpu.table_of_peers)]
+)
+def test_the_tables_of_a_gpu_are_those_of_its_measurements(part, table):
+    folder = gpu.RESULTS / part
+    results = json.loads((folder / f"{part}.json").read_text())
+    assert "NVIDIA" in results.pop("environment")["device"]
+    assert (folder / f"{part}.txt").read_text() == "\n".join(table(results)) + "\n"
 
 
 def test_the_generator_of_results_is_no_study():
