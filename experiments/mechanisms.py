@@ -125,23 +125,27 @@ def memory(line):
 def plot_recall(lines, path):
     """Plots the accuracy of recall against the bytes of the decoding state.
 
-    Rows with a similar state and accuracy lie on each other; those below 99% are labelled.
+    Rows above 99% whose state grows with the sequence have no label.
     """
-    with plotting.figure(path, size=(6, 3.6)) as (_, axes):
+    with plotting.figure(path, size=(6.5, 5.5)) as (_, axes):
         points = []
         for line in lines:
             size, fixed = memory(line)
-            style = plotting.line(1 if fixed else 0) | {"linestyle": "none"}
-            mean, deviation = line.score.spread.mean, line.score.spread.deviation
-            axes.errorbar(size / 2**10, mean, yerr=deviation, elinewidth=0.6, **style)
-            if mean < 99 or fixed:
-                points.append((size / 2**10, mean, line.entry.row.name, style["color"]))
+            spread, colour = line.score.spread, plotting.COLOURS[0] if fixed else "black"
+            axes.errorbar(
+                size / 2**10, spread.mean, yerr=spread.deviation, color=colour,
+                marker="o" if fixed else "x", linestyle="none", elinewidth=0.3,
+            )  # fmt: skip
+            if spread.mean < 99 or fixed:
+                points.append((size / 2**10, spread.mean, line.entry.row.name, colour))
         axes.set(
             xscale="log", xlabel="decoding state of the second layer (KiB)",
-            ylabel="accuracy of recall (%)", ylim=(0, 103),
-            title="Recall and state: blue where the state does not grow with the sequence",
+            xticks=[0.5, 1, 2, 4, 8], xticklabels=["0.5", "1", "2", "4", "8"],
+            ylabel="accuracy of recall (%)", ylim=(-5, 120), yticks=range(0, 101, 20),
+            title="Recall and decoding state (blue: of a fixed size)",
         )  # fmt: skip
-        plotting.label(axes, points)
+        axes.minorticks_off()
+        plotting.label(axes, points, 0.029)
 
 
 def main():
