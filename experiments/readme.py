@@ -239,9 +239,9 @@ SECTIONS = {
             "launch/local.sh run lengths --preset diagnostic --seeds 3",
             """
             Decoders with different position schemes recall the value of each of 4 keys, in
-            sequences of 1, 2, 4 and 8 times the length of training. A model that guesses among the
-            values not yet given reaches an accuracy of 52%: a row near that, or with a large
-            deviation, has seeds that have not found the solution.
+            sequences of 1, 2, 4 and 8 times the length of training. Guessing among the values not
+            yet given has an accuracy of 52%. A large deviation means that a seed has not found the
+            solution.
             """,
             ("lengths-diagnostic/table.md", "lengths-diagnostic/lengths-diagnostic-learning.png"),
         ),
@@ -261,7 +261,7 @@ SECTIONS = {
             "Induction by depth",
             "launch/local.sh run induction --preset diagnostic --seeds 3",
             """
-            The same task for decoders of one and of two layers. One layer cannot connect a value
+            Recall of 4 keys by decoders of one and of two layers. One layer cannot connect a value
             to the key before it, and its accuracy is at most that of guessing, 52%.
             """,
             (
