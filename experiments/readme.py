@@ -229,8 +229,9 @@ SECTIONS = {
             "Hybrids by layer",
             "launch/local.sh run hybrids --preset diagnostic --seeds 3",
             """
-            The same task for decoders of four layers with sinusoids. A row names the mechanisms of
-            its layers, from the first; a shorter list repeats.
+            The same task for decoders of four layers with sinusoids and one head. A row names the
+            mechanisms of its layers, from the first; a shorter list repeats. Only a window gives
+            every seed the key before a value; softmax in the last layer then finds it.
             """,
             ("hybrids-diagnostic/table.md", "hybrids-diagnostic/hybrids-diagnostic-learning.png"),
         ),
@@ -272,11 +273,12 @@ SECTIONS = {
         Result(
             "Time and memory against the length",
             """
-            launch/local.sh bench attention --seconds 10 \\
+            launch/local.sh bench attention --seconds 10 --lengths 256 512 1024 2048 \\
               --out experiments/results/bench_attention
             """,
             """
-            The value and the gradient of each mechanism alone, without projections. The exponents
+            Each mechanism alone, without projections: value and gradient, the value alone, and a
+            step of decoding. `faster from` is where it crosses dense attention. The exponents
             are fitted to the measured times and memory. `additive_naive` is additive attention
             written as a plain [T, S, d] expression, for comparison. A mechanism is dropped at the
             length where a call is expected to take longer than `--seconds`, or more memory than is

@@ -4,7 +4,7 @@
     launch/local.sh run hybrids --preset diagnostic --seeds 3     by mixture of mechanisms
     launch/local.sh run induction --preset diagnostic --seeds 3   by depth
 
-On 2 CPU cores the first takes about 45 minutes, the second 30 and the third 2.
+On 2 CPU cores the first takes about 45 minutes, the second 9 and the third 2.
 
 The task is multi-query associative recall (Arora et al. 2023) with 8 keys (1 to 8 in training), and
 in `induction` with 4. A decoder reads keys, each followed by its value, and then every key again,
@@ -21,6 +21,7 @@ and 96%; patterns that leave keys unseen 12% to 61%; the window alone 7%. Large 
 seeds, as of dot products without a scale, mean that a seed has not found the solution.
 
 In `hybrids`, a row names the mechanisms of the four layers, from the first; a shorter list repeats.
+Expected: three windows under softmax reach 100%, softmax alone 26% and linear alone 34%.
 
 In `induction`, the first layer can tell each word which word precedes it, so that the second finds
 the value that follows the key, as in the induction heads of Olsson et al. (2022). Expected: two
@@ -97,9 +98,6 @@ def hybrids():
         Row("window", layers("local:w=4")),
         Row("window, softmax last", layers("local:w=4", "local:w=4", "local:w=4", SOFTMAX)),
         Row("window and linear", layers("local:w=4", "linear")),
-        Row("window and delta", layers("local:w=4", "delta")),
-        Row("delta", layers("delta")),
-        Row("delta, softmax last", layers("delta", "delta", "delta", SOFTMAX)),
     ]
 
 
