@@ -273,12 +273,11 @@ SECTIONS = {
         Result(
             "Time and memory against the length",
             """
-            launch/local.sh bench attention --seconds 10 --lengths 256 512 1024 2048 \\
+            launch/local.sh bench attention --seconds 10 \\
               --out experiments/results/bench_attention
             """,
             """
-            Each mechanism alone, without projections: value and gradient, the value alone, and a
-            step of decoding. `faster from` is where it crosses dense attention. The exponents
+            The value and the gradient of each mechanism alone, without projections. The exponents
             are fitted to the measured times and memory. `additive_naive` is additive attention
             written as a plain [T, S, d] expression, for comparison. A mechanism is dropped at the
             length where a call is expected to take longer than `--seconds`, or more memory than is
