@@ -230,8 +230,9 @@ SECTIONS = {
             "launch/local.sh run hybrids --preset diagnostic --seeds 3",
             """
             The same task for decoders of four layers with sinusoids and one head. A row names the
-            mechanisms of its layers, from the first; a shorter list repeats. Only a window gives
-            every seed the key before a value; softmax in the last layer then finds it.
+            mechanisms of its layers, from the first; a shorter list repeats. With windows below it,
+            softmax in the last layer finds the value with every seed; with linear layers below it,
+            with none.
             """,
             ("hybrids-diagnostic/table.md", "hybrids-diagnostic/hybrids-diagnostic-learning.png"),
         ),
