@@ -3,6 +3,8 @@
 A GPU's own compiler is not needed here; `experiments/gpu.py` checks the same on a device.
 """
 
+import inspect
+import sys
 from functools import partial
 
 import jax
@@ -27,6 +29,7 @@ from t2t_jax.ops import (
     tiles,
     window_attention,
 )
+from t2t_jax.runs.code import KERNELS
 from t2t_jax.training import population, sharding
 from t2t_jax.training.objective import cross_entropy as objective
 from t2t_jax.training.objective import fused_cross_entropy
@@ -449,3 +452,24 @@ def test_members_of_a_population_with_kernels_are_independent():
             _, alone = jax.jit(step)(*member)
             assert float(alone.loss) == pytest.approx(float(together.loss[i]), rel=1e-5)
             assert float(alone.grad_norm) == pytest.approx(float(together.grad_norm[i]), rel=1e-4)
+
+
+@pytest.mark.parametrize(("kernels", "called"), [("plain", False), ("fused", True)])
+def test_modules_of_kernels_are_reached_only_with_kernels(kernels, called, monkeypatch):
+    reached = []
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith(("t2t_jax.attention", "t2t_jax.models")):
+            for name, value in list(vars(module).items()):
+                home = str(getattr(value, "__module__", "")).removeprefix("t2t_jax.")
+                if inspect.isfunction(value) and home in KERNELS and name != "supported":
+
+                    def noted(*arguments, _home=home, _original=value, **options):
+                        reached.append(_home)
+                        return _original(*arguments, **options)
+
+                    monkeypatch.setattr(module, name, noted)
+    ids = jnp.ones((2, 5), jnp.int32)
+    for name in ("scaled_dot_product", "local:w=2", "sparse_strided:l=2", "linear"):
+        model = build(small(decoder_attention=name, kernels=kernels), V)
+        jax.eval_shape(model.init, jax.random.key(0), ids, ids)
+    assert bool(reached) == called, reached
