@@ -828,6 +828,19 @@ def test_an_argument_without_support_is_refused(name, argument):
         make(name).apply(weights(name), q, k, v, **{"visibility": Visibility()} | argument)
 
 
+@pytest.mark.parametrize("name", ["delta", pytest.param("gated_delta", marks=FULL)])
+def test_the_gradient_of_a_chunk_solves_one_triangular_system(name):
+    """Two at once can wait for each other's threads for ever on a CPU with few cores."""
+    mechanism, visibility = build(name), Visibility(causal=True)
+    L, d = 3 * mechanism.chunk, mechanism.chunk  # wide values, for which JAX would solve two
+    q, v = jnp.ones((1, L, 1, 4)), jnp.ones((1, L, 1, d))
+    k = jnp.ones((1, L, 1, 4 + registry.gates(name, 4)))
+    variables = meta.unbox(mechanism.init(jax.random.key(0), q, k, v, visibility))
+    gradients = jax.grad(lambda *x: mechanism.apply(variables, *x, visibility).sum(), (0, 1, 2))
+    program = jax.jit(gradients).lower(q, k, v).compile().as_text()
+    assert program.count('custom_call_target="lapack_strsm_ffi"') == 2  # forwards and backwards
+
+
 @pytest.mark.parametrize("name", ["gated_linear", pytest.param("gated_delta", marks=FULL)])
 def test_a_weak_decay_after_a_strong_one_is_exact(name):
     q, k, v = draw(name, 13, 13, 10)

@@ -172,11 +172,24 @@ def _pairs(x: Array, y: Array, decay: Array, own: bool) -> Array:
 
 
 def _solve(below: Array, u: Array) -> Array:
-    """x with (I + below) x = u, for below [B, h, C, C] with zeros on and above the diagonal."""
+    """x with (I + below) x = u, for below [B, h, C, C] with zeros on and above the diagonal.
+
+    The gradient solves one system. That of `triangular_solve` solves two, which can wait for each
+    other's threads for ever on a CPU with few cores (jaxlib 0.10.2).
+    """
     if u.shape[1] == 1:
         return u
-    x = jax.lax.linalg.triangular_solve(
-        below, u.swapaxes(1, 2), left_side=True, lower=True, unit_diagonal=True
+
+    def solve(b: Array, transpose: bool = False) -> Array:
+        return jax.lax.linalg.triangular_solve(
+            below, b, left_side=True, lower=True, unit_diagonal=True, transpose_a=transpose
+        )
+
+    x: Array = jax.lax.custom_linear_solve(
+        lambda x: x + below @ x,
+        u.swapaxes(1, 2),
+        lambda _, b: solve(b),
+        lambda _, b: solve(b, transpose=True),
     )
     return x.swapaxes(1, 2)
 

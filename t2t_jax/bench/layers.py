@@ -41,6 +41,8 @@ def count(jaxpr: Any) -> tuple[float, int]:
             continue
         if name == "while":
             raise ValueError("a loop whose length is not known cannot be counted.")
+        if name == "custom_linear_solve":  # its other programs are for gradients
+            params = {"solve": params["jaxprs"].solve}
         inner = [count(j) for j in jaxprs_in_params(params)]
         times = params["length"] if name == "scan" else 1
         flops += times * sum(f for f, _ in inner)
