@@ -31,6 +31,7 @@ RESULTS = Path(__file__).parent / "results" / "gpu"
 SIZES = ["tiny", "base", "big"]
 LIMIT = 9 * 60  # seconds of a part
 PLAIN = "base, plain"  # base with plain definitions in place of kernels
+AS_ON_CPU = "--seeds", "3", "--dtype", "float32"
 
 
 def call(out, *words):
@@ -422,8 +423,8 @@ PARTS = {
     "memory": memory,
     "translate": bench("translate"),
     "start": start,
-    "demo": grid("demo", "--workers", "8", "--seeds", "3"),
-    "hour": grid("hour", "--workers", "8", "--seeds", "3"),
+    "demo": grid("demo", "--workers", "8", *AS_ON_CPU),
+    "hour": grid("hour", "--workers", "8", *AS_ON_CPU),
 }
 
 
