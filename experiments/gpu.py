@@ -7,9 +7,10 @@ Writes experiments/results/gpu/PART. Parts that are done are skipped, and a part
 stop the others. A part is stopped after 9 minutes; the same command then continues a grid, and
 starts any other part again. Most of the time is compilation, 20 s for a training step of base on an
 H200 with 16 cores, so that all parts share the programs that one has compiled. Programs are not
-compiled side by side: the tuning of 26 at a time took more than 150 s. It also runs on a CPU. It
-needs only the built-in corpus and the packages jax, flax, optax, orbax-checkpoint, sacrebleu,
-sentencepiece, matplotlib, jinja2 and packaging; `peers` needs PyTorch.
+compiled side by side: the tuning of 26 at a time took more than 150 s. Those of a grid, which
+several processes compile at once, are not tuned. It also runs on a CPU. It needs only the built-in
+corpus and the packages jax, flax, optax, orbax-checkpoint, sacrebleu, sentencepiece, matplotlib,
+jinja2 and packaging; `peers` needs PyTorch.
 """
 
 import argparse
@@ -31,6 +32,7 @@ RESULTS = Path(__file__).parent / "results" / "gpu"
 SIZES = ["tiny", "base", "big"]
 LIMIT = 9 * 60  # seconds of a part
 PLAIN = "base, plain"  # base with plain definitions in place of kernels
+UNTUNED = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"  # 30 s a small program
 AS_ON_CPU = "--seeds", "3", "--dtype", "float32"
 
 
@@ -60,6 +62,7 @@ def grid(preset, *words):
     """Returns a part that runs Table 3 at a preset and keeps its results without checkpoints."""
 
     def part(out, sizes):
+        os.environ.setdefault("XLA_FLAGS", UNTUNED)
         study = ["table3", "--preset", preset, "--store", "runs/gpu"]
         succeeded = call(out, "run", *study, *words)
         return call(out, "publish", *study, "--to", str(out)) and succeeded
