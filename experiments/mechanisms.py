@@ -2,8 +2,8 @@
 
     launch/local.sh experiments/mechanisms.py
 
-This trains nothing. It reads the stored results of attention.py, recall.py and `bench attention`,
-and writes the table and the plots of experiments/results/mechanisms.
+This trains nothing. It reads the stored results of attention.py (for equal steps and equal FLOPs),
+recall.py and `bench attention`, and writes the table and the plots of experiments/results/mechanisms.
 """
 
 import json
@@ -25,8 +25,8 @@ FAR = "5 to 6", "7 to 9", "10 or more"  # words between two that must agree
 N = 2048  # the length at which speed and state are shown
 SEQUENCE = 56  # tokens of a sequence of recall, at most
 HEADS = (
-    "mechanism", "roles", "PPL", "BLEU", "BLEU, longer", "agreement", "recall, d_k 8", "d_k 32",
-    f"speed at {N:,}", "faster from", f"state at {N:,} (KiB)",
+    "mechanism", "roles", "PPL", "BLEU", "equal FLOPs", "BLEU, longer", "agreement",
+    "recall, d_k 8", "d_k 32", f"speed at {N:,}", "faster from", f"state at {N:,} (KiB)",
 )  # fmt: skip
 
 
@@ -41,10 +41,10 @@ def stored(name, scale):
     return comparison.compare_with_base(grid, found, measuring.measure(grid, found, {}))
 
 
-def table(attention, recall, cost):
+def table(attention, flops, recall, cost):
     """Returns Markdown: a line for each row of attention.py."""
     accuracies = contrasts.of_rows(attention)
-    by_name = {line.entry.row.name: line for line in recall}
+    equal, by_name = ({line.entry.row.name: line for line in x} for x in (flops, recall))
     lines, seen = [], set()
     for line in attention:
         row = line.entry.row
@@ -52,11 +52,13 @@ def table(attention, recall, cost):
         if mechanism in seen:  # in other roles than before
             mechanism = ""
         seen |= {mechanism}
-        quality = (line.measure(name) for name in ("PPL", "BLEU", "BLEU@test_long"))
         lines.append([
             row.name,
             roles(row),
-            *map(shown, quality, (3, 1, 1)),
+            shown(line.measure("PPL"), 3),
+            shown(line.measure("BLEU"), 1),
+            shown(equal[row.name].measure("BLEU"), 1) if row.name in equal else "",
+            shown(line.measure("BLEU@test_long"), 1),
             far(accuracies.get(row.name, ())),
             *recalled(by_name, mechanism),
             *costs(cost["mechanisms"], mechanism),
@@ -151,7 +153,7 @@ def plot_recall(lines, path):
 def main():
     cost = json.loads((RESULTS / "bench_attention" / "attention.json").read_text())
     recall = stored("recall", "diagnostic")
-    text = table(stored("attention", "demo"), recall, cost)
+    text = table(stored("attention", "demo"), stored("attention_flops", "demo"), recall, cost)
     files.make_directory(RESULTS / "mechanisms")
     files.write(RESULTS / "mechanisms" / "table.md", text)
     plot_recall(recall, RESULTS / "mechanisms" / "recall")

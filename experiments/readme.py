@@ -178,8 +178,9 @@ SECTIONS = {
             "launch/local.sh experiments/mechanisms.py",
             """
             One line for each row of the study of attention mechanisms, from the stored results
-            below. PPL, BLEU and BLEU on longer sentences are from that study; a star marks a
-            significant difference from the first row. `agreement` is the share of minimal pairs in
+            below. PPL, BLEU and BLEU on longer sentences are from that study, for equal steps; a
+            star marks a significant difference from the first row. `equal FLOPs` is BLEU with as
+            many steps as the FLOPs of the first row allow, where they are not about the same. `agreement` is the share of minimal pairs in
             which the model prefers the right version, among those whose two words that must agree
             are 5 or more words apart. `recall` is the accuracy of associative recall with d_k = 8
             and 32. Speed is that of value and gradient relative to scaled dot products, and
@@ -211,6 +212,16 @@ SECTIONS = {
                 "attention-demo/attention-demo-contrastive.png",
                 "attention-demo/attention-demo-distances.png",
             ),
+        ),
+        Result(
+            "Attention mechanisms at equal FLOPs",
+            "launch/local.sh run attention_flops --seeds 3",
+            """
+            The mechanisms whose FLOPs differ from those of scaled dot products by more than 5%,
+            each trained for as many steps as the FLOPs of scaled dot products allow. Products of
+            matrices are counted, forwards and backwards.
+            """,
+            ("attention_flops-demo/table.md",),
         ),
         Result(
             "Associative recall",

@@ -14,8 +14,8 @@ RESULTS = mechanisms.RESULTS
 @pytest.fixture(scope="module")
 def page():
     cost = json.loads((RESULTS / "bench_attention" / "attention.json").read_text())
-    studies = mechanisms.stored("attention", "demo"), mechanisms.stored("recall", "diagnostic")
-    return mechanisms.table(*studies, cost)
+    studies = ("attention", "demo"), ("attention_flops", "demo"), ("recall", "diagnostic")
+    return mechanisms.table(*(mechanisms.stored(*study) for study in studies), cost)
 
 
 def runs(folder, row):
@@ -40,8 +40,12 @@ def test_a_line_has_the_numbers_of_its_studies(page):
     for name, split in (("BLEU", "test"), ("BLEU, longer", "test_long")):
         scores = [x["result.json"]["scores"][split]["bleu"]["score"] for x in made]
         assert float(line[name].split()[0]) == pytest.approx(statistics.mean(scores), abs=0.05)
+    made = runs("attention_flops-demo", "linear")
+    scores = [x["result.json"]["scores"]["test"]["bleu"]["score"] for x in made]
+    assert float(line["equal FLOPs"].split()[0]) == pytest.approx(statistics.mean(scores), abs=0.05)
+    assert cells(page, "additive")["equal FLOPs"] == ""
     right = asked = 0
-    for run in made:
+    for run in runs("attention-demo", "linear"):
         for _, distance, judged in run["contrastive.statistics.json"]:
             right, asked = right + judged * (distance >= 5), asked + (distance >= 5)
     assert float(line["agreement"]) == pytest.approx(100 * right / asked, abs=0.05)

@@ -16,6 +16,7 @@ import jax
 
 from t2t_jax import plotting
 
+MOST = 9  # curves in a column of a plot, beside the first
 ROUNDS = 5
 Point = dict[str, float]  # n; seconds (the median), least and most; bytes of temporaries
 
@@ -118,21 +119,30 @@ def plot(
 ) -> None:
     """Plots time and memory against n on logarithmic axes: PATH.png, .svg and .pdf.
 
+    The first curve is shown in every column; the others are divided over the columns, in order.
+
     Args:
       exponents: those of time and memory for each name, shown in the legend.
     """
-    with plotting.figure(path, 1, 2, size=(10, 4)) as (figure, panels):
-        for axes, quantity, label, scale in (
-            (panels[0], "seconds", "time (ms)", 1e3),
-            (panels[1], "bytes", "memory of temporaries (MiB)", 2**-20),
-        ):
-            for i, (name, curve) in enumerate(curves.items()):
-                x = [point["n"] for point in curve]
-                y = [point[quantity] * scale for point in curve]
-                powers = (f"n^{p:.2f}" for p in exponents[name] if p is not None)
-                axes.loglog(x, y, label=", ".join([name, *powers]), base=2, **plotting.line(i))
-            axes.set(xlabel="sequence length n", ylabel=label)
-        handles = panels[0].get_legend_handles_labels()
-        legend = "name, growth of time, growth of memory" if any(exponents.values()) else "name"
-        figure.legend(*handles, loc="outside right upper", title=legend)
+    base, *others = curves
+    columns = math.ceil(len(others) / MOST) or 1
+    share = math.ceil(len(others) / columns)
+    size, shared = (max(5, 3 * columns), 7), dict(sharex=True, sharey="row", squeeze=False)
+    with plotting.figure(path, 2, columns, size=size, **shared) as (figure, panels):
         figure.suptitle(title)
+        for column, (upper, lower) in enumerate(panels.T):
+            for i, name in enumerate([base, *others[column * share : (column + 1) * share]]):
+                x = [point["n"] for point in curves[name]]
+                powers = (f"n^{p:.2f}" for p in exponents[name] if p is not None)
+                label = ", ".join([name, *powers])
+                for axes, quantity, scale in ((upper, "seconds", 1e3), (lower, "bytes", 2**-20)):
+                    y = [point[quantity] * scale for point in curves[name]]
+                    axes.loglog(x, y, label=label, base=2, **plotting.line(i))
+            lower.set_xlabel("sequence length n")
+            lower.legend(loc="upper left", bbox_to_anchor=(0, -0.2), title=_legend(exponents))
+        panels[0, 0].set_ylabel("time (ms)")
+        panels[1, 0].set_ylabel("memory of temporaries (MiB)")
+
+
+def _legend(exponents: Mapping[str, Sequence[float | None]]) -> str:
+    return "name, growth of time, growth of memory" if any(exponents.values()) else "name"
