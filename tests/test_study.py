@@ -561,6 +561,7 @@ def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys)
         "table3-hour",
         "table3-multi30k",
         "attention-demo",
+        "attention_flops-demo",
         "table2-short",
         "table4-treebank",
         "language_model-short",
