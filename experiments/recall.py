@@ -99,6 +99,9 @@ def hybrids():
         Row("window", layers("local:w=4")),
         Row("window, softmax last", layers("local:w=4", "local:w=4", "local:w=4", SOFTMAX)),
         Row("window and linear", layers("local:w=4", "linear")),
+        Row("delta", layers("delta")),
+        Row("delta, softmax last", layers("delta", "delta", "delta", SOFTMAX)),
+        Row("window and delta", layers("local:w=4", "delta")),
     ]
 
 
