@@ -3,7 +3,10 @@
 import dataclasses
 import json
 import math
+import subprocess
+import sys
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -104,6 +107,43 @@ def test_a_table_judges_runs_once_and_compares_the_same_pairs(grid, monkeypatch,
     assert data["base"]["contrastive"] == base["contrastive"]["mean"]
     assert data["base"]["contrastive_signature"] == "grade:g|set:7"
     assert data[ROWS[2]]["contrastive"] is None
+
+
+SLOW_JUDGE = """
+import sys
+from pathlib import Path
+from t2t_jax.evaluation.contrastive import Judgement
+from t2t_jax.evaluation.score import Score
+from t2t_jax.runs import judging, store
+
+def score(*_):
+    print("judging", flush=True)
+    sys.stdin.readline()
+    judgements = [Judgement("a", 1, True), Judgement("a", 1, False)]
+    return Score("contrastive", 50.0, "grade:g"), judgements
+
+judging.score, directory = score, Path(sys.argv[1])
+judging.judged(directory, store.read_result(directory), directory, print)
+"""
+
+
+def test_a_run_that_another_process_judges_is_waited_for(entries, monkeypatch):
+    """Two processes that end a study together both print its table."""
+    directory = entries[0].runs[0].directory
+    (directory / "final").mkdir()
+    monkeypatch.setattr(judging, "score", pytest.fail)
+    words = [sys.executable, "-c", SLOW_JUDGE, str(directory)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "judging\n"
+        before = store.read_result(directory)
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(judging.judged, directory, before, directory, print)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.3)
+            other.communicate("\n", timeout=60)
+            result = waiting.result(timeout=60)
+    assert result == store.read_result(directory) != before
+    assert [x.right for x in judging.kept(directory, result)] == [True, False]
 
 
 def test_an_edited_judgement_counts_as_missing(grid, entries):

@@ -18,11 +18,14 @@ from t2t_jax.runs.names import title
 
 
 @contextmanager
-def lock(directory: Path) -> Iterator[None]:
+def lock(directory: Path, wait: bool = False) -> Iterator[None]:
     """Holds the lock of a run; the kernel releases it when the process ends or dies.
 
+    Args:
+      wait: waits until no other process holds it.
+
     Raises:
-      Busy: another process holds it.
+      Busy: another process holds it, and `wait` is False.
       UsageError: the directory cannot be written to.
     """
     make_directory(directory)
@@ -32,7 +35,7 @@ def lock(directory: Path) -> Iterator[None]:
         raise UsageError(f"cannot write to {directory}: {error.strerror}.") from None
     with file:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Busy(
                 f"another process is at work on {title(directory)}: wait for it, or give this run "

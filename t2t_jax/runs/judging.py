@@ -61,7 +61,10 @@ def judged(
     """
     if kept(directory, result) or not (directory / "final").exists():
         return result
-    with claim.lock(directory):
+    with claim.lock(directory, wait=True):
+        result = store.read_result(directory) or result
+        if kept(directory, result):  # by another process that prints the same table
+            return result
         start = time.monotonic()
         accuracy, judgements = score(directory, cache, report)
         before, now = result["environment"], environment()
@@ -70,7 +73,7 @@ def judged(
             "environment": {n: x for n, x in now.items() if before.get(n) != x},
             "statistics": store.write_statistics(directory, store.CONTRASTIVE, judgements),
         }
-        result = {**(store.read_result(directory) or result), store.CONTRASTIVE: entry}
+        result = {**result, store.CONTRASTIVE: entry}
         store.write_result(directory, result)
     return result
 
