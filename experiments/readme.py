@@ -180,14 +180,14 @@ SECTIONS = {
             One line for each row of the study of attention mechanisms, from the stored results
             below. PPL, BLEU and BLEU on longer sentences are from that study, for equal steps; a
             star marks a significant difference from the first row. `equal FLOPs` is BLEU with as
-            many steps as the FLOPs of the first row allow, where they are not about the same. `agreement` is the share of minimal pairs in
-            which the model prefers the right version, among those whose two words that must agree
-            are 5 or more words apart. `recall` is the accuracy of associative recall with d_k = 8
-            and 32. Speed is that of value and gradient relative to scaled dot products, and
-            `faster from` is the length from which the mechanism is faster. A blank cell was not
-            measured, or does not apply. The state is what decoding keeps of 2,048 tokens, with 8
-            heads of 64 features in float32. The plot shows recall against the state that its
-            second layer keeps of 56 tokens.
+            many steps as the FLOPs of the first row allow, where they are not about the same.
+            `agreement` is the share of minimal pairs in which the model prefers the right version,
+            among those whose two words that must agree are 5 or more words apart. `recall` is the
+            accuracy of associative recall with d_k = 8 and 32. Speed is that of value and gradient
+            relative to scaled dot products, and `faster from` is the length from which the
+            mechanism is faster. A blank cell was not measured, or does not apply. The state is what
+            decoding keeps of 2,048 tokens, with 8 heads of 64 features in float32. The plot shows
+            recall against the state that its second layer keeps of 56 tokens.
             """,
             ("mechanisms/table.md", "mechanisms/recall.png"),
         ),
@@ -242,8 +242,8 @@ SECTIONS = {
             """
             The same task for decoders of four layers with sinusoids and one head. A row names the
             mechanisms of its layers, from the first; a shorter list repeats. With windows below it,
-            softmax in the last layer finds the value with every seed; with linear layers below it,
-            with none.
+            softmax in the last layer finds the value with every seed; with layers of linear
+            attention or of the delta rule below it, with none.
             """,
             ("hybrids-diagnostic/table.md", "hybrids-diagnostic/hybrids-diagnostic-learning.png"),
         ),
