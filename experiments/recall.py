@@ -4,7 +4,7 @@
     launch/local.sh run hybrids --preset diagnostic --seeds 3     by mixture of mechanisms
     launch/local.sh run induction --preset diagnostic --seeds 3   by depth
 
-On 2 CPU cores the first takes about 30 minutes, the second 14 and the third 3.
+On 2 CPU cores the first takes about 30 minutes, the second 15 and the third 3.
 
 The task is multi-query associative recall (Arora et al. 2023) with 8 keys (1 to 8 in training), and
 in `induction` with 4. A decoder reads keys, each followed by its value, and then every key again,
