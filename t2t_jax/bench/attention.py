@@ -133,8 +133,9 @@ def _cell(point: Mapping[str, float] | None, base: Mapping[str, float] | None) -
     if point is None:
         return ""
     ratio = f"{base['seconds'] / point['seconds']:.1f}x; " if base else ""
-    digits = 1 if point["seconds"] > 1e-3 else 3
-    return f"{point['seconds'] * 1e3:,.{digits}f} ({ratio}{point['bytes'] / 2**20:,.3g})"
+    digits, mib = 1 if point["seconds"] > 1e-3 else 3, point["bytes"] / 2**20
+    size = f"{mib:,.0f}" if mib >= 100 else f"{mib:.3g}"
+    return f"{point['seconds'] * 1e3:,.{digits}f} ({ratio}{size})"
 
 
 def crossing(curve: Sequence[Point], dense: Sequence[Point]) -> float | None:
