@@ -3,7 +3,8 @@
     launch/local.sh experiments/mechanisms.py
 
 This trains nothing. It reads the stored results of attention.py (for equal steps and equal FLOPs),
-recall.py and `bench attention`, and writes the table and the plots of experiments/results/mechanisms.
+recall.py and `bench attention`, and writes the table and the plots of
+experiments/results/mechanisms.
 """
 
 import json

@@ -291,10 +291,11 @@ SECTIONS = {
             """
             Each mechanism alone, without projections: the value with its gradient, the value, and a
             step of decoding at length n with the bytes of its state. `faster from` is the length
-            from which it is faster than scaled dot products. The exponents are fitted to the
-            measured times and memory. `additive_naive` is additive attention written as a plain
-            [T, S, d] expression, for comparison. A mechanism is dropped at the length where a call
-            is expected to take longer than `--seconds`, or more memory than is available.
+            from which it is faster than scaled dot products, which is noise where both cost about
+            the same. The exponents are fitted to the measured times and memory. `additive_naive` is
+            additive attention written as a plain [T, S, d] expression, for comparison. A mechanism
+            is dropped at the length where a call is expected to take longer than `--seconds`, or
+            more memory than is available.
             """,
             ("bench_attention/attention.png", "bench_attention/attention.txt"),
         ),
