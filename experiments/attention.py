@@ -5,9 +5,11 @@
                                                          the FLOPs of base allow
     launch/local.sh run attention --preset multi30k      on real text
 
-The first takes about an hour on 2 CPU cores. Expected (experiments/results/attention-demo): base
-reaches 62.7 ± 0.6 BLEU, talking heads 65.3 ± 1.2, local attention 64.6 ± 0.3, linear 58.2 ± 0.9,
-unscaled dot products 50.9 ± 0.2. All rows have the learning rate of base.
+On 2 CPU cores the first takes about 85 minutes, the second 20. Expected of the first
+(experiments/results/attention-demo): base reaches 62.7 ± 0.6 BLEU, talking heads 65.3 ± 1.2, local
+attention 64.6 ± 0.3, linear 58.2 ± 0.9, unscaled dot products 50.9 ± 0.2; of the second
+(attention_flops-demo): linear 57.1 ± 1.0, delta 53.6 ± 1.4. All rows have the learning rate of
+base.
 
 A row uses its mechanism in every role that it supports, except that windows and sparse patterns
 leave cross-attention to scaled dot products. The options suit sentences of at most some twenty

@@ -405,9 +405,10 @@ def test_rows_at_equal_flops_cost_what_base_does(name):
 
 
 def test_the_study_at_equal_flops_has_the_rows_whose_flops_differ():
-    made = Grid(find("attention"), preset("demo"), find("attention").rows, {}, Path("nowhere"))
+    study = find("attention")
+    made = Grid(study, preset("demo"), study.rows, {}, Path("nowhere"))
     V = made.data.vocabulary
-    costs = {row.name: run_flops(made.config(row), V) for row in made.rows}
+    costs = {row.name: run_flops(made.config(row), V) for row in study.rows}
     base = costs.pop("scaled dot product")
     different = {name for name, cost in costs.items() if abs(cost / base - 1) > 0.05}
     assert {row.name for row in find("attention_flops").rows} == {"scaled dot product", *different}
