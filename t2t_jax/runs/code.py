@@ -157,7 +157,12 @@ def _code(
 
 def _hashes(definitions: Iterable[Definition]) -> dict[str, str]:
     """Returns the hash of each definition, by its name."""
-    return {str(d): content_hash(syntax.parse(d.module).definitions[d.name]) for d in definitions}
+    return {str(d): _hash(d) for d in definitions}
+
+
+@cache
+def _hash(definition: Definition) -> str:
+    return content_hash(syntax.parse(definition.module).definitions[definition.name])
 
 
 def _reached(starts: Iterable[Definition]) -> set[Definition]:
