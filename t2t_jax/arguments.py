@@ -93,9 +93,9 @@ def _add_studies(command: Command) -> None:
     p.add_argument("--rerun", action="store_true", help="repeat the runs whose code has changed")
     p.add_argument("--mesh", default="", help=_MESH)
     p.add_argument("--track", choices=_TRACKERS, help=_TRACK)
-    p.add_argument(
-        "--worker", default="", help=argparse.SUPPRESS
-    )  # I/W, for workers that `run` starts
+    # I/W and the stage, for workers that `run` starts
+    p.add_argument("--worker", default="", help=argparse.SUPPRESS)
+    p.add_argument("--stage", type=int, default=0, help=argparse.SUPPRESS)
     _add_metrics(p)
     _add_cache(p)
 

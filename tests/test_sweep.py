@@ -1,5 +1,6 @@
 """Sweeps: which trial is chosen, on which sentences it is scored, and what the table says of it."""
 
+import argparse
 import dataclasses
 import json
 import re
@@ -10,12 +11,13 @@ import pytest
 
 from t2t_jax import files
 from t2t_jax.cli import main
+from t2t_jax.commands import running
 from t2t_jax.data.corpora import opener
 from t2t_jax.errors import UsageError
 from t2t_jax.report import plots, trials
 from t2t_jax.report.study import study_page
-from t2t_jax.runs import claim, identity, store
-from t2t_jax.study import comparison, formats, sweep, tables
+from t2t_jax.runs import claim, identity, published, store, workers
+from t2t_jax.study import comparison, formats, publish, sweep, tables
 from t2t_jax.study import entries as reading
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
@@ -93,6 +95,12 @@ def finish(job, open_data, PPL):
     store.write_result(job.directory, result)
 
 
+def fail(job, open_data):
+    finish(job, open_data, (1.0, 1.0))
+    (job.directory / "result.json").unlink()
+    store.write_failure(job.directory, RuntimeError("the loss is not a number"))
+
+
 # By row and factor of the learning rate: the perplexity of even sentences, and of odd ones.
 FOUND = {
     ("base", 0.5): (7.0, 3.0),
@@ -132,15 +140,70 @@ def test_trials_have_one_seed_and_the_chosen_ones_all(grid, open_data):
 def test_a_trial_that_diverged_is_not_chosen(grid, open_data):
     stages = sweep.stages(grid, 1, open_data)
     for job in next(stages):
-        finish(job, open_data, FOUND[job.row, job.c.training.lr_scale])
         if job.c.training.lr_scale == 1.0:
-            (job.directory / "result.json").unlink()
-            store.write_failure(job.directory, RuntimeError("the loss is not a number"))
+            fail(job, open_data)
+        else:
+            finish(job, open_data, FOUND[job.row, job.c.training.lr_scale])
     base, row = sweep.choices(grid)
     assert base.chosen.values == {"lr_scale": 2.0}
     assert base.at_edge == ["lr_scale"]
     assert row.chosen.values == {"lr_scale": 0.5}
     assert [trial.PPL for trial in row.trials] == pytest.approx([4, np.inf, 9])
+
+
+def test_a_row_whose_trials_all_failed_is_run_untuned(grid, open_data):
+    stages = sweep.stages(grid, 1, open_data)
+    for job in next(stages):
+        fail(job, open_data)
+    assert [choice.chosen for choice in sweep.choices(grid)] == [None, None]
+    (final,) = stages
+    assert {job.c.training.lr_scale for job in final} == {1.0}
+    lines = comparison.compare_with_base(grid, reading.collect(grid))
+    assert "base: every trial failed." in tables.quality(grid, lines).notes
+
+
+def test_a_trial_that_could_not_be_scored_keeps_its_perplexity(swept):
+    trial = sweep.choices(swept)[0].trials[1]
+    store.write_failure(trial.directory, RuntimeError("no space is left"))
+    assert sweep.choices(swept)[0].chosen == trial
+
+
+def test_workers_run_the_stage_that_they_are_started_for(grid, open_data, monkeypatch):
+    """Even if a trial failed that is to run again, as a row at the preset's own values is."""
+    stages, done = sweep.stages(grid, 2, open_data), []
+    for job in next(stages):
+        if job.c.training.lr_scale != 1.0:  # the preset's, whose failure has been deleted
+            finish(job, open_data, FOUND[job.row, job.c.training.lr_scale])
+    monkeypatch.setattr(workers, "set_up_worker", lambda number: None)
+    monkeypatch.setattr(running, "cache_programs", lambda cache: None)
+    monkeypatch.setattr(workers, "run_jobs", lambda jobs, *_: done.extend(jobs))
+    arguments = argparse.Namespace(worker="0/1", stage=1, cache=None, mesh="")
+    running._run_worker(sweep.stages(grid, 2, open_data), arguments, open_data, None)
+    (final,) = stages
+    assert [job.name for job in done] == [job.name for job in final]
+    assert {job.c.training.seed for job in done} == {0, 1}
+
+
+def test_a_trial_of_other_code_is_not_compared_without_a_note(swept):
+    trial = sweep.choices(swept)[1].trials[2]
+    stored.made_by_other_code(trial.directory)
+    with pytest.raises(UsageError, match="differ in code"):
+        reading.collect(swept)
+    lines = comparison.compare_with_base(swept, reading.collect(swept, mix=True))
+    assert not any(line.unusual or line.untuned.unusual for line in lines)
+    (note,) = [x for x in tables.quality(swept, lines).notes if x.startswith("Trials of other")]
+    assert note.startswith("Trials of other origins: D:P_drop=0.2 at lr_scale=2.0 (code ")
+
+
+def test_a_published_sweep_keeps_the_trials_that_failed(swept, tmp_path):
+    trial = sweep.choices(swept)[1].trials[2]
+    (trial.directory / "result.json").unlink()
+    store.write_failure(trial.directory, RuntimeError("the loss is not a number"))
+    lines = comparison.compare_with_base(swept, reading.collect(swept))
+    copied = dataclasses.replace(swept, home=tmp_path / "published")
+    copied.home.mkdir()
+    published.write(copied.home, publish.runs_of(swept, lines, translations=False))
+    assert [x.PPL for x in sweep.choices(copied)[1].trials] == pytest.approx([4, 8, np.inf])
 
 
 def test_rows_are_scored_on_the_sentences_by_which_nothing_was_chosen(swept):
@@ -215,6 +278,12 @@ def test_runs_of_other_code_are_marked_in_both_columns(swept):
     (name,) = (name for name in swept.scores if name != "PPL")
     _, untuned, _ = tables._scores(swept, line, name, best=0.0)
     assert untuned.endswith("†")
+    _, untuned, tuned = tables._scores(swept, line, "PPL", best=0.0)
+    assert untuned.endswith("†")
+    assert not tuned.endswith("†")
+    assert tables._best("PPL", [lines[0], line.untuned]) == lines[0].PPL.spread.mean
+    worse = dataclasses.replace(line.untuned, PPL=lines[0].PPL)
+    assert tables._best("PPL", [lines[1], worse]) == lines[1].PPL.spread.mean
 
 
 def test_the_mark_of_an_edge_is_typeset(swept):

@@ -1,6 +1,7 @@
 """`run`: the rows of a study under every seed."""
 
 import dataclasses
+import itertools
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -46,12 +47,13 @@ def run(arguments: Namespace) -> None:
         if arguments.worker:
             _run_worker(stages, arguments, open_data, progress)
             return
-        for jobs in stages:  # what fails in the last one is reported; a failed trial is a result
+        for stage, jobs in enumerate(stages):
             requests.remember(whole.home, whole)
             if arguments.task is None:
-                failed = _run_all(jobs, arguments, progress)
+                failed = _run_all(jobs, stage, arguments, progress)
             else:
                 failed = _run_task(jobs, arguments, open_data, progress)
+            # What fails in the last stage is reported; a trial that fails is a result.
     finally:
         progress.close()
     if arguments.task is None:
@@ -94,17 +96,14 @@ def _run_worker(
     open_data: "OpenData",
     progress: "Progress",
 ) -> None:
-    """Runs the jobs of the first stage that has not ended, as a worker that `run` started."""
+    """Runs the jobs of a stage, as a worker that `run` started for it."""
     from t2t_jax.runs import workers
-    from t2t_jax.runs.view import ended
 
     workers.set_up_worker(arguments.worker)
     cache_programs(arguments.cache)
-    for jobs in stages:
-        if not all(map(ended, jobs)):  # the next stage has workers of its own
-            count = int(arguments.worker.partition("/")[2])
-            workers.run_jobs(jobs, open_data, progress, arguments.mesh, count)
-            return
+    jobs = next(itertools.islice(stages, arguments.stage, None))
+    count = int(arguments.worker.partition("/")[2])
+    workers.run_jobs(jobs, open_data, progress, arguments.mesh, count)
 
 
 def _run_task(
@@ -118,13 +117,14 @@ def _run_task(
     return workers.run_row(jobs, open_data, progress, arguments.mesh)
 
 
-def _run_all(jobs: "Sequence[Job]", arguments: Namespace, progress: "Progress") -> int:
-    """Starts workers on all jobs and waits for them; returns how many runs failed."""
+def _run_all(jobs: "Sequence[Job]", stage: int, arguments: Namespace, progress: "Progress") -> int:
+    """Starts workers on all jobs of a stage and waits for them; returns how many runs failed."""
     from t2t_jax.runs import workers
 
     _prepare_directories(jobs, arguments, progress)
     logs = arguments.store / "workers"
-    return workers.supervise(jobs, arguments.words, arguments.workers, logs, progress)
+    command = [*arguments.words, "--stage", str(stage)]
+    return workers.supervise(jobs, command, arguments.workers, logs, progress)
 
 
 def _prepare_directories(jobs: "Sequence[Job]", arguments: Namespace, progress: "Progress") -> None:

@@ -177,12 +177,17 @@ def _count(n: int) -> str:
     return f"{n} run" if n == 1 else f"{n} runs"
 
 
+def unusual_origins(run: Run, usual: Mapping[str, str]) -> str:
+    """Returns the origins of a run that are not the usual ones, as text."""
+    differing = (f"{n} {x}" for n, x in run.origins.items() if x != usual.get(n, x))
+    return ", ".join(differing)
+
+
 def newest_by_seed(runs: Sequence[Run], usual: Mapping[str, str]) -> tuple[Run, ...]:
     """Returns the newest run of each seed, marked if its origins are not the usual ones."""
     newest: dict[int, Run] = {}
     for run in sorted(runs, key=lambda run: store.finished_at(run.directory)):
-        differing = (f"{n} {value}" for n, value in run.origins.items() if value != usual[n])
-        newest[run.seed] = replace(run, unusual=", ".join(differing))
+        newest[run.seed] = replace(run, unusual=unusual_origins(run, usual))
     return tuple(newest[seed] for seed in sorted(newest))
 
 

@@ -35,6 +35,7 @@ from t2t_jax.runs.names import title
 
 # Names of statistics that do not belong to a split, and their keys in a result.
 LIKELIHOOD, CONTRASTIVE = "likelihood", "contrastive"
+FAILURE = "failed.json"
 
 
 def read_config(directory: Path) -> Config:
@@ -165,15 +166,15 @@ def write_failure(directory: Path, error: Exception) -> None:
     """Writes failed.json: why a run has no result."""
     directory.mkdir(parents=True, exist_ok=True)
     message = str(error) if isinstance(error, (RunError, UsageError)) else repr(error)
-    write_json(directory / "failed.json", {"error": message.strip().split("\n")[0]})
+    write_json(directory / FAILURE, {"error": message.strip().split("\n")[0]})
 
 
 def read_failure(directory: Path) -> str | None:
     """Returns why a run has no result, or None if it has not failed."""
-    failure = published.read(directory, "failed.json")
+    failure = published.read(directory, FAILURE)
     return failure and failure["error"]
 
 
 def delete_failure(directory: Path) -> None:
     """Deletes failed.json, so that the run is tried again."""
-    (directory / "failed.json").unlink(missing_ok=True)
+    (directory / FAILURE).unlink(missing_ok=True)

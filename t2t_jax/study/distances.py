@@ -35,7 +35,7 @@ def curves(lines: Sequence[Line], split: Split) -> list[Curves]:
     """Returns the curves by dependency and by length; an empty list without dependencies."""
     if not split.extras or "dependency" not in split.extras[0]:
         return []
-    entries = [line.entry for line in lines if line.entry.runs]
+    entries = [line.entry for line in lines if line.score]  # language models have none
     out = []
     for what, sizes in (
         ("longest dependency, in words", [x["dependency"] for x in split.extras]),

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.corpora import request
-from t2t_jax.runs import identity, results
+from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import Row
@@ -58,45 +59,64 @@ def collect(
     """
     untuned = [(row, grid.config(row)) for row in grid.rows]
     if not grid.sweep:
-        return _collect(grid, untuned, only, mix, report)
+        return _collect(grid, untuned, [], only, mix, report)[0]
     chosen = choices(grid)
     tuned = [
         (row, grid.at(choice.chosen.values if choice.chosen else {}).config(row))
         for row, choice in zip(grid.rows, chosen, strict=True)
     ]
-    found = _collect(grid, [*untuned, *tuned], only, mix, report)
-    n = len(grid.rows)
-    entries = [
-        replace(entry, choice=choice, untuned=at_rule)
-        for at_rule, entry, choice in zip(found[:n], found[n:], chosen, strict=True)
-    ]
-    waiting = "no trial is finished"
-    return [
-        e if e.choice and e.choice.chosen else replace(e, runs=(), status=waiting) for e in entries
-    ]
+    trials = _trials(chosen, untuned[0][1], report)
+    found, unusual = _collect(grid, [*untuned, *tuned], trials, only, mix, report)
+    n, entries = len(grid.rows), []
+    for at_rule, entry, choice in zip(found[:n], found[n:], chosen, strict=True):
+        marked = (replace(x, unusual=unusual.get(x.directory, "")) for x in choice.trials)
+        entry = replace(entry, choice=Choice(tuple(marked)), untuned=at_rule)
+        if not choice.chosen:
+            waiting = "every trial failed" if choice.finished else "no trial is finished"
+            entry = replace(entry, runs=(), status=waiting)
+        entries.append(entry)
+    return entries
+
+
+def _trials(chosen: Sequence[Choice], base: Config, report: Callable[[str], object]) -> list[Run]:
+    """Returns the finished trials, which are compared by perplexity and need no other metric."""
+    trials = []
+    for directory in (directory for choice in chosen for directory in choice.directories):
+        c = store.read_config(directory)
+        run = results.read_run(directory, c, "", preparation(c, base), report)
+        if isinstance(run, Run):
+            origins = {name: x for name, x in run.origins.items() if name != "metric"}
+            trials.append(replace(run, origins=origins))
+    return trials
 
 
 def _collect(
     grid: Grid,
     rows: Sequence[tuple[Row, Config]],
+    trials: Sequence[Run],
     only: str,
     mix: bool,
     report: Callable[[str], object],
-) -> list[Entry]:
-    """Returns the entries of rows with these configs, the first of which is base's."""
+) -> tuple[list[Entry], dict[Path | None, str]]:
+    """Returns the entries of rows with these configs, the first of which is base's.
+
+    Also returns how the origins of each trial differ from the usual ones, as text, by directory.
+    """
     configs = [c for _, c in rows]
     finished, statuses = _read(grid, configs, report)
-    finished = [
-        [run for run in runs if results.has_origin(run, only)]
-        for runs in results.with_versions(finished)
-    ]
-    every_run = list({run.directory: run for runs in finished for run in runs}.values())
+    *finished, tried = results.with_versions([*finished, trials])
+    finished, (taken,) = (
+        [[run for run in runs if results.has_origin(run, only)] for runs in some]
+        for some in (finished, [tried])
+    )
+    every_run = list({run.directory: run for runs in (taken, *finished) for run in runs}.values())
     results.report_outdated(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
-    return [
+    entries = [
         Entry(row, c, results.newest_by_seed(runs, usual), "; ".join(status))
         for (row, c), runs, status in zip(rows, finished, statuses, strict=True)
     ]
+    return entries, {run.directory: results.unusual_origins(run, usual) for run in tried}
 
 
 def _read(
@@ -108,7 +128,8 @@ def _read(
     statuses: list[list[str]] = [[] for _ in configs]
     others = []
     for directory, c in results.stored(grid.home, report):
-        matching = [i for i, key in enumerate(keys) if key == identity.row_key(c)]
+        key = identity.row_key(c)
+        matching = [i for i, row_key in enumerate(keys) if row_key == key]
         if not matching:
             others.append(c)
             continue

@@ -87,8 +87,9 @@ def _measured(grid: Grid, runs: Sequence[Run]) -> str:
     """Says what the columns measure."""
     metric, split = metric_of(grid.data.corpus), grid.study.split
     signatures = {"PPL": "PPL per subword on dev"}
-    if split:
-        own = {run.result["scores"][split][metric.key]["signature"] for run in runs}
+    scored = [run.result["scores"][split] for run in runs if split in run.result["scores"]]
+    if scored:  # language models are not
+        own = {scores[metric.key]["signature"] for scores in scored}
         signatures[metric.name] = f"{metric.name} on {split}: {'; '.join(sorted(own))}"
     for name in grid.computed:
         signatures[name] = _signature(grid, name, runs)
@@ -151,6 +152,13 @@ def _tuning(grid: Grid, lines: Sequence[Line]) -> list[str]:
         if line.entry.choice and line.entry.choice.missing
     ]
     untried = [f"Trials that are not finished: {'; '.join(missing)}."] * bool(missing)
+    others = [
+        f"{line.entry.row.name} at {trial.setting} ({trial.unusual})"
+        for line in lines
+        for trial in (line.entry.choice.trials if line.entry.choice else ())
+        if trial.unusual
+    ]
+    untried += [f"Trials of other origins: {'; '.join(others)}."] * bool(others)
     edge = f" {EDGE}: at the edge of its range; a wider range may have a better value."
     return [note + edge * edges, *untried]
 

@@ -10,7 +10,7 @@ from t2t_jax.study.comparison import Line
 from t2t_jax.study.formats import FORMATS
 from t2t_jax.study.grid import Grid
 
-TRIAL = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", names.FILE
+TRIAL = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", store.FAILURE, names.FILE
 
 
 def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:

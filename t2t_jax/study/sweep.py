@@ -39,16 +39,23 @@ class Trial:
     Attributes:
       PPL: on the sentences `CHOOSING`; infinite if training failed; None if it is not finished.
       directory: of its run, if there is one.
+      unusual: the origins that differ from those of the table's runs, as text.
     """
 
     values: Values
     PPL: float | None = None
     directory: Path | None = None
+    unusual: str = ""
+
+    @property
+    def setting(self) -> str:
+        """The values as text: `lr_scale=0.5`."""
+        return ", ".join(f"{name}={value}" for name, value in self.values.items())
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The trials of a row, of which `chosen` has the lowest perplexity so far."""
+    """The trials of a row, of which `chosen` has the lowest finite perplexity so far."""
 
     trials: tuple[Trial, ...]
 
@@ -63,17 +70,14 @@ class Choice:
 
     @property
     def chosen(self) -> Trial | None:
-        """The first of the best trials; None if none is finished."""
-        return min(self.finished, key=lambda trial: trial.PPL or 0.0, default=None)
+        """The first of the best trials; None if none is finished, or all failed."""
+        found = [trial for trial in self.finished if trial.PPL and math.isfinite(trial.PPL)]
+        return min(found, key=lambda trial: trial.PPL or 0.0, default=None)
 
     @property
     def directories(self) -> list[Path]:
-        """The directories of the trials that have a result."""
-        return [
-            x.directory
-            for x in self.finished
-            if x.directory and x.PPL is not None and math.isfinite(x.PPL)
-        ]
+        """The directories of the finished trials, including those that failed."""
+        return [trial.directory for trial in self.finished if trial.directory]
 
     @property
     def at_edge(self) -> list[str]:
@@ -219,11 +223,9 @@ def choices(grid: "Grid") -> list[Choice]:
 
 def _perplexity(directory: Path) -> float | None:
     """Returns the perplexity by which a trial is chosen; None if it is not finished."""
-    if store.read_failure(directory) is not None:
-        return math.inf
     result = store.read_result(directory)
     if result is None:
-        return None
+        return None if store.read_failure(directory) is None else math.inf
     likelihood = store.read_statistics(directory, result, store.LIKELIHOOD)
     if likelihood is None:
         raise UsageError(

@@ -116,22 +116,23 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _best(name: str, lines: Sequence[Line]) -> float:
-    """Returns the best mean of a column; of PPL among the rows with base's vocabulary."""
-    compared = [x for x in lines if name != "PPL" or subwords(x) == subwords(lines[0])]
+    """Returns the best mean of a column, among rows without †; of PPL, with base's vocabulary."""
+    usual = [x for x in lines if not x.unusual]
+    compared = [x for x in usual if name != "PPL" or subwords(x) == subwords(lines[0])]
     means = [measure.spread.mean for x in compared if (measure := x.measure(name))]
     return (min if of_split(name)[0] in LOWER_IS_BETTER else max)(means, default=math.nan)
 
 
 def _scores(grid: Grid, line: Line, name: str, best: float) -> tuple[Cell, Cell, Cell]:
     """Returns the cells of a metric: the paper's, ours without tuning, and ours."""
-    row, untuned = line.entry.row, line.untuned
-    if name == "PPL":
-        measures = untuned.PPL if untuned else None, line.PPL
-        return Cell(_number(row.PPL, 2)), _measured(measures[0], 3), _measured(measures[1], 3, best)
-    own = name == metric_of(grid.data.corpus).name
-    at_rule = untuned and _measured(untuned.measure(name), 2, mark="†" * untuned.unusual)
-    ours = _measured(line.measure(name), 2, best, "†" * line.unusual)
-    return Cell(_number(paper_score(grid, row) if own else None, 1)), at_rule or Cell(""), ours
+    row, untuned, own = line.entry.row, line.untuned, metric_of(grid.data.corpus).name
+    papers = {own: _number(paper_score(grid, row), 1), "PPL": _number(row.PPL, 2)}
+    digits = 3 if name == "PPL" else 2
+
+    def ours(of: Line, best: float = math.nan) -> Cell:
+        return _measured(of.measure(name), digits, best, "†" * of.unusual)
+
+    return Cell(papers.get(name, "")), ours(untuned) if untuned else Cell(""), ours(line, best)
 
 
 def _measured(measure: Measure | None, digits: int, best: float = math.nan, mark: str = "") -> Cell:
