@@ -1,6 +1,7 @@
 """Atomic writes: a file is written under another name, then renamed; it is complete or absent."""
 
 import json
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,13 @@ def write(path: Path, content: str | bytes) -> None:
     Raises:
       RunError: it cannot be written, for example because the disk is full.
     """
-    partial = path.with_name(f"{path.name}.part")
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")  # of this process alone
     with writing(path):
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
-        partial.replace(path)
+        try:
+            partial.write_bytes(content.encode() if isinstance(content, str) else content)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

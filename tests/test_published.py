@@ -61,9 +61,10 @@ def test_publishing_a_store_makes_the_same_file_again(home, tmp_path):
 def test_unpacking_restores_every_file_and_keeps_what_is_there(home, tmp_path):
     name = entries.collect(stored.grid())[0].runs[0].directory.name
     (tmp_path / name).mkdir()
+    (tmp_path / name / "config.json").write_text("begun")
     assert published.unpack(stored.DEMO, tmp_path) == ROWS - 1
-    assert not list((tmp_path / name).iterdir())
-    (tmp_path / name).rmdir()
+    assert [path.read_text() for path in (tmp_path / name).iterdir()] == ["begun"]
+    (tmp_path / name / "config.json").rename(tmp_path / name / "names.txt")  # named, not yet begun
     assert published.unpack(stored.DEMO, tmp_path) == 1
     for path in home.glob("*/*"):
         assert read(tmp_path / path.relative_to(home)) == read(path), path
@@ -84,7 +85,7 @@ def test_two_processes_may_unpack_at_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(files, "write", late)
     published.unpack(stored.DEMO, tmp_path)
-    assert others == [ROWS]
+    assert others == [ROWS - 1]
     assert len(list(tmp_path.iterdir())) == len(list(tmp_path.glob("*/result.json"))) == ROWS
 
 

@@ -88,7 +88,10 @@ def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:
 
 
 def is_locked(directory: Path) -> bool:
-    """Returns whether another process holds the lock of a run."""
+    """Returns whether another process holds the lock of a run, so far as this one can know.
+
+    Who may not write to the store cannot ask for its locks, and sees none as held.
+    """
     if not (directory / "lock").exists():
         return False
     try:
@@ -96,6 +99,8 @@ def is_locked(directory: Path) -> bool:
             return False
     except Busy:
         return True
+    except UsageError:
+        return False
 
 
 def move_aside(directory: Path) -> Path:

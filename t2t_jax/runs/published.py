@@ -7,8 +7,6 @@ is read like a store; only `write` changes the file.
 
 import json
 import lzma
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -85,7 +83,7 @@ def write(home: Path, runs: Mapping[str, Contents]) -> None:
 
 
 def unpack(folder: Path, home: Path) -> int:
-    """Makes directories of the runs published in a folder, unless they exist; returns how many.
+    """Makes the runs published in a folder, unless they are begun or done; returns how many.
 
     Raises:
       UsageError: no run is published there.
@@ -95,16 +93,12 @@ def unpack(folder: Path, home: Path) -> int:
     if not runs:
         raise UsageError(f"{folder} has no {NAME}: name a folder that `publish` wrote.")
     files.make_directory(home)
-    new = [name for name in runs if not (home / name).exists()]
+    new = [name for name in runs if not (home / name / "config.json").exists()]
     for name in new:
-        temporary = Path(tempfile.mkdtemp(dir=home))
+        files.make_directory(home / name)
         others = (file for file in runs[name] if file not in ("directory", "config.json"))
         for file in (*others, "config.json"):  # last: it makes the directory a run
-            files.write(temporary / file, _text(file, runs[name][file]))
-        try:
-            temporary.rename(home / name)
-        except OSError:  # another process has made it in the meantime
-            shutil.rmtree(temporary)
+            files.write(home / name / file, _text(file, runs[name][file]))
     return len(new)
 
 
