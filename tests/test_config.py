@@ -96,6 +96,8 @@ def test_every_recipe_is_valid(name):
         ({"encoder_attention": "linear,lokal"}, ["'lokal'", "'local'"]),
         ({"encoder_attention": "linear,local:w=0"}, ["w in 'local:w=0'", "at least 1"]),
         ({"encoder_attention": "w=3,local"}, ["no attention 'w=3'"]),
+        ({"encoder_attention": "local:w=3,w=5"}, ["local:w=3,w=5", "twice"]),
+        ({"corpus": "copy", "task_options": "length=3,length=5"}, ["length", "twice"]),
         ({"decoder_attention": "linear,,local"}, ["no attention ''"]),
         ({"decoder_attention": "sparse_fixed:l=8,c=9,linear"}, ["c in 'sparse_fixed:l=8,c=9'"]),
         ({"decoder_attention": "linear,local_p"}, ["local_p cannot be decoder_attention"]),
@@ -132,6 +134,27 @@ def test_bad_values_are_refused(changes, words):
     with pytest.raises(UsageError) as caught:
         config.replace(Config(), **changes)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed"),
+    [
+        (dict(encoder_attention="linformer:n={}"), 64),
+        (dict(cross_attention="local:w=2,linformer:n={}"), 64),
+        (dict(decoder_attention="cosformer:M={}"), 64 + 7 - 1),
+        (dict(decoder_attention="cosformer:M={}", architecture="decoder"), 40),
+        (dict(encoder_attention="linformer:n={}", max_length=9), 16),
+    ],
+)
+def test_a_mechanism_needs_positions_for_sentences_as_translation_pads_them(changes, needed):
+    for given in (needed, needed - 1):
+        texts = {n: x.format(given) if isinstance(x, str) else x for n, x in changes.items()}
+        c = config.replace(Config(), **dict(max_length=40, max_extra=7) | texts)
+        if given == needed:
+            config.check_capacity(c)
+        else:
+            with pytest.raises(UsageError, match=f"has {given} positions, .* need {needed}: set"):
+                config.check_capacity(c)
 
 
 def test_unknown_names_suggest_the_near_one():

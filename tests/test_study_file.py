@@ -85,7 +85,7 @@ def forget():
     for table, entries in study_file.TABLES.items():
         for name in entries.keys() - BEFORE[table].keys():
             del entries[name]
-    for cached in (code._code, code._named_by, syntax.parse):
+    for cached in (code._code, code._hash, code._named_by, syntax.parse):
         cached.cache_clear()
 
 
@@ -436,6 +436,15 @@ def test_a_corpus_that_yields_no_texts_is_refused(tmp_path):
     study_file.load(tmp_path / "angles.py")
     c = config.replace(Config(), corpus="reversal")
     with pytest.raises(UsageError, match=r"corpus reversal yields \(3, '.*'\) in dev"):
+        open_corpus(c.data, tmp_path / "cache", toy.quiet)
+
+
+def test_a_text_of_several_lines_is_refused(tmp_path):
+    text = TEXT.replace("letters[::-1])", r"letters[::-1]) + '\nx'")
+    (tmp_path / "angles.py").write_text(text)
+    study_file.load(tmp_path / "angles.py")
+    c = config.replace(Config(), corpus="reversal")
+    with pytest.raises(UsageError, match="a text of several lines in dev"):
         open_corpus(c.data, tmp_path / "cache", toy.quiet)
 
 

@@ -30,6 +30,7 @@ class Entry:
       options: what a config may set, with the defaults; a value has the type of its default.
       sizes: its other attributes, chosen for speed; a config cannot set them.
       at_most: for an option, its upper bound: another option, or a number.
+      capacity: the option that says how many positions a sequence can have; empty if any number.
       halves: whether it cuts queries and keys into halves, so that d_k must be even.
       roles: the attention layers of Figure 1 that can use it.
       why: why the others cannot.
@@ -48,6 +49,7 @@ class Entry:
     options: Options = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     at_most: Mapping[str, str | Number] = field(default_factory=dict)
+    capacity: str = ""
     halves: bool = False
     roles: tuple[str, ...] = ALL
     why: str = ""
@@ -239,6 +241,7 @@ MECHANISMS: dict[str, Entry] = {
         "phi(q) (phi(k)^T v), phi_i = relu at an angle of pi i / 2M",
         costs.cosformer,
         options=dict(M=512),
+        capacity="M",
         sizes=dict(chunk=64),
         roles=SELF,
         why="its weights fall with the distance of positions in one sequence",
@@ -305,6 +308,7 @@ MECHANISMS: dict[str, Entry] = {
         "softmax(q (E k)^T) F v, E and F project n keys to k",
         costs.linformer,
         options=dict(n=512, k=64),
+        capacity="n",
         roles=("encoder", "cross"),
         why="its projections mix all positions of a sequence, later ones too",
         supports=("dropout",),
@@ -402,8 +406,10 @@ def check(
     Raises:
       UsageError: it cannot; the message says why, and what can be used instead.
     """
-    name, _ = parse(text)
+    name, given = parse(text)
     entry = MECHANISMS[name]
+    if text.count("=") > len(given):
+        raise UsageError(f"{role}_attention={text} gives an option twice: give it once.")
     if role not in entry.roles:
         able = ", ".join(n for n, e in MECHANISMS.items() if role in e.roles)
         raise UsageError(f"{name} cannot be {role}_attention, as {entry.why}: use one of {able}.")
@@ -441,6 +447,12 @@ def gates(text: str, d_k: int) -> int:
 def changing(text: str) -> tuple[str, ...]:
     """The entries of the state of a mechanism that a step of cross-attention changes."""
     return MECHANISMS[parse(text)[0]].changing
+
+
+def capacity(text: str) -> tuple[str, Number]:
+    """The option of a mechanism that limits its positions, and how many it has."""
+    option = MECHANISMS[parse(text)[0]].capacity
+    return option, attributes(text)[option] if option else math.inf
 
 
 def attributes(text: str) -> dict[str, Number]:

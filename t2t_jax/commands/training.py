@@ -22,6 +22,7 @@ def train(arguments: Namespace) -> None:
     if arguments.track:
         trackers.choose(arguments.track)
     c = _config(arguments, arguments.profile)
+    config.check_capacity(c)
     directory = arguments.run or _directory(c, arguments.recipe)
     first = not arguments.hosts or _join(arguments.hosts, c.data, arguments.cache)
     progress = Progress() if first else Progress(io.StringIO())

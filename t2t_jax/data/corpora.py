@@ -412,6 +412,11 @@ def _of_file(name: str, entry: Entry) -> Corpus:
         for pair in function(split):
             if [type(text) for text in pair] != [str, str]:
                 raise UsageError(f"corpus {name} yields {pair!r} in {split}: yield two texts.")
+            if any("\n" in text.strip() for text in pair):
+                raise UsageError(
+                    f"corpus {name} yields a text of several lines in {split}, {pair!r}: yield one "
+                    "line, as translations and references are files of lines."
+                )
             yield Raw(*(text.encode() for text in pair))
 
     streams = {

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 
 from t2t_jax.data.tasks import GIVEN, Example, Options, draw_length, require
+from t2t_jax.errors import UsageError
 
 
 def dyck(rng: random.Random, o: Options) -> Example:
@@ -37,13 +38,23 @@ def listops(rng: random.Random, o: Options) -> Example:
     """The value of a nested expression (Nangia and Bowman 2018), a digit.
 
     An operator has two to five arguments: digits, or expressions nested up to `depth`. MED is the
-    median, rounded down, and SM the sum modulo 10.
+    median, rounded down, and SM the sum modulo 10. Every expression has more than half of `length`
+    words.
+
+    Raises:
+      UsageError: hardly any expression of this depth is so long.
     """
-    while True:
+    for _ in range(_TRIES):
         words, value = _expression(rng, draw_length(rng, o), o["depth"])
         if len(words) > o["length"] // 2:
             return Example(words, [str(value)])
+    raise UsageError(
+        f"hardly any expression of depth {o['depth']} has more than {o['length'] // 2} of the "
+        f"{o['length']} words of the longest test: raise depth or lower length."
+    )
 
+
+_TRIES = 1000
 
 _OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,

@@ -66,7 +66,7 @@ def parse_options(corpus: str, text: str) -> dict[str, int]:
             f"corpus {corpus} has no options, but task_options={text} sets some: leave it out, or "
             f"choose one of {', '.join(name for name in CORPORA if is_task(name))}."
         )
-    options = dict(defaults)
+    given: dict[str, int] = {}
     for part in text.split(",") if text else ():
         name, _, value = (x.strip() for x in part.partition("="))
         if name not in defaults:
@@ -76,5 +76,7 @@ def parse_options(corpus: str, text: str) -> dict[str, int]:
             raise UsageError(
                 f"{name} in task_options={text} must be a whole number of at least {least}."
             )
-        options[name] = int(value)
-    return options
+        if name in given:
+            raise UsageError(f"task_options={text} gives {name} twice: give it once.")
+        given[name] = int(value)
+    return {**defaults, **given}

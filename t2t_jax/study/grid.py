@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Grid:
         named = (of_split(name)[1] for name in self.metrics)
         return tuple(dict.fromkeys(filter(None, (self.study.split, *named)))) * is_scored(c)
 
-    @property
+    @cached_property
     def data(self) -> Data:
         """Base's data; every row has the same sentences."""
         return self.config(self.rows[0]).data
@@ -111,8 +112,8 @@ class Grid:
 
         Raises:
           UsageError: a row does not fit the preset, rows read different sentences or are the same
-            run, a change names the seed or a field that a row changes, or a metric does not fit the
-            corpus.
+            run, a mechanism has too few positions, a change names the seed or a field that a row
+            changes, or a metric does not fit the corpus.
         """
         if "seed" in self.changes:
             raise UsageError(
@@ -153,6 +154,7 @@ class Grid:
                     "out, or choose other rows with --rows."
                 )
             c = self.config(row)
+            config.check_capacity(c)
             for name in SENTENCES:
                 ours, base = getattr(c.data, name), getattr(self.data, name)
                 if ours != base:
