@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from t2t_jax import config
 from t2t_jax.study import agreement, comparison, statistics
 from t2t_jax.study.registry import Row
 from tests import stored
@@ -78,6 +79,16 @@ def test_tau_is_of_the_rows_that_have_a_value_in_both_tables():
     assert found.metric == "PPL"
     assert found.tau == pytest.approx(stats.kendalltau(paper, ours).statistic)
     assert found.low <= found.tau <= found.high
+
+
+def test_accuracies_agree_with_those_of_a_paper():
+    grid, entries = stored.grid(), []
+    for entry, accuracy in zip(stored.entries(3), (90.0, 80.0, 70.0), strict=True):
+        c = config.replace(entry.c, corpus="copy", grade="normal", pairs=0)
+        entries.append(dataclasses.replace(entry, row=Row("x", accuracy=accuracy), c=c))
+    made = comparison.compare_with_base(grid, entries)
+    column = [(line, line.score, line.entry.row.accuracy) for line in made]
+    assert agreement._agreement("accuracy", column).pairs == 3
 
 
 def test_signs_are_of_rows_that_both_tables_separate_from_base():

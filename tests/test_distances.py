@@ -1,5 +1,6 @@
 """Curves of quality against distance, on the demo's stored runs."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -26,6 +27,13 @@ def test_a_curve_over_all_sentences_equals_the_score():
     assert distances.curve(entry, [everything])[0] == pytest.approx(entry.runs[0].score, abs=1e-6)
     halves = distances.curve(entry, [everything[:500], everything[500:]])
     assert min(halves) < entry.runs[0].score < max(halves)
+
+
+def test_a_row_without_a_score_has_no_curve(tmp_path):
+    lines = comparison.compare_with_base(stored.grid(), stored.entries())
+    lines[1] = dataclasses.replace(lines[1], score=None)
+    (by_dependency, _) = distances.curves(lines, stored.split(tmp_path))
+    assert list(by_dependency.rows) == [lines[0].entry.row.name, lines[2].entry.row.name]
 
 
 def test_every_row_has_a_curve_of_its_own(tmp_path):

@@ -201,6 +201,15 @@ def test_an_infinite_perplexity_is_null_in_json(tmp_path):
     assert (tmp_path / "x.jsonl").read_text() == '{"PPL": null, "row": "é"}\n'
 
 
+def test_parquet_has_text_where_runs_differ_in_type(tmp_path):
+    pytest.importorskip("pyarrow")
+    rows = [{"cores": x, "seed": i} for i, x in enumerate((8, "8, then 16", None))]
+    tidy.WRITERS["parquet"](tmp_path / "x.parquet", rows)
+    found = read(tmp_path / "x.parquet")
+    assert [x["cores"] for x in found] == ["8", "8, then 16", ""]
+    assert [x["seed"] for x in found] == ["0", "1", "2"]
+
+
 def test_parquet_without_pyarrow_is_refused_in_a_sentence(home, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     words = ["results", "--store", str(home), "--format", "parquet", "--out", str(tmp_path)]

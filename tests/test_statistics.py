@@ -71,6 +71,12 @@ def test_spread():
     assert math.isnan(spread([1.0]).deviation)
 
 
+def test_perplexities_of_runs_that_nearly_diverged_are_infinite():
+    for values in ([1e200, 5.0], [1e308, 1e308]):
+        assert spread(values).mean == math.inf
+        assert math.isnan(spread(values).deviation)
+
+
 def test_summed_statistics_are_corpus_bleu():
     for share in (0.1, 0.4):
         hypotheses = worse(REFERENCES, 2, share)

@@ -29,7 +29,10 @@ from t2t_jax.data.corpora import prepare
 from t2t_jax.errors import Busy
 from t2t_jax.runs import claim, store
 from t2t_jax.runs.execution import execute
-from t2t_jax.study import comparison, cost, tables
+from t2t_jax.study import comparison, cost, registry, tables
+from t2t_jax.study import entries as reading
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.presets import preset
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
 
@@ -583,6 +586,17 @@ def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):
     assert shown == (home / "table.md").read_text()
     for part in shown.split("**Cost of a run**"):
         assert part.strip() in (root / "experiments" / "README.md").read_text()
+
+
+def test_language_models_among_rows_that_are_scored_have_a_perplexity_alone():
+    """As in a study whose rows have both architectures, or with --architecture decoder."""
+    study = dataclasses.replace(registry.find("language_model"), split="dev")
+    home = Path(__file__).parent.parent / "experiments" / "results" / "language_model-short"
+    grid = Grid(study, preset("short"), study.rows, {}, home)
+    found = comparison.compare_with_base(grid, reading.collect(grid, mix=True))
+    note = tables.quality(grid, found).notes
+    assert [line.PPL is not None for line in found] == [False, True, True, True]
+    assert any("PPL per subword on dev; mean" in x for x in note)
 
 
 def test_what_is_missing_is_said(words, tmp_path, capsys):

@@ -174,9 +174,15 @@ def _write_parquet(path: Path, rows: Sequence[Row]) -> None:
         raise UsageError(
             "Parquet needs the package pyarrow: install it, or choose --format csv or jsonl."
         ) from None
-    out = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), out)
+    out, columns = io.BytesIO(), {n: [row[n] for row in rows] for n in rows[0]}
+    parquet.write_table(pyarrow.table({n: _of_one_type(x) for n, x in columns.items()}), out)
     files.write(path, out.getvalue())
+
+
+def _of_one_type(values: Sequence[Any]) -> list[Any]:
+    """Returns a column as text if only some values are text, as of a run that changed machines."""
+    mixed = len({isinstance(x, str) for x in values if x is not None}) > 1
+    return [str(x) if mixed and x is not None else x for x in values]
 
 
 WRITERS: dict[str, Callable[[Path, Sequence[Row]], None]] = {

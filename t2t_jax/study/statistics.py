@@ -37,10 +37,16 @@ class Difference(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Returns the mean and deviation of a metric over seeds."""
+    """Returns the mean and deviation of a metric over seeds.
+
+    Values of runs that nearly diverged, such as a perplexity of 1e200, count as infinite.
+    """
     n = len(values)
-    mean = math.fsum(values) / n
-    squares = math.fsum((x - mean) ** 2 for x in values)
+    try:
+        mean = math.fsum(values) / n
+        squares = math.fsum((x - mean) ** 2 for x in values)
+    except OverflowError:
+        mean, squares = math.inf, math.nan
     return Spread(mean, math.sqrt(squares / (n - 1)) if n > 1 else math.nan, n)
 
 
