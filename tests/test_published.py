@@ -53,9 +53,20 @@ def test_curves_and_translations_are_those_of_the_store(home, tmp_path):
 
 def test_publishing_a_store_makes_the_same_file_again(home, tmp_path):
     folder = publish.publish(*lines(home), tmp_path)
-    for name in (FILE, "table.md"):
-        assert (folder / name).read_bytes() == (stored.DEMO / name).read_bytes()
-    assert len(list(folder.iterdir())) == 2
+    written = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    for path in written:
+        assert (folder / path).read_bytes() == (stored.DEMO / path).read_bytes()
+    assert len(written) == 3
+
+
+def test_a_published_folder_is_shown_with_its_settings_and_without_paths(home, tmp_path, capsys):
+    grid, found = lines(home)
+    for changes in ({"beam": 1}, {"directory": "/data"}):  # the settings of the last time are kept
+        folder = publish.publish(dataclasses.replace(grid, changes=changes), found, tmp_path)
+    (path,) = (folder / "studies").iterdir()
+    assert json.loads(path.read_text())["fields"] == {}
+    assert main(["table", "table3", "--store", str(folder)]) == 0
+    assert "1280" in capsys.readouterr().out
 
 
 def test_unpacking_restores_every_file_and_keeps_what_is_there(home, tmp_path):

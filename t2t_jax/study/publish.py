@@ -1,11 +1,14 @@
 """Publication of a grid: one file of the finished runs from which its tables and plots are made."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 from t2t_jax import files
+from t2t_jax.config import PATHS
 from t2t_jax.errors import UsageError
 from t2t_jax.runs import names, published, store
+from t2t_jax.study import requests
 from t2t_jax.study.comparison import Line
 from t2t_jax.study.formats import FORMATS
 from t2t_jax.study.grid import Grid
@@ -14,9 +17,9 @@ TRIAL = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", store.FAILURE, n
 
 
 def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
-    """Writes the runs and their table to home/STUDY-PRESET; returns that folder.
+    """Writes the runs, their settings and their table to home/STUDY-PRESET; returns that folder.
 
-    Checkpoints and parameters are left out. Each row's first run keeps its translations.
+    Checkpoints, parameters and paths are left out. Each row's first run keeps its translations.
 
     Raises:
       UsageError: no run is finished, or the folder cannot be made.
@@ -31,6 +34,10 @@ def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
     folder = home / grid.name
     files.make_directory(folder)
     published.write(folder, runs)
+    for path in (folder / requests.FOLDER).glob("*.json"):
+        path.unlink()
+    changes = {name: value for name, value in grid.changes.items() if name not in PATHS}
+    requests.remember(folder, dataclasses.replace(grid, changes=changes))
     files.write(folder / "table.md", FORMATS["md"](grid, lines))
     return folder
 
