@@ -301,7 +301,7 @@ def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
     p.add_argument(
         "--only",
         default="",
-        help="show only runs with this code, data, dtype, device, ... (or its beginning)",
+        help="show only runs whose code, data, dtype or device is, or begins with, ONLY",
     )
     p.add_argument(
         "--mix", action="store_true", help="show runs that differ in code, data, ..., and mark them"

@@ -37,6 +37,8 @@ def listing(what: str, format: str, home: Path | None) -> list[str]:
         return _rows(find(what), format)
     if what in (known := studies()):
         return _rows(known[what], format)
+    if topic := _TOPICS.get(what):
+        raise UsageError(f"there is no list of {what}: `t2t-jax help {topic}` describes them.")
     if what and what != "runs" and what not in _LISTS:
         hint = near(what, ["runs", *_LISTS, *known])
         raise UsageError(f"there is nothing called {what!r} to list: {hint}")
@@ -171,6 +173,7 @@ def _parts() -> list[str]:
     return out
 
 
+_TOPICS = {"architectures": "architecture", "corpora": "corpus", "metrics": "metric"}
 _LISTS: dict[str, Callable[[], list[str]]] = {
     "fields": _fields,
     "mechanisms": _mechanisms,
