@@ -1,6 +1,6 @@
 """The grades of the built-in corpus in numbers: lengths, vocabulary, depth, ambiguity.
 
-    python experiments/grades.py        1 minute on one CPU core
+    launch/local.sh experiments/grades.py        1 minute on one CPU core
 
 Writes experiments/results/grades, which `help corpus` repeats. The table has means and counts over
 the 60,000 default training pairs; the last two columns are shares of pairs. A type is a word

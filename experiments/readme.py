@@ -75,8 +75,8 @@ READING = """## Reading a table
 - **Distance plots.** The score against the longest dependency in a sentence, and against the
   length of the sentence.
 
-`table` prints every table of a study again, without training; `--format latex`, `csv` or `json`
-gives other formats. `publish` stores the results of your own runs in the same way:
+`table` prints the table of any of these folders again, without training; `--format latex`, `csv` or
+`json` gives other formats. `publish` stores the results of your own runs in the same way:
 
 ```sh
 launch/local.sh table table3 --store experiments/results/table3-demo --format md
@@ -93,10 +93,10 @@ SECTIONS = {
             The rows of the paper's Table 3 on the built-in corpus, a synchronous grammar of
             English and German, with one seed each. The regime (easy sentences, 2,000 pairs,
             1,280 steps, half of the learning rate that the paper's rule gives) was chosen by the
-            results of groups C and D; those of A, B and E had no part in the choice. A head of
-            base has 8 features here, which is narrow: rows with fewer and wider heads gain, and
-            rows with narrower ones lose more than in the paper. With one seed, small differences
-            are not meaningful: add `--seeds 3` to test every row. The command reproduces these
+            results of groups C and D; those of A, B and E had no part in the choice. Base has
+            d_k = d_v = 8 here, which is narrow: rows with fewer and wider heads gain, and rows
+            with narrower ones lose more than in the paper. With one seed, small differences are
+            not meaningful: add `--seeds 3` to test every row. The command reproduces these
             digits on the same kind of CPU with the same number of cores for each worker. Another
             kind of CPU rounds differently, and the figures then differ as much as those of another
             seed. `run.txt` is what the command printed.
@@ -136,7 +136,8 @@ SECTIONS = {
             """
             The same rows on real text, Multi30k EN-DE. DIR holds the corpus files; without
             `--directory` they are downloaded. The second command adds seeds to base and to
-            three rows whose results are close to those of base.
+            three rows whose results are close to those of base. The order of the rows is not the
+            paper's: after 1,600 steps, a model without dropout is the best.
             """,
             (
                 "table3-multi30k/table.md",
@@ -149,8 +150,9 @@ SECTIONS = {
             "launch/local.sh experiments/fidelity.py",
             """
             How small can a grid be and still order the rows as the paper does, and must each row
-            be tuned? Kendall's tau of grids with the paper's values, and their cost. The command
-            reads finished grids; with the names of others, it runs them.
+            be tuned? Kendall's tau of grids with the paper's values, and their cost. At preset
+            hour, tuning each row changes tau by 0.01. The command reads finished grids; with the
+            names of others, it runs them.
             """,
             ("fidelity/table.md", "fidelity/fidelity.png"),
         ),
@@ -181,11 +183,12 @@ SECTIONS = {
             below. PPL, BLEU and BLEU on longer sentences are from that study, for equal steps; a
             star marks a significant difference from the first row. `equal FLOPs` is BLEU with as
             many steps as the FLOPs of the first row allow, where they are not about the same.
-            `agreement` is the share of minimal pairs in which the model prefers the right version,
-            among those whose two words that must agree are 5 or more words apart. `recall` is the
-            accuracy of associative recall with d_k = 8 and 32. Speed is that of value and gradient
-            relative to scaled dot products, and `faster from` is the length from which the
-            mechanism is faster. A blank cell was not measured, or does not apply. The state is what
+            `agreement` is the accuracy on minimal pairs whose two agreeing words are at least 5
+            words apart. `recall` is the accuracy of associative recall with d_k = 8 and 32. Speed
+            is that of value and gradient on CPU cores, relative to scaled dot products, and
+            `faster from` is the length from which a mechanism is faster, if it is more than 1.2
+            times as fast at 2,048. `roles` are those in which it was used. A blank cell was not
+            measured, or does not apply. The state is what
             decoding keeps of 2,048 tokens, with 8 heads of 64 features in float32. The plot shows
             recall against the state that its second layer keeps of 56 tokens.
             """,
@@ -198,14 +201,16 @@ SECTIONS = {
             launch/local.sh report attention --store experiments/results/attention-demo
             """,
             """
-            The same model with each attention mechanism in every role in which it is defined,
-            trained on the same pairs for the same number of steps at the same learning rate. That
-            rate was chosen for scaled dot products: a mechanism far below base may need another,
-            which `--sweep lr_scale=0.5,1,2` finds. Sentences have 10 subwords on average, those of
-            test_long 22. `contrastive` is the share of minimal pairs in which the translation is
-            likelier than the same translation with one error. The mechanisms with a memory are
-            only the attention of their papers' layers, without short convolutions and output
-            gates. The second command makes a page of the study for a browser.
+            The same model with each attention mechanism in every role that it supports, except that
+            windows and sparse patterns leave cross-attention to scaled dot products. Coverage is
+            left out, as it needs a recurrent decoder. All rows are trained on the same pairs for
+            the same number of steps at the same learning rate. That rate was chosen for scaled dot
+            products: a mechanism far below base may need another, which `--sweep lr_scale=0.5,1,2`
+            finds. Sentences have 10 subwords on average, those of test_long 22. `contrastive` is
+            the share of minimal pairs in which the translation is likelier than the same
+            translation with one error. The mechanisms with a memory are only the attention of their
+            papers' layers, without short convolutions and output gates. The second command makes a
+            page of the study for a browser.
             """,
             (
                 "attention-demo/table.md",
@@ -217,9 +222,10 @@ SECTIONS = {
             "Attention mechanisms at equal FLOPs",
             "launch/local.sh run attention_flops --seeds 3",
             """
-            The mechanisms whose FLOPs differ from those of scaled dot products by more than 5%,
-            each trained for as many steps as the FLOPs of scaled dot products allow. Products of
-            matrices are counted, forwards and backwards.
+            The mechanisms whose FLOPs differ from those of scaled dot products by more than 7%,
+            each trained for as many steps as the FLOPs of scaled dot products allow. Matrix
+            products are counted, forwards and backwards, for sentences of 15 positions, the mean
+            with padding. `FLOPs counted`, in the table of costs, are those of the true lengths.
             """,
             ("attention_flops-demo/table.md",),
         ),
@@ -241,9 +247,10 @@ SECTIONS = {
             "launch/local.sh run hybrids --preset diagnostic --seeds 3",
             """
             The same task for decoders of four layers with sinusoids and one head. A row names the
-            mechanisms of its layers, from the first; a shorter list repeats. With windows below it,
-            softmax in the last layer finds the value with every seed; with layers of linear
-            attention or of the delta rule below it, with none.
+            mechanisms of its layers, from the first; a shorter list repeats. Above three windows,
+            softmax in the last layer finds the value with every seed; above three layers of linear
+            attention or of the delta rule, with none. Layers of linear attention and softmax in
+            turn find it with two of three seeds, and softmax in all four layers with none.
             """,
             ("hybrids-diagnostic/table.md", "hybrids-diagnostic/hybrids-diagnostic-learning.png"),
         ),
@@ -331,8 +338,8 @@ SECTIONS = {
             """
             The Transformer beside recurrent and convolutional sequence-to-sequence models. At the
             paper's scale, every architecture but Transformer big has about as many parameters as
-            base. The study `table2_flops` gives each row as many steps as the training FLOPs of
-            base allow.
+            base. The three BLEU scores that the paper reports have the reverse order here. The
+            study `table2_flops` gives each row as many steps as the training FLOPs of base allow.
             """,
             ("table2-short/table.md", "table2-short/table2-short-distances.png"),
         ),
@@ -406,7 +413,7 @@ SECTIONS = {
     "The built-in corpus": [
         Result(
             "Grades of difficulty",
-            "python experiments/grades.py",
+            "launch/local.sh experiments/grades.py",
             """
             The 60,000 training pairs of every grade (`--grade`), in means, counts and shares of
             sentences. The docstring of the script explains the columns.
@@ -417,11 +424,13 @@ SECTIONS = {
     "Statistics": [
         Result(
             "False stars and power",
-            "python experiments/significance.py",
+            "launch/local.sh experiments/significance.py",
             """
             How often a table has a false star, and how often a true difference gets a star, in
             simulated tables with the standard deviations of stored studies. The tables of this
-            project use the first procedure, Welch's t with Bonferroni's correction.
+            project use the first procedure, Welch's t with Bonferroni's correction. It hardly ever
+            marks a difference that does not exist, and with three seeds it misses most differences
+            below 5 BLEU: a missing star does not show that two rows are equal.
             """,
             ("significance/table.md",),
         ),
@@ -479,8 +488,8 @@ SECTIONS = {
             of a plain definition divided by that of its kernel, in bfloat16; the errors are the
             largest differences from float32, relative to the largest value. The fused feed-forward
             layer is slower than XLA's own products. The second list has the rounds of base's
-            training step, the first of which compiles; the part then stopped at an error that is
-            mended since, before it could store more. PyTorch's nn.Transformer takes the same
+            training step, the first of which compiles; the part then stopped at a bug that has
+            since been fixed, before it could store more. PyTorch's nn.Transformer takes the same
             batches, eager and with `torch.compile`.
             """,
             ("gpu/kernels/kernels.txt", "gpu/steps/printed.txt", "gpu/peers/peers.txt"),
@@ -533,6 +542,7 @@ SECTIONS = {
             """
             `tiny` is a Transformer with 4 + 4 layers and d_model 128; `base` is the paper's. The
             peak is the speed of a float32 matrix product on the same device between the rounds.
+            Compare rates within a table: those of `Other toolkits` were measured at another time.
             """,
             ("bench/train.txt",),
         ),
