@@ -225,7 +225,9 @@ SECTIONS = {
             The mechanisms whose FLOPs differ from those of scaled dot products by more than 7%,
             each trained for as many steps as the FLOPs of scaled dot products allow. Matrix
             products are counted, forwards and backwards, for sentences of 15 positions, the mean
-            with padding. `FLOPs counted`, in the table of costs, are those of the true lengths.
+            with padding. At this length, attention that is linear in the length has more products
+            than scaled dot products: its advantage begins with longer sequences. `FLOPs counted`,
+            in the table of costs, are those of the true lengths.
             """,
             ("attention_flops-demo/table.md",),
         ),

@@ -8,10 +8,10 @@ import pytest
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
-from t2t_jax.models.flops import run_flops
+from t2t_jax.models.flops import step_flops
 from t2t_jax.study.comparison import compare_with_base, paper_score
 from t2t_jax.study.cost import parameters
-from t2t_jax.study.entries import Entry
+from t2t_jax.study.entries import Entry, collect
 from t2t_jax.study.formats import records
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
@@ -393,25 +393,37 @@ def test_two_rows_that_come_to_one_run_are_refused():
         made(find("table3"), P_drop=0.0).check()
 
 
-@pytest.mark.parametrize("name", ["demo", "multi30k"])
-def test_rows_at_equal_flops_cost_what_base_does(name):
-    study = find("attention_flops")
+def costs_of(study, name, L):
+    """Returns the FLOPs of each row of a study on batches of one pair of L positions."""
+    study = find(study)
     made = Grid(study, preset(name), study.rows, {}, Path("nowhere"))
-    V = made.data.vocabulary
-    costs = {row.name: run_flops(made.config(row), V) for row in study.rows}
+    configs, V = {row.name: made.config(row) for row in study.rows}, made.data.vocabulary
+    return {n: c.training.steps * step_flops(c.model, V, 1, L, L) for n, c in configs.items()}
+
+
+@pytest.mark.parametrize(("name", "L"), [("demo", 15), ("multi30k", 20), ("paper", 32)])
+def test_rows_at_equal_flops_cost_what_base_does_with_sentences_of_the_presets_length(name, L):
+    costs = costs_of("attention_flops", name, L)
     assert len(set(costs.values())) > 5
-    for name, cost in costs.items():
-        assert cost == pytest.approx(costs["scaled dot product"], rel=2e-3), name
+    for row, cost in costs.items():
+        assert cost == pytest.approx(costs["scaled dot product"], rel=2e-3), row
 
 
 def test_the_study_at_equal_flops_has_the_rows_whose_flops_differ():
-    study = find("attention")
-    made = Grid(study, preset("demo"), study.rows, {}, Path("nowhere"))
-    V = made.data.vocabulary
-    costs = {row.name: run_flops(made.config(row), V) for row in study.rows}
+    costs = costs_of("attention", "demo", 15)
     base = costs.pop("scaled dot product")
-    different = {name for name, cost in costs.items() if abs(cost / base - 1) > 0.05}
+    different = {name for name, cost in costs.items() if abs(cost / base - 1) > 0.07}
     assert {row.name for row in find("attention_flops").rows} == {"scaled dot product", *different}
+
+
+def test_stored_runs_at_equal_flops_have_equal_flops():
+    """As counted in training, with the lengths that the sentences have."""
+    home = Path(__file__).parents[1] / "experiments" / "results" / "attention_flops-demo"
+    study = find("attention_flops")
+    found = collect(Grid(study, preset("demo"), study.rows, {}, home))
+    measured = [run.result["flops"] for entry in found for run in entry.runs]
+    assert len(measured) == 3 * len(study.rows)
+    assert measured == pytest.approx([measured[0]] * len(measured), rel=0.025)
 
 
 def test_a_preset_takes_all_pairs_of_another_corpus():

@@ -207,7 +207,7 @@ def test_a_population_whose_first_run_is_held_is_left_whole(corpus, tmp_path):
 def test_workers_end_with_who_started_them(run_words, tmp_path):
     """The grid can go on at once: nothing is left behind that holds its runs."""
     process = start(run_words, tmp_path)
-    while not list(tmp_path.glob("*/metrics.jsonl")):
+    while not list(tmp_path.glob("*/lock")):  # a worker is at work on a run
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.1)
     process.kill()
@@ -245,13 +245,14 @@ def other_data(directory):
     return "begun with data another"
 
 
-def full_disk(directory):
-    (directory / "dev.de.part").symlink_to("/dev/full")
-    return "No space left on device"
+def no_file(directory):
+    (directory / "dev.de").unlink()
+    (directory / "dev.de").mkdir()
+    return "Is a directory"
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("harm", [other_data, full_disk])
+@pytest.mark.parametrize("harm", [other_data, no_file])
 def test_a_row_that_fails_is_named_and_the_others_go_on(
     harm, grid, words, run_words, tmp_path, capsys
 ):
@@ -283,7 +284,12 @@ def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, cap
         assert all(row["PPL_difference"]["over"] == "seeds and sentences" for row in rows)
     kinds = "agreement", "cost", "differences", "learning"
     plots = [f"table3-demo-{kind}.png" for kind in kinds]
-    assert sorted(path.name for path in kept.iterdir()) == ["runs.jsonl.xz", "table.md", *plots]
+    assert sorted(path.name for path in kept.iterdir()) == [
+        "runs.jsonl.xz",
+        "studies",
+        "table.md",
+        *plots,
+    ]
     text = lzma.decompress((kept / "runs.jsonl.xz").read_bytes()).decode()
     runs = [json.loads(line) for line in text.splitlines()]
     assert [run["config.json"]["seed"] for run in runs if "dev.de" in run] == [0] * ROWS

@@ -14,7 +14,7 @@ from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metric import is_scored, metric_of
 from t2t_jax.evaluation.metrics import CONTRASTIVE, STORED, of_split
-from t2t_jax.models.flops import run_flops
+from t2t_jax.models.flops import step_flops
 from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
 from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink
@@ -59,8 +59,13 @@ class Grid:
         base = self.study.rows[0]
         if not self.study.equal_flops or row is base:
             return c
-        ratio = _flops(self.config(base)) / _flops(c)
+        ratio = self._flops(self.config(base)) / self._flops(c)
         return config.replace(c, steps=max(1, round(c.training.steps * ratio)))
+
+    def _flops(self, c: Config) -> float:
+        """Returns the FLOPs of a run, up to a factor, with sentences as long as the preset's."""
+        L = self.preset.length
+        return c.training.steps * step_flops(c.model, c.data.vocabulary, 1, L, L)
 
     def split(self, c: Config) -> str:
         """Returns the split that a row is scored on; empty if only perplexity is measured."""
@@ -196,10 +201,6 @@ class Grid:
                 name = self.run_name(row, seed)
                 jobs.append(Job(name, row.name, seeded, directory, splits))
         return jobs
-
-
-def _flops(c: Config) -> float:
-    return run_flops(c, c.data.vocabulary)
 
 
 def _fits(preset: Preset, corpus: str) -> bool:

@@ -35,6 +35,8 @@ class Preset:
       steps: training steps in place of the paper's 100,000; other numbers of steps keep their
         proportion to it.
       changes: other fields that differ from the paper, in base and in rows that do not name them.
+      length: positions of a typical sentence of its corpus in a batch of training, with padding.
+        Steps at equal FLOPs are those for sentences of this length.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Preset:
     depth: int = 1
     steps: int = 100_000
     changes: Mapping[str, Any] = field(default_factory=dict)
+    length: int = 32
 
 
 # Short training needs pre-norm, small and frequent updates, and a learning rate that decays to
@@ -78,6 +81,7 @@ PRESETS: dict[str, Preset] = {
             | dict(
                 corpus="multi30k", vocabulary=8000, warmup=400, num_buckets=4, evaluate_every=400
             ),
+            length=20,
         ),
         Preset(
             "treebank",
@@ -113,6 +117,7 @@ PRESETS: dict[str, Preset] = {
                 evaluate_every=320,
                 beam=1,
             ),
+            length=18,
         ),
         Preset(
             "diagnostic",
@@ -140,6 +145,7 @@ PRESETS: dict[str, Preset] = {
             depth=2,
             steps=1280,
             changes=_EASY | dict(pairs=2000, P_drop=0.06),
+            length=15,
         ),
         Preset(
             "hour",
@@ -148,6 +154,7 @@ PRESETS: dict[str, Preset] = {
             depth=2,
             steps=1280,
             changes=_EASY | dict(pairs=3000, P_drop=0.08),
+            length=15,
         ),
     )
 }
