@@ -5,7 +5,7 @@
 Writes table, figures and plot into experiments/results/table1. Expected: FLOPs and memory grow with
 exactly the paper's powers of n and d, and the exponent of time is within 0.1 of the paper's (2 for
 self-attention, 1 for the others). The maximum path is 1 layer of self-attention and, at n = 128, 32
-layers of restricted attention, 128 steps of an LSTM, 128 convolutions or 5 dilated ones.
+layers of restricted attention, 128 steps of an LSTM, 127 convolutions or 5 dilated ones.
 
 A layer is what Table 1 counts: attention without its projections (8 heads, d = 512), an LSTM, a
 gated convolution of width 3. FLOPs are those of matrix products in the traced program. Time and
