@@ -5,7 +5,7 @@
     launch/local.sh run table3 --preset multi30k       on real text
     launch/local.sh run table3 --preset paper          as in the paper, on WMT14
 
-The first takes 11 minutes on 2 CPU cores, the second 20 minutes a seed, the third 5 hours.
+The first takes 15 minutes on 2 CPU cores, the second 20 minutes a seed, the third 5 hours.
 Expected (experiments/results/table3-demo, -hour, -multi30k): base reaches 61.9, 73.7 and 30.2 BLEU,
 and big 77.8, 81.0 and 30.8; the rows below hold the values of the paper.
 
