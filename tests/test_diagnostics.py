@@ -11,7 +11,7 @@ import pytest
 from t2t_jax import config
 from t2t_jax.cli import main
 from t2t_jax.config import Config, Data
-from t2t_jax.data import diagnostics
+from t2t_jax.data import diagnostics, nested
 from t2t_jax.data.cache import as_one, ragged
 from t2t_jax.data.corpora import open_corpus
 from t2t_jax.data.diagnostics import SPLITS, TASKS, generate
@@ -251,7 +251,6 @@ def test_options_that_a_task_lacks_are_refused_with_the_config(corpus, options, 
         ("listops", "", 44, "has 15 words and 4 special tokens, not a vocabulary of 44: set vocab"),
         ("listops", "length=8,depth=2", 19, "of depth 2 have at most 37 words"),
         ("listops", "length=3", 19, "length must be at least 4"),
-        ("listops", "length=100", 19, "more than 400 of the 800 words .* raise depth or lower"),
         ("needle", "length=9,keys=3,distance=8", 44, "distance must be at most length - 2, 7"),
         ("needle", "keys=5", 23, "5 keys need a vocabulary of at least 24"),
         ("needle", "length=14,keys=5", 44, "length must be at least 3 keys, 15"),
@@ -261,6 +260,11 @@ def test_options_that_a_task_lacks_are_refused_with_the_config(corpus, options, 
 def test_options_that_do_not_fit_are_refused(task, options, size, expected):
     with pytest.raises(UsageError, match=expected):
         generate(task, parse_options(task, options), size)
+
+
+def test_expressions_that_are_hardly_ever_long_enough_are_refused():
+    with pytest.raises(UsageError, match=r"more than 400 of the 800 words .* raise depth or lower"):
+        nested.listops(random.Random(0), dict(length=800, depth=4))
 
 
 def test_the_smallest_vocabulary_of_recall_is_enough():
