@@ -405,28 +405,6 @@ def _validate_attention(c: Model) -> None:
             )
 
 
-def check_capacity(c: Config) -> None:
-    """Raises an error if a mechanism has fewer positions than sentences of max_length need.
-
-    Translation pads sources to a power of two, and outputs are up to max_extra tokens longer. Only
-    what is to be trained is checked, because a study's rows have the paper's max_length until a
-    preset lowers it.
-    """
-    translates = ARCHITECTURES[c.model.architecture].translates
-    source = 1 << max(4, (c.data.max_length - 1).bit_length()) if translates else c.data.max_length
-    target = source + (c.decoding.max_extra - 1) * translates
-    for role, needed in (("encoder", source), ("cross", source), ("decoder", target)):
-        name = f"{role}_attention"
-        for piece in registry.pieces(getattr(c.model, name)) if has(c.model, name) else ():
-            option, given = registry.capacity(piece)
-            if given < needed:
-                raise UsageError(
-                    f"{name}={piece} has {given} positions, but sentences of up to max_length="
-                    f"{c.data.max_length} tokens need {needed}: set its {option} to {needed} or "
-                    "more, or lower max_length."
-                )
-
-
 def _validate_positions(c: Model) -> None:
     """Raises an error if the positions do not fit the architecture or its width."""
     positions = POSITIONS[c.positions]

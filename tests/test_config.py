@@ -12,6 +12,7 @@ from t2t_jax import config, parts
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.recipes import RECIPES, recipe
+from t2t_jax.runs import capacity
 
 
 def test_defaults_are_the_papers_base():
@@ -151,10 +152,10 @@ def test_a_mechanism_needs_positions_for_sentences_as_translation_pads_them(chan
         texts = {n: x.format(given) if isinstance(x, str) else x for n, x in changes.items()}
         c = config.replace(Config(), **dict(max_length=40, max_extra=7) | texts)
         if given == needed:
-            config.check_capacity(c)
+            capacity.check(c)
         else:
             with pytest.raises(UsageError, match=f"has {given} positions, .* need {needed}: set"):
-                config.check_capacity(c)
+                capacity.check(c)
 
 
 def test_unknown_names_suggest_the_near_one():

@@ -663,6 +663,14 @@ def test_bad_words_are_refused(words, tmp_path, capsys):
     refused(["run", "table3", "--seed", "4"], capsys, "--seeds")
     refused(["run", "table3", "--seeds", "0"], capsys, "--seeds")
     refused(["list", "tabel3"], capsys, "'table3'")
+    refused(["list", "metrics"], capsys, "`t2t-jax help metric` describes them")
+    few = ["--encoder_attention", "linformer:n=40", "--store", tmp_path / "s"]
+    refused(
+        ["run", "table3", *few, "--rows", "base"], capsys, "has 40 positions", "n to 64 or more"
+    )
+    refused(["train", "grammar", *few[:2], "--run", tmp_path / "r"], capsys, "has 40 positions")
+    sweep = ["--sweep", "encoder_attention=linear;linformer:n=40", *few[2:], "--rows", "base"]
+    refused(["run", "table3", *sweep], capsys, "has 40 positions")
     refused(["list", "fields", "--format", "json"], capsys, "--format json")
     (tmp_path / "file").write_text("")
     refused(["run", *words, "--store", tmp_path / "file" / "x"], capsys, "cannot write")

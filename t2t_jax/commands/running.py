@@ -76,8 +76,8 @@ def _show(grid: "Grid", arguments: Namespace, open_data: "OpenData") -> None:
 
 
 def _check(grid: "Grid", arguments: Namespace) -> None:
-    """Raises an error if the arguments are out of range or the store is read-only."""
-    from t2t_jax.runs import published
+    """Raises an error if the arguments, the rows or the store do not allow training."""
+    from t2t_jax.runs import capacity, published
 
     if arguments.seeds < 1 or arguments.workers < 0:
         raise UsageError("--seeds must be at least 1, and --workers must not be negative.")
@@ -88,6 +88,9 @@ def _check(grid: "Grid", arguments: Namespace) -> None:
         raise UsageError(
             f"{grid.home} holds published runs, which are read-only: choose another --store."
         )
+    for part in (grid, *grid.trials):
+        for row in part.rows:
+            capacity.check(part.config(row))
 
 
 def _run_worker(

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 def train(arguments: Namespace) -> None:
     """Trains a recipe's model, scores it on its test sets, and prints the scores."""
+    from t2t_jax.runs import capacity
     from t2t_jax.training import trackers
     from t2t_jax.training.progress import Progress, duration
 
     if arguments.track:
         trackers.choose(arguments.track)
     c = _config(arguments, arguments.profile)
-    config.check_capacity(c)
+    capacity.check(c)
     directory = arguments.run or _directory(c, arguments.recipe)
     first = not arguments.hosts or _join(arguments.hosts, c.data, arguments.cache)
     progress = Progress() if first else Progress(io.StringIO())

@@ -105,10 +105,8 @@ def _collect(
     configs = [c for _, c in rows]
     finished, statuses = _read(grid, configs, report)
     *finished, tried = results.with_versions([*finished, trials])
-    finished, (taken,) = (
-        [[run for run in runs if results.has_origin(run, only)] for runs in some]
-        for some in (finished, [tried])
-    )
+    finished = [[run for run in runs if results.has_origin(run, only)] for runs in finished]
+    taken = [run for run in tried if results.has_origin(run, only)]
     every_run = list({run.directory: run for runs in (taken, *finished) for run in runs}.values())
     results.report_outdated(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
