@@ -205,6 +205,7 @@ def page(shown, tmp_path_factory):
     return path
 
 
+@pytest.mark.full
 def test_layer_head_and_query_are_chosen_by_keyboard_and_mouse(shown, page):
     with open_page(page, 800) as p:
         summary = p.locator("#summary")

@@ -36,6 +36,7 @@ def test_a_crossing_is_interpolated_in_logarithms():
     assert crossing(again, dense) is None
 
 
+@pytest.mark.full
 def test_bench_attention_measures_prints_and_plots(tmp_path, capsys):
     names = ["scaled_dot_product", "local_p:w=4", "additive_naive"]
     words = ["--lengths", "32", "16", "--mechanisms", *names, "--out", str(tmp_path)]

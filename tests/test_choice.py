@@ -93,6 +93,7 @@ def test_everything_follows_the_ticked_rows(path, study):
         assert shown(page, "#matrix details tbody tr") == ROWS * 15 // 2
 
 
+@pytest.mark.full
 def test_the_axis_of_the_learning_curves_is_chosen(path, study):
     _, lines = study
     run = lines[0].entry.runs[0]
@@ -112,6 +113,7 @@ def test_the_axis_of_the_learning_curves_is_chosen(path, study):
             assert max(xs) == pytest.approx(total, rel=2e-3)
 
 
+@pytest.mark.full
 def test_two_rows_side_by_side_have_their_differences_and_their_test(path, study):
     _, lines = study
     one, two = lines[2], lines[13]
@@ -151,6 +153,7 @@ def alphabetical(name):
     return name.replace("_", "\0")
 
 
+@pytest.mark.full
 def test_a_heading_sorts_its_column_up_down_and_back(path, study):
     _, lines = study
     bleu = [line.score.spread.mean for line in lines]
@@ -175,6 +178,7 @@ def test_a_heading_sorts_its_column_up_down_and_back(path, study):
         assert cells == [changes[i] if i else values[0] for i in order]
 
 
+@pytest.mark.full
 def test_the_choice_survives_the_reload_of_a_running_study(path):
     with open_page(path, 1200) as page:
         assert page.locator("body").get_attribute("data-refresh") == "60"
@@ -187,6 +191,7 @@ def test_the_choice_survives_the_reload_of_a_running_study(path):
         assert page.locator("#chosen").inner_text() == f"1 of {ROWS} rows are shown."
 
 
+@pytest.mark.full
 def test_tables_and_charts_are_downloaded(path, study):
     with open_page(path, 1200) as page:
         links = page.locator("a[download]").all()
@@ -204,6 +209,7 @@ def test_tables_and_charts_are_downloaded(path, study):
     assert tex == formats.FORMATS["latex"](*study)
 
 
+@pytest.mark.full
 def test_a_printed_page_has_no_controls_and_fits_the_paper(path):
     with open_page(path, 1046) as page:  # A4 landscape without its margins
         page.emulate_media(media="print")

@@ -47,9 +47,8 @@ def definition(executed):
     return code.Definition(module.removesuffix(".__init__"), name)
 
 
-@pytest.mark.parametrize(
-    "model", ["transformer", *(pytest.param(m, marks=pytest.mark.full) for m in EXHAUSTIVE)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("model", ["transformer", *EXHAUSTIVE])
 def test_every_function_that_a_run_executes_is_part_of_its_code(model, corpus, tmp_path):
     """The syntax tree must lead to every function that the interpreter calls."""
     small = {

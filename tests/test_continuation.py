@@ -80,6 +80,7 @@ def same(directory, other):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.full
 def test_a_run_continued_twice_equals_the_uninterrupted_one_to_the_bit(
     words, whole, copy, capsys, monkeypatch
 ):

@@ -150,6 +150,7 @@ def test_an_axis_is_logarithmic_where_its_values_are():
     assert not factors.logarithmic(["a", "b"])
 
 
+@pytest.mark.full
 def test_the_page_shows_the_charts_of_fields_whatever_rows_are_chosen(grid, lines, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(study_page(grid, lines, None, ["heads"], False))

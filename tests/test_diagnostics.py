@@ -418,6 +418,7 @@ TINY = dict(
 )  # fmt: skip
 
 
+@pytest.mark.full
 def test_a_tiny_language_model_solves_copy(tmp_path, capsys):
     c, run, cache = config.replace(Config(), **TINY), tmp_path / "run", tmp_path / "cache"
     dataset = open_corpus(c.data, cache, quiet)

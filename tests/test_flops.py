@@ -79,6 +79,7 @@ def table1():
     return module
 
 
+@pytest.mark.full
 def test_path_lengths_and_sequential_steps_are_those_of_table_1():
     make, d = table1().make, 16
     actual = {

@@ -30,6 +30,7 @@ def cells(page, row):
     return {name.strip(): cell.strip() for name, cell in zip(header, found, strict=True)}
 
 
+@pytest.mark.full
 def test_the_stored_page_is_that_of_the_stored_results(page):
     assert (RESULTS / "mechanisms" / "table.md").read_text() == page
 

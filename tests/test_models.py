@@ -99,13 +99,13 @@ def each_of(table, full):
 
 
 DEFINED_FULL = """
-alibi geglu gru-bahdanau gru-luong even-kernel learned lstm no-positions qk-layer-norm rotary
-unscaled
+alibi geglu gru-bahdanau gru-luong even-kernel learned lstm lstm-bahdanau mup multi-query
+no-positions qk-layer-norm qk-norm rotary unscaled
 """
 MIXES_FULL = """
-blocks-lsh-top_k gru-linear halves-additive learned lstm lstm-coverage lstm-local
-multi-query-linear-general performer-linear-local pointwise random-local_p random-strided
-retention-mamba2
+blocks-lsh-top_k gated gru-linear grouped-local-local_p halves-additive learned lstm lstm-coverage
+lstm-local multi-query-linear-general performer-linear-local pointwise random-local_p
+random-strided relative-local-fixed retention-mamba2
 """
 
 

@@ -46,6 +46,7 @@ def test_a_plot_is_deterministic(tmp_path):
     assert first == second
 
 
+@pytest.mark.full
 def test_the_plot_of_distances_needs_annotated_dependencies(tmp_path):
     grid = stored.grid(tmp_path)
     split = stored.split(tmp_path)

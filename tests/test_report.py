@@ -49,6 +49,7 @@ def test_a_page_shows_all_results_and_requests_nothing(demo):
     assert demo.stat().st_size < 5e6
 
 
+@pytest.mark.full
 def test_a_row_shows_its_config_by_keyboard_and_by_mouse(demo):
     with open_page(demo, 1200) as page:
         row = page.locator("#result tbody tr").nth(1)
@@ -63,12 +64,14 @@ def test_a_row_shows_its_config_by_keyboard_and_by_mouse(demo):
         assert details.count() == 1
 
 
+@pytest.mark.full
 def test_a_page_fits_a_phone(demo):
     with open_page(demo, 360) as page:
         page.wait_for_selector(".chart.vega-embed svg")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.full
 def test_without_scripts_charts_are_pictures(demo):
     with open_page(demo, 1200, scripts=False) as page:
         assert page.locator(".chart > svg").count() == 9
@@ -86,6 +89,7 @@ def test_user_text_is_escaped(demo):
     assert f"runs {HOSTILE}" not in text
 
 
+@pytest.mark.full
 def test_unfinished_runs_are_listed(tmp_path):
     entries = stored.entries(20)
     entries[3] = dataclasses.replace(entries[3], runs=(), status="seed 0 failed: <b>boom</b>")
@@ -191,6 +195,7 @@ def test_the_list_of_pairs_has_the_interval_and_the_corrected_p_of_each(attentio
     assert cells == [f"{d.size:+.2f}", f"{d.low:.2f} to {d.high:.2f}", f"{min(1, pairs * d.p):.3g}"]
 
 
+@pytest.mark.full
 def test_a_run_that_diverged_has_no_place_in_charts(attention, tmp_path):
     grid, lines = attention
     entries = [line.entry for line in lines]

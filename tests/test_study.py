@@ -430,6 +430,7 @@ def test_code_that_other_rows_do_not_reach_does_not_tell_runs_apart(grid, words,
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.full
 def test_run_says_what_was_made_by_other_code_and_makes_it_again_if_asked(
     grid, words, run_words, tmp_path, capsys
 ):
@@ -488,6 +489,7 @@ def test_a_table_says_what_was_trained_at_once(grid, words, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.full
 def test_a_run_serves_every_study_that_shares_its_config(grid, words, run_words, tmp_path, capsys):
     """It is scored on another split from its parameters, and not trained again."""
     home = Path(shutil.copytree(grid, tmp_path / "store"))
@@ -538,6 +540,7 @@ def test_a_run_without_parameters_cannot_be_scored_and_says_so(
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.full
 def test_edited_statistics_are_made_again_without_training(
     grid, words, run_words, tmp_path, capsys
 ):
@@ -563,23 +566,28 @@ def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys)
     assert f"give --steps {STEPS}, or" in err
 
 
+LARGE = (
+    "table3-hour",
+    "attention-demo",
+    "attention_flops-demo",
+    "modifications-short",
+    "recall-diagnostic",
+    "hybrids-diagnostic",
+)
+
+
 @pytest.mark.parametrize(
     "kept",
     [
         "table3-demo",
-        "table3-hour",
         "table3-multi30k",
-        "attention-demo",
-        "attention_flops-demo",
         "table2-short",
         "table4-treebank",
         "language_model-short",
-        "modifications-short",
-        "recall-diagnostic",
-        "hybrids-diagnostic",
         "lengths-diagnostic",
         "lengths_dyck-diagnostic",
         "induction-diagnostic",
+        *(pytest.param(name, marks=pytest.mark.full) for name in LARGE),
     ],
 )
 def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):

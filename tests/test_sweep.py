@@ -346,6 +346,7 @@ def test_a_run_without_likelihoods_is_no_trial(swept, open_data):
         sweep.choices(swept)
 
 
+@pytest.mark.full
 def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
     corpus, tmp_path, capsys, request
 ):

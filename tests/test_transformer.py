@@ -49,6 +49,7 @@ def test_all_other_rows_have_as_many_parameters_as_base():
     assert count(37_000) == 63_045_632
 
 
+@pytest.mark.full
 def test_as_many_heads_of_keys_and_values_as_of_queries_are_the_default():
     (plain, params), (same, others) = make(), make(h_kv=3)
     jax.tree.map(np.testing.assert_array_equal, params, others)
