@@ -4,8 +4,8 @@
                                                                  seed of a grid on 2 CPU cores
     launch/local.sh experiments/fidelity.py                      only makes the table and figure
 
-A grid is Table 3 with preset demo and a few changes: steps, training pairs, widths, difficulty,
-tuning of each row, muP. Runs are stored in runs/fidelity, and a stopped grid continues there.
+A grid is Table 3 with a preset and a few changes: steps, training pairs, widths, difficulty, tuning
+of each row, muP. Runs are stored in runs/fidelity, and a stopped grid continues there.
 Finished grids are published in experiments/results/fidelity, from which a new machine continues.
 The stored tables of presets are grids, too, and are not run again.
 
@@ -41,11 +41,15 @@ class Regime(NamedTuple):
 
 
 TUNED = {"lr_scale": (0.25, 0.5, 1.0)}
+SHORT_WARMUP = dict(P_drop=0.06, warmup=240)  # lr_scale 0.5 has the peak of preset night
 MUP = dict(parametrization="mup")
 GRIDS = {
     "demo": Regime(stored="table3-demo"),
     "hour": Regime(preset="hour", stored="table3-hour"),
     "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5, 0.7)}, "hour", "table3-hour"),
+    "night": Regime(preset="night", stored="table3-night"),
+    "night, short warm-up": Regime(SHORT_WARMUP | dict(lr_scale=0.5), preset="night"),
+    "night, short warm-up, tuned": Regime(SHORT_WARMUP, {"lr_scale": (0.25, 0.5)}, "night"),
     "quarter of the steps": Regime(dict(steps=320)),
     "half of the steps": Regime(dict(steps=640)),
     "twice the steps": Regime(dict(steps=2560)),
@@ -65,10 +69,10 @@ THRESHOLDS = 0.5, 0.6, 0.7, 0.8
 
 def words(name):
     """Returns the arguments that a command of the study needs for a grid."""
-    changes, sweep, _, _ = GRIDS[name]
+    changes, sweep, preset, _ = GRIDS[name]
     fields = [word for n, x in changes.items() for word in (f"--{n}", str(x))]
     swept = [f"--sweep={n}={','.join(map(str, x))}" for n, x in sweep.items()]
-    return ["table3", *fields, *swept, "--store", str(STORE)]
+    return ["table3", "--preset", preset, *fields, *swept, "--store", str(STORE)]
 
 
 def run(name, seeds):

@@ -428,6 +428,7 @@ PARTS = {
     "start": start,
     "demo": grid("demo", "--workers", "8", *AS_ON_CPU),
     "hour": grid("hour", "--workers", "8", *AS_ON_CPU),
+    "night": grid("night", "--workers", "8", *AS_ON_CPU),
 }
 
 

@@ -20,7 +20,8 @@ def test_every_grid_is_valid_and_its_command_names_it(name, tmp_path):
     assert parse(swept) == grid.sweep
     fields = [word for word in words[1:-2] if not word.startswith("--sweep=")]
     named = zip(fields[::2], fields[1::2], strict=True)
-    assert dict(named) == {f"--{n}": str(x) for n, x in grid.changes.items()}
+    shown = {"preset": grid.preset.name} | grid.changes
+    assert dict(named) == {f"--{n}": str(x) for n, x in shown.items()}
 
 
 def test_a_part_has_base_and_its_groups_alone():
