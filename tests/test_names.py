@@ -187,5 +187,5 @@ def test_the_default_store_is_runs(home):
 def test_a_title_is_a_name_and_a_place(home):
     assert names.title(home / "2b") == f"table3-multi30k/base/0 ({home / '2b'})"
     assert names.title(home / "grammar-0") == str(home / "grammar-0")
-    kept = stored.DEMO.parent / "multi30k"
-    assert names.title(kept / "multi30k_hour-0") == f"multi30k_hour-0 ({kept / 'runs.jsonl.xz'})"
+    kept = stored.DEMO.parent / "grammar"
+    assert names.title(kept / "grammar-0") == f"grammar-0 ({kept / 'runs.jsonl.xz'})"
