@@ -47,7 +47,6 @@ GRIDS = {
     "demo": Regime(stored="table3-demo"),
     "hour": Regime(preset="hour", stored="table3-hour"),
     "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5, 0.7)}, "hour", "table3-hour"),
-    "night": Regime(preset="night", stored="table3-night"),
     "night, short warm-up": Regime(SHORT_WARMUP | dict(lr_scale=0.5), preset="night"),
     "night, short warm-up, tuned": Regime(SHORT_WARMUP, {"lr_scale": (0.25, 0.5)}, "night"),
     "quarter of the steps": Regime(dict(steps=320)),

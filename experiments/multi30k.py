@@ -2,10 +2,10 @@
 
     launch/local.sh run multi30k --preset paper --directory DIR --seeds 3
 
-A seed of `quick` takes 10 minutes on 2 CPU cores, of `hour` an hour, and of `best` 2 hours.
-Expected (experiments/results/multi30k-paper): 36.7, 39.5 and 40.8 BLEU in the last column, which is
-that of Wu et al.: tokenised, lowercased text. They report 41.02 for Transformer-Tiny, and train on
-such text; these recipes read raw text. `train multi30k_quick` trains one alone.
+On 2 CPU cores, a seed of `quick` takes about 10 minutes, of `hour` an hour, and of `best` an
+estimated 2 hours. Expected (experiments/results/multi30k-paper): 36.7, 39.5 and 40.8 BLEU on
+tokenised, lowercased text, for which Wu et al. report 41.02. They also train on such text; these
+recipes read raw text. `train multi30k_quick` trains one alone.
 
 DIR holds train.en.gz, train.de.gz, val.* and test_2016_flickr.*; without --directory they are
 downloaded.

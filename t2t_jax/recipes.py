@@ -67,7 +67,7 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
         | dict(P_drop=0.2, peak_lr=3.5e-3, steps=20_000, evaluate_every=500, average=5),
     ),
     "multi30k_best": (
-        "Multi30k EN-DE, 2 CPU cores, 2 hours",
+        "Multi30k EN-DE, 2 CPU cores, an estimated 2 hours",
         _TINY
         | _SMALL_UPDATES
         | dict(

@@ -24,6 +24,11 @@ def test_every_grid_is_valid_and_its_command_names_it(name, tmp_path):
     assert dict(named) == {f"--{n}": str(x) for n, x in shown.items()}
 
 
+@pytest.mark.parametrize("name", [n for n, regime in fidelity.GRIDS.items() if regime.stored])
+def test_the_table_of_every_stored_grid_exists(name):
+    assert (fidelity.home_of(name) / "runs.jsonl.xz").exists()
+
+
 def test_a_part_has_base_and_its_groups_alone():
     grid = stored.grid(rows=20)
     lines = comparison.compare_with_base(grid, entries.collect(grid))

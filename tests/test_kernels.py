@@ -351,7 +351,11 @@ UNDEFINED = (
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("changes", UNDEFINED, ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [dict(item for changes in UNDEFINED for item in changes.items()), *UNDEFINED],
+    ids=str,
+)
 def test_what_a_kernel_leaves_undefined_in_padding_changes_nothing(changes, monkeypatch):
     def undefined(q, k, v, q_lengths, kv_lengths, *rest):
         q_present, kv_present = (
