@@ -79,152 +79,22 @@ def doctor(out, sizes):
 
 
 def flash(out, sizes):
-    """Compares scaled dot-product attention as XLA compiles it with cuDNN's kernel.
+    """Compares scaled dot-product attention as XLA compiles it with cuDNN's kernel."""
+    from t2t_jax.bench import kernels
 
-    8 heads of 64, causal and not, in bf16. An error is the largest difference from float32, divided
-    by the largest value, for the output and the three gradients.
-    """
-    import jax
-    import jax.numpy as jnp
-
-    results = {}
-    for n in (64, 256, 1024, 4096):
-        keys = jax.random.split(jax.random.key(n), 4)
-        shape = max(1, batch_tokens() // n), n, 8, 64
-        arguments = [jax.random.normal(key, shape) for key in keys]
-        half = [x.astype(jnp.bfloat16) for x in arguments]
-        for causal in (False, True):
-            result = results[f"{n}, causal" if causal else f"{n}"] = {}
-            with jax.default_matmul_precision("highest"):
-                expected = value_and_gradients(xla_attention, causal)(*arguments)
-            for name, function in {"XLA": xla_attention, "cuDNN": cudnn_attention}.items():
-                try:
-                    run = value_and_gradients(function, causal)
-                    errors = jax.tree.map(relative_error, run(*half), expected)
-                    result[name] = {"ms": 1e3 * median_seconds(run, half), "errors": errors}
-                except Exception as error:  # a device without such a kernel is a result, too
-                    result[name] = str(error).split("\n")[0]
-            write_results(out / "flash.json", results)
+    for results in kernels.compare_attention(batch_tokens()):
+        write_results(out / "flash.json", results)
     return True
 
 
-def kernels(out, sizes):
-    """Compares every kernel of `t2t_jax/ops` with its plain definition: exactness, then time.
+def compare_kernels(out, sizes):
+    """Compares every kernel of `t2t_jax/ops` with its plain definition: exactness, then time."""
+    from t2t_jax.bench import kernels
 
-    An error is the largest difference of a value or gradient from the plain definition in float32,
-    divided by the largest value. The part fails if the error of a kernel in bfloat16 is more than 4
-    times that of the plain definition in bfloat16.
-    """
-    import jax
-    import jax.numpy as jnp
-
-    results, exact = {}, True
-    for name, (fused, plain, arguments) in kernel_cases().items():
-        half = [x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x for x in arguments]
-        with jax.default_matmul_precision("highest"):
-            expected = value_and_gradients_of(plain)(*arguments)
-        result = results[name] = {}
-        for label, function in {"plain": plain, "kernel": fused}.items():
-            run = value_and_gradients_of(function)
-            errors = jax.tree.map(relative_error, run(*half), expected)
-            result[label] = {"ms": 1e3 * median_seconds(run, half), "errors": errors}
-        worst = {label: max(flat(x["errors"])) for label, x in result.items()}
-        exact &= worst["kernel"] <= 4 * worst["plain"] + 1e-6
+    for results in kernels.compare(batch_tokens()):
         write_results(out / "kernels.json", results)
-    (out / "kernels.txt").write_text("\n".join(table_of_kernels(results)) + "\n")
-    return exact
-
-
-def table_of_kernels(results):
-    """Returns lines, one for each kernel."""
-    header = ("value and gradients", "plain (ms)", "kernel (ms)", "faster", "error", "of kernel")
-    lines = ["{:26}{:>12}{:>13}{:>9}{:>10}{:>11}".format(*header)]
-    for name, x in results.items():
-        plain, kernel = x["plain"]["ms"], x["kernel"]["ms"]
-        errors = [max(flat(x[label]["errors"])) for label in ("plain", "kernel")]
-        cells = f"{plain:.2f}", f"{kernel:.2f}", f"{plain / kernel:.1f}x"
-        cells += tuple(f"{error:.4f}" for error in errors)
-        lines.append("{:26}{:>12}{:>13}{:>9}{:>10}{:>11}".format(name, *cells))
-    return lines
-
-
-def flat(errors):
-    """Returns the numbers of nested lists."""
-    return [x for e in errors for x in flat(e)] if isinstance(errors, list | tuple) else [errors]
-
-
-def kernel_cases():
-    """Returns (kernel, plain definition, float32 arguments) by name, at base's sizes.
-
-    Both functions return a scalar; it is differentiated with respect to the float32 arguments.
-    """
-    import jax
-    import jax.numpy as jnp
-
-    from t2t_jax.attention import build
-    from t2t_jax.attention.visibility import Visibility
-    from t2t_jax.ops import cross_entropy, feed_forward, flash_attention, window_attention
-
-    B, T, d, f, V = max(1, batch_tokens() // 64), 64, 512, 2048, 37_000
-    keys = iter(jax.random.split(jax.random.key(0), 20))
-
-    def normal(*shape, scale=1.0):
-        return scale * jax.random.normal(next(keys), shape)
-
-    lengths = jax.random.randint(next(keys), (B,), 1, T + 1)
-    present = jnp.arange(T)[None] < lengths[:, None]
-    target = jnp.where(present, jax.random.randint(next(keys), (B, T), 1, V), 0)
-    smoothing = jnp.float32(0.9), jnp.float32(0.1 / V)
-    qkv = [normal(B, T, 8, 64) for _ in range(3)]
-    far = [normal(1, 4096, 8, 64) for _ in range(3)]
-    all_keys = jnp.full(1, 4096)
-
-    def loss(function):
-        return lambda x, W: function(x, W, target, *smoothing)[0]
-
-    def summed(function):
-        return lambda *x: (function(*x) ** 2).sum(dtype=jnp.float32)
-
-    def attention(function):
-        def of_present(q, k, v):
-            attended = function(q, k, v, lengths, lengths, True, 0.125)
-            return jnp.where(present[:, :, None, None], attended, 0)
-
-        return summed(of_present)
-
-    def window(function):
-        return summed(lambda q, k, v: function(q, k, v, all_keys, all_keys, 64, True, 0.125)[0])
-
-    def mechanism(name, **method):
-        def attended(*x):
-            return build(name).apply({}, *x, Visibility(causal=True), **method)
-
-        return summed(attended)
-
-    layer = normal(B, T, d), normal(d, f, scale=d**-0.5), normal(f), normal(f, d, scale=f**-0.5)
-    cases = {
-        "cross_entropy": (loss, cross_entropy, (normal(B, T, d), normal(V, d, scale=d**-0.5))),
-        "feed_forward": (summed, feed_forward, layer),
-        "flash_attention": (attention, flash_attention, qkv),
-        "window_attention": (window, window_attention, far),
-    }
-    sparse = "sparse_strided:l=64", "sparse_fixed:l=64,c=1", "sparse_random:b=32,r=2"
-    return {
-        name: (wrap(getattr(module, name)), wrap(module.plain), arguments)
-        for name, (wrap, module, arguments) in cases.items()
-    } | {
-        name: (mechanism(name, method="run"), mechanism(name), far) for name in (*sparse, "linear")
-    }
-
-
-def value_and_gradients_of(function):
-    """Returns a compiled function: the value of a scalar function and all its gradients."""
-    import jax
-
-    def run(*x):
-        return jax.value_and_grad(function, tuple(range(len(x))))(*x)
-
-    return jax.jit(run)
+    (out / "kernels.txt").write_text("\n".join(kernels.table(results)) + "\n")
+    return kernels.exact(results)
 
 
 def step_cases(sizes):
@@ -315,51 +185,6 @@ def table_of_peers(results):
     ]
 
 
-def xla_attention(q, k, v, causal):
-    import jax.numpy as jnp
-
-    from t2t_jax.attention import build
-    from t2t_jax.attention.visibility import Visibility
-
-    lengths = jnp.full(q.shape[0], q.shape[1], jnp.int32)
-    visibility = Visibility(lengths, lengths, causal=causal)
-    return build("scaled_dot_product").apply({}, q, k, v, visibility)
-
-
-def cudnn_attention(q, k, v, causal):
-    import jax
-
-    return jax.nn.dot_product_attention(q, k, v, is_causal=causal, implementation="cudnn")
-
-
-def value_and_gradients(function, causal):
-    """Returns a compiled function of q, k, v and a direction: output and gradients along it."""
-    import jax
-
-    def run(q, k, v, direction):
-        out, pull_back = jax.vjp(lambda *x: function(*x, causal), q, k, v)
-        return out, *pull_back(direction.astype(out.dtype))
-
-    return jax.jit(run)
-
-
-def relative_error(x, expected):
-    return float(abs(x - expected).max() / abs(expected).max())
-
-
-def median_seconds(run, arguments):
-    """Returns the median time of 10 calls, after one that compiles."""
-    import jax
-
-    def seconds():
-        start = time.perf_counter()
-        jax.block_until_ready(run(*arguments))
-        return time.perf_counter() - start
-
-    seconds()
-    return statistics.median(seconds() for _ in range(10))
-
-
 def memory(out, sizes):
     """Measures the memory of a step of 25,000 tokens a side, by its number of accumulated parts."""
     from t2t_jax import config
@@ -420,7 +245,7 @@ def start(out, sizes):
 PARTS = {
     "doctor": doctor,
     "steps": steps,
-    "kernels": kernels,
+    "kernels": compare_kernels,
     "peers": peers,
     "flash": flash,
     "attention": bench("attention", "--lengths", "1024", "4096", "16384"),

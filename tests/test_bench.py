@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from t2t_jax.bench import pipeline, start, train, translate, workload
+from t2t_jax.bench import kernels, pipeline, start, train, translate, workload
 from t2t_jax.bench.attention import crossing
 from t2t_jax.bench.lengths import exponent
 from t2t_jax.cli import main
@@ -34,6 +34,14 @@ def test_a_crossing_is_interpolated_in_logarithms():
     assert crossing(linear[3:], dense) is None
     again = [*linear[:2], {"n": 256, "seconds": 1e-9}, {"n": 1024, "seconds": 10}]
     assert crossing(again, dense) is None
+
+
+def test_a_kernel_may_be_four_times_as_inexact_as_its_definition():
+    def results(of_kernel):
+        return {"a": {"plain": {"errors": [0.0, [0.01]]}, "kernel": {"errors": [of_kernel, [0.0]]}}}
+
+    assert kernels.exact(results(0.039))
+    assert not kernels.exact(results(0.041))
 
 
 @pytest.mark.full

@@ -13,6 +13,7 @@ import pytest
 from experiments import gpu, readme
 from t2t_jax import commands, config
 from t2t_jax.attention import MECHANISMS, build
+from t2t_jax.bench import kernels
 from t2t_jax.cli import _parse, main
 from t2t_jax.errors import UsageError
 from t2t_jax.recipes import recipe
@@ -90,7 +91,7 @@ def test_every_stored_result_is_shown():
 
 
 @pytest.mark.parametrize(
-    ("part", "table"), [("kernels", gpu.table_of_kernels), ("peers", gpu.table_of_peers)]
+    ("part", "table"), [("kernels", kernels.table), ("peers", gpu.table_of_peers)]
 )
 def test_the_tables_of_a_gpu_are_those_of_its_measurements(part, table):
     folder = gpu.RESULTS / part

@@ -1,0 +1,194 @@
+"""The kernels for GPUs in `t2t_jax.ops` beside their plain definitions: errors and times.
+
+`experiments/gpu.py` stores both comparisons as its parts `kernels` and `flash`. An error is the
+largest difference of a value or a gradient from the plain definition in float32, divided by the
+largest value there.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from t2t_jax.attention import build
+from t2t_jax.attention.visibility import Visibility
+from t2t_jax.ops import cross_entropy, feed_forward, flash_attention, window_attention
+
+TOLERANCE = 4  # times the error of the plain definition in bfloat16
+
+
+def compare(tokens: int) -> Iterator[dict[str, Any]]:
+    """Yields the results so far, by kernel, after each kernel.
+
+    Args:
+      tokens: a side of a batch.
+    """
+    results: dict[str, Any] = {}
+    for name, (kernel, plain, arguments) in cases(tokens).items():
+        half = [x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x for x in arguments]
+        with jax.default_matmul_precision("highest"):
+            expected = _value_and_gradients(plain)(*arguments)
+        results[name] = {
+            label: _measure(_value_and_gradients(function), half, expected)
+            for label, function in {"plain": plain, "kernel": kernel}.items()
+        }
+        yield results
+
+
+def exact(results: dict[str, Any]) -> bool:
+    """Returns whether no kernel's error is more than `TOLERANCE` times that of its definition."""
+    return all(
+        _worst(x["kernel"]) <= TOLERANCE * _worst(x["plain"]) + 1e-6 for x in results.values()
+    )
+
+
+def table(results: dict[str, Any]) -> list[str]:
+    """Returns lines, one for each kernel."""
+    line = "{:26}{:>12}{:>13}{:>9}{:>10}{:>11}".format
+    head = "value and gradients", "plain (ms)", "kernel (ms)", "faster", "error", "of kernel"
+    lines = [line(*head)]
+    for name, x in results.items():
+        plain, kernel = x["plain"]["ms"], x["kernel"]["ms"]
+        errors = [f"{_worst(x[label]):.4f}" for label in ("plain", "kernel")]
+        lines.append(line(name, f"{plain:.2f}", f"{kernel:.2f}", f"{plain / kernel:.1f}x", *errors))
+    return lines
+
+
+def cases(tokens: int) -> dict[str, Any]:
+    """Returns (kernel, plain definition, float32 arguments) by name, at the sizes of base.
+
+    Both functions return a scalar. It is differentiated with respect to the float32 arguments.
+    """
+    B, T, d, f, V = max(1, tokens // 64), 64, 512, 2048, 37_000
+    keys = iter(jax.random.split(jax.random.key(0), 20))
+
+    def normal(*shape: int, scale: float = 1.0) -> Array:
+        return scale * jax.random.normal(next(keys), shape)
+
+    lengths = jax.random.randint(next(keys), (B,), 1, T + 1)
+    present = jnp.arange(T)[None] < lengths[:, None]
+    target = jnp.where(present, jax.random.randint(next(keys), (B, T), 1, V), 0)
+    smoothing = jnp.float32(0.9), jnp.float32(0.1 / V)
+    qkv = [normal(B, T, 8, 64) for _ in range(3)]
+    far = [normal(1, 4096, 8, 64) for _ in range(3)]
+    all_keys = jnp.full(1, 4096)
+
+    def loss(function: Any) -> Any:
+        return lambda x, W: function(x, W, target, *smoothing)[0]
+
+    def summed(function: Any) -> Any:
+        return lambda *x: (function(*x) ** 2).sum(dtype=jnp.float32)
+
+    def attention(function: Any) -> Any:
+        def of_present(q: Array, k: Array, v: Array) -> Array:
+            attended = function(q, k, v, lengths, lengths, True, 0.125)
+            return jnp.where(present[:, :, None, None], attended, 0)
+
+        return summed(of_present)
+
+    def window(function: Any) -> Any:
+        return summed(lambda q, k, v: function(q, k, v, all_keys, all_keys, 64, True, 0.125)[0])
+
+    def mechanism(name: str, **method: str) -> Any:
+        def attended(*x: Array) -> Array:
+            return build(name).apply({}, *x, Visibility(causal=True), **method)
+
+        return summed(attended)
+
+    layer = normal(B, T, d), normal(d, f, scale=d**-0.5), normal(f), normal(f, d, scale=f**-0.5)
+    modules: dict[str, Any] = {
+        "cross_entropy": (loss, cross_entropy, (normal(B, T, d), normal(V, d, scale=d**-0.5))),
+        "feed_forward": (summed, feed_forward, layer),
+        "flash_attention": (attention, flash_attention, qkv),
+        "window_attention": (window, window_attention, far),
+    }
+    sparse = "sparse_strided:l=64", "sparse_fixed:l=64,c=1", "sparse_random:b=32,r=2"
+    return {
+        name: (wrap(getattr(module, name)), wrap(module.plain), arguments)
+        for name, (wrap, module, arguments) in modules.items()
+    } | {
+        name: (mechanism(name, method="run"), mechanism(name), far) for name in (*sparse, "linear")
+    }
+
+
+def compare_attention(tokens: int) -> Iterator[dict[str, Any]]:
+    """Yields results for scaled dot-product attention as XLA compiles it, and by cuDNN's kernel.
+
+    8 heads of 64, causal and not, in bfloat16: the output and the gradients along a direction.
+
+    Args:
+      tokens: a side of a batch.
+    """
+    results: dict[str, Any] = {}
+    for n in (64, 256, 1024, 4096):
+        keys = jax.random.split(jax.random.key(n), 4)
+        arguments = [jax.random.normal(key, (max(1, tokens // n), n, 8, 64)) for key in keys]
+        half = [x.astype(jnp.bfloat16) for x in arguments]
+        for causal in (False, True):
+            result = results[f"{n}, causal" if causal else f"{n}"] = {}
+            with jax.default_matmul_precision("highest"):
+                expected = _output_and_gradients(_xla_attention, causal)(*arguments)
+            for name, function in {"XLA": _xla_attention, "cuDNN": _cudnn_attention}.items():
+                try:
+                    run = _output_and_gradients(function, causal)
+                    result[name] = _measure(run, half, expected)
+                except Exception as error:  # a device without such a kernel is a result, too
+                    result[name] = str(error).split("\n")[0]
+            yield results
+
+
+def _xla_attention(q: Array, k: Array, v: Array, causal: bool) -> Array:
+    lengths = jnp.full(q.shape[0], q.shape[1], jnp.int32)
+    visibility = Visibility(lengths, lengths, causal=causal)
+    return build("scaled_dot_product").apply({}, q, k, v, visibility)
+
+
+def _cudnn_attention(q: Array, k: Array, v: Array, causal: bool) -> Array:
+    return jax.nn.dot_product_attention(q, k, v, is_causal=causal, implementation="cudnn")
+
+
+def _value_and_gradients(function: Callable[..., Array]) -> Callable[..., Any]:
+    def run(*x: Array) -> Any:
+        return jax.value_and_grad(function, tuple(range(len(x))))(*x)
+
+    return jax.jit(run)
+
+
+def _output_and_gradients(attention: Callable[..., Array], causal: bool) -> Callable[..., Any]:
+    """Returns a compiled function of q, k, v and a direction: output and gradients along it."""
+
+    def run(q: Array, k: Array, v: Array, direction: Array) -> Any:
+        out, pull_back = jax.vjp(lambda *x: attention(*x, causal), q, k, v)
+        return out, *pull_back(direction.astype(out.dtype))
+
+    return jax.jit(run)
+
+
+def _measure(
+    run: Callable[..., Any], arguments: list[Array], expected: Any
+) -> dict[str, float | list[float]]:
+    errors = jax.tree.map(_relative_error, run(*arguments), expected)
+    return {"ms": 1e3 * _median_seconds(run, arguments), "errors": errors}
+
+
+def _relative_error(x: Array, expected: Array) -> float:
+    return float(abs(x - expected).max() / abs(expected).max())
+
+
+def _worst(result: dict[str, Any]) -> float:
+    return max(jax.tree.leaves(result["errors"]))
+
+
+def _median_seconds(run: Callable[..., Any], arguments: list[Array]) -> float:
+    """Returns the median time of 10 calls of a function that is compiled."""
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(run(*arguments))
+        return time.perf_counter() - start
+
+    return statistics.median(seconds() for _ in range(10))
