@@ -41,14 +41,16 @@ class Regime(NamedTuple):
 
 
 TUNED = {"lr_scale": (0.25, 0.5, 1.0)}
-SHORT_WARMUP = dict(P_drop=0.06, warmup=240)  # lr_scale 0.5 has the peak of preset night
+HALF = dict(pairs=2500, steps=3840)
+SHORT_WARMUP = HALF | dict(P_drop=0.06, warmup=240)
 MUP = dict(parametrization="mup")
 GRIDS = {
     "demo": Regime(stored="table3-demo"),
     "hour": Regime(preset="hour", stored="table3-hour"),
     "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5, 0.7)}, "hour", "table3-hour"),
-    "night, short warm-up": Regime(SHORT_WARMUP | dict(lr_scale=0.5), preset="night"),
-    "night, short warm-up, tuned": Regime(SHORT_WARMUP, {"lr_scale": (0.25, 0.5)}, "night"),
+    "night, half": Regime(HALF | dict(warmup=960), preset="night"),
+    "night, half, short warm-up": Regime(SHORT_WARMUP | dict(lr_scale=0.5), preset="night"),
+    "night, half, short warm-up, tuned": Regime(SHORT_WARMUP, {"lr_scale": (0.25, 0.5)}, "night"),
     "quarter of the steps": Regime(dict(steps=320)),
     "half of the steps": Regime(dict(steps=640)),
     "twice the steps": Regime(dict(steps=2560)),

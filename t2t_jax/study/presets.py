@@ -161,8 +161,8 @@ PRESETS: dict[str, Preset] = {
             "harder sentences, more steps: a night for three seeds of Table 3 on 2 CPU cores",
             width=4,
             depth=2,
-            steps=3840,
-            changes=_EASY | dict(grade="normal", pairs=2500, warmup=960, lr_scale=1.0),
+            steps=7680,
+            changes=_EASY | dict(grade="normal", pairs=5000, warmup=1920, lr_scale=1.0),
             length=28,
         ),
     )
