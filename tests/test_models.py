@@ -12,6 +12,7 @@ from t2t_jax.attention import registry
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.config import Config, replace
 from t2t_jax.errors import UsageError
+from t2t_jax.models import build
 from t2t_jax.models.layers import lengths_of
 from t2t_jax.models.multihead import MultiHead
 from t2t_jax.training.objective import cross_entropy
@@ -390,3 +391,26 @@ def test_gates_without_a_layer_that_projects_them_are_refused(monkeypatch):
 def test_options_that_an_architecture_lacks_are_refused_by_name(changes, words):
     with pytest.raises(UsageError, match=words):
         replace(Config(), **changes)
+
+
+BEGINNINGS = {
+    "transformer": dict(d_k=16, d_v=16, d_ff=128, h=4),
+    "pre-norm": dict(d_k=16, d_v=16, d_ff=128, h=4, norm_placement="pre"),
+    "recurrent": dict(
+        architecture="recurrent", attention_feeding="output", cross_attention="dot_product"
+    ),
+    "convolutional": dict(
+        architecture="convolutional", cross_attention="dot_product", positions="learned"
+    ),
+}
+
+
+@pytest.mark.parametrize("changes", BEGINNINGS.values(), ids=BEGINNINGS)
+def test_training_begins_near_the_loss_of_equal_probabilities(changes):
+    vocabulary, rng = 500, np.random.default_rng(0)
+    source, target = rng.integers(3, vocabulary, (2, 8, 17))
+    model = build(replace(Config(), N=5, d_model=64, max_length=20, **changes), vocabulary)
+    params = model.init(jax.random.key(0), source, target)["params"]
+    logits = model.apply({"params": params}, source, target[:, :-1])
+    losses = -np.take_along_axis(jax.nn.log_softmax(logits), target[:, 1:, None], axis=-1)
+    assert np.mean(losses) == pytest.approx(np.log(vocabulary), abs=1)

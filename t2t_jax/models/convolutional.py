@@ -44,8 +44,7 @@ class Convolutional(Model):
                 for i in range(c.N)
             ]
 
-        # Unscaled embeddings, as the dot products of attention are unscaled and should start small.
-        self.embedding = Embedding(self.V, d, self.dtype, scaled=False)
+        self.embedding = Embedding(self.V, d, self.dtype)
         self.source_positions = Encoding(c.positions, self.longest, self.dtype)
         self.target_positions = Encoding(c.positions, self.longest, self.dtype)
         self.encoder, self.decoder = stack("encoder"), stack("decoder")
@@ -57,7 +56,7 @@ class Convolutional(Model):
     def encode(self, source: Array, P_drop: Array | None = None) -> Encoded:
         n = lengths_of(source)
         present = length_mask(n, source.shape[1])[:, :, None]
-        embedded = x = self.source_positions(self.embedding(source), P_drop)
+        embedded = x = self._embed(self.source_positions, source, P_drop=P_drop)
         for convolution in self.encoder:
             # Padding is zero, as are the positions outside the array.
             y = convolution(self.drop(jnp.where(present, x, 0), P_drop), causal=False)
@@ -66,7 +65,7 @@ class Convolutional(Model):
 
     def features(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
         visibility = Visibility(lengths_of(target_in), encoded.lengths)
-        embedded = x = self.target_positions(self.embedding(target_in), P_drop)
+        embedded = x = self._embed(self.target_positions, target_in, P_drop=P_drop)
         for convolution, attention in zip(self.decoder, self.attention, strict=True):
             y = convolution(self.drop(x, P_drop), causal=True)
             x = (x + (y + attention(y, embedded, encoded, visibility)) * SQRT_HALF) * SQRT_HALF
@@ -79,7 +78,7 @@ class Convolutional(Model):
         return memory, [jnp.zeros((B, c.reach, d), self.dtype) for c in self.decoder]
 
     def step(self, memory: Any, state: Any, tokens: Array, t: Array) -> tuple[Array, Any]:
-        embedded = x = self.target_positions(self.embedding(tokens[:, None]), t=t)
+        embedded = x = self._embed(self.target_positions, tokens[:, None], t=t)
         next_state = []
         for i, convolution in enumerate(self.decoder):
             seen = jnp.concatenate([state[i], x], axis=1)
@@ -89,6 +88,12 @@ class Convolutional(Model):
             ) * SQRT_HALF
             next_state.append(seen[:, 1:])
         return self.embedding.logits(x)[:, 0], next_state
+
+    def _embed(self, positions: Encoding, tokens: Array, **options: Array | None) -> Array:
+        # The dot products of attention and of the softmax are unscaled: vectors of norm 1 or so
+        # let both start small.
+        x = positions(self.embedding(tokens), **options)
+        return x * jnp.asarray(self.c.d_model**-0.5, x.dtype)
 
 
 class Convolution(nn.Module):

@@ -32,10 +32,10 @@ def embed(p, tokens, table, positions):
     d = matrix.shape[1]
     out = matrix[tokens]
     if positions == "learned":
-        return out + p[table]["table"][: len(tokens)]
+        return out + p[table]["table"][: len(tokens)] / np.sqrt(d)
     for pos, i in np.ndindex(len(tokens), d):
         angle = pos / 10000 ** (2 * (i // 2) / d)
-        out[pos, i] += np.cos(angle) if i % 2 else np.sin(angle)
+        out[pos, i] += (np.cos(angle) if i % 2 else np.sin(angle)) / np.sqrt(d)
     return out
 
 
