@@ -1,6 +1,6 @@
 """How small can Table 3 be and still agree with the paper's, and must each row be tuned?
 
-    launch/local.sh experiments/fidelity.py --seeds 3 GRID ...   runs grids: 4 to 60 minutes for a
+    launch/local.sh experiments/fidelity.py --seeds 3 GRID ...   runs grids: 4 to 90 minutes for a
                                                                  seed of a grid on 2 CPU cores
     launch/local.sh experiments/fidelity.py                      only makes the table and figure
 

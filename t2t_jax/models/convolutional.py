@@ -56,7 +56,7 @@ class Convolutional(Model):
     def encode(self, source: Array, P_drop: Array | None = None) -> Encoded:
         n = lengths_of(source)
         present = length_mask(n, source.shape[1])[:, :, None]
-        embedded = x = self._embed(self.source_positions, source, P_drop=P_drop)
+        embedded = x = self._embed(self.source_positions, source, P_drop)
         for convolution in self.encoder:
             # Padding is zero, as are the positions outside the array.
             y = convolution(self.drop(jnp.where(present, x, 0), P_drop), causal=False)
@@ -65,7 +65,7 @@ class Convolutional(Model):
 
     def features(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
         visibility = Visibility(lengths_of(target_in), encoded.lengths)
-        embedded = x = self._embed(self.target_positions, target_in, P_drop=P_drop)
+        embedded = x = self._embed(self.target_positions, target_in, P_drop)
         for convolution, attention in zip(self.decoder, self.attention, strict=True):
             y = convolution(self.drop(x, P_drop), causal=True)
             x = (x + (y + attention(y, embedded, encoded, visibility)) * SQRT_HALF) * SQRT_HALF
@@ -89,10 +89,16 @@ class Convolutional(Model):
             next_state.append(seen[:, 1:])
         return self.embedding.logits(x)[:, 0], next_state
 
-    def _embed(self, positions: Encoding, tokens: Array, **options: Array | None) -> Array:
+    def _embed(
+        self,
+        positions: Encoding,
+        tokens: Array,
+        P_drop: Array | None = None,
+        t: Array | None = None,
+    ) -> Array:
         # The dot products of attention and of the softmax are unscaled: vectors of norm 1 or so
         # let both start small.
-        x = positions(self.embedding(tokens), **options)
+        x = positions(self.embedding(tokens), P_drop, t)
         return x * jnp.asarray(self.c.d_model**-0.5, x.dtype)
 
 
