@@ -93,6 +93,7 @@ def grid(name, home):
 
 def measure(name, home):
     """Returns agreement and cost of a grid, and its runs; None if a row or a trial is missing."""
+    from t2t_jax.runs.results import costs
     from t2t_jax.study import comparison, entries
     from t2t_jax.study.publish import runs_of
 
@@ -102,17 +103,14 @@ def measure(name, home):
     if not all(line.score for line in lines) or any(untried):
         return None
     runs = runs_of(made, lines, translations=False)
-    results = [run["result.json"] for run in runs.values()]
-    seconds = sum(
-        (r["training_seconds"] + r["overhead_seconds"]) / r["trained_together"]
-        + sum(scoring["seconds"] for scoring in r["scoring"].values())
-        for r in results
-    )
+    spent = [costs(run["result.json"]) for run in runs.values()]
+    parts = "training_seconds", "overhead_seconds", "scoring_seconds"
+    seconds = sum(x[part] for x in spent for part in parts)
     seeds = [len(line.entry.runs) for line in lines]
     measured = {
         "seeds": [min(seeds), max(seeds)],
-        "runs": len(results),
-        "flops": sum(r["flops"] for r in results),
+        "runs": len(runs),
+        "flops": sum(x["flops"] for x in spent),
         "core_hours": seconds / 3600,
         "agreement": agreement_of(made, lines),
     }

@@ -15,6 +15,7 @@ from t2t_jax import files
 COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9".split()
 LINES = "-", "--", ":", "-."
 MARKS = "os^Dv<>pPX*h"
+FACET = 5  # rows in a panel, if each is a group of its own
 
 _SETTINGS: Any = {
     "font.size": 8,
@@ -63,8 +64,8 @@ def styles(groups: Sequence[str]) -> list[dict[str, Any]]:
     return out
 
 
-def facets(groups: Sequence[str], most: int = 5) -> list[list[int]]:
-    """Returns the rows of each panel: those of a group, or up to `most` groups of a single row.
+def facets(groups: Sequence[str]) -> list[list[int]]:
+    """Returns the rows of each panel: those of a group, or up to `FACET` groups of a single row.
 
     The first row, base, is in no list, as it is shown in every panel.
     """
@@ -72,7 +73,7 @@ def facets(groups: Sequence[str], most: int = 5) -> list[list[int]]:
     alone = False  # whether the last panel has groups of one row
     for _, rows in itertools.groupby(range(1, len(groups)), key=lambda i: groups[i]):
         members = list(rows)
-        if len(members) == 1 and alone and len(out[-1]) < most:
+        if len(members) == 1 and alone and len(out[-1]) < FACET:
             out[-1] += members
         else:
             out.append(members)

@@ -140,7 +140,7 @@ def test_early_stopping_ends_a_continued_run_where_it_would_have_ended(words, co
     assert result(copy / "long")["steps"] == 120
 
 
-def begin(directory, steps, dataset=None, **changes):
+def begin(directory, steps, **changes):
     """Returns the best shorter run in the store of a directory, for the short run's config."""
     (made,) = directory.parent.glob("*/config.json")
     c = config.replace(store.read_config(made.parent), steps=steps, **changes)

@@ -93,7 +93,9 @@ def test_user_text_is_escaped(demo):
 def test_unfinished_runs_are_listed(tmp_path):
     entries = stored.entries(20)
     entries[3] = dataclasses.replace(entries[3], runs=(), status="seed 0 failed: <b>boom</b>")
-    entries[5] = dataclasses.replace(entries[5], runs=(), status="seed 0 running, at step 5 of 9")
+    entries[5] = dataclasses.replace(
+        entries[5], runs=(), status="seed 0 is running, at step 5 of 9"
+    )
     path = write(tmp_path, entries, None, live=True)
     assert 'http-equiv="refresh"' in path.read_text()
     with open_page(path, 1200) as page:

@@ -16,7 +16,7 @@ from t2t_jax.data.corpora import opener
 from t2t_jax.errors import UsageError
 from t2t_jax.report import plots, trials
 from t2t_jax.report.study import study_page
-from t2t_jax.runs import claim, identity, published, store, workers
+from t2t_jax.runs import claim, identity, names, published, store, workers
 from t2t_jax.study import comparison, formats, publish, sweep, tables
 from t2t_jax.study import entries as reading
 from t2t_jax.study.grid import Grid
@@ -101,6 +101,11 @@ def fail(job, open_data):
     store.write_failure(job.directory, RuntimeError("the loss is not a number"))
 
 
+def row_of(job):
+    """Returns the name of a job's row."""
+    return names.parts(job.name)[3]
+
+
 # By row and factor of the learning rate: the perplexity of even sentences, and of odd ones.
 FOUND = {
     ("base", 0.5): (7.0, 3.0),
@@ -118,7 +123,7 @@ def swept(grid, open_data):
     for jobs in sweep.stages(grid, 2, open_data):
         for job in jobs:
             if store.read_result(job.directory) is None:
-                even, odd = FOUND[job.row, job.c.training.lr_scale]
+                even, odd = FOUND[row_of(job), job.c.training.lr_scale]
                 finish(job, open_data, (even, odd + job.c.training.seed))
     return grid
 
@@ -128,12 +133,12 @@ def test_trials_have_one_seed_and_the_chosen_ones_all(grid, open_data):
     trials = next(stages)
     assert len(trials) == 6
     assert all(job.splits == () and job.c.training.seed == 0 for job in trials)
-    assert {(job.row, job.c.training.lr_scale) for job in trials} == FOUND.keys()
+    assert {(row_of(job), job.c.training.lr_scale) for job in trials} == FOUND.keys()
     for job in trials:
-        finish(job, open_data, FOUND[job.row, job.c.training.lr_scale])
+        finish(job, open_data, FOUND[row_of(job), job.c.training.lr_scale])
     (final,) = stages
     expected = {("base", 1.0), ("D:P_drop=0.2", 1.0), ("D:P_drop=0.2", 0.5)}
-    found = [(job.row, job.c.training.lr_scale, job.c.training.seed) for job in final]
+    found = [(row_of(job), job.c.training.lr_scale, job.c.training.seed) for job in final]
     assert sorted(found) == sorted((*pair, seed) for pair in expected for seed in (0, 1))
 
 
@@ -143,7 +148,7 @@ def test_a_trial_that_diverged_is_not_chosen(grid, open_data):
         if job.c.training.lr_scale == 1.0:
             fail(job, open_data)
         else:
-            finish(job, open_data, FOUND[job.row, job.c.training.lr_scale])
+            finish(job, open_data, FOUND[row_of(job), job.c.training.lr_scale])
     base, row = sweep.choices(grid)
     assert base.chosen.values == {"lr_scale": 2.0}
     assert base.at_edge == ["lr_scale"]
@@ -173,7 +178,7 @@ def test_workers_run_the_stage_that_they_are_started_for(grid, open_data, monkey
     stages, done = sweep.stages(grid, 2, open_data), []
     for job in next(stages):
         if job.c.training.lr_scale != 1.0:  # the preset's, whose failure has been deleted
-            finish(job, open_data, FOUND[job.row, job.c.training.lr_scale])
+            finish(job, open_data, FOUND[row_of(job), job.c.training.lr_scale])
     monkeypatch.setattr(workers, "set_up_worker", lambda number: None)
     monkeypatch.setattr(running, "cache_programs", lambda cache: None)
     monkeypatch.setattr(workers, "run_jobs", lambda jobs, *_: done.extend(jobs))

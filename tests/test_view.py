@@ -23,7 +23,7 @@ def cells(tmp_path):
     """One done, one failed, one at work, one waiting."""
     grid = stored.grid(tmp_path, 4)
     made = [
-        Job(grid.run_name(row, 0), row.name, grid.config(row), tmp_path / str(i), ("dev",))
+        Job(grid.run_name(row, 0), grid.config(row), tmp_path / str(i), ("dev",))
         for i, row in enumerate(grid.rows)
     ]
     scores = {"dev": {"bleu": {"score": 12.345, "name": "BLEU", "signature": ""}}}

@@ -78,7 +78,7 @@ def report(arguments: Namespace) -> None:
     idle = 0  # successive refreshes with no running run; a single one may fall between two runs
     while True:
         lines = lines_of(grid, arguments)
-        idle = 0 if any("running," in x.entry.status for x in lines) else idle + 1
+        idle = 0 if any(line.entry.running for line in lines) else idle + 1
         live = arguments.watch and idle < 2
         sentences = sentences_of(grid, [line.entry for line in lines], arguments.cache)
         files.make_directory(path.parent)

@@ -9,9 +9,9 @@ import numpy as np
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.report import differences, factors, learning, plots, tuning
 from t2t_jax.report.vega import CHOSEN, Chart, Spec, chart, linear, logarithmic, styles
-from t2t_jax.runs import store
+from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
-from t2t_jax.study import cost, factorial
+from t2t_jax.study import factorial
 from t2t_jax.study.comparison import Line, main_measure
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
@@ -135,7 +135,7 @@ def _costs(grid: Grid, lines: Sequence[Line], key: str, unit: float) -> list[dic
         measure, runs = main_measure(grid, line), line.entry.runs
         if measure is None:
             continue
-        name, x = line.entry.row.name, [cost.costs(run)[key] / unit for run in runs]
+        name, x = line.entry.row.name, [results.costs(run.result)[key] / unit for run in runs]
         points: list[tuple[Any, float, float]] = [("mean", float(np.mean(x)), measure.spread.mean)]
         if len(runs) > 1:
             points += zip([run.seed for run in runs], x, measure.values, strict=True)

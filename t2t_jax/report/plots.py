@@ -14,8 +14,8 @@ from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.report import factors
 from t2t_jax.report.learning import learning
 from t2t_jax.report.trials import trials
-from t2t_jax.runs import store
-from t2t_jax.study import agreement, contrasts, cost, distances, factorial
+from t2t_jax.runs import results, store
+from t2t_jax.study import agreement, contrasts, distances, factorial
 from t2t_jax.study.comparison import Line, main_measure, paper_score
 from t2t_jax.study.grid import Grid
 
@@ -156,7 +156,8 @@ def costs(grid: Grid, lines: Sequence[Line]) -> Path:
         for axes, (key, (label, unit)) in zip(panels, COSTS.items(), strict=True):
             points = []
             for line in lines:
-                x = float(np.mean([cost.costs(run)[key] for run in line.entry.runs])) / unit
+                spent = [results.costs(run.result)[key] for run in line.entry.runs]
+                x = float(np.mean(spent)) / unit
                 measure, name = main_measure(grid, line), line.entry.row.name
                 y = np.nan if measure is None else measure.spread.mean
                 axes.plot(x, y, **styles[name] | {"linestyle": "none"})

@@ -15,6 +15,7 @@ from t2t_jax.report import pairs, tuning, vega
 from t2t_jax.report.charts import charts
 from t2t_jax.report.page import page
 from t2t_jax.report.samples import samples
+from t2t_jax.runs import results
 from t2t_jax.study import contrasts, cost, distances, factorial, tables
 from t2t_jax.study.comparison import LEVEL, Line
 from t2t_jax.study.formats import FORMATS, records, row_config
@@ -138,7 +139,7 @@ def _run_texts(grid: Grid, line: Line, i: int) -> tuple[str, ...]:
         str(run.seed),
         f"{line.PPL.values[i]:.3f}" if line.PPL else "",
         f"{line.score.values[i]:.2f}" if line.score else "",
-        f"{cost.costs(run)['training_seconds'] / 60:.1f}",
+        f"{results.costs(run.result)['training_seconds'] / 60:.1f}",
         str(run.result["steps"]),
         f"{run.version}{'†' * bool(run.unusual)}",
         line.entry.run_name(grid, run.seed),

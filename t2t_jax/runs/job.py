@@ -13,13 +13,11 @@ class Job:
 
     Attributes:
       name: the run's name, such as `table3-demo/base/0`.
-      row: the row's name.
       directory: the run's directory.
       splits: those that are scored, the study's own first; empty if only perplexity is measured.
     """
 
     name: str
-    row: str
     c: Config
     directory: Path
     splits: tuple[str, ...]

@@ -42,7 +42,7 @@ def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Jud
     Raises:
       UsageError: the run was trained on another corpus.
     """
-    items = _of_grammar(directory, cache, report)
+    items = _of_grammar(directory, cache)
     report(f"judging {len(items):,} minimal pairs: {title(directory)}")
     judgements = _judge(directory, items, report)
     share = 100 * sum(x.right for x in judgements) / len(judgements)
@@ -89,7 +89,7 @@ def _judge(directory: Path, items: Set, report: Report) -> list[Judgement]:
     return judge(model, params, vocabulary, items)
 
 
-def _of_grammar(directory: Path, cache: Path, report: Report) -> Set:
+def _of_grammar(directory: Path, cache: Path) -> Set:
     """Returns the set without the sources that training may have read, in a sample of any size."""
     from t2t_jax.data.corpora import GRAMMAR_PAIRS
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
@@ -15,6 +15,8 @@ from t2t_jax.runs.code import abbreviated, conflict, used
 
 CURRENT = "current"  # the version of the code that makes the table
 _LIBRARIES = "jax", "flax", "optax"
+_SHARED = "training_seconds", "overhead_seconds"  # of all runs that were trained at once
+COSTS = ("parameters", "flops", "compiled_flops", *_SHARED, "scoring_seconds", "memory")
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,6 @@ class Run:
         measured.
       statistics: the metric's statistics of each sentence, which are summed over the corpus.
       likelihood: `evaluation.perplexity.sentence_likelihoods` of dev; empty in runs of older code.
-      scoring_seconds: time of translating and scoring.
       version: the commit of its code; the code's digest if there is no commit or it was edited.
       code: every definition that it ran, with its hash.
       outdated: the definitions that differ from those of the code that makes the table.
@@ -40,12 +41,18 @@ class Run:
     score: float | None = None
     statistics: Sequence[Sequence[float]] = ()
     likelihood: Sequence[Sequence[float]] = ()
-    scoring_seconds: float = 0.0
     version: str = ""
     code: Mapping[str, str] = field(default_factory=dict)
     outdated: Sequence[str] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
     unusual: str = ""
+
+
+class Unfinished(NamedTuple):
+    """A run that is not finished: its seed and status as text, and whether it is running."""
+
+    status: str
+    running: bool = False
 
 
 def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Config]]:
@@ -68,8 +75,8 @@ def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, 
 
 def read_run(
     directory: Path, c: Config, split: str, preparation: str, report: Callable[[str], object]
-) -> Run | str:
-    """Returns a finished run, or the status of an unfinished one.
+) -> Run | Unfinished:
+    """Returns a run of a store.
 
     Args:
       split: the split that it is scored on; empty if only perplexity is measured.
@@ -80,19 +87,20 @@ def read_run(
     if result is None:
         return _unfinished(directory, c)
     likelihood = store.read_statistics(directory, result, store.LIKELIHOOD) or ()
-    run = Run(directory, c.training.seed, result, likelihood=likelihood)
+    seed = c.training.seed
+    run = Run(directory, seed, result, likelihood=likelihood)
     environment, signature = result["environment"], "perplexity"
     if split:
         statistics = store.read_statistics(directory, result, split)
         if statistics is None:
             failure = store.read_failure(directory)
             reason = f"failed: {failure}" if failure else "`run` scores it"
-            return f"is trained, but not scored on {split}: {reason}"
+            return Unfinished(f"seed {seed} is trained, but not scored on {split}: {reason}")
         metric, scoring = metric_of(c.data.corpus), result["scoring"][split]
         environment = environment | scoring["environment"]
-        score, seconds = result["scores"][split][metric.key], scoring["seconds"]
+        score = result["scores"][split][metric.key]
         signature = score["signature"]
-        run = replace(run, score=score["score"], statistics=statistics, scoring_seconds=seconds)
+        run = replace(run, score=score["score"], statistics=statistics)
     code = used(provenance.read_code(directory, environment), c, environment["device"])
     git = environment.get("git", "")
     return replace(
@@ -138,6 +146,18 @@ def with_versions(runs_of_rows: Sequence[Sequence[Run]]) -> list[list[Run]]:
         [replace(run, origins={**run.origins, "code": version(run)}) for run in runs]
         for runs in runs_of_rows
     ]
+
+
+def costs(result: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the costs of a finished run, by the names in `COSTS`.
+
+    Of the time of runs that were trained at once, it has an equal share. Scoring is that of all
+    splits.
+    """
+    scoring = sum(s["seconds"] for s in result["scoring"].values())
+    shares = {name: result[name] / result["trained_together"] for name in _SHARED}
+    known = {**result, **shares, "scoring_seconds": scoring}
+    return {name: known[name] for name in COSTS}
 
 
 def report_outdated(runs: Sequence[Run], report: Callable[[str], object]) -> None:
@@ -202,10 +222,12 @@ def status(directory: Path) -> tuple[str, int]:
     return "running" if claim.is_locked(directory) else "stopped", step
 
 
-def _unfinished(directory: Path, c: Config) -> str:
-    """Returns the status of a run without a result, in words."""
+def _unfinished(directory: Path, c: Config) -> Unfinished:
     state, step = status(directory)
+    seed = f"seed {c.training.seed}"
     if state == "failed":
-        return f"failed: {store.read_failure(directory)}"
-    comma = "," * (state == "running")
-    return f"{state}{comma} at step {step:,} of {c.training.steps:,}"
+        return Unfinished(f"{seed} failed: {store.read_failure(directory)}")
+    place = f"at step {step:,} of {c.training.steps:,}"
+    if state == "running":
+        return Unfinished(f"{seed} is running, {place}", running=True)
+    return Unfinished(f"{seed} stopped {place}")

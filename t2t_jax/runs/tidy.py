@@ -113,19 +113,11 @@ def _scores(result: Row) -> Row:
 
 
 def _costs(result: Row) -> Row:
-    """Returns the costs of a run, with its share of the time of runs that were trained at once."""
+    """Returns the costs of a run, and what they depend on; nothing of an unfinished run."""
     if not result:
         return {}
-    together = result["trained_together"]
-    return {
-        "parameters": result["parameters"],
-        "flops": result["flops"],
-        "compiled_flops": result["compiled_flops"],
-        "training_seconds": result["training_seconds"] / together,
-        "overhead_seconds": result["overhead_seconds"] / together,
-        "scoring_seconds": sum(s["seconds"] for s in result["scoring"].values()),
-        "memory": result["memory"],
-        "trained_together": together,
+    return results.costs(result) | {
+        "trained_together": result["trained_together"],
         "averaged_steps": " ".join(map(str, result["averaged_steps"])),
     }
 

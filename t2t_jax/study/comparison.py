@@ -78,10 +78,6 @@ class Line:
         return None if self.score is None else self.score.p
 
     @property
-    def significant(self) -> bool:
-        return self.score is not None and self.score.significant
-
-    @property
     def unusual(self) -> bool:
         """Whether a run of this row has other origins than most runs of the table."""
         return any(run.unusual for run in self.entry.runs)

@@ -7,12 +7,9 @@ import numpy as np
 
 from t2t_jax.config import Config
 from t2t_jax.runs import store
-from t2t_jax.runs.results import Run
+from t2t_jax.runs.results import Run, costs
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.typeset import Cell, Table, without_empty
-
-SHARED = "training_seconds", "overhead_seconds"  # divided among runs that were trained together
-COSTS = ("parameters", "flops", "compiled_flops", *SHARED, "scoring_seconds", "memory")
 
 _HEADER = (
     ("", ""),
@@ -49,13 +46,6 @@ def parameters(c: Config, V: int) -> int:
     return sum(math.prod(x.shape) for x in jax.tree.leaves(shapes["params"]))
 
 
-def costs(run: Run) -> dict[str, float]:
-    """Returns the costs of a run, by the names in `COSTS`."""
-    costs = {name: float(run.result[name]) for name in COSTS if name in run.result}
-    shares = {name: costs[name] / run.result["trained_together"] for name in SHARED}
-    return costs | shares | {"scoring_seconds": run.scoring_seconds}
-
-
 def table(entries: Sequence[Entry]) -> Table:
     """Returns the costs of every row that has runs, as means over its seeds."""
     groups: dict[str, list[tuple[Cell, ...]]] = {}
@@ -66,7 +56,7 @@ def table(entries: Sequence[Entry]) -> Table:
 
 
 def _cells(entry: Entry) -> tuple[Cell, ...]:
-    costs_of_runs = [costs(run) for run in entry.runs]
+    costs_of_runs = [costs(run.result) for run in entry.runs]
     mean = {name: _mean([x[name] for x in costs_of_runs]) for name in costs_of_runs[0]}
     at_peak = [flops for run in entry.runs if (flops := _flops_at_peak(run)) is not None]
     steps = [seconds for run in entry.runs if (seconds := _step_seconds(run)) is not None]
@@ -95,7 +85,7 @@ def _mean(values: Sequence[float]) -> float:
 def _flops_at_peak(run: Run) -> float | None:
     """Returns training time times the device's peak FLOP/s; None if the peak is unknown."""
     peak = run.result.get("peak_flops")
-    return costs(run)["training_seconds"] * peak if peak else None
+    return costs(run.result)["training_seconds"] * peak if peak else None
 
 
 def _step_seconds(run: Run) -> float | None:

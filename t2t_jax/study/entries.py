@@ -1,5 +1,6 @@
 """The stored runs of a study, matched to its rows by config; those of other origins are marked."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.corpora import request
 from t2t_jax.runs import identity, results, store
-from t2t_jax.runs.results import Run
+from t2t_jax.runs.results import Run, Unfinished
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.registry import Row
 from t2t_jax.study.sweep import Choice, choices
@@ -22,6 +23,7 @@ class Entry:
     Attributes:
       runs: the finished runs, by seed.
       status: the status of the unfinished runs, as text.
+      running: whether one of them is running.
       choice: the trials of a row that was tuned, from which `c` was chosen.
       untuned: the same row without tuning.
     """
@@ -30,6 +32,7 @@ class Entry:
     c: Config
     runs: tuple[Run, ...]
     status: str
+    running: bool = False
     choice: Choice | None = None
     untuned: "Entry | None" = None
 
@@ -103,7 +106,7 @@ def _collect(
     Also returns how the origins of each trial differ from the usual ones, as text, by directory.
     """
     configs = [c for _, c in rows]
-    finished, statuses = _read(grid, configs, report)
+    finished, unfinished = _read(grid, configs, report)
     *finished, tried = results.with_versions([*finished, trials])
     finished = [[run for run in runs if results.has_origin(run, only)] for runs in finished]
     taken = [run for run in tried if results.has_origin(run, only)]
@@ -111,19 +114,25 @@ def _collect(
     results.report_outdated(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
     entries = [
-        Entry(row, c, results.newest_by_seed(runs, usual), "; ".join(status))
-        for (row, c), runs, status in zip(rows, finished, statuses, strict=True)
+        Entry(
+            row,
+            c,
+            results.newest_by_seed(runs, usual),
+            "; ".join(x.status for x in others),
+            any(x.running for x in others),
+        )
+        for (row, c), runs, others in zip(rows, finished, unfinished, strict=True)
     ]
     return entries, {run.directory: results.unusual_origins(run, usual) for run in tried}
 
 
 def _read(
     grid: Grid, configs: Sequence[Config], report: Callable[[str], object]
-) -> tuple[list[list[Run]], list[list[str]]]:
-    """Returns for each row its finished runs, and the status of its unfinished runs."""
+) -> tuple[list[list[Run]], list[list[Unfinished]]]:
+    """Returns for each row its finished and its unfinished runs."""
     keys = [identity.row_key(c) for c in configs]
     finished: list[list[Run]] = [[] for _ in configs]
-    statuses: list[list[str]] = [[] for _ in configs]
+    unfinished: list[list[Unfinished]] = [[] for _ in configs]
     others = []
     for directory, c in results.stored(grid.home, report):
         key = identity.row_key(c)
@@ -137,10 +146,10 @@ def _read(
             if isinstance(run, Run):
                 finished[i].append(run)
             else:
-                statuses[i].append(f"seed {c.training.seed} {run}")
-    if others and not any(finished) and not any(statuses):
+                unfinished[i].append(run)
+    if others and not any(finished) and not any(unfinished):
         report(_nearest(configs, others))
-    return finished, statuses
+    return finished, unfinished
 
 
 def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:
@@ -153,10 +162,10 @@ def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:
         return {n: flat[n] for n in sorted(names) if stored.get(n) != ours.get(n)}
 
     nearest = min((differences(c, other) for c in configs for other in others), key=len)
-    flags = " ".join(f"--{name} {value}" for name, value in nearest.items())
+    words = (word for name, value in nearest.items() for word in (f"--{name}", str(value)))
     return (
         f"the store holds {len(others)} runs, none of these settings; to show the nearest, give "
-        f"{flags}, or the --preset, --rows and fields that `run` was given."
+        f"{shlex.join(words)}, or the --preset, --rows and fields that `run` was given."
     )
 
 

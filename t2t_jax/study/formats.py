@@ -10,6 +10,7 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.runs import results
 from t2t_jax.study import cost, factorial, tables
 from t2t_jax.study.comparison import Line, paper_score
 from t2t_jax.study.grid import Grid
@@ -91,7 +92,7 @@ def _run_record(grid: Grid, line: Line, i: int) -> dict[str, Any]:
         "device": run.result["environment"]["device"],
         "code": run.result["environment"]["code"],
         "version": run.version,
-    } | cost.costs(run)
+    } | results.costs(run.result)
 
 
 def _finite(value: float | None) -> float | None:
@@ -105,7 +106,7 @@ def _spread(value: Spread) -> dict[str, Any]:
 
 def _csv(grid: Grid, lines: Sequence[Line]) -> str:
     """Returns a line for each run, with unrounded values."""
-    names = ["row", "seed", *grid.scores, *cost.COSTS, "device", "code", "name", "directory"]
+    names = ["row", "seed", *grid.scores, *results.COSTS, "device", "code", "name", "directory"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)

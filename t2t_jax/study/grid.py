@@ -197,8 +197,7 @@ class Grid:
             for seed in range(seeds):
                 seeded = config.replace(c, seed=seed)
                 directory = self.home / identity.key(seeded, facts)
-                name = self.run_name(row, seed)
-                jobs.append(Job(name, row.name, seeded, directory, splits))
+                jobs.append(Job(self.run_name(row, seed), seeded, directory, splits))
         return jobs
 
 
