@@ -44,6 +44,12 @@ MODELS = {
     "bahdanau": dict(
         N=1, architecture="recurrent", attention_feeding="input", cross_attention="general"
     ),
+    "coverage": dict(
+        N=1, architecture="recurrent", attention_feeding="output", cross_attention="coverage"
+    ),
+    "coverage fed": dict(
+        N=1, architecture="recurrent", attention_feeding="input", cross_attention="coverage"
+    ),
     "convs2s": dict(N=2, architecture="convolutional"),
 }  # fmt: skip
 

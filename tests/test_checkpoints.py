@@ -38,9 +38,19 @@ def checkpoint_directory(tmp_path_factory):
 
 def test_the_metadata_keep_the_names_of_older_checkpoints(checkpoint_directory):
     saved = json.loads((checkpoint_directory / "2" / "standing" / "metadata").read_text())
-    names = "epoch batch seconds overhead flops compiled_flops memory evaluations"
+    names = "epoch batch seconds overhead flops compiled_flops memory evaluations population_size"
     assert list(saved) == names.split()
     assert saved["batch"] == 2
+    del saved["population_size"]  # older checkpoints do not have it
+    assert History(**saved) == History(batch=2, evaluations=[])
+
+
+def test_a_run_keeps_its_share_of_the_time_when_the_population_shrinks():
+    three = History(seconds=30.0, overhead=6.0, flops=7.0).of_population(3)  # the first process
+    assert three == History(seconds=30.0, overhead=6.0, flops=7.0, population_size=3)
+    alone = three.of_population(1)
+    assert (alone.seconds, alone.overhead, alone.flops) == (10.0, 2.0, 7.0)
+    assert alone.of_population(2).seconds == 20.0
 
 
 @pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])
@@ -90,14 +100,14 @@ def test_checkpoints_of_interruptions_replace_no_evaluated_checkpoint(tmp_path):
     }
 
 
-def test_the_best_checkpoint_is_kept(tmp_path):
-    t, history = Training(evaluate_every=1, steps=9, average=1), History()
-    with checkpoints.manager(tmp_path, t) as manager:
-        for step, perplexity in enumerate((5.0, 2.0, 3.0, 4.0, 2.5), 1):
-            history = History(evaluations=[*history.evaluations, (step, perplexity)])
-            checkpoints.save(manager, state(step), history)
+def test_checkpoints_after_the_step_to_resume_from_are_made_again(checkpoint_directory, tmp_path):
+    copy = shutil.copytree(checkpoint_directory, tmp_path / "checkpoints")
+    with checkpoints.manager(copy, Training(evaluate_every=1, steps=9, average=4)) as manager:
+        checkpoints.delete_after(manager, 1)
+        assert manager.all_steps() == [1]
+        checkpoints.save(manager, state(2), History(batch=9))
         manager.wait_until_finished()
-        assert manager.all_steps() == [2, 4, 5]
+        assert checkpoints.restore(manager, state(0), 2)[1].batch == 9
 
 
 def test_a_full_disk_is_refused_before_anything_is_written(tmp_path, monkeypatch):

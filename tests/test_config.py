@@ -6,10 +6,12 @@ import subprocess
 import sys
 
 import jax
+import numpy as np
 import pytest
 
 from t2t_jax import config, parts
 from t2t_jax.config import Config
+from t2t_jax.data.cache import Ragged, Split
 from t2t_jax.errors import UsageError
 from t2t_jax.recipes import RECIPES, recipe
 from t2t_jax.runs import capacity
@@ -156,6 +158,44 @@ def test_a_mechanism_needs_positions_for_sentences_as_translation_pads_them(chan
         else:
             with pytest.raises(UsageError, match=f"has {given} positions, .* need {needed}: set"):
                 capacity.check(c)
+
+
+def lengths(source, target):
+    """Returns a split with sentences of up to these numbers of tokens."""
+    sides = [Ragged(np.zeros(0), np.array([0, 1, 1 + x])) for x in (source, target)]
+    return Split(*sides, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "translated", "needed"),
+    [
+        (dict(encoder_attention="linformer:n={}"), False, 33),
+        (dict(cross_attention="linformer:n={}"), False, 33),
+        (dict(decoder_attention="cosformer:M={}"), False, 40),
+        (dict(encoder_attention="linformer:n={}"), True, 64),
+        (dict(decoder_attention="cosformer:M={}"), True, 64 + 7 - 1),
+        (dict(decoder_attention="cosformer:M={}", architecture="decoder"), False, 40),
+        (dict(encoder_attention="linformer:n={}", architecture="encoder"), False, 40),
+    ],
+)
+def test_a_mechanism_needs_positions_for_the_sentences_of_each_split(changes, translated, needed):
+    """Whatever their length: only those of training are shorter than max_length."""
+    for given in (needed, needed - 1):
+        texts = {n: x.format(given) for n, x in changes.items()}
+        c = config.replace(Config(), max_length=16, max_extra=7, **texts)
+        arguments = c, "dev", lengths(33, 40), None, translated
+        if given == needed:
+            capacity.check_split(*arguments)
+        else:
+            with pytest.raises(UsageError, match=f"{given} positions, but the sentences of dev"):
+                capacity.check_split(*arguments)
+
+
+def test_learned_positions_limit_what_is_read_under_teacher_forcing():
+    capacity.check_split(Config(), "dev", lengths(33, 40), 40, translated=False)
+    capacity.check_split(Config(), "dev", lengths(33, 40), 39, translated=True)  # it is cut
+    with pytest.raises(UsageError, match="dev has a sentence of 40 subwords and the model 39"):
+        capacity.check_split(Config(), "dev", lengths(33, 40), 39, translated=False)
 
 
 def test_unknown_names_suggest_the_near_one():

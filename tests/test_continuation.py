@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import jax
@@ -243,6 +245,18 @@ def test_what_differs_on_this_machine_is_trained_from_scratch_and_said(spoil, wo
     assert line.startswith(f"{copy / 'short'} has 120 of these steps, but {reason}")
     assert line.endswith(f"{copy / 'x'} is trained from scratch.")
     assert not (copy / "x").exists()
+
+
+def test_a_run_waits_for_a_shorter_one_that_another_process_reads(words, copy):
+    from t2t_jax.data.corpora import open_corpus
+
+    c = config.replace(store.read_config(copy / "short"), steps=LONG)
+    dataset = open_corpus(c.data, Path(words[words.index("--cache") + 1]), report=toy.quiet)
+    with ExitStack() as stack:
+        stack.enter_context(toy.held(copy / "short"))
+        threading.Timer(0.5, stack.close).start()
+        continuation.begin([(c, copy / "x")], dataset, toy.quiet)
+    assert (copy / "x" / "checkpoints" / "120").exists()
 
 
 def test_a_study_of_more_steps_continues_its_runs(words, tmp_path, capsys):

@@ -75,6 +75,7 @@ def test_a_population_equals_its_members_alone(vectorised, alone, tmp_path):
     for actual, expected in zip(together, alone, strict=True):
         assert actual.averaged == expected.averaged == [3, 6]
         assert (actual.population_size, expected.population_size) == (2 if vectorised else 1, 1)
+        assert actual.history.population_size == actual.population_size
         assert actual.history.flops == expected.history.flops > 0
         assert actual.history.compiled_flops == pytest.approx(
             expected.history.compiled_flops, rel=0.02
@@ -92,12 +93,15 @@ def test_members_that_resume_from_different_steps_end_the_same(vectorised, tmp_p
     cut = tmp_path / "cut"
     shutil.copytree(tmp_path / "whole", cut)
     shutil.rmtree(cut / "1" / "checkpoints" / "6")
+    copied = (cut / "0" / "checkpoints" / "6").stat().st_ino
     for actual, expected in zip(run(cut, VARIED, vectorised=vectorised), whole, strict=True):
         assert actual.population_size == (2 if vectorised else 1)
         for a, b in zip(
             jax.tree.leaves(actual.params), jax.tree.leaves(expected.params), strict=True
         ):
             np.testing.assert_array_equal(a, b)
+    made_again = (cut / "0" / "checkpoints" / "6").stat().st_ino != copied
+    assert made_again == vectorised
     assert curve(cut / "1") == curve(tmp_path / "whole" / "1") == [(3, 9.0), (6, 9.0)]
 
 
@@ -114,13 +118,14 @@ def test_a_member_that_diverges_does_not_affect_others(vectorised, alone, tmp_pa
     wild = config.replace(C, peak_lr=1e30, seed=1)
     bad, good = run(tmp_path / "both", [wild, C], vectorised=vectorised)
     assert isinstance(bad, RunError)
-    assert "not a number" in str(bad)
+    assert "not finite" in str(bad)
     assert_same(good, alone[0], vectorised)
     assert not [p for p in (tmp_path / "both" / "0" / "checkpoints").iterdir() if p.name == "6"]
 
 
-def test_a_nan_perplexity_stops_only_its_member(tmp_path):
-    perplexities = iter([3.0, math.nan, 4.0, 5.0])
+@pytest.mark.parametrize("diverged", [math.nan, math.inf])
+def test_a_perplexity_that_is_not_finite_stops_only_its_member(diverged, tmp_path):
+    perplexities = iter([3.0, diverged, 4.0, 5.0])
     bad, good = run(tmp_path, VARIED[:2], evaluate=lambda _: next(perplexities))
     assert isinstance(bad, RunError)
     assert good.averaged == [3, 6]

@@ -367,6 +367,15 @@ def test_a_command_line_decides_how_close_averaged_checkpoints_lie():
     assert made(table2, evaluate_every=7).config(lstm).training.evaluate_every == 7
 
 
+def test_checkpoints_lie_as_close_at_equal_flops():
+    study = find("table2_flops")
+    for row in study.rows:
+        t = made(study).config(row).training
+        assert t.evaluate_every == t.steps // (8 * t.average)
+    t = made(study, evaluate_every=7).config(study.rows[1]).training
+    assert (t.steps < 1280, t.evaluate_every) == (True, 7)
+
+
 def test_rows_may_cut_the_same_sentences_otherwise():
     rows = [
         Row("A", {name: value})

@@ -57,7 +57,7 @@ class Coverage(Additive):
         queries, u, w = self._projected(q)
         seen = length_mask(state["lengths"], state["v"].shape[2])
         c, out = _attend_one(queries[:, 0], seen, state["k"], state["v"], u, w, state["coverage"])
-        return out[:, None], state | {"coverage": c}
+        return self.finish(out[:, None]), state | {"coverage": c}
 
     def _projected(self, q: Array) -> tuple[Array, Array, Array]:
         """W_q q [B, T, h, d], and the vectors v and w_c [h, d]."""

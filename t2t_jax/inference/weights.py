@@ -100,19 +100,19 @@ def _traced(
     """Weights [B, h, T, S] by the path of the module; fills in which of them are effective."""
     weights: dict[tuple[str, ...], list[Array]] = {}
     units: dict[tuple[str, ...], int] = {}
+    inside: set[tuple[str, ...]] = set()  # modules whose values have the columns already
 
     def watch(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
         module, method = context.module, context.method_name
         if not isinstance(module, Mechanism):
             return call(*args, **kwargs)
-        if method == "start":
-            k, v, *rest = args
-            units[module.path] = k.shape[1]
-            return call(k, _with_units(v), *rest, **kwargs)
-        if method == "__call__":
-            q, k, v, *rest = args
-            units[module.path] = k.shape[1]
-            return call(q, k, _with_units(v), *rest, **kwargs)
+        if method in ("start", "__call__") and module.path not in inside:
+            i = 1 if method == "start" else 2  # start(k, v, ...), __call__(q, k, v, ...)
+            units[module.path] = args[i].shape[1]
+            inside.add(module.path)
+            out = call(*args[:i], _with_units(args[i]), *args[i + 1 :], **kwargs)
+            inside.remove(module.path)
+            return out
         if method == "finish":
             (out,), S = args, units[module.path]
             effective[module.path] = isinstance(module, Linear | Memory | Linformer | Nystrom)

@@ -76,17 +76,15 @@ class FinalNorm(nn.Module):
 
 
 class Embedding(nn.Module):
-    """One matrix [V, d_model] for both embeddings and for the softmax.
+    """One matrix [V, d_model] for both embeddings and for the softmax (section 3.4).
 
     Attributes:
-      scaled: whether embeddings are multiplied by sqrt(d_model) (section 3.4).
       multiplier: factor on the logits (`models.parametrization`).
     """
 
     V: int
     d_model: int
     dtype: Any
-    scaled: bool = True
     multiplier: float = 1.0
 
     def setup(self) -> None:
@@ -95,9 +93,9 @@ class Embedding(nn.Module):
         self.matrix = parameter(self, "matrix", shape, axes, init, jnp.float32)
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
-        """[...] int32 -> [..., d_model]."""
+        """[...] int32 -> embeddings times sqrt(d_model), [..., d_model]."""
         x = jnp.take(self.matrix, tokens, axis=0).astype(self.dtype)
-        return x * jnp.sqrt(self.d_model).astype(self.dtype) if self.scaled else x
+        return x * jnp.sqrt(self.d_model).astype(self.dtype)
 
     def logits(self, x: jax.Array) -> jax.Array:
         """[B, T, d_model] -> float32 [B, T, V]."""

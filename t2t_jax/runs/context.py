@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from t2t_jax.config import Config
-from t2t_jax.data.cache import Dataset, Split, as_one
+from t2t_jax.data.cache import Dataset, as_one
 from t2t_jax.data.registry import is_task
-from t2t_jax.errors import UsageError
 from t2t_jax.parts import ARCHITECTURES
+from t2t_jax.runs import capacity
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -57,8 +57,11 @@ def make_context(
 
     model, dev = build(c, dataset.vocabulary.size), dataset.splits["dev"]
     scored = [name for name in dataset.splits if is_scored(c) and to_score(name)]
-    for name in ("dev", *(scored if metric_of(c.data.corpus).forced else ())):
-        check_lengths(name, dataset.splits[name], model.limit)
+    for name in ("train", "dev"):
+        capacity.check_split(c, name, dataset.splits[name], model.limit, translated=False)
+    for name in scored:
+        translated = not metric_of(c.data.corpus).forced
+        capacity.check_split(c, name, dataset.splits[name], model.limit, translated)
     devices = sharding.make_mesh(mesh)
     params = abstract(model, c, devices).params  # raises if the mesh does not divide them
     num_buckets = min(4, c.data.num_buckets)
@@ -86,13 +89,3 @@ def as_read(c: Config, dataset: Dataset) -> Dataset:
     if ARCHITECTURES[c.model.architecture].translates or not is_task(c.data.corpus):
         return dataset
     return replace(dataset, splits={name: as_one(split) for name, split in dataset.splits.items()})
-
-
-def check_lengths(name: str, split: Split, limit: int | None) -> None:
-    """Raises an error if a model has fewer positions than a sentence of a split."""
-    longest = max(int(split.source.lengths.max()), int(split.target.lengths.max()))
-    if limit is not None and longest > limit:
-        raise UsageError(
-            f"{name} has a sentence of {longest} subwords and the model {limit} learned positions "
-            "(max_length + max_extra): raise max_length, or set positions=sinusoid."
-        )

@@ -119,7 +119,8 @@ def begin(runs: Runs, dataset: Dataset, report: Report) -> None:
             report(f"{done}, but {obstacle}: {directory} is trained from scratch.")
             continue
         try:
-            with claim.lock(directory), claim.lock(shorter.directory):
+            # Another process may hold the shorter run for a while, to judge or to prune it.
+            with claim.lock(directory), claim.lock(shorter.directory, wait=True):
                 if not _is_begun(directory):
                     _copy(shorter, configs[directory], directory)
         except Busy:

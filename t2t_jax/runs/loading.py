@@ -142,13 +142,14 @@ def predictions(
       UsageError: as in `evaluate`, or a sentence is longer than the model's positions.
     """
     from t2t_jax.evaluation.predictions import predict
-    from t2t_jax.runs.context import as_read, check_lengths
+    from t2t_jax.runs import capacity
+    from t2t_jax.runs.context import as_read
 
     c, model, params, vocabulary = load(directory, report, translating=False)
     dataset, out = as_read(c, open_dataset_of(directory, c, cache, report)), {}
     for name in splits:
         split = _split(dataset, name)
-        check_lengths(name, split, model.limit)
+        capacity.check_split(c, name, split, model.limit, translated=False)
         out[name] = predict(model, params, split, vocabulary, c.data), split
     return out
 

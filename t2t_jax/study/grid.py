@@ -17,7 +17,7 @@ from t2t_jax.evaluation.metrics import CONTRASTIVE, STORED, of_split
 from t2t_jax.models.flops import step_flops
 from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
-from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink
+from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink, space_checkpoints
 from t2t_jax.study.registry import Row, Study
 
 
@@ -60,7 +60,8 @@ class Grid:
         if not self.study.equal_flops or row is base:
             return c
         ratio = self._flops(self.config(base)) / self._flops(c)
-        return config.replace(c, steps=max(1, round(c.training.steps * ratio)))
+        c = config.replace(c, steps=max(1, round(c.training.steps * ratio)))
+        return space_checkpoints(c, self.preset, {*row.changes, *self.changes})
 
     def _flops(self, c: Config) -> float:
         """Returns the FLOPs of a run, up to a factor, with sentences as long as the preset's."""

@@ -5,7 +5,7 @@ base's factor, or kept if it is not scaled: a row with half of base's batch has 
 at every scale. A relation between fields, such as h d_k = d_model, holds at every scale.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -206,12 +206,20 @@ def shrink(
         chosen = {n: x for n, x in chosen.items() if n not in OF_CORPUS}
     common = chosen | flags
     c = config.replace(full, **scaled | {n: x for n, x in common.items() if n not in row})
-    explicit = {*row, *flags}
-    if "evaluate_every" in preset.changes.keys() - explicit and c.training.average > 1:
-        # The paper averages the checkpoints of the last 7% (base) and 4% (big) of its training.
-        every = c.training.steps // (8 * c.training.average)
-        c = config.replace(c, evaluate_every=max(1, every))
-    return c
+    return space_checkpoints(c, preset, {*row, *flags})
+
+
+def space_checkpoints(c: Config, preset: Preset, explicit: Collection[str]) -> Config:
+    """Returns a config whose averaged checkpoints are those of the last eighth of its steps.
+
+    The paper averages those of the last 7% (base) and 4% (big) of its training.
+
+    Args:
+      explicit: the fields that a row or a command line sets; evaluate_every stays if it is one.
+    """
+    if c.training.average == 1 or "evaluate_every" not in preset.changes.keys() - set(explicit):
+        return c
+    return config.replace(c, evaluate_every=max(1, c.training.steps // (8 * c.training.average)))
 
 
 def _for_corpus(preset: Preset, base: Config) -> Preset:

@@ -59,7 +59,7 @@ class Study:
       split: the split that BLEU, F1 or accuracy is measured on; empty if only perplexity is.
       V: the vocabulary size for counting parameters at the paper's scale.
       equal_flops: whether each row has as many steps as the training FLOPs of base allow, with
-        sentences of the preset's `length`.
+        sentences of the preset's `length`; the warm-up has the same steps in every row.
       base: config fields in which this table's base differs from Table 3's; a preset may replace
         them.
       sweep: values of fields, one of which is chosen for each row (`study.sweep`).

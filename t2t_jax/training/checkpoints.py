@@ -28,6 +28,7 @@ class History(NamedTuple):
       compiled_flops: FLOPs of all operations, as XLA counts them in the compiled step.
       memory: the largest number of bytes that a step holds.
       evaluations: (step, dev perplexity).
+      population_size: number of runs that were trained at once, whose time this is; 0 if unknown.
     """
 
     epoch: int = 0
@@ -38,11 +39,19 @@ class History(NamedTuple):
     compiled_flops: float = 0.0
     memory: int = 0
     evaluations: list[tuple[int, float]] = []  # noqa: RUF012, no code changes it
+    population_size: int = 0
+
+    def of_population(self, P: int) -> "History":
+        """The history as one of P runs that are trained at once; its share of the time is kept."""
+        factor = P / (self.population_size or P)
+        return self._replace(
+            seconds=self.seconds * factor, overhead=self.overhead * factor, population_size=P
+        )
 
 
 @dataclass
 class _Retention:
-    """Keeps the last k evaluated checkpoints, the best one, and the newest of all.
+    """Keeps the last k evaluated checkpoints, and the newest of all.
 
     A checkpoint that an interruption saves between two evaluations does not count as one of the k.
     """
@@ -54,9 +63,7 @@ class _Retention:
     def should_preserve(self, checkpoints: Any, *, context: Any) -> list[bool]:
         steps = [c.step for c in checkpoints]
         evaluated = [s for s in steps if s % self.every == 0 or s == self.last]
-        scores = {c.step: c.metrics["dev_perplexity"] for c in checkpoints if c.metrics}
-        best = sorted(scores, key=lambda s: scores[s])[:1]
-        kept = {*evaluated[-self.k :], *best, *steps[-1:]}
+        kept = {*evaluated[-self.k :], *steps[-1:]}
         return [s in kept for s in steps]
 
 
@@ -64,8 +71,8 @@ class _Retention:
 def manager(directory: Path, t: Training) -> Iterator[ocp.CheckpointManager]:
     """The manager of a run's checkpoints.
 
-    It keeps one evaluated checkpoint more than `t` averages at the end, the best one and the
-    newest. Checkpoints are saved in the background; leaving the context waits for the last.
+    It keeps one evaluated checkpoint more than `t` averages at the end, and the newest. Checkpoints
+    are saved in the background; leaving the context waits for the last.
 
     Raises:
       RunError: on leaving, if the last checkpoint cannot be written.
@@ -101,10 +108,8 @@ def save(target: ocp.CheckpointManager, state: State, history: History) -> None:
         optimizer=ocp.args.StandardSave(state.optimizer),
         standing=ocp.args.JsonSave(history._asdict()),  # the name that stored checkpoints have
     )
-    step = int(state.step)
-    evaluated = dict(history.evaluations).get(step)
     with writing(Path(target.directory), Exception):
-        target.save(step, args=items, metrics=evaluated and {"dev_perplexity": evaluated})
+        target.save(int(state.step), args=items)
 
 
 def _check_room(directory: Path, needed: int) -> None:
@@ -142,6 +147,16 @@ def whole_steps(source: ocp.CheckpointManager, report: Callable[[str], object]) 
     hosts.decide(move_damaged)
     source.reload()
     return set(source.all_steps())
+
+
+def delete_after(source: ocp.CheckpointManager, step: int) -> None:
+    """Deletes the checkpoints after `step`, from which a run resumes: it makes them again.
+
+    Orbax does not save a checkpoint if there is a later one.
+    """
+    for later in source.all_steps():
+        if later > step:
+            source.delete(later)
 
 
 def restore(source: ocp.CheckpointManager, like: State, step: int) -> tuple[State, History]:

@@ -81,6 +81,8 @@ def _train_group(
                     f"population={mesh.shape['population']} of the mesh does not divide the "
                     f"{len(indices)} runs that share a program: choose another --mesh."
                 )
+            for i in indices:
+                checkpoints.delete_after(managers[i], start)
             chosen = [(members[i], managers[i]) for i in indices]
             outcomes += Trainer(model, chosen, start, evaluate, progress, mesh, programs).train()
     return outcomes

@@ -59,7 +59,7 @@ class Trainer:
         self.state = self._restore(members)
         self.hyper = population.stack([sharding.replicate(hyper(m.c), mesh) for m, _ in members])
         self.step_function = population.vmap_step(make_step(model, self.c), self.P)
-        self.history, self.peak = self.runs[0].history, peak_flops()
+        self.history, self.peak = self.runs[0].history.of_population(self.P), peak_flops()
         self.clock, self.meter = Clock(self.history), Meter()
         self.queue = deque[tuple[int, float, StepMetrics]]()
 
@@ -203,7 +203,7 @@ class Trainer:
         for run in self._alive():
             with self.clock.stopped():
                 perplexity = self.evaluate(population.member(self.state.params, run.index, self.P))
-            if math.isnan(perplexity):
+            if not math.isfinite(perplexity):
                 self._fail(run, self.step)
                 continue
             seconds = self.clock.seconds()
@@ -235,6 +235,6 @@ class Trainer:
 def _diverged(step: int, saved: int | None) -> str:
     kept = f"the checkpoint of step {saved:,} is good" if saved else "nothing was saved before it"
     return (
-        f"the loss is not a number at step {step:,}, and {kept}: lower the learning rate (peak_lr "
-        "or lr_scale) or lengthen warmup, in another directory (--run)."
+        f"the loss is not finite at step {step:,}, and {kept}: lower the learning rate (peak_lr or "
+        "lr_scale) or lengthen warmup, in another directory (--run)."
     )
