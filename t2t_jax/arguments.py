@@ -28,11 +28,12 @@ _SWEEP = (
 _STUDY = "name of a study (`list studies`); or its file, PATH.py or PATH.py:NAME"
 _METRICS = (
     "columns of scores, such as BLEU,chrF2,TER,COMET,contrastive,PPL, or metrics of your own "
-    "(`help metric`) [PPL and the corpus's metric]"
+    "(`help metric`) [those of the study, or PPL and the corpus's metric]"
 )
+_STORED_PRESET = "that of the stored runs, or demo"
 _COLUMNS = "columns beside the scores: config fields, n, params [the study's fields, n and params]"
 _MESH = "devices along each axis, such as data=2,fsdp=2,tensor=2 (or population) [all along data]"
-_HOSTS = "train with several processes: auto (srun, mpirun, TPU pod), or I/N@ADDRESS:PORT"
+_HOSTS = "train with several processes: auto (srun, mpirun, TPU slice), or I/N@ADDRESS:PORT"
 _TRACK = "also send the curves to a tracker, which must be installed [none]"
 _TRACKERS = "tensorboard", "wandb", "mlflow", "aim"
 _WORKERS = "number of worker processes [one per GPU, or per CPU core without GPUs]"
@@ -78,7 +79,7 @@ def _add_training(command: Command) -> None:
 def _add_studies(command: Command) -> None:
     """Adds the commands that run a study and show its results."""
     p = command("run", commands.run, "run a study: every row under every seed, then its table")
-    _add_study(p)
+    _add_study(p, "demo")
     p.add_argument(
         "--seeds", type=int, default=1, metavar="K", help="number of seeds of each row [1]"
     )
@@ -101,6 +102,7 @@ def _add_studies(command: Command) -> None:
 
     p = command("table", commands.table, "print the table of studies from stored results")
     _add_study(p, several=True)
+    _add_origins(p)
     _add_metrics(p)
     _add_cache(p)
     p.add_argument(
@@ -126,12 +128,14 @@ def _add_studies(command: Command) -> None:
 
     p = command("plot", commands.plot, "draw the plots of a study, as PNG, SVG and PDF")
     _add_study(p)
+    _add_origins(p)
     _add_cache(p)
 
     p = command(
         "report", commands.report, "write a page of a study: table, curves, costs, translations"
     )
     _add_study(p)
+    _add_origins(p)
     p.add_argument("--out", type=Path, help="path of the page [STUDY-PRESET.html in the store]")
     _add_metrics(p)
     p.add_argument("--watch", action="store_true", help="refresh the page until nothing runs")
@@ -141,6 +145,7 @@ def _add_studies(command: Command) -> None:
         "publish", commands.publish, "write a study's results to one file, with its table and plots"
     )
     _add_study(p)
+    _add_origins(p)
     p.add_argument("--to", type=Path, required=True, help="directory in which STUDY-PRESET is made")
     _add_cache(p)
 
@@ -283,14 +288,20 @@ def _add_benches(subparsers: Any) -> None:
     _add_cache(p)
 
 
-def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
-    """Adds a study and its settings; or several studies in several stores."""
+def _add_study(
+    p: argparse.ArgumentParser, preset: str = _STORED_PRESET, several: bool = False
+) -> None:
+    """Adds a study and its settings; or several studies in several stores.
+
+    Args:
+      preset: the default, as text.
+    """
     if several:
         p.add_argument("studies", nargs="+", metavar="STUDY", help=_STUDY)
     else:
         p.add_argument("study", help=_STUDY)
     p.add_argument("--sweep", action="append", default=[], metavar="NAME=VALUES", help=_SWEEP)
-    p.add_argument("--preset", default="", help="its scale: see `list presets` [demo]")
+    p.add_argument("--preset", default="", help=f"its scale: see `list presets` [{preset}]")
     p.add_argument(
         "--rows", nargs="+", default=(), metavar="ROW", help="names of rows or groups [all]"
     )
@@ -298,6 +309,11 @@ def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
         _add_stores(p, "runs, beside PATH.py")
     else:
         p.add_argument("--store", type=Path, help="directory of runs [runs, beside PATH.py]")
+    _add_fields(p, *SECTIONS)
+
+
+def _add_origins(p: argparse.ArgumentParser) -> None:
+    """Adds the options that choose among the stored runs of a study."""
     p.add_argument(
         "--only",
         default="",
@@ -306,7 +322,6 @@ def _add_study(p: argparse.ArgumentParser, several: bool = False) -> None:
     p.add_argument(
         "--mix", action="store_true", help="show runs that differ in code, data, ..., and mark them"
     )
-    _add_fields(p, *SECTIONS)
 
 
 def _add_metrics(p: argparse.ArgumentParser, about: str = _METRICS) -> None:

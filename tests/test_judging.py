@@ -69,7 +69,7 @@ def compared(grid, entries):
 
 
 def test_a_table_judges_runs_once_and_compares_the_same_pairs(grid, monkeypatch, capsys):
-    monkeypatch.setattr(shared, "sentences_of", lambda *_: None)
+    monkeypatch.setattr(shared, "_splits_of", lambda *_: {})
     values = {name: right(i, 0.6 + i / 10) for i, name in enumerate(ROWS)}
     made, home = [], grid.home
     rows = {e.runs[0].directory: e.row.name for e in stored.reading.collect(grid)}

@@ -73,16 +73,30 @@ def test_the_title_of_a_plot_names_fields_set_on_the_command_line(tmp_path):
 
 def test_an_interval_names_what_varies(tmp_path):
     """The interval of a row with one seed is over sentences alone."""
+
+    def differences(lines):
+        return [line.difference for line in lines]
+
     single = comparison.compare_with_base(stored.grid(tmp_path), stored.entries())
-    assert plots.interval(single) == "interval over sentences"
+    assert plots.interval(differences(single)) == "interval over sentences"
     entries = [
         dataclasses.replace(e, runs=(*e.runs, *stored.entries()[1].runs)) for e in stored.entries()
     ]
     double = comparison.compare_with_base(stored.grid(tmp_path), entries)
-    assert plots.interval(double) == "interval over seeds and sentences"
-    assert "dashed: interval over sentences" in plots.interval([single[1], double[2]])
+    assert plots.interval(differences(double)) == "interval over seeds and sentences"
+    assert "dashed: interval over sentences" in plots.interval(differences([single[1], double[2]]))
     path = plots.differences(stored.grid(tmp_path), single)
     assert "95% interval over sentences" in path.with_name(f"{path.name}.svg").read_text()
+
+
+def test_differences_of_a_study_without_a_split_are_in_perplexity(tmp_path):
+    made = stored.grid(tmp_path)
+    grid = dataclasses.replace(made, study=dataclasses.replace(made.study, split=""))
+    lines = comparison.compare_with_base(grid, stored.entries())
+    (path,) = (x for x in plots.draw(grid, lines, None) if "differences" in x.name)
+    svg = path.with_suffix(".svg").read_text()
+    assert "PPL minus that of base, ours (dots)" in svg
+    assert "PPL minus that of base, the paper's (diamonds)" in svg
 
 
 @pytest.mark.parametrize(

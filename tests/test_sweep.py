@@ -14,6 +14,7 @@ from t2t_jax.cli import main
 from t2t_jax.commands import running
 from t2t_jax.data.corpora import opener
 from t2t_jax.errors import UsageError
+from t2t_jax.evaluation.bleu import sentence_statistics
 from t2t_jax.report import plots, trials
 from t2t_jax.report.study import study_page
 from t2t_jax.runs import claim, identity, names, published, store, workers
@@ -223,18 +224,25 @@ def test_rows_are_scored_on_the_sentences_by_which_nothing_was_chosen(swept):
     assert row.untuned.PPL.difference.size == pytest.approx(2)
 
 
-def test_a_score_on_dev_is_of_the_same_half_and_one_on_test_of_all_sentences(grid):
-    counts = np.array([[i % 2, 1] for i in range(6)])
-    for split, expected in (("dev", 1.0), ("test", 0.5)):
-        measure = comparison._measure(
-            [0.25],
-            [counts],
-            lambda sums: sums[..., 0] / sums[..., 1],
-            sweep.SCORED if split == "dev" else comparison.ALL,
-        )
-        value = expected if split == "dev" else 0.25  # the stored score is kept
-        assert measure.values == (value,)
-        assert measure.draws.mean() == pytest.approx(expected, abs=0.02)
+def test_a_score_on_dev_is_of_the_same_half_and_one_on_test_of_all_sentences(swept):
+    """Odd sentences are translated perfectly, and the score that is stored is kept."""
+    outputs = ["v w x y z", "a b c d e"] * 10
+    statistics = sentence_statistics(outputs, ["a b c d e"] * 20)
+    for split in ("dev", "test"):
+        made = dataclasses.replace(swept, study=dataclasses.replace(swept.study, split=split))
+        entries = [
+            dataclasses.replace(
+                entry,
+                runs=tuple(
+                    dataclasses.replace(run, score=25.0, statistics=statistics)
+                    for run in entry.runs
+                ),
+            )
+            for entry in reading.collect(swept)
+        ]
+        for line in comparison.compare_with_base(made, entries):
+            expected = 100.0 if split == "dev" else 25.0
+            assert line.score.values == pytest.approx((expected, expected))
 
 
 def test_the_table_shows_each_row_untuned_and_tuned_and_marks_an_edge(swept):

@@ -67,8 +67,7 @@ def _show(grid: "Grid", arguments: Namespace, open_data: "OpenData") -> None:
     from t2t_jax.report import plots
     from t2t_jax.study.formats import FORMATS
 
-    arguments.mix = True  # runs of other code that are kept are shown with a mark
-    lines = lines_of(grid, arguments)
+    lines = lines_of(grid, arguments.cache, mix=True)  # runs of other code are kept
     print(FORMATS["text"](grid, lines), end="")
     sentences = open_data(grid.data).splits.get(grid.study.split)
     for path in plots.draw(grid, lines, sentences):

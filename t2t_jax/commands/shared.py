@@ -86,17 +86,21 @@ def default_store(study: str) -> Path:
     return Path("runs") if path is None else path.parent / "runs"
 
 
-def lines_of(grid: "Grid", arguments: Namespace) -> "list[Line]":
-    """Returns the numbers of every row of a grid, from its store."""
+def lines_of(grid: "Grid", cache: Path, mix: bool, only: str = "") -> "list[Line]":
+    """Returns the numbers of every row of a grid, from its store.
+
+    Args:
+      mix, only: as of `study.entries.collect`.
+    """
     from t2t_jax.study.comparison import compare_with_base
     from t2t_jax.study.entries import collect
     from t2t_jax.study.measuring import judged, measure
 
-    entries = collect(grid, only=arguments.only, mix=arguments.mix, report=say)
+    entries = collect(grid, only=only, mix=mix, report=say)
     if not grid.computed:
         return compare_with_base(grid, entries)
-    entries = judged(grid, entries, arguments.cache, say)
-    splits = _splits_of(grid, entries, arguments.cache)
+    entries = judged(grid, entries, cache, say)
+    splits = _splits_of(grid, entries, cache)
     return compare_with_base(grid, entries, measure(grid, entries, splits))
 
 

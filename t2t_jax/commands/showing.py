@@ -6,6 +6,7 @@ import tempfile
 import time
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from t2t_jax import files
 from t2t_jax.commands.shared import (
@@ -17,6 +18,10 @@ from t2t_jax.commands.shared import (
     sentences_of,
 )
 from t2t_jax.errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    from t2t_jax.study.comparison import Line
+    from t2t_jax.study.grid import Grid
 
 
 def table(arguments: Namespace) -> None:
@@ -30,7 +35,7 @@ def table(arguments: Namespace) -> None:
             f"--format {arguments.format} has every field and every cost: leave out --columns "
             "and --no-cost."
         )
-    parts = [(grid, lines_of(grid, arguments)) for grid in grids_shown(arguments)]
+    parts = [(grid, _lines(grid, arguments)) for grid in grids_shown(arguments)]
     print(several.table(parts, arguments.format, columns, costs), end="")
 
 
@@ -54,7 +59,7 @@ def plot(arguments: Namespace) -> None:
     from t2t_jax.report import plots
 
     grid = grid_shown(arguments)
-    lines = lines_of(grid, arguments)
+    lines = _lines(grid, arguments)
     paths = plots.draw(
         grid, lines, sentences_of(grid, [line.entry for line in lines], arguments.cache)
     )
@@ -77,7 +82,7 @@ def report(arguments: Namespace) -> None:
     words += ["--metrics", arguments.metrics] if arguments.metrics else []
     idle = 0  # successive refreshes with no running run; a single one may fall between two runs
     while True:
-        lines = lines_of(grid, arguments)
+        lines = _lines(grid, arguments)
         idle = 0 if any(line.entry.running for line in lines) else idle + 1
         live = arguments.watch and idle < 2
         sentences = sentences_of(grid, [line.entry for line in lines], arguments.cache)
@@ -95,7 +100,7 @@ def publish(arguments: Namespace) -> None:
     from t2t_jax.study import publish
 
     grid = grid_shown(arguments)
-    lines = lines_of(grid, arguments)
+    lines = _lines(grid, arguments)
     folder = publish.publish(grid, lines, arguments.to)
     sentences = sentences_of(grid, [line.entry for line in lines], arguments.cache)
     with tempfile.TemporaryDirectory() as temporary:  # SVG and PDF files are not published
@@ -103,3 +108,7 @@ def publish(arguments: Namespace) -> None:
         for path in plots.draw(elsewhere, lines, sentences):
             shutil.copy(path, folder / path.name)
     print(folder)
+
+
+def _lines(grid: "Grid", arguments: Namespace) -> "list[Line]":
+    return lines_of(grid, arguments.cache, arguments.mix, arguments.only)

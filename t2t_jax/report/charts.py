@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.report import differences, factors, learning, plots, tuning
 from t2t_jax.report.vega import CHOSEN, Chart, Spec, chart, linear, logarithmic, styles
 from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study import factorial
-from t2t_jax.study.comparison import Line, main_measure
+from t2t_jax.study.comparison import Line, main_measure, main_metric
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
 
@@ -28,7 +27,7 @@ def charts(
       curves: the grid's metric against distances and lengths.
       pairs: contrastive accuracy against distance.
     """
-    metric = metric_of(grid.data.corpus).name if grid.study.split else "perplexity"
+    metric = main_metric(grid)
     names = [line.entry.row.name for line in lines]
     shown = [line for line in lines if line.entry.runs]
     if not shown:

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.report.vega import CHOSEN, Spec, styles
 from t2t_jax.study.agreement import Agreement, agreements
-from t2t_jax.study.comparison import Line, main_measure, paper_score
+from t2t_jax.study.comparison import Line, main_measure, main_metric, paper_difference
 from t2t_jax.study.grid import Grid
 
 _STEP = 18  # height of a row of the chart of differences, in pixels
@@ -17,8 +16,7 @@ def charts(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, Spec]]:
     out = []
     names = [line.entry.row.name for line in lines]
     if values := _differences(grid, lines):
-        metric = metric_of(grid.data.corpus).name if grid.study.split else "PPL"
-        title = f"{metric} difference from {names[0]}"
+        title = f"{main_metric(grid)} difference from {names[0]}"
         over = " or, dashed, ".join(sorted({v["over"] for v in values}))
         caption = f"{title}, 95% interval over {over}: {_marks(values)}."
         out.append(("differences", caption, _difference(values, title)))
@@ -33,16 +31,15 @@ def charts(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, Spec]]:
 
 def _differences(grid: Grid, lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Returns the differences of rows from base, and of their seeds from base's mean."""
-    base, of_base, values = lines[0].entry.row, main_measure(grid, lines[0]), []
+    of_base, values = main_measure(grid, lines[0]), []
     for line in lines:
         row, measure = line.entry.row, main_measure(grid, line)
         if measure is None or measure.difference is None or of_base is None:
             continue
-        paper = [paper_score(grid, x) if grid.study.split else x.PPL for x in (row, base)]
-        gap = None if paper[0] is None or paper[1] is None else round(paper[0] - paper[1], 2)
+        gap = paper_difference(grid, row)
         untuned = main_measure(grid, line.untuned) if line.untuned else None
         seeds = [x - of_base.spread.mean for x in measure.values]
-        values.append({"row": row.name, "paper": gap, "seeds": seeds,
+        values.append({"row": row.name, "paper": gap and round(gap, 2), "seeds": seeds,
                        "untuned": untuned and untuned.difference and untuned.difference.size,
                        **measure.difference._asdict() | {"p": measure.p}})  # fmt: skip
     return values

@@ -16,8 +16,9 @@ from t2t_jax.report.learning import learning
 from t2t_jax.report.trials import trials
 from t2t_jax.runs import results, store
 from t2t_jax.study import agreement, contrasts, distances, factorial
-from t2t_jax.study.comparison import Line, main_measure, paper_score
+from t2t_jax.study.comparison import Line, main_measure, main_metric, paper_difference
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.statistics import Difference
 
 
 def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
@@ -31,7 +32,7 @@ def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
     if not any(line.entry.runs for line in lines):
         return []
     paths = [learning(grid, lines, _title(grid)), costs(grid, lines)]
-    if any(line.difference for line in lines):
+    if any(_difference(grid, line) for line in lines):
         paths.append(differences(grid, lines))
     if found := agreement.agreements(grid, lines):
         paths.append(agreeing(grid, lines, found))
@@ -56,18 +57,18 @@ def curve(line: Line, i: int = 0) -> tuple[list[tuple[int, float]], list[tuple[i
 
 
 def differences(grid: Grid, lines: Sequence[Line]) -> Path:
-    """Plots differences in BLEU or F1 from base: ours with 95% intervals, and the paper's.
+    """Plots the differences of rows from base: ours with 95% intervals, and the paper's.
 
     The paper's have an axis of their own, as ours may be many times as large; both axes share 0.
     """
-    path = grid.home / f"{grid.name}-differences"
-    compared = [line for line in lines if line.difference is not None]
-    styles = _styles(lines)
-    paper = _paper_differences(lines[0], compared, grid)
-    metric = metric_of(grid.data.corpus).name
+    path, styles = grid.home / f"{grid.name}-differences", _styles(lines)
+    compared = [line for line in lines if _difference(grid, line)]
+    of_paper = {i: paper_difference(grid, line.entry.row) for i, line in enumerate(compared)}
+    paper = {i: x for i, x in of_paper.items() if x is not None}
+    metric, ours = main_metric(grid), [_difference(grid, line) for line in compared]
     with plotting.figure(path, 1, 1, size=(5.5, 0.18 * len(compared) + 1.6)) as (figure, axes):
-        for y, line in enumerate(compared):
-            d, colour = line.difference, styles[line.entry.row.name]["color"]
+        for y, (line, d) in enumerate(zip(compared, ours, strict=True)):
+            colour = styles[line.entry.row.name]["color"]
             assert d is not None
             linestyle = "--" if d.over == "sentences" else "-"
             axes.plot([d.low, d.high], [y, y], linestyle, color=colour, linewidth=1)
@@ -79,18 +80,16 @@ def differences(grid: Grid, lines: Sequence[Line]) -> Path:
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
         base = lines[0].entry.row.name
-        axes.set_xlabel(f"{metric} minus that of {base}, ours (dots),\n95% {interval(compared)}")
+        axes.set_xlabel(f"{metric} minus that of {base}, ours (dots),\n95% {interval(ours)}")
         if paper:
             _paper_axis(axes, paper, f"{metric} minus that of {base}, the paper's (diamonds)")
         figure.suptitle(_title(grid))
     return path
 
 
-def _paper_differences(base: Line, lines: Sequence[Line], grid: Grid) -> dict[int, float]:
-    """Returns the paper's differences from base, by the indices of the rows."""
-    values = {i: paper_score(grid, line.entry.row) for i, line in enumerate(lines)}
-    of_base = paper_score(grid, base.entry.row)
-    return {i: x - of_base for i, x in values.items() if x is not None and of_base is not None}
+def _difference(grid: Grid, line: Line) -> Difference | None:
+    measure = main_measure(grid, line)
+    return None if measure is None else measure.difference
 
 
 def _paper_axis(axes: Any, differences: Mapping[int, float], label: str) -> None:
@@ -131,9 +130,9 @@ def agreeing(grid: Grid, lines: Sequence[Line], found: Sequence[agreement.Agreem
     return path
 
 
-def interval(lines: Sequence[Line]) -> str:
+def interval(differences: Sequence[Difference | None]) -> str:
     """Describes the intervals of differences; those over sentences alone are dashed."""
-    over = {line.difference.over for line in lines if line.difference}
+    over = {d.over for d in differences if d}
     if len(over) == 1:
         return f"interval over {over.pop()}"
     return "interval over seeds and sentences\n(dashed: interval over sentences)"
@@ -149,7 +148,7 @@ COSTS = {
 def costs(grid: Grid, lines: Sequence[Line]) -> Path:
     """Plots quality against parameters, FLOPs and time."""
     path = grid.home / f"{grid.name}-cost"
-    metric = metric_of(grid.data.corpus).name if grid.study.split else "perplexity"
+    metric = main_metric(grid)
     styles, lines = _styles(lines), [line for line in lines if line.entry.runs]
     shape, size = dict(sharey=True), (9, max(2.8, 0.15 * len(lines) + 0.8))
     with plotting.figure(path, 1, 3, size=size, **shape) as (figure, panels):

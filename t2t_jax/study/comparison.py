@@ -191,9 +191,22 @@ def _difference(row: Measure, base: Measure) -> Difference:
     return statistics.compare(row.values, base.values, row.draws, base.draws)
 
 
+def main_metric(grid: Grid) -> str:
+    """Returns the name of the grid's metric, or PPL if the study is not scored."""
+    return metric_of(grid.data.corpus).name if grid.study.split else "PPL"
+
+
 def main_measure(grid: Grid, line: Line) -> Measure | None:
-    """Returns the grid's metric of a row, or its perplexity if the study is not scored."""
+    """Returns the `main_metric` of a row."""
     return line.score if grid.study.split else line.PPL
+
+
+def paper_difference(grid: Grid, row: Row) -> float | None:
+    """Returns the paper's difference of a row from base in the `main_metric`; None if unknown."""
+    of_row, of_base = (
+        paper_score(grid, x) if grid.study.split else x.PPL for x in (row, grid.study.rows[0])
+    )
+    return None if of_row is None or of_base is None else of_row - of_base
 
 
 def compare_pairs(

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t2t_jax import config
-from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import statistics
-from t2t_jax.study.comparison import Line, Measure
+from t2t_jax.study.comparison import Line, Measure, main_measure, main_metric
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.typeset import Cell, Table
 
@@ -62,10 +61,9 @@ def factorial(grid: Grid, lines: Sequence[Line]) -> Factorial | None:
     members = [line for line in lines if line.entry.row.changes.keys() == set(fields)]
     values = [[config.flatten(line.entry.c)[name] for name in fields] for line in members]
     levels = {n: _ordered([row[i] for row in values]) for i, n in enumerate(fields)}
-    scored = bool(grid.study.split)
     cells: dict[tuple[int, ...], Measure] = {}
     for line, row in zip(members, values, strict=True):
-        measure = line.score if scored else line.PPL
+        measure = main_measure(grid, line)
         if measure is not None and not line.unusual:
             cells[tuple(levels[n].index(x) for n, x in zip(fields, row, strict=True))] = measure
     shape = tuple(len(x) for x in levels.values())
@@ -74,7 +72,7 @@ def factorial(grid: Grid, lines: Sequence[Line]) -> Factorial | None:
     array = np.empty(shape, dtype=object)
     for place, measure in cells.items():
         array[place] = measure
-    return Factorial(metric_of(grid.data.corpus).name if scored else "PPL", levels, array)
+    return Factorial(main_metric(grid), levels, array)
 
 
 def _ordered(values: Sequence[Any]) -> list[Any]:

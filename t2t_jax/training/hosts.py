@@ -27,7 +27,7 @@ def join(hosts: str) -> None:
     """Connects this process to the others; call it before anything uses a device.
 
     Args:
-      hosts: `auto` under srun, Open MPI, Kubernetes or on a TPU pod; or `I/N@ADDRESS:PORT` for
+      hosts: `auto` under srun, Open MPI, Kubernetes or on a TPU slice; or `I/N@ADDRESS:PORT` for
         process I of N, where process 0 listens at the address.
 
     Raises:
@@ -48,7 +48,7 @@ def join(hosts: str) -> None:
         jax.distributed.initialize(**options)
     except ValueError:
         raise UsageError(
-            "--hosts auto finds no launcher here: start it with srun, mpirun or on a TPU pod, or "
+            "--hosts auto finds no launcher here: start it with srun, mpirun or on a TPU slice, or "
             "give I/N@ADDRESS:PORT."
         ) from None
     except RuntimeError as error:
