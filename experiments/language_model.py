@@ -3,7 +3,7 @@
     launch/local.sh run language_model --preset short      in miniature on the built-in corpus
     launch/local.sh run language_model --preset multi30k   on real text
 
-The first takes 15 minutes on 2 CPU cores. Expected (experiments/results/language_model-short): a
+The first takes 7 minutes on 2 CPU cores. Expected (experiments/results/language_model-short): a
 perplexity of 3.3 for the encoder-decoder, 24.0 for the decoder and 115 for the encoder, 86 after
 three times the steps.
 

@@ -7,7 +7,7 @@ The models are decoders of two layers with eight heads. They are trained on sequ
 32 tokens, and tested on that length and on 2, 4 and 8 times as much. A table of learned positions
 is left out, as it has no entries for longer sequences.
 
-Each takes about three minutes on 2 CPU cores. Expected of `lengths` at 8 times the length, with
+Each takes about five minutes on 2 CPU cores. Expected of `lengths` at 8 times the length, with
 every seed: alibi and relative 99.8%, rotary 89% and sinusoid 58%, near guessing. Without positions
 two of three seeds find the solution.
 

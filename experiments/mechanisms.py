@@ -26,7 +26,7 @@ FAR = "5 to 6", "7 to 9", "10 or more"  # words between two that must agree
 N = 2048  # the length at which speed and state are shown
 SEQUENCE = 56  # tokens of a sequence of recall, at most
 HEADS = (
-    "mechanism", "roles", "PPL", "BLEU", "equal FLOPs", "BLEU, longer", "agreement",
+    "mechanism", "roles", "PPL", "BLEU", "equal FLOPs", "BLEU, longer", "minimal pairs, far",
     "recall, d_k 8", "d_k 32", f"speed at {N:,}", "faster from", f"state at {N:,} (KiB)",
 )  # fmt: skip
 

@@ -42,15 +42,21 @@ READING = """## Reading a table
   corpora, so compare the differences between rows, not the values. A blank cell of the paper is
   blank in the paper, too.
 - **n.** The number of seeds. A cell with n > 1 is the mean ± the standard deviation over seeds.
-- **Bold.** The best value of a column.
+- **Bold.** The best value of a column, among the rows that can be compared: those without †, and
+  for PPL those with base's vocabulary.
 - **The star, \\*.** The row differs significantly from base. The test is Welch's t over seeds,
   with the variance over sentences added, and Bonferroni's correction over the rows that are
   tested. A row with one seed has no test, because one run does not show how much seeds differ.
 - **"untuned" and "tuned".** With `--sweep`, each row is shown at the values of the preset, and at
   those that were chosen for it. ‡ marks a chosen value at the edge of its range.
 - **"Missing".** These rows have fewer seeds than the row with the most seeds.
-- **"Made by code".** A fingerprint of the code that the runs executed. A table refuses to mix
-  versions of the code, dtypes, devices or libraries, unless `--mix` marks them with †.
+- **"Made by code".** The commits of the runs; a hash of the code where it was edited or has no
+  commit. Runs of several commits share a table if the definitions that they both use are the same.
+  `table` refuses to mix runs whose shared definitions, dtypes, devices or libraries differ, unless
+  `--mix` marks them with †.
+- **"20 runs, 58 min in sum".** The time of training, compiling and scoring, summed over runs.
+  Workers run side by side, so the command takes less. Times of a CPU, and its peak, which is
+  measured once in each process, also depend on what else the machine did.
 - **Difference plots.** The difference in BLEU or F1 from base, with a 95% interval. A dashed
   interval covers the choice of sentences alone, because the row or base has one seed. The paper's
   differences have the axis above, which has another scale and the same 0.
@@ -65,7 +71,7 @@ READING = """## Reading a table
 
 ```sh
 launch/local.sh table table3 --store experiments/results/table3-demo --format md
-launch/local.sh publish table3 --to experiments/results
+launch/local.sh publish table3 --to published
 ```
 """
 

@@ -49,7 +49,7 @@ def test_a_line_has_the_numbers_of_its_studies(page):
     for run in runs("attention-demo", "linear"):
         for _, distance, judged in run["contrastive.statistics.json"]:
             right, asked = right + judged * (distance >= 5), asked + (distance >= 5)
-    assert float(line["agreement"]) == pytest.approx(100 * right / asked, abs=0.05)
+    assert float(line["minimal pairs, far"]) == pytest.approx(100 * right / asked, abs=0.05)
     assert line["roles"] == "all"
 
 

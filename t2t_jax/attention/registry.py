@@ -115,7 +115,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "local": Entry(
         "local:Local",
-        "keys within distance w; between two sequences local-m",
+        "keys within distance w; as cross-attention, local-m (Luong et al. 2015)",
         costs.local,
         options=dict(w=16),
         sizes=dict(block=16),  # the minimum: shorter blocks are mostly overhead
