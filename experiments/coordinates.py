@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from t2t_jax.bench.lengths import power
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "coordinates"
@@ -96,11 +97,6 @@ def measure(configs):
     return {name: sum(sizes) / len(sizes) for name, sizes in moved.items()}
 
 
-def exponent(widths, sizes):
-    """Returns the slope of log size over log width."""
-    return float(np.polyfit(np.log(widths), np.log(sizes), 1)[0])
-
-
 def check(case, widths=WIDTHS, seeds=SEEDS, report=lambda line: None, **changes):
     """Returns the changes of each activation at some widths, and the exponents of their growth."""
     measured = []
@@ -109,7 +105,7 @@ def check(case, widths=WIDTHS, seeds=SEEDS, report=lambda line: None, **changes)
         measured.append(measure([model_config(d, seed=seed, **fields) for seed in range(seeds)]))
         report(f"{case}, d_model={d}")
     sizes = {name: [x[name] for x in measured] for name in ACTIVATIONS}
-    exponents = {name: exponent(widths, x) for name, x in sizes.items()}
+    exponents = {name: power(zip(widths, x, strict=True)) for name, x in sizes.items()}
     return {"change": sizes, "exponent": exponents}
 
 

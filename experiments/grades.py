@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from t2t_jax import files
 from t2t_jax.data.grammar import GRADES, Pair, generate, words
 from t2t_jax.study.typeset import pipe_table
 
@@ -85,7 +86,7 @@ def table() -> str:
 def main():
     RESULTS.mkdir(parents=True, exist_ok=True)
     text = table()
-    (RESULTS / "table.md").write_text(text)
+    files.write(RESULTS / "table.md", text)
     print(text)
 
 

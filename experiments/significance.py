@@ -21,14 +21,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from t2t_jax.runs import published
-from t2t_jax.runs.names import names
+from t2t_jax import files
+from t2t_jax.study import entries
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.presets import preset
 from t2t_jax.study.registry import find
 from t2t_jax.study.statistics import p_value, spread, standard_error
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "significance"
-STUDIES = "attention-demo", "table2-short"
+STUDIES = "attention-demo", "table2-hour"
 SEEDS, EFFECTS = (2, 3, 5, 10), (1, 2, 3, 5)
 SENTENCES = 0.3  # BLEU
 LEVEL = 0.05
@@ -162,14 +164,11 @@ def power(scene: Scene, tables: int, procedure: Procedure) -> float:
 
 
 def over_seeds(name: str) -> tuple[float, ...]:
-    """Deviation of BLEU over the seeds of every row of a published study."""
-    study = find(name.split("-")[0])
-    scores: dict[str, list[float]] = {row.name: [] for row in study.rows}
-    for run in published.directories(RESULTS.parent / name):
-        _, row, _ = names(run)[0].split("/")
-        result = published.read(run, "result.json")
-        scores[row].append(result["scores"][study.split]["bleu"]["score"])
-    return tuple(spread(of).deviation for of in scores.values())
+    """Returns the deviation of BLEU over the seeds of every row of a stored study, untuned."""
+    study, scale = name.split("-")
+    grid = Grid(find(study), preset(scale), find(study).rows, {}, RESULTS.parent / name)
+    rows = entries.collect(grid, mix=True)
+    return tuple(spread([run.score for run in row.runs]).deviation for row in rows)
 
 
 def grids() -> dict[str, tuple[float, ...]]:
@@ -259,7 +258,7 @@ def main():
     RESULTS.mkdir(parents=True, exist_ok=True)
     measured = rates(tables)
     text = f"{in_detail(measured, tables)}\n{against_others(measured, powers(tables // 5))}"
-    (RESULTS / "table.md").write_text(text)
+    files.write(RESULTS / "table.md", text)
     print(text)
 
 

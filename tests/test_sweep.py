@@ -212,6 +212,15 @@ def test_a_published_sweep_keeps_the_trials_that_failed(swept, tmp_path):
     assert [x.PPL for x in sweep.choices(copied)[1].trials] == pytest.approx([4, 8, np.inf])
 
 
+def test_a_published_run_that_is_both_untuned_and_chosen_has_both_names(swept, tmp_path):
+    lines = comparison.compare_with_base(swept, reading.collect(swept))
+    published.write(tmp_path, publish.runs_of(swept, lines, translations=False))
+    called = [names.names(directory) for directory in published.directories(tmp_path)]
+    (both,) = (x for x in called if any(n.endswith("/base/0") and "lr_scale=1.0" in n for n in x))
+    assert len(both) == 2
+    assert "lr_scale" not in both[0]
+
+
 def test_rows_are_scored_on_the_sentences_by_which_nothing_was_chosen(swept):
     base, row = comparison.compare_with_base(swept, reading.collect(swept))
     assert base.entry.c.training.lr_scale == 1.0

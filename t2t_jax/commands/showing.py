@@ -64,10 +64,7 @@ def plot(arguments: Namespace) -> None:
         grid, lines, sentences_of(grid, [line.entry for line in lines], arguments.cache)
     )
     if not paths:
-        raise RunError(
-            f"{grid.home} has no finished run of {grid.study.name} with these settings: run it "
-            "first."
-        )
+        raise RunError(grid.no_run)
     print(*paths, sep="\n")
 
 

@@ -113,6 +113,14 @@ class Grid:
     def _changed(self) -> list[tuple[str, Any]]:
         return [(n, value) for n, value in self.changes.items() if n not in config.PATHS]
 
+    @property
+    def no_run(self) -> str:
+        """The error of a command that needs a finished run."""
+        return (
+            f"{self.home} has no finished run of {self.study.name} with these settings: run it "
+            "first."
+        )
+
     def check(self) -> None:
         """Raises an error if the rows are not a valid grid.
 

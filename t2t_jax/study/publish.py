@@ -27,10 +27,7 @@ def publish(grid: Grid, lines: Sequence[Line], home: Path) -> Path:
     """
     runs = runs_of(grid, lines)
     if not runs:
-        raise UsageError(
-            f"{grid.home} has no finished run of {grid.study.name} with these settings: run it "
-            "first."
-        )
+        raise UsageError(grid.no_run)
     folder = home / grid.name
     files.make_directory(folder)
     published.write(folder, runs)
@@ -50,7 +47,7 @@ def runs_of(
     Args:
       translations: whether the first run of each row keeps its translations.
     """
-    runs = {}
+    runs: dict[str, published.Contents] = {}
     for line in [*(x.untuned for x in lines if x.untuned), *lines]:
         for run in line.entry.runs:
             splits = grid.splits(line.entry.c)
@@ -58,9 +55,10 @@ def runs_of(
             kept = [*published.KEPT, *(f"{x}.statistics.json" for x in named)]
             if translations and run is line.entry.runs[0]:
                 kept += (f"{split}.{grid.data.target}" for split in splits)
+            known = runs.get(run.directory.name, {}).get(names.FILE, "")  # of the row untuned
             name = f"{line.entry.run_name(grid, run.seed)}\n"
             contents = published.contents(run.directory, kept)
-            runs[run.directory.name] = {names.FILE: name, **contents}
+            runs[run.directory.name] = {names.FILE: known + name, **contents}
         for directory in line.entry.choice.directories if line.entry.choice else ():
             if directory.name not in runs:
                 runs[directory.name] = published.contents(directory, TRIAL)
