@@ -15,7 +15,7 @@ from t2t_jax.study.typeset import Cell, Table
 from tests import stored
 
 RESULTS = stored.DEMO.parent
-STORED = {"table3": ("multi30k", 20), "table2": ("short", 6), "attention": ("demo", 10)}
+STORED = {"table3": ("multi30k", 20), "table2": ("hour", 6), "attention": ("demo", 10)}
 HEADER = ("", ""), ("", "d_model"), ("PPL", "paper"), ("PPL", "ours"), ("BLEU", "ours"), ("", "n")
 
 

@@ -581,7 +581,7 @@ LARGE = (
     [
         "table3-demo",
         "table3-multi30k",
-        "table2-short",
+        "table2-hour",
         "table4-treebank",
         "multi30k-paper",
         "language_model-short",
