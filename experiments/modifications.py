@@ -1,6 +1,6 @@
 """Parts of a layer that have changed since the paper, each alone and then together.
 
-    launch/local.sh run modifications --preset short       half an hour on 2 CPU cores
+    launch/local.sh run modifications --preset hour        10 minutes on 2 CPU cores
     launch/local.sh run modifications --preset multi30k    real text, an hour
 
 Base is the paper's with pre-norm. Every row changes one part: the place or the kind of the norm,

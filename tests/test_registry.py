@@ -119,7 +119,7 @@ def test_table_4_is_the_papers_and_reads_trees_alone():
         Grid(table4, preset("demo"), table4.rows, {}, Path("nowhere")).check()
     rows = find("table3").rows
     with pytest.raises(
-        UsageError, match="choose --preset paper or multi30k or short or demo or hour or night"
+        UsageError, match="choose --preset paper or multi30k or demo or hour or night"
     ):
         Grid(find("table3"), preset("treebank"), rows, {}, Path("nowhere")).check()
 

@@ -82,12 +82,12 @@ def test_rows_that_were_run_in_parts_are_shown_together(tmp_path):
 
 def test_one_of_several_settings_must_be_chosen(tmp_path, capsys):
     run(tmp_path, HOUR)
-    run(tmp_path, "--preset short")
+    run(tmp_path, "--preset night")
     with pytest.raises(UsageError) as error:
         shown(tmp_path)
-    choices = "--preset hour --P_drop 0.08 --sweep lr_scale=0.25,0.5,1.0 or --preset short"
+    choices = "--preset hour --P_drop 0.08 --sweep lr_scale=0.25,0.5,1.0 or --preset night"
     assert str(error.value) == (f"table3 was run in {tmp_path} with 2 settings: choose {choices}.")
-    assert shown(tmp_path, "--preset short").preset.name == "short"
+    assert shown(tmp_path, "--preset night").preset.name == "night"
     plain = run(tmp_path)  # what the command without flags means comes first
     assert same(shown(tmp_path), plain)
     assert capsys.readouterr().err == (

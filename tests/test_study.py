@@ -570,7 +570,7 @@ LARGE = (
     "table3-hour",
     "attention-demo",
     "attention_flops-demo",
-    "modifications-short",
+    "modifications-hour",
     "recall-diagnostic",
     "hybrids-diagnostic",
 )

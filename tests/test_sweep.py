@@ -75,7 +75,7 @@ def open_data(tmp_path_factory):
 @pytest.fixture
 def grid(corpus, tmp_path):
     swept = {"lr_scale": (0.5, 1.0, 2.0)}
-    made = Grid(two, preset("short"), two.rows, toy.of_a_grid(corpus), tmp_path, swept)
+    made = Grid(two, preset("night"), two.rows, toy.of_a_grid(corpus), tmp_path, swept)
     made.check()
     return made
 
@@ -317,7 +317,7 @@ def test_the_mark_of_an_edge_is_typeset(swept):
 
 def test_the_expected_best_of_the_trials_is_plotted(swept, tmp_path):
     lines = comparison.compare_with_base(swept, reading.collect(swept))
-    path = tmp_path / "two-short-trials.png"
+    path = tmp_path / "two-night-trials.png"
     assert path in plots.draw(dataclasses.replace(swept, home=tmp_path), lines, None)
     assert "D:P_drop=0.2" in path.with_suffix(".svg").read_text()
     # Of 4, 8 and 9, drawn once, twice and three times.
@@ -379,7 +379,7 @@ def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
     options = [
         "table3",
         "--preset",
-        "short",
+        "night",
         "--rows",
         "D:P_drop=0.0",  # which shares a program with base
         *toy.options(fields),
@@ -401,7 +401,7 @@ def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
 
     assert main(["publish", *options, str(tmp_path / "s"), "--to", str(tmp_path / "to")]) == 0
     shutil.rmtree(tmp_path / "s")
-    folder = tmp_path / "to" / "table3-short"
+    folder = tmp_path / "to" / "table3-night"
     capsys.readouterr()
     assert main([*words, "--published", str(folder)]) == 0
     out, err = capsys.readouterr()

@@ -101,25 +101,6 @@ PRESETS: dict[str, Preset] = {
             ),
         ),
         Preset(
-            "short",
-            "the scale of the stored tables of architectures and of modifications",
-            width=8,
-            depth=2,
-            steps=640,
-            changes=_SHORT
-            | dict(
-                corpus="grammar",
-                vocabulary=4000,
-                batch_tokens=512,
-                warmup=240,
-                P_drop=0.025,
-                num_buckets=2,
-                evaluate_every=320,
-                beam=1,
-            ),
-            length=18,
-        ),
-        Preset(
             "diagnostic",
             "small, for diagnostic tasks, which need no dropout and no smoothing",
             width=8,
