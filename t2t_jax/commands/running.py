@@ -78,11 +78,13 @@ def _check(grid: "Grid", arguments: Namespace) -> None:
     """Raises an error if the arguments, the rows or the store do not allow training."""
     from t2t_jax.runs import capacity, published
 
-    if arguments.seeds < 1 or arguments.workers < 0:
-        raise UsageError("--seeds must be at least 1, and --workers must not be negative.")
+    if arguments.seeds < 1:
+        raise UsageError(f"--seeds {arguments.seeds}: give 1 or more.")
+    if arguments.workers < 0:
+        raise UsageError(f"--workers {arguments.workers}: give 1 or more, or 0 for one per device.")
     if arguments.task is not None and not 0 <= arguments.task < len(grid.rows):
         rows = f"rows 0 to {len(grid.rows) - 1}"
-        raise UsageError(f"--task {arguments.task}: {grid.study.name} has {rows}.")
+        raise UsageError(f"--task {arguments.task}: choose one of {rows} of {grid.study.name}.")
     if (grid.home / published.NAME).exists():
         raise UsageError(
             f"{grid.home} holds published runs, which are read-only: choose another --store."

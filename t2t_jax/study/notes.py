@@ -178,9 +178,10 @@ def _tests(grid: Grid, lines: Sequence[Line]) -> list[str]:
     compared = [row for row in differing if row]
     tested, sentences = sum(any(x.p is not None for x in row) for row in compared), []
     if tested:
+        rows = "1 row" if tested == 1 else f"{tested} rows"
         sentences.append(
             f"*: differs from {lines[0].entry.row.name} (Welch's t over seeds, variance over "
-            f"sentences added; Bonferroni's p < {LEVEL} over {tested} rows, in each column)."
+            f"sentences added; Bonferroni's p < {LEVEL} over {rows}, in each column)."
         )
     if tested < len(compared):
         sentences.append(

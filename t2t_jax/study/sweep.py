@@ -111,7 +111,9 @@ def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         ranged = kind in (int, float) and ".." in values
         parsed = _range(name, values, kind) if ranged else _listed(name, values, kind)
         if name in sweep or len(set(parsed)) < len(parsed):
-            raise UsageError(f"--sweep {text!r}: {name} or one of its values occurs twice.")
+            raise UsageError(
+                f"--sweep {text!r}: {name} or one of its values occurs twice: name it once."
+            )
         sweep[name] = parsed
     return sweep
 
@@ -144,7 +146,7 @@ def _check_name(name: str) -> None:
     if name in (*config.SENTENCES, "vocabulary", "seed"):
         raise UsageError(
             f"{name} cannot be swept, as trials are compared by their perplexity on the same "
-            "subwords, with seed 0."
+            "subwords, with seed 0: sweep another field, or make a row for each value."
         )
 
 
