@@ -584,7 +584,7 @@ LARGE = (
         "table2-hour",
         "table4-treebank",
         "multi30k-paper",
-        "language_model-short",
+        "language_model-hour",
         "lengths-diagnostic",
         "lengths_dyck-diagnostic",
         "induction-diagnostic",
@@ -605,8 +605,8 @@ def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):
 def test_language_models_among_rows_that_are_scored_have_a_perplexity_alone():
     """As in a study whose rows have both architectures, or with --architecture decoder."""
     study = dataclasses.replace(registry.find("language_model"), split="dev")
-    home = Path(__file__).parent.parent / "experiments" / "results" / "language_model-short"
-    grid = Grid(study, preset("short"), study.rows, {}, home)
+    home = Path(__file__).parent.parent / "experiments" / "results" / "language_model-hour"
+    grid = Grid(study, preset("hour"), study.rows, {}, home)
     found = comparison.compare_with_base(grid, reading.collect(grid, mix=True))
     note = tables.quality(grid, found).notes
     assert [line.PPL is not None for line in found] == [False, True, True, True]
