@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from t2t_jax.config import Data
 from t2t_jax.data.batches import Batches, bounds, in_order
 from t2t_jax.data.cache import open_dataset, ragged
-from t2t_jax.data.corpora import prepare
+from t2t_jax.data.prepare import prepare
 from t2t_jax.errors import UsageError
 from tests.process import python
 

@@ -13,9 +13,10 @@ from tensorflow_datasets.core import shuffle
 from tensorflow_datasets.translate.wmt14 import Wmt14Translate
 
 from t2t_jax.config import Data
-from t2t_jax.data import builders, corpora, multi30k
+from t2t_jax.data import builders, multi30k
+from t2t_jax.data import prepare as preparation
 from t2t_jax.data.cache import open_dataset
-from t2t_jax.data.corpora import prepare
+from t2t_jax.data.prepare import prepare
 from t2t_jax.errors import UsageError
 from tests.process import python
 from tests.toy import quiet
@@ -246,6 +247,6 @@ def test_every_published_file_has_a_checksum():
     assert urls == set(multi30k.FILES)
 
 
-def test_the_corpora_module_does_not_import_tfds():
-    code = f"import sys, {corpora.__name__}; print('tensorflow_datasets' in sys.modules)"
+def test_opening_a_corpus_does_not_import_tfds():
+    code = f"import sys, {preparation.__name__}; print('tensorflow_datasets' in sys.modules)"
     assert python(code) == "False\n"

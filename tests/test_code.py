@@ -15,7 +15,7 @@ import pytest
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.cache import open_dataset
-from t2t_jax.data.corpora import prepare
+from t2t_jax.data.prepare import prepare
 from t2t_jax.runs import code
 from t2t_jax.runs.execution import execute
 from t2t_jax.training.progress import Progress

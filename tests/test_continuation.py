@@ -235,7 +235,7 @@ def damaged(run, dataset):
 
 @pytest.mark.parametrize("spoil", [other_device, other_library, other_data, damaged])
 def test_what_differs_on_this_machine_is_trained_from_scratch_and_said(spoil, words, copy, capsys):
-    from t2t_jax.data.corpora import open_corpus
+    from t2t_jax.data.prepare import open_corpus
 
     c = config.replace(store.read_config(copy / "short"), steps=LONG)
     dataset = open_corpus(c.data, Path(words[words.index("--cache") + 1]), report=toy.quiet)
@@ -248,7 +248,7 @@ def test_what_differs_on_this_machine_is_trained_from_scratch_and_said(spoil, wo
 
 
 def test_a_run_waits_for_a_shorter_one_that_another_process_reads(words, copy):
-    from t2t_jax.data.corpora import open_corpus
+    from t2t_jax.data.prepare import open_corpus
 
     c = config.replace(store.read_config(copy / "short"), steps=LONG)
     dataset = open_corpus(c.data, Path(words[words.index("--cache") + 1]), report=toy.quiet)

@@ -17,8 +17,9 @@ import pytest
 
 from t2t_jax.config import Data
 from t2t_jax.data import corpora, tokenise
+from t2t_jax.data import prepare as preparation
 from t2t_jax.data.cache import open_dataset
-from t2t_jax.data.corpora import prepare
+from t2t_jax.data.prepare import open_corpus, opener, prepare
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.tokens import EOS
 from tests.process import python
@@ -102,7 +103,7 @@ def test_gzipped_files_give_the_same_data(texts, tmp_path):
 
 def test_an_existing_cache_is_not_rebuilt(texts, tmp_path, monkeypatch):
     directory = prepare(request(texts), tmp_path, quiet)
-    monkeypatch.setattr(corpora, "build", None)
+    monkeypatch.setattr(preparation, "build", None)
     assert prepare(request(texts, batch_tokens=999, num_buckets=3), tmp_path, quiet) == directory
 
 
@@ -184,7 +185,7 @@ def test_only_a_newline_ends_a_line(texts, tmp_path):
 
 def test_samples_of_pairs_are_nested_and_leave_the_rest_as_it_is(texts, tmp_path):
     def opened(pairs):
-        return corpora.open_corpus(request(texts, pairs=pairs), tmp_path / "cache", report=quiet)
+        return open_corpus(request(texts, pairs=pairs), tmp_path / "cache", report=quiet)
 
     def pairs_of(dataset):
         sides = dataset.splits["train"].source, dataset.splits["train"].target
@@ -372,7 +373,7 @@ from pathlib import Path
 from t2t_jax.config import Data
 from t2t_jax.data.batches import Batches
 from t2t_jax.data.cache import open_dataset
-from t2t_jax.data.corpora import prepare
+from t2t_jax.data.prepare import prepare
 train = open_dataset(prepare({request(texts)!r}, Path({str(tmp_path)!r}))).splits["train"]
 print(next(Batches(train.source, train.target, 200).stream())[0])
 """
@@ -453,7 +454,7 @@ def small_grammar(monkeypatch):
 
 def opened(tmp_path, **fields):
     data = Data(corpus="grammar", vocabulary=200, **fields)
-    return corpora.open_corpus(data, tmp_path, quiet)
+    return open_corpus(data, tmp_path, quiet)
 
 
 def texts_of(dataset):
@@ -485,6 +486,6 @@ def test_grades_are_corpora_of_their_own(tmp_path, small_grammar):
     easy, normal, hard = (opened(tmp_path, grade=g) for g in ("easy", "normal", "hard"))
     assert len({d.fingerprint for d in (easy, normal, hard)}) == 3
     assert {*normal.meta["asked"]} == {*hard.meta["asked"]} - {"grade"}  # as before grades
-    open_once = corpora.opener(tmp_path, quiet)
+    open_once = opener(tmp_path, quiet)
     data = Data(corpus="grammar", vocabulary=200, grade="hard")
     assert open_once(data).fingerprint == hard.fingerprint

@@ -13,8 +13,8 @@ from t2t_jax.cli import main
 from t2t_jax.config import Config, Data
 from t2t_jax.data import diagnostics, nested
 from t2t_jax.data.cache import as_one, ragged
-from t2t_jax.data.corpora import open_corpus
 from t2t_jax.data.diagnostics import SPLITS, TASKS, generate
+from t2t_jax.data.prepare import open_corpus
 from t2t_jax.data.registry import CORPORA, is_task, parse_options
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import accuracy

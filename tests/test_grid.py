@@ -7,7 +7,7 @@ import pytest
 
 from t2t_jax import config, files
 from t2t_jax.config import Config
-from t2t_jax.data.corpora import opener
+from t2t_jax.data.prepare import opener
 from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import claim, identity, store, workers

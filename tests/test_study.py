@@ -25,7 +25,7 @@ from t2t_jax import config, files
 from t2t_jax.cli import main
 from t2t_jax.config import Config
 from t2t_jax.data.cache import open_dataset
-from t2t_jax.data.corpora import prepare
+from t2t_jax.data.prepare import prepare
 from t2t_jax.errors import Busy
 from t2t_jax.runs import claim, store
 from t2t_jax.runs.execution import execute

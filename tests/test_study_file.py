@@ -18,7 +18,7 @@ import pytest
 from t2t_jax import config
 from t2t_jax.cli import main
 from t2t_jax.config import Config
-from t2t_jax.data.corpora import open_corpus
+from t2t_jax.data.prepare import open_corpus
 from t2t_jax.errors import UsageError
 from t2t_jax.models.feed_forward import FeedForward
 from t2t_jax.models.norms import norm

@@ -12,7 +12,7 @@ import pytest
 from t2t_jax import files
 from t2t_jax.cli import main
 from t2t_jax.commands import running
-from t2t_jax.data.corpora import opener
+from t2t_jax.data.prepare import opener
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.bleu import sentence_statistics
 from t2t_jax.report import plots, trials

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from t2t_jax.config import Data
 from t2t_jax.data import treebank, trees
 from t2t_jax.data.cache import open_dataset
-from t2t_jax.data.corpora import prepare
+from t2t_jax.data.prepare import prepare
 from t2t_jax.data.trees import Tree
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import parseval

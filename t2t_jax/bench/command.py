@@ -112,7 +112,7 @@ def translate(arguments: Namespace) -> None:
 def input(arguments: Namespace) -> None:
     files.make_directory(arguments.out)
     from t2t_jax.bench import pipeline
-    from t2t_jax.data.corpora import open_corpus
+    from t2t_jax.data.prepare import open_corpus
     from t2t_jax.recipes import recipe
 
     c = recipe(arguments.recipe)
@@ -123,7 +123,7 @@ def input(arguments: Namespace) -> None:
 def start(arguments: Namespace) -> None:
     files.make_directory(arguments.out)
     from t2t_jax.bench import start
-    from t2t_jax.data.corpora import prepare
+    from t2t_jax.data.prepare import prepare
     from t2t_jax.recipes import recipe
 
     prepare(recipe(arguments.recipe).data, arguments.cache, report=_report)

@@ -22,7 +22,7 @@ def run(arguments: Namespace) -> None:
 
     With --worker or --task it runs a part of the study, and prints no table.
     """
-    from t2t_jax.data.corpora import opener
+    from t2t_jax.data.prepare import opener
     from t2t_jax.runs import published
     from t2t_jax.study import requests, sweep
     from t2t_jax.training import trackers

@@ -43,7 +43,7 @@ def train(arguments: Namespace) -> None:
 
 def prepare(arguments: Namespace) -> None:
     """Tokenises a recipe's corpus into the cache, and prints its directory."""
-    from t2t_jax.data.corpora import prepare
+    from t2t_jax.data.prepare import prepare
 
     print(prepare(_config(arguments, "paper").data, arguments.cache, report=say))
 
@@ -66,7 +66,7 @@ def _execute(
     c: Config, directory: Path, arguments: Namespace, progress: "Progress"
 ) -> dict[str, Any]:
     """Returns the result of the run."""
-    from t2t_jax.data.corpora import open_corpus
+    from t2t_jax.data.prepare import open_corpus
     from t2t_jax.runs import continuation
     from t2t_jax.runs.execution import execute
     from t2t_jax.training import hosts
@@ -95,7 +95,7 @@ def _join(hosts: str, data: config.Data, cache: Path) -> bool:
     Returns:
       Whether this process is the first.
     """
-    from t2t_jax.data.corpora import prepare
+    from t2t_jax.data.prepare import prepare
     from t2t_jax.training import hosts as processes
 
     processes.join(hosts)

@@ -1,28 +1,23 @@
 """Corpora of sentence pairs: grammar, Multi30k, WMT14, treebanks, and parallel text files.
 
-`prepare` tokenises a corpus once, into the cache of `cache.py`. The cache is keyed by the content
-of the corpus and by the settings that change it. It can be copied to another machine, where the
-same config finds it without the corpus and without TFDS.
+`prepare.py` tokenises them.
 """
 
 import functools
 import gzip
 import hashlib
 import itertools
-import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from t2t_jax.config import Data
 from t2t_jax.data import diagnostics, multi30k, treebank
-from t2t_jax.data.cache import FORMAT, SIDES, Dataset, Split, open_dataset, select, sentence
+from t2t_jax.data.cache import SIDES
 from t2t_jax.data.registry import CORPORA, Entry, is_task, parse_options
-from t2t_jax.data.tokenise import FilesMissing, Raw, Stream, build
+from t2t_jax.data.tokenise import FilesMissing, Raw, Stream
 from t2t_jax.errors import UsageError
 from t2t_jax.parts import implementation, in_file
 
@@ -44,71 +39,12 @@ class Corpus:
     words: Sequence[str] = ()
 
 
-def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
-    """A function that opens the prepared corpus of a config, as `open_corpus`, each only once."""
+def corpus_of(data: Data, root: Path, report: Report) -> Corpus:
+    """The corpus of a config, before tokenisation.
 
-    @functools.cache
-    def open_once(data: Data) -> Dataset:
-        return open_corpus(data, root, report)
-
-    return lambda data: open_once(Data(**{name: getattr(data, name) for name in _OPENED}))
-
-
-def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
-    """Opens the prepared corpus of a config, and prepares it first if necessary.
-
-    If the config sets a number of training pairs, they are a random sample without replacement.
-    Samples of different sizes are nested; dev, test and the vocabulary are those of the corpus.
-    More pairs than the grammar has by default are a corpus of their own: it begins with the default
-    training pairs and has the same dev and test, but its vocabulary is trained on all of its pairs.
-    A diagnostic task generates as many pairs as are asked for: more begin with the same ones, and
-    dev and test stay the same.
-
-    Raises:
-      UsageError: as `prepare`, or the corpus has fewer pairs.
+    Args:
+      root: the cache, where downloaded files are kept.
     """
-    dataset = open_dataset(prepare(data, root, report))
-    train = dataset.splits["train"]
-    if data.pairs == 0 or _size(data):
-        return dataset
-    if data.pairs > len(train.source):
-        raise UsageError(
-            f"pairs={data.pairs:,} exceeds the {len(train.source):,} training pairs of corpus "
-            f"{data.corpus}: lower it, or set 0 for all."
-        )
-    order = np.random.default_rng(0).permutation(len(train.source))
-    rows = np.sort(order[: data.pairs])
-    sample = Split(select(train.source, rows), select(train.target, rows), train.stem)
-    return replace(dataset, splits={**dataset.splits, "train": sample})
-
-
-def prepare(data: Data, root: Path, report: Report = print) -> Path:
-    """The directory below `root` of the tokenised corpus of a config, which is built if missing.
-
-    Reports the numbers of pairs that were kept and left out, in one line.
-
-    Raises:
-      UsageError: files are missing, damaged, of different lengths or not UTF-8, or the corpus does
-        not have these languages.
-    """
-    _check_fields(data)
-    root = Path(root)
-    requested = request(data)
-    try:
-        corpus = _corpus(data, root, report)
-    except FilesMissing as error:
-        prepared = _prepared_earlier(root, requested)
-        if prepared is None:
-            raise
-        report(f"{error} Until then this corpus, prepared from them, is used: {prepared}")
-        directory = prepared
-    else:
-        directory = _build_once(data, root, requested, corpus)
-    report(sentence(open_dataset(directory).meta))
-    return directory
-
-
-def _corpus(data: Data, root: Path, report: Report) -> Corpus:
     entry = CORPORA[data.corpus]
     if in_file(entry.where):
         return _of_file(data.corpus, entry)
@@ -116,72 +52,11 @@ def _corpus(data: Data, root: Path, report: Report) -> Corpus:
     return make(data, root, report)
 
 
-def _check_fields(data: Data) -> None:
-    if data.source == data.target:
-        raise UsageError(f"source and target are both {data.source!r}: choose two languages.")
-    for name in ("directory", "train", "dev", "test"):
-        if getattr(data, name) and name not in CORPORA[data.corpus].fields:
-            raise UsageError(
-                f"corpus {data.corpus} reads no {name}: leave it out, or choose the corpus that "
-                f"does ({', '.join(c for c, entry in CORPORA.items() if name in entry.fields)})."
-            )
-    if data.grade != _NORMAL and data.corpus != "grammar":
-        raise UsageError(
-            f"corpus {data.corpus} has no grade {data.grade}: leave grade out, or choose corpus "
-            "grammar."
-        )
-
-
-def request(data: Data) -> dict[str, Any]:
-    """The fields that change a prepared corpus; some are left out if they have their default."""
-    fields = {name: getattr(data, name) for name in _REQUEST}
-    if data.grade != _NORMAL:
-        fields["grade"] = data.grade
-    if data.task_options:
-        fields["task_options"] = data.task_options
-    if _size(data):
-        fields["pairs"] = data.pairs
-    return fields
-
-
-def _size(data: Data) -> int:
+def generated_pairs(data: Data) -> int:
     """The number of training pairs if a corpus of this size is generated on request, else 0."""
     if is_task(data.corpus):
         return data.pairs
     return data.pairs if data.corpus == "grammar" and data.pairs > GRAMMAR_PAIRS else 0
-
-
-def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: Corpus) -> Path:
-    """The directory of a corpus, which is built there unless it already is."""
-    keyed = [FORMAT, {**requested, **_PATHS_OUT}, corpus.content]
-    key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
-    directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
-    if not (directory / "meta.json").exists():
-        about = {
-            "corpus": data.corpus,
-            "source": data.source,
-            "target": data.target,
-            "asked": requested,
-            "content": corpus.content,
-        }
-        sizes = data.vocabulary, data.max_length
-        build(directory, about, corpus.streams(), *sizes, corpus.words)
-    return directory
-
-
-_REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
-# The fields that change an opened corpus.
-_OPENED = (*_REQUEST, "directory", "grade", "task_options", "pairs")
-_PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # the key has the content instead
-
-
-def _prepared_earlier(root: Path, requested: Mapping[str, Any]) -> Path | None:
-    """A corpus below `root` that was prepared, perhaps elsewhere, for the same fields."""
-    for path in sorted(root.glob("*/meta.json")):
-        meta = json.loads(path.read_text("utf-8"))
-        if meta.get("format") == FORMAT and meta.get("asked") == requested:
-            return path.parent
-    return None
 
 
 # Parallel text files.
@@ -335,7 +210,7 @@ def _grammar(data: Data, root: Path, report: Report) -> Corpus:
     def pairs() -> Mapping[str, Sequence[Any]]:
         from t2t_jax.data import grammar
 
-        grade, more = grammar.GRADES[data.grade], max(0, _size(data) - GRAMMAR_PAIRS)
+        grade, more = grammar.GRADES[data.grade], max(0, generated_pairs(data) - GRAMMAR_PAIRS)
         return grammar.generate(GRAMMAR_SEED, grade, train=GRAMMAR_PAIRS, more=more)
 
     def stream(split: str) -> Iterator[Raw]:
@@ -356,7 +231,7 @@ def _grammar(data: Data, root: Path, report: Report) -> Corpus:
 
 GRAMMAR_SEED = 0
 GRAMMAR_PAIRS = 60_000  # in training, unless more are asked for
-_NORMAL = Data().grade
+NORMAL = Data().grade
 
 
 def _task(data: Data, root: Path, report: Report) -> Corpus:
@@ -365,7 +240,7 @@ def _task(data: Data, root: Path, report: Report) -> Corpus:
 
     @functools.cache
     def examples() -> Mapping[str, Sequence[diagnostics.Example]]:
-        pairs = _size(data) or diagnostics.PAIRS
+        pairs = generated_pairs(data) or diagnostics.PAIRS
         return diagnostics.generate(data.corpus, options, data.vocabulary, pairs)
 
     def stream(split: str) -> Iterator[Raw]:

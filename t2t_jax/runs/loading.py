@@ -86,7 +86,7 @@ def open_dataset_of(directory: Path, c: Config, cache: Path, report: Report) -> 
     Raises:
       UsageError: the corpus is not available, or no longer the one that the run was trained on.
     """
-    from t2t_jax.data.corpora import open_corpus
+    from t2t_jax.data.prepare import open_corpus
 
     dataset = open_corpus(c.data, cache, report=report)
     claim.check_facts(directory, identity.data_facts(dataset))

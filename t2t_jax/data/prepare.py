@@ -1,0 +1,150 @@
+"""The prepared corpus of a config: tokenised once, and then opened from the cache of `cache.py`.
+
+The cache is keyed by the content of the corpus and by the settings that change it. It can be copied
+to another machine, where the same config finds it without the corpus and without TFDS.
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from t2t_jax.config import Data
+from t2t_jax.data import corpora
+from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence
+from t2t_jax.data.registry import CORPORA
+from t2t_jax.data.tokenise import FilesMissing, build
+from t2t_jax.errors import UsageError
+
+Report = Callable[[str], object]
+
+_REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
+# The fields that change an opened corpus.
+_OPENED = (*_REQUEST, "directory", "grade", "task_options", "pairs")
+_PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # the key has the content instead
+
+
+def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
+    """A function that opens the prepared corpus of a config, as `open_corpus`, each only once."""
+
+    @functools.cache
+    def open_once(data: Data) -> Dataset:
+        return open_corpus(data, root, report)
+
+    return lambda data: open_once(Data(**{name: getattr(data, name) for name in _OPENED}))
+
+
+def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
+    """Opens the prepared corpus of a config, and prepares it first if necessary.
+
+    If the config sets a number of training pairs, they are a random sample without replacement.
+    Samples of different sizes are nested; dev, test and the vocabulary are those of the corpus.
+    More pairs than the grammar has by default are a corpus of their own: it begins with the default
+    training pairs and has the same dev and test, but its vocabulary is trained on all of its pairs.
+    A diagnostic task generates as many pairs as are asked for: more begin with the same ones, and
+    dev and test stay the same.
+
+    Raises:
+      UsageError: as `prepare`, or the corpus has fewer pairs.
+    """
+    dataset = open_dataset(prepare(data, root, report))
+    train = dataset.splits["train"]
+    if data.pairs == 0 or corpora.generated_pairs(data):
+        return dataset
+    if data.pairs > len(train.source):
+        raise UsageError(
+            f"pairs={data.pairs:,} exceeds the {len(train.source):,} training pairs of corpus "
+            f"{data.corpus}: lower it, or set 0 for all."
+        )
+    order = np.random.default_rng(0).permutation(len(train.source))
+    rows = np.sort(order[: data.pairs])
+    sample = Split(select(train.source, rows), select(train.target, rows), train.stem)
+    return replace(dataset, splits={**dataset.splits, "train": sample})
+
+
+def prepare(data: Data, root: Path, report: Report = print) -> Path:
+    """The directory below `root` of the tokenised corpus of a config, which is built if missing.
+
+    Reports the numbers of pairs that were kept and left out, in one line.
+
+    Raises:
+      UsageError: files are missing, damaged, of different lengths or not UTF-8, or the corpus does
+        not have these languages.
+    """
+    _check_fields(data)
+    root = Path(root)
+    requested = request(data)
+    try:
+        corpus = corpora.corpus_of(data, root, report)
+    except FilesMissing as error:
+        prepared = _prepared_earlier(root, requested)
+        if prepared is None:
+            raise
+        report(f"{error} Until then this corpus, prepared from them, is used: {prepared}")
+        directory = prepared
+    else:
+        directory = _build_once(data, root, requested, corpus)
+    report(sentence(open_dataset(directory).meta))
+    return directory
+
+
+def _check_fields(data: Data) -> None:
+    if data.source == data.target:
+        raise UsageError(f"source and target are both {data.source!r}: choose two languages.")
+    for name in ("directory", "train", "dev", "test"):
+        if getattr(data, name) and name not in CORPORA[data.corpus].fields:
+            raise UsageError(
+                f"corpus {data.corpus} reads no {name}: leave it out, or choose the corpus that "
+                f"does ({', '.join(c for c, entry in CORPORA.items() if name in entry.fields)})."
+            )
+    if data.grade != corpora.NORMAL and data.corpus != "grammar":
+        raise UsageError(
+            f"corpus {data.corpus} has no grade {data.grade}: leave grade out, or choose corpus "
+            "grammar."
+        )
+
+
+def request(data: Data) -> dict[str, Any]:
+    """The fields that change a prepared corpus; some are left out if they have their default."""
+    fields = {name: getattr(data, name) for name in _REQUEST}
+    if data.grade != corpora.NORMAL:
+        fields["grade"] = data.grade
+    if data.task_options:
+        fields["task_options"] = data.task_options
+    if corpora.generated_pairs(data):
+        fields["pairs"] = data.pairs
+    return fields
+
+
+def _build_once(
+    data: Data, root: Path, requested: Mapping[str, Any], corpus: corpora.Corpus
+) -> Path:
+    """The directory of a corpus, which is built there unless it already is."""
+    keyed = [FORMAT, {**requested, **_PATHS_OUT}, corpus.content]
+    key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
+    directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
+    if not (directory / "meta.json").exists():
+        about = {
+            "corpus": data.corpus,
+            "source": data.source,
+            "target": data.target,
+            "asked": requested,
+            "content": corpus.content,
+        }
+        sizes = data.vocabulary, data.max_length
+        build(directory, about, corpus.streams(), *sizes, corpus.words)
+    return directory
+
+
+def _prepared_earlier(root: Path, requested: Mapping[str, Any]) -> Path | None:
+    """A corpus below `root` that was prepared, perhaps elsewhere, for the same fields."""
+    for path in sorted(root.glob("*/meta.json")):
+        meta = json.loads(path.read_text("utf-8"))
+        if meta.get("format") == FORMAT and meta.get("asked") == requested:
+            return path.parent
+    return None
