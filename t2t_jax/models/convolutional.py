@@ -2,6 +2,10 @@
 
 Each block is a convolution, gated linear units and a residual connection; every block of the
 decoder attends to the source. Kernels may be dilated, as in ByteNet (Kalchbrenner et al. 2016).
+
+Departures from the paper, so that all architectures are trained alike: Adam in place of Nesterov's
+momentum, without weight normalization and without scaling the gradients of the encoder; one
+embedding for source, target and softmax, as wide as the blocks.
 """
 
 from typing import Any

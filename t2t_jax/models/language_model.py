@@ -2,6 +2,9 @@
 
 The decoder of Figure 1 without the encoder predicts the next token (causal). The encoder without
 the decoder predicts masked tokens from both sides (Devlin et al. 2019). Neither sees the source.
+
+Departures from Devlin et al.: every chosen token is replaced by the mask, never by itself or a
+random token; sentences stand alone, without segments and without the prediction of the next one.
 """
 
 from jax import Array

@@ -4,6 +4,11 @@ Without attention (Sutskever et al. 2014), the decoder starts from the last stat
 and sees nothing else of the source. Attention before the output (Luong et al. 2015) or within the
 recurrence (Bahdanau et al. 2015) is any mechanism of `t2t_jax.attention`, with one head over the
 encoder states.
+
+Departures from these papers: every decoder starts from the last states of the encoder, in both
+directions if it has two; the source is not reversed (Sutskever et al.); the readout does not enter
+the next step (Luong et al., input feeding); the softmax reads the state, without a maxout layer
+(Bahdanau et al.); source, target and softmax share one embedding.
 """
 
 from typing import Any
