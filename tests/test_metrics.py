@@ -18,7 +18,7 @@ from t2t_jax.evaluation import bleu, metrics
 from t2t_jax.evaluation.metrics import METRICS
 from t2t_jax.runs import code, store
 from t2t_jax.study import comparison, formats, metric, statistics, tables
-from t2t_jax.study.measuring import Score, measure
+from t2t_jax.study.measuring import RunScore, measure
 from tests import stored
 
 WORDS = "der die das Hund Katze Mann sieht hört läuft schnell und sehr große rote".split()
@@ -189,7 +189,7 @@ def test_a_row_has_a_metric_if_all_of_its_runs_do(grid, tmp_path):
     entries[2] = dataclasses.replace(
         entries[2], runs=(run, dataclasses.replace(run, directory=tmp_path / "another"))
     )
-    scores = {"TER": {e.runs[0].directory: Score(20.0 + i) for i, e in enumerate(entries)}}
+    scores = {"TER": {e.runs[0].directory: RunScore(20.0 + i) for i, e in enumerate(entries)}}
     lines = comparison.compare_with_base(grid, entries, scores)
     assert [line.measure("TER") and line.measure("TER").values for line in lines] == [
         (20.0,),

@@ -34,7 +34,7 @@ def charts(
         return []
     caption = "Perplexity in training (lines) and on dev (markers)."
     out = [chart("learning", caption + _faint(shown), names, _learning(names, shown))]
-    for key, (label, unit) in plots.COSTS.items():
+    for key, (label, unit) in plots.COST_AXES.items():
         spec = _cost(names, _costs(grid, shown, key, unit), label, metric)
         seeds = " Small points are seeds." * _several(shown)
         out.append(chart(f"cost-{key}", f"{metric} against {label}.{seeds}", names, spec))

@@ -138,7 +138,7 @@ def interval(differences: Sequence[Difference | None]) -> str:
     return "interval over seeds and sentences\n(dashed: interval over sentences)"
 
 
-COSTS = {
+COST_AXES = {
     "parameters": ("parameters (M)", 1e6),
     "flops": ("training FLOPs, counted", 1.0),
     "training_seconds": ("training time (minutes)", 60.0),
@@ -152,7 +152,7 @@ def costs(grid: Grid, lines: Sequence[Line]) -> Path:
     styles, lines = _styles(lines), [line for line in lines if line.entry.runs]
     shape, size = dict(sharey=True), (9, max(2.8, 0.15 * len(lines) + 0.8))
     with plotting.figure(path, 1, 3, size=size, **shape) as (figure, panels):
-        for axes, (key, (label, unit)) in zip(panels, COSTS.items(), strict=True):
+        for axes, (key, (label, unit)) in zip(panels, COST_AXES.items(), strict=True):
             points = []
             for line in lines:
                 spent = [results.costs(run.result)[key] for run in line.entry.runs]

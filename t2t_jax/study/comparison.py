@@ -13,7 +13,7 @@ from t2t_jax.evaluation.metrics import CONTRASTIVE, STORED, of_split
 from t2t_jax.study import statistics
 from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.measuring import Score, Scores, of_sums
+from t2t_jax.study.measuring import RunScore, Scores, of_sums
 from t2t_jax.study.registry import Row
 from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.sweep import SCORED
@@ -129,7 +129,7 @@ def _score(grid: Grid, entry: Entry, part: slice) -> Measure | None:
 
 
 def _computed(
-    grid: Grid, name: str, entry: Entry, of_runs: Mapping[Path, Score], part: slice
+    grid: Grid, name: str, entry: Entry, of_runs: Mapping[Path, RunScore], part: slice
 ) -> Measure | None:
     """Returns a metric of a row; None unless it is known for all of its runs."""
     scores = [of_runs[run.directory] for run in entry.runs if run.directory in of_runs]

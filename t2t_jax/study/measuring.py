@@ -18,7 +18,7 @@ from t2t_jax.study.entries import Entry
 from t2t_jax.study.grid import Grid
 
 
-class Score(NamedTuple):
+class RunScore(NamedTuple):
     """A metric of a run.
 
     Attributes:
@@ -29,7 +29,7 @@ class Score(NamedTuple):
     statistics: Sequence[Sequence[float]] = ()
 
 
-Scores = Mapping[str, Mapping[Path, Score]]  # by metric and the directory of a run
+Scores = Mapping[str, Mapping[Path, RunScore]]  # by metric and the directory of a run
 
 
 def judged(
@@ -56,7 +56,7 @@ def measure(grid: Grid, entries: Sequence[Entry], splits: Mapping[str, Split]) -
     Raises:
       UsageError: translations and references differ in number, or a metric needs a package.
     """
-    runs, scores = _runs(grid, entries), dict[str, dict[Path, Score]]()
+    runs, scores = _runs(grid, entries), dict[str, dict[Path, RunScore]]()
     for name in grid.computed:
         if name == CONTRASTIVE:
             scores[name] = _contrastive([run for _, run in runs])
@@ -78,7 +78,7 @@ def _runs(grid: Grid, entries: Sequence[Entry]) -> list[tuple[Path, Run]]:
     return list({run.directory: run for row in rows for run in row.runs}.items())
 
 
-def _contrastive(runs: Sequence[Run]) -> dict[Path, Score]:
+def _contrastive(runs: Sequence[Run]) -> dict[Path, RunScore]:
     """Returns the accuracy of the runs that have been judged.
 
     A run that was judged on another set than the first run, base's, has no statistics here, because
@@ -90,11 +90,11 @@ def _contrastive(runs: Sequence[Run]) -> dict[Path, Score]:
         ours, first = (x.result[CONTRASTIVE] for x in (run, results[0]))
         same = ours["signature"] == first["signature"]
         judgements = judging.kept(run.directory, run.result) if same else ()
-        scores[run.directory] = Score(ours["score"], [(x.right, 1) for x in judgements])
+        scores[run.directory] = RunScore(ours["score"], [(x.right, 1) for x in judgements])
     return scores
 
 
-def _score(grid: Grid, name: str, run: Run, splits: Mapping[str, Split]) -> Score | None:
+def _score(grid: Grid, name: str, run: Run, splits: Mapping[str, Split]) -> RunScore | None:
     metric, split = of_split(name)
     split = split or grid.study.split
     if metric == metric_of(grid.data.corpus).name:
@@ -102,25 +102,27 @@ def _score(grid: Grid, name: str, run: Run, splits: Mapping[str, Split]) -> Scor
     return _of_translations(grid, METRICS[metric], run, split, splits.get(split))
 
 
-def _stored(grid: Grid, run: Run, split: str) -> Score | None:
+def _stored(grid: Grid, run: Run, split: str) -> RunScore | None:
     """Returns the metric of the corpus on a split, if the run is scored on it."""
     statistics = store.read_statistics(run.directory, run.result, split)
     if statistics is None:
         return None
-    return Score(run.result["scores"][split][metric_of(grid.data.corpus).key]["score"], statistics)
+    return RunScore(
+        run.result["scores"][split][metric_of(grid.data.corpus).key]["score"], statistics
+    )
 
 
 def _of_translations(
     grid: Grid, metric: Metric, run: Run, split: str, sentences: Split | None
-) -> Score | None:
+) -> RunScore | None:
     """Returns a metric of a run's translations; without them, the one in its result, if any."""
     translations = store.read_translations(run.directory, split, grid.data.target)
     if translations is None or sentences is None:
         stored = run.result["scores"].get(split, {}).get(metric.key)
-        return stored and Score(stored["score"])
+        return stored and RunScore(stored["score"])
     if len(translations) != len(sentences.references):
         raise UsageError(
             f"{title(run.directory)} has {len(translations)} translations of {split}, which has "
             f"{len(sentences.references)} sentences: remove the run, then train it again."
         )
-    return Score(*metric.of(translations, sentences.references, sentences.sources))
+    return RunScore(*metric.of(translations, sentences.references, sentences.sources))
