@@ -113,6 +113,61 @@ def test_gradients_of_keys_gathered_by_many_queries_are_summed_in_float32():
         assert error(actual, expected) < 0.003
 
 
+def test_gradients_of_keys_covered_by_many_queries_are_summed_in_float32():
+    """Coverage reads all keys query after query, in a scan."""
+    T, S, h, d = 512, 13, 1, 16
+    rng = np.random.default_rng(6)
+    q, k, v, g = (np.abs(rng.normal(size=(2, n, h, d))).astype(jnp.bfloat16) for n in (T, S, S, T))
+    mechanism = build_attention("coverage")
+    variables = meta.unbox(jax.jit(mechanism.init)(jax.random.key(0), q, k, v, Visibility()))
+
+    def gradients(dtype):
+        x = [jnp.asarray(x, dtype) for x in (q, k, v, g)]
+        attend = jax.jit(lambda w, k, v: mechanism.apply(w, x[0], k, v, Visibility()))
+        return jax.tree.leaves(jax.vjp(attend, variables, *x[1:3])[1](x[3]))
+
+    for actual, expected in zip(gradients(jnp.bfloat16), gradients(jnp.float32), strict=True):
+        assert error(actual, expected) < 0.01
+
+
+def test_gradients_of_a_source_read_at_every_position_are_summed_in_float32():
+    T = 512
+    c = config.replace(
+        config.Config(), N=1, d_model=16, max_length=T, **MODELS["bahdanau"], dtype="bfloat16"
+    )
+    model, target = build(c, V), zipf(2, T, 3)
+    source = zipf(2, 11, 2)
+    params = meta.unbox(jax.jit(model.init)(jax.random.key(0), source, target)["params"])
+    encoded = model.apply({"params": params}, source, method="encode")
+    g = jnp.abs(jax.random.normal(jax.random.key(1), (2, T, 16)))
+
+    def gradient(dtype):
+        model = build(config.replace(c, dtype=dtype), V)
+
+        @jax.jit
+        def total(output):
+            read = encoded.replace(output=output)
+            return (g * model.apply({"params": params}, read, target, method="features")).sum()
+
+        return jax.grad(total)(encoded.output.astype(dtype))
+
+    assert error(gradient("bfloat16"), gradient("float32")) < 0.01
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_a_gate_near_one_still_forgets(kind):
+    """In bfloat16, sigmoid(7) is 1: an LSTM only adds, and a GRU keeps its first state."""
+    L, d_in, width, a = 600, 2, 3, 1 / (1 + np.exp(-7))
+    gates = {"lstm": [20.0, 7.0, 20.0, 20.0], "gru": [20.0, 7.0, 20.0]}[kind]
+    b = jnp.broadcast_to(jnp.array(gates)[:, None], (len(gates), width))
+    params = dict(W=jnp.zeros((d_in, *b.shape)), U=jnp.zeros((width, *b.shape)), b=b)
+    cell, x = Cell(kind, d_in, width, jnp.bfloat16), jnp.ones((1, L, d_in), jnp.bfloat16)
+    states, last = cell.apply({"params": params}, x, None, method="run")
+    assert states.dtype == jnp.bfloat16
+    expected = (1 - a**L) / (1 - a if kind == "lstm" else 1)
+    np.testing.assert_allclose(last[-1], np.full((1, width), expected), rtol=1e-3)
+
+
 def test_the_cell_of_an_lstm_is_kept_in_float32():
     """With all gates open, the cell counts positions; in bfloat16 the count would stop at 256."""
     L, d_in, width = 600, 2, 3

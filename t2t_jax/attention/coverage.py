@@ -30,17 +30,21 @@ class Coverage(Additive):
         seen = visibility.allows(t, s)
         queries, u, w = self._projected(q)
         state = self.start(k, v, visibility)
+        # The scan sums the gradients of these over the queries.
+        summed = (state["k"], state["v"], u, w)
+        keys, values, u, w = (x.astype(state["coverage"].dtype) for x in summed)
 
         @jax.checkpoint  # the tanh of all pairs would be an array [T, B, h, S, d]
         def advance(c: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
-            return _attend_one(*row, state["k"], state["v"], u, w, c)
+            return _attend_one(*row, keys, values, u, w, c)
 
         rows = queries.swapaxes(0, 1), seen.swapaxes(0, 1)
         _, out = jax.lax.scan(advance, state["coverage"], rows)
-        return out.swapaxes(0, 1)
+        return out.swapaxes(0, 1).astype(v.dtype)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         B, S, h, _ = k.shape
+        visibility = visibility.with_lengths(k, k)
         c = jnp.zeros((B, h, S), jnp.promote_types(k.dtype, jnp.float32))
         return super().start(k, v, visibility) | {"coverage": c}
 

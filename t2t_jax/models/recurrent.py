@@ -11,6 +11,7 @@ the next step (Luong et al., input feeding); the softmax reads the state, withou
 (Bahdanau et al.); source, target and softmax share one embedding.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import flax.linen as nn
@@ -26,7 +27,8 @@ from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter
 
 GATES = {"lstm": 4, "gru": 3}
-# The hidden state [B, width], and the cell of an LSTM, which is float32 as it sums over positions.
+# The hidden state [B, width], and the cell of an LSTM. What sums over positions is float32 or
+# wider: the cell of an LSTM, the hidden state of a GRU.
 Carry = tuple[Array, ...]
 # The carry of each layer, and what a step changes of the attention's state.
 State = tuple[list[Carry], dict[str, Array]]
@@ -76,7 +78,9 @@ class Recurrent(Model):
     def features(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
         x = self.drop(self.embedding(target_in), P_drop)
         if self.c.attention_feeding == "input":  # the query is the previous state
-            memory, state = self.start(encoded, x.shape[1])
+            # The scan sums the gradients of the encoder states over the positions.
+            wide = encoded.output.astype(_wide(x.dtype))
+            memory, state = self.start(replace(encoded, output=wide), x.shape[1])
             steps = nn.scan(
                 Recurrent._position,
                 variable_broadcast="params",
@@ -114,15 +118,15 @@ class Recurrent(Model):
 
         def attend(q: Array) -> tuple[Array, dict[str, Array]]:
             out, after = self.attention.step(memory | carried, q[:, None, None], t)
-            return out[:, 0, 0], {name: after[name] for name in carried}
+            return out[:, 0, 0].astype(q.dtype), {name: after[name] for name in carried}
 
         value, next_carries = None, []
         if self.c.attention_feeding == "input":
-            value, carried = attend(carries[-1][0])
+            value, carried = attend(carries[-1][0].astype(x.dtype))
             x = jnp.concatenate([x, value], -1)
         for cell, carry in zip(self.decoder, carries, strict=True):
             carry = cell.step(x, carry)
-            x = self.drop(carry[0], P_drop)
+            x = self.drop(carry[0].astype(x.dtype), P_drop)
             next_carries.append(carry)
         if self.c.attention_feeding == "output":
             value, carried = attend(x)
@@ -177,16 +181,16 @@ class Cell(nn.Module):
           backward: whether to read from the last position to the first.
         """
         z, U = self.project(x).swapaxes(0, 1), self.U
-        h = jnp.zeros((x.shape[0], self.width), self.dtype)
-        cell = h.astype(jnp.promote_types(h.dtype, jnp.float32))
-        first: Carry = carry or ((h, cell) if self.kind == "lstm" else (h,))
+        h = jnp.zeros((x.shape[0], self.width), z.dtype)
+        summed = h.astype(_wide(h.dtype))
+        first: Carry = carry or ((h, summed) if self.kind == "lstm" else (summed,))
         keep = jnp.ones(z.shape[:2], bool) if present is None else present.T
 
         def advance(carry: Carry, inputs: tuple[Array, Array]) -> tuple[Carry, Array]:
             z, keep = inputs
             new = recurrence(self.kind, z, U, carry)
             kept = tuple(jnp.where(keep[:, None], a, b) for a, b in zip(new, carry, strict=True))
-            return kept, kept[0]
+            return kept, kept[0].astype(z.dtype)
 
         last, states = jax.lax.scan(advance, first, (z, keep), reverse=backward)
         return states.swapaxes(0, 1), last
@@ -201,9 +205,13 @@ class Cell(nn.Module):
 
 
 def recurrence(kind: str, z: Array, U: Array, carry: Carry) -> Carry:
-    """The recurrence of a cell; z [B, gates, width]."""
+    """The recurrence of a cell; z [B, gates, width].
+
+    Gates are float32 or wider: in bfloat16, a gate above 0.998 is 1, and nothing is ever forgotten.
+    """
     h = carry[0]
-    u = jnp.einsum("bd,dgw->bgw", h, U.astype(h.dtype))
+    u = jnp.einsum("bd,dgw->bgw", h.astype(z.dtype), U.astype(z.dtype))
+    z, u = z.astype(_wide(z.dtype)), u.astype(_wide(z.dtype))
     if kind == "lstm":
         i, f, g, o = ((z + u)[:, gate] for gate in range(4))
         c = jax.nn.sigmoid(f) * carry[1] + jax.nn.sigmoid(i) * jnp.tanh(g)
@@ -211,6 +219,10 @@ def recurrence(kind: str, z: Array, U: Array, carry: Carry) -> Carry:
     r, a = (jax.nn.sigmoid(z[:, gate] + u[:, gate]) for gate in range(2))
     n = jnp.tanh(z[:, 2] + r * u[:, 2])
     return ((1 - a) * n + a * h,)
+
+
+def _wide(dtype: Any) -> Any:
+    return jnp.promote_types(dtype, jnp.float32)
 
 
 def _forget_from_one(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
