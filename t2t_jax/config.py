@@ -99,7 +99,7 @@ class Model:
         "auto",
         "GPU kernels, and on TPUs a cross-entropy of one part of the tokens at a time "
         "(`t2t_jax/ops`): auto uses them on these devices in bfloat16, plain never, fused always "
-        "(interpreted on a CPU)",
+        "(interpreted on a CPU; a GPU needs bfloat16)",
     )
 
 

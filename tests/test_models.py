@@ -344,6 +344,13 @@ def test_dropout_depends_on_its_key_and_is_off_at_rate_zero(changes):
     np.testing.assert_allclose(logits(0, 0.0), plain, rtol=1e-5, atol=1e-5)
 
 
+def test_kernels_in_float32_are_refused_on_a_gpu():
+    c = replace(Config(), kernels="fused", dtype="float32")
+    build(c, 50, platform="cpu")
+    with pytest.raises(UsageError, match="kernels=fused needs dtype=bfloat16 on a GPU"):
+        build(c, 50, platform="gpu")
+
+
 @each
 def test_bfloat16_keeps_float32_parameters_and_logits(changes):
     model, params = make(dtype="bfloat16", **changes)

@@ -28,11 +28,16 @@ def build(config: Config, V: int, platform: str = "") -> "Model":
 
     Args:
       platform: cpu, gpu or tpu, for which compute type and kernels are chosen; by default JAX's.
+
+    Raises:
+      UsageError: kernels are asked for in float32 on a GPU.
     """
     import dataclasses
 
     import jax
     import jax.numpy as jnp
+
+    from t2t_jax.errors import UsageError
 
     platform, c = platform or jax.default_backend(), config.model
     dtype, kernels = c.dtype, c.kernels
@@ -40,6 +45,8 @@ def build(config: Config, V: int, platform: str = "") -> "Model":
         dtype = "float32" if platform == "cpu" else "bfloat16"
     if kernels == "auto":
         kernels = "plain" if platform == "cpu" or dtype == "float32" else "fused"
+    if (platform, dtype, kernels) == ("gpu", "float32", "fused"):
+        raise UsageError("kernels=fused needs dtype=bfloat16 on a GPU: set one or the other.")
     c = dataclasses.replace(c, kernels=kernels)
     longest = config.data.max_length + config.decoding.max_extra
     file, _, name = ARCHITECTURES[config.model.architecture].where.partition(":")
