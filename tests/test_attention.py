@@ -356,6 +356,42 @@ def test_decoding_steps_equal_the_full_output_after_every_prefix(name):
             close(out[:, 0], expected[:, t], 1e-5)
 
 
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        *(("local", "w"), ("dilated", "w"), ("streaming", "w"), ("longformer", "w")),
+        *(("block_local", "b"), ("sparse_strided", "l"), ("sparse_fixed", "l")),
+    ],
+)
+def test_a_window_longer_than_the_sequence_costs_as_much_as_one_of_its_length(name, size, causal):
+    T = 19
+    q, k, v = draw(name, T, T, 3)
+    visibility = Visibility(causal=causal)
+    outputs, products, states = [], [], []
+    for length in (T, 300):
+        spec = text(name, **SMALL[name] | {size: length})
+        mechanism = build(spec)
+        outputs.append(jax.jit(mechanism.apply)({}, q, k, v, visibility))
+        products.append(registry.products(spec, registry.Shape(T, T, D_K, D_K, causal)))
+        one = (jax.ShapeDtypeStruct((1, T, 1, D_K), jnp.float32),) * 3
+        traced = jax.make_jaxpr(partial(mechanism.apply, {}, visibility=visibility))(*one)
+        assert products[-1] == count(traced.jaxpr)[0] / 2
+        if causal:
+            known = Visibility(kv_lengths=jnp.full(B, 0), causal=True)
+            state = mechanism.apply({}, k, v, known, method="start")
+            states.append(sum(x.nbytes for x in jax.tree.leaves(state)))
+            step = jax.jit(partial(mechanism.apply, method="step"))
+            for t in range(T):
+                now = (x[:, t : t + 1] for x in (q, k, v))
+                query, *new = now
+                out, state = step({}, state, query, jnp.int32(t), *new)
+                close(out[:, 0], outputs[-1][:, t], 1e-5)
+    close(outputs[1], outputs[0], 1e-6)
+    assert products[0] == products[1]
+    assert len(set(states)) <= 1
+
+
 @pytest.mark.parametrize("name", each(CROSS))
 def test_cross_attention_steps_equal_the_full_output(name):
     T, S = 17, 6

@@ -48,21 +48,23 @@ def additive(o: Options, s: Shape) -> Number:
 
 
 def local(o: Options, s: Shape) -> Number:
-    b = max(o["w"], o["block"])
+    b = window_block(o, s)
     return whole(s.T, b) * near(b, s.causal) * (s.d_k + s.d_v)
 
 
 def dilated(o: Options, s: Shape) -> Number:
-    b = max(o["w"], o["block"])
-    return o["r"] * whole(-(-s.T // o["r"]), b) * near(b, s.causal) * (s.d_k + s.d_v)
+    """A window in each of the r parts."""
+    r = int(o["r"])
+    return r * local(o, s._replace(T=-(-s.T // r), S=-(-s.S // r)))
 
 
 def block_local(o: Options, s: Shape) -> Number:
-    return whole(s.T, o["b"]) * o["b"] * (s.d_k + s.d_v)
+    b = min(o["b"], s.T)
+    return whole(s.T, b) * b * (s.d_k + s.d_v)
 
 
 def streaming(o: Options, s: Shape) -> Number:
-    return local(o, s) + whole(s.T, max(o["w"], o["block"])) * o["g"] * (s.d_k + s.d_v)
+    return local(o, s) + whole(s.T, window_block(o, s)) * o["g"] * (s.d_k + s.d_v)
 
 
 def longformer(o: Options, s: Shape) -> Number:
@@ -76,11 +78,13 @@ def local_p(o: Options, s: Shape) -> Number:
 
 
 def strided(o: Options, s: Shape) -> Number:
-    return whole(s.T, o["l"]) * (near(o["l"], s.causal) + -(-s.S // o["l"])) * (s.d_k + s.d_v)
+    l = min(o["l"], s.T)
+    return whole(s.T, l) * (near(l, s.causal) + -(-s.S // l)) * (s.d_k + s.d_v)
 
 
 def fixed(o: Options, s: Shape) -> Number:
-    return whole(s.T, o["l"]) * (o["l"] + o["c"] * -(-s.S // o["l"])) * (s.d_k + s.d_v)
+    b = min(o["l"], s.T)
+    return whole(s.T, b) * (b + o["c"] * -(-s.S // o["l"])) * (s.d_k + s.d_v)
 
 
 def random(o: Options, s: Shape) -> Number:
@@ -156,6 +160,11 @@ def nystrom(o: Options, s: Shape) -> Number:
 def whole(n: Number, b: Number) -> Number:
     """n rounded up to whole blocks of b."""
     return -(-n // b) * b
+
+
+def window_block(o: Options, s: Shape) -> Number:
+    """The length of the blocks that compute a window, as in `blocks.window_block`."""
+    return max(min(o["w"], max(s.T, s.S)), o["block"])
 
 
 def near(b: Number, causal: bool) -> Number:

@@ -12,6 +12,7 @@ from t2t_jax.attention.blocks import (
     scaled_products,
     take_positions,
     unblock,
+    window_block,
     with_neighbours,
 )
 from t2t_jax.attention.dense import single_query, softmax
@@ -63,7 +64,8 @@ class Local(Mechanism):
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
-        T, b = q.shape[1], max(self.w, self.block)
+        T = q.shape[1]
+        b = window_block(self.w, self.block, max(T, k.shape[1]))
         n = -(-T // b)
         after = 0 if visibility.causal else 1
         q = blocks(q, b, n)
@@ -83,6 +85,7 @@ class Local(Mechanism):
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """Causal: a ring of the last w + 1 keys and values, position p in slot p mod (w + 1).
 
+        It has fewer slots if there are fewer positions.
         Otherwise all of them with w zeros on either side, and their lengths before the padding.
         """
         lengths = visibility.with_lengths(k, k).kv_lengths
@@ -90,15 +93,16 @@ class Local(Mechanism):
         if not visibility.causal:
             width = ((0, 0), (self.w, self.w), (0, 0), (0, 0))
             return {"k": jnp.pad(k, width), "v": jnp.pad(v, width), "lengths": lengths}
-        positions = self._positions(lengths[:, None] - 1)
+        positions = ring(lengths[:, None] - 1, min(self.w, k.shape[1]) + 1)
         return {name: take_positions(x, positions) for name, x in (("k", k), ("v", v))}
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        slot = t % (self.w + 1)
+        size = state["k"].shape[1]
+        slot = t % size
         state = {"k": write_at(state["k"], k, slot), "v": write_at(state["v"], v, slot)}
-        s = self._positions(jnp.full((1, 1), t))
+        s = ring(jnp.full((1, 1), t), size)
         return single_query(q, state["k"], state["v"], s >= 0, s - t, bias), state
 
     def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
@@ -109,9 +113,10 @@ class Local(Mechanism):
         seen = (s >= 0) & (s < state["lengths"][:, None]) & (jnp.abs(s - t) <= self.w)
         return single_query(q, k, v, seen, s - t, bias)
 
-    def _positions(self, last: Array) -> Array:
-        """The position in each slot if `last` [B, 1] is the newest; negative if there is none."""
-        return last - (last - jnp.arange(self.w + 1)[None]) % (self.w + 1)
+
+def ring(last: Array, size: int) -> Array:
+    """The position in each slot if `last` [B, 1] is the newest; negative if there is none."""
+    return last - (last - jnp.arange(size)[None]) % size
 
 
 class LocalPredictive(Mechanism):

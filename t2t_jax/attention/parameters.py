@@ -15,7 +15,7 @@ class PerHead(nn.Module):
     It is a module so that several methods of a mechanism can read it; h is that of the queries.
 
     Attributes:
-      axes: logical names of the axes after the heads; the first is contracted.
+      axes: logical names of the axes after the heads; the first gives the fan-in.
       initial: a function of (key, shape, dtype), by default normal with deviation fan-in^-0.5.
     """
 

@@ -109,7 +109,8 @@ class Strided(Sparse):
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
-        l, T, S = self.l, q.shape[1], k.shape[1]
+        T, S = q.shape[1], k.shape[1]
+        l = min(self.l, T)  # all keys are near if l is longer than the sequence
         n, m = -(-T // l), -(-S // l)
         after = 0 if visibility.causal else 1
         start = l * on_axis(1, 4, jnp.arange(n))
@@ -177,15 +178,16 @@ class Fixed(Mechanism):
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
         l, T = self.l, q.shape[1]
-        n = -(-T // l)
+        b = min(l, T)
+        n = -(-T // b)
         block = on_axis(1, 4, jnp.arange(n))
-        own = l * block + on_axis(3, 4, jnp.arange(l))
+        own = b * block + on_axis(3, 4, jnp.arange(b))
         s = on_axis(3, 4, self._summaries(k.shape[1]))
         sets = [
-            Keys("nsh", blocks(k, l, n), blocks(v, l, n), own, jnp.ones((1, 1, 1, 1), bool)),
+            Keys("nsh", blocks(k, b, n), blocks(v, b, n), own, jnp.ones((1, 1, 1, 1), bool)),
             Keys("sh", self._columns(k), self._columns(v), s, s // l != block),
         ]
-        return unblock(attend(blocks(q, l, n), sets, visibility, dropout, bias), T)
+        return unblock(attend(blocks(q, b, n), sets, visibility, dropout, bias), T)
 
     def fused(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
@@ -207,7 +209,7 @@ class Fixed(Mechanism):
         """The keys and values of the next position's block, and the last c of every block."""
         lengths = visibility.with_lengths(k, k).kv_lengths
         k, v = zero_padding(k, lengths), zero_padding(v, lengths)
-        own = (lengths // self.l * self.l)[:, None] + jnp.arange(self.l)[None]
+        own = (lengths // self.l * self.l)[:, None] + jnp.arange(min(self.l, k.shape[1]))[None]
         state: State = {}
         for name, x in (("k", k), ("v", v)):
             state |= {name: take_positions(x, own), f"{name}_columns": self._columns(x)}
@@ -218,7 +220,7 @@ class Fixed(Mechanism):
     ) -> tuple[Array, State]:
         l, c = self.l, self.c
         block, slot = t // l, t % l
-        own = block * l + jnp.arange(l)
+        own = block * l + jnp.arange(state["k"].shape[1])
         after = dict(state)
         for name, new in (("k", k), ("v", v)):
             after[name] = write_at(state[name], new, slot)

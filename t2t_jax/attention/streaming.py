@@ -14,9 +14,11 @@ from t2t_jax.attention.blocks import (
     on_axis,
     take_positions,
     unblock,
+    window_block,
     with_neighbours,
 )
 from t2t_jax.attention.dense import single_query
+from t2t_jax.attention.local import ring
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
 from t2t_jax.attention.sparse import Keys, attend, with_global
 from t2t_jax.attention.visibility import Visibility, zero_padding
@@ -48,7 +50,7 @@ class Streaming(Mechanism):
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
-        T, b = q.shape[1], max(self.w, self.block)
+        T, b = q.shape[1], window_block(self.w, self.block, q.shape[1])
         n, after = -(-T // b), 0 if visibility.causal else 1
         start = b * on_axis(1, 4, jnp.arange(n))
         t = start + on_axis(2, 4, jnp.arange(b))
@@ -75,35 +77,34 @@ class Streaming(Mechanism):
         return sparse_attention(q, lengths, sets, patterns, q.shape[-1] ** -0.5)[0]
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
-        """A ring of the last w + 1 keys and values, p in slot p mod (w + 1), and the first g."""
+        """A ring of the last w + 1 keys and values, p in slot p mod (w + 1), and the first g.
+
+        The ring has fewer slots if there are fewer positions.
+        """
         lengths = visibility.with_lengths(k, k).kv_lengths
-        ring = self._positions(lengths[:, None] - 1)
+        positions = ring(lengths[:, None] - 1, min(self.w, k.shape[1]) + 1)
         state: State = {}
         for name, x in (("k", zero_padding(k, lengths)), ("v", zero_padding(v, lengths))):
-            state |= {name: take_positions(x, ring), f"{name}_first": self._first(x)}
+            state |= {name: take_positions(x, positions), f"{name}_first": self._first(x)}
         return state
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        after: State = {}
+        after, size = State(), state["k"].shape[1]
         for name, new in (("k", k), ("v", v)):
             first = state[f"{name}_first"]
-            after[name] = write_at(state[name], new, t % (self.w + 1))
+            after[name] = write_at(state[name], new, t % size)
             after[f"{name}_first"] = jnp.where(t < self.g, write_at(first, new, t), first)
-        ring, first = self._positions(t[None, None])[0], jnp.arange(self.g)
-        seen = jnp.concatenate([ring >= 0, first < t - self.w])[None]
-        distance = jnp.concatenate([ring, first])[None] - t
+        last, first = ring(t[None, None], size)[0], jnp.arange(self.g)
+        seen = jnp.concatenate([last >= 0, first < t - self.w])[None]
+        distance = jnp.concatenate([last, first])[None] - t
         keys, values = (jnp.concatenate([after[n], after[f"{n}_first"]], axis=1) for n in "kv")
         return single_query(q, keys, values, seen, distance, bias), after
 
     def _first(self, x: Array) -> Array:
         """The first g positions of x [B, S, h, d], zero if there are fewer."""
         return blocks(x, self.g, 1)[:, 0]
-
-    def _positions(self, last: Array) -> Array:
-        """The position in each slot if `last` [B, 1] is the newest; negative if there is none."""
-        return last - (last - jnp.arange(self.w + 1)[None]) % (self.w + 1)
 
 
 class Longformer(Streaming):

@@ -13,7 +13,7 @@ from jax import Array
 
 from t2t_jax.attention.blocks import blocks, scaled_products, take_positions, unblock
 from t2t_jax.attention.dense import single_query, weighted_sum
-from t2t_jax.attention.local import Local
+from t2t_jax.attention.local import Local, ring
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
 from t2t_jax.attention.streaming import has_kernel
 from t2t_jax.attention.visibility import Visibility, zero_padding
@@ -62,22 +62,22 @@ class Dilated(Local):
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """Causal: a ring of the last w r + 1 keys and values, position p in slot p mod (w r + 1).
 
+        It has fewer slots if there are fewer positions.
         Otherwise all of them, and their lengths before the padding.
         """
         lengths = visibility.with_lengths(k, k).kv_lengths
         k, v = zero_padding(k, lengths), zero_padding(v, lengths)
         if not visibility.causal:
             return {"k": k, "v": v, "lengths": lengths}
-        last, size = lengths[:, None] - 1, self.w * self.r + 1
-        positions = last - (last - jnp.arange(size)[None]) % size
+        positions = ring(lengths[:, None] - 1, min(self.w * self.r, k.shape[1]) + 1)
         return {"k": take_positions(k, positions), "v": take_positions(v, positions)}
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        size = self.w * self.r + 1
+        size = state["k"].shape[1]
         state = {n: write_at(state[n], x, t % size) for n, x in (("k", k), ("v", v))}
-        s = t - self.r * jnp.arange(self.w + 1)
+        s = t - self.r * jnp.arange((size - 1) // self.r + 1)
         keys, values = (jnp.take(state[n], s % size, axis=1) for n in "kv")
         return single_query(q, keys, values, (s >= 0)[None], (s - t)[None], bias), state
 
@@ -105,7 +105,8 @@ class BlockLocal(Mechanism):
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
-        (B, T, h, _), b = q.shape, self.b
+        B, T, h, _ = q.shape
+        b = min(self.b, T)
         n = -(-T // b)
         start = b * jnp.arange(n)[None]
         rows, keys = (
@@ -133,14 +134,14 @@ class BlockLocal(Mechanism):
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values of the next position's block."""
         lengths = visibility.with_lengths(k, k).kv_lengths
-        own = (lengths // self.b * self.b)[:, None] + jnp.arange(self.b)[None]
+        own = (lengths // self.b * self.b)[:, None] + jnp.arange(min(self.b, k.shape[1]))[None]
         known = (("k", zero_padding(k, lengths)), ("v", zero_padding(v, lengths)))
         return {name: take_positions(x, own) for name, x in known}
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
-        slot, slots = t % self.b, jnp.arange(self.b)
+        slot, slots = t % self.b, jnp.arange(state["k"].shape[1])
         state = {n: write_at(state[n], x, slot) for n, x in (("k", k), ("v", v))}
         seen, distance = (slots <= slot)[None], (slots - slot)[None]
         return single_query(q, state["k"], state["v"], seen, distance, bias), state
