@@ -80,7 +80,7 @@ def page() -> str:
     """The text of experiments/README.md."""
     contents = ["- [Reading a table](#reading-a-table)"]
     body = []
-    for section in tomllib.loads(HOME.joinpath("results.toml").read_text())["section"]:
+    for section in tomllib.loads(HOME.joinpath("results.toml").read_text("utf-8"))["section"]:
         titles = [result["title"] for result in section["result"]]
         contents.append(f"- [{section['title']}](#{anchor(section['title'])})")
         contents += [f"  - [{title}](#{anchor(title)})" for title in titles]
@@ -115,7 +115,7 @@ def shown(path: Path, title: str) -> str:
         return f"![{title}]({_link(path)})"
     if path.name == RUNS:
         return scores(_results(path.parent)[0])
-    text = path.read_text()
+    text = path.read_text("utf-8")
     if path.name == "table3.txt":
         return f"```\n{_wall_clock(text)}\n```"
     if path.suffix == ".txt":
@@ -150,7 +150,7 @@ def origin(path: Path) -> str:
     """Where a result was made, from the JSON or the runs that are stored beside it."""
     beside = path.with_suffix(".json")
     if beside.exists():
-        return _made_on(json.loads(beside.read_text())["environment"])
+        return _made_on(json.loads(beside.read_text("utf-8"))["environment"])
     if not path.with_name(RUNS).exists():
         return ""
     results = _results(path.parent)
@@ -206,4 +206,4 @@ def _link(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    (HOME / "README.md").write_text(page())
+    (HOME / "README.md").write_text(page(), "utf-8")

@@ -317,7 +317,7 @@ def _add_origins(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--only",
         default="",
-        help="show only runs whose code, data, dtype or device is, or begins with, ONLY",
+        help="show only runs whose code, data, dtype or device starts with ONLY",
     )
     p.add_argument(
         "--mix", action="store_true", help="show runs that differ in code, data, ..., and mark them"
@@ -329,7 +329,7 @@ def _add_metrics(p: argparse.ArgumentParser, about: str = _METRICS) -> None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
+    return tuple(name.strip() for name in text.split(","))
 
 
 def _add_run(p: argparse.ArgumentParser) -> None:
@@ -352,14 +352,17 @@ def _add_cache(p: argparse.ArgumentParser) -> None:
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     default = Path(os.environ.get("T2T_JAX_CACHE") or f"{home}/t2t_jax").expanduser()
     p.add_argument(
-        "--cache", type=Path, default=default, help="directory of corpora [~/.cache/t2t_jax]"
+        "--cache",
+        type=Path,
+        default=default,
+        help="directory of corpora [$T2T_JAX_CACHE, or ~/.cache/t2t_jax]",
     )
 
 
 def _add_fields(p: argparse.ArgumentParser, *sections: str) -> None:
     """Adds an option for each field of these config sections; --help sums them up in one line."""
     of = "" if len(sections) == len(SECTIONS) else f" of {' and '.join(sections)}"
-    example = {"data": "--batch_tokens 4000", "decoding": "--beam 1"}.get(sections[0], "--N 4")
+    example = {"data": "--vocabulary 8000", "decoding": "--beam 1"}.get(sections[0], "--N 4")
     p.epilog = (
         f"Every config field{of} is an option, too, such as {example}: `t2t-jax list fields` "
         "shows them, with their defaults."

@@ -4,6 +4,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 75 interrupted (the same comman
 """
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -24,6 +25,9 @@ class _Parser(argparse.ArgumentParser):
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
+    for stream in (sys.stdout, sys.stderr):  # tables and texts have characters beyond ASCII
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
     logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax logs the errors that it raises
     try:
         arguments = _parse(sys.argv[1:] if words is None else words)
@@ -39,6 +43,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return Interrupted.CODE
     except BrokenPipeError:  # the reader of a pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print(f"t2t-jax: {error.filename or 'a file'}: {error.strerror}.", file=sys.stderr)
         return 1
     return 0
 
@@ -59,7 +66,8 @@ def _unknown(word: str, parser: argparse.ArgumentParser) -> str:
     options = [o for o in parser._option_string_actions if o.startswith("--")]
     close = closest(word, options, ALSO) if word.startswith("-") else []
     hint = f"did you mean {alternatives(close)}?" if close else f"see {parser.prog} --help."
-    return f"there is no option {word!r} here: {hint}"
+    what = f"there is no option {word!r} here" if word.startswith("-") else f"unexpected {word!r}"
+    return f"{what}: {hint}"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ a flat mapping: `replace(Config(), h=4, d_k=128, d_v=128)` is a row (A) of Table
 """
 
 import dataclasses
+import math
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -327,6 +328,8 @@ def _validate_type(name: str, value: Any) -> None:
             raise UsageError(f"{name} cannot be {value!r}: {near(str(value), kind)}")
     elif type(value) is not kind and not (kind is float and type(value) is int):
         raise UsageError(f"{name} must be of type {kind.__name__}, not {value!r}.")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{name} must be a finite number, not {value}.")
 
 
 def _validate_ranges(flat: Mapping[str, Any]) -> None:

@@ -48,7 +48,7 @@ def read_json(path: Path) -> dict[str, Any]:
       UsageError: it cannot be read, or is not JSON.
     """
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}.") from None
     except ValueError as error:

@@ -1,5 +1,10 @@
 """The help of commands, and what errors suggest for options that do not exist."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from t2t_jax import config
@@ -7,6 +12,8 @@ from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.cli import _parse, main
 from t2t_jax.errors import UsageError, near
 from t2t_jax.synonyms import ALSO
+
+ROOT = Path(__file__).parents[1]
 
 FIELDS = {
     "run": config.SECTION_OF,
@@ -29,13 +36,24 @@ def test_help_shows_the_options_of_a_command_and_says_where_the_fields_are(comma
     help = shown([command], capsys)
     assert not [name for name in config.SECTION_OF if f" --{name} {name.upper()}" in help]
     assert help.count("`t2t-jax list fields`") == 1
-    assert "--cache CACHE directory of corpora [~/.cache/t2t_jax]" in help or command == "table"
+    assert (
+        "--cache CACHE directory of corpora [$T2T_JAX_CACHE, or ~/.cache/t2t_jax]" in help
+        or command == "table"
+    )
     positional = [{"prepare": "grammar", "train": "grammar"}.get(command, "table3")]
     for name in FIELDS[command]:
         kind = config.field_type(name)
         word = "word" if isinstance(kind, tuple) else {int: "3", float: "0.25", str: "word"}[kind]
         value = getattr(_parse([command, *positional, f"--{name}", word]), name)
         assert value == (word if isinstance(kind, tuple) else kind(word))
+
+
+def test_output_is_utf_8_in_every_locale():
+    words = [sys.executable, "-m", "t2t_jax.cli", "help", "study"]
+    env = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(words, env=env, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (ROOT / "t2t_jax" / "help" / "study.md").read_bytes()
 
 
 def test_defaults_are_in_the_help(capsys):

@@ -184,6 +184,13 @@ def test_evaluate_agrees_with_the_run(run, corpus, tmp_path, capsys):
     assert f"{ter:6.2f}  TER  [" in printed
     assert printed.count("chrF2") == 1
     refused(["evaluate", run, *files, "--metrics", "PPL"], capsys, "there is no metric 'PPL' here")
+    refused(["evaluate", run, *files, "--split", "dev"], capsys, "--split names a split")
+    dos = tmp_path / "test.de"
+    dos.write_bytes(b"\xef\xbb\xbf" + (corpus / "test.de").read_bytes().replace(b"\n", b"\r\n"))
+    assert main(["evaluate", str(run), *files[:3], str(dos), "--metrics", "exact"]) == 0
+    exact = capsys.readouterr().out
+    assert main(["evaluate", str(run), *files, "--metrics", "exact"]) == 0
+    assert capsys.readouterr().out == exact
     files[1] = str(tmp_path / "test.en.gz")
     Path(files[1]).write_bytes(gzip.compress((corpus / "test.en").read_bytes()))
     assert main(["evaluate", str(run), *files]) == 0

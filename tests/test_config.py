@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import subprocess
 import sys
 
@@ -119,6 +120,8 @@ def test_every_recipe_is_valid(name):
         ),
         ({"h_kv": 3}, ["h_kv=3", "does not divide h=8"]),
         ({"h_kv": -1}, ["h_kv", "negative"]),
+        ({"alpha": math.nan}, ["alpha", "finite", "nan"]),
+        ({"lr_scale": math.inf}, ["lr_scale", "finite", "inf"]),
         ({"architecture": "convolutional", "h_kv": 2}, ["h_kv=2 has no effect"]),
         ({"encoder_attention": "differential", "d_k": 5}, ["encoder_attention=", "even, not 5"]),
         (

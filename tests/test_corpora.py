@@ -140,11 +140,31 @@ def test_a_cache_made_elsewhere_needs_no_files(texts, tmp_path):
     Path(f"{texts['train'][0]}.en").unlink()
     lines = []
     assert prepare(request(texts), tmp_path / "cache", lines.append) == directory
-    assert "is used" in lines[0]
+    assert "Continuing with the corpus prepared earlier" in lines[0]
+    (tmp_path / "cache" / "other").mkdir()
+    (tmp_path / "cache" / "other" / "meta.json").write_text("{")  # a damaged corpus
+    assert prepare(request(texts), tmp_path / "cache", quiet) == directory
     with pytest.raises(UsageError, match="exists: put the"):
         prepare(request(texts, vocabulary=74), tmp_path / "cache", quiet)
     with pytest.raises(UsageError, match="exists: put the"):
         prepare(request(texts, source="de", target="en"), tmp_path / "cache", quiet)
+
+
+def test_one_of_several_corpora_of_the_same_options_is_not_guessed(texts, tmp_path):
+    prefix, en, de = texts["train"]
+    prepare(request(texts), tmp_path / "cache", quiet)
+    write(prefix, [*en, "another line"], [*de, "noch eine Zeile"])
+    prepare(request(texts), tmp_path / "cache", quiet)
+    Path(f"{prefix}.en").unlink()
+    with pytest.raises(UsageError, match="exists: put the"):
+        prepare(request(texts), tmp_path / "cache", quiet)
+
+
+def test_a_byte_order_mark_is_not_text(texts, tmp_path):
+    prefix, en, de = texts["test"]
+    write(prefix, [b"\xef\xbb\xbf" + en[0].encode() + b"\n", *en[1:]], de)
+    dataset = open_dataset(prepare(request(texts), tmp_path / "c", quiet))
+    assert dataset.splits["test"].sources == en
 
 
 def test_dropped_pairs_are_counted_by_reason(texts, tmp_path):
@@ -404,7 +424,7 @@ def test_multi30k_that_is_not_the_published_one_is_reported(tmp_path):
     lines = []
     data = Data(corpus="multi30k", directory=str(tmp_path), vocabulary=75)
     prepare(data, tmp_path / "c", lines.append)
-    assert lines[0].startswith("not the published Multi30k files")
+    assert lines[0].startswith("not the published .gz files of Multi30k")
     assert lines[0].count(str(tmp_path)) == 6
     assert "train 99 pairs kept" in lines[1]
 

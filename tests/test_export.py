@@ -134,6 +134,8 @@ def test_no_existing_file_is_overwritten(tmp_path):
     with pytest.raises(UsageError, match="is not empty"):
         exported(tmp_path / "out")
     (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        exported(tmp_path / "file")
     with pytest.raises(RunError, match="cannot write"):
         exported(tmp_path / "file" / "out")
     assert {p.name for p in tmp_path.iterdir()} == {"out", "file"}

@@ -439,6 +439,15 @@ def test_a_corpus_that_yields_no_texts_is_refused(tmp_path):
         open_corpus(c.data, tmp_path / "cache", toy.quiet)
 
 
+def test_a_corpus_whose_file_is_missing_is_refused(tmp_path):
+    text = TEXT.replace('yield " ".join(letters),', 'yield open("/not/there").read(),')
+    (tmp_path / "angles.py").write_text(text)
+    study_file.load(tmp_path / "angles.py")
+    c = config.replace(Config(), corpus="reversal")
+    with pytest.raises(UsageError, match=r"corpus reversal cannot be read: .*/not/there"):
+        open_corpus(c.data, tmp_path / "cache", toy.quiet)
+
+
 def test_a_text_of_several_lines_is_refused(tmp_path):
     text = TEXT.replace("letters[::-1])", r"letters[::-1]) + '\nx'")
     (tmp_path / "angles.py").write_text(text)

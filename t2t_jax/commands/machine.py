@@ -74,4 +74,4 @@ def help_(arguments: Namespace) -> None:
         raise UsageError(
             f"there is no help on {arguments.topic!r}: {near(arguments.topic, topics())}"
         )
-    print((_HELP / f"{arguments.topic}.md").read_text(), end="")
+    print((_HELP / f"{arguments.topic}.md").read_text("utf-8"), end="")

@@ -39,7 +39,8 @@ def translate(arguments: Namespace) -> None:
 def evaluate(arguments: Namespace) -> None:
     """Scores a run on splits of its corpus, on two files or on a contrastive set."""
     from t2t_jax.data.registry import is_task
-    from t2t_jax.evaluation.metrics import CONTRASTIVE
+    from t2t_jax.evaluation.metric import metric_of
+    from t2t_jax.evaluation.metrics import CONTRASTIVE, parse
     from t2t_jax.runs import judging, store
     from t2t_jax.runs.loading import evaluate
 
@@ -55,14 +56,18 @@ def evaluate(arguments: Namespace) -> None:
             f"{CONTRASTIVE} has pairs of its own: leave out --sources and --references, or the "
             "metric."
         )
+    if paths[0] and arguments.split != "test":
+        raise UsageError("--split names a split of the corpus: leave it out, or the two files.")
     pair = None if paths[0] is None else _read_pair(*paths)
     cache_programs(arguments.cache)
     directory, changes = _directory(arguments), changed_fields(arguments)
     splits = [name.strip() for name in arguments.split.split(",")]
-    if is_task(store.read_config(directory).data.corpus):
+    corpus = store.read_config(directory).data.corpus
+    if is_task(corpus):
         decodes = bool(pair or changes or arguments.metrics)
         _print_accuracy(arguments, directory, splits, decodes)
         return
+    parse(arguments.metrics, metric_of(corpus).name)  # before the long work
     accuracy = judging.score(directory, arguments.cache, say)[0] if contrastive else None
     for split in splits if pair is None else splits[:1]:
         where = arguments.cache, split, pair
@@ -180,18 +185,18 @@ def _translate(
 
 
 def _read_pair(sources: Path, references: Path) -> tuple[list[str], list[str]]:
-    """Returns the lines of two files.
+    """Returns the lines of two files, without the space around them, as corpora have them.
 
     Raises:
       UsageError: they have different numbers of lines.
     """
-    pair = read_lines(sources), read_lines(references)
-    if len(pair[0]) != len(pair[1]):
+    a, b = ([line.strip() for line in read_lines(path)] for path in (sources, references))
+    if len(a) != len(b):
         raise UsageError(
-            f"{sources} has {len(pair[0])} lines and {references} has {len(pair[1])}: "
-            "they must match line by line."
+            f"{sources} has {len(a)} lines and {references} has {len(b)}: they must match line by "
+            "line."
         )
-    return pair
+    return a, b
 
 
 def _check_length(length: int, limit: int | None) -> None:

@@ -1,5 +1,6 @@
 """Lines of UTF-8 text, from files and standard input."""
 
+import codecs
 import gzip
 import zlib
 from pathlib import Path
@@ -27,6 +28,7 @@ def split_lines(name: str, content: bytes) -> list[str]:
     Raises:
       UsageError: a line is not UTF-8.
     """
+    content = content.removeprefix(codecs.BOM_UTF8)
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
     try:
         return [line.decode() for line in lines]

@@ -3,6 +3,7 @@
 `prepare.py` tokenises them.
 """
 
+import codecs
 import functools
 import gzip
 import hashlib
@@ -125,6 +126,8 @@ def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a file; only a newline ends a line, not Unicode's other line breaks."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            if first := file.readline():
+                yield first.removeprefix(codecs.BOM_UTF8)
             yield from file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UsageError(
@@ -154,8 +157,8 @@ def _multi30k(data: Data, root: Path, report: Report) -> Corpus:
     ]
     if changed:
         report(
-            "not the published Multi30k files (their sha256 differs), so scores cannot be compared "
-            f"with published ones: {', '.join(changed)}"
+            "not the published .gz files of Multi30k (their sha256 differs), so scores can be "
+            f"compared with published ones only if the text is the same: {', '.join(changed)}"
         )
     return local
 
@@ -191,7 +194,8 @@ def _treebank(data: Data, root: Path, report: Report) -> Corpus:
         )
     files = treebank.splits(Path(data.directory), data.corpus)
     content = {split: [_sha256(path) for path in paths] for split, paths in files.items()}
-    code = _sha256(Path(treebank.trees.__file__))
+    modules = (Path(__file__).with_name(name) for name in ("treebank.py", "trees.py"))
+    code = {path.name: _sha256(path) for path in modules}
     streams = {
         split: Stream(f"the {split} trees", functools.partial(treebank.pairs, paths))
         for split, paths in files.items()
@@ -280,11 +284,18 @@ def _builders():
 # Corpora of study files.
 
 
+def _pairs_of(name: str, function: Callable[..., Any], split: str) -> Iterator[Sequence[str]]:
+    try:
+        yield from function(split)
+    except OSError as error:
+        raise UsageError(f"corpus {name} cannot be read: {error}.") from error
+
+
 def _of_file(name: str, entry: Entry) -> Corpus:
     function = implementation(entry.where, "")
 
     def stream(split: str) -> Iterator[Raw]:
-        for pair in function(split):
+        for pair in _pairs_of(name, function, split):
             if [type(text) for text in pair] != [str, str]:
                 raise UsageError(f"corpus {name} yields {pair!r} in {split}: yield two texts.")
             if any("\n" in text.strip() for text in pair):
@@ -292,7 +303,8 @@ def _of_file(name: str, entry: Entry) -> Corpus:
                     f"corpus {name} yields a text of several lines in {split}, {pair!r}: yield one "
                     "line, as translations and references are files of lines."
                 )
-            yield Raw(*(text.encode() for text in pair))
+            source, target = pair
+            yield Raw(source.encode(), target.encode())
 
     streams = {
         split: Stream(f"{split} of {name}", functools.partial(stream, split))

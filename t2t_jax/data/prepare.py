@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from t2t_jax import files
 from t2t_jax.config import Data
 from t2t_jax.data import corpora
 from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence
@@ -85,7 +86,7 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
         prepared = _prepared_earlier(root, requested)
         if prepared is None:
             raise
-        report(f"{error} Until then this corpus, prepared from them, is used: {prepared}")
+        report(f"{error} Continuing with the corpus prepared earlier for these options: {prepared}")
         directory = prepared
     else:
         directory = _build_once(data, root, requested, corpus)
@@ -142,9 +143,16 @@ def _build_once(
 
 
 def _prepared_earlier(root: Path, requested: Mapping[str, Any]) -> Path | None:
-    """A corpus below `root` that was prepared, perhaps elsewhere, for the same fields."""
+    """The corpus below `root` that was prepared, perhaps elsewhere, for the same fields.
+
+    It is None if there are several: their files differed, and nothing says which ones are meant.
+    """
+    found = []
     for path in sorted(root.glob("*/meta.json")):
-        meta = json.loads(path.read_text("utf-8"))
+        try:
+            meta = files.read_json(path)
+        except UsageError:  # another corpus is damaged
+            continue
         if meta.get("format") == FORMAT and meta.get("asked") == requested:
-            return path.parent
-    return None
+            found.append(path.parent)
+    return found[0] if len(found) == 1 else None

@@ -92,7 +92,7 @@ def build(
     except OSError as error:
         raise RunError(
             f"the prepared corpus could not be written to {directory} ({error.strerror or error}): "
-            "free some space there or choose another directory."
+            "free some space, delete what is in its place, or choose another --cache."
         ) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -77,7 +77,11 @@ def scores(hypotheses: Sequence[str], gold: Sequence[str]) -> dict[str, Score]:
         "f1": Score("F1", float(of_sums(statistics.sum(axis=0))), SIGNATURE),
         "recall": Score("recall", 100 * matched / max(in_gold, 1), SIGNATURE),
         "precision": Score("precision", 100 * matched / max(in_predicted, 1), SIGNATURE),
-        "valid": Score("valid trees", 100 * well_formed / len(gold), "share, the others mended"),
+        "valid": Score(
+            "valid trees",
+            100 * well_formed / len(gold),
+            "share of outputs that are trees; the others are repaired before scoring",
+        ),
         "baseline": Score("F1 of right branches", float(of_sums(np.sum(plain, axis=0))), SIGNATURE),
     }
 

@@ -1,7 +1,7 @@
 """The words that a model predicts for a split, each given the true words before it.
 
-A whole prediction is right if and only if greedy decoding returns the target: both take the largest
-logit at every position, given the same words up to the first mistake.
+If a whole prediction is right, greedy decoding returns the target: both take the largest logit at
+every position, given the same words up to the first mistake. (Decoding never chooses PAD or BOS.)
 """
 
 from functools import partial

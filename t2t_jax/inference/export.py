@@ -61,6 +61,8 @@ def export(c: Config, params: Any, vocabulary: Vocabulary, directory: Path) -> N
       RunError: the directory cannot be written.
     """
     check(c)
+    if directory.is_file():
+        raise UsageError(f"{directory} is a file: choose another --out.")
     if directory.exists() and any(directory.iterdir()):
         raise UsageError(f"{directory} is not empty: choose another --out.")
     spec, aside = _spec(c, params, vocabulary), directory.with_name(f"{directory.name}.part")

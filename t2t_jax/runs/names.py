@@ -22,7 +22,7 @@ def add(directory: Path, name: str) -> None:
         return
     make_directory(directory)
     path = directory / FILE
-    with writing(path), path.open("a") as file:
+    with writing(path), path.open("a", encoding="utf-8") as file:
         file.write(f"{name}\n")
 
 

@@ -49,7 +49,7 @@ def read(directory: Path, name: str) -> Any:
         return _published(directory.parent).get(directory.name, {}).get(name)
     if path.suffix == ".json":
         return files.read_json(path)
-    return read_metrics(path) if path.suffix == ".jsonl" else path.read_text()
+    return read_metrics(path) if path.suffix == ".jsonl" else path.read_text("utf-8")
 
 
 def is_published(directory: Path) -> bool:

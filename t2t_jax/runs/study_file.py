@@ -94,7 +94,7 @@ def load_copy(directory: Path) -> bool:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text("utf-8")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}.") from None
     except UnicodeDecodeError:

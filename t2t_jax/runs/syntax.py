@@ -72,10 +72,10 @@ def _text(module: str) -> str:
     """Returns the text of a module; that of a loaded study file is what was executed."""
     if is_file(module):
         executed = getattr(sys.modules.get(module), "__source__", None)
-        return Path(module).read_text() if executed is None else executed
+        return Path(module).read_text("utf-8") if executed is None else executed
     path = module_path(module)
     assert path is not None, module
-    return path.read_text()
+    return path.read_text("utf-8")
 
 
 def module_path(module: str) -> Path | None:

@@ -122,9 +122,9 @@ class Metrics:
         kept = [r for r in read_metrics(path) if r["step"] <= step]
         aside = path.with_suffix(".part")
         with writing(path):
-            aside.write_text("".join(f"{json.dumps(r)}\n" for r in kept))
+            aside.write_text("".join(f"{json.dumps(r)}\n" for r in kept), "utf-8")
             aside.rename(path)
-            self.path, self.file = path, path.open("a")
+            self.path, self.file = path, path.open("a", encoding="utf-8")
         self.tracker = Tracker(directory, step)
 
     def write(self, record: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ class Metrics:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The records of a metrics.jsonl, without a last line that a kill cut short."""
     records = []
-    for line in path.read_text().splitlines() if path.exists() else []:
+    for line in path.read_text("utf-8").splitlines() if path.exists() else []:
         try:
             records.append(json.loads(line))
         except json.JSONDecodeError:

@@ -133,7 +133,9 @@ class Tracker:
 def _open(name: str, directory: Path, step: int) -> Sink:
     """Opens a run in a tracker, and keeps its identifier in the directory of the run."""
     path, names = directory / f"{name}.json", directory / "names.txt"
-    full = names.read_text().split("\n")[0] if names.exists() else f"t2t_jax/{directory.name}"
+    full = (
+        names.read_text("utf-8").split("\n")[0] if names.exists() else f"t2t_jax/{directory.name}"
+    )
     group, _, own = full.partition("/")
     key = files.read_json(path)["id"] if path.exists() else None
     fields = files.read_json(directory / "config.json")
