@@ -174,7 +174,8 @@ def table(results):
         "or 0.3 BLEU), and a random order in the others, has an expected tau of "
         f"{attainable('PPL'):.2f} (PPL) and {attainable('BLEU'):.2f} (BLEU).",
         "Core-hours depend on what else the machine did: compare grids by their FLOPs.",
-        "In parentheses: the 95% interval over seeds and sentences. Signs: rows on the paper's "
+        "In parentheses: the 95% interval over sentences, and over seeds where there are several. "
+        "FLOPs and core-hours are those of all seeds. Signs: rows on the paper's "
         "side of base, of those that the paper (0.1 PPL, 0.3 BLEU) and, with several seeds, the "
         "grid with significance separate from base.",
     ]

@@ -9,14 +9,16 @@ extras=""
 count="$1"
 shift
 port="$("$venv/bin/python" -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')"
-gpus=0
-command -v nvidia-smi >/dev/null && gpus="$(nvidia-smi --list-gpus | wc -l)"
+gpus=()
+if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
+  IFS=, read -ra gpus <<<"$CUDA_VISIBLE_DEVICES"
+elif command -v nvidia-smi >/dev/null; then
+  mapfile -t gpus < <(nvidia-smi --list-gpus 2>/dev/null | sed -n 's/^GPU \([0-9]*\):.*/\1/p')
+fi
+per=$((${#gpus[@]} / count))
 children=()
 for ((i = 0; i < count; i++)); do
-  if ((gpus >= count)); then
-    per=$((gpus / count))
-    export CUDA_VISIBLE_DEVICES="$(seq -s, $((i * per)) $((i * per + per - 1)))"
-  fi
+  ((per == 0)) || export CUDA_VISIBLE_DEVICES="$(IFS=, && echo "${gpus[*]:i*per:per}")"
   "$venv/bin/t2t-jax" "$@" --hosts "$i/$count@127.0.0.1:$port" &
   children+=($!)
 done

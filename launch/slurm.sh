@@ -12,8 +12,9 @@ shift
 # JAX for CUDA is installed before the tasks start, even if this machine has no GPU.
 extras="${T2T_JAX_EXTRAS:-}"
 case "${options[*]}" in *gpu*) extras="$extras cuda" ;; esac
+flags="${XLA_FLAGS:-}"
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-export T2T_JAX_ROOT="$root"
+export T2T_JAX_ROOT="$root" XLA_FLAGS="$flags" # a task's machine sets the flags of its own device
 if [ "$1" = run ]; then
   rows="$("$venv/bin/t2t-jax" "$@" --tasks)" # reports errors in the command before anything is queued
   options+=("--array=0-$((rows - 1))")

@@ -48,13 +48,13 @@ def line(i: int) -> dict[str, Any]:
 def styles(groups: Sequence[str]) -> list[dict[str, Any]]:
     """Returns a style for each row of a table: its colour is its group's, its marker its own.
 
-    The first row is black. A group with more rows than there are markers continues with the next
-    colour.
+    If each row is a group, the styles are those of `line`. The first row is black. A group with
+    more rows than there are markers continues with the next colour.
 
     Args:
       groups: the group of each row.
     """
-    hues = [list(dict.fromkeys(groups[1:])).index(x) % len(COLOURS) for x in groups[1:]]
+    hues = [(1 + list(dict.fromkeys(groups[1:])).index(x)) % len(COLOURS) for x in groups[1:]]
     out = [line(0)]
     for i, hue in enumerate(hues):
         place = hues[:i].count(hue)  # among the rows of this colour

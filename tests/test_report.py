@@ -9,6 +9,7 @@ import pytest
 from t2t_jax.report.samples import marked
 from t2t_jax.report.study import study_page
 from t2t_jax.study import comparison, registry, statistics
+from t2t_jax.study.notes import notes
 from tests import stored
 from tests.browser import open_page
 
@@ -211,6 +212,18 @@ def test_a_run_that_diverged_has_no_place_in_charts(attention, tmp_path):
     (tmp_path / "page.html").write_text(text)
     with open_page(tmp_path / "page.html", 1200) as page:
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 10")
+
+
+def test_a_column_without_values_for_single_sentences_is_not_tested(attention):
+    grid, lines = attention
+    said = "PPL is not tested, as its values for single sentences are not stored."
+    assert said not in notes(grid, lines)
+    entries = [line.entry for line in lines]
+    unknown = [
+        dataclasses.replace(e, runs=tuple(dataclasses.replace(r, likelihood=None) for r in e.runs))
+        for e in entries
+    ]
+    assert said in notes(grid, comparison.compare_with_base(grid, unknown))
 
 
 def test_a_row_with_one_seed_is_not_tested(attention):

@@ -15,7 +15,7 @@ from t2t_jax.data.cache import Ragged, ragged
 from t2t_jax.recipes import recipe
 from t2t_jax.tokens import EOS, UNK
 
-PAIRS = 2000  # random sentence pairs, from which the batches are made
+PAIRS = 2000  # the least number of random sentence pairs from which the batches are made
 BATCHES = 8  # training batches in a round
 SHAPES = 4  # greatest number of different shapes of these batches
 SENTENCES, LENGTH, ROWS = 1000, 15, 64  # translated in a round, subwords of each, batch size
@@ -54,8 +54,9 @@ def batches(w: Workload, seed: int = 0) -> list[Batch]:
     length from a normal distribution, and token ids uniformly.
     """
     random = np.random.default_rng(seed)
-    source = 2 + np.round(random.gamma(6, (w.mean_length - 2) / 6, PAIRS)).astype(int)
-    target = np.maximum(2, np.round(source * random.normal(1.05, 0.15, PAIRS)).astype(int))
+    n = max(PAIRS, 2 * BATCHES * w.c.data.batch_tokens // w.mean_length)  # enough to fill batches
+    source = 2 + np.round(random.gamma(6, (w.mean_length - 2) / 6, n)).astype(int)
+    target = np.maximum(2, np.round(source * random.normal(1.05, 0.15, n)).astype(int))
 
     def side(lengths: np.ndarray) -> Ragged:
         lengths = np.minimum(lengths, w.c.data.max_length)

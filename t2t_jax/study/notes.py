@@ -183,6 +183,11 @@ def _tests(grid: Grid, lines: Sequence[Line]) -> list[str]:
             f"*: differs from {lines[0].entry.row.name} (Welch's t over seeds, variance over "
             f"sentences added; Bonferroni's p < {LEVEL} over {rows}, in each column)."
         )
+        for name, column in zip(grid.scores, zip(*measures, strict=True), strict=True):
+            if any(column[1:]) and not any(x and x.p is not None for x in column):
+                sentences.append(
+                    f"{name} is not tested, as its values for single sentences are not stored."
+                )
     if tested < len(compared):
         sentences.append(
             "Rows with one seed are not tested, as one run does not show how much seeds differ."
