@@ -220,7 +220,7 @@ def test_a_column_without_values_for_single_sentences_is_not_tested(attention):
     assert said not in notes(grid, lines)
     entries = [line.entry for line in lines]
     unknown = [
-        dataclasses.replace(e, runs=tuple(dataclasses.replace(r, likelihood=None) for r in e.runs))
+        dataclasses.replace(e, runs=tuple(dataclasses.replace(r, likelihood=()) for r in e.runs))
         for e in entries
     ]
     assert said in notes(grid, comparison.compare_with_base(grid, unknown))
