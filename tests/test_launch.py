@@ -1,5 +1,6 @@
-"""launch/slurm.sh queues a study; Python, t2t-jax and sbatch are stand-ins here."""
+"""Launchers with stand-ins for Python, t2t-jax and sbatch."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,13 +8,15 @@ from pathlib import Path
 import pytest
 
 LAUNCH = Path(__file__).parents[1] / "launch"
-RECORD = '#!/usr/bin/env bash\necho "${0##*/} $*" >>"$(dirname "$0")/calls"\n'
+RECORD = """#!/usr/bin/env bash
+echo "${0##*/} $* gpus=${CUDA_VISIBLE_DEVICES-} flags=${XLA_FLAGS-}" >>"$(dirname "$0")/calls"
+"""
 
 
 @pytest.fixture
 def home(tmp_path):
     """A checkout whose programs record how they are called; the study has 3 rows."""
-    for name in ("slurm.sh", "environment.sh"):
+    for name in ("slurm.sh", "processes.sh", "environment.sh"):
         (tmp_path / "launch").mkdir(exist_ok=True)
         shutil.copy(LAUNCH / name, tmp_path / "launch")
     (tmp_path / "pyproject.toml").touch()
@@ -25,13 +28,13 @@ def home(tmp_path):
     return tmp_path
 
 
-def queue(home, *words):
+def queue(home, *words, launcher="slurm.sh", **variables):
     """Returns the calls of Python, t2t-jax and sbatch, in order."""
     programs = home / ".venv" / "bin"
     (programs / "calls").unlink(missing_ok=True)
-    path = f"{programs}:/usr/bin:/bin"
+    env = {"PATH": f"{programs}:/usr/bin:/bin", **variables}
     done = subprocess.run(
-        [home / "launch" / "slurm.sh", *words], env={"PATH": path}, capture_output=True, text=True
+        [home / "launch" / launcher, *words], env=env, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return (programs / "calls").read_text()
@@ -39,11 +42,13 @@ def queue(home, *words):
 
 def test_a_study_is_an_array_with_a_task_for_each_row(home):
     calls = queue(home, "--time=9", "--", "run", "table3", "--store", "/shared/runs")
-    assert "t2t-jax run table3 --store /shared/runs --tasks\n" in calls
+    assert "t2t-jax run table3 --store /shared/runs --tasks gpus" in calls
     sbatch = calls.splitlines()[-1]
     assert sbatch.startswith("sbatch --requeue ")
     assert " --time=9 --array=0-2 " in sbatch
-    assert sbatch.endswith("slurm-task.sh run table3 --store /shared/runs")
+    assert sbatch.endswith("slurm-task.sh run table3 --store /shared/runs gpus= flags=")
+    calls = queue(home, "--time=9", "--", "run", "table3", XLA_FLAGS="--own")
+    assert calls.endswith(" flags=--own\n")  # not those of a machine without a GPU
 
 
 def test_the_packages_of_a_gpu_are_installed_before_the_tasks_are_queued(home):
@@ -53,3 +58,17 @@ def test_the_packages_of_a_gpu_are_installed_before_the_tasks_are_queued(home):
     assert calls.count("[cuda]") == 1
     assert calls.index("[cuda]") < calls.index("sbatch")
     assert "pip install" not in queue(home, "--gres=gpu:1", *words)
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [("4,5,7", ["4", "5"]), ("2,3,0,1", ["2,3", "0,1"]), ("6", ["6", "6"]), ("", ["", ""])],
+)
+def test_processes_divide_the_gpus_that_are_visible(home, visible, expected):
+    (home / ".venv" / "bin" / "nvidia-smi").write_text("#!/usr/bin/env bash\nexit 9\n")
+    (home / ".venv" / "bin" / "nvidia-smi").chmod(0o755)
+    words = "2", "train", "grammar"
+    calls = queue(home, *words, launcher="processes.sh", CUDA_VISIBLE_DEVICES=visible)
+    calls = sorted(x for x in calls.splitlines() if x.startswith("t2t-jax train"))
+    assert [re.search(r"gpus=(\S*) ", x)[1] for x in calls] == expected
+    assert [x.split("--hosts ")[1][:3] for x in calls] == ["0/2", "1/2"]
