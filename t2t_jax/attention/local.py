@@ -34,7 +34,7 @@ from t2t_jax.ops.window_attention import window_attention
 
 
 class Local(Mechanism):
-    """softmax(q k^T / sqrt(d_k)) v over the keys within distance w; causal: only earlier ones.
+    """softmax(q k^T / sqrt(d_k)) v over the keys within distance w; causal: no later key.
 
     Between two sequences it is local-m (Luong et al. 2015, section 3.2), whose window is centred at
     the query's own position. Within one it is the sliding window of Longformer (Beltagy et al.

@@ -75,7 +75,7 @@ class Mechanism(nn.Module):
         bias: Bias = None,
         fused: bool = True,
     ) -> Array:
-        """`fused` if the argument of that name is set and a kernel exists, otherwise `__call__`."""
+        """`__call__`, by a kernel if `fused` is true and there is one for these arguments."""
         out = self.fused(q, k, v, visibility, dropout, bias) if fused else None
         return self(q, k, v, visibility, dropout, bias) if out is None else self.finish(out)
 

@@ -165,7 +165,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "sparse_strided": Entry(
         "sparse:Strided",
-        "the last l keys, and every l-th",
+        "keys within distance l, and at multiples of l",
         costs.strided,
         options=dict(l=8),
         roles=SELF,
@@ -208,7 +208,7 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "lsh": Entry(
         "lsh:LSH",
-        "the c nearest keys in the query's bucket, one of b, in r rounds",
+        "in each of r rounds, the c nearest keys whose hash, one of b, is the query's",
         costs.lsh,
         options=dict(b=4, c=4, r=2, seed=0),
         sizes=dict(tile=64),

@@ -23,7 +23,7 @@ from t2t_jax.ops.window_attention import window_attention
 
 
 class Dilated(Local):
-    """softmax(q k^T / sqrt(d_k)) v over the keys at distances 0, r, ..., w r; causal: earlier ones.
+    """softmax(q k^T / sqrt(d_k)) v over the keys at distances 0, r, ..., w r; causal: no later one.
 
     The positions t with the same t mod r are a sequence of their own, with a window of w.
 
@@ -97,7 +97,7 @@ class Dilated(Local):
 
 
 class BlockLocal(Mechanism):
-    """softmax(q k^T / sqrt(d_k)) v over the query's own block of b keys; causal: earlier ones."""
+    """softmax(q k^T / sqrt(d_k)) v over the query's own block of b keys; causal: no later key."""
 
     grouped: ClassVar[bool] = True
     b: int
