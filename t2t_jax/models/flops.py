@@ -66,16 +66,20 @@ def _layers(attention: str, N: int, shape: Shape) -> Number:
 
 
 def recurrent(c: Model, S: int, T: int) -> Number:
-    """Multiply-adds of a recurrent model on one pair, the logits apart."""
+    """Multiply-adds of a recurrent model on one pair, the logits apart.
+
+    Attention that feeds the recurrence is counted as if its queries were computed at once, so that
+    a window has the padding of its blocks, too.
+    """
     d = c.d_model
-    gates = {"lstm": 4, "gru": 3}[c.cell]
+    parts = {"lstm": 4, "gru": 3}[c.cell]
     ways = 2 if c.encoder_direction == "both" else 1
-    encoder = S * c.N * gates * (d * d + d * d // ways)
-    decoder = T * c.N * gates * 2 * d * d
+    encoder = S * c.N * parts * (d * d + d * d // ways)
+    decoder = T * c.N * parts * 2 * d * d
     if c.attention_feeding == "none":
         return encoder + decoder
     attention = products(c.cross_attention, Shape(T, S, d, d)) + T * 2 * d * d
-    fed = T * gates * d * d if c.attention_feeding == "input" else 0
+    fed = T * parts * d * d if c.attention_feeding == "input" else 0
     return encoder + decoder + fed + attention
 
 
