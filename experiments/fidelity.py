@@ -48,6 +48,7 @@ GRIDS = {
     "demo": Regime(stored="table3-demo"),
     "hour": Regime(preset="hour", stored="table3-hour"),
     "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5, 0.7)}, "hour", "table3-hour"),
+    "night": Regime(preset="night", stored="table3-night"),
     "night, half": Regime(HALF | dict(warmup=960), preset="night"),
     "night, half, short warm-up": Regime(SHORT_WARMUP | dict(lr_scale=0.5), preset="night"),
     "night, half, short warm-up, tuned": Regime(SHORT_WARMUP, {"lr_scale": (0.25, 0.5)}, "night"),

@@ -137,10 +137,10 @@ def scores(result: dict[str, Any]) -> str:
         [split, *(f"{found[s]['score']:.2f}" for s in kept)]
         for split, found in result["scores"].items()
     ]
-    took = duration(result["training_seconds"] + result["scoring_seconds"])
+    took = duration(_seconds(result))
     facts = [f"{x['name']}: `{x['signature']}`" for x in names.values()] + [
         f"{result['parameters']:,} parameters, {result['steps']:,} steps, dev perplexity "
-        f"{result['dev_perplexity']:.3f}, {took} for training and scoring"
+        f"{result['dev_perplexity']:.3f}, {took} for training, compiling and scoring"
     ]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return "\n\n".join([table, "\n".join(f"- {fact}" for fact in facts)])
@@ -175,9 +175,9 @@ def _results(folder: Path) -> list[dict[str, Any]]:
 
 def _seconds(result: dict[str, Any]) -> float:
     """Seconds of training, compiling, evaluating and scoring; of a population, the run's share."""
-    shared = result["training_seconds"] + result.get("overhead_seconds", 0)
-    scoring = sum(s["seconds"] for s in result.get("scoring", {}).values())
-    return shared / result.get("trained_together", 1) + scoring + result.get("scoring_seconds", 0)
+    shared = result["training_seconds"] + result["overhead_seconds"]
+    scoring = sum(split["seconds"] for split in result["scoring"].values())
+    return shared / result["trained_together"] + scoring
 
 
 def duration(seconds: float) -> str:

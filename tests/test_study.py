@@ -568,6 +568,7 @@ def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys)
 
 LARGE = (
     "table3-hour",
+    "table3-night",
     "attention-demo",
     "attention_flops-demo",
     "modifications-hour",
