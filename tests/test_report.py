@@ -214,9 +214,9 @@ def test_a_run_that_diverged_has_no_place_in_charts(attention, tmp_path):
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 10")
 
 
-def test_a_column_without_values_for_single_sentences_is_not_tested(attention):
+def test_a_column_without_counts_of_sentences_is_not_tested(attention):
     grid, lines = attention
-    said = "PPL is not tested, as its values for single sentences are not stored."
+    said = "PPL is not tested, as the counts of sentences are not known."
     assert said not in notes(grid, lines)
     entries = [line.entry for line in lines]
     unknown = [

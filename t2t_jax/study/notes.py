@@ -16,6 +16,8 @@ from t2t_jax.study.registry import PAPER
 EDGE = "‡"  # marks a chosen value at the edge of its range
 _FOLLOWING = "evaluate_every", "steps"  # fields that a preset or equal FLOPs derive from others
 
+_UNKNOWN = "as the counts of sentences are not known"
+
 
 def notes(grid: Grid, lines: Sequence[Line]) -> list[str]:
     """Returns all notes, in order."""
@@ -109,12 +111,11 @@ def _signature(grid: Grid, name: str, runs: Sequence[Run]) -> str:
 
 def _requirements(name: str) -> tuple[str, str]:
     """Returns what a metric on request needs to be computed, and why it may not be tested."""
-    unknown = "as the counts of sentences are not known"
     if name == CONTRASTIVE:
         return "parameters, which are not stored", "as the judgements of base's pairs are not known"
     if of_split(name)[1]:
-        return "`run` with this metric", unknown
-    return "translations, which are not stored", unknown
+        return "`run` with this metric", _UNKNOWN
+    return "translations, which are not stored", _UNKNOWN
 
 
 def _unmeasured(grid: Grid, lines: Sequence[Line]) -> list[str]:
@@ -184,10 +185,9 @@ def _tests(grid: Grid, lines: Sequence[Line]) -> list[str]:
             f"sentences added; Bonferroni's p < {LEVEL} over {rows}, in each column)."
         )
         for name, column in zip(grid.scores, zip(*measures, strict=True), strict=True):
-            if any(column[1:]) and not any(x and x.p is not None for x in column):
-                sentences.append(
-                    f"{name} is not tested, as its values for single sentences are not stored."
-                )
+            stored = name not in grid.computed  # `_unmeasured` has the others
+            if stored and any(column[1:]) and not any(x and x.p is not None for x in column):
+                sentences.append(f"{name} is not tested, {_UNKNOWN}.")
     if tested < len(compared):
         sentences.append(
             "Rows with one seed are not tested, as one run does not show how much seeds differ."
