@@ -17,14 +17,6 @@ def blocks(x: Array, b: int, n: int, first: int = 0) -> Array:
     return x.reshape(x.shape[0], n, b, *x.shape[2:])
 
 
-def window_block(w: int, block: int, L: int) -> int:
-    """The length of blocks for a window of w on L positions: w, but at least `block`, at most L.
-
-    A window that is longer than the sequence then costs no more than one of the same length.
-    """
-    return max(min(w, L), block)
-
-
 def with_neighbours(x: Array, b: int, n: int, after: int) -> Array:
     """Each of n blocks of x [B, L, ...] with the block before it and `after` (0 or 1) after it.
 

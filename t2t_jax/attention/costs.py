@@ -48,7 +48,7 @@ def additive(o: Options, s: Shape) -> Number:
 
 
 def local(o: Options, s: Shape) -> Number:
-    b = window_block(o, s)
+    b = window_block(o["w"], o["block"], s.T, s.S)
     return whole(s.T, b) * near(b, s.causal) * (s.d_k + s.d_v)
 
 
@@ -64,7 +64,9 @@ def block_local(o: Options, s: Shape) -> Number:
 
 
 def streaming(o: Options, s: Shape) -> Number:
-    return local(o, s) + whole(s.T, window_block(o, s)) * o["g"] * (s.d_k + s.d_v)
+    return local(o, s) + whole(s.T, window_block(o["w"], o["block"], s.T, s.S)) * o["g"] * (
+        s.d_k + s.d_v
+    )
 
 
 def longformer(o: Options, s: Shape) -> Number:
@@ -162,9 +164,12 @@ def whole(n: Number, b: Number) -> Number:
     return -(-n // b) * b
 
 
-def window_block(o: Options, s: Shape) -> Number:
-    """The length of the blocks that compute a window, as in `blocks.window_block`."""
-    return max(min(o["w"], max(s.T, s.S)), o["block"])
+def window_block(w: Number, block: Number, T: int, S: int) -> int:
+    """The length of blocks for a window of w on T queries and S keys, at least `block`.
+
+    A window that is longer than the sequences costs no more than one of their length.
+    """
+    return int(max(min(w, max(T, S)), block))
 
 
 def near(b: Number, causal: bool) -> Number:

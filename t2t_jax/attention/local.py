@@ -12,9 +12,9 @@ from t2t_jax.attention.blocks import (
     scaled_products,
     take_positions,
     unblock,
-    window_block,
     with_neighbours,
 )
+from t2t_jax.attention.costs import window_block
 from t2t_jax.attention.dense import single_query, softmax
 from t2t_jax.attention.mechanism import (
     Bias,
@@ -65,7 +65,7 @@ class Local(Mechanism):
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
         T = q.shape[1]
-        b = window_block(self.w, self.block, max(T, k.shape[1]))
+        b = window_block(self.w, self.block, T, k.shape[1])
         n = -(-T // b)
         after = 0 if visibility.causal else 1
         q = blocks(q, b, n)

@@ -14,9 +14,9 @@ from t2t_jax.attention.blocks import (
     on_axis,
     take_positions,
     unblock,
-    window_block,
     with_neighbours,
 )
+from t2t_jax.attention.costs import window_block
 from t2t_jax.attention.dense import single_query
 from t2t_jax.attention.local import ring
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
@@ -50,7 +50,8 @@ class Streaming(Mechanism):
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
-        T, b = q.shape[1], window_block(self.w, self.block, q.shape[1])
+        T = q.shape[1]
+        b = window_block(self.w, self.block, T, k.shape[1])
         n, after = -(-T // b), 0 if visibility.causal else 1
         start = b * on_axis(1, 4, jnp.arange(n))
         t = start + on_axis(2, 4, jnp.arange(b))
