@@ -45,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print(f"t2t-jax: {error.filename or 'a file'}: {error.strerror}.", file=sys.stderr)
+        print(f"t2t-jax: {error}.", file=sys.stderr)
         return 1
     return 0
 

@@ -48,6 +48,15 @@ def test_help_shows_the_options_of_a_command_and_says_where_the_fields_are(comma
         assert value == (word if isinstance(kind, tuple) else kind(word))
 
 
+def test_what_a_command_cannot_use_is_said_in_one_sentence(capsys):
+    assert main(["run", "table3", "surplus"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "t2t-jax: unexpected 'surplus': see t2t-jax run --help."
+    )
+    assert main(["translate", "r" * 300]) == 1
+    assert capsys.readouterr().err == f"t2t-jax: [Errno 36] File name too long: '{'r' * 300}'.\n"
+
+
 def test_output_is_utf_8_in_every_locale():
     words = [sys.executable, "-m", "t2t_jax.cli", "help", "study"]
     env = os.environ | {"PYTHONIOENCODING": "latin-1"}

@@ -12,7 +12,7 @@ from t2t_jax.study.statistics import Difference
 Pairs = Mapping[tuple[str, str], Difference]
 
 
-class Cell(NamedTuple):
+class MatrixCell(NamedTuple):
     """A cell of the matrix.
 
     Attributes:
@@ -36,19 +36,19 @@ def of_metrics(grid: Grid, lines: Sequence[Line]) -> dict[str, Pairs]:
     return {name: pairs for name, pairs in metrics.items() if pairs}
 
 
-def matrix(metric: str, pairs: Pairs) -> list[tuple[str, list[tuple[str, Cell]]]]:
+def matrix(metric: str, pairs: Pairs) -> list[tuple[str, list[tuple[str, MatrixCell]]]]:
     """Returns the cells of each row, with the names of their columns."""
     names = list(dict.fromkeys(name for both in pairs for name in both))
     return [(a, [(b, _cell(metric, pairs, a, b)) for b in names]) for a in names]
 
 
-def _cell(metric: str, pairs: Pairs, a: str, b: str) -> Cell:
+def _cell(metric: str, pairs: Pairs, a: str, b: str) -> MatrixCell:
     if a == b:
-        return Cell("", "", "same")
+        return MatrixCell("", "", "same")
     d = pairs[a, b] if (a, b) in pairs else reverse(pairs[b, a])
     tooltip = f"{a} minus {b}: {d.size:+.2f} {metric}, 95% interval {interval(d)}, {verdict(d)}"
     kind = ("above" if d.size > 0 else "below") if significant(d) else "open"
-    return Cell(f"{d.size:+.1f}", tooltip, kind)
+    return MatrixCell(f"{d.size:+.1f}", tooltip, kind)
 
 
 def reverse(d: Difference) -> Difference:
