@@ -79,9 +79,8 @@ def _interleaved(programs: Mapping[str, Program]) -> dict[str, list[float]]:
     """Returns the seconds of each program in every round but the first, which warms up."""
     times: dict[str, list[float]] = {name: [] for name in programs}
     for r in range(ROUNDS + 1):
-        for name, program in list(programs.items())[
-            :: -1 if r % 2 else 1
-        ]:  # no one is always first
+        order = list(programs.items())
+        for name, program in reversed(order) if r % 2 else order:  # none is always the first
             start = time.perf_counter()
             jax.block_until_ready(program.run(*program.arguments))
             if r:
