@@ -205,13 +205,16 @@ def sample_of(directory, sections):
 
 def test_a_whole_treebank_has_the_standard_splits(tmp_path):
     directory = sample_of(tmp_path / "wsj", range(25))
-    data = Data(corpus="wsj", target="tree", directory=str(directory), vocabulary=64, max_length=99)
+    data = Data(corpus="wsj", target="tree", directory=str(directory), vocabulary=48, max_length=99)
     dataset = open_dataset(prepare(data, tmp_path / "cache", report=lambda _: None))
     assert [len(split.source) for split in dataset.splits.values()] == [20 * 3, 3, 3]
     assert dataset.splits["dev"].sources == [f"s22n{n} is red ." for n in (8, 9, 10)]
     assert dataset.splits["test"].references[0] == "(S (NP XX )NP (VP XX (ADJP XX )ADJP )VP XX )S"
     tree = "(S (NP (NN s23n8)) (VP (VBZ is) (ADJP (JJ red))) (. .))"
     assert dataset.splits["test"].extras[0] == {"tree": tree}
+    pieces = dataset.vocabulary.pieces(dataset.splits["test"].target[0])
+    brackets = [f"▁{bracket}" for bracket in dataset.splits["test"].references[0].split()]
+    assert pieces == [*brackets, "</s>"], "a bracket is one subword"
 
 
 def test_a_directory_without_the_files_of_a_split_is_refused(tmp_path):

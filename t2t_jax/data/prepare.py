@@ -138,7 +138,7 @@ def _build_once(
             "content": corpus.content,
         }
         sizes = data.vocabulary, data.max_length
-        build(directory, about, corpus.streams(), *sizes, corpus.words)
+        build(directory, about, corpus.streams(), *sizes, corpus.words, corpus.whole_targets)
     return directory
 
 

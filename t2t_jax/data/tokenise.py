@@ -66,6 +66,7 @@ def build(
     vocabulary: int,
     max_length: int,
     words: Sequence[str] = (),
+    whole_targets: bool = False,
 ) -> None:
     """Tokenises streams into a directory.
 
@@ -79,6 +80,7 @@ def build(
       vocabulary: number of subwords.
       words: the vocabulary, if it consists of whole words. A word of a target that begins with
         `tasks.GIVEN` is then given: its id is stored with a minus sign.
+      whole_targets: whether every word of a training target is one subword.
 
     Raises:
       UsageError: a stream cannot be read, has no valid pair, or is not UTF-8.
@@ -87,7 +89,7 @@ def build(
     aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
     try:
         aside.mkdir(parents=True)
-        _fill(aside, about, streams, vocabulary, max_length, words)
+        _fill(aside, about, streams, vocabulary, max_length, words, whole_targets)
         _move(aside, directory)
     except OSError as error:
         raise RunError(
@@ -117,6 +119,7 @@ def _fill(
     vocabulary: int,
     max_length: int,
     words: Sequence[str],
+    whole_targets: bool,
 ) -> None:
     for name, stream in streams.items():  # errors in the small splits show before the long work
         if name != "train":
@@ -126,7 +129,7 @@ def _fill(
     if words:
         subwords = Vocabulary(of_words(words))
     else:
-        subwords, trained_on = _train_vocabulary(streams["train"], vocabulary)
+        subwords, trained_on = _train_vocabulary(streams["train"], vocabulary, whole_targets)
     (directory / "vocabulary.model").write_bytes(subwords.model)
     dtype = "uint16" if subwords.size <= 1 << 16 and not words else "int32"
     encode = given_encoder(subwords) if words else subwords.encode
@@ -154,10 +157,14 @@ def _fill(
     (directory / "meta.json").write_text(text + "\n", "utf-8")
 
 
-def _train_vocabulary(stream: Stream, size: int) -> tuple[Vocabulary, dict[str, int]]:
+def _train_vocabulary(
+    stream: Stream, size: int, whole_targets: bool
+) -> tuple[Vocabulary, dict[str, int]]:
     """A vocabulary trained on a sample of the training pairs, and the size of the sample."""
     sampled, stride = sample(_valid(stream, Counter()), SAMPLE)
-    model = train((text for pair in sampled for text in (pair.source, pair.target)), size)
+    lines = (text for pair in sampled for text in (pair.source, pair.target))
+    whole = {word for pair in sampled for word in pair.target.split()} if whole_targets else ()
+    model = train(lines, size, whole)
     return Vocabulary(model), {"trained_on_pairs": len(sampled), "one_pair_in": stride}
 
 

@@ -2,7 +2,8 @@
 
 `wsj` is the standard split: sections 02 to 21 for training, 22 and 23 for dev and test.
 `wsj_sample` is for the free sample of sections 00 and 01, with a split of its own; its scores
-cannot be compared with those on section 23.
+cannot be compared with those on section 23. Every bracket of a tree is one subword, so that an
+output is no longer than its tree.
 """
 
 import re

@@ -51,8 +51,11 @@ class Vocabulary:
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
 
-def train(lines: Iterable[str], size: int) -> bytes:
+def train(lines: Iterable[str], size: int, whole: Iterable[str] = ()) -> bytes:
     """A serialised SentencePiece BPE model of `size` subwords; a function of the lines.
+
+    Args:
+      whole: words that are never split: each is one of the subwords.
 
     Raises:
       UsageError: the lines have fewer subwords, or more characters, than `size`.
@@ -68,6 +71,7 @@ def train(lines: Iterable[str], size: int) -> bytes:
             vocab_size=size,
             character_coverage=COVERAGE,
             **_SPECIAL,
+            user_defined_symbols=[f"▁{word}" for word in sorted(whole)],
             num_threads=4,  # stored in the model, so a change would change its fingerprint
             minloglevel=2,
         )
