@@ -16,6 +16,8 @@ from t2t_jax.evaluation.metrics import metric
 from t2t_jax.recipes import RECIPES
 from t2t_jax.study import Row, study
 
+METRICS = "PPL,BLEU,BLEU lc,BLEU lc tok"
+
 
 def counts(hypotheses, references, **options):
     """Returns the counts of each sentence whose sums give BLEU with these options of sacreBLEU."""
@@ -38,16 +40,21 @@ def tokenised(hypotheses, references, _):
 
 
 def recipe(name):
-    return Row(name, RECIPES[f"multi30k_{name}"][1])
+    return RECIPES[f"multi30k_{name}"][1]
 
 
 @study(
     "Multi30k EN-DE, test2016",
-    columns="vocabulary batch_tokens P_drop peak_lr steps",
+    columns="corpus vocabulary batch_tokens P_drop peak_lr steps",
     split="test",
     V=9717,
     base=dict(dtype="float32"),  # also on a GPU
-    metrics=dict(multi30k="PPL,BLEU,BLEU lc,BLEU lc tok"),
+    metrics=dict(multi30k=METRICS, multi30k_lower=METRICS),
 )
 def multi30k():
-    return [recipe("quick"), recipe("hour"), recipe("best")]
+    return [
+        Row("quick", recipe("quick")),
+        Row("hour", recipe("hour")),
+        Row("best", recipe("best")),
+        Row("best, lower case", recipe("best") | dict(corpus="multi30k_lower")),
+    ]

@@ -85,6 +85,7 @@ def test_13a_comes_first_and_every_score_has_its_signature():
 
 
 def test_only_multi30k_has_the_moses_score_of_its_literature():
+    assert "bleu_moses_lc" in metric_of("multi30k_lower").scores(HYPOTHESES, REFERENCES, (), "de")
     for corpus in ("grammar", "wmt14", "text"):
         actual = metric_of(corpus).scores(HYPOTHESES, REFERENCES, (), "de")
         assert list(actual) == ["bleu", "bleu_lc", "bleu_intl", "chrf"]

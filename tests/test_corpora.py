@@ -418,9 +418,32 @@ def test_multi30k_is_read_from_a_local_copy(multi30k, tmp_path):
     assert prepare(dataclasses.replace(data, directory=""), tmp_path, quiet) == directory
 
 
-def test_multi30k_that_is_not_the_published_one_is_reported(tmp_path):
+def write_captions(directory):
+    """Writes files with the names of Multi30k's."""
     for seed, stem in enumerate(("train", "val", "test_2016_flickr")):
-        write(tmp_path / stem, sentences(EN, 99, seed), sentences(DE, 99, seed), ".gz")
+        write(directory / stem, sentences(EN, 99, seed), sentences(DE, 99, seed), ".gz")
+
+
+def test_multi30k_in_lower_case_differs_in_nothing_else(tmp_path):
+    write_captions(tmp_path)
+    cased, lower = (
+        open_dataset(
+            prepare(
+                Data(corpus=corpus, directory=str(tmp_path), vocabulary=75), tmp_path / "c", quiet
+            )
+        )
+        for corpus in ("multi30k", "multi30k_lower")
+    )
+    german = cased.splits["test"].references
+    assert lower.splits["test"].references == [text.lower() for text in german] != german
+    assert lower.splits["test"].sources == cased.splits["test"].sources
+    target = lower.splits["train"].target
+    decoded = lower.vocabulary.decode(target[i] for i in range(len(target)))
+    assert decoded == [text.lower() for text in sentences(DE, 99, 0)]
+
+
+def test_multi30k_that_is_not_the_published_one_is_reported(tmp_path):
+    write_captions(tmp_path)
     lines = []
     data = Data(corpus="multi30k", directory=str(tmp_path), vocabulary=75)
     prepare(data, tmp_path / "c", lines.append)

@@ -33,11 +33,14 @@ class Corpus:
       content: JSON that is equal for corpora of equal pairs, such as checksums.
       streams: function that gives the raw pairs of each split; it may download them.
       words: the vocabulary, if it consists of whole words.
+      whole_targets: whether every word of a training target is one subword, as the brackets of
+        linearised trees are.
     """
 
     content: Mapping[str, Any]
     streams: Callable[[], Mapping[str, Stream]]
     words: Sequence[str] = ()
+    whole_targets: bool = False
 
 
 def corpus_of(data: Data, root: Path, report: Report) -> Corpus:
@@ -163,6 +166,26 @@ def _multi30k(data: Data, root: Path, report: Report) -> Corpus:
     return local
 
 
+def _multi30k_lower(data: Data, root: Path, report: Report) -> Corpus:
+    """Multi30k in lower case, as Wu et al. (2021) and others read it."""
+    cased = _multi30k(data, root, report)
+
+    def lowercase(text: bytes) -> bytes:
+        return text.decode(errors="surrogateescape").lower().encode(errors="surrogateescape")
+
+    def pairs(read: Callable[[], Iterator[Raw]]) -> Iterator[Raw]:
+        for raw in read():
+            yield Raw(lowercase(raw.source), lowercase(raw.target))
+
+    def streams() -> Mapping[str, Stream]:
+        return {
+            split: Stream(where, functools.partial(pairs, read))
+            for split, (where, read) in cased.streams().items()
+        }
+
+    return Corpus({**cased.content, "case": "lower"}, streams)
+
+
 def _wmt14(data: Data, root: Path, report: Report) -> Corpus:
     pair = {data.source, data.target}
     if pair not in ({"en", "de"}, {"en", "fr"}):
@@ -200,7 +223,7 @@ def _treebank(data: Data, root: Path, report: Report) -> Corpus:
         split: Stream(f"the {split} trees", functools.partial(treebank.pairs, paths))
         for split, paths in files.items()
     }
-    return Corpus(content | {"code": code}, lambda: streams)
+    return Corpus(content | {"code": code}, lambda: streams, whole_targets=True)
 
 
 def _grammar(data: Data, root: Path, report: Report) -> Corpus:

@@ -30,6 +30,7 @@ class Entry:
 CORPORA: dict[str, Entry] = {
     "grammar": Entry("_grammar"),
     "multi30k": Entry("_multi30k", ("directory",)),
+    "multi30k_lower": Entry("_multi30k_lower", ("directory",)),
     "wmt14": Entry("_wmt14", ("directory",)),
     "text": Entry("_text", ("train", "dev", "test")),
     "wsj": Entry("_treebank", ("directory",)),
