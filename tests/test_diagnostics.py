@@ -14,7 +14,7 @@ from t2t_jax.config import Config, Data
 from t2t_jax.data import diagnostics, nested
 from t2t_jax.data.cache import as_one, ragged
 from t2t_jax.data.diagnostics import SPLITS, TASKS, generate
-from t2t_jax.data.prepare import open_corpus
+from t2t_jax.data.prepare import open_corpus, prepare
 from t2t_jax.data.registry import CORPORA, is_task, parse_options
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import accuracy
@@ -260,6 +260,11 @@ def test_options_that_a_task_lacks_are_refused_with_the_config(corpus, options, 
 def test_options_that_do_not_fit_are_refused(task, options, size, expected):
     with pytest.raises(UsageError, match=expected):
         generate(task, parse_options(task, options), size)
+
+
+def test_a_vocabulary_of_special_tokens_alone_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="vocabulary=4 leaves corpus dyck without words"):
+        prepare(Data(corpus="dyck", vocabulary=4), tmp_path, quiet)
 
 
 def test_expressions_that_are_hardly_ever_long_enough_are_refused():

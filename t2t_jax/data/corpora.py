@@ -264,6 +264,11 @@ NORMAL = Data().grade
 def _task(data: Data, root: Path, report: Report) -> Corpus:
     options = parse_options(data.corpus, data.task_options)
     words = diagnostics.vocabulary(data.corpus, options, data.vocabulary)
+    if not words:
+        raise UsageError(
+            f"vocabulary={data.vocabulary} leaves corpus {data.corpus} without words, as special "
+            "tokens take four places: raise vocabulary."
+        )
 
     @functools.cache
     def examples() -> Mapping[str, Sequence[diagnostics.Example]]:
