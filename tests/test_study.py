@@ -585,6 +585,7 @@ LARGE = (
         "table2-hour",
         "table4-treebank",
         "multi30k-paper",
+        "multi30k_lower-paper",
         "language_model-hour",
         "lengths-diagnostic",
         "lengths_dyck-diagnostic",
