@@ -38,6 +38,7 @@ def trials(grid: Grid, lines: Sequence[Line], title: str) -> Path:
         grids[-1, 0].set_xlabel("trials, drawn at random from those of the sweep")
         for rows, axes in zip(facets, grids[:, 0], strict=True):
             plotting.logarithmic(axes.yaxis)
+            axes.xaxis.get_major_locator().set_params(integer=True)
             ends = [
                 (
                     len(every[i]),
