@@ -45,7 +45,7 @@ def metric_of(corpus: str) -> Metric:
         return F1
     if is_task(corpus):
         return ACCURACY
-    return MULTI30K if corpus.startswith("multi30k") else BLEU
+    return MULTI30K if corpus in ("multi30k", "multi30k_lower") else BLEU
 
 
 def is_scored(c: Config) -> bool:
