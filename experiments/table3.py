@@ -8,7 +8,7 @@
 
 The first takes 15 minutes on 2 CPU cores, the second 20 minutes a seed, the third 2 hours a seed,
 the fourth 5 hours. Expected (experiments/results/table3-demo, -hour, -night, -multi30k): base
-reaches 61.9, 74.2, 71.6 and 30.2 BLEU, and big 77.8, 81.5, 85.4 and 30.8; the rows below hold the
+reaches 62.0, 74.2, 71.6 and 30.2 BLEU, and big 77.4, 81.5, 85.4 and 30.8; the rows below hold the
 values of the paper.
 
 PPL is per subword, the paper's wordpiece. PPL and BLEU are on dev (newstest2013), with a beam of 4,
