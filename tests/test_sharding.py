@@ -26,7 +26,7 @@ from tests.test_training import batch
 V, STEPS = 24, 20
 C = config.replace(
     config.Config(),
-    **dict(N=1, d_model=8, d_ff=12, h=4, d_k=3, d_v=5, warmup=8, lr_scale=0.3, P_drop=0.2),
+    **dict(N=2, d_model=8, d_ff=12, h=4, d_k=3, d_v=5, warmup=8, lr_scale=0.3, P_drop=0.2),
     **dict(max_length=9, batch_tokens=99),
 )
 MIXED = "data=2,fsdp=2,tensor=2"
@@ -79,7 +79,7 @@ def together(mesh, configs, model, shapes=SHAPES):
 
 
 def check_mixed_mesh():
-    c = config.replace(C, h_kv=2)
+    c = config.replace(C, N=1, h_kv=2)
     model, mesh = build(c, V), make_mesh(MIXED)
     actual, _ = together(mesh, [c], model, shapes=SHAPES[:1])
     np.testing.assert_allclose(actual[:, 0], alone(c, model, SHAPES[:1]), rtol=1e-5)
@@ -89,7 +89,7 @@ def check_every_model():
     """Some parameter of every mechanism and architecture is sharded over the mesh."""
     mesh, width = make_mesh(MIXED), dict(N=1, d_model=8)
     models = [
-        config.replace(C, d_k=4, **{f"{t.roles[0]}_attention": n})
+        config.replace(C, N=1, d_k=4, **{f"{t.roles[0]}_attention": n})
         for n, t in MECHANISMS.items()
         if not t.changing
     ]
@@ -122,10 +122,10 @@ def check_layout(state, mesh):
     parts = {
         "embedding/matrix": sizes["fsdp"] * sizes["tensor"],
         "encoder_0/attention/W_Q": sizes["fsdp"] * sizes["tensor"],
-        "decoder_0/cross_attention/W_O": sizes["fsdp"] * sizes["tensor"],
-        "decoder_0/feed_forward/W_2": sizes["fsdp"] * sizes["tensor"],
-        "encoder_0/feed_forward/b_1": sizes["tensor"],
-        "encoder_0/add_norm_attention/norm/affine/scale": sizes["fsdp"],
+        "decoder_1/cross_attention/W_O": sizes["fsdp"] * sizes["tensor"],
+        "decoder_1/feed_forward/W_2": sizes["fsdp"] * sizes["tensor"],
+        "encoder_1/feed_forward/b_1": sizes["tensor"],
+        "encoder_1/add_norm_attention/norm/affine/scale": sizes["fsdp"],
     }
     leaves = jax.tree_util.tree_leaves_with_path((state.params, state.optimizer))
     for name, count in parts.items():
@@ -141,7 +141,7 @@ def check_layout(state, mesh):
 
 
 def check_every_population():
-    configs = [config.replace(C, seed=seed, P_drop=0.1 * seed) for seed in range(4)]
+    configs = [config.replace(C, N=1, seed=seed, P_drop=0.1 * seed) for seed in range(4)]
     model = build(C, V)
     expected = np.array([alone(c, model) for c in configs]).T
     for described in ("population=4,data=2", "population=2,fsdp=2,tensor=2"):
@@ -246,9 +246,10 @@ def test_eight_devices_equal_one(functions):
 @pytest.mark.full
 def test_padding_rows_have_no_effect():
     """Padding rows after a batch change neither the loss nor the random draws of other rows."""
-    model = build(C, V)
-    step, h = jax.jit(make_step(model, C)), hyper(C)
-    state = jax.device_get(initialise(model, C, make_mesh()))
+    c = config.replace(C, N=1)
+    model = build(c, V)
+    step, h = jax.jit(make_step(model, c)), hyper(c)
+    state = jax.device_get(initialise(model, c, make_mesh()))
     b = batch(3, 5, 7, 6)
     longer = {side: jnp.pad(x, ((0, 3), (0, 0))) for side, x in b.items()}
     actual, expected = (step(state, x, h)[1]._asdict() for x in (longer, b))
