@@ -20,6 +20,12 @@ from t2t_jax.recipes import RECIPES
 from t2t_jax.study import Row, study
 
 METRICS = "PPL,BLEU,BLEU lc,BLEU lc tok"
+OPTIONS = dict(
+    columns="vocabulary batch_tokens P_drop peak_lr steps",
+    split="test",
+    V=9717,
+    base=dict(dtype="float32"),  # also on a GPU
+)
 
 
 def counts(hypotheses, references, **options):
@@ -46,25 +52,11 @@ def recipe(name):
     return RECIPES[f"multi30k_{name}"][1]
 
 
-@study(
-    "Multi30k EN-DE, test2016",
-    columns="vocabulary batch_tokens P_drop peak_lr steps",
-    split="test",
-    V=9717,
-    base=dict(dtype="float32"),  # also on a GPU
-    metrics=dict(multi30k=METRICS),
-)
+@study("Multi30k EN-DE, test2016", metrics=dict(multi30k=METRICS), **OPTIONS)
 def multi30k():
     return [Row(name, recipe(name)) for name in ("quick", "hour", "best")]
 
 
-@study(
-    "Multi30k EN-DE in lower case, test2016",
-    columns="vocabulary batch_tokens P_drop peak_lr steps",
-    split="test",
-    V=9717,
-    base=dict(dtype="float32"),
-    metrics=dict(multi30k_lower=METRICS),
-)
+@study("Multi30k EN-DE in lower case, test2016", metrics=dict(multi30k_lower=METRICS), **OPTIONS)
 def multi30k_lower():
     return [Row("best", recipe("best") | dict(corpus="multi30k_lower"))]
