@@ -167,7 +167,10 @@ def _multi30k(data: Data, root: Path, report: Report) -> Corpus:
 
 
 def _multi30k_lower(data: Data, root: Path, report: Report) -> Corpus:
-    """Multi30k in lower case, as Wu et al. (2021) and others read it."""
+    """Multi30k in lower case, as Wu et al. (2021) and others read it.
+
+    Its models expect such text: `translate` does not change the case of what it is given.
+    """
     cased = _multi30k(data, root, report)
 
     def lowercase(text: bytes) -> bytes:
