@@ -96,13 +96,18 @@ def mask(target: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
 def initialise(model: nn.Module, c: Config, mesh: Mesh) -> State:
     """The state before the first step, drawn from the seed and laid out over the mesh."""
     layout = jax.tree.map(lambda x: x.sharding, abstract(model, c, mesh))
+    with sharding.use_mesh(mesh):
+        return jax.jit(drawing(model, c), out_shardings=layout)(jnp.uint32(c.training.seed))
 
-    def create(seed: jax.Array) -> State:
+
+def drawing(model: nn.Module, c: Config) -> Callable[[jax.Array], State]:
+    """A function that draws the state before the first step from a seed uint32 []."""
+
+    def draw(seed: jax.Array) -> State:
         params = _draw(model, jax.random.fold_in(jax.random.key(seed), 0))
         return nn.meta.unbox(_first(c, params))
 
-    with sharding.use_mesh(mesh):
-        return jax.jit(create, out_shardings=layout)(jnp.uint32(c.training.seed))
+    return draw
 
 
 def abstract(model: nn.Module, c: Config, mesh: Mesh) -> State:
