@@ -1,4 +1,4 @@
-"""The programs of small configs, which `tests/programs.json` keeps for the versions that CI installs.
+"""The programs of small configs; `tests/programs.json` keeps them for the versions CI installs.
 
     launch/local.sh tests/golden.py      rewrites the file, and prints which configs changed
 
