@@ -29,14 +29,12 @@ def listing(what: str, format: str, home: Path | None) -> list[str]:
     Raises:
       UsageError: there is nothing with that name, or it is not available as JSON.
     """
-    from t2t_jax.study.registry import find, path_of, studies
+    from t2t_jax.study.registry import find, path_of, study_files
 
     if home is not None and what != "runs":
         raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
-    if path_of(what):
+    if path_of(what) or what in (known := study_files()):
         return _rows(find(what), format)
-    if what in (known := studies()):
-        return _rows(known[what], format)
     if topic := _TOPICS.get(what):
         raise UsageError(f"there is no list of {what}: `t2t-jax help {topic}` describes them.")
     if what and what != "runs" and what not in _LISTS:

@@ -9,6 +9,7 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import step_flops
+from t2t_jax.study import registry
 from t2t_jax.study.comparison import compare_with_base, paper_score
 from t2t_jax.study.cost import parameters
 from t2t_jax.study.entries import Entry, collect
@@ -174,18 +175,32 @@ def test_rows_are_chosen_by_name_or_group_and_base_comes_along():
     assert select(table3, []) == table3.rows
 
 
-def test_a_study_is_one_file(tmp_path, capsys):
-    (tmp_path / "mine.py").write_text(
-        "from t2t_jax.study import Row, study\n"
-        "@study('Mine', columns='h', split='test', V=9)\n"
-        "def mine():\n"
-        "    return [Row('base'), Row('A', dict(h=4, d_k=128))]\n"
-    )
-    assert [row.name for row in studies(tmp_path)["mine"].rows] == ["base", "A:h=4,d_k=128"]
-    (tmp_path / "broken.py").write_text("1 +")
-    assert list(studies(tmp_path)) == ["mine"]
-    warning = capsys.readouterr().err
-    assert warning.startswith(f"t2t-jax: {tmp_path / 'broken.py'} cannot be loaded (SyntaxError: ")
+MINE = """
+from t2t_jax.study import Row, study
+@study('Mine', columns='h', split='test', V=9)
+def mine():
+    return [Row('base'), Row('A', dict(h=4, d_k=128))]
+@study(
+    'Yours',
+    columns='h', split='test', V=9,
+)
+def yours():
+    return [Row('base')]
+"""
+
+
+def test_a_study_is_found_without_executing_other_files(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(registry, "EXPERIMENTS", tmp_path)
+    (tmp_path / "tool.py").write_text("def study(): pass\n1 / 0")
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "broken.py").write_text("@study('Other')\ndef other():\n    1 +")
+    assert [row.name for row in find("mine").rows] == ["base", "A:h=4,d_k=128"]
+    assert find("yours").title == "Yours"
+    assert not capsys.readouterr().err
+    with pytest.raises(UsageError, match=r"broken\.py cannot be loaded \(SyntaxError: "):
+        find("other")
+    assert list(studies()) == ["mine", "yours"]
+    assert f"{tmp_path / 'broken.py'} cannot be loaded" in capsys.readouterr().err
 
 
 # Values of every field that a row may name; where a preset sets the field, also others than its.

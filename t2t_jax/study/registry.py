@@ -4,6 +4,7 @@ A study is a function, in any file, that returns rows and is decorated with `@st
 experiments/ are known by name.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from t2t_jax.runs.study_file import load
 # Fields of a row that hold the paper's values.
 PAPER = ("PPL", "BLEU", "F1", "accuracy", "params", "FLOPs")
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+_DECLARATION = re.compile(r"^@study\(.*?^def (\w+)\(", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -137,14 +139,23 @@ def _check(study: Study) -> None:
         raise UsageError(f"{study.name} has two rows {repeated[0]}: change one, or its group.")
 
 
-def studies(folder: Path = EXPERIMENTS, report: Callable[[str], object] = warn) -> dict[str, Study]:
-    """Returns every study under experiments/, by name.
+def study_files() -> dict[str, Path]:
+    """Returns the file of every study under experiments/, by name; no file is executed."""
+    return {
+        name: path
+        for path in sorted(EXPERIMENTS.glob("*.py"))
+        for name in _DECLARATION.findall(path.read_text("utf-8"))
+    }
+
+
+def studies(report: Callable[[str], object] = warn) -> dict[str, Study]:
+    """Returns every study under experiments/, by name; only the files of studies are executed.
 
     Args:
       report: receives a line about each file that cannot be loaded.
     """
     out: dict[str, Study] = {}
-    for path in sorted(folder.glob("*.py")):
+    for path in dict.fromkeys(study_files().values()):
         try:
             out |= _studies_of(path)
         except UsageError as error:
@@ -153,22 +164,24 @@ def studies(folder: Path = EXPERIMENTS, report: Callable[[str], object] = warn) 
 
 
 def _studies_of(path: Path) -> dict[str, Study]:
-    """Returns the studies of a file, by name."""
+    """Returns the studies of a file, which is executed, by name."""
     return {s.name: s for s in vars(load(path)).values() if isinstance(s, Study)}
 
 
 def find(text: str) -> Study:
     """Returns the study with a name; or that of a file, `PATH.py`, or `PATH.py:name` of several.
 
+    Only the file of the study is executed.
+
     Raises:
       UsageError: there is no such study, or the file cannot be loaded.
     """
     path, name = path_of(text), text.rpartition(":")[2]
     if path is None:
-        known = studies()
-        if name not in known:
-            raise UsageError(f"there is no study {name!r} under {EXPERIMENTS}: {near(name, known)}")
-        return known[name]
+        files = study_files()
+        if name not in files:
+            raise UsageError(f"there is no study {name!r} under {EXPERIMENTS}: {near(name, files)}")
+        path = files[name]
     known = _studies_of(path)
     if not known:
         raise UsageError(
