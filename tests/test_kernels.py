@@ -23,13 +23,11 @@ from t2t_jax.models import build
 from t2t_jax.ops import (
     cross_entropy,
     dropout,
-    feed_forward,
     flash_attention,
     matmul,
     tiles,
     window_attention,
 )
-from t2t_jax.runs.code import KERNELS
 from t2t_jax.training import population, sharding
 from t2t_jax.training.objective import cross_entropy as objective
 from t2t_jax.training.objective import fused_cross_entropy
@@ -39,6 +37,7 @@ from tests.eight import on_eight_devices
 from tests.gradients import drawn, value_and_gradients
 
 V = 300  # no multiple of a tile
+KERNELS = {f"ops.{x}_attention" for x in ("flash", "linear", "sparse", "window")}
 
 
 def target(shape, seed):
@@ -94,17 +93,6 @@ def test_the_fused_objective_equals_that_of_the_logits(smoothing):
         return fused_cross_entropy(x, W, t, 0.2, smoothing), expected
 
     close(*both(x, W))
-
-
-@pytest.mark.parametrize("rows", [(2, 5), (3, 43)], ids=["one tile", "two tiles"])
-def test_the_feed_forward_kernel_equals_its_plain_definition(rows):
-    arguments = drawn((*rows, 64), 0), drawn((64, 256), 1), drawn((256,), 2), drawn((256, 64), 3)
-    direction = drawn((*rows, 64), 4)
-    fused, plain = (
-        value_and_gradients(f, direction, *arguments)
-        for f in (feed_forward.feed_forward, feed_forward.plain)
-    )
-    close(fused, plain, 1e-4)
 
 
 @pytest.mark.parametrize(("undefined", "axes"), [("dy", 1), ("x", 2)])
@@ -201,7 +189,7 @@ def test_strided_attention_has_the_outputs_of_its_kernels(T, l, causal):
     fused, plain = (
         value_and_gradients(f, drawn((3, T, 2, 32), 3), q, k, v)
         for f in (
-            lambda *x: strided.fused(*x, visibility, None, None),
+            lambda *x: strided.fused(*x, visibility),
             lambda *x: strided.apply({}, *x, visibility),
         )
     )
@@ -217,7 +205,7 @@ def test_local_attention_has_the_outputs_of_its_kernel():
             build_mechanism("local:w=9"),
         )
         expected = jax.jit(partial(local.apply, {}))(q, k, v, visibility)
-        fused = jax.jit(partial(local.fused, bias=None, dropout=None))
+        fused = jax.jit(local.fused)
         close(fused(q, k, v, visibility), expected)
 
 
@@ -230,7 +218,7 @@ def test_dot_products_have_the_outputs_of_their_kernel(name):
     @jax.jit
     def both(q, k, v):
         variables = mechanism.init(jax.random.key(0), q, k, v, visibility)
-        fused = mechanism.apply(variables, q, k, v, visibility, None, None, method="fused")
+        fused = mechanism.apply(variables, q, k, v, visibility, method="fused")
         return fused, mechanism.apply(variables, q, k, v, visibility)
 
     close(*both(q, k, v))
@@ -264,19 +252,21 @@ class Halved(ScaledDotProduct):
 
 def test_a_subclass_does_not_use_the_kernel_of_its_base():
     q, k, v = drawn((3, 5, 2, 4), 0), drawn((3, 5, 2, 4), 1), drawn((3, 5, 2, 6), 2)
-    assert Halved(power=0.5).fused(q, k, v, Visibility(), None, None) is None
-    assert ScaledDotProduct(power=0.5).fused(q, k, v, Visibility(), None, None) is not None
+    apply = jax.jit(partial(Halved(power=0.5).apply, {}), static_argnames="method")
+    close(apply(q, k, v, Visibility(), method="run"), apply(q, k, v, Visibility()))
 
 
-def test_attention_without_a_kernel_is_plain():
+def test_attention_without_a_kernel_is_plain(monkeypatch):
     q, k, v = drawn((3, 5, 2, 4), 0), drawn((3, 5, 2, 4), 1), drawn((3, 5, 2, 6), 2)
     visibility = Visibility(causal=True)
     local, wide = build_mechanism("local:w=2"), build_mechanism("scaled_dot_product")
-    assert local.fused(q, k, v, visibility, None, None) is None
-    assert wide.fused(drawn((3, 5, 2, 200), 0), *(k, v), visibility, None, None) is None
-    assert wide.fused(q, k, v, visibility, None, lambda s: s) is None
+    assert local.fused(q, k, v, visibility) is None
+    assert wide.fused(drawn((3, 5, 2, 200), 0), *(k, v), visibility) is None
     apply = jax.jit(partial(local.apply, {}), static_argnames="method")
     close(apply(q, k, v, visibility, method="run"), apply(q, k, v, visibility))
+    monkeypatch.setattr(dot_product, "flash_attention", None)  # what is not called
+    for argument in (dict(dropout=lambda a: a), dict(bias=lambda s: 0.0 * s[None])):
+        wide.run(q, k, v, visibility, **argument)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (3, 5, 6), (7,)])
@@ -457,7 +447,11 @@ def test_modules_of_kernels_are_reached_only_with_kernels(kernels, called, monke
         if module.__name__.startswith(("t2t_jax.attention", "t2t_jax.models")):
             for name, value in list(vars(module).items()):
                 home = str(getattr(value, "__module__", "")).removeprefix("t2t_jax.")
-                if inspect.isfunction(value) and home in KERNELS and name != "supported":
+                if (
+                    inspect.isfunction(value)
+                    and home in KERNELS
+                    and name not in ("supported", "has_kernel")
+                ):
 
                     def noted(*arguments, _home=home, _original=value, **options):
                         reached.append(_home)

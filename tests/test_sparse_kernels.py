@@ -10,7 +10,7 @@ import pytest
 
 from t2t_jax.attention import build
 from t2t_jax.attention.visibility import Visibility, length_mask
-from t2t_jax.ops import linear_attention, patterns, predicted_attention, sparse_attention
+from t2t_jax.ops import linear_attention, patterns, sparse_attention
 from t2t_jax.ops.patterns import Far, Listed, Near
 from t2t_jax.ops.sparse_attention import Keys
 from tests import gradients
@@ -67,7 +67,7 @@ def test_a_fused_mechanism_equals_the_plain_one_whatever_padding_holds(name, T, 
         out, gradients = value_and_gradients(attend, *held)
         return jax.tree.map(lambda x: jnp.where(present, x, 0), (out, gradients))
 
-    fused = run(jnp.nan, lambda *x: mechanism.fused(*x, visibility, None, None))
+    fused = run(jnp.nan, lambda *x: mechanism.fused(*x, visibility))
     close(fused, run(0, lambda *x: mechanism.apply({}, *x, visibility)))
 
 
@@ -103,7 +103,7 @@ def test_sets_of_keys_have_lengths_of_their_own():
 
 def test_blocks_that_no_tile_fits_have_no_kernel():
     q = drawn((1, 30, 2, 16), 0)
-    assert build("sparse_random:b=24").fused(q, q, q, Visibility(), None, None) is None
+    assert build("sparse_random:b=24").fused(q, q, q, Visibility()) is None
     assert [patterns.tile_of(b) for b in (1, 16, 24, 48, 128)] == [16, 16, 0, 16, 64]
 
 
@@ -130,52 +130,9 @@ def test_the_definition_of_linear_attention_is_that_of_the_mechanism():
     close(linear_attention.plain(q, k, v, lengths, lengths), expected)
 
 
-@pytest.mark.parametrize(
-    ("T", "S", "w"), [(70, 130, 20), *full((5, 9, 3), (130, 70, 8), (1, 1, 1), (64, 128, 500))]
-)
-def test_predicted_attention_equals_the_plain_mechanism_whatever_padding_holds(T, S, w):
-    lengths = jnp.array([T, T // 2, 0]), jnp.array([S // 2 + 1, S, S])
-    visibility, mechanism = Visibility(*lengths), build(f"local_p:w={w}")
-    rows, keys = (length_mask(n, x)[:, :, None, None] for n, x in zip(lengths, (T, S), strict=True))
-    shapes = (3, T, 2, 32), (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32)
-    g, *arguments = (drawn(shape, i) for i, shape in enumerate(shapes))
-    shapes = jax.eval_shape(mechanism.init, jax.random.key(0), *arguments, visibility)
-    variables = jax.tree.map(lambda x: drawn(x.shape, 4), shapes)  # so that predictions differ
-
-    def run(padding, **method):
-        held = [
-            jnp.where(x, y, padding) for x, y in zip((rows, keys, keys), arguments, strict=True)
-        ]
-        out, gradients = value_and_gradients(
-            lambda *x: mechanism.apply(*x, visibility, None, None, **method),
-            jnp.where(rows, g, padding),
-            variables,
-            *held,
-        )
-        return jnp.where(rows, out, 0), gradients
-
-    close(run(jnp.nan, method="fused"), run(0), 1e-3)
-
-
-def test_the_definition_of_predicted_attention_is_that_of_the_mechanism():
-    q, k, v = drawn((2, 6, 2, 16), 0), drawn((2, 9, 2, 16), 1), drawn((2, 9, 2, 32), 2)
-    lengths, mechanism = (jnp.array([6, 4]), jnp.array([9, 5])), build("local_p:w=3")
-    visibility = Visibility(*lengths)
-    init = jax.jit(mechanism.init)
-    variables = init(jax.random.key(0), q[:, :1], k[:, :1], v[:, :1], visibility)
-
-    def defined(variables, q, k, v):
-        logits = mechanism.apply(variables, q, method="_predict")[1].swapaxes(1, 2)
-        p = lengths[1][:, None, None] * jax.nn.sigmoid(logits)
-        return predicted_attention.plain(q, k, v, p, *lengths, 3)
-
-    expected = jax.jit(lambda *x: mechanism.apply(*x, visibility))(variables, q, k, v)
-    close(jax.jit(defined)(variables, q, k, v), expected)
-
-
 def test_other_forms_of_linear_attention_have_no_kernel():
     q, causal = drawn((1, 7, 2, 16), 0), Visibility(causal=True)
-    assert build("linear").fused(q, q, q, Visibility(), None, None) is None
-    assert build("performer:m=16").fused(q, q, q, causal, None, None) is None
+    assert build("linear").fused(q, q, q, Visibility()) is None
+    assert not build("performer:m=16").has_kernel()
     wide = drawn((1, 7, 2, 128), 0)
-    assert build("linear").fused(wide, wide, q, causal, None, None) is None
+    assert build("linear").fused(wide, wide, q, causal) is None

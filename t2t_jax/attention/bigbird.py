@@ -6,11 +6,10 @@ from jax import Array
 from t2t_jax.attention.blocks import blocks, on_axis, take_positions, unblock
 from t2t_jax.attention.mechanism import Bias, Dropout
 from t2t_jax.attention.sparse import Keys, Random, attend, with_global
-from t2t_jax.attention.streaming import has_kernel
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.patterns import Far, Listed, Near, table, tile_of
 from t2t_jax.ops.sparse_attention import Keys as FusedKeys
-from t2t_jax.ops.sparse_attention import sparse_attention
+from t2t_jax.ops.sparse_attention import has_kernel, sparse_attention
 
 
 class BigBird(Random):
@@ -59,12 +58,10 @@ class BigBird(Random):
             return out
         return with_global(self.g * b, out, q, k, v, visibility, dropout, bias)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         """Two sets of keys: those of the window and the random blocks, and those of the first g."""
         b, T, causal, tile = self.b, q.shape[1], visibility.causal, tile_of(self.b)
-        if type(self) is not BigBird or not tile or not has_kernel(q, v, dropout, bias):
+        if not tile or not has_kernel(q, v):
             return None
         visibility = visibility.with_lengths(q, k)
         lengths, n, first = visibility.q_lengths, -(-T // b), self.g * b

@@ -13,7 +13,6 @@ from jax import Array
 
 from t2t_jax.attention.blocks import scaled_products
 from t2t_jax.attention.dense import Dense
-from t2t_jax.attention.mechanism import Bias, Dropout
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.flash_attention import MAX_WIDTH, flash_attention
@@ -26,12 +25,8 @@ class DotProduct(Dense):
         wide = jnp.promote_types(q.dtype, jnp.float32)
         return jnp.einsum("bthd,bhsd->bhts", q, keys, preferred_element_type=wide)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
-        if type(self) is not DotProduct:
-            return None  # a subclass may have other scores
-        return _flash(q, k, v, visibility, dropout, bias, 1.0)
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        return _flash(q, k, v, visibility, 1.0)
 
 
 class ScaledDotProduct(Dense):
@@ -42,12 +37,8 @@ class ScaledDotProduct(Dense):
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
         return scaled_products("bthd,bhsd->bhts", q, keys, self.power)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
-        if type(self) is not ScaledDotProduct:
-            return None
-        return _flash(q, k, v, visibility, dropout, bias, q.shape[-1] ** -self.power)
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        return _flash(q, k, v, visibility, q.shape[-1] ** -self.power)
 
 
 class General(DotProduct):
@@ -63,15 +54,11 @@ class General(DotProduct):
         d_k = k.shape[-1]
         return jnp.einsum("bshe,hde->bhsd", k, self.W(k, d_k, d_k))
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
-        if type(self) is not General:
-            return None
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         k = self.keys(k, jnp.arange(k.shape[1])).swapaxes(1, 2)
         # The kernel leaves the gradient of padding undefined, and that of W is a sum over all rows.
         k = zero_padding(k, visibility.kv_lengths)
-        return _flash(q, k, v, visibility, dropout, bias, 1.0)
+        return _flash(q, k, v, visibility, 1.0)
 
 
 class Cosine(DotProduct):
@@ -105,17 +92,9 @@ def _unit(x: Array) -> Array:
     return (wide * jax.lax.rsqrt(squares + 1e-6)).astype(x.dtype)
 
 
-def _flash(
-    q: Array,
-    k: Array,
-    v: Array,
-    visibility: Visibility,
-    dropout: Dropout,
-    bias: Bias,
-    scale: float,
-) -> Array | None:
+def _flash(q: Array, k: Array, v: Array, visibility: Visibility, scale: float) -> Array | None:
     """Attention by `ops.flash_attention`; None if it does not support the arguments."""
-    if dropout is not None or bias is not None or max(q.shape[-1], v.shape[-1]) > MAX_WIDTH:
+    if max(q.shape[-1], v.shape[-1]) > MAX_WIDTH:
         return None
     visibility = visibility.with_lengths(q, k)
     lengths = visibility.q_lengths, visibility.kv_lengths

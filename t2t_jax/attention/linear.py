@@ -56,12 +56,9 @@ class Linear(Mechanism):
             sums = jnp.einsum("bthm,bhmd->bthd", phi_q, _total(phi_k, a, values)[0])
         return zero_padding(_divide(sums), visibility.q_lengths).astype(v.dtype)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
-        fits = visibility.causal and supported(q.shape[-1], v.shape[-1]) and rows_alone()
-        if type(self) is not Linear or dropout is not None or bias is not None or not fits:
-            return None  # a subclass may have other features
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        if not (visibility.causal and supported(q.shape[-1], v.shape[-1]) and rows_alone()):
+            return None
         visibility = visibility.with_lengths(q, k)
         return linear_attention(q, k, v, visibility.q_lengths, visibility.kv_lengths)
 

@@ -27,9 +27,7 @@ from t2t_jax.attention.mechanism import (
 )
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, zero_padding
-from t2t_jax.ops.predicted_attention import predicted_attention
-from t2t_jax.ops.sparse_attention import supported
-from t2t_jax.ops.tiles import rows_alone
+from t2t_jax.ops.sparse_attention import has_kernel
 from t2t_jax.ops.window_attention import window_attention
 
 
@@ -51,12 +49,9 @@ class Local(Mechanism):
     w: int
     block: int
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
-        fits = supported(q.shape[-1], v.shape[-1]) and rows_alone()
-        if type(self) is not Local or dropout is not None or bias is not None or not fits:
-            return None  # a subclass may see other keys
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        if not has_kernel(q, v):
+            return None
         visibility, scale = visibility.with_lengths(q, k), q.shape[-1] ** -0.5
         lengths = visibility.q_lengths, visibility.kv_lengths
         return window_attention(q, k, v, *lengths, self.w, visibility.causal, scale)[0]
@@ -146,9 +141,13 @@ class LocalPredictive(Mechanism):
     ) -> Array:
         refuse("local_p", dropout=dropout, bias=bias, causality=visibility.causal)
         T = q.shape[1]
-        x, predicted = self._predict(q)
+        # If p is rounded, keys at the edges of the window enter or leave it.
+        x = q.astype(jnp.promote_types(q.dtype, jnp.float32))
+        d_k = q.shape[-1]
+        hidden = jnp.tanh(jnp.einsum("bthd,hde->bthe", x, self.W_p(x, d_k, d_k)))
+        logits = jnp.einsum("bthe,he->bth", hidden, self.v_p(x, d_k))
         lengths = visibility.kv_lengths[:, None, None]
-        p = lengths * jax.nn.sigmoid(predicted)
+        p = lengths * jax.nn.sigmoid(logits)
         k, v = k.astype(x.dtype), v.astype(x.dtype)  # their gradients sum many terms
 
         @jax.checkpoint
@@ -170,27 +169,6 @@ class LocalPredictive(Mechanism):
         ]
         out = jax.lax.map(lambda x: attend_tile(*x), tiled)
         return unblock(out.swapaxes(0, 1), T)
-
-    def _predict(self, q: Array) -> tuple[Array, Array]:
-        """q in float32 or wider, and the logit of p / S, [B, T, h]."""
-        d_k = q.shape[-1]
-        # If p is rounded, keys at the edges of the window enter or leave it.
-        x = q.astype(jnp.promote_types(q.dtype, jnp.float32))
-        hidden = jnp.tanh(jnp.einsum("bthd,hde->bthe", x, self.W_p(x, d_k, d_k)))
-        return x, jnp.einsum("bthe,he->bth", hidden, self.v_p(x, d_k))
-
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
-        refuse("local_p", dropout=dropout, bias=bias, causality=visibility.causal)
-        fits = supported(q.shape[-1], v.shape[-1]) and rows_alone()
-        if type(self) is not LocalPredictive or not fits:
-            return None
-        visibility = visibility.with_lengths(q, k)
-        lengths = visibility.q_lengths, visibility.kv_lengths
-        _, predicted = self._predict(zero_padding(q, lengths[0]))
-        p = lengths[1][:, None, None] * jax.nn.sigmoid(predicted).swapaxes(1, 2)
-        return predicted_attention(q, k, v, p, *lengths, self.w)
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values, and their lengths before the padding."""

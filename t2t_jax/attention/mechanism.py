@@ -76,13 +76,18 @@ class Mechanism(nn.Module):
         fused: bool = True,
     ) -> Array:
         """`__call__`, by a kernel if `fused` is true and there is one for these arguments."""
-        out = self.fused(q, k, v, visibility, dropout, bias) if fused else None
-        return self(q, k, v, visibility, dropout, bias) if out is None else self.finish(out)
+        if fused and dropout is None and bias is None and self.has_kernel():
+            out = self.fused(q, k, v, visibility)
+            if out is not None:
+                return self.finish(out)
+        return self(q, k, v, visibility, dropout, bias)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
-        """`attend` by a GPU kernel; None if no kernel supports these arguments.
+    def has_kernel(self) -> bool:
+        """Whether the class itself defines `fused`: a subclass may compute something else."""
+        return "fused" in vars(type(self))
+
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        """`attend` without dropout and bias, by a GPU kernel; None if none supports the arguments.
 
         The inputs are bfloat16 and finite, even in padding; the outputs and the gradients of
         padding are undefined.

@@ -26,8 +26,7 @@ from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_a
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.patterns import Far, Listed, Near, Window, table, tile_of
 from t2t_jax.ops.sparse_attention import Keys as FusedKeys
-from t2t_jax.ops.sparse_attention import sparse_attention, supported
-from t2t_jax.ops.tiles import rows_alone
+from t2t_jax.ops.sparse_attention import has_kernel, sparse_attention
 from t2t_jax.ops.window_attention import window_attention
 
 
@@ -130,11 +129,9 @@ class Strided(Sparse):
         ]
         return unblock(attend(blocks(q, l, n), sets, visibility, dropout, bias), T)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         """The near keys as a window, the others as dense attention within each column of l."""
-        if type(self) is not Strided or not _fits(q, v, dropout, bias):
+        if not has_kernel(q, v):
             return None
         (B, T, h, d_k), l, causal = q.shape, self.l, visibility.causal
         lengths, scale, n = visibility.with_lengths(q, k).q_lengths, d_k**-0.5, -(-T // l)
@@ -189,11 +186,9 @@ class Fixed(Mechanism):
         ]
         return unblock(attend(blocks(q, b, n), sets, visibility, dropout, bias), T)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         """Two sets of keys: those of the own block, and the last c of each block."""
-        if type(self) is not Fixed or not _fits(q, v, dropout, bias):
+        if not has_kernel(q, v):
             return None
         l, c, causal = self.l, self.c, visibility.causal
         lengths = visibility.with_lengths(q, k).q_lengths
@@ -287,12 +282,10 @@ class Random(Sparse):
         out = unblock(attend(blocks(q, b, n), sets, visibility, dropout, bias), T)
         return out if visibility.causal else with_global(b, out, q, k, v, visibility, dropout, bias)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         """Two sets of keys: those of the neighbours and the random blocks, and the first block."""
         b, T, causal, g = self.b, q.shape[1], visibility.causal, tile_of(self.b)
-        if type(self) is not Random or not g or not _fits(q, v, dropout, bias):
+        if not g or not has_kernel(q, v):
             return None
         visibility = visibility.with_lengths(q, k)
         lengths, i = visibility.q_lengths, jnp.arange(-(-T // b))[None]
@@ -331,12 +324,6 @@ class Random(Sparse):
         new = (j > 0) & (jnp.abs(j - i[..., None]) > 1)
         again = (j[..., :, None] == j[..., None, :]) & np.tri(self.r, k=-1, dtype=bool)[None, None]
         return j, new & ~again.any(-1)
-
-
-def _fits(q: Array, v: Array, dropout: Dropout, bias: Bias) -> bool:
-    """Whether `ops.sparse_attention` can compute a pattern."""
-    plain = dropout is None and bias is None
-    return plain and supported(q.shape[-1], v.shape[-1]) and rows_alone()
 
 
 def _take(x: Array, b: int, j: Array) -> Array:

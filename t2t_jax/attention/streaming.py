@@ -24,8 +24,7 @@ from t2t_jax.attention.sparse import Keys, attend, with_global
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.patterns import Window
 from t2t_jax.ops.sparse_attention import Keys as FusedKeys
-from t2t_jax.ops.sparse_attention import sparse_attention, supported
-from t2t_jax.ops.tiles import rows_alone
+from t2t_jax.ops.sparse_attention import has_kernel, sparse_attention
 
 _BEYOND = 2**30  # beyond every distance
 
@@ -64,11 +63,9 @@ class Streaming(Mechanism):
         ]
         return unblock(attend(blocks(q, b, n), sets, visibility, dropout, bias), T)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         """Two sets of keys: those of the window, and the first g at larger distances."""
-        if type(self) not in (Streaming, Longformer) or not has_kernel(q, v, dropout, bias):
+        if not has_kernel(q, v):
             return None
         w, causal = self.w, visibility.causal
         lengths = visibility.with_lengths(q, k).q_lengths
@@ -124,19 +121,11 @@ class Longformer(Streaming):
             return out
         return with_global(self.g, out, q, k, v, visibility, dropout, bias)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
-        out = super().fused(q, k, v, visibility, dropout, bias)
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        out = super().fused(q, k, v, visibility)
         if out is None or visibility.causal:
             return out
         visibility = visibility.with_lengths(q, k)
         q, k, v = (zero_padding(x, visibility.kv_lengths) for x in (q, k, v))
         out = with_global(self.g, out, q, k, v, visibility, None, None)
         return zero_padding(out, visibility.q_lengths)  # which also zeroes the gradient of padding
-
-
-def has_kernel(q: Array, v: Array, dropout: Dropout, bias: Bias) -> bool:
-    """Whether `ops.sparse_attention` supports these arguments."""
-    plain = dropout is None and bias is None
-    return plain and supported(q.shape[-1], v.shape[-1]) and rows_alone()

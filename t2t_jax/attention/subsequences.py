@@ -15,10 +15,9 @@ from t2t_jax.attention.blocks import blocks, scaled_products, take_positions, un
 from t2t_jax.attention.dense import single_query, weighted_sum
 from t2t_jax.attention.local import Local, ring
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
-from t2t_jax.attention.streaming import has_kernel
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.patterns import Near
-from t2t_jax.ops.sparse_attention import Keys, sparse_attention
+from t2t_jax.ops.sparse_attention import Keys, has_kernel, sparse_attention
 from t2t_jax.ops.window_attention import window_attention
 
 
@@ -45,11 +44,9 @@ class Dilated(Local):
         out = super().attend(q, k, v, of_part, dropout, spread)
         return unblock(out.reshape(B, self.r, -1, h, v.shape[-1]).swapaxes(1, 2), T)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         """The parts are treated as more heads, which avoids a copy."""
-        if type(self) is not Dilated or not has_kernel(q, v, dropout, bias):
+        if not has_kernel(q, v):
             return None
         B, T, h, d_k = q.shape
         visibility, causal = visibility.with_lengths(q, k), visibility.causal
@@ -119,10 +116,8 @@ class BlockLocal(Mechanism):
         out = weighted_sum(scores, v.swapaxes(1, 2), of_block, dropout=dropout, bias=bias)
         return unblock(out.reshape(B, n, b, h, -1), T)
 
-    def fused(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
-    ) -> Array | None:
-        if type(self) is not BlockLocal or not has_kernel(q, v, dropout, bias):
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        if not has_kernel(q, v):
             return None
         lengths, pattern = (
             visibility.with_lengths(q, k).q_lengths,

@@ -8,9 +8,7 @@ import jax.numpy as jnp
 
 from t2t_jax.models.layers import add_bias, parameter
 from t2t_jax.ops.dropout import dropout
-from t2t_jax.ops.feed_forward import feed_forward, supported
 from t2t_jax.ops.matmul import matmul
-from t2t_jax.ops.tiles import has_kernels, rows_alone
 from t2t_jax.parts import FEED_FORWARD, implementation
 
 
@@ -22,14 +20,12 @@ class FeedForward(nn.Module):
     Attributes:
       kind: a key of `parts.FEED_FORWARD`.
       P_drop_ff: the rate of dropout before W_2.
-      kernels: `fused` uses `ops.feed_forward` where it can.
     """
 
     kind: str
     d_ff: int
     P_drop_ff: float
     dtype: Any
-    kernels: str = "plain"
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> jax.Array:
@@ -46,11 +42,6 @@ class FeedForward(nn.Module):
             return add_bias(y, b)
 
         wide = ("d_model", d_model), ("d_ff", self.d_ff)
-        if self._has_kernel(d_model, train):
-            W_1 = matrix("W_1", *wide)  # in the order used below, on which their draws depend
-            b_1 = parameter(self, "b_1", (self.d_ff,), ("d_ff",), zeros, jnp.float32)
-            y = feed_forward(x, W_1, b_1, matrix("W_2", *reversed(wide)))
-            return biased(y, "b_2", "d_model")
         hidden = matmul(x, matrix("W_1", *wide))
         if not part.gated:
             hidden = biased(hidden, "b_1", "d_ff")
@@ -62,8 +53,3 @@ class FeedForward(nn.Module):
             hidden = dropout(hidden, self.P_drop_ff, self.make_rng("dropout"))
         y = matmul(hidden, matrix("W_2", *reversed(wide)))
         return y if part.gated else biased(y, "b_2", "d_model")
-
-    def _has_kernel(self, d_model: int, train: bool) -> bool:
-        dropped = train and self.P_drop_ff
-        fits = supported(d_model, self.d_ff) and rows_alone()
-        return has_kernels(self.kernels) and self.kind == "relu" and not dropped and fits

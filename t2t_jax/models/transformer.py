@@ -89,7 +89,7 @@ class Layer(nn.Module):
     def setup(self) -> None:
         c = self.c
         self.attention = MultiHead(c, self.role, self.dtype, self.layer)
-        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype, c.kernels)
+        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype)
         self.add_norm_attention = AddNorm(c.norm_placement, c.norm, self.dtype)
         self.add_norm_feed_forward = AddNorm(c.norm_placement, c.norm, self.dtype)
 
@@ -115,7 +115,7 @@ class DecoderLayer(nn.Module):
         c = self.c
         self.attention = MultiHead(c, "decoder", self.dtype, self.layer)
         self.cross_attention = MultiHead(c, "cross", self.dtype, self.layer)
-        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype, c.kernels)
+        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype)
         self.add_norm_attention = AddNorm(c.norm_placement, c.norm, self.dtype)
         self.add_norm_cross = AddNorm(c.norm_placement, c.norm, self.dtype)
         self.add_norm_feed_forward = AddNorm(c.norm_placement, c.norm, self.dtype)

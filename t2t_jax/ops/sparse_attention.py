@@ -24,7 +24,7 @@ from jax import Array
 from jax.experimental import pallas as pl
 
 from t2t_jax.ops.patterns import Pattern, Table
-from t2t_jax.ops.tiles import call, dot, on_rows, whole_tiles
+from t2t_jax.ops.tiles import call, dot, on_rows, rows_alone, whole_tiles
 
 TILE = 64  # queries, and keys, that are computed at once
 _LOWEST = -1e30
@@ -81,9 +81,9 @@ def plain(
     return jnp.einsum("bhts,bshd->bthd", a, v), jnp.where(visible.any(-1), log_z, _LOWEST)
 
 
-def supported(d_k: int, d_v: int) -> bool:
-    """Whether there is a kernel for heads of these widths: powers of two from 16 to 128."""
-    return all(d in (16, 32, 64, 128) for d in (d_k, d_v))
+def has_kernel(q: Array, v: Array) -> bool:
+    """Whether a kernel supports the mesh and the heads, whose widths are 16, 32, 64 or 128."""
+    return all(x.shape[-1] in (16, 32, 64, 128) for x in (q, v)) and rows_alone()
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
