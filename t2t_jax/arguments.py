@@ -91,7 +91,11 @@ def _add_studies(command: Command) -> None:
     p.add_argument(
         "--published", type=Path, metavar="FOLDER", help="count runs published there as done"
     )
-    p.add_argument("--rerun", action="store_true", help="repeat the runs whose code has changed")
+    p.add_argument(
+        "--rerun",
+        action="store_true",
+        help="repeat the runs that compute something else than this code",
+    )
     p.add_argument("--mesh", default="", help=_MESH)
     p.add_argument("--track", choices=_TRACKERS, help=_TRACK)
     # I/W and the stage, for workers that `run` starts
@@ -321,6 +325,11 @@ def _add_origins(p: argparse.ArgumentParser) -> None:
     )
     p.add_argument(
         "--mix", action="store_true", help="show runs that differ in code, data, ..., and mark them"
+    )
+    p.add_argument(
+        "--compare",
+        action="store_true",
+        help="compare runs of other code with this code first, in about 3 s a row",
     )
 
 

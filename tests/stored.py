@@ -5,10 +5,9 @@ import json
 import lzma
 from pathlib import Path
 
-from t2t_jax import files
 from t2t_jax.data.cache import Split
+from t2t_jax.files import read_json, write_json
 from t2t_jax.runs import provenance, store
-from t2t_jax.runs.code import digest
 from t2t_jax.study import comparison, presets, registry
 from t2t_jax.study import entries as reading
 from t2t_jax.study import grid as grids
@@ -92,10 +91,21 @@ def judged(entries, judgements, signature="set:1"):
     return out
 
 
-def made_by_other_code(directory, name="training.loop._steps", git="0123456789ab"):
-    """Marks a run as made by code with another version of a definition."""
-    result, path = store.read_result(directory), directory / "code.json"
-    code = provenance.read_code(directory, result["environment"]) | {name: "0000000000"}
-    files.write_json(path, json.loads(path.read_text()) | {digest(code): code})
-    environment = result["environment"] | {"code": digest(code), "git": git}
+def made_by_other_code(directory, program="step", git="0123456789ab"):
+    """Marks a run as made by code with another program; its store has compared it."""
+    result = store.read_result(directory)
+    before, c = result["environment"], store.read_config(directory)
+    remembered(directory, c, before)
+    programs = before["programs"] | {program: "000000000000"}
+    environment = before | {"programs": programs, "git": git, "source": "of other code"}
     store.write_result(directory, result | {"environment": environment})
+
+
+def remembered(directory, c, environment):
+    """Makes the store of a run remember its programs as those of today's code."""
+    path = directory.parent / provenance.MEMORY
+    known = read_json(path)["programs"] if path.exists() else {}
+    known.setdefault(provenance._key(directory, c), environment["programs"])
+    versions = {name: environment[name] for name in ("device", "jax", "flax", "optax")}
+    source = provenance.package_source()
+    write_json(path, {"source": source, "environment": versions, "programs": known})

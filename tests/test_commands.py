@@ -77,7 +77,7 @@ def test_a_finished_run_is_not_run_again(run, words, capsys):
 def test_a_finished_run_of_other_code_is_said_to_be_one(copy, words, capsys):
     stored.made_by_other_code(copy)
     assert main([*words, "--run", str(copy)]) == 0
-    said = "is finished, by code that has changed since (training.loop._steps); remove it"
+    said = "is finished, but today's code computes another step; remove it"
     assert said in capsys.readouterr().err
 
 

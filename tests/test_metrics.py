@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from t2t_jax import config
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import bleu, metrics
 from t2t_jax.evaluation.metrics import METRICS
-from t2t_jax.runs import code, store
+from t2t_jax.runs import store
 from t2t_jax.study import comparison, formats, metric, statistics, tables
 from t2t_jax.study.measuring import RunScore, measure
 from tests import stored
@@ -204,13 +203,6 @@ def test_translations_of_other_sentences_are_refused(grid, tmp_path):
     (tmp_path / "dev.target.txt").write_text("ein Wort\n")
     with pytest.raises(UsageError, match="has 1000 translations of dev, which has 1 sentences"):
         measure(grid, entries, {"dev": sentences})
-
-
-def test_a_metric_changes_no_code_of_a_run(own):
-    c = config.replace(config.Config(), corpus="grammar")
-    names = code.code_of(c)
-    assert "evaluation.metric.BLEU" in names
-    assert not [x for x in names if x.startswith(("evaluation.metrics", "study."))]
 
 
 def test_names_of_metrics_are_checked():

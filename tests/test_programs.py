@@ -1,9 +1,15 @@
-"""A program's hash is that of the computation, and those of `golden.py` are the stored ones."""
+"""Programs identify what a run computes; those of `golden.py` are the stored ones."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 
+from t2t_jax.environment import PACKAGE
+from t2t_jax.runs.programs import fingerprint
 from tests import golden
 
 STORED = json.loads(golden.FILE.read_text())
@@ -13,12 +19,100 @@ STORED = json.loads(golden.FILE.read_text())
 def test_the_programs_of_a_config_are_the_stored_ones(name):
     if golden.versions() != STORED["versions"]:
         pytest.skip(f"programs.json has the programs of {STORED['versions']}")
-    changed = {
-        program: (STORED["programs"].get(name, {}).get(program), now)
-        for program, now in golden.programs_of(name).items()
-        if STORED["programs"].get(name, {}).get(program) != now
-    }
-    assert not changed, (
+    assert golden.programs_of(name) == STORED["programs"].get(name), (
         f"config {name!r} computes something else: rewrite the file by `launch/local.sh "
         "tests/golden.py` if that is what the change is for"
     )
+
+
+def test_names_of_symbols_do_not_count_and_their_places_do():
+    text = 'call @f(%0) call @"g h"(%1) call @f(%1)'
+    assert fingerprint(text) == fingerprint(text.replace("@f", "@other"))
+    assert fingerprint(text) != fingerprint(text.replace("call @f(%1)", 'call @"g h"(%1)'))
+
+
+PRINT = """
+import json
+from tests import golden
+names = "scaled_dot_product", "local", "linear", "lstm, output"
+print(json.dumps({name: golden.programs_of(name) for name in names}))
+"""
+
+
+def programs_of_edited(root, *edits):
+    """Returns the programs of four configs, as an edited copy of the package lowers them."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, root / PACKAGE.name, ignore=ignored)
+    shutil.copytree(golden.FILE.parent, root / "tests", ignore=ignored)
+    for name, old, new in edits:
+        path = root / PACKAGE.name / name
+        text = path.read_text()
+        assert old in text, (name, old)
+        path.write_text(text.replace(old, new))
+    done = subprocess.run(
+        [sys.executable, "-c", PRINT],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+    )
+    return json.loads(done.stdout)
+
+
+def changed(after):
+    """Returns the programs that differ from the stored ones, by config."""
+    before = STORED["programs"]
+    differing = {
+        name: sorted(p for p in programs if programs[p] != before[name][p])
+        for name, programs in after.items()
+    }
+    return {name: programs for name, programs in differing.items() if programs}
+
+
+def test_renames_comments_and_new_fields_change_no_program(tmp_path):
+    field = '    seed: int = _field(0, "'
+    after = programs_of_edited(
+        tmp_path,
+        ("training/step.py", "_accumulate", "_sum_gradients"),
+        ("training/step.py", '"""The pure train step', '"""A better description'),
+        ("models/layers.py", "AddNorm", "Residual"),
+        ("models/transformer.py", "AddNorm", "Residual"),
+        ("attention/local.py", "class Local(", "# a comment\nclass Local("),
+        ("config.py", field, '    temperature: float = _field(1.0, "new")\n' + field),
+    )
+    assert changed(after) == {}
+
+
+ALL = {"scaled_dot_product", "local", "linear", "lstm, output"}
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "configs", "programs"),
+    [
+        # a constant of a module that only one mechanism reads
+        (
+            "attention/linear.py",
+            "_SMALLEST = 1e-30",
+            "_SMALLEST = 1e-20",
+            {"linear"},
+            {"decoding", "likelihood", "step"},
+        ),
+        # a default that a statement of a module changes, which names nothing
+        (
+            "training/step.py",
+            "def shift(",
+            "import optax as _o\n_o.scale_by_adam.__defaults__ = (0.9, 0.99, 1e-8, 0.5)\n\n\n"
+            "def shift(",
+            ALL,
+            {"step"},
+        ),
+        ("training/optimizer.py", ") ** -0.5)", ") ** -0.4)", ALL, {"step"}),
+    ],
+)
+def test_a_change_is_seen_in_the_configs_that_it_reaches(
+    tmp_path, name, old, new, configs, programs
+):
+    after = changed(programs_of_edited(tmp_path, (name, old, new)))
+    assert after.keys() == configs
+    assert {p for of_config in after.values() for p in of_config} == programs

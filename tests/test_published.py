@@ -174,7 +174,7 @@ def test_what_is_published_is_only_read(tmp_path, capsys):
 def test_a_mixture_marks_a_run_by_its_name(home, tmp_path):
     place = shutil.copytree(home, tmp_path / "store")
     (directory,) = (x.runs[0].directory for x in entries.collect(stored.grid(place, 2))[1:])
-    stored.made_by_other_code(directory, name="training.step.make_step")
+    stored.made_by_other_code(directory)
     grid = stored.grid(place, 4)
     mixed = tables.quality(
         grid, comparison.compare_with_base(grid, entries.collect(grid, mix=True))

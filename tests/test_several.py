@@ -36,10 +36,7 @@ def home(tmp_path_factory):
             base = directory
     result = store.read_result(base)
     store.write_result(base, result | {"dev_perplexity": 3.21, "trained_together": 2})
-    ((_, definitions),) = json.loads((base / "code.json").read_text()).items()
-    first = min(definitions)
-    made_in = {result["environment"]["code"]: definitions | {first: "of other code"}}
-    (base / "code.json").write_text(json.dumps(made_in))
+    stored.made_by_other_code(base, git=result["environment"]["git"])
     return home
 
 
@@ -145,13 +142,13 @@ def test_data_has_a_row_for_each_run_and_for_each_step(form, home, tmp_path, cap
         ("PPL", "3.21"), ("dev_bleu", str(kept["scores"]["dev"]["bleu"]["score"])),
         ("parameters", str(kept["parameters"])), ("memory", str(kept["memory"])),
         ("training_seconds", str(kept["training_seconds"] / 2)),
-        ("code", kept["environment"]["code"]),
+        ("git", kept["environment"]["git"]),
         ("scoring_seconds", str(kept["scoring"]["dev"]["seconds"])), ("device", "1 x cpu"),
     ):  # fmt: skip
         assert base[name] == value, name
-    assert int(base["changed_definitions"]) == 1 + int(
-        at[str(stored.DEMO), "base"]["changed_definitions"]
-    )
+    assert base["step_program"] == "000000000000"
+    assert base["changed_programs"] == "step"
+    assert not at[str(stored.DEMO), "base"]["changed_programs"]
     assert base["finished"].endswith("+00:00")
     assert not at[str(stored.DEMO), "base"]["finished"]  # published results have no date
     assert at[str(home), "D:P_drop=0.0"]["P_drop"] == "0.0"

@@ -415,18 +415,23 @@ def test_a_table_of_one_older_version_says_which(grid, words, tmp_path, capsys):
     capsys.readouterr()
     assert main(["table", *words, "--store", str(home)]) == 0
     text, said = capsys.readouterr()
-    assert "8 of 8 runs were made by code that has changed: training.loop._steps\n" in said
+    assert "8 of 8 runs compute something else than this code (step)\n" in said
     assert "†" not in text
     assert text.count("Made by code 0123456789ab.\n") == 1
 
 
-def test_code_that_other_rows_do_not_reach_does_not_tell_runs_apart(grid, words, tmp_path, capsys):
-    """Two versions that differ in what only one row has are one version to the table."""
+def test_a_seed_of_other_programs_is_marked_though_nothing_was_compared(
+    grid, words, tmp_path, capsys
+):
     home = Path(shutil.copytree(grid, tmp_path / "store"))
     for path in results(home).values():
         stored.made_by_other_code(path.parent)
-    stored.made_by_other_code(of_row(home, "E"), "models.layers.OnlyLearned", git="another")
-    assert "†" not in table(words, home, capsys)
+    stored.made_by_other_code(of_row(home, "E"), "likelihood")
+    (home / "programs.json").unlink()
+    capsys.readouterr()
+    assert "†" in table(words, home, capsys, "--mix")
+    assert main(["table", *words, "--store", str(home), "--mix"]) == 0
+    assert "8 of 8 runs are not compared with this code" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -440,15 +445,14 @@ def test_run_says_what_was_made_by_other_code_and_makes_it_again_if_asked(
     edited = (old / "result.json").read_text()
     assert main([*run_words, "--store", str(home)]) == 0
     out, err = capsys.readouterr()
-    said = f"1 of {2 * ROWS} runs were made or begun by code that has changed "
-    said += "(training.loop._steps)"
-    assert f"{said}: they are kept" in err
+    assert f"this code computes another step in 1 of {2 * ROWS} runs: " in err
+    assert "they are kept" in err
     assert "†" in out
     assert "Made by code 0123456789ab, " in out
     assert (old / "result.json").read_text() == edited
     assert main([*run_words, "--store", str(home), "--rerun", "--workers", "1"]) == 0
     out, err = capsys.readouterr()
-    assert f"{said}: they are made again" in err
+    assert "they are made again; the old ones are in" in err
     assert "†" not in out
     assert (home / "replaced" / f"{old.name}-0" / "result.json").read_text() == edited
     assert numbers(words, home, capsys) == numbers(words, grid, capsys)

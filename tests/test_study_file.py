@@ -23,8 +23,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.models.feed_forward import FeedForward
 from t2t_jax.models.norms import norm
 from t2t_jax.models.positions import PositionBias
-from t2t_jax.runs import code, published, study_file, syntax
-from t2t_jax.runs.code import code_of
+from t2t_jax.runs import programs, provenance, published, study_file
 from t2t_jax.study import registry, sweep
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset
@@ -85,8 +84,7 @@ def forget():
     for table, entries in study_file.TABLES.items():
         for name in entries.keys() - BEFORE[table].keys():
             del entries[name]
-    for cached in (code._code, code._hash, code._named_by, syntax.parse):
-        cached.cache_clear()
+    programs._lowered.cache_clear()
 
 
 BEFORE = study_file.entries()
@@ -177,16 +175,14 @@ def test_a_command_line_replaces_the_sweep_of_a_study(tmp_path):
     assert sweep.declared(study, ["warmup=5,7"], {}) == own | {"warmup": (5, 7)}
 
 
-def test_a_run_keeps_a_copy_of_the_file_and_the_hashes_of_what_it_uses(folder):
-    own = []
+def test_a_run_keeps_a_copy_of_the_file_and_its_programs(folder):
     for directory in published.directories(folder / "runs"):
         assert (directory / "study.py").read_text() == TEXT
         environment = json.loads((directory / "environment.json").read_text())
         assert environment["study_file"] == str(folder / "angles.py")
         assert "study_file" not in published.contents(directory)["environment.json"]
-        (recorded,) = json.loads((directory / "code.json").read_text()).values()
-        own.append(sorted(name for name in recorded if name.startswith("file:")))
-    assert sorted(own) == [[], ["file:Cosine", "file:EPSILON"]]
+        kept = {"initialisation", "step", "likelihood", "decoding", "batches"}
+        assert environment["programs"].keys() == kept
 
 
 def test_the_same_command_has_nothing_left_to_do(folder, cache, capsys):
@@ -197,16 +193,17 @@ def test_the_same_command_has_nothing_left_to_do(folder, cache, capsys):
 
 
 def test_changed_code_is_noticed_and_a_changed_comment_is_not(folder, capsys):
-    path, note = folder / "angles.py", "made by code that has changed"
+    path, note = folder / "angles.py", "something else than this code (decoding, likelihood, step)"
     edit(path, "    tau: float\n", '    """An angle."""\n\n    tau: float  # a temperature\n')
     edit(path, '"softmax(tau cos(q, k)) v"', '"a better description"')
     edit(path, "range(200 if", "range(100 + 100 if")
-    assert note not in "".join(table(folder, capsys))
-    edit(path, "EPSILON = 1e-6", "EPSILON = 1e-5")
-    assert f"{note}: file:EPSILON" in "".join(table(folder, capsys))
-    path.write_text(TEXT)
-    edit(path, "return self.tau *", "return 2 * self.tau *")
-    assert f"{note}: file:Cosine" in "".join(table(folder, capsys))
+    assert "2 of 2 runs are not compared with this code" in "".join(table(folder, capsys))
+    assert "this code" not in "".join(table(folder, capsys, "--compare"))
+    for old, new in (("EPSILON = 1e-6", "EPSILON = 1e-5"), ("self.tau *", "2 * self.tau *")):
+        path.write_text(TEXT)
+        edit(path, old, new)
+        assert f"1 of 2 runs compute {note}" in "".join(table(folder, capsys, "--compare"))
+    (folder / "runs" / provenance.MEMORY).unlink()
 
 
 def test_two_files_do_not_share_a_store_with_one_name_for_two_things(folder, cache, capsys):
@@ -310,16 +307,17 @@ def test_two_loaded_files_may_share_a_name_if_its_code_is_the_same(tmp_path):
     assert study_file.entries() == before
 
 
-def test_a_file_can_be_moved_and_its_base_row_is_everybodys(tmp_path):
+def test_a_file_can_be_moved_and_renamed(tmp_path):
     digests = []
     for path in (tmp_path / "angles.py", tmp_path / "moved" / "renamed.py"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(TEXT)
         forget()
         study = registry.find(str(path))
-        digests.append([code.digest(code_of(study.config(row))) for row in study.rows])
+        configs = [config.replace(study.config(row), N=1, P_drop=0.0) for row in study.rows]
+        digests.append([programs.programs(c, 14) for c in configs])
     assert digests[0] == digests[1]
-    assert digests[0][0] == code.digest(code_of(Config()))
+    assert digests[0][0] != digests[0][1]
 
 
 PARTS = """
@@ -379,26 +377,15 @@ def test_parts_of_a_file_are_used(parts):
     np.testing.assert_allclose(y, hidden @ nn.meta.unbox(W)["W_2"], rtol=1e-5)
 
 
-def test_the_code_of_parts_is_that_of_the_runs_that_use_them(parts, tmp_path):
-    names = {
-        "norm": ("l1", {"file:L1"}),
-        "qk_norm": ("l1", {"file:L1"}),
-        "feed_forward": ("squared_relu", {"file:squared"}),
-        "positions": ("halved", {"file:halved", "file:ramp"}),
-        "schedule": ("cosine_decay", {"file:cosine_decay"}),
-    }
-    digests = []
-    for path in (parts, tmp_path / "moved.py"):
-        forget()
-        path.write_text(PARTS)
-        study_file.load(path)
-        configs = [config.replace(Config(), **{field: names[field][0]}) for field in names]
-        for c, (_, expected) in zip(configs, names.values(), strict=True):
-            assert {name for name in code_of(c) if name.startswith("file:")} == expected
-            assert study_file.file_of(c) == str(path)
-        digests.append([code.digest(code_of(c)) for c in configs])
-    assert digests[0] == digests[1]
-    assert len(set(digests[0])) == len(names)
+def test_the_file_of_a_part_is_the_file_of_the_runs_that_use_it(parts):
+    study_file.load(parts)
+    for field, name in dict(
+        norm="l1", qk_norm="l1", feed_forward="squared_relu", positions="halved",
+        schedule="cosine_decay",
+    ).items():  # fmt: skip
+        c = config.replace(Config(), **{field: name})
+        assert study_file.file_of(c) == str(parts)
+        assert provenance.source(c) != provenance.source(Config())
     assert study_file.file_of(Config()) is None
     with pytest.raises(UsageError, match="norm cannot be 'l2'"):
         config.replace(Config(), norm="l2")
@@ -476,4 +463,3 @@ def test_a_mechanism_of_a_file_may_be_one_of_several(tmp_path):
     study_file.load(path)
     c = config.replace(Config(), decoder_attention="linear,angle:tau=5.0")
     assert study_file.file_of(c) == str(path)
-    assert {"file:Cosine", "attention.linear.Linear"} <= code_of(c).keys()

@@ -138,40 +138,49 @@ def _prepare_directories(jobs: "Sequence[Job]", arguments: Namespace, progress: 
     """
     from t2t_jax.runs import continuation, names
 
-    _report_outdated(jobs, arguments.rerun, progress.say)
+    _report_changes(jobs, arguments.rerun, progress.say)
     continuation.announce([(job.name, job.c, job.directory) for job in jobs], progress.say)
     for job in jobs:
         names.add(job.directory, job.name)
 
 
-def _report_outdated(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str], object]) -> None:
-    """Reports the runs whose code has changed; moves them aside if they are to be repeated."""
+def _report_changes(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str], object]) -> None:
+    """Reports the runs that compute something else than this code; moves them aside with --rerun.
+
+    Runs that kept no programs, which cannot be compared, are moved aside, too.
+    """
     from t2t_jax.runs import claim, provenance
-    from t2t_jax.runs.code import abbreviated
 
-    definitions = {j: provenance.outdated_definitions(j.directory, j.c) for j in jobs}
-    outdated = [job for job in jobs if definitions[job]]
-    if not outdated:
-        return
-    for job in outdated:
-        _check_file(job, definitions[job])
-    names = abbreviated(sorted({name for of_job in definitions.values() for name in of_job}))
-    runs = f"{len(outdated)} of {len(jobs)} runs were made or begun by code that has changed"
-    if rerun:
-        folders = {str(claim.move_aside(job.directory).parent) for job in outdated}
-        moved = f"the old ones are in {', '.join(sorted(folders))}"
-        report(f"{runs} ({names}): they are made again; {moved}")
-    else:
-        report(f"{runs} ({names}): they are kept, and the table says so; --rerun makes them again")
+    provenance.compare([(job.directory, job.c) for job in jobs])
+    differing: dict[str, list[Job]] = {}
+    for job in jobs:
+        environment = provenance.made_in(job.directory)
+        if environment is None:
+            continue
+        changes = provenance.changes(job.directory, job.c, environment)
+        if changes is None:
+            differing.setdefault("cannot be compared with", []).append(job)
+        elif changes:
+            _check_file(job)
+            differing.setdefault(f"computes another {' and '.join(changes)}", []).append(job)
+    for difference, group in differing.items():
+        names = ", ".join(job.name for job in group)
+        report(f"this code {difference} in {len(group)} of {len(jobs)} runs: {names}")
+    if differing and not rerun:
+        report("they are kept, and the table marks them; --rerun makes them again")
+    elif differing:
+        old = {
+            claim.move_aside(job.directory).parent for group in differing.values() for job in group
+        }
+        report(f"they are made again; the old ones are in {', '.join(sorted(map(str, old)))}")
 
 
-def _check_file(job: "Job", outdated: Sequence[str]) -> None:
+def _check_file(job: "Job") -> None:
     """Raises an error if another study file made a run, with other code for the same names."""
     from t2t_jax.runs import store, study_file
 
     ours, other = study_file.file_of(job.c), store.read_environment(job.directory).get("study_file")
-    differs = any(name.startswith("file:") for name in outdated)
-    if ours and other and ours != other and differs and Path(other).exists():
+    if ours and other and ours != other and Path(other).exists():
         raise UsageError(
             f"{other} has made {job.name}, with different code under the names of {ours}: rename "
             "them in one of the files, or give each its own --store."

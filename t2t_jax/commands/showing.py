@@ -108,4 +108,8 @@ def publish(arguments: Namespace) -> None:
 
 
 def _lines(grid: "Grid", arguments: Namespace) -> "list[Line]":
+    if arguments.compare:
+        from t2t_jax.runs import provenance, results
+
+        provenance.compare(results.stored(grid.home, say))
     return lines_of(grid, arguments.cache, arguments.mix, arguments.only)

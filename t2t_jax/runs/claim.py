@@ -9,11 +9,9 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.vocabulary import Vocabulary
-from t2t_jax.environment import environment
 from t2t_jax.errors import Busy, UsageError
 from t2t_jax.files import make_directory, write, write_json
-from t2t_jax.runs import provenance, store, study_file
-from t2t_jax.runs.code import code_of
+from t2t_jax.runs import store, study_file
 from t2t_jax.runs.names import title
 
 
@@ -44,11 +42,18 @@ def lock(directory: Path, wait: bool = False) -> Iterator[None]:
         yield
 
 
-def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+def claim(
+    directory: Path,
+    c: Config,
+    facts: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    origin: Mapping[str, Any],
+) -> None:
     """Writes what determines a run, or checks that the directory holds the same run.
 
     Args:
       facts: what determines it besides the config: `identity.data_facts` and the dtype.
+      origin: `provenance.origin` of the run.
 
     Raises:
       UsageError: the directory holds another run; the message names the difference.
@@ -67,12 +72,10 @@ def claim(directory: Path, c: Config, facts: Mapping[str, Any], vocabulary: Voca
         return
     write(directory / "vocabulary.model", vocabulary.model)
     write_json(directory / "data.json", facts)
-    code = provenance.record_code(directory, code_of(c))
-    origin = {}
     if path := study_file.file_of(c):
         study_file.keep_copy(directory, path)
-        origin = {"study_file": path}
-    write_json(directory / "environment.json", environment() | {"code": code} | origin)
+        origin = {**origin, "study_file": path}
+    write_json(directory / "environment.json", origin)
     write_json(directory / "config.json", config.flatten(c))
 
 

@@ -8,11 +8,13 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset, as_one
 from t2t_jax.data.registry import is_task
 from t2t_jax.parts import ARCHITECTURES
-from t2t_jax.runs import capacity
+from t2t_jax.runs import capacity, programs, provenance
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from t2t_jax.data.batches import Batches
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Context:
       params: abstract parameters: their shapes and layout.
       likelihoods: parameters -> `sentence_likelihoods` of dev, [sentences, 2].
       evaluate: parameters -> dev perplexity.
+      batches: the training batches; a run has them in the order of its seed.
       scored: the splits that are to be scored.
     """
 
@@ -32,8 +35,14 @@ class Context:
     dataset: Dataset
     likelihoods: "Callable[[Any], np.ndarray]"
     evaluate: Callable[[Any], float]
+    batches: "Batches"
     scored: list[str]
     progress: Progress
+
+    def origin(self, c: Config) -> dict[str, Any]:
+        """Returns `provenance.origin` of a run."""
+        first = {"batches": programs.first_batches(self.batches)}
+        return provenance.origin(c, programs.programs(c, self.model.V) | first)
 
 
 def make_context(
@@ -48,7 +57,7 @@ def make_context(
     Raises:
       UsageError: the config does not fit the data or the devices.
     """
-    from t2t_jax.data.batches import in_order
+    from t2t_jax.data.batches import Batches, in_order
     from t2t_jax.evaluation.metric import is_scored, metric_of, perplexity
     from t2t_jax.evaluation.perplexity import sentence_likelihoods
     from t2t_jax.models import build
@@ -64,20 +73,23 @@ def make_context(
         capacity.check_split(c, name, dataset.splits[name], model.limit, translated)
     devices = sharding.make_mesh(mesh)
     params = abstract(model, c, devices).params  # raises if the mesh does not divide them
-    num_buckets = min(4, c.data.num_buckets)
-    batches = [
+    train, sizes = dataset.splits["train"], (c.data.batch_tokens, c.data.num_buckets)
+    batches = Batches(train.source, train.target, *sizes, c.training.accumulate)
+    placed = [
         (rows, sharding.put_batch(batch, devices))
-        for rows, batch in in_order(dev.source, dev.target, c.data.batch_tokens, num_buckets)
+        for rows, batch in in_order(dev.source, dev.target, sizes[0], min(4, sizes[1]))
     ]
 
     def likelihoods(params: Any) -> "np.ndarray":
         with sharding.use_mesh(devices):  # so that training and scoring share one program
-            return sentence_likelihoods(model, params, batches)
+            return sentence_likelihoods(model, params, placed)
 
     def evaluate(params: Any) -> float:
         return float(perplexity(likelihoods(params).sum(axis=0)))
 
-    return Context(model, params, devices, dataset, likelihoods, evaluate, scored, progress)
+    return Context(
+        model, params, devices, dataset, likelihoods, evaluate, batches, scored, progress
+    )
 
 
 def as_read(c: Config, dataset: Dataset) -> Dataset:

@@ -22,7 +22,6 @@ from t2t_jax.environment import environment
 from t2t_jax.errors import Busy, writing
 from t2t_jax.files import write, write_json
 from t2t_jax.runs import claim, identity, names, provenance, published, results, store, study_file
-from t2t_jax.runs.code import abbreviated
 from t2t_jax.runs.names import title
 from t2t_jax.training import manifest
 
@@ -59,11 +58,9 @@ def shorter_runs(runs: Runs) -> dict[Path, Shorter]:
             alike[home, _key(c)].append((directory, c))
     best = {}
     for c, directory in new:
-        candidates = [
-            _examined(donor, shorter)
-            for donor, shorter in alike[directory.parent, _key(c)]
-            if is_longer(c, donor)
-        ]
+        finished = [d for d in alike[directory.parent, _key(c)] if is_longer(c, d[0])]
+        provenance.compare(finished)
+        candidates = [_examined(*donor) for donor in finished]
         if candidates:
             best[directory] = max(candidates, key=_preference)
     return best
@@ -92,7 +89,7 @@ def announce(runs: Sequence[tuple[str, Config, Path]], report: Report) -> None:
             start = f" from step {run.checkpoints[-1]:,}" if not run.obstacle else ""
             groups[run.obstacle].append(f"{name}{start}")
     for obstacle, group in groups.items():
-        count, which = f"{len(group)} of {len(runs)} runs", abbreviated(group, "runs")
+        count, which = f"{len(group)} of {len(runs)} runs", _abbreviated(group)
         if obstacle:
             why = f"are finished with fewer steps, but {obstacle}"
             report(f"{count} {why}: they are trained from scratch ({which})")
@@ -128,6 +125,12 @@ def begin(runs: Runs, dataset: Dataset, report: Report) -> None:
         report(f"{directory} goes on from {_origin(shorter)}")
 
 
+def _abbreviated(names: Sequence[str]) -> str:
+    """Returns the first three names, and the number of the remaining ones, as text."""
+    more = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {more} more runs" if more > 0 else "")
+
+
 def _is_begun(directory: Path) -> bool:
     return (directory / "config.json").exists()
 
@@ -148,8 +151,11 @@ def _examined(directory: Path, c: Config) -> Shorter:
     if t.schedule not in SCHEDULES:
         depends = f"the learning rate of schedule={t.schedule} depends on the number of steps"
         return Shorter(directory, c, (), depends)
-    if definitions := provenance.outdated_definitions(directory, c):
-        return Shorter(directory, c, (), f"the code has changed ({abbreviated(definitions)})")
+    changes = provenance.changes(directory, c, _environment(directory))
+    if changes is None:
+        return Shorter(directory, c, (), "it was made by other code, which was not compared")
+    if changes:
+        return Shorter(directory, c, (), f"this code computes another {' and '.join(changes)}")
     present = [p for p in (directory / "checkpoints").glob("*") if p.name.isdigit()]
     steps = sorted(s for s in (int(p.name) for p in present) if s % t.evaluate_every == 0)
     last = max(steps, default=0)
@@ -203,7 +209,7 @@ def _copy(shorter: Shorter, c: Config, directory: Path) -> None:
         shutil.rmtree(checkpoints, ignore_errors=True)  # left by a process that was killed here
         for step in map(str, shorter.checkpoints):
             shutil.copytree(donor / "checkpoints" / step, checkpoints / step)
-        for name in ("vocabulary.model", "data.json", "code.json"):
+        for name in ("vocabulary.model", "data.json"):
             shutil.copy(donor / name, directory / name)
         if (donor / study_file.COPY).exists():
             shutil.copy(donor / study_file.COPY, directory / study_file.COPY)

@@ -11,14 +11,12 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, RunError, UsageError
 from t2t_jax.runs import claim, identity, provenance, store
-from t2t_jax.runs.code import abbreviated, code_of, digest
 from t2t_jax.runs.context import Context, as_read, make_context
 from t2t_jax.runs.names import title
 from t2t_jax.runs.scoring import Result, add_scores, missing_splits, read_final_params
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
-    from t2t_jax.data.batches import Batches
     from t2t_jax.training.loop import Member, Trained
 
 Runs = Sequence[tuple[Config, Path]]
@@ -47,25 +45,21 @@ def execute(
       UsageError: a config does not fit the data or the devices; nothing is written then.
       Interrupted: the same call continues from there.
     """
-    from t2t_jax.data.batches import Batches
     from t2t_jax.training import hosts, sharding
 
     c = runs[0][0]
     dataset = as_read(c, dataset)
-    pairs = dataset.splits["train"]
     context = make_context(c, dataset, to_score, progress, mesh)
     facts = identity.data_facts(dataset) | {"dtype": context.model.dtype.name}
     identities = [identity.identity(c) for c, _ in runs]
-    code, axes = digest(code_of(c)), sharding.describe(context.mesh)
-    hosts.agree({"config": identities, "code": code, "mesh": axes, **facts})
-    sizes = c.data.batch_tokens, c.data.num_buckets, c.training.accumulate
-    batches = Batches(pairs.source, pairs.target, *sizes)
+    axes = sharding.describe(context.mesh)
+    hosts.agree({"config": identities, "source": provenance.source(c), "mesh": axes, **facts})
     with ExitStack() as locks:
         outcomes = hosts.decide(partial(_claim, context, runs, facts, locks))
         for c, directory in runs:
             if isinstance(result := outcomes.get(directory), dict):
                 outcomes[directory] = _complete(context, c, directory, result)
-        outcomes |= _train(context, batches, [run for run in runs if run[1] not in outcomes])
+        outcomes |= _train(context, [run for run in runs if run[1] not in outcomes])
     return [outcomes[directory] for _, directory in runs]
 
 
@@ -77,7 +71,7 @@ def _claim(
     for c, directory in runs:
         try:
             locks.enter_context(claim.lock(directory))
-            claim.claim(directory, c, facts, context.dataset.vocabulary)
+            claim.claim(directory, c, facts, context.dataset.vocabulary, context.origin(c))
         except UsageError as error:
             if isinstance(error, Busy) and directory == runs[0][1]:
                 return {d: error for _, d in runs}  # two processes must not divide a population
@@ -86,10 +80,10 @@ def _claim(
         if (result := store.read_result(directory, context.progress.say)) is not None:
             outcomes[directory] = result
             if not missing_splits(context, directory, result):
-                definitions = provenance.outdated_definitions(directory, c)
-                code = f"code that has changed since ({abbreviated(definitions)})"
-                by_code = f", by {code}" if definitions else ""
-                line = f"{title(directory)} is finished{by_code}; remove it to train it again."
+                changes = provenance.changes(directory, c, result["environment"]) or []
+                other = f", but today's code computes another {' and '.join(changes)}"
+                line = f"{title(directory)} is finished{other if changes else ''}; remove it to "
+                line += "train it again."
                 context.progress.say(line)
     return outcomes
 
@@ -107,14 +101,15 @@ def _complete(context: Context, c: Config, directory: Path, result: Result) -> O
         return error
 
 
-def _train(context: Context, batches: "Batches", runs: Runs) -> dict[Path, Outcome]:
+def _train(context: Context, runs: Runs) -> dict[Path, Outcome]:
     """Trains runs in one program; returns the outcome of each."""
     from t2t_jax.training.loop import Member, train
 
     if not runs:
         return {}
     members = [
-        Member(c, batches.with_seed(c.training.seed).stream, directory) for c, directory in runs
+        Member(c, context.batches.with_seed(c.training.seed).stream, directory)
+        for c, directory in runs
     ]
     outcomes: dict[Path, Outcome] = {}
     population = context.model, members, context.evaluate, context.progress, context.mesh
@@ -143,7 +138,7 @@ def _save(context: Context, member: "Member", trained: "Trained") -> Result:
     rounded = likelihoods.round(4).tolist()  # 1e-4 nats of a sentence, as float32 resolves
     checksum = hosts.decide(lambda: store.write_statistics(directory, store.LIKELIHOOD, rounded))
     begun_in = hosts.decide(partial(store.read_environment, directory))
-    now = hosts.decide(partial(provenance.current_environment, directory, c, begun_in))
+    now = hosts.decide(lambda: provenance.merged(begun_in, context.origin(c)))
     result = _costs(trained, seconds) | {
         "dev_perplexity": float(perplexity(likelihoods.sum(axis=0))),
         "likelihood": {"statistics": checksum},

@@ -1,26 +1,34 @@
 """The programs of a run: what it computes, as hashes of its lowered programs.
 
-A program is lowered for one device and canonical shapes, whatever the corpus and the mesh. Its text
-has no locations, and its symbols are renumbered in order of appearance. So renaming or moving code
-changes no hash, and whatever changes the computation does, wherever it is written. The text depends
-on the versions of JAX and Flax and on the platform: hashes are compared for equal ones only.
+Each program is lowered for one device and canonical shapes, whatever the corpus and the mesh. Its
+text has no locations, and its symbols are renumbered in order of appearance. So code may be renamed
+and moved without changing a hash, and whatever changes the computation changes one, wherever it is
+written. A text also depends on the versions of JAX, Flax and Optax and on the device, so that only
+hashes made with the same ones are comparable.
+
+What the host does between programs is no part of them: how batches are drawn (`batches` hashes the
+first ones), which checkpoints are averaged, how subwords become text.
 """
 
 import hashlib
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_jax.config import Config
 from t2t_jax.runs.job import compile_key
 
-B, S, T = 4, 48, 40  # rows, source and target positions of the canonical batch; the last at most
-_SYMBOL = re.compile(r"@(?:\w+|\"[^\"]*\")")
+if TYPE_CHECKING:
+    from t2t_jax.data.batches import Batches
+
+ROWS, S, T = 4, 48, 40  # of the canonical batch; S and T are at most max_length
+BATCHES = 3  # first batches of training that are hashed
+_SYMBOL = re.compile(r'@(?:\w+|"[^"]*")')
 
 
 def fingerprint(text: str) -> str:
-    """Returns twelve hex digits of a lowered program's text, whatever its symbols are called."""
+    """Returns twelve hex digits of a program's text, whatever its symbols are called."""
     numbers: dict[str, str] = {}
     renumbered = _SYMBOL.sub(lambda m: numbers.setdefault(m[0], f"@{len(numbers)}"), text)
     return hashlib.sha256(renumbered.encode()).hexdigest()[:12]
@@ -29,59 +37,69 @@ def fingerprint(text: str) -> str:
 def programs(c: Config, V: int) -> dict[str, str]:
     """Returns the hash of each program of a run: initialisation, step, likelihood and decoding.
 
-    The step's has the values of the traced hyperparameters without the seed, too. A model that
-    does not translate has no decoding.
+    The hash of the step covers the values of the traced hyperparameters, except for the seed. A
+    run that is scored on predictions has a program `prediction` in place of decoding.
 
     Args:
       V: the size of the vocabulary.
     """
-    hashes = dict(_lowered(compile_key(c), c.decoding, V))
-    hashes["step"] = fingerprint(hashes["step"] + _hyperparameters(c))
-    return hashes
+    hashes = dict(_lowered(compile_key(c), V))
+    return hashes | {"step": fingerprint(hashes["step"] + _hyperparameters(c))}
+
+
+def first_batches(batches: "Batches") -> str:
+    """Returns twelve hex digits of the first training batches, drawn from seed 0."""
+    digest, stream = hashlib.sha256(), batches.with_seed(0).stream()
+    for _ in range(BATCHES):
+        _, batch = next(stream)
+        for side, tokens in sorted(batch.items()):
+            digest.update(f"{side} {tokens.shape}".encode() + tokens.tobytes())
+    return digest.hexdigest()[:12]
 
 
 def _hyperparameters(c: Config) -> str:
-    """Returns the traced hyperparameters as text, without the seed."""
-    import dataclasses
-
     from t2t_jax.training.step import hyper
 
-    values = {f.name: getattr(hyper(c), f.name).item() for f in dataclasses.fields(hyper(c))}
-    return str({name: x for name, x in values.items() if name != "seed"})
+    values = {name: x.item() for name, x in vars(hyper(c)).items() if name != "seed"}
+    return str(values)
 
 
 @cache
-def _lowered(c: Config, decoding: Any, V: int) -> Mapping[str, str]:
+def _lowered(c: Config, V: int) -> Mapping[str, str]:
+    """Returns the hashes of the programs of configs that share a `compile_key`."""
     import jax
     import jax.numpy as jnp
 
+    from t2t_jax.evaluation.metric import metric_of
     from t2t_jax.evaluation.perplexity import negative_log_likelihood
+    from t2t_jax.evaluation.predictions import predictions
     from t2t_jax.inference.translate import decode
     from t2t_jax.models import build
-    from t2t_jax.training import sharding
-    from t2t_jax.training import step as training
+    from t2t_jax.training import sharding, step
 
-    model, mesh = build(c, V), sharding.mesh_of(())
-    longest = min(c.data.max_length, model.limit or c.data.max_length)
-    source = jax.ShapeDtypeStruct((B, min(S, longest)), jnp.int32)
-    batch = {"source": source, "target": jax.ShapeDtypeStruct((B, min(T, longest)), jnp.int32)}
+    model, mesh, longest = build(c, V), sharding.mesh_of(()), c.data.max_length
 
     def lower(function: Callable[..., Any], *arguments: Any, **static: Any) -> str:
+        jitted = function if hasattr(function, "lower") else jax.jit(function)
         with sharding.use_mesh(mesh):
-            jitted = function if hasattr(function, "lower") else jax.jit(function)
             return fingerprint(jitted.lower(*arguments, **static).as_text())
 
-    state = training.abstract(model, c, mesh)
-    state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state)
-    hyper = jax.eval_shape(lambda: training.hyper(c))
+    source, target = (jax.ShapeDtypeStruct((ROWS, min(n, longest)), jnp.int32) for n in (S, T))
+    batch = {"source": source, "target": target}
+    state = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), step.abstract(model, c, mesh)
+    )
     lowered = {
-        "initialisation": lower(training.drawing(model, c), jnp.uint32(0)),
-        "step": lower(training.make_step(model, c), state, batch, hyper),
+        "initialisation": lower(step.drawing(model, c), jnp.uint32(0)),
+        "step": lower(step.make_step(model, c), state, batch, step.hyper(c)),
         "likelihood": lower(negative_log_likelihood, model, state.params, batch),
     }
-    if model.translates:
-        capacity = min(source.shape[1] - 1 + decoding.max_extra, model.limit or longest * 99)
-        limits = jnp.int32(decoding.max_extra), jnp.float32(decoding.alpha)
-        shapes = dict(beam=decoding.beam, capacity=capacity)
-        lowered["decoding"] = lower(decode, model, state.params, source, *limits, **shapes)
-    return lowered
+    if metric_of(c.data.corpus).forced:
+        return lowered | {"prediction": lower(predictions, model, state.params, batch)}
+    if not model.translates:
+        return lowered
+    capacity = source.shape[1] - 1 + c.decoding.max_extra
+    shapes = dict(beam=c.decoding.beam, capacity=min(capacity, model.limit or capacity))
+    limits = jnp.int32(c.decoding.max_extra), jnp.float32(c.decoding.alpha)
+    search = lower(decode, model, state.params, source, *limits, **shapes)
+    return lowered | {"decoding": search}

@@ -1,66 +1,173 @@
-"""Where the results of a run come from: the code and the environment that produced them."""
+"""Where the results of a run come from, and whether the code of today computes the same.
 
-import json
-from collections.abc import Mapping, Sequence
+The environment of a result has the commit, the device, the versions of libraries, the digest of the
+source and the run's programs (`programs.py`). A run whose source is today's is current. Any other
+run is compared with the programs that today's code lowers for its config. A store remembers these
+in a file, as lowering takes seconds: whoever reads results, such as `table`, looks them up there
+without JAX.
+"""
+
+import hashlib
+import multiprocessing
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from t2t_jax.config import Config
-from t2t_jax.environment import environment
-from t2t_jax.files import read_json, write
-from t2t_jax.runs import published, store
-from t2t_jax.runs.code import changed, code_of, digest, used
+from t2t_jax.environment import PACKAGE
+from t2t_jax.errors import UsageError
+from t2t_jax.files import read_json, write_json
+from t2t_jax.runs import identity, published, store, study_file
+
+MEMORY = "programs.json"  # of a store: today's programs of the configs of its runs
+_COMPARABLE = "device", "jax", "flax", "optax"
+Programs = Mapping[str, str]
+Run = tuple[Path, Config]
 
 
-def read_code(directory: Path, environment: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the code that an environment of a run names: its definitions and their hashes.
+@cache
+def package_source() -> str:
+    """Returns twelve hex digits of the text of all modules of this package."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(str(path.relative_to(PACKAGE)).encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
 
-    If that code was not recorded, the name of the code stands in for every hash.
+
+def source(c: Config) -> str:
+    """Returns twelve hex digits of the source that a run executes, its study file included."""
+    text = study_file.text_of(c)
+    return identity.sha256([package_source(), text])[:12] if text else package_source()
+
+
+def origin(c: Config, programs: Programs) -> dict[str, Any]:
+    """Returns the environment of this process, with the source and the programs of a run."""
+    from t2t_jax.environment import environment
+
+    return environment() | {"source": source(c), "programs": dict(programs)}
+
+
+def merged(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the environment of a run that was begun in another one.
+
+    A value that has changed names both: `x, then y`. If the run was begun by code that kept no
+    programs, its programs stay unknown.
     """
-    recorded = published.read(directory, "code.json") or {}
-    name = environment["code"]
-    return recorded.get(name) or dict.fromkeys(code_of(store.read_config(directory)), name)
+    continued = {name: x for name, x in before.items() if name == "continued"}
+    programs = {"programs": _both(before.get("programs", {}), now["programs"])}
+    return _both(before, {**now, **continued}) | (programs if "programs" in before else {})
 
 
-def record_code(directory: Path, code: dict[str, str]) -> str:
-    """Adds code to code.json, which has all code that worked on a run; returns its digest."""
-    path, name = directory / "code.json", digest(code)
-    recorded = read_json(path) if path.exists() else {}
-    if name not in recorded:
-        write(path, json.dumps(recorded | {name: code}) + "\n")
-    return name
+def _both(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {name: x for name, x in now.items() if not isinstance(x, dict)}
+    return {n: x if before.get(n, x) == x else f"{before[n]}, then {x}" for n, x in texts.items()}
 
 
-def current_environment(directory: Path, c: Config, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns this process's environment with the run's code; a changed value names old and new.
-
-    Args:
-      before: the environment in which the run was begun, or trained.
-    """
-    code, begun = code_of(c), read_code(directory, before)
-    both = {
-        name: begun[name] if begun[name] == code.get(name) else f"{begun[name]}+{code.get(name)}"
-        for name in begun
-    }
-    now = environment() | {"code": record_code(directory, code | both)}
-    now |= {n: x for n, x in before.items() if n == "continued"}
-    known = dict(before) | {"code": now["code"]}
-    return {n: x if known.get(n, x) == x else f"{known[n]}, then {x}" for n, x in now.items()}
-
-
-def outdated_definitions(directory: Path, c: Config) -> Sequence[str]:
-    """Returns the definitions that have changed since a run was made or begun.
-
-    A directory without a run has none.
-    """
+def made_in(directory: Path) -> Mapping[str, Any] | None:
+    """Returns the environment in which a run was made, or begun; None if there is no run."""
     if published.read(directory, "environment.json") is None:
-        return []
+        return None
     result = store.read_result(directory)
-    made_in = result["environment"] if result else store.read_environment(directory)
-    return changed_since(directory, c, made_in)
+    return result["environment"] if result else store.read_environment(directory)
 
 
-def changed_since(directory: Path, c: Config, environment: Mapping[str, Any]) -> Sequence[str]:
-    """Returns the definitions that have changed since a run was made in an environment."""
-    codes = read_code(directory, environment), code_of(c)
-    return changed(*(used(code, c, environment["device"]) for code in codes))
+def changes(directory: Path, c: Config, environment: Mapping[str, Any]) -> list[str] | None:
+    """Returns the names of a run's programs that today's code does not compute.
+
+    It is None if this is not known: the run has no programs, or it has other versions or another
+    device than the programs that its store remembers, or none are remembered.
+    """
+    if environment.get("source") == source(c):
+        return []
+    memory = _remembered(directory.parent)
+    if memory is None or not _same(memory["environment"], environment):
+        return None
+    return _differing(environment.get("programs"), memory["programs"].get(_key(directory, c)))
+
+
+def compare(runs: Iterable[Run]) -> None:
+    """Lowers today's programs of those runs whose source is not today's.
+
+    The store of the runs remembers them. Programs are lowered in processes of their own, so that
+    this one holds no device.
+    """
+    unknown: dict[Path, dict[str, tuple[Config, int]]] = {}
+    for directory, c in runs:
+        environment = made_in(directory) or {}
+        if "programs" not in environment or environment.get("source") == source(c):
+            continue
+        memory, key = _remembered(directory.parent), _key(directory, c)
+        if memory is None or key not in memory["programs"]:
+            V = store.read_data(directory)["subwords"]
+            unknown.setdefault(directory.parent, {})[key] = c, V
+    for home, configs in unknown.items():
+        _remember(home, _lower(configs))
+
+
+def _lower(configs: Mapping[str, tuple[Config, int]]) -> dict[str, Any]:
+    """Returns the memory of a store: programs of configs, and the environment of their process."""
+    files = {study_file.file_of(c) for c, _ in configs.values()} - {None}
+    workers = 1 if Path("/dev/nvidia0").exists() else min(len(configs), os.cpu_count() or 1)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawn, _load, (sorted(map(str, files)),)) as pool:
+        lowered = list(pool.map(_programs, *zip(*configs.values(), strict=True)))
+    programs = dict(zip(configs, (programs for _, programs in lowered), strict=True))
+    return {"source": package_source(), "environment": lowered[0][0], "programs": programs}
+
+
+def _load(files: Sequence[str]) -> None:
+    for file in files:
+        study_file.load(Path(file))
+
+
+def _programs(c: Config, V: int) -> tuple[dict[str, Any], dict[str, str]]:
+    from t2t_jax.environment import environment
+    from t2t_jax.runs.programs import programs
+
+    now = environment()
+    return {name: now[name] for name in _COMPARABLE}, programs(c, V)
+
+
+def _remembered(home: Path) -> dict[str, Any] | None:
+    """Returns what a store remembers of the programs of this source and these libraries."""
+    try:
+        memory = read_json(home / MEMORY) if (home / MEMORY).exists() else None
+    except UsageError:  # it is cut short: lowering again costs only time
+        return None
+    if memory is None or memory["source"] != package_source():
+        return None
+    kept = memory["environment"]
+    return memory if all(kept[name] == version(name) for name in _COMPARABLE[1:]) else None
+
+
+def _remember(home: Path, memory: dict[str, Any]) -> None:
+    if before := _remembered(home):
+        memory = memory | {"programs": before["programs"] | memory["programs"]}
+    write_json(home / MEMORY, memory)
+
+
+def _key(directory: Path, c: Config) -> str:
+    """Returns a text that runs share if they have the same row, vocabulary and study file."""
+    V = store.read_data(directory)["subwords"]
+    return identity.sha256([identity.row_key(c), V, study_file.text_of(c)])[:12]
+
+
+def _same(environment: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Returns whether programs that were lowered in two environments are comparable."""
+    kinds = (
+        [re.sub(r"\d+ x ", "", str(e.get(name))) for name in _COMPARABLE]
+        for e in (environment, other)
+    )
+    return next(kinds) == next(kinds)
+
+
+def _differing(kept: Programs | None, today: Programs | None) -> list[str] | None:
+    """Returns the names of the programs that differ, among those that both have."""
+    if kept is None or today is None:
+        return None
+    return sorted(name for name, x in today.items() if kept.get(name, x) != x)

@@ -22,7 +22,6 @@ KEPT = (  # files of a run that are published, besides its translations and stat
     "config.json",
     "data.json",
     "environment.json",
-    "code.json",
     "metrics.jsonl",
     "result.json",
     "study.py",

@@ -11,7 +11,6 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.runs import claim, provenance, published, store
-from t2t_jax.runs.code import abbreviated, conflict, used
 
 CURRENT = "current"  # the version of the code that makes the table
 _LIBRARIES = "jax", "flax", "optax"
@@ -28,9 +27,9 @@ class Run:
         measured.
       statistics: the metric's statistics of each sentence, which are summed over the corpus.
       likelihood: `evaluation.perplexity.sentence_likelihoods` of dev; empty in runs of older code.
-      version: the commit of its code; the code's digest if there is no commit or it was edited.
-      code: every definition that it ran, with its hash.
-      outdated: the definitions that differ from those of the code that makes the table.
+      version: the commit of its code; without one, or if it was edited, a digest of its source.
+      programs: the hash of each of its programs; empty if they were not kept.
+      changes: the programs that today's code does not compute; None if they were not compared.
       origins: values that all runs of a table must share, by name.
       unusual: its origins that differ from the usual ones, as text; empty without --mix.
     """
@@ -42,8 +41,8 @@ class Run:
     statistics: Sequence[Sequence[float]] = ()
     likelihood: Sequence[Sequence[float]] = ()
     version: str = ""
-    code: Mapping[str, str] = field(default_factory=dict)
-    outdated: Sequence[str] = ()
+    programs: Mapping[str, str] = field(default_factory=dict)
+    changes: Sequence[str] | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     unusual: str = ""
 
@@ -101,13 +100,13 @@ def read_run(
         score = result["scores"][split][metric.key]
         signature = score["signature"]
         run = replace(run, score=score["score"], statistics=statistics)
-    code = used(provenance.read_code(directory, environment), c, environment["device"])
     git = environment.get("git", "")
+    edited = environment.get("source", environment.get("code", ""))  # the latter of older results
     return replace(
         run,
-        version=environment["code"] if not git or "dirty" in git else git,
-        code=code,
-        outdated=provenance.changed_since(directory, c, environment),
+        version=edited if not git or "dirty" in git else git,
+        programs=environment.get("programs", {}),
+        changes=provenance.changes(directory, c, environment),
         origins=_origins(store.read_data(directory), environment, preparation, signature),
     )
 
@@ -126,26 +125,24 @@ def _origins(
 
 
 def with_versions(runs_of_rows: Sequence[Sequence[Run]]) -> list[list[Run]]:
-    """Adds the origin `code` to runs: the same version if no definition that they share differs.
+    """Adds the origin `code` to the runs of rows: the version of those that compute something else.
 
-    An older version is named by the version of its first run.
+    These are the runs that today's code does not reproduce, and those whose programs differ from
+    the most frequent ones of their row.
     """
-    versions: list[tuple[str, dict[str, str]]] = []
 
-    def version(run: Run) -> str:
-        if not run.outdated:
-            return CURRENT
-        for name, code in versions:
-            if not conflict(run.code, code):
-                code |= run.code
-                return name
-        versions.append((run.version, dict(run.code)))
-        return run.version
+    def version(run: Run, usual: Sequence[tuple[str, str]]) -> str:
+        differs = run.programs and sorted(run.programs.items()) != usual
+        return run.version if run.changes or differs else CURRENT
 
-    return [
-        [replace(run, origins={**run.origins, "code": version(run)}) for run in runs]
-        for runs in runs_of_rows
-    ]
+    out = []
+    for runs in runs_of_rows:
+        kept = Counter(tuple(sorted(run.programs.items())) for run in runs if run.programs)
+        usual = [*kept.most_common(1)[0][0]] if kept else []
+        out.append(
+            [replace(run, origins={**run.origins, "code": version(run, usual)}) for run in runs]
+        )
+    return out
 
 
 def costs(result: Mapping[str, Any]) -> dict[str, float]:
@@ -160,13 +157,23 @@ def costs(result: Mapping[str, Any]) -> dict[str, float]:
     return {name: known[name] for name in COSTS}
 
 
-def report_outdated(runs: Sequence[Run], report: Callable[[str], object]) -> None:
-    """Reports how many runs were made by code that has changed, and what has changed."""
-    outdated = [run for run in runs if run.outdated]
-    definitions = sorted({name for run in outdated for name in run.outdated})
-    if outdated:
-        count = f"{len(outdated)} of {_count(len(runs))}"
-        report(f"{count} were made by code that has changed: {abbreviated(definitions)}")
+def report_changes(runs: Sequence[Run], report: Callable[[str], object]) -> None:
+    """Reports how many runs compute something else than today's code, and how many are unknown."""
+    changed = [run for run in runs if run.changes]
+    names = sorted({name for run in changed for name in run.changes or ()})
+    if changed:
+        count = f"{len(changed)} of {_count(len(runs))}"
+        report(f"{count} compute something else than this code ({', '.join(names)})")
+    known = [run for run in runs if run.programs]
+    if uncompared := sum(run.changes is None for run in known):
+        report(
+            f"{uncompared} of {_count(len(runs))} are not compared with this code: --compare does"
+        )
+    if unknown := len(runs) - len(known):
+        report(
+            f"{unknown} of {_count(len(runs))} kept no programs, so that it is not known whether "
+            "this code computes the same"
+        )
 
 
 def has_origin(run: Run, prefix: str) -> bool:

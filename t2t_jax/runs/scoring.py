@@ -28,7 +28,7 @@ def add_scores(context: Context, c: Config, directory: Path, params: Any, result
     before = result["environment"]
     for name in hosts.decide(partial(missing_splits, context, directory, result)):
         scores, scoring = _score(context, params, c, directory, name)
-        now = hosts.decide(partial(provenance.current_environment, directory, c, before))
+        now = hosts.decide(lambda: provenance.merged(before, context.origin(c)))
         scoring["environment"] = {n: x for n, x in now.items() if before.get(n) != x}
         result["scores"][name], result["scoring"][name] = scores, scoring
     if hosts.first():

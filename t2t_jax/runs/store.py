@@ -1,7 +1,7 @@
 """The files of a run's directory.
 
     config.json data.json vocabulary.model       what determines the run
-    environment.json code.json                   where it was begun, and by which code
+    environment.json                             where it was begun, and by which programs
     metrics.jsonl checkpoints/                   its progress
     final/                                       averaged parameters
     likelihood.statistics.json                   negative log-likelihood and number of tokens of

@@ -4,6 +4,8 @@ A run that uses a part which such a file defines keeps a copy of the file, `stud
 are given a run, not a study file, read the copy.
 """
 
+import ast
+import hashlib
 import sys
 import traceback
 from collections.abc import Mapping
@@ -18,7 +20,7 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.extend import TABLE_OF, TABLES, in_files
 from t2t_jax.files import write
-from t2t_jax.runs import code, published
+from t2t_jax.runs import published
 
 COPY = "study.py"
 Entries = Mapping[str, Mapping[str, Any]]  # by table and name
@@ -75,9 +77,15 @@ def file_of(c: Config) -> str | None:
     return None
 
 
+def text_of(c: Config) -> str:
+    """Returns the text of the study file that defines what a config names; empty if none does."""
+    path = file_of(c)
+    return _text(path) if path else ""
+
+
 def keep_copy(directory: Path, path: str) -> None:
     """Writes a copy of a loaded study file into the directory of a run."""
-    write(directory / COPY, getattr(sys.modules[path], "__source__", None) or _read(Path(path)))
+    write(directory / COPY, _text(path))
 
 
 def load_copy(directory: Path) -> bool:
@@ -90,6 +98,17 @@ def load_copy(directory: Path) -> bool:
     if text is not None:
         load(directory / COPY, text)
     return text is not None
+
+
+def _text(path: str) -> str:
+    """Returns the text of a loaded study file, as it was executed."""
+    return getattr(sys.modules[path], "__source__", None) or _read(Path(path))
+
+
+def _digest(where: str) -> str:
+    """Returns twelve hex digits of the code of the file that `/PATH.py:name` names."""
+    tree = ast.parse(_text(where.rpartition(":")[0]))  # without comments and layout
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
 
 
 def _read(path: Path) -> str:
@@ -117,7 +136,7 @@ def _set_versions(before: Entries) -> None:
     """Sets the version of each new corpus to a digest of its code, so that changed code counts."""
     corpora = TABLES["corpus"]
     for name in [name for name, entry in corpora.items() if before["corpus"].get(name) != entry]:
-        version = code.digest(code.reached_from(corpora[name].where))
+        version = _digest(corpora[name].where)
         corpora[name] = replace(corpora[name], version=version)
 
 
@@ -137,7 +156,7 @@ def _content(entry: Any) -> dict[str, Any]:
     """Returns the values of an entry that have an effect; code hashes take the place of paths."""
     wheres = in_files(entry)
     return {
-        field: code.reached_from(x) if isinstance(x, str) and x in wheres else x
+        field: _digest(x) if isinstance(x, str) and x in wheres else x
         for field, x in vars(entry).items()
         if field != "about" and not callable(x)
     }

@@ -84,15 +84,24 @@ def _run(directory: Path, c: Config) -> Row:
         "PPL": result.get("dev_perplexity"),
         **_scores(result),
         **_costs(result),
-        **{n: x if isinstance(x, int) else str(x) for n, x in environment.items()},
-        "changed_definitions": len(provenance.changed_since(directory, c, environment))
-        if environment
-        else None,
+        **{
+            n: x if isinstance(x, int) else str(x)
+            for n, x in environment.items()
+            if n != "programs"
+        },
+        **{f"{n}_program": x for n, x in environment.get("programs", {}).items()},
+        "changed_programs": _changed(directory, c, environment),
         "compute_dtype": facts.get("dtype"),
         "subwords": facts.get("subwords"),
         "data_sha256": facts.get("data"),
         "vocabulary_sha256": facts.get("vocabulary"),
     }
+
+
+def _changed(directory: Path, c: Config, environment: Row) -> str | None:
+    """Returns the programs that today's code does not compute; None if they were not compared."""
+    changes = provenance.changes(directory, c, environment)
+    return None if changes is None else " ".join(changes)
 
 
 def _scores(result: Row) -> Row:

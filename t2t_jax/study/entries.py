@@ -111,7 +111,7 @@ def _collect(
     finished = [[run for run in runs if results.has_origin(run, only)] for runs in finished]
     taken = [run for run in tried if results.has_origin(run, only)]
     every_run = list({run.directory: run for runs in (taken, *finished) for run in runs}.values())
-    results.report_outdated(every_run, report)
+    results.report_changes(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
     entries = [
         Entry(
