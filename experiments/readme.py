@@ -51,9 +51,9 @@ READING = """## Reading a table
   those that were chosen for it. ‡ marks a chosen value at the edge of its range.
 - **"Missing".** These rows have fewer seeds than the row with the most seeds.
 - **"Made by code".** The commits of the runs; a hash of the code where it was edited or has no
-  commit. Runs of several commits share a table if the definitions that they both use are the same.
-  `table` refuses to mix runs whose shared definitions, dtypes, devices or libraries differ, unless
-  `--mix` marks them with †.
+  commit. A run keeps hashes of the programs that it computed, so code may be renamed and moved
+  without changing a result. `table` refuses to mix runs of a row whose programs differ, or runs
+  with other dtypes, devices or libraries, unless `--mix` marks them with †.
 - **"20 runs, 58 min in sum".** The time of training, compiling and scoring, summed over runs.
   Workers run side by side, so the command takes less. Times of a CPU, and its peak, which is
   measured once in each process, also depend on what else the machine did.

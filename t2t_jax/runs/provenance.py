@@ -27,7 +27,6 @@ from t2t_jax.runs import identity, published, store, study_file
 MEMORY = "programs.json"  # of a store: today's programs of the configs of its runs
 _COMPARABLE = "device", "jax", "flax", "optax"
 Programs = Mapping[str, str]
-Run = tuple[Path, Config]
 
 
 @cache
@@ -90,7 +89,7 @@ def changes(directory: Path, c: Config, environment: Mapping[str, Any]) -> list[
     return _differing(environment.get("programs"), memory["programs"].get(_key(directory, c)))
 
 
-def compare(runs: Iterable[Run]) -> None:
+def compare(runs: Iterable[tuple[Path, Config]]) -> None:
     """Lowers today's programs of those runs whose source is not today's.
 
     The store of the runs remembers them. Programs are lowered in processes of their own, so that

@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.models.flops import run_flops
 from t2t_jax.training import checkpoints, sharding
-from t2t_jax.training.members import Member, Trained
+from t2t_jax.training.population import Member, Trained
 from t2t_jax.training.progress import Progress
 from t2t_jax.training.trainer import Evaluate, Programs, Trainer
 

@@ -17,7 +17,7 @@ from t2t_jax.errors import UsageError, warn
 VARIABLE = "T2T_JAX_TRACK"  # the name of the tracker, for this process and the workers it starts
 
 
-class Run(NamedTuple):
+class TrackedRun(NamedTuple):
     """A run `group/name` that goes on from a step; `id` is None if it has not been tracked yet."""
 
     home: Path
@@ -32,7 +32,7 @@ Curves = dict[str, float]
 Sink = tuple[str, Callable[[Curves, int], object], Callable[[], object]]  # id, write, close
 
 
-def _tensorboard(run: Run) -> Sink:
+def _tensorboard(run: TrackedRun) -> Sink:
     """Writes events in this thread: tensorboardX's own thread dies if the clock is set back."""
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -52,7 +52,7 @@ def _tensorboard(run: Run) -> Sink:
     return str(home), write, events.close
 
 
-def _wandb(run: Run) -> Sink:
+def _wandb(run: TrackedRun) -> Sink:
     import wandb
 
     project = os.environ.get("WANDB_PROJECT", "t2t_jax")
@@ -63,7 +63,7 @@ def _wandb(run: Run) -> Sink:
     return made.id, made.log, made.finish  # wandb ignores steps that were sent before
 
 
-def _mlflow(run: Run) -> Sink:
+def _mlflow(run: TrackedRun) -> Sink:
     import mlflow
 
     client, entities = mlflow.MlflowClient(), mlflow.entities
@@ -80,11 +80,11 @@ def _mlflow(run: Run) -> Sink:
     return key, write, lambda: client.set_terminated(key)
 
 
-def _aim(run: Run) -> Sink:
+def _aim(run: TrackedRun) -> Sink:
     import aim
 
     quiet: Any = dict(system_tracking_interval=None, capture_terminal_logs=False)
-    made = aim.Run(run_hash=run.id, experiment=run.group, **quiet)
+    made = aim.TrackedRun(run_hash=run.id, experiment=run.group, **quiet)
     made.name, made["config"] = run.name, run.config
     return made.hash, lambda curves, step: made.track(curves, step=step), made.close
 
@@ -139,6 +139,6 @@ def _open(name: str, directory: Path, step: int) -> Sink:
     group, _, own = full.partition("/")
     key = files.read_json(path)["id"] if path.exists() else None
     fields = files.read_json(directory / "config.json")
-    sink = TRACKERS[name](Run(directory.parent, group, own, fields, step, key))
+    sink = TRACKERS[name](TrackedRun(directory.parent, group, own, fields, step, key))
     files.write_json(path, {"id": sink[0]})
     return sink

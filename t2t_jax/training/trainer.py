@@ -15,7 +15,7 @@ from t2t_jax.errors import Interrupted, RunError
 from t2t_jax.models.flops import step_flops
 from t2t_jax.training import checkpoints, hosts, population, sharding
 from t2t_jax.training.checkpoints import History
-from t2t_jax.training.members import Clock, Member, Run, Trained
+from t2t_jax.training.population import Clock, Member, MemberState, Trained
 from t2t_jax.training.progress import Meter, Metrics, Progress, StepMetrics, duration
 from t2t_jax.training.step import State, hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops
@@ -37,7 +37,7 @@ class Trainer:
     Attributes:
       state, hyper: those of all runs, with leaves [P, ...]; without the axis P for a single run.
       step: number of steps done.
-      history: the history that the runs share; `Run.history` has the evaluations of each.
+      history: the history that the runs share; `MemberState.history` has the evaluations of each.
       queue: steps whose metrics have not been read: (step, FLOPs of all runs, metrics [P]).
     """
 
@@ -55,7 +55,7 @@ class Trainer:
         self.evaluate, self.progress = evaluate, progress
         self.mesh, self.programs = mesh, programs
         self.step, self.last = start, self.c.training.steps
-        self.runs: list[Run] = []
+        self.runs: list[MemberState] = []
         self.state = self._restore(members)
         self.hyper = population.stack([sharding.replicate(hyper(m.c), mesh) for m, _ in members])
         self.step_function = population.vmap_step(make_step(model, self.c), self.P)
@@ -72,7 +72,7 @@ class Trainer:
                 state, history = checkpoints.restore(manager, state, self.step)
             states.append(state)
             batches = member.stream(history.epoch, history.batch)
-            self.runs.append(Run(i, member, manager, history, batches))
+            self.runs.append(MemberState(i, member, manager, history, batches))
         if self.step:
             self.progress.say(f"resuming from step {self.step:,}")
         return population.stack(states)
@@ -106,7 +106,7 @@ class Trainer:
                         self._stop()
                     self.meter = Meter()
 
-    def _outcome(self, run: Run) -> Trained | RunError:
+    def _outcome(self, run: MemberState) -> Trained | RunError:
         """The averaged parameters of a run that has ended, or its error."""
         if run.error is not None:
             return run.error
@@ -116,7 +116,7 @@ class Trainer:
         averaged = checkpoints.average(run.manager, params, run.history, k)
         return Trained(*averaged, run.history, self.P)
 
-    def _alive(self) -> list[Run]:
+    def _alive(self) -> list[MemberState]:
         return [run for run in self.runs if run.error is None]
 
     def _out_of_patience(self) -> bool:
@@ -192,7 +192,7 @@ class Trainer:
             f"{measured['tokens_per_second']:,.0f} tokens/s{share}  {left} left"
         )
 
-    def _fail(self, run: Run, step: int) -> None:
+    def _fail(self, run: MemberState, step: int) -> None:
         """Ends a run whose loss or perplexity at `step` is infinite or NaN."""
         run.error = RunError(_diverged(step, run.manager.latest_step()))
         if self.P > 1:
