@@ -15,9 +15,11 @@ the first, times the sequential steps within a layer.
 """
 
 import statistics
-import sys
 from pathlib import Path
 
+from t2t_jax.bench import keep
+from t2t_jax.environment import environment
+from t2t_jax.errors import say
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "table1"
@@ -85,17 +87,16 @@ def module_layers(module, d, **arguments):
     return layer_at
 
 
-def measure(report):
+def measure():
     """Returns results for JSON and `table`, by layer."""
     import jax
 
     from t2t_jax.bench.lengths import compiled, sweep
-    from t2t_jax.environment import environment
 
     def program(name, n):
         return compiled(make(name, D)(0), jax.random.normal(jax.random.key(1), (1, n, D)))
 
-    laps = [sweep(list(PAPER), LENGTHS, 60.0, program, report) for _ in range(LAPS)]
+    laps = [sweep(list(PAPER), LENGTHS, 60.0, program, say) for _ in range(LAPS)]
     layers = {name: measure_layer(name, [lap[name] for lap in laps]) for name in PAPER}
     constants = {"d": D, "heads": HEADS, "r": R, "r of paths": 8, "k": KERNEL}
     return {"layers": layers, **constants, "environment": environment()}
@@ -107,7 +108,7 @@ def measure_layer(name, laps):
     Args:
       laps: the curve of each lap, as `t2t_jax.bench.lengths.sweep` returns it.
     """
-    from t2t_jax.bench.layers import counted, layers_to_the_end
+    from experiments.tools.layers import counted, layers_to_the_end
     from t2t_jax.bench.lengths import power
 
     def flops(n, d):
@@ -176,12 +177,9 @@ def cells(name, x):
 
 def main():
     from t2t_jax.bench.lengths import plot
-    from t2t_jax.files import write, write_json
 
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    results = measure(lambda line: print(line, file=sys.stderr, flush=True))
-    write_json(RESULTS / "table1.json", results)
-    write(RESULTS / "table1.md", table(results))
+    results = measure()
+    keep(RESULTS / "table1.md", results, table(results))
     layers = results["layers"]
     plot(
         {name: x["at"] for name, x in layers.items()},
@@ -189,7 +187,6 @@ def main():
         f"Forward pass of a layer, d = {D}, on {results['environment']['device']}",
         RESULTS / "table1",
     )
-    print(table(results))
 
 
 if __name__ == "__main__":

@@ -6,5 +6,5 @@
 set -euo pipefail
 extras="${T2T_JAX_EXTRAS:-}"
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-case "${1:-}" in *.py) exec "$venv/bin/python" "$@" ;; esac
+case "${1:-}" in *.py) PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" exec "$venv/bin/python" "$@" ;; esac
 exec "$venv/bin/t2t-jax" "$@"

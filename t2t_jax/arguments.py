@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax import commands, config
-from t2t_jax.bench.devices import DEVICES
 from t2t_jax.config import SECTIONS
 from t2t_jax.recipes import RECIPES
 
@@ -199,7 +198,7 @@ def _add_use(command: Command) -> None:
 
 def _add_machine(command: Command) -> None:
     """Adds the commands that examine this machine and free its disk."""
-    p = command("bench", commands.bench, "measure time and memory on this device")
+    p = command("bench", None, "measure time and memory on this device")
     _add_benches(p.add_subparsers(required=True, metavar="WHAT"))
 
     p = command(
@@ -236,14 +235,15 @@ def _add_lists(command: Command) -> None:
 
 
 def _add_benches(subparsers: Any) -> None:
-    def bench(what: str, help: str) -> argparse.ArgumentParser:
-        p = _command(subparsers, what, commands.bench, help)
-        p.set_defaults(what=what)
+    def bench(name: str, function: Any, help: str) -> argparse.ArgumentParser:
+        p = _command(subparsers, name, function, help)
         out = "directory for the figures, as JSON and text [bench]"
         p.add_argument("--out", type=Path, default=Path("bench"), help=out)
         return p
 
-    p = bench("attention", "measure time and memory of every mechanism against the length")
+    benches = commands.bench
+    about = "measure time and memory of every mechanism against the length"
+    p = bench("attention", benches.attention, about)
     p.add_argument("--lengths", nargs="+", type=int, metavar="N", help="[256 512 ... 16384]")
     p.add_argument("--mechanisms", nargs="+", metavar="NAME", help="[all, and additive_naive]")
     p.add_argument(
@@ -253,43 +253,16 @@ def _add_benches(subparsers: Any) -> None:
         help="a mechanism is dropped at the length whose call would take longer [20]",
     )
     sizes: Any = dict(nargs="+", choices=("tiny", "base", "big"), metavar="SIZE")
-    p = bench("train", "measure training steps: time, tokens a second, share of the peak, memory")
+    about = "measure training steps: time, tokens a second, share of the peak, memory"
+    p = bench("train", benches.train, about)
     p.add_argument("--sizes", **sizes, default=["tiny", "base"], help="[tiny base]; big")
     tokens = "tokens of a batch, on each side [2048 on a CPU, 25000 on accelerators]"
     p.add_argument("--batch_tokens", type=int, metavar="N", help=tokens)
     population = "number of models trained in one vectorised program [1]"
     p.add_argument("--population", type=int, default=1, metavar="P", help=population)
-    p = bench("translate", "measure sentences translated a second, greedily and with a beam of 4")
+    about = "measure sentences translated a second, greedily and with a beam of 4"
+    p = bench("translate", benches.translate, about)
     p.add_argument("--sizes", **sizes, default=["tiny"], help="[tiny]; base big")
-    p = bench(
-        "compile", "compile for a device that need not be present: bounds of time, and memory"
-    )
-    p.add_argument("--device", default="h100", choices=tuple(DEVICES), help="[h100]")
-    p.add_argument(
-        "--chips", type=int, default=1, metavar="N", help="devices that share a step [1]"
-    )
-    population = "number of models trained in one vectorised program [1]"
-    p.add_argument("--population", type=int, default=1, metavar="P", help=population)
-    tokens = "tokens of each model, on each side and device [25000; big 12500]"
-    p.add_argument("--batch_tokens", type=int, metavar="N", help=tokens)
-    p.add_argument("--sizes", **{**sizes, "nargs": "*"}, default=["base"], help="[base]; tiny big")
-    mechanisms = "also compile attention, forward and backward: these, or all if none is named"
-    p.add_argument("--mechanisms", nargs="*", metavar="NAME", help=mechanisms)
-    p.add_argument(
-        "--lengths", nargs="+", type=int, default=[256, 1024, 4096, 16384], metavar="N",
-        help="lengths for --mechanisms [256 1024 4096 16384]",
-    )  # fmt: skip
-    p.add_argument(
-        "--kernels", default="auto", choices=("auto", "plain"), help="as the config field [auto]"
-    )
-    p = bench("input", "measure the speed of reading batches, in tokens a second")
-    p.add_argument(
-        "recipe", nargs="?", default="grammar", help="recipe whose corpus is read [grammar]"
-    )
-    _add_cache(p)
-    p = bench("start", "measure the time to the first step, without and with cached programs")
-    p.add_argument("recipe", nargs="?", default="grammar", help="recipe to train [grammar]")
-    _add_cache(p)
 
 
 def _add_study(

@@ -26,9 +26,14 @@ class Busy(UsageError):
     """Another process is already doing this work."""
 
 
+def say(line: str) -> None:
+    """Prints progress to standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def warn(line: str) -> None:
     """Prints what was left out or assumed to standard error."""
-    print(f"t2t-jax: {line}", file=sys.stderr, flush=True)
+    say(f"t2t-jax: {line}")
 
 
 def near(

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
 
+from experiments.tools.layers import count
 from t2t_jax import attention
 from t2t_jax.attention import MECHANISMS, build, registry
 from t2t_jax.attention.dense import Dense, softmax
 from t2t_jax.attention.linear import Linear
 from t2t_jax.attention.softmax import entmax, sparsemax
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.bench.layers import count
 from t2t_jax.errors import UsageError
 from tests.eight import on_eight_devices
 from tests.reference import attention as reference

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from t2t_jax.bench.layers import count, counted, layers_to_the_end
+from experiments.tools.layers import count, counted, layers_to_the_end
 from t2t_jax.models.flops import step_flops
 from tests.small import V, make
 

@@ -1,6 +1,6 @@
 """The kernels for GPUs, interpreted on a CPU, equal their plain definitions, forward and backward.
 
-A GPU's own compiler is not needed here; `experiments/gpu.py` checks the same on a device.
+A GPU's own compiler is not needed here; `experiments/tools/gpu.py` checks the same on a device.
 """
 
 import inspect

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import coordinates
+from experiments.tools import coordinates
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError

@@ -1,11 +1,11 @@
-"""experiments/peers measures other toolkits and checkouts alternately with this one."""
+"""experiments/tools/peers measures other toolkits and checkouts alternately with this one."""
 
 import json
 import sys
 
 import pytest
 
-from experiments.peers import run
+from experiments.tools.peers import run
 from t2t_jax.bench import workload
 
 
@@ -28,7 +28,7 @@ def words(out, *more):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("program", run.OURS, ids=["ours", "before the toolkits moved"])
+@pytest.mark.parametrize("program", run.OURS, ids=str)
 def test_toolkits_and_checkouts_are_compared(program, one_short_round, tmp_path, capsys):
     ctranslate2 = pytest.importorskip("ctranslate2")
     endless = "while True: print(8.0, flush=True); input()"

@@ -64,7 +64,7 @@ def test_table_3_is_the_papers():
 
 
 def test_the_paper_preset_is_the_paper():
-    for table in studies().values():
+    for table in studies(report=pytest.fail).values():
         for row in table.rows:
             assert shrink(table.config(), row.changes, preset("paper")) == table.config(row)
     c = find("table3").config()

@@ -4,11 +4,8 @@ import json
 
 import pytest
 
-from experiments import programs
-from t2t_jax.bench import roofline
-from t2t_jax.bench.command import program_name
-from t2t_jax.bench.devices import DEVICES, Device, target
-from t2t_jax.cli import _parse, main
+from experiments.tools import programs, roofline
+from experiments.tools.devices import DEVICES, Device, target
 from t2t_jax.runs import workers
 
 # Two kernels in a loop of three trips, a fused product, cuDNN's attention and a kernel of ours.
@@ -129,17 +126,19 @@ def test_a_target_describes_its_device():
     assert "major: 8 }" in target("a100")
 
 
-def test_compiling_without_the_compiler_says_what_to_install(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("t2t_jax.bench.command.find_spec", lambda name: None)
-    assert main(["bench", "compile", "--out", str(tmp_path / "out")]) == 2
-    assert "pip install -e '.[cuda]'" in capsys.readouterr().err
-    assert main(["bench", "compile", "--device", "v5e", "--out", str(tmp_path / "out")]) == 2
-    assert "pip install -e '.[tpu]'" in capsys.readouterr().err
-    assert main(["bench", "compile", "--device", "v5e", "--chips", "3"]) == 2
-    assert "slices of 1, 4, 8, 16, 64, 256." in capsys.readouterr().err
-    assert main(["bench", "compile", "--lengths", "0"]) == 2
-    assert main(["bench", "compile", "--mechanisms", "globall"]) == 2
-    assert not (tmp_path / "out").exists()
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "pip install -e '.[cuda]'"),
+        (["--device", "v5e"], "pip install -e '.[tpu]'"),
+        (["--device", "v5e", "--chips", "3"], "choose one of 1, 4, 8, 16, 64, 256."),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(words, message, monkeypatch, capsys):
+    monkeypatch.setattr(programs, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match="2"):
+        programs.parse(words)
+    assert message in capsys.readouterr().err
 
 
 # A TPU's program: a product written as a convolution, whose second operand a copy brings into
@@ -263,7 +262,7 @@ def test_one_worker_has_all_gpus(monkeypatch):
 
 
 @pytest.mark.parametrize("name", programs.BENCHES)
-def test_the_options_of_the_stored_programs_exist(name):
-    arguments = _parse(["bench", "compile", *programs.BENCHES[name].split()])
-    assert program_name(arguments) == name
+def test_the_options_of_the_stored_programs_exist(name, monkeypatch):
+    monkeypatch.setattr(programs, "find_spec", lambda name: True)
+    assert programs.name_of(programs.parse(programs.BENCHES[name].split())) == name
     assert (programs.RESULTS / f"{name}.json").exists()

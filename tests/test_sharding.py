@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from experiments.tools.collectives import moves
 from t2t_jax import config
 from t2t_jax.attention import MECHANISMS
-from t2t_jax.bench.collectives import moves
 from t2t_jax.config import ARCHITECTURES
 from t2t_jax.errors import UsageError
 from t2t_jax.models import build

@@ -1,3 +1,21 @@
 """Benchmarks of speed and memory on this device; results are stored as JSON and text."""
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from t2t_jax import files
+
 NAIVE = "additive_naive"  # additive attention that builds the array [B, h, T, S, d], for comparison
+
+
+def keep(path: Path, results: Mapping[str, Any], table: str) -> None:
+    """Writes results as JSON and their table beside it, and prints the table.
+
+    Args:
+      path: of the table.
+    """
+    files.make_directory(path.parent)
+    files.write_json(path.with_suffix(".json"), results)
+    files.write(path, table)
+    print(table, end="")

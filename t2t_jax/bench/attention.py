@@ -98,15 +98,16 @@ def measure(
     return {**shapes, "mechanisms": mechanisms, "environment": environment()}
 
 
-def table(results: Mapping[str, Any]) -> list[str]:
-    """Returns lines: time, speed relative to the paper's attention, memory, and exponents."""
+def table(results: Mapping[str, Any]) -> str:
+    """Returns time, speed relative to the paper's attention, memory, and exponents."""
     sizes = f"B = {results['B']}, h = {results['h']}, d_k = d_v = {results['d_k']}"
-    return [
+    lines = [
         f"{sizes}, {results['dtype']}; in parentheses the speed relative to {BASE}, and MiB",
         *_block(results, "at", "value and gradient: ms (MiB of temporaries)"),
         *_block(results, "forward", "value alone: ms (MiB of temporaries)"),
         *_block(results, "step", f"a step of decoding, of the last {STEPS}: ms (MiB of state)"),
     ]
+    return "\n".join(lines) + "\n"
 
 
 def _block(results: Mapping[str, Any], kind: str, title: str) -> list[str]:

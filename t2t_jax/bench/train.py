@@ -116,8 +116,8 @@ def _flops(w: Workload, steps: Steps) -> float:
     return steps.P * sum(step_flops(w.c.model, w.V, B, S, T) for (B, S), T in shapes)
 
 
-def table(results: Mapping[str, Any]) -> list[str]:
-    """Returns lines, one for each size."""
+def table(results: Mapping[str, Any]) -> str:
+    """Returns a line for each size."""
     device, P = results["environment"]["device"], results["population"]
     models = f", {P} models at once" if P > 1 else ""
     lines = [
@@ -131,4 +131,4 @@ def table(results: Mapping[str, Any]) -> list[str]:
             f"{size:8}{f'{ms[0]} ({ms[1]}, {ms[2]})':>30}{x['tokens_per_second']:>12,.0f}"
             f"{share:>10}{x['bytes'] / 2**20:>10,.0f}"
         )
-    return lines
+    return "\n".join(lines) + "\n"

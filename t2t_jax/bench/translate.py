@@ -76,8 +76,8 @@ def _measure_beam(size: str, beam: int, report: Callable[[str], object]) -> dict
     }
 
 
-def table(results: Mapping[str, Any]) -> list[str]:
-    """Returns lines, one for each size and beam."""
+def table(results: Mapping[str, Any]) -> str:
+    """Returns a line for each size and beam."""
     lines = [
         f"{results['sentences']:,} sentences of {workload.LENGTH} subwords into outputs of as "
         f"many, batches of {workload.ROWS}, on {results['environment']['device']}: "
@@ -87,4 +87,4 @@ def table(results: Mapping[str, Any]) -> list[str]:
         for beam, x in beams.items():
             speeds = [f"{x[k]:,.0f}" for k in ("sentences_per_second", "least", "most")]
             lines.append(f"{size:8}beam {beam:4}{f'{speeds[0]} ({speeds[1]}, {speeds[2]})':>24}")
-    return lines
+    return "\n".join(lines) + "\n"

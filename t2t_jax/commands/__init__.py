@@ -1,6 +1,6 @@
 """The commands: each reads its arguments, calls the package, and prints what it returns."""
 
-from t2t_jax.commands.machine import bench as bench
+from t2t_jax.commands import bench as bench
 from t2t_jax.commands.machine import doctor as doctor
 from t2t_jax.commands.machine import help_ as help_
 from t2t_jax.commands.machine import list_ as list_

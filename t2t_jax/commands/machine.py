@@ -1,4 +1,4 @@
-"""`bench`, `doctor`, `prune`, `list` and `help`: this machine, and what the package has."""
+"""`doctor`, `prune`, `list` and `help`: this machine, and what the package has."""
 
 import sys
 from argparse import Namespace
@@ -7,13 +7,6 @@ from pathlib import Path
 from t2t_jax.errors import RunError, UsageError, near
 
 _HELP = Path(__file__).parents[1] / "help"
-
-
-def bench(arguments: Namespace) -> None:
-    """Runs a benchmark, which prints its figures."""
-    from t2t_jax.bench import command
-
-    getattr(command, arguments.what)(arguments)
 
 
 def doctor(arguments: Namespace) -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.errors import UsageError
+from t2t_jax.errors import UsageError, say
 
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset, Split
@@ -142,11 +141,6 @@ def cache_programs(cache: Path) -> None:
 
     jax.config.update("jax_compilation_cache_dir", str(cache / "programs"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 1)
-
-
-def say(line: str) -> None:
-    """Prints a line to standard error."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def print_scores(name: str, scores: dict[str, Any]) -> None:

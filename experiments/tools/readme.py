@@ -1,6 +1,6 @@
 """Every stored result with the command that made it, as experiments/README.md.
 
-    python experiments/readme.py        a second, with the standard library alone
+    python experiments/tools/readme.py        a second, with the standard library alone
 
 Writes experiments/README.md from experiments/results.toml, which lists the results with their
 commands, and the files under experiments/results: tables, outputs and plots are included as they
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-HOME = Path(__file__).parent
+HOME = Path(__file__).parents[1]
 RESULTS = HOME / "results"
 RUNS = "runs.jsonl.xz"
 COST = "**Cost of a run**"
@@ -27,9 +27,9 @@ WIDTH = 100
 
 HEAD = """# Results
 
-This file lists every stored result with the command that made it. `python experiments/readme.py`
-generates it from the files in `experiments/results/`. Change the prose in
-`experiments/results.toml`, not here.
+This file lists every stored result with the command that made it.
+`python experiments/tools/readme.py` generates it from the files in `experiments/results/`. Change
+the prose in `experiments/results.toml`, not here.
 """
 
 READING = """## Reading a table

@@ -1,7 +1,7 @@
 """Speed of other toolkits on the same work: training steps and translation, in turns with ours.
 
     python -m venv DIR && DIR/bin/pip install torch OpenNMT-py joeynmt ctranslate2
-    launch/local.sh experiments/peers/run.py --python DIR/bin/python [--against CHECKOUT]
+    launch/local.sh experiments/tools/peers/run.py --python DIR/bin/python [--against CHECKOUT]
         [--tasks train-tiny train-base greedy-tiny beam4-tiny] [--out OUT]
 
 Writes OUT/peers.json and OUT/peers.txt; about 45 minutes on 2 CPU cores, most of it train-base.
@@ -35,10 +35,11 @@ from t2t_jax.environment import environment
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.inference.export import export
 
-ROOT = Path(__file__).parents[2]
-FOLDER = Path("experiments/peers")
-# Where a checkout keeps its own program: here, or in the package before these programs left it.
-OURS = FOLDER / "ours.py", Path("t2t_jax/bench/contenders/t2t.py")
+ROOT = Path(__file__).parents[3]
+FOLDER = Path("experiments/tools/peers")
+# Where a checkout keeps its own program: here, or where older checkouts kept it.
+OLDER = "experiments/peers/ours.py", "t2t_jax/bench/contenders/t2t.py"
+OURS = FOLDER / "ours.py", *map(Path, OLDER)
 TASKS = {  # task, size of the model, and batch tokens or beam
     "train-tiny": ("train", "tiny", "2048"),
     "train-base": ("train", "base", "2048"),

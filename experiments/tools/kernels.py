@@ -1,6 +1,6 @@
 """The kernels for GPUs in `t2t_jax.ops` beside their plain definitions: errors and times.
 
-`experiments/gpu.py` stores both comparisons as its parts `kernels` and `flash`. An error is the
+`gpu.py` stores both comparisons as its parts `kernels` and `flash`. An error is the
 largest difference of a value or a gradient from the plain definition in float32, divided by the
 largest value there.
 """
@@ -46,8 +46,8 @@ def exact(results: dict[str, Any]) -> bool:
     )
 
 
-def table(results: dict[str, Any]) -> list[str]:
-    """Returns lines, one for each kernel."""
+def table(results: dict[str, Any]) -> str:
+    """Returns a line for each kernel."""
     line = "{:26}{:>12}{:>13}{:>9}{:>10}{:>11}".format
     head = "value and gradients", "plain (ms)", "kernel (ms)", "faster", "error", "of kernel"
     lines = [line(*head)]
@@ -55,7 +55,7 @@ def table(results: dict[str, Any]) -> list[str]:
         plain, kernel = x["plain"]["ms"], x["kernel"]["ms"]
         errors = [f"{_worst(x[label]):.4f}" for label in ("plain", "kernel")]
         lines.append(line(name, f"{plain:.2f}", f"{kernel:.2f}", f"{plain / kernel:.1f}x", *errors))
-    return lines
+    return "\n".join(lines) + "\n"
 
 
 def cases(tokens: int) -> dict[str, Any]:

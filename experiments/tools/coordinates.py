@@ -1,6 +1,6 @@
 """Coordinate check of muP: how much a few steps change activations, by width.
 
-    launch/local.sh experiments/coordinates.py        2 minutes on 2 CPU cores
+    launch/local.sh experiments/tools/coordinates.py        2 minutes on 2 CPU cores
 
 Writes experiments/results/coordinates: the mean absolute change of activations after 4 steps of
 Adam on one batch, at one learning rate, for d_model from 32 to 256, and the exponent of its growth
@@ -10,16 +10,17 @@ logits falls slightly with the width: one part of it is constant, and another is
 initial logits, which fall as d_model^-0.5. Four steps are too few to tell power=1 from power=0.5.
 """
 
-import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from t2t_jax.bench import keep
 from t2t_jax.bench.lengths import power
+from t2t_jax.environment import environment
+from t2t_jax.errors import say
 from t2t_jax.study.typeset import pipe_table
 
-RESULTS = Path(__file__).parent / "results" / "coordinates"
+RESULTS = Path(__file__).parents[1] / "results" / "coordinates"
 WIDTHS = 32, 64, 128, 256
 STEPS, SEEDS, V = 4, 3, 64
 ACTIVATIONS = "input", "encoder", "decoder", "logits"
@@ -97,13 +98,13 @@ def measure(configs):
     return {name: sum(sizes) / len(sizes) for name, sizes in moved.items()}
 
 
-def check(case, widths=WIDTHS, seeds=SEEDS, report=lambda line: None, **changes):
+def check(case, widths=WIDTHS, seeds=SEEDS, **changes):
     """Returns the changes of each activation at some widths, and the exponents of their growth."""
     measured = []
     for d in widths:
         fields = CASES[case](d) | changes
         measured.append(measure([model_config(d, seed=seed, **fields) for seed in range(seeds)]))
-        report(f"{case}, d_model={d}")
+        say(f"{case}, d_model={d}")
     sizes = {name: [x[name] for x in measured] for name in ACTIVATIONS}
     exponents = {name: power(zip(widths, x, strict=True)) for name, x in sizes.items()}
     return {"change": sizes, "exponent": exponents}
@@ -145,17 +146,11 @@ def draw(results):
 
 
 def main():
-    from t2t_jax.environment import environment
-    from t2t_jax.files import write, write_json
-
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    report = partial(print, file=sys.stderr, flush=True)
-    results = {case: check(case, report=report) for case in CASES}
+    results = {case: check(case) for case in CASES}
     stored = {"widths": WIDTHS, "steps": STEPS, "seeds": SEEDS, "parametrizations": results}
-    write_json(RESULTS / "coordinates.json", stored | {"environment": environment()})
-    write(RESULTS / "coordinates.md", table(results))
+    stored["environment"] = environment()
+    keep(RESULTS / "coordinates.md", stored, table(results))
     draw(results)
-    print(table(results))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,31 @@
-"""Throughput of the input pipeline: tokens a second that the host reads, without a model."""
+"""Throughput of the input pipeline: tokens a second that the host reads, without a model.
+
+    launch/local.sh experiments/tools/reading.py        a few seconds
+
+Reads the corpus of recipe grammar. Writes input.json and input.txt into experiments/results/bench.
+"""
 
 import statistics
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from t2t_jax.bench import keep
 from t2t_jax.config import Config
 from t2t_jax.data.batches import Batches
 from t2t_jax.data.cache import Dataset
+from t2t_jax.data.prepare import open_corpus
 from t2t_jax.environment import environment
+from t2t_jax.errors import say
+from t2t_jax.recipes import recipe
 
+RESULTS = Path(__file__).parents[1] / "results" / "bench"
 ROUNDS = 5
 
 
-def measure(c: Config, dataset: Dataset, report: Callable[[str], object]) -> dict[str, Any]:
+def measure(c: Config, dataset: Dataset) -> dict[str, Any]:
     """Plans and reads one epoch of batches in each round.
 
     Returns:
@@ -34,7 +46,7 @@ def measure(c: Config, dataset: Dataset, report: Callable[[str], object]) -> dic
         for i in range(count):
             batches.read(epoch, i)
         speeds.append(tokens / (time.perf_counter() - start))
-        report(f"epoch {epoch}: {count} batches, {speeds[-1]:,.0f} tokens/s")
+        say(f"epoch {epoch}: {count} batches, {speeds[-1]:,.0f} tokens/s")
     return {
         "corpus": d.corpus,
         "shaping": shaping,
@@ -47,11 +59,22 @@ def measure(c: Config, dataset: Dataset, report: Callable[[str], object]) -> dic
     }
 
 
-def table(results: Mapping[str, Any]) -> list[str]:
+def table(results: Mapping[str, Any]) -> str:
     """Returns one line."""
     speeds = [f"{results[k]:,.0f}" for k in ("tokens_per_second", "least", "most")]
-    return [
+    return (
         f"{results['corpus']}, on {results['environment']['device']}: {speeds[0]} tokens/s "
         f"({speeds[1]}, {speeds[2]}), {results['padding']:.1%} of the slots are padding, shapes "
-        f"chosen in {results['shaping']:.2f} s"
-    ]
+        f"chosen in {results['shaping']:.2f} s\n"
+    )
+
+
+def main(out: Path = RESULTS) -> None:
+    c = recipe("grammar")
+    with tempfile.TemporaryDirectory() as cache:
+        results = measure(c, open_corpus(c.data, Path(cache), report=say))
+    keep(out / "input.txt", results, table(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """What each computation of `t2t_jax.ops` gains over its plain definition, value and gradients.
 
-    launch/local.sh experiments/ops.py        2 minutes on 2 CPU cores
+    launch/local.sh experiments/tools/ops.py        2 minutes on 2 CPU cores
 
 Writes experiments/results/ops: the median time of both in alternating rounds, the median of their
 ratio and the memory of their temporaries, at the sizes of the base model with 2,048 tokens a side.
@@ -10,13 +10,15 @@ gives its cost.
 """
 
 import statistics
-import sys
 import time
 from pathlib import Path
 
+from t2t_jax.bench import keep
+from t2t_jax.environment import environment
+from t2t_jax.errors import say
 from t2t_jax.study.typeset import pipe_table
 
-RESULTS = Path(__file__).parent / "results" / "ops"
+RESULTS = Path(__file__).parents[1] / "results" / "ops"
 ROUNDS = 9
 B, T, H, D_K, D_MODEL, D_FF, V, BEAM = 32, 64, 8, 64, 512, 2048, 37_000, 4
 
@@ -94,7 +96,7 @@ def program(function, arguments, value_alone):
     return lambda: compiled(*given), compiled.memory_analysis().temp_size_in_bytes
 
 
-def measure(report):
+def measure():
     """Returns seconds (medians), their ratio and bytes of temporaries, by name."""
     import jax
 
@@ -113,7 +115,7 @@ def measure(report):
             "times as fast": statistics.median(ratios),
             "bytes": [used for _, used in programs],
         }
-        report(f"{name}: {results[name]['times as fast']:.2f} times as fast")
+        say(f"{name}: {results[name]['times as fast']:.2f} times as fast")
     return results
 
 
@@ -133,14 +135,8 @@ def table(results):
 
 
 def main():
-    from t2t_jax.environment import environment
-    from t2t_jax.files import write, write_json
-
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    results = measure(lambda line: print(line, file=sys.stderr, flush=True))
-    write_json(RESULTS / "ops.json", {"ops": results, "environment": environment()})
-    write(RESULTS / "ops.md", table(results))
-    print(table(results))
+    results = measure()
+    keep(RESULTS / "ops.md", {"ops": results, "environment": environment()}, table(results))
 
 
 if __name__ == "__main__":

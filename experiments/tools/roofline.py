@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-from t2t_jax.bench.devices import Device
+from experiments.tools.devices import Device
 
 _BITS = {"pred": 8, "bf16": 16, "token": 0}  # of types whose name is not a letter and the bits
 _FREE = {

@@ -1,7 +1,7 @@
 """Table 3 and the benchmarks on a GPU: checks, speed, memory, profiles and grids, part by part.
 
-    launch/local.sh experiments/gpu.py [--sizes tiny] [PART ...]
-    python -m experiments.gpu ...                  where nothing can be installed
+    launch/local.sh experiments/tools/gpu.py [--sizes tiny] [PART ...]
+    python -m experiments.tools.gpu ...            where nothing can be installed
 
 Writes experiments/results/gpu/PART. Parts that are done are skipped, and a part that fails does not
 stop the others. A part is stopped after 9 minutes; the same command then continues a grid, and
@@ -29,7 +29,7 @@ import threading
 import time
 from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results" / "gpu"
+RESULTS = Path(__file__).parents[1] / "results" / "gpu"
 SIZES = ["tiny", "base", "big"]
 LIMIT = 9 * 60  # seconds of a part
 PLAIN = "base, plain"  # base with plain definitions in place of kernels
@@ -80,7 +80,7 @@ def doctor(out, sizes):
 
 def flash(out, sizes):
     """Compares scaled dot-product attention as XLA compiles it with cuDNN's kernel."""
-    from t2t_jax.bench import kernels
+    from experiments.tools import kernels
 
     for results in kernels.compare_attention(batch_tokens()):
         write_results(out / "flash.json", results)
@@ -89,11 +89,11 @@ def flash(out, sizes):
 
 def compare_kernels(out, sizes):
     """Compares every kernel of `t2t_jax/ops` with its plain definition: exactness, then time."""
-    from t2t_jax.bench import kernels
+    from experiments.tools import kernels
 
     for results in kernels.compare(batch_tokens()):
         write_results(out / "kernels.json", results)
-    (out / "kernels.txt").write_text("\n".join(kernels.table(results)) + "\n")
+    (out / "kernels.txt").write_text(kernels.table(results))
     return kernels.exact(results)
 
 
@@ -116,8 +116,9 @@ def steps(out, sizes):
     """
     import jax
 
-    from t2t_jax.bench import roofline, train
-    from t2t_jax.bench.devices import DEVICES
+    from experiments.tools import roofline
+    from experiments.tools.devices import DEVICES
+    from t2t_jax.bench import train
 
     kind = jax.devices()[0].device_kind.lower()
     device = next((x for name, x in DEVICES.items() if name in kind), None)
@@ -141,8 +142,7 @@ def steps(out, sizes):
             size["kernels"] = times_of_kernels(next(Path(directory).rglob("*.trace.json.gz")))
         write_results(out / "steps.json", results)
         del made
-    lines = train.table(json.loads((out / "steps.json").read_text()))
-    (out / "steps.txt").write_text("\n".join(lines) + "\n")
+    (out / "steps.txt").write_text(train.table(json.loads((out / "steps.json").read_text())))
     return True
 
 
@@ -153,7 +153,7 @@ def peers(out, sizes):
     tokens, results = batch_tokens(), {}
     count = workload.count_tokens(workload.batches(workload.workload("base", tokens)))
     for name, options in {"eager": (), "compiled": ("compiled",)}.items():
-        words = ["experiments/peers/pytorch.py", "train", "base", str(tokens), *options]
+        words = ["experiments/tools/peers/pytorch.py", "train", "base", str(tokens), *options]
         process = subprocess.Popen(
             [sys.executable, *words],
             stdin=subprocess.PIPE,
@@ -173,16 +173,17 @@ def peers(out, sizes):
             "PyTorch": version,
         }
         write_results(out / "peers.json", results)
-    (out / "peers.txt").write_text("\n".join(table_of_peers(results)) + "\n")
+    (out / "peers.txt").write_text(table_of_peers(results))
     return True
 
 
 def table_of_peers(results):
-    """Returns lines, one for each way to run PyTorch."""
-    return [f"{'training steps of PyTorch':28}{'ms a step':>10}{'tokens/s':>12}"] + [
+    """Returns a line for each way to run PyTorch."""
+    lines = [f"{'training steps of PyTorch':28}{'ms a step':>10}{'tokens/s':>12}"] + [
         f"{name:28}{1e3 * x['seconds']:>10.1f}{x['tokens_per_second']:>12,.0f}"
         for name, x in results.items()
     ]
+    return "\n".join(lines) + "\n"
 
 
 def memory(out, sizes):
@@ -238,8 +239,10 @@ def write_results(path, results):
 
 def start(out, sizes):
     """Measures the time to the first step, without the programs that other parts have compiled."""
-    os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-    return call(out, "bench", "start", "--out", str(out))
+    from experiments.tools import start
+
+    start.main(out)
+    return True
 
 
 PARTS = {

@@ -3,6 +3,7 @@
 Bandwidths and peaks are those of the manufacturers' data sheets.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +93,16 @@ def target(name: str) -> str:
         capability=d.capability,
         kind=d.kind,
     )
+
+
+def without_devices() -> None:
+    """Sets up JAX to compile for devices that are not present, before it looks for devices."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    # Kernels cannot be tuned without a device.
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_autotune_level=0"
+    os.environ |= {"XLA_FLAGS": flags, "TPU_SKIP_MDS_QUERY": "1"}
 
 
 def described(name: str, chips: int = 1) -> list[Any]:

@@ -1,38 +1,38 @@
 """Memory of a training step of base and big at the paper's batch, whole and accumulated in parts.
 
     python3 -m venv tpu && tpu/bin/pip install -e .[tpu]
-    tpu/bin/python experiments/memory.py         half an hour on 2 CPU cores, no TPU
+    tpu/bin/python -m experiments.tools.memory         half an hour on 2 CPU cores, no TPU
 
 Writes experiments/results/memory; steps that are already there are not compiled again. Expected:
 base takes 9.8 GiB whole, 6.0 in 2 parts and 4.0 in 4; big takes 14.6, 13.2 and 9.2 GiB. The TPU
 compiler compiles each step for one v5e chip of 16 GiB, and fails if a step needs more. A step has
 25,000 tokens a side in sentences of 64 subwords, in bf16 with float32 parameters.
-`experiments/gpu.py memory` measures the same on a GPU.
+`experiments/tools/gpu.py memory` measures the same on a GPU.
 """
 
 from functools import partial
 from pathlib import Path
 
-from t2t_jax.study.typeset import pipe_table
+import numpy as np
+from jax.sharding import Mesh
 
-RESULTS = Path(__file__).parent / "results" / "memory"
-TOKENS, LENGTH, PARTS = 25_000, 64, (1, 2, 4)
+from experiments.tools.devices import described
+from experiments.tools.programs import LENGTH, compile_step
+from experiments.tools.scaling import V, complete
+from t2t_jax import config
+from t2t_jax.recipes import recipe
+from t2t_jax.study.typeset import pipe_table
+from t2t_jax.training.sharding import AXES
+
+RESULTS = Path(__file__).parents[1] / "results" / "memory"
+TOKENS, PARTS = 25_000, (1, 2, 4)
 
 
 def bytes_of(c):
     """Returns the peak bytes of a step: arguments, results and temporaries."""
-    import numpy as np
-    from jax.experimental import topologies
-    from jax.sharding import Mesh
-    from scaling import compiled_on
-
-    from t2t_jax.training.sharding import AXES
-
-    chips = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2").devices
+    mesh = Mesh(np.reshape(described("v5e"), (1,) * len(AXES)), AXES)
     rows = TOKENS // LENGTH // c.training.accumulate * c.training.accumulate
-    mesh = Mesh(np.reshape(chips[:1], (1,) * len(AXES)), AXES)
-    program, _ = compiled_on(c, mesh, rows * LENGTH)
-    return program.memory
+    return compile_step(c, V, "tpu", mesh, rows * LENGTH).memory
 
 
 def table(results):
@@ -44,17 +44,12 @@ def table(results):
 
 
 def main():
-    from scaling import complete
-
-    from t2t_jax import config
-    from t2t_jax.recipes import recipe
-
     measurements = {}
     for model in ("base", "big"):
         for parts in PARTS:
             c = config.replace(recipe(model, "paper"), max_length=LENGTH, accumulate=parts)
             measurements[f"{model}, {parts}"] = partial(bytes_of, c)
-    complete(RESULTS, "bytes", measurements, table)
+    complete(RESULTS / "memory.md", "bytes", measurements, table)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Fault injection: kills, damaged checkpoints, full disks, frozen stores, jumping clocks.
 
-    launch/local.sh experiments/faults.py [KILLS]        15 minutes on 2 CPU cores
+    launch/local.sh experiments/tools/faults.py [KILLS]        15 minutes on 2 CPU cores
 
 Writes experiments/results/faults. A small model is trained on the built-in corpus with a checkpoint
 every 20 steps: once without interruption, and once killed (kill -9) at random moments and resumed,
@@ -25,9 +25,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from t2t_jax.bench import keep
+from t2t_jax.environment import environment
+from t2t_jax.errors import say
 from t2t_jax.study.typeset import pipe_table
 
-RESULTS = Path(__file__).parent / "results" / "faults"
+RESULTS = Path(__file__).parents[1] / "results" / "faults"
 STEPS, EVERY = 4000, 20
 FIELDS = dict(
     N=1, d_model=32, d_ff=64, h=2, d_k=16, d_v=16, vocabulary=1000, batch_tokens=256, max_length=32,
@@ -97,7 +100,7 @@ def train_for_a_while(run, cache, generator):
     return process
 
 
-def kills(home, cache, count, report):
+def kills(home, cache, count):
     """Kills a run `count` times at random moments and compares it with one left alone."""
     generator, killed, alone = random.Random(0), home / "killed", home / "alone"
     during_saves = 0
@@ -106,7 +109,7 @@ def kills(home, cache, count, report):
         during_saves += any((killed / "checkpoints").glob("*.orbax-checkpoint-tmp"))
         process.kill()
         process.wait()
-        report(f"kill {i + 1} of {count} after step {max(saved_steps(killed))}")
+        say(f"kill {i + 1} of {count} after step {max(saved_steps(killed))}")
     last = max(saved_steps(killed)) + 200
     config = killed / "config.json"  # both end at the same step
     config.write_text(json.dumps(json.loads(config.read_text()) | {"steps": last}))
@@ -120,7 +123,7 @@ def kills(home, cache, count, report):
     }
 
 
-def preempted(home, cache, report):
+def preempted(home, cache):
     """Stops a run with SIGTERM and SIGINT at random moments: exit codes, and seconds to the end."""
     generator, seconds, codes = random.Random(1), [], set()
     for i in range(10):
@@ -129,7 +132,7 @@ def preempted(home, cache, report):
         process.send_signal((signal.SIGTERM, signal.SIGINT)[i % 2])
         codes.add(process.wait())
         seconds.append(round(time.monotonic() - start, 2))
-    report(f"stop signals: exit codes {codes}, at most {max(seconds)} s")
+    say(f"stop signals: exit codes {codes}, at most {max(seconds)} s")
     return {"exit codes": sorted(codes), "seconds": seconds}
 
 
@@ -147,7 +150,7 @@ def flip(path):
 HARMS = {"truncate": truncate, "flip": flip, "remove": Path.unlink}
 
 
-def damages(home, cache, report):
+def damages(home, cache):
     """Damages every file of the newest checkpoint in every way: see `damage_each`."""
     alone = home / "alone"
     *_, before, newest = saved_steps(alone)
@@ -156,7 +159,7 @@ def damages(home, cache, report):
     results = {"files": len(files), "steps": [before, newest]}
     for kind, harm in HARMS.items():
         results[kind] = damage_each(home, cache, files, harm, before, newest)
-        report(f"{kind}: {results[kind]}")
+        say(f"{kind}: {results[kind]}")
     return results
 
 
@@ -209,7 +212,7 @@ def train_mounted(home, cache, script, **changes):
     return call(["unshare", "--mount", "bash", "-c", script], env=os.environ | {"RUN": str(run)})
 
 
-def full_disk(home, cache, report):
+def full_disk(home, cache):
     """Fills the disk during training, then resumes with enough room."""
     run, kept = home / "mounted", home / "kept"
     shutil.rmtree(run, ignore_errors=True)
@@ -223,15 +226,15 @@ def full_disk(home, cache, report):
     kept.rename(run)
     saved = saved_steps(run)
     resumed, _ = call(train_command(run, cache, steps=400))
-    report(f"full disk: exit code {code}, then {resumed}")
+    say(f"full disk: exit code {code}, then {resumed}")
     return {"exit code": code, "said": last_line(printed), "saved": saved, "then": resumed}
 
 
-def read_only_store(home, cache, report):
+def read_only_store(home, cache):
     """Trains in a store that cannot be written to."""
     script = "mount --bind $RUN $RUN && mount -o remount,ro,bind $RUN && $CMD"
     code, printed = train_mounted(home, cache, script, steps=400 + EVERY)
-    report(f"read-only store: exit code {code}")
+    say(f"read-only store: exit code {code}")
     saved = saved_steps(home / "mounted")
     return {"exit code": code, "said": last_line(printed), "saved": saved}
 
@@ -240,7 +243,7 @@ def last_line(printed):
     return printed.strip().splitlines()[-1]
 
 
-def jumping_clock(home, cache, report):
+def jumping_clock(home, cache):
     """Trains under a wall clock that jumps by up to ten years, both ways, every two seconds.
 
     Orbax times a save by that clock: a jump during a save can end the run, and the same command
@@ -260,11 +263,11 @@ def jumping_clock(home, cache, report):
             failures.append(last_line(printed))
         assert len(failures) < 20, failures
     finish(train_command(steady, cache, steps=400))
-    report(f"jumping clock: ended early {len(failures)} times")
+    say(f"jumping clock: ended early {len(failures)} times")
     return {"ended early": failures, **equal_parts(jumped, steady)}
 
 
-def two_workers(home, cache, report):
+def two_workers(home, cache):
     """Starts two processes on one run at once."""
     shared = home / "shared"
     processes = [
@@ -279,7 +282,7 @@ def two_workers(home, cache, report):
     printed = [process.communicate()[0] for process in processes]
     codes = [process.returncode for process in processes]
     refusals = [last_line(text) for text, code in zip(printed, codes, strict=True) if code]
-    report(f"two workers: exit codes {codes}")
+    say(f"two workers: exit codes {codes}")
     same = all(equal_parts(shared, home / "steady").values())
     return {"exit codes": sorted(codes), "refused": refusals, "same as one": same}
 
@@ -332,18 +335,12 @@ def damage_rows(damaged):
 
 
 def main():
-    from t2t_jax.environment import environment
-    from t2t_jax.files import write, write_json
-
-    def report(line):
-        print(line, file=sys.stderr, flush=True)
-
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     with tempfile.TemporaryDirectory() as directory:
         home, cache = Path(directory), Path(directory) / "cache"
         results = {
-            "killed": kills(home, cache, count, report),
-            "damaged": damages(home, cache, report),
+            "killed": kills(home, cache, count),
+            "damaged": damages(home, cache),
         }
         faults = {
             "told to stop": preempted,
@@ -353,11 +350,8 @@ def main():
             "two workers": two_workers,
         }
         for name, fault in faults.items():
-            results[name] = fault(home, cache, report)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    write_json(RESULTS / "faults.json", results | {"environment": environment()})
-    write(RESULTS / "faults.md", table(results))
-    print(table(results))
+            results[name] = fault(home, cache)
+    keep(RESULTS / "faults.md", results | {"environment": environment()}, table(results))
 
 
 if __name__ == "__main__":
