@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.faults import flip, truncate
+from experiments.tools.faults import flip, truncate
 from t2t_jax.config import Training
 from t2t_jax.errors import RunError
 from t2t_jax.training import checkpoints, manifest

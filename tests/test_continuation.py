@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.faults import flip
+from experiments.tools.faults import flip
 from t2t_jax import commands, config
 from t2t_jax.cli import main
 from t2t_jax.runs import continuation, names, store
