@@ -153,7 +153,7 @@ def attainable(metric):
     from t2t_jax.study.agreement import SEPARATED
     from t2t_jax.study.registry import find
 
-    values = np.array([getattr(row, metric) for row in find("table3").rows])
+    values = np.array([row.paper[metric] for row in find("table3").rows])
     gaps = np.abs(values[:, None] - values)[np.triu_indices(len(values), k=1)].round(6)
     return (gaps >= SEPARATED[metric]).sum() / np.sqrt(len(gaps) * (gaps > 0).sum())
 

@@ -101,15 +101,14 @@ def _rows(study: "Study", format: str) -> list[str]:
     if format == "json":
         return json.dumps([_row_record(study, row) for row in study.rows], indent=1).split("\n")
     width = max(len(row.name) for row in study.rows) + 2
-    columns = [n for n in PAPER if any(getattr(row, n) is not None for row in study.rows)]
+    columns = [n for n in PAPER if any(n in row.paper for row in study.rows)]
     names = [f"{'params (M)' if n == 'params' else n:>12}" for n in columns]
     heading = f"{'':{width}}{''.join(names)}   (paper)"
     lines = [heading] if columns else []
     for row in study.rows:
-        values = (getattr(row, n) for n in columns)
-        cells = "".join(f"{'' if x is None else x:>12}" for x in values)
-        named = row.name != row.group  # the name lists the changes
-        changes = "" if named else " ".join(f"{n}={v}" for n, v in row.changes.items())
+        cells = "".join(f"{row.paper.get(n, ''):>12}" for n in columns)
+        listed = (f"{n}={v}" for n, v in row.changes.items())
+        changes = "" if row.name_lists_changes else " ".join(listed)
         lines.append(f"{row.name:{width}}{cells}{changes:>{len(changes) + 2}}".rstrip())
     return lines
 
@@ -127,7 +126,7 @@ def _row_record(study: "Study", row: "Row") -> dict[str, Any]:
         "config": config.flatten(c),
         "parameters": parameters(c, study.V),
         "vocabulary": study.V,
-        "paper": {name: getattr(row, name) for name in PAPER},
+        "paper": {name: row.paper.get(name) for name in PAPER},
     }
 
 

@@ -29,12 +29,12 @@ def test_means_over_seeds_are_of_seeds_drawn_with_replacement():
 
 
 ROWS = (  # the paper's PPL, and ours of two seeds
-    (Row("base", {}, 5.0), (5.00, 5.02)),
-    (Row("A", dict(h=1), 5.3), (6.00, 6.02)),
-    (Row("A", dict(h=4), 5.05), (7.00, 7.02)),  # the paper does not separate it from base
-    (Row("C", dict(N=2), 6.1), (4.00, 4.02)),  # the wrong sign
-    (Row("C", dict(N=8), 4.9), (4.99, 5.05)),  # no significant difference
-    (Row("big", dict(h=16), 4.3), (3.00, 3.02)),
+    (Row("base", {}, dict(PPL=5.0)), (5.00, 5.02)),
+    (Row("A", dict(h=1), dict(PPL=5.3)), (6.00, 6.02)),
+    (Row("A", dict(h=4), dict(PPL=5.05)), (7.00, 7.02)),  # the paper does not separate it from base
+    (Row("C", dict(N=2), dict(PPL=6.1)), (4.00, 4.02)),  # the wrong sign
+    (Row("C", dict(N=8), dict(PPL=4.9)), (4.99, 5.05)),  # no significant difference
+    (Row("big", dict(h=16), dict(PPL=4.3)), (3.00, 3.02)),
     (Row("E", dict(h=2)), (1.00, 1.02)),  # no value in the paper
 )
 
@@ -73,7 +73,7 @@ def jittered(entries):
 
 def test_tau_is_of_the_rows_that_have_a_value_in_both_tables():
     found = agreement_of(list(jittered(lines())))
-    paper = [row.PPL for row, _ in ROWS[:-1]]
+    paper = [row.paper["PPL"] for row, _ in ROWS[:-1]]
     ours = [np.mean(values) for _, values in ROWS[:-1]]
     assert found.metric == "PPL"
     assert found.tau == pytest.approx(stats.kendalltau(paper, ours).statistic)
@@ -82,11 +82,11 @@ def test_tau_is_of_the_rows_that_have_a_value_in_both_tables():
 
 def test_accuracies_agree_with_those_of_a_paper():
     entries = [
-        dataclasses.replace(entry, row=Row("x", accuracy=accuracy))
+        dataclasses.replace(entry, row=Row("x", paper=dict(accuracy=accuracy)))
         for entry, accuracy in zip(stored.entries(3), (90.0, 80.0, 70.0), strict=True)
     ]
     made = comparison.compare_with_base(stored.grid(), entries)
-    column = [(line, line.score, line.entry.row.accuracy) for line in made]
+    column = [(line, line.score, line.entry.row.paper["accuracy"]) for line in made]
     assert agreement._agreement("accuracy", column).pairs == 3
 
 
@@ -102,7 +102,7 @@ def test_signs_are_of_rows_that_both_tables_separate_from_base():
 
 def test_pairs_that_the_paper_separates_are_counted_with_those_in_its_order():
     found = agreement_of(list(jittered(lines())))
-    values = [(row.PPL, np.mean(ours)) for row, ours in ROWS[:-1]]
+    values = [(row.paper["PPL"], np.mean(ours)) for row, ours in ROWS[:-1]]
     pairs = [(a, b) for i, a in enumerate(values) for b in values[:i] if abs(a[0] - b[0]) > 0.09]
     ordered = [1 for a, b in pairs if (a[0] > b[0]) == (a[1] > b[1])]
     assert (found.pairs, found.ordered) == (len(pairs), len(ordered)) == (14, 8)
@@ -119,9 +119,7 @@ def test_runs_without_the_likelihoods_of_sentences_have_a_tau_without_an_interva
 
 
 def test_a_table_without_values_of_the_paper_has_no_agreement():
-    entries = [
-        dataclasses.replace(e, row=dataclasses.replace(e.row, PPL=None, BLEU=None)) for e in lines()
-    ]
+    entries = [dataclasses.replace(e, row=dataclasses.replace(e.row, paper={})) for e in lines()]
     grid = stored.grid()
     assert agreement.agreements(grid, comparison.compare_with_base(grid, entries)) == []
 
@@ -135,7 +133,7 @@ def test_rows_that_diverged_have_a_rank_but_no_interval():
         )
         entries[i] = dataclasses.replace(entries[i], runs=tuple(runs))
     found = agreement_of(entries)
-    paper = [row.PPL for row, _ in ROWS[:-1]]
+    paper = [row.paper["PPL"] for row, _ in ROWS[:-1]]
     ours = [1e9 if i in (2, 5) else np.mean(values) for i, (_, values) in enumerate(ROWS[:-1])]
     assert found.tau == pytest.approx(stats.kendalltau(paper, ours).statistic)
     assert found.low is None

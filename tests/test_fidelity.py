@@ -35,7 +35,7 @@ def test_a_part_has_base_and_its_groups_alone():
     measured = fidelity.agreement_of(grid, lines)
     for part, groups in (("all", None), ("C, D", "CD"), ("A, B, E", "ABE")):
         rows = [
-            (line.entry.row.PPL, line.PPL.spread.mean)
+            (line.entry.row.paper["PPL"], line.PPL.spread.mean)
             for line in lines
             if groups is None or line.entry.row.group in ("base", *groups)
         ]
@@ -84,7 +84,7 @@ def test_the_grid_that_one_part_chooses_is_reported_on_the_other():
 
 @pytest.mark.parametrize(("metric", "gap"), [("PPL", 0.1), ("BLEU", 0.3)])
 def test_the_attainable_tau_is_that_of_a_random_order_of_close_rows(metric, gap):
-    paper = np.array([getattr(row, metric) for row in stored.grid(rows=20).rows])
+    paper = np.array([row.paper[metric] for row in stored.grid(rows=20).rows])
     rng, n = np.random.default_rng(0), len(paper)
     pairs = [(i, j) for i in range(n) for j in range(i)]
     size = np.sqrt(len(pairs) * sum(paper[i] != paper[j] for i, j in pairs))  # tau-b's denominator

@@ -57,7 +57,7 @@ def test_table_3_is_the_papers():
         assert [str(flat[name]) for name in COLUMNS] == values[:8]
         assert flat["steps"] == 1000 * int(values[8])
         assert flat["positions"] == ("learned" if group == "E" else "sinusoid")
-        paper = [row.PPL, row.BLEU, row.params]
+        paper = [row.paper.get(name) for name in ("PPL", "BLEU", "params")]
         assert [x if x is None else float(x) for x in paper] == [
             None if x == "-" else float(x) for x in values[9:]
         ]
@@ -94,8 +94,12 @@ def test_what_holds_at_the_papers_scale_holds_at_every_scale(name):
 def test_parameters_at_the_papers_scale_round_to_the_papers():
     table3 = find("table3")
     for row in table3.rows:
-        if row.params and row.group != "big":  # which fits no vocabulary that the others do
-            assert round(parameters(table3.config(row), table3.V) / 1e6) == row.params, row.name
+        if (
+            "params" in row.paper and row.group != "big"
+        ):  # which fits no vocabulary that the others do
+            assert round(parameters(table3.config(row), table3.V) / 1e6) == row.paper["params"], (
+                row.name
+            )
 
 
 def test_table_2_compares_models_of_one_size():
@@ -114,7 +118,7 @@ def test_table_4_is_the_papers_and_reads_trees_alone():
     c = table4.config(table4.rows[0])
     assert (c.model.N, c.model.d_model, c.data.vocabulary) == (4, 1024, 16_000)
     assert (c.decoding.beam, c.decoding.alpha, c.decoding.max_extra) == (21, 0.3, 300)
-    assert (c.data.corpus, table4.rows[0].F1) == ("wsj", 91.3)
+    assert (c.data.corpus, table4.rows[0].paper["F1"]) == ("wsj", 91.3)
     Grid(table4, preset("treebank"), table4.rows, {}, Path("nowhere")).check()
     with pytest.raises(UsageError, match="choose --preset paper or treebank"):
         Grid(table4, preset("demo"), table4.rows, {}, Path("nowhere")).check()
@@ -458,3 +462,14 @@ def test_a_preset_takes_all_pairs_of_another_corpus():
         assert (c.data.pairs, c.data.grade) == (0, "normal")
     assert shrink(Config(), {}, demo, dict(corpus="grammar")) == shrink(Config(), {}, demo)
     assert shrink(Config(), {}, demo, own | dict(pairs=7)).data.pairs == 7
+
+
+def test_a_row_may_have_a_name_beside_its_group():
+    rows = [Row("A", dict(h=4), name="four heads"), Row("A", dict(h=16)), Row("norms", name="all")]
+    assert [row.name for row in rows] == ["four heads", "A:h=16", "all"]
+    assert [row.name for row in select(of(rows), ["A"])] == ["base", "four heads", "A:h=16"]
+
+
+def test_a_value_of_the_paper_has_a_known_name():
+    with pytest.raises(UsageError, match="did you mean 'PPL'"):
+        of([Row("A", dict(h=4), dict(PLP=5.0))])

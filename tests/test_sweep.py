@@ -28,7 +28,7 @@ from tests import stored, toy
 
 @study("Two rows", columns="P_drop", split="", V=9)
 def two():
-    return [Row("base", {}, 5.0), Row("D", dict(P_drop=0.2), 6.0)]
+    return [Row("base", {}, dict(PPL=5.0)), Row("D", dict(P_drop=0.2), dict(PPL=6.0))]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def agreements(grid: Grid, lines: Sequence[Line]) -> list[Agreement]:
     """
     score = metric_of(grid.data.corpus).name
     columns = (
-        ("PPL", [(line, line.PPL, line.entry.row.PPL) for line in lines]),
+        ("PPL", [(line, line.PPL, line.entry.row.paper.get("PPL")) for line in lines]),
         (score, [(line, line.score, paper_score(grid, line.entry.row)) for line in lines]),
     )
     return [x for name, column in columns if (x := _agreement(name, column)) is not None]

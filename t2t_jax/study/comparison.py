@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -203,9 +204,8 @@ def main_measure(grid: Grid, line: Line) -> Measure | None:
 
 def paper_difference(grid: Grid, row: Row) -> float | None:
     """Returns the paper's difference of a row from base in the `main_metric`; None if unknown."""
-    of_row, of_base = (
-        paper_score(grid, x) if grid.study.split else x.PPL for x in (row, grid.study.rows[0])
-    )
+    value = partial(paper_score, grid) if grid.study.split else lambda row: row.paper.get("PPL")
+    of_row, of_base = value(row), value(grid.study.rows[0])
     return None if of_row is None or of_base is None else of_row - of_base
 
 
@@ -235,4 +235,4 @@ def compare_pairs(
 def paper_score(grid: Grid, row: Row) -> float | None:
     """Returns the paper's value of the grid's metric; None for a sample, whose test set differs."""
     sample = grid.data.corpus.endswith("_sample")
-    return None if sample else getattr(row, metric_of(grid.data.corpus).name)
+    return None if sample else row.paper.get(metric_of(grid.data.corpus).name)

@@ -64,7 +64,7 @@ def _cells(entry: Entry) -> tuple[Cell, ...]:
     texts = (
         entry.row.name,
         f"{mean['parameters'] / 1e6:.2f}",
-        "" if entry.row.FLOPs is None else f"{entry.row.FLOPs:.1e}",
+        f"{paper:.1e}" if (paper := entry.row.paper.get("FLOPs")) else "",
         f"{mean['flops']:.2e}",
         f"{mean['compiled_flops']:.2e}",
         f"{_mean(at_peak):.2e}" if at_peak else "",

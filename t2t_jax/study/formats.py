@@ -39,7 +39,7 @@ def _record(grid: Grid, line: Line) -> dict[str, Any]:
         "group": row.group,
         "changes": dict(row.changes),
         "config": row_config(entry.c),
-        "paper": {n: getattr(row, n) for n in PAPER} | {metric: paper_score(grid, row)},
+        "paper": {n: row.paper.get(n) for n in PAPER} | {metric: paper_score(grid, row)},
         "PPL": line.PPL and _spread(line.PPL.spread),
         metric: line.score and _spread(line.score.spread),
         "difference": None if line.difference is None else line.difference._asdict(),

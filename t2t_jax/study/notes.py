@@ -11,7 +11,6 @@ from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
 from t2t_jax.study.comparison import LEVEL, Line
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.registry import PAPER
 
 EDGE = "‡"  # marks a chosen value at the edge of its range
 _FOLLOWING = "evaluate_every", "steps"  # fields that a preset or equal FLOPs derive from others
@@ -43,7 +42,7 @@ def notes(grid: Grid, lines: Sequence[Line]) -> list[str]:
 def scale(grid: Grid) -> str:
     """Returns the fields in which base differs from the paper's at this scale, as a sentence."""
     base, study = grid.study.rows[0], grid.study
-    reported = any(getattr(row, name) is not None for row in study.rows for name in PAPER)
+    reported = any(row.paper for row in study.rows)
     paper = study.config(base) if reported else Config()  # a table of the paper has its own base
     fields = config.describe(grid.config(base), paper)
     return f"Base differs from the paper's in {fields}." if fields else "Base is the paper's."

@@ -15,7 +15,7 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near, warn
 from t2t_jax.runs.study_file import load
 
-# Fields of a row that hold the paper's values.
+# What a paper may report of a row; `params` is in millions.
 PAPER = ("PPL", "BLEU", "F1", "accuracy", "params", "FLOPs")
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 _DECLARATION = re.compile(r"^@study\(.*?^def (\w+)\(", re.MULTILINE | re.DOTALL)
@@ -26,29 +26,33 @@ class Row:
     """A row of a table.
 
     Attributes:
-      group: the block of the table that it belongs to, a letter; or the row's own name.
+      group: the block of the table that it belongs to; a word that is no single letter is also the
+        row's name.
       changes: config fields that differ from the study's base, at the paper's scale.
-      PPL, BLEU, F1, accuracy, params, FLOPs: the paper's values, params in millions; None if its
-        cell is blank.
+      paper: the values that the paper reports, by the names in `PAPER`.
+      name: unique in a study. In a group of one letter it lists the changes, unless it is set:
+        `A:h=4,d_k=128,d_v=128`.
       label: the paper's description of a change that has no column.
     """
 
     group: str
     changes: Mapping[str, Any] = field(default_factory=dict)
-    PPL: float | None = None
-    BLEU: float | None = None
-    params: float | None = None
-    FLOPs: float | None = None
-    F1: float | None = None
-    accuracy: float | None = None
+    paper: Mapping[str, float] = field(default_factory=dict)
+    name: str = ""
     label: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.name or self._default_name)
+
     @property
-    def name(self) -> str:
-        """The row's name, unique in a study: `base`, `A:h=4,d_k=128,d_v=128`."""
+    def _default_name(self) -> str:
         if len(self.group) > 1:
             return self.group
         return f"{self.group}:" + ",".join(f"{n}={v}" for n, v in self.changes.items())
+
+    @property
+    def name_lists_changes(self) -> bool:
+        return len(self.group) == 1 and self.name == self._default_name
 
 
 @dataclass(frozen=True)
@@ -126,9 +130,14 @@ def study(
 
 
 def _check(study: Study) -> None:
-    """Raises an error if a change names no field or the seed, or if two rows have the same name."""
+    """Raises an error if a row or a name of it is invalid, or if two rows have the same name."""
     for row in study.rows:
         study.config(row)
+        if unknown := [name for name in row.paper if name not in PAPER]:
+            raise UsageError(
+                f"row {row.name} of {study.name} has a value {unknown[0]!r} of the paper: "
+                f"{near(unknown[0], PAPER)}"
+            )
         if "seed" in {**study.base, **row.changes}:
             raise UsageError(
                 f"row {row.name} of {study.name} names the seed: leave it out, every row runs "

@@ -67,14 +67,15 @@ def _check(columns: Sequence[str]) -> None:
 def _label(row: Row, fields: Sequence[str]) -> str:
     """Returns a row's label: its group, as `(A)`, or its name if nothing else would identify it."""
     shown = row.label or row.changes.keys() & set(fields)
-    return f"({row.group})" if shown and row.name != row.group else row.name
+    return f"({row.group})" if shown and row.name_lists_changes else row.name
 
 
 def _parameters(line: Line, shown: bool) -> list[Cell]:
     """Returns the paper's number of parameters and ours, in millions."""
     runs = line.entry.runs
     ours = f"{runs[0].result['parameters'] / 1e6:.2f}" if runs else ""
-    return [Cell(text if shown else "") for text in (_number(line.entry.row.params, 0), ours)]
+    papers = _number(line.entry.row.paper.get("params"), 0)
+    return [Cell(text if shown else "") for text in (papers, ours)]
 
 
 def _changes(grid: Grid, line: Line, fields: Sequence[str]) -> list[Cell]:
@@ -126,7 +127,7 @@ def _best(name: str, lines: Sequence[Line]) -> float:
 def _scores(grid: Grid, line: Line, name: str, best: float) -> tuple[Cell, Cell, Cell]:
     """Returns the cells of a metric: the paper's, ours without tuning, and ours."""
     row, untuned, own = line.entry.row, line.untuned, metric_of(grid.data.corpus).name
-    papers = {own: _number(paper_score(grid, row), 1), "PPL": _number(row.PPL, 2)}
+    papers = {own: _number(paper_score(grid, row), 1), "PPL": _number(row.paper.get("PPL"), 2)}
     digits = 3 if name == "PPL" else 2
 
     def ours(of: Line, best: float = math.nan) -> Cell:
