@@ -95,19 +95,19 @@ def grid(name, home):
 def measure(name, home):
     """Returns agreement and cost of a grid, and its runs; None if a row or a trial is missing."""
     from t2t_jax.runs.results import costs
-    from t2t_jax.study import comparison, entries
+    from t2t_jax.study import collecting, comparison
     from t2t_jax.study.publish import runs_of
 
     made = grid(name, home)
-    lines = comparison.compare_with_base(made, entries.collect(made, mix=True))
-    untried = (line.entry.choice and line.entry.choice.missing for line in lines)
+    lines = comparison.compare_with_base(made, collecting.collect(made, mix=True))
+    untried = (line.choice and line.choice.missing for line in lines)
     if not all(line.score for line in lines) or any(untried):
         return None
     runs = runs_of(made, lines, translations=False)
     spent = [costs(run["result.json"]) for run in runs.values()]
     parts = "training_seconds", "overhead_seconds", "scoring_seconds"
     seconds = sum(x[part] for x in spent for part in parts)
-    seeds = [len(line.entry.runs) for line in lines]
+    seeds = [len(line.runs) for line in lines]
     measured = {
         "seeds": [min(seeds), max(seeds)],
         "runs": len(runs),
@@ -125,7 +125,7 @@ def agreement_of(made, lines):
     from t2t_jax.study.agreement import agreements
 
     def of_part(groups):
-        chosen = [x for x in lines if not groups or x.entry.row.group in ("base", *groups)]
+        chosen = [x for x in lines if not groups or x.row.group in ("base", *groups)]
         return {
             x.metric: {
                 "tau": x.tau,

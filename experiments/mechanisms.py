@@ -15,7 +15,7 @@ from t2t_jax.attention.registry import MECHANISMS, parse, pieces
 from t2t_jax.bench.attention import BASE, crossing, state_bytes
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.evaluation.metrics import parse as parse_metrics
-from t2t_jax.study import comparison, contrasts, entries, measuring
+from t2t_jax.study import collecting, comparison, distances, measuring
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from t2t_jax.study.registry import find
@@ -38,17 +38,17 @@ def stored(name, scale):
     own = metric_of(grid.data.corpus).name
     metrics = parse_metrics(study.metrics.get(grid.data.corpus, ""), "PPL", own, splits=True)
     grid = Grid(study, preset(scale), study.rows, {}, home, metrics=metrics)
-    found = entries.collect(grid, mix=True)
+    found = collecting.collect(grid, mix=True)
     return comparison.compare_with_base(grid, found, measuring.measure(grid, found, {}))
 
 
 def table(attention, flops, recall, cost):
     """Returns Markdown: a line for each row of attention.py."""
-    accuracies = contrasts.of_rows(attention)
-    equal, by_name = ({line.entry.row.name: line for line in x} for x in (flops, recall))
+    accuracies = distances.contrastive_accuracies(attention)
+    equal, by_name = ({line.row.name: line for line in x} for x in (flops, recall))
     lines, seen = [], set()
     for line in attention:
-        row = line.entry.row
+        row = line.row
         mechanism = mechanism_of(row)
         if mechanism in seen:  # in other roles than before
             mechanism = ""
@@ -119,7 +119,7 @@ def memory(line):
 
     The state is that of the second layer after a whole sequence.
     """
-    m = line.entry.c.model
+    m = line.c.model
     name = pieces(m.decoder_attention)[-1]
     size, of_half = (state_bytes(name, n, m.h, m.d_k, m.d_v) for n in (SEQUENCE, SEQUENCE // 2))
     return size, size == of_half
@@ -140,7 +140,7 @@ def plot_recall(lines, path):
                 marker="o" if fixed else "x", linestyle="none", elinewidth=0.3,
             )  # fmt: skip
             if spread.mean < 99 or fixed:
-                points.append((size / 2**10, spread.mean, line.entry.row.name, colour))
+                points.append((size / 2**10, spread.mean, line.row.name, colour))
         axes.set(
             xscale="log", xlabel="decoding state of the second layer (KiB)",
             xticks=[0.5, 1, 2, 4, 8], xticklabels=["0.5", "1", "2", "4", "8"],

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import special
 
 from t2t_jax import files
-from t2t_jax.study import entries
+from t2t_jax.study.collecting import collect
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from t2t_jax.study.registry import find
@@ -167,7 +167,7 @@ def over_seeds(name: str) -> tuple[float, ...]:
     """Returns the deviation of BLEU over the seeds of every row of a stored study, untuned."""
     study, scale = name.split("-")
     grid = Grid(find(study), preset(scale), find(study).rows, {}, RESULTS.parent / name)
-    rows = entries.collect(grid, mix=True)
+    rows = collect(grid, mix=True)
     return tuple(spread([run.score for run in row.runs]).deviation for row in rows)
 
 

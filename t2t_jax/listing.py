@@ -76,7 +76,7 @@ def _presets() -> list[str]:
 
 def _agreement(preset: "Preset") -> list[str]:
     """Says how far the stored Table 3 of a preset, if there is one, agrees with the paper's."""
-    from t2t_jax.study import agreement, comparison, entries
+    from t2t_jax.study import agreement, collecting, comparison
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.registry import EXPERIMENTS, find
 
@@ -85,8 +85,8 @@ def _agreement(preset: "Preset") -> list[str]:
         return []
     study = find("table3")
     grid = Grid(study, preset, study.rows, {}, home)
-    lines = comparison.compare_with_base(grid, entries.collect(grid, mix=True))
-    runs = sum(len(line.entry.runs) for line in lines)
+    lines = comparison.compare_with_base(grid, collecting.collect(grid, mix=True))
+    runs = sum(len(line.runs) for line in lines)
     taus = (f"{x.tau:.2f} ({x.metric})" for x in agreement.agreements(grid, lines))
     return [
         f"Kendall's tau of Table 3 with the paper's: {', '.join(taus)}; "
@@ -115,8 +115,8 @@ def _rows(study: "Study", format: str) -> list[str]:
 
 def _row_record(study: "Study", row: "Row") -> dict[str, Any]:
     """Returns a row as JSON, at the paper's scale."""
-    from t2t_jax.study.cost import parameters
     from t2t_jax.study.registry import PAPER
+    from t2t_jax.study.tables import parameters
 
     c = study.config(row)
     return {

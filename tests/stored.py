@@ -8,8 +8,7 @@ from pathlib import Path
 from t2t_jax.data.cache import Split
 from t2t_jax.files import read_json, write_json
 from t2t_jax.runs import provenance, store
-from t2t_jax.study import comparison, presets, registry
-from t2t_jax.study import entries as reading
+from t2t_jax.study import collecting, comparison, presets, registry
 from t2t_jax.study import grid as grids
 
 DEMO = Path(__file__).parents[1] / "experiments" / "results" / "table3-demo"
@@ -22,7 +21,7 @@ def grid(home=DEMO, rows=3):
 
 
 def entries(rows=3):
-    return reading.collect(grid(rows=rows))
+    return collecting.collect(grid(rows=rows))
 
 
 def attention(rows=16):
@@ -30,7 +29,7 @@ def attention(rows=16):
     study = registry.find("attention")
     home = DEMO.parent / "attention-demo"
     made = grids.Grid(study, presets.preset("demo"), study.rows[:rows], {}, home)
-    return made, comparison.compare_with_base(made, reading.collect(made))
+    return made, comparison.compare_with_base(made, collecting.collect(made))
 
 
 def unpacked(directory, folder=DEMO):

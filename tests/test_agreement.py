@@ -86,14 +86,14 @@ def test_accuracies_agree_with_those_of_a_paper():
         for entry, accuracy in zip(stored.entries(3), (90.0, 80.0, 70.0), strict=True)
     ]
     made = comparison.compare_with_base(stored.grid(), entries)
-    column = [(line, line.score, line.entry.row.paper["accuracy"]) for line in made]
+    column = [(line, line.score, line.row.paper["accuracy"]) for line in made]
     assert agreement._agreement("accuracy", column).pairs == 3
 
 
 def test_signs_are_of_rows_that_both_tables_separate_from_base():
     found = agreement_of(list(jittered(lines())))
-    assert [p.line.entry.row.group for p in found.separated] == ["A", "C", "big"]
-    assert [p.line.entry.row.name for p in found.same_sign] == ["A:h=1", "big"]
+    assert [p.line.row.group for p in found.separated] == ["A", "C", "big"]
+    assert [p.line.row.name for p in found.same_sign] == ["A:h=1", "big"]
     assert agreement.sentence(found).endswith(
         "the sign of the difference is the paper's in 2 of 3 rows that the paper separates from "
         "base by 0.1 PPL and this table with significance (not in C:N=2)."

@@ -1,6 +1,5 @@
 """Choosing, sorting and comparing rows on the page of a study, in a browser."""
 
-import dataclasses
 import re
 from urllib.parse import unquote
 
@@ -27,12 +26,8 @@ def path(study, tmp_path_factory):
     """The page of a study with three seeds and translations, as if it were running."""
     home = tmp_path_factory.mktemp("choice")
     grid, lines = study
-    translated = stored.translated(home, [line.entry for line in lines], "ein Wort zu viel")
-    lines = [
-        dataclasses.replace(line, entry=entry)
-        for line, entry in zip(lines, translated, strict=True)
-    ]
-    for run in (run for entry in translated for run in entry.runs):
+    lines = stored.translated(home, lines, "ein Wort zu viel")
+    for run in (run for line in lines for run in line.runs):
         (run.directory / "dev.de").rename(run.directory / "test.de")
     page = home / "page.html"
     page.write_text(study_page(grid, lines, stored.split(home), ["attention"], True))
@@ -66,7 +61,7 @@ def column(page, heading):
 
 def test_everything_follows_the_ticked_rows(path, study):
     _, lines = study
-    names = [line.entry.row.name for line in lines]
+    names = [line.row.name for line in lines]
     with open_page(path, 1600) as page:
         page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
         assert drawn(page, "learning") == names
@@ -96,7 +91,7 @@ def test_everything_follows_the_ticked_rows(path, study):
 @pytest.mark.full
 def test_the_axis_of_the_learning_curves_is_chosen(path, study):
     _, lines = study
-    run = lines[0].entry.runs[0]
+    run = lines[0].runs[0]
     last = run.result["steps"]
     flops = learning.amounts(run, store.read_curves(run.directory), np.array([last]))["flops"][0]
     with open_page(path, 1200) as page:
@@ -108,7 +103,7 @@ def test_the_axis_of_the_learning_curves_is_chosen(path, study):
             page.wait_for_selector(f"#learning .role-axis-title text >> text={learning.AXES[axis]}")
             marks = page.locator("#learning .mark-symbol path[aria-label]").all()
             labels = [m.get_attribute("aria-label") for m in marks]
-            mine = [x for x in labels if f"row: {lines[0].entry.row.name};" in x]
+            mine = [x for x in labels if f"row: {lines[0].row.name};" in x]
             xs = [float(re.search(r"consumed: ([\d.e+]+)", x)[1]) for x in mine]
             assert max(xs) == pytest.approx(total, rel=2e-3)
 
@@ -172,7 +167,7 @@ def test_a_heading_sorts_its_column_up_down_and_back(path, study):
         assert header.count() == 0
         column(page, "cross_attention")
         cells, order = column(page, "cross_attention")  # a blank cell has the value of base
-        changes = [line.entry.row.changes.get("cross_attention", "") for line in lines]
+        changes = [line.row.changes.get("cross_attention", "") for line in lines]
         values = [value or "scaled_dot_product" for value in changes]
         assert order == sorted(range(ROWS), key=lambda i: alphabetical(values[i]), reverse=True)
         assert cells == [changes[i] if i else values[0] for i in order]
@@ -206,7 +201,7 @@ def test_tables_and_charts_are_downloaded(path, study):
     csv = unquote(files["attention-demo.csv"].split(",", 1)[1]).splitlines()
     assert len(csv) == 1 + ROWS * 3
     tex = unquote(files["attention-demo.tex"].split(",", 1)[1])
-    assert tex == formats.FORMATS["latex"](*study)
+    assert tex == formats.render([study], "latex")
 
 
 @pytest.mark.full

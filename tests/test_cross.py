@@ -9,9 +9,8 @@ from t2t_jax import config
 from t2t_jax.errors import UsageError
 from t2t_jax.report import charts, factors, plots
 from t2t_jax.report.study import study_page
-from t2t_jax.study import comparison, cross, factorial, presets, study
-from t2t_jax.study.entries import Entry
-from t2t_jax.study.formats import FORMATS
+from t2t_jax.study import comparison, cross, factorial, formats, presets, study
+from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import Spread
 from tests import stored
@@ -33,7 +32,7 @@ def lines(grid):
     """The rows with the runs of four rows of the demo; the second has those of two seeds."""
     runs = [entry.runs for entry in stored.entries(rows=5)]
     runs = [runs[0], (*runs[1], *runs[4]), runs[2], runs[3]]
-    entries = [Entry(r, grid.config(r), x, "") for r, x in zip(grid.rows, runs, strict=True)]
+    entries = [RowRuns(r, grid.config(r), x, "") for r, x in zip(grid.rows, runs, strict=True)]
     return comparison.compare_with_base(grid, entries)
 
 
@@ -65,8 +64,7 @@ def test_the_cells_are_the_rows_in_the_order_of_the_levels(grid, lines):
     crossed = factorial.factorial(grid, lines)
     assert crossed.levels == {"h": [4, 8], "d_model": [32, 64]}
     means = {
-        tuple(config.flatten(x.entry.c)[n] for n in ("h", "d_model")): x.score.spread.mean
-        for x in lines
+        tuple(config.flatten(x.c)[n] for n in ("h", "d_model")): x.score.spread.mean for x in lines
     }
     expected = [[means[h, d] for d in (32, 64)] for h in (4, 8)]
     np.testing.assert_array_equal(crossed.means, expected)
@@ -109,11 +107,11 @@ def test_three_fields_have_three_interactions_and_a_sum_has_none():
 
 
 def test_a_table_is_followed_by_the_effects(grid, lines):
-    out = FORMATS["latex"](grid, lines, costs=False)
+    out = formats.render([(grid, lines)], "latex", costs=False)
     assert out.count(r"\begin{tabular}") == 2
     assert r"\label{tab:heads-demo-effects}" in out
     assert out.count("$h$ $\\times$ $d_{\\mathrm{model}}$ &") == 1
-    text = FORMATS["text"](grid, lines, costs=False)
+    text = formats.render([(grid, lines)], "text", costs=False)
     assert "Effects on BLEU" in text
     assert "over sentences." in text
     partial = [lines[0], dataclasses.replace(lines[1], score=None), *lines[2:]]

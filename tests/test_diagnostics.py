@@ -24,7 +24,7 @@ from t2t_jax.evaluation.perplexity import negative_log_likelihood
 from t2t_jax.evaluation.predictions import predict
 from t2t_jax.inference.translate import translate_tokens
 from t2t_jax.runs.execution import execute
-from t2t_jax.study.lengths import table
+from t2t_jax.study.distances import diagnostic_table
 from t2t_jax.study.typeset import as_text
 from t2t_jax.tokens import EOS
 from t2t_jax.training.progress import Progress
@@ -407,7 +407,10 @@ def test_the_table_has_a_line_for_each_length_and_distance():
     split = Sentences([[5, 2]] * 40, [[7, 9, 2]] * 40)
     split.extras = [{"dependency": 1 + i // 20} for i in range(40)]
     predicted = ["w7 w9"] * 20 + ["w7 w8"] * 10 + ["w4 w8"] * 10
-    lines = [x.split() for x in as_text(table("run.", {"test": (predicted, split)})).splitlines()]
+    lines = [
+        x.split()
+        for x in as_text(diagnostic_table("run.", {"test": (predicted, split)})).splitlines()
+    ]
     whole, near, far = lines[5:8]
     assert whole[:4] == ["test", "3", "40", "62.5"]
     assert [near[:3], far[:3]] == [["1", "20", "100.0"], ["2", "20", "25.0"]]

@@ -33,7 +33,7 @@ def test_a_row_without_a_score_has_no_curve(tmp_path):
     lines = comparison.compare_with_base(stored.grid(), stored.entries())
     lines[1] = dataclasses.replace(lines[1], score=None)
     (by_dependency, _) = distances.curves(lines, stored.split(tmp_path))
-    assert list(by_dependency.rows) == [lines[0].entry.row.name, lines[2].entry.row.name]
+    assert list(by_dependency.rows) == [lines[0].row.name, lines[2].row.name]
 
 
 def test_every_row_has_a_curve_of_its_own(tmp_path):
@@ -43,6 +43,6 @@ def test_every_row_has_a_curve_of_its_own(tmp_path):
     assert sum(n for _, n in by_dependency.parts) == stored.N
     halves = [np.arange(500), np.arange(500, 1000)]
     for line in lines:
-        entry = line.entry
+        entry = line
         assert by_length.rows[entry.row.name] == distances.curve(entry, halves)
     assert len({tuple(values) for values in by_dependency.rows.values()}) == len(lines)

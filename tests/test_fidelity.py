@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from experiments import fidelity
-from t2t_jax.study import comparison, entries
+from t2t_jax.study import collecting, comparison
 from t2t_jax.study.sweep import parse
 from tests import stored
 
@@ -31,13 +31,13 @@ def test_the_table_of_every_stored_grid_exists(name):
 
 def test_a_part_has_base_and_its_groups_alone():
     grid = stored.grid(rows=20)
-    lines = comparison.compare_with_base(grid, entries.collect(grid))
+    lines = comparison.compare_with_base(grid, collecting.collect(grid))
     measured = fidelity.agreement_of(grid, lines)
     for part, groups in (("all", None), ("C, D", "CD"), ("A, B, E", "ABE")):
         rows = [
-            (line.entry.row.paper["PPL"], line.PPL.spread.mean)
+            (line.row.paper["PPL"], line.PPL.spread.mean)
             for line in lines
-            if groups is None or line.entry.row.group in ("base", *groups)
+            if groups is None or line.row.group in ("base", *groups)
         ]
         tau = stats.kendalltau(*zip(*rows, strict=True)).statistic
         assert fidelity.tau({"agreement": measured}, part) == pytest.approx(tau)

@@ -12,8 +12,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import claim, identity, store, workers
 from t2t_jax.runs.job import compile_key
-from t2t_jax.study import comparison, notes, tables
-from t2t_jax.study import entries as reading
+from t2t_jax.study import collecting, comparison, notes, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from t2t_jax.study.registry import Row, find, study
@@ -89,7 +88,7 @@ def test_a_program_with_more_than_a_workers_share_is_divided(grid, open_data, mo
 def test_seven_rows_have_seven_results(grid, open_data):
     cells = grid.plan(1, open_data)
     workers.run_jobs(cells, open_data, Progress(io.StringIO()), "")
-    entries = reading.collect(grid)
+    entries = collecting.collect(grid)
     assert all(len(e.runs) == 1 for e in entries), [e.status for e in entries]
     found = [(e.runs[0].result["dev_perplexity"], e.runs[0].score) for e in entries]
     assert len(set(found)) == len(seven.rows)
@@ -115,7 +114,7 @@ def finished(grid, open_data):
 
 def test_rows_of_other_subwords_stand_in_one_table_but_are_not_compared(finished):
     table = tables.quality(
-        finished, comparison.compare_with_base(finished, reading.collect(finished))
+        finished, comparison.compare_with_base(finished, collecting.collect(finished))
     )
     assert table.title == "What a preset sets, preset demo."
     assert table.notes[1] == (
@@ -140,17 +139,17 @@ def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data):
     )
     store.write_result(again, store.read_result(other.directory))
     with pytest.raises(UsageError, match="differ in data of vocabulary 40"):
-        reading.collect(finished)
+        collecting.collect(finished)
 
 
 def test_a_corpus_of_another_size_is_of_other_data_only_beyond_the_default():
     base = config.replace(Config(), corpus="grammar")
     sizes = {n: config.replace(base, pairs=n) for n in (0, 20_000, 60_000, 60_001)}
-    names = [reading.preparation(c, base) for c in sizes.values()]
+    names = [collecting.preparation(c, base) for c in sizes.values()]
     assert names == ["", "", "", " of pairs 60001"]
-    assert reading.preparation(base, sizes[60_001]) == " of pairs 0"
+    assert collecting.preparation(base, sizes[60_001]) == " of pairs 0"
     hard = config.replace(base, grade="hard", vocabulary=40)
-    assert reading.preparation(hard, base) == " of grade hard of vocabulary 40"
+    assert collecting.preparation(hard, base) == " of grade hard of vocabulary 40"
 
 
 def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
@@ -176,7 +175,7 @@ def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
         "Base differs from the paper's in N 1 (paper: 6), corpus text (paper: wmt14)."
     )
     unfinished = tables.quality(
-        changed, comparison.compare_with_base(changed, reading.collect(changed))
+        changed, comparison.compare_with_base(changed, collecting.collect(changed))
     )
     assert unfinished.title == "Variations on the Transformer, preset paper."
     assert unfinished.notes[0] == notes.scale(changed)
@@ -192,7 +191,7 @@ def test_a_table_shows_where_a_row_differs_from_base_without_naming_it(tmp_path)
 
     mine = study("Mine", columns="d_ff norm_placement", split="dev", V=99)(rows)
     grid = Grid(mine, preset("demo"), mine.rows, {}, tmp_path)
-    table = tables.quality(grid, comparison.compare_with_base(grid, reading.collect(grid)))
+    table = tables.quality(grid, comparison.compare_with_base(grid, collecting.collect(grid)))
     cells = [[str(cell) for cell in line[:3]] for group in table.groups for line in group]
     assert cells == [
         ["base", "2048→256", "post"],

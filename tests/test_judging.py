@@ -19,7 +19,7 @@ from t2t_jax.evaluation.contrastive import Judgement
 from t2t_jax.evaluation.score import Score
 from t2t_jax.report.study import study_page
 from t2t_jax.runs import judging, store, tidy
-from t2t_jax.study import comparison, contrasts, metric, notes, publish
+from t2t_jax.study import comparison, distances, metric, notes, publish
 from t2t_jax.study.measuring import judged, measure
 from t2t_jax.study.presets import preset
 from tests import stored
@@ -45,7 +45,7 @@ def grid(tmp_path):
 
 @pytest.fixture
 def entries(grid):
-    return stored.reading.collect(grid)
+    return stored.collecting.collect(grid)
 
 
 def three_seeds(entries):
@@ -72,7 +72,7 @@ def test_a_table_judges_runs_once_and_compares_the_same_pairs(grid, monkeypatch,
     monkeypatch.setattr(shared, "_splits_of", lambda *_: {})
     values = {name: right(i, 0.6 + i / 10) for i, name in enumerate(ROWS)}
     made, home = [], grid.home
-    rows = {e.runs[0].directory: e.row.name for e in stored.reading.collect(grid)}
+    rows = {e.runs[0].directory: e.row.name for e in stored.collecting.collect(grid)}
     assert [*rows.values()] == ROWS
 
     def score(directory, cache, report):
@@ -183,7 +183,7 @@ def test_a_row_that_was_judged_on_another_set_is_not_tested(grid, entries):
         f"contrastive is not tested, as the judgements of base's pairs are not known for {ROWS[2]}."
     ) in said
     assert any("contrastive on minimal pairs of the grammar: set:1; set:2;" in x for x in said)
-    assert list(contrasts.of_rows(lines)) == ROWS[:2]
+    assert list(distances.contrastive_accuracies(lines)) == ROWS[:2]
 
 
 def test_a_sweep_on_dev_leaves_no_pairs_out(grid, entries, monkeypatch):
@@ -213,7 +213,7 @@ def test_accuracy_by_error_and_distance_is_the_mean_over_seeds(grid, entries):
     seeds = [[1, 1, 1, 0, 0], [1, 0, 1, 0, 0], [1, 0, 0, 1, 0]]
     made = [[[(*kind, bool(x)) for kind, x in zip(kinds, seed, strict=True)] for seed in seeds]]
     some = [*stored.judged(entries[:2], made * 2), entries[2]]
-    rows = contrasts.of_rows(compared(grid, some))
+    rows = distances.contrastive_accuracies(compared(grid, some))
     assert list(rows) == ROWS[:2]  # the third has not been judged
     expected = {
         ("gender", ""): (5 / 12, 4), ("gender", "1 to 2"): (4 / 6, 2),
@@ -226,11 +226,11 @@ def test_accuracy_by_error_and_distance_is_the_mean_over_seeds(grid, entries):
         for end in (x.low / 100, x.high / 100):
             left, squared = (x.share / 100 - end) ** 2, 1.96**2 * end * (1 - end) / x.n
             assert math.isclose(left, squared, abs_tol=1e-12)
-    (curve,) = contrasts.curves(rows)
+    (curve,) = distances.contrastive_curves(rows)
     assert curve.what == "gender: distance, in words"
     assert curve.parts == [("1 to 2", 2), ("7 to 9", 2)]
     assert curve.rows == {name: [pytest.approx(200 / 3), pytest.approx(50 / 3)] for name in rows}
-    table = contrasts.table(rows)
+    table = distances.contrastive_table(rows)
     assert [lower for _, lower in table.header] == ["", "error", "n", "all", "1 to 2", "7 to 9"]
     gender, omission = table.groups[1]
     assert gender[:3] == (ROWS[1], "gender", "4")

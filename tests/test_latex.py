@@ -7,8 +7,7 @@ import subprocess
 import pytest
 
 from t2t_jax.cli import main
-from t2t_jax.study import comparison, cost, entries, presets, registry, tables
-from t2t_jax.study.formats import FORMATS
+from t2t_jax.study import collecting, comparison, formats, presets, registry, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex, tex
 from t2t_jax.study.typeset import Cell, Table
@@ -112,11 +111,11 @@ def test_a_table_for_one_column_of_a_page_becomes_one_for_both_as_it_grows():
 def test_columns_are_chosen():
     grid = stored.grid(rows=4)
     lines = comparison.compare_with_base(grid, stored.entries(rows=4))
-    out = FORMATS["text"](grid, lines, ("h", "n"), costs=False)
+    out = formats.render([(grid, lines)], "text", ("h", "n"), costs=False)
     assert re.split(r" {2,}", out.splitlines()[3].strip()) == ["h", *["paper", "ours"] * 2, "n"]
     assert "Cost of a run" not in out
     assert "(A)" in out
-    out = FORMATS["md"](grid, lines, ["N"])
+    out = formats.render([(grid, lines)], "md", ["N"])
     table, _ = out.split("**Cost of a run**")
     assert "| A:h=4,d_k=128,d_v=128 |" in table  # as no column shows how it differs
     assert "params" not in table.split("\n\n")[1]
@@ -165,8 +164,8 @@ def test_tables_fit_their_page_in_type_of_their_own_size(tmp_path):
     for name, (preset, rows) in STORED.items():
         study, home = registry.find(name), RESULTS / f"{name}-{preset}"
         grid = Grid(study, presets.preset(preset), study.rows[:rows], {}, home)
-        lines = comparison.compare_with_base(grid, entries.collect(grid))
-        made += [tables.quality(grid, lines), cost.table([line.entry for line in lines])]
+        lines = comparison.compare_with_base(grid, collecting.collect(grid))
+        made += [tables.quality(grid, lines), tables.costs(lines)]
     made += [tables.quality(grid, lines, ["h_kv"])]
     written = [as_latex(table, f"table-{i}") for i, table in enumerate(made)]
     narrow = [r"\begin{table}" in text for text in written]

@@ -85,7 +85,7 @@ def test_a_table_has_the_metrics_it_is_asked_for(own, grid, tmp_path):
     names = [above for above, below in table.header if below == "ours"]
     assert names == ["chrF2", "total", "PPL", "TER", "words", "params (M)"]
     for line in lines:
-        run = line.entry.runs[0]
+        run = line.runs[0]
         hypotheses = (stored.DEMO, run.directory.name)
         text = stored_translations(*hypotheses)
         references = stored.split(tmp_path).references
@@ -109,8 +109,8 @@ def test_a_table_has_the_metrics_it_is_asked_for(own, grid, tmp_path):
     assert "words on dev: tok:space; mean" in notes
     assert "total is not tested, as the counts of sentences are not known." in notes
     for form in formats.FORMATS:
-        assert "words" in formats.FORMATS[form](grid, lines)
-    (record, *_) = json.loads(formats.FORMATS["json"](grid, lines))
+        assert "words" in formats.render([(grid, lines)], form)
+    (record, *_) = json.loads(formats.render([(grid, lines)], "json"))
     assert record["words"]["mean"] == words[0] == record["runs"][0]["words"]
 
 
@@ -129,11 +129,11 @@ def test_a_table_says_which_metrics_lack_translations(own, grid, tmp_path):
     """A row without stored translations has the scores of its result alone."""
     home = stored.unpacked(tmp_path)
     grid = dataclasses.replace(grid, home=home)
-    entries = stored.reading.collect(grid)
+    entries = stored.collecting.collect(grid)
     (home / entries[1].runs[0].directory.name / "dev.de").unlink()
     (tmp_path / "sentences").mkdir()
     lines, table = shown(grid, entries, stored.split(tmp_path / "sentences"))
-    row, notes = lines[1].entry.row.name, table.notes
+    row, notes = lines[1].row.name, table.notes
     assert lines[1].measure("TER") is None
     result = entries[1].runs[0].result["scores"]["dev"]["chrf"]["score"]
     assert lines[1].measure("chrF2").values == (result,)
@@ -148,7 +148,7 @@ def test_a_metric_can_be_of_another_split(tmp_path):
     home = stored.unpacked(tmp_path)
     names = "BLEU", "BLEU@test_deep", "TER@test_deep", "TER"
     grid = dataclasses.replace(stored.grid(), home=home, metrics=names)
-    entries = stored.reading.collect(grid)
+    entries = stored.collecting.collect(grid)
     for entry in entries[:2]:  # two sentences of dev stand for another split
         for run in entry.runs:
             shutil.copy(run.directory / "dev.de", run.directory / "test_deep.de")
@@ -161,8 +161,8 @@ def test_a_metric_can_be_of_another_split(tmp_path):
     splits = {"dev": sentences, "test_deep": sentences}
     lines = comparison.compare_with_base(grid, entries, measure(grid, entries, splits))
     for line in lines[:2]:
-        assert line.measure("BLEU@test_deep").values == (12.5,) * len(line.entry.runs)
-        counts = [np.array(run.statistics[:2]) for run in line.entry.runs]
+        assert line.measure("BLEU@test_deep").values == (12.5,) * len(line.runs)
+        counts = [np.array(run.statistics[:2]) for run in line.runs]
         draws = statistics.resampled(counts, bleu.of_sums)
         np.testing.assert_array_equal(line.measure("BLEU@test_deep").draws, draws)
         assert line.measure("TER@test_deep").values == line.measure("TER").values

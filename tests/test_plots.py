@@ -12,7 +12,7 @@ import pytest
 from t2t_jax import plotting
 from t2t_jax.report import learning, plots
 from t2t_jax.runs.results import Run
-from t2t_jax.study import comparison, entries
+from t2t_jax.study import collecting, comparison
 from t2t_jax.study.statistics import expected_least
 from tests import stored
 
@@ -33,7 +33,7 @@ def test_every_plot_is_written_as_png_svg_and_pdf(tmp_path):
         svg = path.with_suffix(".svg").read_text()
         texts = re.findall(r"<!-- (.*?) -->", svg)  # matplotlib draws text as outlines
         for line in lines[1:] if "differences" in path.name else lines:
-            assert line.entry.row.name in texts, (path, line.entry.row.name)
+            assert line.row.name in texts, (path, line.row.name)
     assert {"gender: distance, in words", "(number of pairs)", "10 or more", "(1)"} <= {*texts}
 
 
@@ -64,7 +64,7 @@ def test_an_empty_study_has_no_plots(tmp_path):
 def test_the_title_of_a_plot_names_fields_set_on_the_command_line(tmp_path):
     grid = dataclasses.replace(stored.grid(tmp_path), changes=dict(alpha=0.6))
     lines = comparison.compare_with_base(
-        grid, entries.collect(dataclasses.replace(grid, home=stored.DEMO))
+        grid, collecting.collect(dataclasses.replace(grid, home=stored.DEMO))
     )
     svg = plots.costs(grid, lines).with_suffix(".svg").read_text()
     assert "preset demo" in svg

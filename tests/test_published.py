@@ -14,7 +14,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.report import plots
 from t2t_jax.report.samples import samples
 from t2t_jax.runs import published, store
-from t2t_jax.study import comparison, entries, formats, publish, tables
+from t2t_jax.study import collecting, comparison, formats, publish, tables
 from tests import stored
 
 ROWS = 20
@@ -30,12 +30,12 @@ def home(tmp_path_factory):
 @cache
 def lines(home):
     grid = stored.grid(home, ROWS)
-    return grid, comparison.compare_with_base(grid, entries.collect(grid))
+    return grid, comparison.compare_with_base(grid, collecting.collect(grid))
 
 
 @pytest.mark.parametrize("form", formats.FORMATS)
 def test_every_table_is_that_of_the_store(form, home):
-    ours, theirs = (formats.FORMATS[form](*lines(place)) for place in (stored.DEMO, home))
+    ours, theirs = (formats.render([lines(place)], form) for place in (stored.DEMO, home))
     assert ours.replace(str(stored.DEMO), str(home)) == theirs
     assert "base" in ours
 
@@ -46,7 +46,7 @@ def test_curves_and_translations_are_those_of_the_store(home, tmp_path):
     shown = samples(grid, ours, stored.split(tmp_path))
     assert shown == samples(grid, theirs, stored.split(tmp_path))
     assert len(shown[0].translations) == ROWS
-    run = ours[0].entry.runs[0].directory
+    run = ours[0].runs[0].directory
     text = (home / run.name / "dev.de").read_text()
     assert "".join(f"{line}\n" for line in store.read_translations(run, "dev", "de")) == text
 
@@ -70,7 +70,7 @@ def test_a_published_folder_is_shown_with_its_settings_and_without_paths(home, t
 
 
 def test_unpacking_restores_every_file_and_keeps_what_is_there(home, tmp_path):
-    name = entries.collect(stored.grid())[0].runs[0].directory.name
+    name = collecting.collect(stored.grid())[0].runs[0].directory.name
     (tmp_path / name).mkdir()
     (tmp_path / name / "config.json").write_text("begun")
     assert published.unpack(stored.DEMO, tmp_path) == ROWS - 1
@@ -107,7 +107,7 @@ def read(path):
 
 def test_a_run_in_a_directory_goes_before_the_published_one(home, tmp_path):
     shutil.copy(stored.DEMO / FILE, tmp_path)
-    name = entries.collect(stored.grid())[0].runs[0].directory.name
+    name = collecting.collect(stored.grid())[0].runs[0].directory.name
     directory = shutil.copytree(home / name, tmp_path / name)
     store.write_result(directory, store.read_result(directory) | {"dev_perplexity": 1.5})
     assert lines(tmp_path)[1][0].PPL.spread.mean == 1.5
@@ -173,11 +173,11 @@ def test_what_is_published_is_only_read(tmp_path, capsys):
 
 def test_a_mixture_marks_a_run_by_its_name(home, tmp_path):
     place = shutil.copytree(home, tmp_path / "store")
-    (directory,) = (x.runs[0].directory for x in entries.collect(stored.grid(place, 2))[1:])
+    (directory,) = (x.runs[0].directory for x in collecting.collect(stored.grid(place, 2))[1:])
     stored.made_by_other_code(directory)
     grid = stored.grid(place, 4)
     mixed = tables.quality(
-        grid, comparison.compare_with_base(grid, entries.collect(grid, mix=True))
+        grid, comparison.compare_with_base(grid, collecting.collect(grid, mix=True))
     )
     (note,) = (note for note in mixed.notes if note.startswith("†"))
     assert note.endswith("(table3-demo/A:h=1,d_k=512,d_v=512/0).")

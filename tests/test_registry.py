@@ -10,13 +10,13 @@ from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import step_flops
 from t2t_jax.study import registry
+from t2t_jax.study.collecting import RowRuns, collect
 from t2t_jax.study.comparison import compare_with_base, paper_score
-from t2t_jax.study.cost import parameters
-from t2t_jax.study.entries import Entry, collect
 from t2t_jax.study.formats import records
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
 from t2t_jax.study.registry import Row, find, select, studies, study
+from t2t_jax.study.tables import parameters
 
 # The paper's Table 3: group, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps (K), PPL, BLEU,
 # parameters (M).
@@ -137,7 +137,7 @@ def test_nothing_stands_beside_a_samples_f1():
     )
     assert paper_score(whole, table4.rows[0]) == 91.3
     assert paper_score(sample, table4.rows[0]) is None
-    entry = Entry(table4.rows[0], sample.config(table4.rows[0]), (), "")
+    entry = RowRuns(table4.rows[0], sample.config(table4.rows[0]), (), "")
     for made, value in ((whole, 91.3), (sample, None)):
         assert records(made, compare_with_base(made, [entry]))[0]["paper"]["F1"] == value
 

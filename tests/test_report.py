@@ -171,7 +171,7 @@ def test_the_matrix_shows_the_row_minus_the_column(attention):
     grid, lines = attention
     base, other = "scaled dot product", "dot product"
     text = study_page(grid, lines, None, [], False)
-    bleu = {line.entry.row.name: line.score.spread.mean for line in lines}
+    bleu = {line.row.name: line.score.spread.mean for line in lines}
     difference = bleu[base] - bleu[other]
     assert difference > 0
     assert f'class="above" title="{base} minus {other}: {difference:+.2f} ' in text
@@ -190,9 +190,7 @@ def test_the_list_of_pairs_has_the_interval_and_the_corrected_p_of_each(attentio
     one, other = lines[3], lines[1]
     a, b = one.score, other.score
     d = statistics.compare(b.values, a.values, b.draws, a.draws)
-    row = re.search(
-        rf'>{other.entry.row.name}</th><th scope="row">{one.entry.row.name}</th>(.*)</tr>', text
-    )
+    row = re.search(rf'>{other.row.name}</th><th scope="row">{one.row.name}</th>(.*)</tr>', text)
     cells = re.findall(r"<td>(?:<strong>)?([^<]*)", row[1])
     pairs = len(lines) * (len(lines) - 1) // 2
     assert cells == [f"{d.size:+.2f}", f"{d.low:.2f} to {d.high:.2f}", f"{min(1, pairs * d.p):.3g}"]
@@ -201,7 +199,7 @@ def test_the_list_of_pairs_has_the_interval_and_the_corrected_p_of_each(attentio
 @pytest.mark.full
 def test_a_run_that_diverged_has_no_place_in_charts(attention, tmp_path):
     grid, lines = attention
-    entries = [line.entry for line in lines]
+    entries = list(lines)
     run = entries[2].runs[0]
     diverged = dataclasses.replace(run, result=run.result | {"dev_perplexity": float("inf")})
     entries[2] = dataclasses.replace(entries[2], runs=(diverged,))
@@ -218,7 +216,7 @@ def test_a_column_without_counts_of_sentences_is_not_tested(attention):
     grid, lines = attention
     said = "PPL is not tested, as the counts of sentences are not known."
     assert said not in notes(grid, lines)
-    entries = [line.entry for line in lines]
+    entries = list(lines)
     unknown = [
         dataclasses.replace(e, runs=tuple(dataclasses.replace(r, likelihood=()) for r in e.runs))
         for e in entries
@@ -228,12 +226,12 @@ def test_a_column_without_counts_of_sentences_is_not_tested(attention):
 
 def test_a_row_with_one_seed_is_not_tested(attention):
     grid, lines = attention
-    entries = [line.entry for line in lines]
+    entries = list(lines)
     entries[2] = dataclasses.replace(entries[2], runs=entries[2].runs[:1])
     name = entries[2].row.name
     lines = comparison.compare_with_base(grid, entries)
     text = study_page(grid, lines, None, [], False)
-    assert lines[2].p is None
+    assert lines[2].score.p is None
     assert lines[3].p == pytest.approx(14 * lines[3].difference.p)
     assert f'class="open" title="{name} minus local: ' in text
     assert ", not tested: one seed" in text

@@ -10,7 +10,7 @@ import pytest
 
 from t2t_jax.cli import main
 from t2t_jax.runs import store, tidy
-from t2t_jax.study import several
+from t2t_jax.study import formats
 from t2t_jax.study.typeset import Cell, Table
 from tests import stored
 
@@ -106,7 +106,7 @@ def test_columns_of_all_tables_are_kept_in_order():
 
     tables = made("row N h PPL n", "a 1 2 3 4"), made("row norm h PPL F1 n", "b x 5 6 7 8")
     parts = [(Grid("one"), []), (Grid("two"), [])]
-    merged = several._merge("title", parts, tables)
+    merged = formats._merge("title", parts, tables)
     assert [lower for _, lower in merged.header] == "row norm N h PPL F1 n study".split()
     assert merged.groups == (
         (("a", "", "1", "2", "3", "", "4", "one"),),

@@ -29,8 +29,7 @@ from t2t_jax.data.prepare import prepare
 from t2t_jax.errors import Busy
 from t2t_jax.runs import claim, store
 from t2t_jax.runs.execution import execute
-from t2t_jax.study import comparison, cost, registry, tables
-from t2t_jax.study import entries as reading
+from t2t_jax.study import collecting, comparison, registry, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from t2t_jax.training.progress import Progress
@@ -613,7 +612,7 @@ def test_language_models_among_rows_that_are_scored_have_a_perplexity_alone():
     study = dataclasses.replace(registry.find("language_model"), split="dev")
     home = Path(__file__).parent.parent / "experiments" / "results" / "language_model-hour"
     grid = Grid(study, preset("hour"), study.rows, {}, home)
-    found = comparison.compare_with_base(grid, reading.collect(grid, mix=True))
+    found = comparison.compare_with_base(grid, collecting.collect(grid, mix=True))
     note = tables.quality(grid, found).notes
     assert [line.PPL is not None for line in found] == [False, True, True, True]
     assert any("PPL per subword on dev; mean" in x for x in note)
@@ -634,13 +633,12 @@ def test_a_store_that_does_not_exist_is_refused(words, tmp_path, capsys):
 
 def test_the_seeds_that_a_row_lacks_are_counted():
     found = comparison.compare_with_base(stored.grid(), stored.entries())
-    most = found[0].entry.runs * 3
+    most = found[0].runs * 3
     for lacks, counted in ((1, "1 seed"), (2, "2 seeds")):
         lines = [
-            dataclasses.replace(x, entry=dataclasses.replace(x.entry, runs=most[: 3 - lacks * i]))
-            for i, x in enumerate(found[:2])
+            dataclasses.replace(x, runs=most[: 3 - lacks * i]) for i, x in enumerate(found[:2])
         ]
-        name = found[1].entry.row.name
+        name = found[1].row.name
         assert f"Missing: {name} ({counted})." in tables.quality(stored.grid(), lines).notes
 
 
@@ -656,7 +654,7 @@ def test_the_time_of_a_step_is_the_mean_of_the_runs_that_measured_it(tmp_path):
             dataclasses.replace(entry.runs[0], directory=tmp_path / str(seed), result=result)
         )
     for some, shown in ((runs[:1], ""), (runs, "200")):
-        table = cost.table([dataclasses.replace(entry, runs=tuple(some))])
+        table = tables.costs([dataclasses.replace(entry, runs=tuple(some))])
         column = dict(zip(table.header, table.groups[0][0], strict=True))
         assert column.get(("time of", "a step (ms)"), "") == shown
 

@@ -13,8 +13,8 @@ from t2t_jax.errors import UsageError, say
 
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset, Split
-    from t2t_jax.study.comparison import Line
-    from t2t_jax.study.entries import Entry
+    from t2t_jax.study.collecting import RowRuns
+    from t2t_jax.study.comparison import RowResult
     from t2t_jax.study.grid import Grid
 
 
@@ -85,32 +85,32 @@ def default_store(study: str) -> Path:
     return Path("runs") if path is None else path.parent / "runs"
 
 
-def lines_of(grid: "Grid", cache: Path, mix: bool, only: str = "") -> "list[Line]":
+def lines_of(grid: "Grid", cache: Path, mix: bool, only: str = "") -> "list[RowResult]":
     """Returns the numbers of every row of a grid, from its store.
 
     Args:
-      mix, only: as of `study.entries.collect`.
+      mix, only: as of `study.collecting.collect`.
     """
+    from t2t_jax.study.collecting import collect
     from t2t_jax.study.comparison import compare_with_base
-    from t2t_jax.study.entries import collect
     from t2t_jax.study.measuring import judged, measure
 
-    entries = collect(grid, only=only, mix=mix, report=say)
+    rows = collect(grid, only=only, mix=mix, report=say)
     if not grid.computed:
-        return compare_with_base(grid, entries)
-    entries = judged(grid, entries, cache, say)
-    splits = _splits_of(grid, entries, cache)
-    return compare_with_base(grid, entries, measure(grid, entries, splits))
+        return compare_with_base(grid, rows)
+    rows = judged(grid, rows, cache, say)
+    splits = _splits_of(grid, rows, cache)
+    return compare_with_base(grid, rows, measure(grid, rows, splits))
 
 
-def sentences_of(grid: "Grid", entries: "Sequence[Entry]", cache: Path) -> "Split | None":
+def sentences_of(grid: "Grid", rows: "Sequence[RowRuns]", cache: Path) -> "Split | None":
     """Returns the sentences that the study is scored on, or None if they are not available."""
-    return _splits_of(grid, entries, cache).get(grid.study.split)
+    return _splits_of(grid, rows, cache).get(grid.study.split)
 
 
-def _splits_of(grid: "Grid", entries: "Sequence[Entry]", cache: Path) -> "Mapping[str, Split]":
+def _splits_of(grid: "Grid", rows: "Sequence[RowRuns]", cache: Path) -> "Mapping[str, Split]":
     """Returns the splits of the grid's corpus, or none if they are not available or not scored."""
-    finished = [entry for entry in entries if entry.runs]
+    finished = [row for row in rows if row.runs]
     if not grid.study.split or not finished:
         return {}
     c, directory = finished[0].c, finished[0].runs[0].directory

@@ -20,14 +20,13 @@ from t2t_jax.commands.shared import (
 from t2t_jax.errors import RunError, UsageError
 
 if TYPE_CHECKING:
-    from t2t_jax.study.comparison import Line
+    from t2t_jax.study.comparison import RowResult
     from t2t_jax.study.grid import Grid
 
 
 def table(arguments: Namespace) -> None:
     """Prints the table of one or several studies, from one or several stores."""
-    from t2t_jax.study import several
-    from t2t_jax.study.formats import TYPESET
+    from t2t_jax.study.formats import TYPESET, render
 
     columns, costs = arguments.columns, not arguments.no_cost
     if arguments.format not in TYPESET and (columns or not costs):
@@ -36,7 +35,7 @@ def table(arguments: Namespace) -> None:
             "and --no-cost."
         )
     parts = [(grid, _lines(grid, arguments)) for grid in grids_shown(arguments)]
-    print(several.table(parts, arguments.format, columns, costs), end="")
+    print(render(parts, arguments.format, columns, costs), end="")
 
 
 def results(arguments: Namespace) -> None:
@@ -60,9 +59,7 @@ def plot(arguments: Namespace) -> None:
 
     grid = grid_shown(arguments)
     lines = _lines(grid, arguments)
-    paths = plots.draw(
-        grid, lines, sentences_of(grid, [line.entry for line in lines], arguments.cache)
-    )
+    paths = plots.draw(grid, lines, sentences_of(grid, lines, arguments.cache))
     if not paths:
         raise RunError(grid.no_run)
     print(*paths, sep="\n")
@@ -80,9 +77,9 @@ def report(arguments: Namespace) -> None:
     idle = 0  # successive refreshes with no running run; a single one may fall between two runs
     while True:
         lines = _lines(grid, arguments)
-        idle = 0 if any(line.entry.running for line in lines) else idle + 1
+        idle = 0 if any(line.running for line in lines) else idle + 1
         live = arguments.watch and idle < 2
-        sentences = sentences_of(grid, [line.entry for line in lines], arguments.cache)
+        sentences = sentences_of(grid, lines, arguments.cache)
         files.make_directory(path.parent)
         files.write(path, study_page(grid, lines, sentences, words, live))
         if not live:
@@ -99,7 +96,7 @@ def publish(arguments: Namespace) -> None:
     grid = grid_shown(arguments)
     lines = _lines(grid, arguments)
     folder = publish.publish(grid, lines, arguments.to)
-    sentences = sentences_of(grid, [line.entry for line in lines], arguments.cache)
+    sentences = sentences_of(grid, lines, arguments.cache)
     with tempfile.TemporaryDirectory() as temporary:  # SVG and PDF files are not published
         elsewhere = dataclasses.replace(grid, home=Path(temporary))
         for path in plots.draw(elsewhere, lines, sentences):
@@ -107,7 +104,7 @@ def publish(arguments: Namespace) -> None:
     print(folder)
 
 
-def _lines(grid: "Grid", arguments: Namespace) -> "list[Line]":
+def _lines(grid: "Grid", arguments: Namespace) -> "list[RowResult]":
     if arguments.compare:
         from t2t_jax.runs import provenance, results
 

@@ -98,7 +98,7 @@ def _print_accuracy(
     """Prints the accuracy of a run of a diagnostic task on splits, by length and by distance."""
     from t2t_jax.runs.loading import predictions
     from t2t_jax.runs.names import title
-    from t2t_jax.study.lengths import table
+    from t2t_jax.study.distances import diagnostic_table
     from t2t_jax.study.typeset import as_text
 
     if decodes:
@@ -107,7 +107,7 @@ def _print_accuracy(
             "decoded: give --split alone, without files and the options of decoding."
         )
     predicted = predictions(directory, arguments.cache, splits, say)
-    print(as_text(table(f"{title(directory)}.", predicted)), end="")
+    print(as_text(diagnostic_table(f"{title(directory)}.", predicted)), end="")
 
 
 def _accuracies(found: "Sequence[Accuracy]") -> str:

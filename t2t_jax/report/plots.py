@@ -15,7 +15,7 @@ from t2t_jax.report import factors
 from t2t_jax.report.learning import learning
 from t2t_jax.report.trials import trials
 from t2t_jax.runs import results, store
-from t2t_jax.study import agreement, contrasts, distances, factorial
+from t2t_jax.study import agreement, distances, factorial
 from t2t_jax.study.comparison import Line, main_measure, main_metric, paper_difference
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import Difference
@@ -44,7 +44,7 @@ def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
         paths.append(trials(grid, lines, _title(grid, ": expected best of the trials")))
     if split and grid.study.split and (curves := distances.curves(lines, split)):
         paths.append(distance(grid, lines, curves))
-    if pairs := contrasts.curves(contrasts.of_rows(lines)):
+    if pairs := distances.contrastive_curves(distances.contrastive_accuracies(lines)):
         paths.append(contrastive(grid, lines, pairs))
     return [path.with_name(f"{path.name}.png") for path in paths]
 

@@ -16,9 +16,9 @@ from t2t_jax.report.charts import charts
 from t2t_jax.report.page import page
 from t2t_jax.report.samples import samples
 from t2t_jax.runs import results
-from t2t_jax.study import contrasts, cost, distances, factorial, tables
+from t2t_jax.study import distances, factorial, tables
 from t2t_jax.study.comparison import LEVEL, Line
-from t2t_jax.study.formats import FORMATS, records, row_config
+from t2t_jax.study.formats import records, render, row_config
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
@@ -51,9 +51,9 @@ def study_page(
       live: whether the study is running, so that the page reloads itself.
     """
     quality, crossed = tables.quality(grid, lines), factorial.factorial(grid, lines)
-    scored, judged = split if grid.study.split else None, contrasts.of_rows(lines)
+    scored, judged = split if grid.study.split else None, distances.contrastive_accuracies(lines)
     curves = distances.curves(lines, scored) if scored else []
-    drawn = charts(grid, lines, curves, contrasts.curves(judged))
+    drawn = charts(grid, lines, curves, distances.contrastive_curves(judged))
     compared = pairs.of_metrics(grid, lines)
     main, matrix = next(iter(compared.items()), ("", {}))
     return page(
@@ -66,9 +66,9 @@ def study_page(
         spans=_spans,
         runs_table=_runs_table(grid, lines),
         trials=tuning.table(grid, lines) if grid.sweep else None,
-        cost=cost.table([line.entry for line in lines]),
-        effects=factorial.table(crossed) if crossed else None,
-        contrastive=contrasts.table(judged) if judged else None,
+        cost=tables.costs([line.entry for line in lines]),
+        effects=factorial.effects_table(crossed) if crossed else None,
+        contrastive=distances.contrastive_table(judged) if judged else None,
         unfinished=[(x.entry.row.name, x.entry.status) for x in lines if x.entry.status],
         runs=sum(len(x.entry.runs) for x in lines),
         rows_with_runs=sum(1 for x in lines if x.entry.runs),
@@ -152,7 +152,7 @@ def _downloads(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, str]]:
     return [
         (
             f"{grid.name}.{suffix.get(name, name)}",
-            f"data:text/plain;charset=utf-8,{quote(FORMATS[name](grid, lines))}",
+            f"data:text/plain;charset=utf-8,{quote(render([(grid, lines)], name))}",
             label,
         )
         for name, label in DOWNLOADS.items()

@@ -7,6 +7,6 @@ from t2t_jax.extend import mechanism as mechanism
 from t2t_jax.extend import norm as norm
 from t2t_jax.extend import positions as positions
 from t2t_jax.extend import schedule as schedule
-from t2t_jax.study.cross import cross as cross
 from t2t_jax.study.registry import Row as Row
+from t2t_jax.study.registry import cross as cross
 from t2t_jax.study.registry import study as study

@@ -7,7 +7,7 @@ import numpy as np
 
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.study import statistics
-from t2t_jax.study.comparison import Line, Measure, paper_score
+from t2t_jax.study.comparison import Measure, RowResult, paper_score
 from t2t_jax.study.grid import Grid
 
 # Differences that the paper's tables resolve.
@@ -18,7 +18,7 @@ SEPARATED = {"PPL": 0.1, "BLEU": 0.3, "F1": 0.3, "accuracy": 0.3}
 class Point:
     """A row that has a value in both tables; `paper` and `ours` are differences from base."""
 
-    line: Line
+    line: RowResult
     measure: Measure
     paper: float
     ours: float
@@ -52,21 +52,21 @@ class Agreement:
     same_sign: tuple[Point, ...]
 
 
-def agreements(grid: Grid, lines: Sequence[Line]) -> list[Agreement]:
+def agreements(grid: Grid, lines: Sequence[RowResult]) -> list[Agreement]:
     """Returns the agreement in PPL and in the grid's metric, where both tables have three values.
 
     There is none for a metric in which all rows are equal.
     """
     score = metric_of(grid.data.corpus).name
     columns = (
-        ("PPL", [(line, line.PPL, line.entry.row.paper.get("PPL")) for line in lines]),
-        (score, [(line, line.score, paper_score(grid, line.entry.row)) for line in lines]),
+        ("PPL", [(line, line.PPL, line.row.paper.get("PPL")) for line in lines]),
+        (score, [(line, line.score, paper_score(grid, line.row)) for line in lines]),
     )
     return [x for name, column in columns if (x := _agreement(name, column)) is not None]
 
 
 def _agreement(
-    name: str, column: Sequence[tuple[Line, Measure | None, float | None]]
+    name: str, column: Sequence[tuple[RowResult, Measure | None, float | None]]
 ) -> Agreement | None:
     _, base, paper_base = column[0]
     if base is None or paper_base is None:
@@ -125,7 +125,7 @@ def sentence(agreement: Agreement) -> str:
         threshold += " and this table with significance"
     if not separated:
         return f"{text}; there is no row {threshold}."
-    wrong = "; ".join(x.line.entry.row.name for x in separated if x not in same)
+    wrong = "; ".join(x.line.row.name for x in separated if x not in same)
     return (
         f"{text}; the sign of the difference is the paper's in {len(same)} of {len(separated)} "
         f"row{'s' * (len(separated) > 1)} {threshold}{f' (not in {wrong})' if wrong else ''}."

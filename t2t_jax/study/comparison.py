@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,7 @@ import numpy as np
 from t2t_jax.evaluation.metric import metric_of, perplexity
 from t2t_jax.evaluation.metrics import CONTRASTIVE, STORED, of_split
 from t2t_jax.study import statistics
-from t2t_jax.study.entries import Entry
+from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.measuring import RunScore, Scores, of_sums
 from t2t_jax.study.registry import Row
@@ -47,8 +47,8 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Line:
-    """The numbers of a row.
+class RowResult(RowRuns):
+    """A row with its runs and what they measure: a line of a table.
 
     Attributes:
       PPL: perplexity on dev.
@@ -57,10 +57,9 @@ class Line:
       computed: the metrics that are computed on request, by name.
     """
 
-    entry: Entry
-    PPL: Measure | None
-    score: Measure | None
-    untuned: "Line | None" = None
+    PPL: Measure | None = None
+    score: Measure | None = None
+    untuned: "RowResult | None" = None
     computed: Mapping[str, Measure | None] = field(default_factory=dict)
 
     def measure(self, name: str) -> Measure | None:
@@ -70,23 +69,21 @@ class Line:
         return self.computed.get(name)
 
     @property
-    def difference(self) -> Difference | None:
-        """The difference of the score from base's."""
-        return None if self.score is None else self.score.difference
-
-    @property
-    def p(self) -> float | None:
-        return None if self.score is None else self.score.p
+    def entry(self) -> "RowResult":
+        return self
 
     @property
     def unusual(self) -> bool:
         """Whether a run of this row has other origins than most runs of the table."""
-        return any(run.unusual for run in self.entry.runs)
+        return any(run.unusual for run in self.runs)
+
+
+Line = RowResult
 
 
 def compare_with_base(
-    grid: Grid, entries: Sequence[Entry], computed: Scores = MappingProxyType({})
-) -> list[Line]:
+    grid: Grid, rows: Sequence[RowRuns], computed: Scores = MappingProxyType({})
+) -> list[RowResult]:
     """Returns the numbers of every row, and how it differs from base, the first row.
 
     The rows of a sweep are compared twice: each tuned, and each untuned.
@@ -94,50 +91,55 @@ def compare_with_base(
     Args:
       computed: the scores of runs by metrics that are computed on request.
     """
-    tuned = [entry.untuned for entry in entries if entry.untuned]
-    if not tuned:
-        return _compare(grid, entries, ALL, computed)
-    lines = [_compare(grid, x, SCORED, computed) for x in (entries, tuned)]
+    untuned = [row.untuned for row in rows if row.untuned]
+    if not untuned:
+        return _compare(grid, rows, ALL, computed)
+    lines = [_compare(grid, x, SCORED, computed) for x in (rows, untuned)]
     return [replace(line, untuned=untuned) for line, untuned in zip(*lines, strict=True)]
 
 
-def _compare(grid: Grid, entries: Sequence[Entry], part: slice, computed: Scores) -> list[Line]:
-    usual = [not any(run.unusual for run in (*e.runs, *entries[0].runs)) for e in entries]
-    subwords = [e.c.data.vocabulary == entries[0].c.data.vocabulary for e in entries]
+def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores) -> list[RowResult]:
+    usual = [not any(run.unusual for run in (*row.runs, *rows[0].runs)) for row in rows]
+    subwords = [row.c.data.vocabulary == rows[0].c.data.vocabulary for row in rows]
     per_subword = [a and b for a, b in zip(usual, subwords, strict=True)]
-    perplexities = _compared([_perplexity(entry, part) for entry in entries], per_subword)
-    scores = _compared([_score(grid, entry, part) for entry in entries], usual)
-    lines = [Line(*columns) for columns in zip(entries, perplexities, scores, strict=True)]
-    for name, of_runs in computed.items():
-        column = _compared([_computed(grid, name, e, of_runs, part) for e in entries], usual)
-        lines = [
-            replace(line, computed={**line.computed, name: measure})
-            for line, measure in zip(lines, column, strict=True)
-        ]
-    return lines
+    perplexities = _compared([_perplexity(row, part) for row in rows], per_subword)
+    scores = _compared([_score(grid, row, part) for row in rows], usual)
+    on_request = {
+        name: _compared([_computed(grid, name, row, of_runs, part) for row in rows], usual)
+        for name, of_runs in computed.items()
+    }
+    return [
+        RowResult(
+            **{f.name: getattr(row, f.name) for f in fields(RowRuns)} | {"untuned": None},
+            PPL=perplexities[i],
+            score=scores[i],
+            computed={name: column[i] for name, column in on_request.items()},
+        )
+        for i, row in enumerate(rows)
+    ]
 
 
-def _perplexity(entry: Entry, part: slice) -> Measure | None:
-    values = [run.result["dev_perplexity"] for run in entry.runs]
-    return _measure(values, [run.likelihood for run in entry.runs], perplexity, part)
+def _perplexity(row: RowRuns, part: slice) -> Measure | None:
+    values = [run.result["dev_perplexity"] for run in row.runs]
+    return _measure(values, [run.likelihood for run in row.runs], perplexity, part)
 
 
-def _score(grid: Grid, entry: Entry, part: slice) -> Measure | None:
-    values = [run.score for run in entry.runs if run.score is not None]
+def _score(grid: Grid, row: RowRuns, part: slice) -> Measure | None:
+    values = [run.score for run in row.runs if run.score is not None]
     of_sums = metric_of(grid.data.corpus).of_sums
     part = part if grid.study.split == "dev" else ALL
-    return _measure(values, [run.statistics for run in entry.runs], of_sums, part)
+    return _measure(values, [run.statistics for run in row.runs], of_sums, part)
 
 
 def _computed(
-    grid: Grid, name: str, entry: Entry, of_runs: Mapping[Path, RunScore], part: slice
+    grid: Grid, name: str, row: RowRuns, of_runs: Mapping[Path, RunScore], part: slice
 ) -> Measure | None:
     """Returns a metric of a row; None unless it is known for all of its runs."""
-    scores = [of_runs[run.directory] for run in entry.runs if run.directory in of_runs]
+    scores = [of_runs[run.directory] for run in row.runs if run.directory in of_runs]
     on_dev = name != CONTRASTIVE and (of_split(name)[1] or grid.study.split) == "dev"
     part = part if on_dev else ALL
     parts_known = part == ALL or all(len(x.statistics) for x in scores)
-    if len(scores) < len(entry.runs) or not parts_known:
+    if len(scores) < len(row.runs) or not parts_known:
         return None
     values, sentences = [x.value for x in scores], [x.statistics for x in scores]
     return _measure(values, sentences, of_sums(grid, name), part)
@@ -197,7 +199,7 @@ def main_metric(grid: Grid) -> str:
     return metric_of(grid.data.corpus).name if grid.study.split else "PPL"
 
 
-def main_measure(grid: Grid, line: Line) -> Measure | None:
+def main_measure(grid: Grid, line: RowResult) -> Measure | None:
     """Returns the `main_metric` of a row."""
     return line.score if grid.study.split else line.PPL
 
@@ -210,14 +212,14 @@ def paper_difference(grid: Grid, row: Row) -> float | None:
 
 
 def compare_pairs(
-    lines: Sequence[Line], measure_of: Callable[[Line], Measure | None]
+    lines: Sequence[RowResult], measure_of: Callable[[RowResult], Measure | None]
 ) -> dict[tuple[str, str], Difference]:
     """Returns the differences of all pairs of comparable rows, by name.
 
     A difference is that of the first row minus the second; its p is corrected for all pairs.
     """
     measures = {
-        line.entry.row.name: measure
+        line.row.name: measure
         for line in lines
         if (measure := measure_of(line)) and _kept(measure) and not line.unusual
     }

@@ -1,20 +1,39 @@
-"""The metric against distance: by a sentence's longest dependency, and by its length.
+"""Quality against distance: curves of a study, its accuracy on minimal pairs, one diagnostic run.
 
 The corpus must know the dependencies of its sentences, as grammar does. The curves show at which
 distance attention with a window fails.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from t2t_jax.data.cache import Split
+from t2t_jax.data.grammar.contrastive import DISTANCES
+from t2t_jax.evaluation import accuracy, contrastive
+from t2t_jax.evaluation.contrastive import Accuracy, Judgement, accuracies
 from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.study.comparison import Line
-from t2t_jax.study.entries import Entry
+from t2t_jax.runs import judging, store
+from t2t_jax.study import statistics
+from t2t_jax.study.collecting import RowRuns
+from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.typeset import Cell, Table, without_empty
 
+Accuracies = Mapping[str, Sequence[Accuracy]]  # by the name of the row
 _PARTS = 7  # number of parts of the sentences, as equal as ties allow
+_CONTRASTIVE_NOTE = (
+    "Percent of the minimal pairs whose translation is likelier than its version with an error, "
+    "the mean over seeds; in brackets Wilson's 95% interval, over pairs alone. Distances are in "
+    "words, between the two that must agree; pairs without one count in the column of all."
+)
+_DIAGNOSTIC_NOTES = (
+    "Intervals: 95%, by bootstrap over sequences. They have no width if all sequences are right, "
+    "or all are wrong.",
+    f"accuracy: {accuracy.SIGNATURE}; exact: {accuracy.EXACT}.",
+    "length: tokens of the longest sequence; distance: words from an answer's place to the question"
+    ", the largest of several.",
+)
 
 
 class Curves(NamedTuple):
@@ -31,11 +50,11 @@ class Curves(NamedTuple):
     rows: Mapping[str, Sequence[float]]
 
 
-def curves(lines: Sequence[Line], split: Split) -> list[Curves]:
+def curves(lines: Sequence[RowResult], split: Split) -> list[Curves]:
     """Returns the curves by dependency and by length; an empty list without dependencies."""
     if not split.extras or "dependency" not in split.extras[0]:
         return []
-    entries = [line.entry for line in lines if line.score]  # language models have none
+    scored = [line for line in lines if line.score]  # language models have none
     out = []
     for what, sizes in (
         ("longest dependency, in words", [x["dependency"] for x in split.extras]),
@@ -44,7 +63,7 @@ def curves(lines: Sequence[Line], split: Split) -> list[Curves]:
         values = np.array(sizes)
         indices = parts(values)
         spans = [(span(values[part]), len(part)) for part in indices]
-        out.append(Curves(what, spans, {e.row.name: curve(e, indices) for e in entries}))
+        out.append(Curves(what, spans, {x.row.name: curve(x, indices) for x in scored}))
     return out
 
 
@@ -55,14 +74,105 @@ def parts(values: np.ndarray) -> list[np.ndarray]:
     return [np.flatnonzero(part_of == i) for i in np.unique(part_of)]
 
 
-def curve(entry: Entry, indices: Sequence[np.ndarray]) -> list[float]:
+def curve(row: RowRuns, indices: Sequence[np.ndarray]) -> list[float]:
     """Returns the metric on each part of the sentences, the mean over seeds."""
-    of_sums = metric_of(entry.c.data.corpus).of_sums
-    statistics = [np.array(run.statistics) for run in entry.runs]
-    return [float(np.mean([of_sums(s[i].sum(axis=0)) for s in statistics])) for i in indices]
+    of_sums = metric_of(row.c.data.corpus).of_sums
+    counts = [np.array(run.statistics) for run in row.runs]
+    return [float(np.mean([of_sums(x[i].sum(axis=0)) for x in counts])) for i in indices]
 
 
 def span(values: np.ndarray) -> str:
     """Returns the range of values, as text."""
     low, high = values.min(), values.max()
     return str(low) if low == high else f"{low} to {high}"
+
+
+def contrastive_accuracies(lines: Sequence[RowResult]) -> Accuracies:
+    """Returns the accuracies of the rows whose runs have all been judged on the same set.
+
+    That is the set of the first judged row. The judgement of a pair is the mean over seeds.
+    """
+    found, sets = dict[str, Sequence[Accuracy]](), set[str]()
+    for line in lines:
+        runs = line.runs
+        signatures = {run.result.get(store.CONTRASTIVE, {}).get("signature", "") for run in runs}
+        every = [judging.kept(run.directory, run.result) for run in runs]
+        sets = sets or signatures - {""}
+        if runs and all(every) and signatures == sets:
+            found[line.row.name] = accuracies(map(_mean, zip(*every, strict=True)))
+    return found
+
+
+def _mean(judgements: Sequence[Judgement]) -> Judgement:
+    """Returns the judgement of a pair, with the share of the seeds whose judgement is right."""
+    return judgements[0]._replace(right=sum(x.right for x in judgements) / len(judgements))
+
+
+def contrastive_curves(rows: Accuracies) -> list[Curves]:
+    """Returns the accuracy against distance for each type of error that has several distances."""
+    first = next(iter(rows.values()), ())
+    out = []
+    for kind in dict.fromkeys(x.type for x in first if x.distance):
+        parts = [(x.distance, x.n) for x in first if x.type == kind and x.distance]
+        shares = {
+            name: [x.share for x in row if x.type == kind and x.distance]
+            for name, row in rows.items()
+        }
+        out.append(Curves(f"{kind}: distance, in words", parts, shares))
+    return out
+
+
+def contrastive_table(rows: Accuracies) -> Table:
+    """Returns a line for each row and type of error, with a column for each distance."""
+    distances = [contrastive.span(*ends) for ends in DISTANCES]
+    header = ("", ""), ("", "error"), ("", "n"), ("", "all"), *(("distance", x) for x in distances)
+    groups = {
+        name: [
+            tuple(map(Cell, (name, x.type, f"{x.n:,}", *_texts(row, x.type, ["", *distances]))))
+            for x in row
+            if not x.distance
+        ]
+        for name, row in rows.items()
+    }
+    return without_empty("Contrastive accuracy.", header, groups, (_CONTRASTIVE_NOTE,))
+
+
+def _texts(row: Sequence[Accuracy], kind: str, distances: Sequence[str]) -> list[str]:
+    """Returns the accuracy of a type at each distance with its interval; blank without pairs."""
+    cells = {x.distance: x for x in row if x.type == kind}
+    found = (cells.get(distance) for distance in distances)
+    return [f"{x.share:.1f} ({x.low:.1f} to {x.high:.1f})" if x else "" for x in found]
+
+
+def diagnostic_table(title: str, predicted: Mapping[str, tuple[Sequence[str], Split]]) -> Table:
+    """Returns a table with a group for each split: all of it, and its parts by distance.
+
+    Args:
+      predicted: by split the predictions (`predictions.predict`) and the split as the model reads
+        it.
+    """
+    header = ("", "split"), ("", "length"), ("", "distance"), ("", "n"), ("", "accuracy")
+    groups = []
+    for name, (outputs, split) in predicted.items():
+        counts = np.array(accuracy.sentence_statistics(outputs, split.references))
+        length = str(max(split.source.lengths.max(), split.target.lengths.max()))
+        lines = [_line(name, length, "", counts)]
+        if split.extras:
+            distances = np.array([extra["dependency"] for extra in split.extras])
+            lines += [_line("", "", span(distances[i]), counts[i]) for i in parts(distances)]
+        groups.append(tuple(lines))
+    if max(map(len, groups)) == 1:  # without parts, nothing needs to be separated
+        groups = [tuple(line for (line,) in groups)]
+    return Table(title, (*header, ("", "exact")), tuple(groups), _DIAGNOSTIC_NOTES)
+
+
+def _line(name: str, length: str, distance: str, counts: np.ndarray) -> tuple[Cell, ...]:
+    measured = (_interval(counts, x) for x in (accuracy.of_sums, accuracy.exact_of_sums))
+    return tuple(map(Cell, (name, length, distance, f"{len(counts):,}", *measured)))
+
+
+def _interval(counts: np.ndarray, of_sums: Callable[[np.ndarray], np.ndarray]) -> str:
+    """Returns a metric of statistics [sequences, counts] with its interval, as text."""
+    (draws,) = statistics.resampled([counts], of_sums)
+    low, high = np.percentile(draws, (2.5, 97.5))
+    return f"{of_sums(counts.sum(axis=0)):.1f} ({low:.1f} to {high:.1f})"

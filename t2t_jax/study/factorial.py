@@ -9,7 +9,7 @@ import numpy as np
 
 from t2t_jax import config
 from t2t_jax.study import statistics
-from t2t_jax.study.comparison import Line, Measure, main_measure, main_metric
+from t2t_jax.study.comparison import Measure, RowResult, main_measure, main_metric
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.typeset import Cell, Table
 
@@ -52,14 +52,14 @@ class Effect(NamedTuple):
     high: float | None
 
 
-def factorial(grid: Grid, lines: Sequence[Line]) -> Factorial | None:
+def factorial(grid: Grid, lines: Sequence[RowResult]) -> Factorial | None:
     """Returns the factorial part of a table, with the fields that its first row names.
 
     It is None if a combination is missing, has no finished run, or has a run of other origins.
     """
-    fields = list(lines[0].entry.row.changes)
-    members = [line for line in lines if line.entry.row.changes.keys() == set(fields)]
-    values = [[config.flatten(line.entry.c)[name] for name in fields] for line in members]
+    fields = list(lines[0].row.changes)
+    members = [line for line in lines if line.row.changes.keys() == set(fields)]
+    values = [[config.flatten(line.c)[name] for name in fields] for line in members]
     levels = {n: _ordered([row[i] for row in values]) for i, n in enumerate(fields)}
     cells: dict[tuple[int, ...], Measure] = {}
     for line, row in zip(members, values, strict=True):
@@ -134,7 +134,7 @@ def _bounds(draws: np.ndarray | None) -> Any:
     return lambda *place: (float(ends[0][place]), float(ends[1][place]))
 
 
-def table(study: Factorial) -> Table:
+def effects_table(study: Factorial) -> Table:
     """Returns the table of effects, a group of lines for each field and each pair of fields."""
     groups: dict[str, list[tuple[Cell, ...]]] = {}
     for effect in effects(study):

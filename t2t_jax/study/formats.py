@@ -1,7 +1,12 @@
-"""The results of a study in each format: text, Markdown, LaTeX, CSV and JSON."""
+"""The results of one or several studies in each format: text, Markdown, LaTeX, CSV and JSON.
+
+Rows are compared only with rows of the same study in the same store: the best of a column, the
+significance tests and the origins of the runs are those of each part alone.
+"""
 
 import csv
 import io
+import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -11,18 +16,127 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.runs import results
-from t2t_jax.study import cost, factorial, tables
-from t2t_jax.study.comparison import Line, paper_score
+from t2t_jax.study import factorial, tables
+from t2t_jax.study.comparison import RowResult, paper_score
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex
 from t2t_jax.study.registry import PAPER
 from t2t_jax.study.statistics import Spread
-from t2t_jax.study.typeset import Table, as_markdown, as_text
+from t2t_jax.study.typeset import Cell, Table, as_markdown, as_text
+
+Part = tuple[Grid, Sequence[RowResult]]
+TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
+    "text": lambda table, _: as_text(table),
+    "md": lambda table, _: as_markdown(table),
+    "latex": as_latex,
+}
+FORMATS = (*TYPESET, "csv", "json")
+_COMPARED = "Rows are compared, for bold and for tests, within one study and store."
 
 
-def records(grid: Grid, lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Returns all that is known about every row, as JSON."""
-    return [_record(grid, line) for line in lines]
+def render(
+    parts: Sequence[Part], format: str, columns: Sequence[str] = (), costs: bool = True
+) -> str:
+    """Returns the results of parts, each a grid and its lines, in one of `FORMATS`.
+
+    Parts without runs are left out. Tables of several parts state the origin of each row.
+
+    Args:
+      columns: of a typeset table, as of `tables.quality`.
+      costs: whether the table of costs follows a typeset table.
+    """
+    parts = [part for part in parts if _has_runs(part)] or parts[:1]
+    if format == "csv":
+        return _csv(parts)
+    if format == "json":
+        every = [source | x for part, source in _sources(parts) for x in records(*part)]
+        return json.dumps(every, indent=1) + "\n"
+    label = "-".join(dict.fromkeys(grid.name for grid, _ in parts))
+    titles = dict.fromkeys(grid.title for grid, _ in parts)
+    quality = [tables.quality(grid, lines, columns) for grid, lines in parts]
+    shown = {label: _merge(f"{'; '.join(titles)}.", parts, quality, _COMPARED)}
+    crossed = factorial.factorial(*parts[0]) if len(parts) == 1 else None
+    if crossed and crossed.cells.ndim > 1:
+        shown[f"{label}-effects"] = factorial.effects_table(crossed)
+    run = [(grid, lines) for grid, lines in parts if any(line.runs for line in lines)]
+    if costs and run:
+        of_costs = [tables.costs(lines) for _, lines in run]
+        shown[f"{label}-cost"] = _merge(of_costs[0].title, run, of_costs)
+    return "\n".join(TYPESET[format](table, name) for name, table in shown.items())
+
+
+def _has_runs(part: Part) -> bool:
+    """Returns whether the store has a run of the study, finished or not."""
+    return any(line.runs or line.status for line in part[1])
+
+
+def _sources(parts: Sequence[Part]) -> list[tuple[Part, dict[str, str]]]:
+    """Returns each part with its study and store, which are left out if there is one part."""
+    return [
+        (part, {"study": part[0].name, "store": str(part[0].home)} if len(parts) > 1 else {})
+        for part in parts
+    ]
+
+
+def _csv(parts: Sequence[Part]) -> str:
+    """Returns a line for each run, unrounded; a metric that a study does not have is blank."""
+    lines, names = [], dict[str, None]()
+    for (grid, of_grid), source in _sources(parts):
+        columns = "row", "seed", *grid.scores, *results.COSTS, "device", "code", "name", "directory"
+        names |= dict.fromkeys((*source, *columns))
+        for record in records(grid, of_grid):
+            lines += [source | run | {"row": record["row"]} for run in record["runs"]]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()
+
+
+def _merge(title: str, parts: Sequence[Part], every: Sequence[Table], *notes: str) -> Table:
+    """Returns one table with the columns of all, and the study and store of each line."""
+    if len(every) == 1:
+        return every[0]
+    header = _union([table.header for table in every])
+    grids = [grid for grid, _ in parts]
+    of_study = [grid.name for grid in grids], "study"
+    of_store = [str(grid.home) for grid in grids], "store"
+    sources = [(texts, name) for texts, name in (of_study, of_store) if len(set(texts)) > 1]
+    groups = []
+    for i, part in enumerate(every):
+        places = {column: j for j, column in enumerate(part.header)}
+        source = tuple(Cell(texts[i]) for texts, _ in sources)
+        for group in part.groups:
+            lines = (
+                tuple(line[places[column]] if column in places else Cell("") for column in header)
+                for line in group
+            )
+            groups.append(tuple(line + source for line in lines))
+    labels = [" in ".join(texts[i] for texts, _ in sources) for i in range(len(every))]
+    named = (*header, *(("from", name) for _, name in sources))
+    return Table(title, named, tuple(groups), (*notes, *_notes(labels, every)))
+
+
+def _union(headers: Sequence[Sequence[tuple[str, str]]]) -> list[tuple[str, str]]:
+    """Returns the columns of all headers, each after the one that precedes it in its header."""
+    union = list(headers[0])
+    for header in headers[1:]:
+        for before, column in itertools.pairwise(header):
+            if column not in union:
+                union.insert(union.index(before) + 1, column)
+    return union
+
+
+def _notes(labels: Sequence[str], every: Sequence[Table]) -> list[str]:
+    """Returns the notes of all tables; a note that not all have begins with its table's label."""
+    shared = [note for note in every[0].notes if all(note in table.notes for table in every)]
+    own = (
+        f"{label}: {note}"
+        for label, table in zip(labels, every, strict=True)
+        for note in table.notes
+        if note not in shared
+    )
+    return [*own, *shared]
 
 
 def row_config(c: Config) -> dict[str, Any]:
@@ -31,41 +145,47 @@ def row_config(c: Config) -> dict[str, Any]:
     return {n: v for n, v in flat.items() if n not in (*config.PATHS, "seed")}
 
 
-def _record(grid: Grid, line: Line) -> dict[str, Any]:
-    metric, entry = metric_of(grid.data.corpus).name, line.entry
-    row = entry.row
+def records(grid: Grid, lines: Sequence[RowResult]) -> list[dict[str, Any]]:
+    """Returns all that is known about every row, as JSON."""
+    return [_record(grid, line) for line in lines]
+
+
+def _record(grid: Grid, line: RowResult) -> dict[str, Any]:
+    metric, row = metric_of(grid.data.corpus).name, line.row
     return {
         "row": row.name,
         "group": row.group,
         "changes": dict(row.changes),
-        "config": row_config(entry.c),
+        "config": row_config(line.c),
         "paper": {n: row.paper.get(n) for n in PAPER} | {metric: paper_score(grid, row)},
         "PPL": line.PPL and _spread(line.PPL.spread),
         metric: line.score and _spread(line.score.spread),
-        "difference": None if line.difference is None else line.difference._asdict(),
-        "p_bonferroni": line.p,
+        "difference": line.score and line.score.difference and line.score.difference._asdict(),
+        "p_bonferroni": line.score and line.score.p,
         "PPL_difference": line.PPL and line.PPL.difference and line.PPL.difference._asdict(),
         "PPL_p_bonferroni": line.PPL and line.PPL.p,
-        **{n: x for name in grid.computed for n, x in _computed_record(line, name).items()},
+        **_computed_record(line, grid.computed),
         **_tuning_record(line),
-        "status": entry.status,
-        "runs": [_run_record(grid, line, i) for i in range(len(entry.runs))],
+        "status": line.status,
+        "runs": [_run_record(grid, line, i) for i in range(len(line.runs))],
     }
 
 
-def _computed_record(line: Line, name: str) -> dict[str, Any]:
-    """Returns a metric that was computed on request."""
-    measure = line.measure(name)
-    return {
-        name: measure and _spread(measure.spread),
-        f"{name}_difference": measure and measure.difference and measure.difference._asdict(),
-        f"{name}_p_bonferroni": measure and measure.p,
-    }
+def _computed_record(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
+    """Returns the metrics that were computed on request."""
+    record: dict[str, Any] = {}
+    for name in names:
+        measure = line.measure(name)
+        record[name] = measure and _spread(measure.spread)
+        difference = measure and measure.difference
+        record[f"{name}_difference"] = difference and difference._asdict()
+        record[f"{name}_p_bonferroni"] = measure and measure.p
+    return record
 
 
-def _tuning_record(line: Line) -> dict[str, Any]:
+def _tuning_record(line: RowResult) -> dict[str, Any]:
     """Returns the trials of a row, its chosen values and its results without tuning."""
-    choice, untuned = line.entry.choice, line.untuned
+    choice, untuned = line.choice, line.untuned
     if choice is None or untuned is None:
         return {}
     return {
@@ -79,11 +199,11 @@ def _tuning_record(line: Line) -> dict[str, Any]:
     }
 
 
-def _run_record(grid: Grid, line: Line, i: int) -> dict[str, Any]:
-    run = line.entry.runs[i]
+def _run_record(grid: Grid, line: RowResult, i: int) -> dict[str, Any]:
+    run = line.runs[i]
     return {
         "seed": run.seed,
-        "name": line.entry.run_name(grid, run.seed),
+        "name": line.run_name(grid, run.seed),
         "directory": str(run.directory),
         "unusual": run.unusual,
         "PPL": line.PPL and line.PPL.values[i],
@@ -100,52 +220,4 @@ def _finite(value: float | None) -> float | None:
 
 
 def _spread(value: Spread) -> dict[str, Any]:
-    deviation = None if math.isnan(value.deviation) else value.deviation
-    return {"mean": value.mean, "deviation": deviation, "n": value.n}
-
-
-def _csv(grid: Grid, lines: Sequence[Line]) -> str:
-    """Returns a line for each run, with unrounded values."""
-    names = ["row", "seed", *grid.scores, *results.COSTS, "device", "code", "name", "directory"]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    for record in records(grid, lines):
-        for run in record["runs"]:
-            writer.writerow([record["row"], *(run[name] for name in names[1:])])
-    return out.getvalue()
-
-
-def _tables(typeset: Callable[[Table, str], str]) -> Callable[..., str]:
-    """Returns a function that typesets the result table and, if there are any, effects and costs.
-
-    Args:
-      typeset: takes a table and its label.
-    """
-
-    def both(
-        grid: Grid, lines: Sequence[Line], columns: Sequence[str] = (), costs: bool = True
-    ) -> str:
-        out = [typeset(tables.quality(grid, lines, columns), grid.name)]
-        crossed = factorial.factorial(grid, lines)
-        if crossed and crossed.cells.ndim > 1:
-            out.append(typeset(factorial.table(crossed), f"{grid.name}-effects"))
-        entries = [line.entry for line in lines]
-        if costs and any(entry.runs for entry in entries):
-            out.append(typeset(cost.table(entries), f"{grid.name}-cost"))
-        return "\n".join(out)
-
-    return both
-
-
-TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
-    "text": lambda table, _: as_text(table),
-    "md": lambda table, _: as_markdown(table),
-    "latex": as_latex,
-}
-# Each takes a grid and its lines; those of TYPESET also take columns, and whether to show costs.
-FORMATS: dict[str, Callable[..., str]] = {
-    **{name: _tables(typeset) for name, typeset in TYPESET.items()},
-    "csv": _csv,
-    "json": lambda grid, lines: json.dumps(records(grid, lines), indent=1) + "\n",
-}
+    return {"mean": value.mean, "deviation": _finite(value.deviation), "n": value.n}

@@ -14,7 +14,7 @@ from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, Metric, of_split
 from t2t_jax.runs import judging, store
 from t2t_jax.runs.names import title
 from t2t_jax.runs.results import Run
-from t2t_jax.study.entries import Entry
+from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.grid import Grid
 
 
@@ -33,21 +33,21 @@ Scores = Mapping[str, Mapping[Path, RunScore]]  # by metric and the directory of
 
 
 def judged(
-    grid: Grid, entries: Sequence[Entry], cache: Path, report: Callable[[str], object]
-) -> list[Entry]:
-    """Returns the entries; if the grid asks for it, their runs are judged on a contrastive set."""
+    grid: Grid, rows: Sequence[RowRuns], cache: Path, report: Callable[[str], object]
+) -> list[RowRuns]:
+    """Returns the rows; if the grid asks for it, their runs are judged on a contrastive set."""
     if CONTRASTIVE not in grid.metrics:
-        return list(entries)
-    results = {d: judging.judged(d, run.result, cache, report) for d, run in _runs(grid, entries)}
+        return list(rows)
+    results = {d: judging.judged(d, run.result, cache, report) for d, run in _runs(grid, rows)}
 
-    def updated(entry: Entry) -> Entry:
-        runs = (replace(x, result=results.get(x.directory, x.result)) for x in entry.runs)
-        return replace(entry, runs=tuple(runs), untuned=entry.untuned and updated(entry.untuned))
+    def updated(row: RowRuns) -> RowRuns:
+        runs = (replace(x, result=results.get(x.directory, x.result)) for x in row.runs)
+        return replace(row, runs=tuple(runs), untuned=row.untuned and updated(row.untuned))
 
-    return [updated(entry) for entry in entries]
+    return [updated(row) for row in rows]
 
 
-def measure(grid: Grid, entries: Sequence[Entry], splits: Mapping[str, Split]) -> Scores:
+def measure(grid: Grid, rows: Sequence[RowRuns], splits: Mapping[str, Split]) -> Scores:
     """Returns the metrics of a grid that are computed on request, without those that are not known.
 
     Args:
@@ -56,7 +56,7 @@ def measure(grid: Grid, entries: Sequence[Entry], splits: Mapping[str, Split]) -
     Raises:
       UsageError: translations and references differ in number, or a metric needs a package.
     """
-    runs, scores = _runs(grid, entries), dict[str, dict[Path, RunScore]]()
+    runs, scores = _runs(grid, rows), dict[str, dict[Path, RunScore]]()
     for name in grid.computed:
         if name == CONTRASTIVE:
             scores[name] = _contrastive([run for _, run in runs])
@@ -72,10 +72,10 @@ def of_sums(grid: Grid, name: str) -> Callable[[np.ndarray], np.ndarray]:
     return own.of_sums if metric == own.name else METRICS[metric].of_sums
 
 
-def _runs(grid: Grid, entries: Sequence[Entry]) -> list[tuple[Path, Run]]:
+def _runs(grid: Grid, rows: Sequence[RowRuns]) -> list[tuple[Path, Run]]:
     """Returns the runs of all rows that translate, each once, by their directories."""
-    rows = [e for entry in entries for e in (entry, entry.untuned) if e and grid.split(e.c)]
-    return list({run.directory: run for row in rows for run in row.runs}.items())
+    every = [x for row in rows for x in (row, row.untuned) if x and grid.split(x.c)]
+    return list({run.directory: run for row in every for run in row.runs}.items())
 
 
 def _contrastive(runs: Sequence[Run]) -> dict[Path, RunScore]:

@@ -9,7 +9,7 @@ from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
-from t2t_jax.study.comparison import LEVEL, Line
+from t2t_jax.study.comparison import LEVEL, RowResult
 from t2t_jax.study.grid import Grid
 
 EDGE = "‡"  # marks a chosen value at the edge of its range
@@ -18,10 +18,10 @@ _FOLLOWING = "evaluate_every", "steps"  # fields that a preset or equal FLOPs de
 _UNKNOWN = "as the counts of sentences are not known"
 
 
-def notes(grid: Grid, lines: Sequence[Line]) -> list[str]:
+def notes(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     """Returns all notes, in order."""
     first = [scale(grid), *_unnamed(grid, lines), *_other_subwords(lines)]
-    runs = [run for line in lines for run in line.entry.runs]
+    runs = [run for line in lines for run in line.runs]
     if not runs:
         return [*first, *_missing(lines), "No run of this table is finished yet."]
     return [
@@ -48,11 +48,11 @@ def scale(grid: Grid) -> str:
     return f"Base differs from the paper's in {fields}." if fields else "Base is the paper's."
 
 
-def _unnamed(grid: Grid, lines: Sequence[Line]) -> list[str]:
+def _unnamed(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     """Names the fields in which a row differs from base without naming them."""
     base, notes = grid.config(grid.study.rows[0]), []
     for line in lines:
-        c, row = line.entry.c, line.entry.row
+        c, row = line.c, line.row
         fields = config.difference(config.replace(c, seed=base.training.seed), base)
         others = {*row.changes, *grid.study.columns, *_FOLLOWING, *config.PATHS, *grid.sweep}
         both = (n for n in fields if config.has(c.model, n) and config.has(base.model, n))
@@ -62,24 +62,24 @@ def _unnamed(grid: Grid, lines: Sequence[Line]) -> list[str]:
     return notes
 
 
-def subwords(line: Line) -> int:
+def subwords(line: RowResult) -> int:
     """Returns the size of a row's vocabulary."""
-    return line.entry.c.data.vocabulary
+    return line.c.data.vocabulary
 
 
-def mean_score(line: Line, split: str, key: str) -> str:
+def mean_score(line: RowResult, split: str, key: str) -> str:
     """Returns the mean of a score over a row's runs, as text; empty if its corpus has none."""
-    scores = [run.result["scores"].get(split, {}) for run in line.entry.runs]
+    scores = [run.result["scores"].get(split, {}) for run in line.runs]
     values = [s[key]["score"] for s in scores if key in s]
     return f"{math.fsum(values) / len(values):.1f}" if values else ""
 
 
-def _other_subwords(lines: Sequence[Line]) -> list[str]:
+def _other_subwords(lines: Sequence[RowResult]) -> list[str]:
     """Names the rows whose PPL cannot be compared with base's."""
     base = lines[0]
-    names = [line.entry.row.name for line in lines if subwords(line) != subwords(base)]
+    names = [line.row.name for line in lines if subwords(line) != subwords(base)]
     return [
-        f"PPL is per subword, so it cannot be compared with {base.entry.row.name}'s where the "
+        f"PPL is per subword, so it cannot be compared with {base.row.name}'s where the "
         f"vocabulary differs: {'; '.join(names)}."
     ] * bool(names)
 
@@ -117,11 +117,11 @@ def _requirements(name: str) -> tuple[str, str]:
     return "translations, which are not stored", _UNKNOWN
 
 
-def _unmeasured(grid: Grid, lines: Sequence[Line]) -> list[str]:
+def _unmeasured(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     """Says for each metric that is computed on request which rows lack it, or are not tested."""
-    finished, notes = [line for line in lines if line.entry.runs], []
+    finished, notes = [line for line in lines if line.runs], []
     for name in grid.computed:
-        measures = [(line.entry.row.name, line.measure(name)) for line in finished]
+        measures = [(line.row.name, line.measure(name)) for line in finished]
         blank = [row for row, measure in measures if measure is None]
         untested = [row for row, measure in measures if measure and measure.draws is None]
         needed, reason = _requirements(name)
@@ -134,7 +134,7 @@ def _unmeasured(grid: Grid, lines: Sequence[Line]) -> list[str]:
     return notes
 
 
-def _tuning(grid: Grid, lines: Sequence[Line]) -> list[str]:
+def _tuning(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     """Says how the values of a sweep were chosen, and which are at the edge of their range."""
     if not grid.sweep:
         return []
@@ -145,17 +145,17 @@ def _tuning(grid: Grid, lines: Sequence[Line]) -> list[str]:
         f"chosen by PPL on every other sentence of dev. {on} of the remaining sentences of dev, "
         "untuned and tuned."
     )
-    edges = any(line.entry.choice and line.entry.choice.at_edge for line in lines)
+    edges = any(line.choice and line.choice.at_edge for line in lines)
     missing = [
-        f"{line.entry.row.name} ({line.entry.choice.missing})"
+        f"{line.row.name} ({line.choice.missing})"
         for line in lines
-        if line.entry.choice and line.entry.choice.missing
+        if line.choice and line.choice.missing
     ]
     untried = [f"Trials that are not finished: {'; '.join(missing)}."] * bool(missing)
     others = [
-        f"{line.entry.row.name} at {trial.setting} ({trial.unusual})"
+        f"{line.row.name} at {trial.setting} ({trial.unusual})"
         for line in lines
-        for trial in (line.entry.choice.trials if line.entry.choice else ())
+        for trial in (line.choice.trials if line.choice else ())
         if trial.unusual
     ]
     untried += [f"Trials of other origins: {'; '.join(others)}."] * bool(others)
@@ -163,7 +163,7 @@ def _tuning(grid: Grid, lines: Sequence[Line]) -> list[str]:
     return [note + edge * edges, *untried]
 
 
-def _agreements(grid: Grid, lines: Sequence[Line]) -> list[str]:
+def _agreements(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     """Says how far the table agrees with the paper's: tuned and untuned if there is a sweep."""
     sentences = [agreement.sentence(x) for x in agreement.agreements(grid, lines)]
     untuned = [line.untuned for line in lines if line.untuned]
@@ -171,7 +171,7 @@ def _agreements(grid: Grid, lines: Sequence[Line]) -> list[str]:
     return sentences + [f"Untuned: {agreement.sentence(x)}" for x in of_untuned]
 
 
-def _tests(grid: Grid, lines: Sequence[Line]) -> list[str]:
+def _tests(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     """Says what a star means, and which rows are not tested."""
     measures = [[line.measure(name) for name in grid.scores] for line in lines]
     differing = [[x for x in row if x and x.difference] for row in measures]
@@ -180,7 +180,7 @@ def _tests(grid: Grid, lines: Sequence[Line]) -> list[str]:
     if tested:
         rows = "1 row" if tested == 1 else f"{tested} rows"
         sentences.append(
-            f"*: differs from {lines[0].entry.row.name} (Welch's t over seeds, variance over "
+            f"*: differs from {lines[0].row.name} (Welch's t over seeds, variance over "
             f"sentences added; Bonferroni's p < {LEVEL} over {rows}, in each column)."
         )
         for name, column in zip(grid.scores, zip(*measures, strict=True), strict=True):
@@ -194,29 +194,29 @@ def _tests(grid: Grid, lines: Sequence[Line]) -> list[str]:
     return sentences
 
 
-def _baseline(grid: Grid, base: Line) -> list[str]:
+def _baseline(grid: Grid, base: RowResult) -> list[str]:
     f1 = mean_score(base, grid.study.split, "baseline")
     return [f"Right-branching trees reach an F1 of {f1}."] if f1 else []
 
 
-def _unusual(grid: Grid, lines: Sequence[Line]) -> list[str]:
+def _unusual(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     """Names the runs with other origins than most, and these origins."""
     shown = [*lines, *(line.untuned for line in lines if line.untuned)]
     notes = (
-        f"†, and not compared with others: {run.unusual} ({x.entry.run_name(grid, run.seed)})."
+        f"†, and not compared with others: {run.unusual} ({x.run_name(grid, run.seed)})."
         for x in shown
-        for run in x.entry.runs
+        for run in x.runs
         if run.unusual
     )
     return list(dict.fromkeys(notes))
 
 
-def _populations(lines: Sequence[Line]) -> list[str]:
+def _populations(lines: Sequence[RowResult]) -> list[str]:
     """Names the rows that were trained together with others, if some were and some were not."""
     together = {
-        line.entry.row.name: any(run.result["trained_together"] > 1 for run in line.entry.runs)
+        line.row.name: any(run.result["trained_together"] > 1 for run in line.runs)
         for line in lines
-        if line.entry.runs
+        if line.runs
     }
     names = [name for name, vectorised in together.items() if vectorised]
     if not names or len(names) == len(together):
@@ -224,13 +224,10 @@ def _populations(lines: Sequence[Line]) -> list[str]:
     return [f"Trained at once with others, in one vectorised program: {'; '.join(names)}."]
 
 
-def _missing(lines: Sequence[Line]) -> list[str]:
+def _missing(lines: Sequence[RowResult]) -> list[str]:
     """Gives the status of unfinished runs, and names the rows that lack seeds."""
-    most = max(1, *(len(line.entry.runs) for line in lines))
-    unfinished = [
-        f"{x.entry.row.name}: {x.entry.status.rstrip('.')}." for x in lines if x.entry.status
-    ]
-    others = [x.entry for x in lines if not x.entry.status]
-    lacking = [(e, most - len(e.runs)) for e in others if len(e.runs) < most]
-    names = [e.row.name + (f" ({n} seed{'s' * (n > 1)})" if e.runs else "") for e, n in lacking]
+    most = max(1, *(len(line.runs) for line in lines))
+    unfinished = [f"{x.row.name}: {x.status.rstrip('.')}." for x in lines if x.status]
+    lacking = [(x, most - len(x.runs)) for x in lines if not x.status and len(x.runs) < most]
+    names = [x.row.name + (f" ({n} seed{'s' * (n > 1)})" if x.runs else "") for x, n in lacking]
     return unfinished + ([f"Missing: {'; '.join(names)}."] if names else [])

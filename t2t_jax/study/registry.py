@@ -4,6 +4,7 @@ A study is a function, in any file, that returns rows and is decorated with `@st
 experiments/ are known by name.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -146,6 +147,28 @@ def _check(study: Study) -> None:
     names = [row.name for row in study.rows]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{study.name} has two rows {repeated[0]}: change one, or its group.")
+
+
+def cross(**levels: Sequence[Any]) -> list[Row]:
+    """Returns the rows of a factorial study: `cross(h=[1, 4, 8], d_model=[256, 512])` has 6.
+
+    The first row is base: each field has the value of Table 3's base if that is one of the values
+    given, and otherwise the first of them. Every row names all of the fields, so a preset scales
+    their values and replaces none.
+
+    Raises:
+      UsageError: there is no such field, or it has fewer than two values or one value twice.
+    """
+    defaults = config.flatten(Config())
+    for name, values in levels.items():
+        config.field_type(name)
+        if len(values) < 2 or any(x in values[:i] for i, x in enumerate(values)):
+            raise UsageError(f"cross({name}={list(values)}): name two values or more, each once.")
+    rows = [
+        dict(zip(levels, values, strict=True)) for values in itertools.product(*levels.values())
+    ]
+    base = {n: defaults[n] if defaults[n] in values else values[0] for n, values in levels.items()}
+    return [Row("base", base), *(Row("A", row) for row in rows if row != base)]
 
 
 def study_files() -> dict[str, Path]:

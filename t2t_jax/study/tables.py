@@ -1,23 +1,50 @@
-"""The result table of a study from stored results, with our values beside the paper's."""
+"""The result table of a study, with our values beside the paper's, and the table of its costs."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from t2t_jax import config
+from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.evaluation.metrics import LOWER_IS_BETTER, of_split
-from t2t_jax.study.comparison import Line, Measure, paper_score
+from t2t_jax.runs import results, store
+from t2t_jax.runs.results import Run
+from t2t_jax.study.collecting import RowRuns
+from t2t_jax.study.comparison import Measure, RowResult, paper_score
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes, subwords
 from t2t_jax.study.registry import Row
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
 COUNTS = "n", "params"  # columns that are neither fields nor metrics
+_COSTS = (
+    ("", ""),
+    ("params", "(M)"),
+    ("training FLOPs", "paper"),
+    ("training FLOPs", "counted"),
+    ("training FLOPs", "compiled"),
+    ("training FLOPs", "time x peak"),
+    ("time of", "training (min)"),
+    ("time of", "a step (ms)"),
+    ("time of", "scoring (s)"),
+    ("time of", "compiling, dev (s)"),
+    ("memory", "(MB)"),
+    ("", "device"),
+)
+_COSTS_NOTE = (
+    "FLOPs, counted: those of matmuls, with the backward pass as twice the forward pass; compiled: "
+    "as counted by XLA, which counts the body of a loop once; time x peak: training time times the "
+    "peak FLOP/s of the device, as in the paper. Training time is that of steps and checkpoints. "
+    "Of the runs that share a program, the first compiles it. A run that was trained at once with "
+    "others has its share of their time."
+)
 
 
-def quality(grid: Grid, lines: Sequence[Line], columns: Sequence[str] = ()) -> Table:
+def quality(grid: Grid, lines: Sequence[RowResult], columns: Sequence[str] = ()) -> Table:
     """Returns the paper's table, with our columns beside the paper's.
 
     Args:
@@ -43,7 +70,7 @@ def quality(grid: Grid, lines: Sequence[Line], columns: Sequence[str] = ()) -> T
     best = {name: _best(name, lines) for name in grid.scores}
     groups: dict[str, list[tuple[Cell, ...]]] = {}
     for line in lines:
-        row, runs = line.entry.row, line.entry.runs
+        row, runs = line.row, line.runs
         cells = (
             Cell(_label(row, fields)),
             *_changes(grid, line, fields),
@@ -70,17 +97,17 @@ def _label(row: Row, fields: Sequence[str]) -> str:
     return f"({row.group})" if shown and row.name_lists_changes else row.name
 
 
-def _parameters(line: Line, shown: bool) -> list[Cell]:
+def _parameters(line: RowResult, shown: bool) -> list[Cell]:
     """Returns the paper's number of parameters and ours, in millions."""
-    runs = line.entry.runs
+    runs = line.runs
     ours = f"{runs[0].result['parameters'] / 1e6:.2f}" if runs else ""
-    papers = _number(line.entry.row.paper.get("params"), 0)
+    papers = _number(line.row.paper.get("params"), 0)
     return [Cell(text if shown else "") for text in (papers, ours)]
 
 
-def _changes(grid: Grid, line: Line, fields: Sequence[str]) -> list[Cell]:
+def _changes(grid: Grid, line: RowResult, fields: Sequence[str]) -> list[Cell]:
     """Returns the cells of fields: all that base has; of other rows, those named or changed."""
-    study, row, c = grid.study, line.entry.row, line.entry.c
+    study, row, c = grid.study, line.row, line.c
     paper, ours = config.flatten(study.config(row)), config.flatten(c)
     base = config.flatten(grid.config(study.rows[0]))
     shown = {n for n in fields if config.has(c.model, n)}
@@ -94,9 +121,9 @@ def _changes(grid: Grid, line: Line, fields: Sequence[str]) -> list[Cell]:
     return cells
 
 
-def _chosen(grid: Grid, line: Line) -> list[Cell]:
+def _chosen(grid: Grid, line: RowResult) -> list[Cell]:
     """Returns the chosen value of each swept field, with a mark at the edge of its range."""
-    choice = line.entry.choice
+    choice = line.choice
     if choice is None or choice.chosen is None:
         return [Cell("") for _ in grid.sweep]
     marks = dict.fromkeys(choice.at_edge, EDGE)
@@ -116,7 +143,7 @@ def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _best(name: str, lines: Sequence[Line]) -> float:
+def _best(name: str, lines: Sequence[RowResult]) -> float:
     """Returns the best mean of a column, among rows without †; of PPL, with base's vocabulary."""
     usual = [x for x in lines if not x.unusual]
     compared = [x for x in usual if name != "PPL" or subwords(x) == subwords(lines[0])]
@@ -124,13 +151,13 @@ def _best(name: str, lines: Sequence[Line]) -> float:
     return (min if of_split(name)[0] in LOWER_IS_BETTER else max)(means, default=math.nan)
 
 
-def _scores(grid: Grid, line: Line, name: str, best: float) -> tuple[Cell, Cell, Cell]:
+def _scores(grid: Grid, line: RowResult, name: str, best: float) -> tuple[Cell, Cell, Cell]:
     """Returns the cells of a metric: the paper's, ours without tuning, and ours."""
-    row, untuned, own = line.entry.row, line.untuned, metric_of(grid.data.corpus).name
+    row, untuned, own = line.row, line.untuned, metric_of(grid.data.corpus).name
     papers = {own: _number(paper_score(grid, row), 1), "PPL": _number(row.paper.get("PPL"), 2)}
     digits = 3 if name == "PPL" else 2
 
-    def ours(of: Line, best: float = math.nan) -> Cell:
+    def ours(of: RowResult, best: float = math.nan) -> Cell:
         return _measured(of.measure(name), digits, best, "†" * of.unusual)
 
     return Cell(papers.get(name, "")), ours(untuned) if untuned else Cell(""), ours(line, best)
@@ -145,3 +172,64 @@ def _measured(measure: Measure | None, digits: int, best: float = math.nan, mark
     cell = Cell(f"{spread.mean:.{digits}f}{deviation}{star}{mark}")
     cell.best = spread.mean == best
     return cell
+
+
+def costs(rows: Sequence[RowRuns]) -> Table:
+    """Returns the costs of every row that has runs, as means over its seeds."""
+    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    for row in rows:
+        if row.runs:
+            groups.setdefault(row.row.group, []).append(_cost_cells(row))
+    return without_empty("Cost of a run", _COSTS, groups, (_COSTS_NOTE,))
+
+
+def _cost_cells(row: RowRuns) -> tuple[Cell, ...]:
+    of_runs = [results.costs(run.result) for run in row.runs]
+    mean = {name: _mean([x[name] for x in of_runs]) for name in of_runs[0]}
+    at_peak = [flops for run in row.runs if (flops := _flops_at_peak(run)) is not None]
+    steps = [seconds for run in row.runs if (seconds := _step_seconds(run)) is not None]
+    devices = sorted({run.result["environment"]["device"] for run in row.runs})
+    texts = (
+        row.row.name,
+        f"{mean['parameters'] / 1e6:.2f}",
+        f"{paper:.1e}" if (paper := row.row.paper.get("FLOPs")) else "",
+        f"{mean['flops']:.2e}",
+        f"{mean['compiled_flops']:.2e}",
+        f"{_mean(at_peak):.2e}" if at_peak else "",
+        f"{mean['training_seconds'] / 60:.1f}",
+        f"{1e3 * _mean(steps):.0f}" if steps else "",
+        f"{mean['scoring_seconds']:.0f}",
+        f"{mean['overhead_seconds']:.0f}",
+        f"{mean['memory'] / 1e6:.0f}",
+        ", ".join(devices),
+    )
+    return tuple(map(Cell, texts))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _flops_at_peak(run: Run) -> float | None:
+    """Returns training time times the device's peak FLOP/s; None if the peak is unknown."""
+    peak = run.result.get("peak_flops")
+    return results.costs(run.result)["training_seconds"] * peak if peak else None
+
+
+def _step_seconds(run: Run) -> float | None:
+    """Returns the median time of a training step, or a run's share of it; None if unknown."""
+    records = store.read_curves(run.directory)
+    seconds = [r["seconds_per_step"] for r in records if "seconds_per_step" in r]
+    return float(np.median(seconds)) / run.result["trained_together"] if seconds else None
+
+
+def parameters(c: Config, V: int) -> int:
+    """Returns the number of parameters of a model with V subwords, without allocating them."""
+    import jax
+    import jax.numpy as jnp
+
+    from t2t_jax.models import build
+
+    token = jnp.ones((1, 1), jnp.int32)
+    shapes = jax.eval_shape(build(c, V).init, jax.random.key(0), token, token)
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(shapes["params"]))

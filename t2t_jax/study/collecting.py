@@ -17,7 +17,7 @@ from t2t_jax.study.sweep import Choice, choices
 
 
 @dataclass(frozen=True)
-class Entry:
+class RowRuns:
     """A row at the scale of a preset, with its runs.
 
     Attributes:
@@ -34,7 +34,7 @@ class Entry:
     status: str
     running: bool = False
     choice: Choice | None = None
-    untuned: "Entry | None" = None
+    untuned: "RowRuns | None" = None
 
     def run_name(self, grid: Grid, seed: int) -> str:
         """Returns the name of a run of this row at the values that were chosen for it."""
@@ -48,7 +48,7 @@ def collect(
     only: str = "",
     mix: bool = False,
     report: Callable[[str], object] = lambda _: None,
-) -> list[Entry]:
+) -> list[RowRuns]:
     """Returns the rows of a grid with their stored runs of every seed.
 
     With a sweep, a row has its chosen config, and no runs until one of its trials is finished.
@@ -70,15 +70,15 @@ def collect(
     ]
     trials = _trials(chosen, untuned[0][1], report)
     found, unusual = _collect(grid, [*untuned, *tuned], trials, only, mix, report)
-    n, entries = len(grid.rows), []
-    for at_rule, entry, choice in zip(found[:n], found[n:], chosen, strict=True):
+    n, out = len(grid.rows), []
+    for at_rule, row, choice in zip(found[:n], found[n:], chosen, strict=True):
         marked = (replace(x, unusual=unusual.get(x.directory, "")) for x in choice.trials)
-        entry = replace(entry, choice=Choice(tuple(marked)), untuned=at_rule)
+        row = replace(row, choice=Choice(tuple(marked)), untuned=at_rule)
         if not choice.chosen:
             waiting = "every trial failed" if choice.finished else "no trial is finished"
-            entry = replace(entry, runs=(), status=waiting)
-        entries.append(entry)
-    return entries
+            row = replace(row, runs=(), status=waiting)
+        out.append(row)
+    return out
 
 
 def _trials(chosen: Sequence[Choice], base: Config, report: Callable[[str], object]) -> list[Run]:
@@ -100,8 +100,8 @@ def _collect(
     only: str,
     mix: bool,
     report: Callable[[str], object],
-) -> tuple[list[Entry], dict[Path | None, str]]:
-    """Returns the entries of rows with these configs, the first of which is base's.
+) -> tuple[list[RowRuns], dict[Path | None, str]]:
+    """Returns rows with these configs, the first of which is base's, with their runs.
 
     Also returns how the origins of each trial differ from the usual ones, as text, by directory.
     """
@@ -113,8 +113,8 @@ def _collect(
     every_run = list({run.directory: run for runs in (taken, *finished) for run in runs}.values())
     results.report_changes(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
-    entries = [
-        Entry(
+    collected = [
+        RowRuns(
             row,
             c,
             results.newest_by_seed(runs, usual),
@@ -123,7 +123,7 @@ def _collect(
         )
         for (row, c), runs, others in zip(rows, finished, unfinished, strict=True)
     ]
-    return entries, {run.directory: results.unusual_origins(run, usual) for run in tried}
+    return collected, {run.directory: results.unusual_origins(run, usual) for run in tried}
 
 
 def _read(
