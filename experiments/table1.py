@@ -19,7 +19,6 @@ from pathlib import Path
 
 from t2t_jax.bench import keep
 from t2t_jax.environment import environment
-from t2t_jax.errors import say
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "table1"
@@ -96,7 +95,7 @@ def measure():
     def program(name, n):
         return compiled(make(name, D)(0), jax.random.normal(jax.random.key(1), (1, n, D)))
 
-    laps = [sweep(list(PAPER), LENGTHS, 60.0, program, say) for _ in range(LAPS)]
+    laps = [sweep(list(PAPER), LENGTHS, 60.0, program) for _ in range(LAPS)]
     layers = {name: measure_layer(name, [lap[name] for lap in laps]) for name in PAPER}
     constants = {"d": D, "heads": HEADS, "r": R, "r of paths": 8, "k": KERNEL}
     return {"layers": layers, **constants, "environment": environment()}

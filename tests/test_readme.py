@@ -71,7 +71,7 @@ def distance(tmp_path, monkeypatch):
 
 
 def test_the_results_are_those_of_the_store():
-    """If this fails, run python experiments/tools/readme.py."""
+    """If this fails, run launch/local.sh experiments/tools/readme.py."""
     assert RESULTS.read_text() == readme.page()
 
 

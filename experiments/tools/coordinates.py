@@ -85,7 +85,7 @@ def measure(configs):
     model = build(configs[0], V)
     step = jax.jit(make_step(model, configs[0]))
     probe = jax.jit(lambda params, batch: activations(model, params, batch))
-    moved = {name: [] for name in ACTIVATIONS}
+    moved: dict[str, list[float]] = {name: [] for name in ACTIVATIONS}
     for c in configs:
         state, h = initialise(model, c, make_mesh()), hyper(c)
         batch = batch_of(c.training.seed)

@@ -28,6 +28,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "results" / "gpu"
 SIZES = ["tiny", "base", "big"]
@@ -125,11 +126,12 @@ def steps(out, sizes):
     results = {"batch_tokens": batch_tokens(), "population": 1, "rounds": train.ROUNDS, "sizes": {}}
     for name, w in step_cases(sizes).items():
         made = train.Steps(w)
-        size = results["sizes"][name] = train.measure_steps(name, w, made, print)
+        size = results["sizes"][name] = train.measure_steps(name, w, made)
         write_results(out / "steps.json", results)
         size["shapes"] = []
         for shapes, program in made.programs.items():
-            found = roofline.kernels(program.run.as_text())
+            compiled: Any = program.run
+            found = roofline.kernels(compiled.as_text())
             least = roofline.bound(found, device) if device else None
             count = sum(tuple(x.shape for x in batch.values()) == shapes for batch in made.batches)
             size["shapes"].append(
@@ -214,7 +216,7 @@ def times_of_kernels(trace):
         for e in events
         if e.get("name") in ("process_name", "thread_name")
     }
-    times = collections.Counter()
+    times = collections.Counter[str]()
     for e in events:
         track = tracks.get((e.get("pid"), None), "") + tracks.get((e.get("pid"), e.get("tid")), "")
         kernel = e.get("ph") == "X" and "::" not in e["name"]  # others are scopes of many kernels

@@ -12,6 +12,7 @@ gives its cost.
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 from t2t_jax.bench import keep
 from t2t_jax.environment import environment
@@ -91,8 +92,8 @@ def program(function, arguments, value_alone):
 
     out = jax.eval_shape(function, *arguments)
     given = (jnp.ones(out.shape, out.dtype), *arguments)
-    compiled = jax.jit(lambda g, *x: function(*x) if value_alone else run(g, *x))
-    compiled = compiled.lower(*given).compile()
+    program = jax.jit(lambda g, *x: function(*x) if value_alone else run(g, *x))
+    compiled: Any = program.lower(*given).compile()
     return lambda: compiled(*given), compiled.memory_analysis().temp_size_in_bytes
 
 
@@ -103,7 +104,7 @@ def measure():
     results = {}
     for name, (fast, plain, arguments) in cases().items():
         programs = [program(f, arguments, "value alone" in name) for f in (fast, plain)]
-        seconds = [[], []]
+        seconds: list[list[float]] = [[], []]
         for _ in range(ROUNDS + 1):
             for taken, (run, _) in zip(seconds, programs, strict=True):
                 start = time.perf_counter()

@@ -17,7 +17,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from t2t_jax.attention.registry import build as build_mechanism
 from t2t_jax.attention.registry import parse as parse_mechanism
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import keep
-from t2t_jax.bench.attention import B, D, H, default, is_causal, key_width
+from t2t_jax.bench.attention import B, D, H, default, is_causal, key_width, weighted_sum
 from t2t_jax.bench.lengths import plot as plot_lengths
 from t2t_jax.config import Config
 from t2t_jax.environment import environment
@@ -63,10 +63,9 @@ BENCHES = {  # name of the result: its options
 TOKENS = {"tiny": 25_000, "base": 25_000, "big": 12_500}  # per side, on each device
 LENGTH = 64
 GIB = 2**30
-Report = Callable[[str], object]
 
 
-def measure(a: argparse.Namespace, report: Report) -> dict[str, Any]:
+def measure(a: argparse.Namespace) -> dict[str, Any]:
     """Compiles steps and attention, and adds up the least times of their kernels.
 
     Args:
@@ -76,10 +75,8 @@ def measure(a: argparse.Namespace, report: Report) -> dict[str, Any]:
       Results for JSON and `table`.
     """
     mesh, one = _mesh(a.device, a.chips), _mesh(a.device, 1)
-    steps = {size: _step(a, mesh, size, a.batch_tokens or TOKENS[size], report) for size in a.sizes}
-    attention = {
-        name: [_attention(a, one, name, n, report) for n in a.lengths] for name in a.mechanisms
-    }
+    steps = {size: _step(a, mesh, size, a.batch_tokens or TOKENS[size]) for size in a.sizes}
+    attention = {name: [_attention(a, one, name, n) for n in a.lengths] for name in a.mechanisms}
     return {
         "device": a.device,
         "chips": a.chips,
@@ -172,9 +169,7 @@ def _stacked(mesh: Mesh, x: jax.ShapeDtypeStruct, P: int) -> jax.ShapeDtypeStruc
     return _place(mesh, wide, "population", *x.sharding.spec)
 
 
-def _step(
-    a: argparse.Namespace, mesh: Mesh, size: str, tokens: int, report: Report
-) -> dict[str, Any]:
+def _step(a: argparse.Namespace, mesh: Mesh, size: str, tokens: int) -> dict[str, Any]:
     start, device, P = time.monotonic(), DEVICES[a.device], a.population
     c = recipe("multi30k_tiny") if size == "tiny" else recipe(size, "paper")
     c = config.replace(c, max_length=LENGTH, dtype="bfloat16", kernels=a.kernels)
@@ -184,7 +179,7 @@ def _step(
     compiled: Any = program.run
     kernels = roofline.kernels(compiled.as_text(), P)
     total = roofline.bound(kernels, device)
-    report(f"{size}: {1e3 * total.seconds:.1f} ms, compiled in {time.monotonic() - start:.0f} s")
+    say(f"{size}: {1e3 * total.seconds:.1f} ms, compiled in {time.monotonic() - start:.0f} s")
     return {
         "tokens": tokens,
         "ms": 1e3 * total.seconds,
@@ -200,9 +195,7 @@ def _step(
     }
 
 
-def _attention(
-    a: argparse.Namespace, mesh: Mesh, name: str, n: int, report: Report
-) -> dict[str, Any]:
+def _attention(a: argparse.Namespace, mesh: Mesh, name: str, n: int) -> dict[str, Any]:
     mechanism, device = build_mechanism(default(n).get(name, name)), DEVICES[a.device]
     fused = a.kernels != "plain" and device.platform == "gpu"
     visibility = Visibility(causal=is_causal(name))
@@ -215,17 +208,14 @@ def _attention(
         for width in (D, key_width(name))
     )
 
-    def value(variables: Any, q: jax.Array, k: jax.Array, v: jax.Array, g: jax.Array) -> jax.Array:
-        out: Any = mechanism.apply(variables, q, k, v, visibility, fused=fused, method="run")
-        return (out * g).sum(dtype=jnp.float32)
-
+    value = weighted_sum(mechanism, is_causal(name), fused)
     gradients = jax.jit(jax.value_and_grad(value, (0, 1, 2, 3)))
     variables = jax.tree.map(lambda y: _place(mesh, y), variables)
     with sharding.use_mesh(mesh):
         program: Any = gradients.lower(variables, x, k, x, x).compile()
     total = roofline.bound(roofline.kernels(program.as_text()), device)
     used: Any = program.memory_analysis()
-    report(f"{name}, n = {n:,}: {1e3 * total.seconds:.3f} ms")
+    say(f"{name}, n = {n:,}: {1e3 * total.seconds:.3f} ms")
     return {
         "n": n,
         "ms": 1e3 * total.seconds,
@@ -279,7 +269,7 @@ def main(words: Sequence[str]) -> None:
         return
     a = parse(words)
     without_devices()
-    results, path = measure(a, say), a.out / name_of(a)
+    results, path = measure(a), a.out / name_of(a)
     keep(path.with_suffix(".txt"), results, table(results))
     if a.mechanisms:
         plot(results, path)

@@ -1,6 +1,6 @@
 """Every stored result with the command that made it, as experiments/README.md.
 
-    python experiments/tools/readme.py        a second, with the standard library alone
+    launch/local.sh experiments/tools/readme.py        a few seconds
 
 Writes experiments/README.md from experiments/results.toml, which lists the results with their
 commands, and the files under experiments/results: tables, outputs and plots are included as they
@@ -9,7 +9,6 @@ has changed; tests/test_readme.py fails until then.
 """
 
 import json
-import lzma
 import math
 import re
 import textwrap
@@ -18,9 +17,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from t2t_jax.runs import published
+from t2t_jax.study.typeset import pipe_table
+from t2t_jax.training.progress import duration
+
 HOME = Path(__file__).parents[1]
 RESULTS = HOME / "results"
-RUNS = "runs.jsonl.xz"
 COST = "**Cost of a run**"
 WIDTH = 100
 
@@ -28,8 +30,8 @@ WIDTH = 100
 HEAD = """# Results
 
 This file lists every stored result with the command that made it.
-`python experiments/tools/readme.py` generates it from the files in `experiments/results/`. Change
-the prose in `experiments/results.toml`, not here.
+`launch/local.sh experiments/tools/readme.py` generates it from the files in `experiments/results/`.
+Change the prose in `experiments/results.toml`, not here.
 """
 
 READING = """## Reading a table
@@ -113,7 +115,7 @@ def shown(path: Path, title: str) -> str:
     """A stored file as Markdown."""
     if path.suffix == ".png":
         return f"![{title}]({_link(path)})"
-    if path.name == RUNS:
+    if path.name == published.NAME:
         return scores(_results(path.parent)[0])
     text = path.read_text("utf-8")
     if path.name == "table3.txt":
@@ -131,9 +133,8 @@ def scores(result: dict[str, Any]) -> str:
     """The size, the time and the scores of one run."""
     kept = ("bleu", "chrf")
     names = {s: found for s, found in next(iter(result["scores"].values())).items() if s in kept}
-    lines = [["split", *(x["name"] for x in names.values())]]
-    lines.append(["---"] * len(lines[0]))
-    lines += [
+    heads = "split", *(x["name"] for x in names.values())
+    lines = [
         [split, *(f"{found[s]['score']:.2f}" for s in kept)]
         for split, found in result["scores"].items()
     ]
@@ -142,8 +143,7 @@ def scores(result: dict[str, Any]) -> str:
         f"{result['parameters']:,} parameters, {result['steps']:,} steps, dev perplexity "
         f"{result['dev_perplexity']:.3f}, {took} for training, compiling and scoring"
     ]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n\n".join([table, "\n".join(f"- {fact}" for fact in facts)])
+    return "\n".join([pipe_table(heads, lines), *(f"- {fact}" for fact in facts)])
 
 
 def origin(path: Path) -> str:
@@ -151,7 +151,7 @@ def origin(path: Path) -> str:
     beside = path.with_suffix(".json")
     if beside.exists():
         return _made_on(json.loads(beside.read_text("utf-8"))["environment"])
-    if not path.with_name(RUNS).exists():
+    if not path.with_name(published.NAME).exists():
         return ""
     results = _results(path.parent)
     made = list(dict.fromkeys(_made_on(result["environment"]) for result in results))
@@ -169,8 +169,7 @@ def _made_on(environment: dict[str, Any]) -> str:
 
 def _results(folder: Path) -> list[dict[str, Any]]:
     """The result of every run that is published in a folder."""
-    with lzma.open(folder / RUNS, "rt", encoding="utf-8") as lines:
-        return [json.loads(line)["result.json"] for line in lines]
+    return [published.read(run, "result.json") for run in published.directories(folder)]
 
 
 def _seconds(result: dict[str, Any]) -> float:
@@ -178,15 +177,6 @@ def _seconds(result: dict[str, Any]) -> float:
     shared = result["training_seconds"] + result["overhead_seconds"]
     scoring = sum(split["seconds"] for split in result["scoring"].values())
     return shared / result["trained_together"] + scoring
-
-
-def duration(seconds: float) -> str:
-    """`4 min 09 s`, `2 h 05 min`."""
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def _wall_clock(log: str) -> str:

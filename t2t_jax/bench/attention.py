@@ -63,9 +63,7 @@ def default(n: int) -> dict[str, str]:
     return {name: name + options.get(name, "") for name in (*MECHANISMS, NAIVE)}
 
 
-def measure(
-    names: Sequence[str], lengths: Sequence[int], seconds: float, report: Callable[[str], object]
-) -> dict[str, Any]:
+def measure(names: Sequence[str], lengths: Sequence[int], seconds: float) -> dict[str, Any]:
     """Measures every mechanism, causal where it can be, at every length.
 
     Args:
@@ -78,13 +76,13 @@ def measure(
       those of the value alone: seconds, and bytes of temporaries. `step` has those of a step that
       decodes position n, for mechanisms of the decoder: seconds, and bytes of the state.
     """
-    curves = sweep(names, lengths, seconds, _gradient, report)
-    forward = sweep(names, lengths, seconds, _value, report)
+    curves = sweep(names, lengths, seconds, _gradient)
+    forward = sweep(names, lengths, seconds, _value)
     decoding = [name for name in names if name != NAIVE and is_causal(name)]
     longer = [n for n in lengths if n > STEPS]
     steps = {
         name: [_of_step(name, point) for point in curve]
-        for name, curve in sweep(decoding, longer, seconds, _steps, report).items()
+        for name, curve in sweep(decoding, longer, seconds, _steps).items()
     }
     mechanisms = {
         name: {"causal": is_causal(name), "at": curve}
@@ -188,14 +186,19 @@ def _call(name: str, n: int) -> tuple[Callable[..., jax.Array], tuple[Any, ...]]
         jax.random.normal(key, (B, n, H, width), _dtype())
         for key, width in zip(jax.random.split(jax.random.key(0), 4), widths, strict=True)
     )
-    visibility = Visibility(causal=is_causal(name))
-    fused = jax.default_backend() == "gpu"
+    value = weighted_sum(mechanism, is_causal(name), jax.default_backend() == "gpu")
+    return value, (variables, q, k, v, direction)
+
+
+def weighted_sum(mechanism: Any, causal: bool, fused: bool) -> Callable[..., jax.Array]:
+    """Returns the function of parameters, q, k, v and g whose value is sum(g * attention)."""
 
     def value(variables: Any, q: jax.Array, k: jax.Array, v: jax.Array, g: jax.Array) -> jax.Array:
+        visibility = Visibility(causal=causal)
         out: Any = mechanism.apply(variables, q, k, v, visibility, fused=fused, method="run")
         return (out * g).sum(dtype=jnp.float32)
 
-    return value, (variables, q, k, v, direction)
+    return value
 
 
 def _mechanism(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> tuple[Any, Any]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 
 from t2t_jax import plotting
+from t2t_jax.errors import say
 
 MOST = 9  # curves in a column of a plot, beside the first
 ROUNDS = 5
@@ -41,14 +42,12 @@ def sweep(
     lengths: Sequence[int],
     seconds: float,
     make: Callable[[str, int], Program],
-    report: Callable[[str], object],
 ) -> dict[str, list[Point]]:
     """Measures every program at every length.
 
     Args:
       seconds: a program whose next call is expected to take longer is dropped.
       make: returns the program with a name at a length.
-      report: receives a line about each length and each program dropped.
     """
     curves: dict[str, list[Point]] = {name: [] for name in names}
     names, room = list(names), _memory() // 4  # the allocator may hold on to freed memory
@@ -56,17 +55,17 @@ def sweep(
         for name in list(names):
             expected = _expected(curves[name], n)
             if expected > seconds:
-                report(f"n = {n:,}: {name} is dropped; a call would take some {expected:.0f} s")
+                say(f"n = {n:,}: {name} is dropped; a call would take some {expected:.0f} s")
                 names.remove(name)
         programs = {name: make(name, n) for name in names}
         for name in [name for name, program in programs.items() if program.memory > room]:
             size = programs.pop(name).memory / 2**30
-            report(f"n = {n:,}: {name} is dropped; a call would take {size:.1f} GiB")
+            say(f"n = {n:,}: {name} is dropped; a call would take {size:.1f} GiB")
             names.remove(name)
         for name, times in _interleaved(programs).items():
             spread = dict(seconds=statistics.median(times), least=min(times), most=max(times))
             curves[name].append(dict(n=n, **spread, bytes=programs[name].memory))
-        report(f"n = {n:,}: " + ", ".join(f"{x} {curves[x][-1]['seconds']:.3f} s" for x in names))
+        say(f"n = {n:,}: " + ", ".join(f"{x} {curves[x][-1]['seconds']:.3f} s" for x in names))
     return curves
 
 

@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import jax
 from t2t_jax.bench import workload
 from t2t_jax.bench.workload import Workload
 from t2t_jax.environment import environment
+from t2t_jax.errors import say
 from t2t_jax.models import build
 from t2t_jax.models.flops import step_flops
 from t2t_jax.training import population, sharding
@@ -55,9 +56,7 @@ class Steps:
             jax.block_until_ready(queued)
 
 
-def measure(
-    sizes: Sequence[str], batch_tokens: int, P: int, report: Callable[[str], object]
-) -> dict[str, Any]:
+def measure(sizes: Sequence[str], batch_tokens: int, P: int) -> dict[str, Any]:
     """Runs the rounds of each size, with a population of P models.
 
     Returns:
@@ -71,13 +70,11 @@ def measure(
     }
     for size in sizes:
         w = workload.workload(size, batch_tokens)
-        results["sizes"][size] = measure_steps(size, w, Steps(w, P), report)
+        results["sizes"][size] = measure_steps(size, w, Steps(w, P))
     return results | {"environment": environment()}
 
 
-def measure_steps(
-    name: str, w: Workload, steps: Steps, report: Callable[[str], object]
-) -> dict[str, Any]:
+def measure_steps(name: str, w: Workload, steps: Steps) -> dict[str, Any]:
     """Returns what the training steps of a workload cost.
 
     Times are seconds per step (median, minimum and maximum over rounds), without the first round,
@@ -92,7 +89,7 @@ def measure_steps(
         steps()
         times.append((time.perf_counter() - start) / workload.BATCHES)
         peaks.append(peak())
-        report(f"{name}: {times[-1] * 1e3:,.1f} ms a step")
+        say(f"{name}: {times[-1] * 1e3:,.1f} ms a step")
     first, *times = times
     flops = _flops(w, steps) / workload.BATCHES
     known = [(t, p) for t, p in zip(times, peaks[1:], strict=True) if p]

@@ -14,6 +14,7 @@ from t2t_jax.bench import workload
 from t2t_jax.bench.workload import Workload
 from t2t_jax.config import Decoding
 from t2t_jax.environment import environment
+from t2t_jax.errors import say
 from t2t_jax.inference.translate import translate_tokens
 from t2t_jax.models import build
 from t2t_jax.tokens import EOS
@@ -42,7 +43,7 @@ def rounds(w: Workload, beam: int) -> Callable[[], None]:
     return run_round
 
 
-def measure(sizes: Sequence[str], report: Callable[[str], object]) -> dict[str, Any]:
+def measure(sizes: Sequence[str]) -> dict[str, Any]:
     """Runs the rounds of each size, with greedy search and a beam of 4.
 
     Returns:
@@ -50,11 +51,11 @@ def measure(sizes: Sequence[str], report: Callable[[str], object]) -> dict[str, 
     """
     results: dict[str, Any] = {"sentences": workload.SENTENCES, "rounds": ROUNDS, "sizes": {}}
     for size in sizes:
-        results["sizes"][size] = {str(b): _measure_beam(size, b, report) for b in BEAMS}
+        results["sizes"][size] = {str(b): _measure_beam(size, b) for b in BEAMS}
     return results | {"environment": environment()}
 
 
-def _measure_beam(size: str, beam: int, report: Callable[[str], object]) -> dict[str, Any]:
+def _measure_beam(size: str, beam: int) -> dict[str, Any]:
     """Returns sentences a second: median, minimum and maximum over rounds.
 
     The first round, which compiles, does not count; its seconds are returned, too.
@@ -65,7 +66,7 @@ def _measure_beam(size: str, beam: int, report: Callable[[str], object]) -> dict
         start = time.perf_counter()
         run_round()
         times.append(time.perf_counter() - start)
-        report(f"{size}, beam {beam}: {workload.SENTENCES / times[-1]:,.0f} sentences/s")
+        say(f"{size}, beam {beam}: {workload.SENTENCES / times[-1]:,.0f} sentences/s")
     first, *times = times
     speeds = workload.SENTENCES / np.array(times)
     return {

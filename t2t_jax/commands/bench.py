@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from t2t_jax import files
-from t2t_jax.errors import UsageError, say
+from t2t_jax.errors import UsageError
 
 
 def attention(arguments: Namespace) -> None:
@@ -21,7 +21,7 @@ def attention(arguments: Namespace) -> None:
     files.make_directory(arguments.out)
     from t2t_jax.bench import attention
 
-    results = attention.measure(names, lengths or attention.LENGTHS, arguments.seconds, say)
+    results = attention.measure(names, lengths or attention.LENGTHS, arguments.seconds)
     keep(arguments.out / "attention.txt", results, attention.table(results))
     attention.plot(results, arguments.out / "attention")
 
@@ -38,7 +38,7 @@ def train(arguments: Namespace) -> None:
     batch_tokens = arguments.batch_tokens
     if batch_tokens is None:
         batch_tokens = 2048 if jax.default_backend() == "cpu" else 25_000
-    results = train.measure(arguments.sizes, batch_tokens, arguments.population, say)
+    results = train.measure(arguments.sizes, batch_tokens, arguments.population)
     keep(arguments.out / "train.txt", results, train.table(results))
 
 
@@ -47,5 +47,5 @@ def translate(arguments: Namespace) -> None:
     files.make_directory(arguments.out)
     from t2t_jax.bench import keep, translate
 
-    results = translate.measure(arguments.sizes, say)
+    results = translate.measure(arguments.sizes)
     keep(arguments.out / "translate.txt", results, translate.table(results))

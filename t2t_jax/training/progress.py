@@ -45,11 +45,11 @@ class Progress:
 
 def duration(seconds: float) -> str:
     """Seconds as text: 12 s, 3 min 05 s, 2 h 07 min."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
+    whole, minutes = round(seconds), round(seconds / 60)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 

@@ -22,17 +22,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from t2t_jax import files
-from t2t_jax.bench import workload
+from t2t_jax.bench import keep, workload
 from t2t_jax.bench.translate import never_ending_model
 from t2t_jax.environment import environment
-from t2t_jax.errors import RunError, UsageError
+from t2t_jax.errors import RunError, UsageError, say
 from t2t_jax.inference.export import export
 
 ROOT = Path(__file__).parents[3]
@@ -85,13 +85,11 @@ def contenders(task: str, python: Path, against: Path | None) -> Iterator[Conten
         program = own_program(against)
         assert program is not None
         yield Contender(f"t2t_jax, {against.name}", Path(sys.executable), against, program)
-    for name, (program, *options) in (TRAIN if task == "train" else TRANSLATE).items():
-        yield Contender(name, python, ROOT, FOLDER / program, tuple(options))
+    for name, (file, *options) in (TRAIN if task == "train" else TRANSLATE).items():
+        yield Contender(name, python, ROOT, FOLDER / file, tuple(options))
 
 
-def measure(
-    python: Path, against: Path | None, tasks: Sequence[str], report: Callable[[str], object]
-) -> dict[str, Any]:
+def measure(python: Path, against: Path | None, tasks: Sequence[str]) -> dict[str, Any]:
     """Measures this checkout against every contender in turn, at each of `TASKS` named.
 
     Returns:
@@ -108,19 +106,19 @@ def measure(
         speeds = results["tasks"][title] = {}
         task, size, _ = TASKS[title]
         rounds, units = ROUNDS if size == "tiny" else BASE_ROUNDS, units_per_round(title)
-        with started(ours, TASKS[title], report) as (our_process, _):
+        with started(ours, TASKS[title]) as (our_process, _):
             if our_process is None:
                 raise RunError("this checkout's own program does not start.")
             for other in contenders(task, python, against):
-                with started(other, TASKS[title], report) as (process, version):
+                with started(other, TASKS[title]) as (process, version):
                     if process is None:
                         continue
                     times = take_turns({"t2t_jax": our_process, other.name: process}, rounds)
                 if version:
                     results["versions"][other.name.split(",")[0]] = version  # without options
-                speeds[other.name] = compare(*times.values(), units)
+                speeds[other.name] = compare(times["t2t_jax"], times[other.name], units)
                 ratio = speeds[other.name]["ours_to_it"][0]
-                report(f"{title}: ours is {ratio:.2f} times as fast as {other.name}")
+                say(f"{title}: ours is {ratio:.2f} times as fast as {other.name}")
     return results | {"environment": environment()}
 
 
@@ -162,9 +160,7 @@ def take_turns(processes: Mapping[str, Any], rounds: int) -> dict[str, list[floa
 
 
 @contextmanager
-def started(
-    contender: Contender, task: tuple[str, ...], report: Callable[[str], object]
-) -> Iterator[tuple[Any, str]]:
+def started(contender: Contender, task: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
     """Yields a contender's process after its first round, and its version; None if that fails."""
     with ExitStack() as stack:
         stderr = stack.enter_context(tempfile.TemporaryFile("w+"))
@@ -186,12 +182,12 @@ def started(
         first = process.stdout.readline() if process.stdout else ""
         if first:
             seconds, *version = first.split()
-            report(f"{contender.name}: first round {float(seconds):.1f} s")
+            say(f"{contender.name}: first round {float(seconds):.1f} s")
             yield process, " ".join(version)
             return
         stderr.seek(0)
         reason = (stderr.read().strip().splitlines() or ["it printed nothing"])[-1]
-        report(f"{contender.name} is left out: {reason}")
+        say(f"{contender.name} is left out: {reason}")
         yield None, ""
 
 
@@ -253,17 +249,10 @@ def main(words: Sequence[str]) -> None:
     against = arguments.against and arguments.against.resolve()
     try:
         files.make_directory(arguments.out)
-        results = measure(
-            arguments.python,
-            against,
-            arguments.tasks,
-            lambda line: print(line, file=sys.stderr, flush=True),
-        )
-        files.write_json(arguments.out / "peers.json", results)
-        files.write(arguments.out / "peers.txt", table(results))
+        results = measure(arguments.python, against, arguments.tasks)
+        keep(arguments.out / "peers.txt", results, table(results))
     except (RunError, UsageError) as error:
         sys.exit(f"run.py: {error}")
-    print(table(results), end="")
 
 
 if __name__ == "__main__":
