@@ -16,7 +16,7 @@ from typing import Any, Literal
 from t2t_jax.attention import registry
 from t2t_jax.data.registry import CORPORA, is_task, parse_options
 from t2t_jax.errors import UsageError, near
-from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORMS, POSITIONS, SCHEDULES
+from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORM_PLACEMENTS, NORMS, POSITIONS, SCHEDULES
 from t2t_jax.synonyms import ALSO
 
 
@@ -51,8 +51,10 @@ class Model:
     d_v: int = _field(64, "width of a head's values")
     positions: str = _field("sinusoid", "position scheme (`list parts`)", POSITIONS)
     norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", NORMS)
-    norm_placement: Literal["post", "pre"] = _field(
-        "post", "norm after the residual connection (paper), or before each sub-layer"
+    norm_placement: str = _field(
+        "post",
+        "norm after the residual connection (paper), or before each sub-layer",
+        NORM_PLACEMENTS,
     )
     feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", FEED_FORWARD)
     qk_norm: str = _field(
@@ -312,6 +314,7 @@ def _validate(config: Config) -> None:
     _validate_ranges(flat)
     _validate_architecture(config.model)
     _validate_attention(config.model)
+    _validate_feed_forward(config.model)
     _validate_positions(config.model)
     _validate_task(config)
     if flat["max_length"] > flat["batch_tokens"]:
@@ -406,6 +409,13 @@ def _validate_attention(c: Model) -> None:
                 f"{role}_attention={','.join(pieces)} names {len(pieces)} mechanisms, but the "
                 f"attention layers that take them in turn are {layers}: name at most {layers}."
             )
+
+
+def _validate_feed_forward(c: Model) -> None:
+    if c.P_drop_ff and not FEED_FORWARD[c.feed_forward].dropout:
+        raise UsageError(
+            f"feed_forward={c.feed_forward} has no dropout of its own: leave P_drop_ff out."
+        )
 
 
 def _validate_positions(c: Model) -> None:

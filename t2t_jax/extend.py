@@ -19,14 +19,18 @@ from t2t_jax.data.registry import Entry as Corpus
 from t2t_jax.errors import UsageError
 from t2t_jax.parts import (
     FEED_FORWARD,
+    NORM_PLACEMENTS,
     NORMS,
     POSITIONS,
     SCHEDULES,
     FeedForward,
     Norm,
+    NormPlacement,
     Positions,
     Schedule,
     in_file,
+    three_matrices,
+    two_matrices,
 )
 
 T = TypeVar("T")
@@ -35,6 +39,7 @@ Decorator = Callable[[T], T]
 TABLES: Mapping[str, dict[str, Any]] = {
     "attention": registry.MECHANISMS,
     "norm": NORMS,
+    "norm_placement": NORM_PLACEMENTS,
     "feed_forward": FEED_FORWARD,
     "positions": POSITIONS,
     "schedule": SCHEDULES,
@@ -62,13 +67,41 @@ def norm(name: str, about: str = "") -> Decorator[Any]:
     return _adding("norm", name, lambda where: Norm(where, about))
 
 
-def feed_forward(name: str, about: str = "", gated: bool = False) -> Decorator[Any]:
-    """Adds a feed-forward layer by its activation, a function of an array.
+def norm_placement(name: str, about: str = "", **fields: Any) -> Decorator[Any]:
+    """Adds a flow of a layer: a function as `models.transformer.post`.
 
     Args:
-      gated: as of `parts.FeedForward`.
+      fields: `final_norm` and `products` of `parts.NormPlacement`.
     """
-    return _adding("feed_forward", name, lambda where: FeedForward(where, about, gated))
+    return _adding("norm_placement", name, lambda where: NormPlacement(where, about, **fields))
+
+
+def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator[Any]:
+    """Adds a feed-forward layer: its activation, a function of an array, or a Flax module.
+
+    A module has the attributes and the call of `models.feed_forward.FeedForward`. It must declare
+    `products`, and has no dropout of its own and no muP rules unless it declares them.
+
+    Args:
+      fields: of `parts.FeedForward`: `gated` of an activation; `products`, `dropout` and `mup` of a
+        module.
+    """
+
+    def add(implementation: T) -> T:
+        def entry(where: str) -> FeedForward:
+            if isinstance(implementation, type):
+                return FeedForward(about, where=where, **{"dropout": False, **fields})
+            products = three_matrices if fields.get("gated") else two_matrices
+            return FeedForward(about, where, products=products, **fields)
+
+        if isinstance(implementation, type) and "products" not in fields:
+            raise UsageError(
+                f"feed_forward {name!r} does not say what it costs: declare products, a function "
+                "of (config.Model, L) that returns its multiply-adds on L positions."
+            )
+        return _adding("feed_forward", name, entry)(implementation)
+
+    return add
 
 
 def positions(

@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from t2t_jax import config
 from t2t_jax.attention import MECHANISMS
 from t2t_jax.config import SECTIONS, Config
 from t2t_jax.errors import UsageError, near
-from t2t_jax.parts import FEED_FORWARD, NORMS, POSITIONS
+from t2t_jax.parts import FEED_FORWARD, NORM_PLACEMENTS, NORMS, POSITIONS
 from t2t_jax.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -165,7 +165,13 @@ def _mechanisms() -> list[str]:
 
 def _parts() -> list[str]:
     out = []
-    for field, table in (("norm", NORMS), ("feed_forward", FEED_FORWARD), ("positions", POSITIONS)):
+    tables: dict[str, Mapping[str, Any]] = {
+        "norm": NORMS,
+        "norm_placement": NORM_PLACEMENTS,
+        "feed_forward": FEED_FORWARD,
+        "positions": POSITIONS,
+    }
+    for field, table in tables.items():
         out += [field, *(f"  {name:18}{part.about}" for name, part in table.items())]
     return out
 

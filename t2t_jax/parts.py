@@ -5,7 +5,7 @@ to know of it. The part itself is in the file of `t2t_jax/models` that the entry
 study file (`t2t_jax/extend.py`). `t2t-jax help part` and `help architecture` show how to add one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -120,43 +120,107 @@ NORMS: dict[str, Norm] = {
 
 
 @dataclass(frozen=True)
-class FeedForward:
-    """A feed-forward layer.
+class NormPlacement:
+    """The flow of a layer: in which order its sub-layers, residual connections and norms follow.
 
     Attributes:
-      activation: a function of `jax.nn`, or of a file.
-      about: the layer as a formula.
-      gated: whether it is (activation(x W_1) * x W_3) W_2, without biases.
+      where: a function of (layer, x, sublayers, P_drop), as file:name (`models.transformer.post`).
+      about: the flow as a formula.
+      final_norm: whether a norm follows the last layer, because no norm follows the last sub-layer.
+      products: a function of (config.Model, L): the multiply-adds of a layer on L positions beside
+        the multiply-adds of one call of each sub-layer.
       ctranslate2: as for a norm.
     """
 
-    activation: str
+    where: str
     about: str
-    gated: bool = False
+    final_norm: bool = False
+    products: Callable[[Any, int], float] = lambda c, L: 0
     ctranslate2: Mapping[str, Any] | None = None
 
     @property
     def code(self) -> tuple[str, ...]:
-        return (self.activation,) if in_file(self.activation) else ()
+        return (self.where,)
+
+    @property
+    def facts(self) -> list[Any]:
+        return [_fact(self.where), self.final_norm]
+
+
+NORM_PLACEMENTS: dict[str, NormPlacement] = {
+    "post": NormPlacement(
+        "transformer:post",
+        "Norm(x + f(x)) for each sub-layer f (paper)",
+        ctranslate2=dict(pre_norm=False),
+    ),
+    "pre": NormPlacement(
+        "transformer:pre", "x + f(Norm(x))", True, ctranslate2=dict(pre_norm=True)
+    ),
+}
+
+
+def two_matrices(c: Any, L: int) -> int:
+    """The multiply-adds of two matrices of d_model x d_ff on L positions."""
+    return 2 * L * c.d_model * c.d_ff
+
+
+def three_matrices(c: Any, L: int) -> int:
+    """The multiply-adds of three matrices of d_model x d_ff on L positions."""
+    return 3 * L * c.d_model * c.d_ff
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """A feed-forward layer.
+
+    Attributes:
+      about: the layer as a formula.
+      activation: of `models.feed_forward.FeedForward`: a function of `jax.nn`, or of a file.
+      gated: whether it is (activation(x W_1) * x W_3) W_2, without biases.
+      where: its class, as file:name.
+      products: a function of (config.Model, L): its multiply-adds on L positions.
+      dropout: whether it applies P_drop_ff.
+      mup: a function of config.Model: the factors on the learning rate under muP, by the logical
+        axes of a matrix, of matrices whose axes `models.parametrization` does not know.
+      ctranslate2: as for a norm.
+    """
+
+    about: str
+    activation: str = ""
+    gated: bool = False
+    where: str = "feed_forward:FeedForward"
+    products: Callable[[Any, int], float] = two_matrices
+    dropout: bool = True
+    mup: Callable[[Any], Mapping[tuple[str, ...], float]] = lambda c: {}
+    ctranslate2: Mapping[str, Any] | None = None
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        return tuple(x for x in (self.where, self.activation) if in_file(x))
 
     @property
     def facts(self) -> list[Any]:
         return [_fact(self.activation), self.gated]
 
-    @property
-    def matrices(self) -> int:
-        """The number of matrices of d_model x d_ff parameters."""
-        return 3 if self.gated else 2
-
 
 FEED_FORWARD: dict[str, FeedForward] = {
-    "relu": FeedForward("relu", "max(0, x W_1 + b_1) W_2 + b_2 (paper)", False, {}),
-    "gelu": FeedForward("gelu", "GELU(x W_1 + b_1) W_2 + b_2", False, dict(activation="GELUTanh")),
+    "relu": FeedForward("max(0, x W_1 + b_1) W_2 + b_2 (paper)", "relu", ctranslate2={}),
+    "gelu": FeedForward(
+        "GELU(x W_1 + b_1) W_2 + b_2", "gelu", ctranslate2=dict(activation="GELUTanh")
+    ),
     "geglu": FeedForward(
-        "gelu", "(GELU(x W_1) * x W_3) W_2", True, dict(activation="GELUTanh", ffn_glu=True)
+        "(GELU(x W_1) * x W_3) W_2",
+        "gelu",
+        gated=True,
+        products=three_matrices,
+        ctranslate2=dict(activation="GELUTanh", ffn_glu=True),
     ),
     "swiglu": FeedForward(
-        "silu", "(SiLU(x W_1) * x W_3) W_2", True, dict(activation="SWISH", ffn_glu=True)
+        "(SiLU(x W_1) * x W_3) W_2",
+        "silu",
+        gated=True,
+        products=three_matrices,
+        ctranslate2=dict(activation="SWISH", ffn_glu=True),
     ),
 }
 

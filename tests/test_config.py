@@ -222,6 +222,7 @@ def test_mechanisms_may_be_mixed_and_cross_attention_has_no_positions():
 def test_every_part_that_a_config_may_name_exists():
     for field, table in (
         ("norm", parts.NORMS),
+        ("norm_placement", parts.NORM_PLACEMENTS),
         ("feed_forward", parts.FEED_FORWARD),
         ("positions", parts.POSITIONS),
     ):

@@ -15,6 +15,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.models import build
 from t2t_jax.models.layers import lengths_of
 from t2t_jax.models.multihead import MultiHead
+from t2t_jax.models.transformer import Encoded
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import shift
 from tests.reference import convolutional, recurrent, transformer
@@ -230,10 +231,10 @@ def test_a_hybrid_is_layer_by_layer_the_model_of_each_mechanism():
             x = part.encoder[i](x, own, None)
         lengths = lengths_of(shift(TARGET))
         own = Visibility(lengths, lengths, causal=True)
-        cross = Visibility(lengths, lengths_of(SOURCE))
+        source = Encoded(x, lengths_of(SOURCE))
         y = whole.target_positions(whole.embedding(shift(TARGET)))
         for i, part in enumerate(parts):
-            y = part.decoder[i](y, x, own, cross, None)
+            y = part.decoder[i](y, own, None, encoded=source)
         encoded = whole.encode(SOURCE)
         return (encoded.output, whole.features(encoded, shift(TARGET))), (x, y)
 

@@ -79,7 +79,7 @@ def test_factors_are_those_of_table_8():
 
 def test_a_matrix_without_a_rule_is_refused():
     c = of(parametrization="mup", mup_width=12)
-    with pytest.raises(ValueError, match=r"no learning rate .* \('d_k', 'd_hidden'\)"):
+    with pytest.raises(UsageError, match=r"no learning rate .* \('d_k', 'd_hidden'\)"):
         learning_rate_factors(c.model, {"W": ("d_k", "d_hidden")})
 
 

@@ -370,7 +370,7 @@ def test_parts_of_a_file_are_used(parts):
     np.testing.assert_allclose(rates, [1, 1.6, 1, 0.5, 0], atol=1e-6)
     own, params = small.make(norm="l1", feed_forward="squared_relu", positions="halved")
     assert jnp.isfinite(small.full_logits(own, params)).all()
-    layer, x = FeedForward("squared_relu", 7, 0.0, jnp.float32), jnp.ones((2, 3, 5))
+    layer, x = FeedForward(own.c, jnp.float32), jnp.ones((2, 3, 5))
     W = layer.init(jax.random.key(0), x, False)["params"]
     hidden = np.maximum(np.asarray(x @ nn.meta.unbox(W)["W_1"]), 0) ** 2
     y = layer.apply({"params": W}, x, False)

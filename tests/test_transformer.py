@@ -1,5 +1,8 @@
 """Parameters and dropout of Figure 1; `test_models.py` tests every architecture."""
 
+from dataclasses import replace
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -11,9 +14,10 @@ from t2t_jax import config
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models import build
 from t2t_jax.models.feed_forward import FeedForward
-from t2t_jax.models.layers import AddNorm
 from t2t_jax.models.multihead import MultiHead
 from t2t_jax.models.positions import Encoding
+from t2t_jax.models.transformer import Layer
+from t2t_jax.parts import NORM_PLACEMENTS, implementation
 from tests.small import SOURCE, TARGET, TRANSFORMER, V, full_logits, make
 
 FULL = pytest.mark.full
@@ -82,20 +86,34 @@ NEARLY_ALL = 0.9999  # so high a rate keeps none of few elements
 
 
 def test_dropout_is_applied_where_the_paper_says():
-    x, f = jnp.ones((2, 3, 4)).at[0].set(2.0), lambda y: y + 5
-    rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-    add_norm = AddNorm("pre", "layer_norm", jnp.float32)
-    out, _ = jax.jit(lambda: add_norm.init_with_output(rngs, x, f, NEARLY_ALL))()
-    np.testing.assert_array_equal(out, x)  # the residual is kept, the sub-layer's output is dropped
     x = jax.random.normal(jax.random.key(2), (2, 3, 4))
-    add_norm = AddNorm("post", "layer_norm", jnp.float32)
-    out, variables = jax.jit(lambda: add_norm.init_with_output(rngs, x, jnp.sin, NEARLY_ALL))()
-    kept = jax.jit(lambda: add_norm.apply(variables, x, jnp.zeros_like, None))()
-    np.testing.assert_allclose(out, kept, rtol=1e-6)
+    rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+
+    class Flow(nn.Module):
+        """One sub-layer f of x."""
+
+        c: config.Model
+        dtype: Any = jnp.float32
+        add_norm = Layer.add_norm
+
+        @nn.compact
+        def __call__(self, f, P_drop):
+            place = implementation(NORM_PLACEMENTS[self.c.norm_placement].where, "t2t_jax.models")
+            return place(self, x, {"attention": f}, P_drop)
+
+    def flow(placement, f, P_drop):
+        module = Flow(config.Model(d_model=4, norm_placement=placement))
+        return jax.jit(lambda: module.init_with_output(rngs, f, P_drop)[0])()
+
+    # The residual is kept, and the sub-layer's output is dropped.
+    np.testing.assert_array_equal(flow("pre", lambda y: y + 5, NEARLY_ALL), x)
+    kept = flow("post", jnp.zeros_like, None)
+    np.testing.assert_allclose(flow("post", jnp.sin, NEARLY_ALL), kept, rtol=1e-6)
     encoding = Encoding("sinusoid", 9, jnp.float32)
     out, _ = jax.jit(lambda: encoding.init_with_output(rngs, x, NEARLY_ALL))()
     np.testing.assert_array_equal(out, 0)  # both embedding and position are dropped
-    feed_forward = FeedForward("relu", 6, NEARLY_ALL, jnp.float32)
+    c = config.Model(d_model=4, d_ff=6, h=2, d_k=3, d_v=5, P_drop_ff=NEARLY_ALL)
+    feed_forward = FeedForward(c, jnp.float32)
 
     @jax.jit
     def transformed(rngs):
@@ -104,8 +122,7 @@ def test_dropout_is_applied_where_the_paper_says():
 
     out = transformed(rngs)
     np.testing.assert_array_equal(out, 1)  # only the bias remains
-    c = config.Model(d_model=4, h=2, d_k=3, d_v=5, P_drop_attention=NEARLY_ALL)
-    heads = MultiHead(c, "encoder", jnp.float32)
+    heads = MultiHead(replace(c, P_drop_attention=NEARLY_ALL), "encoder", jnp.float32)
 
     @jax.jit
     def attend(rngs):

@@ -14,7 +14,7 @@ from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.models.norms import EPSILON
 from t2t_jax.models.parametrization import logit_multiplier
-from t2t_jax.parts import FEED_FORWARD, NORMS, POSITIONS, implementation
+from t2t_jax.parts import FEED_FORWARD, NORM_PLACEMENTS, NORMS, POSITIONS, implementation
 from t2t_jax.tokens import BOS, EOS, UNK
 
 LONGEST = 2048  # number of sinusoidal positions; a learned table has its own number
@@ -32,6 +32,7 @@ def check(c: Config) -> None:
         "architecture": ["transformer"],
         "positions": encodings,
         "norm": [name for name, part in NORMS.items() if part.ctranslate2 is not None],
+        "norm_placement": [n for n, x in NORM_PLACEMENTS.items() if x.ctranslate2 is not None],
         "feed_forward": [n for n, part in FEED_FORWARD.items() if part.ctranslate2 is not None],
         "qk_norm": ["none"],
         "attention_gate": ["none"],
@@ -84,14 +85,13 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
 
     m = c.model
     parts: dict[str, Any] = {}
-    for part in (NORMS[m.norm], FEED_FORWARD[m.feed_forward]):
+    for part in (NORMS[m.norm], FEED_FORWARD[m.feed_forward], NORM_PLACEMENTS[m.norm_placement]):
         parts |= part.ctranslate2 or {}
     if "activation" in parts:
         parts["activation"] = getattr(common_spec.Activation, parts["activation"])
     shape = dict(num_layers=m.N, num_heads=m.h, head_dim=m.d_k)
     sides = transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec
-    pre_norm = m.norm_placement == "pre"
-    spec = TransformerSpec(*(side(**shape, **parts, pre_norm=pre_norm) for side in sides))
+    spec = TransformerSpec(*(side(**shape, **parts) for side in sides))
     _set_parameters(spec, c, _flat(params))
     _set_vocabulary(spec, vocabulary.pieces(range(vocabulary.size)))
     spec.config.layer_norm_epsilon = EPSILON
@@ -111,7 +111,7 @@ def _set_parameters(spec: Any, c: Config, left: dict[str, np.ndarray]) -> None:
             encode = implementation(POSITIONS[m.positions].encode, "t2t_jax.models.positions")
             encodings = np.asarray(encode(None, jnp.arange(LONGEST), m.d_model))
         side.position_encodings.encodings = encodings
-        if m.norm_placement == "pre":
+        if NORM_PLACEMENTS[m.norm_placement].final_norm:
             _norm(side.layer_norm, left, f"{name}_norm")
         for i, layer in enumerate(side.layer):
             _layer(layer, left, f"{name}_{i}", cross=name == "decoder")

@@ -6,10 +6,16 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from t2t_jax import config
 from t2t_jax.models.layers import add_bias, parameter
 from t2t_jax.ops.dropout import dropout
 from t2t_jax.ops.matmul import matmul
 from t2t_jax.parts import FEED_FORWARD, implementation
+
+
+def feed_forward(c: config.Model, dtype: Any) -> nn.Module:
+    """The module of `c.feed_forward`; `FeedForward` shows its attributes and its call."""
+    return implementation(FEED_FORWARD[c.feed_forward].where, "t2t_jax.models")(c, dtype)
 
 
 class FeedForward(nn.Module):
@@ -18,19 +24,23 @@ class FeedForward(nn.Module):
     The gated layers are (activation(x W_1) * x W_3) W_2 and have no biases.
 
     Attributes:
-      kind: a key of `parts.FEED_FORWARD`.
-      P_drop_ff: the rate of dropout before W_2.
+      c: the hyperparameters; `feed_forward` names an entry of `parts.FEED_FORWARD`.
     """
 
-    kind: str
-    d_ff: int
-    P_drop_ff: float
+    c: config.Model
     dtype: Any
 
     @nn.compact
-    def __call__(self, x: jax.Array, train: bool) -> jax.Array:
-        """x [B, T, d_model] -> the same."""
-        d_model, part = x.shape[-1], FEED_FORWARD[self.kind]
+    def __call__(
+        self, x: jax.Array, train: bool = False, lengths: jax.Array | None = None
+    ) -> jax.Array:
+        """x [B, L, d_model] -> the same.
+
+        Args:
+          lengths: int32 [B], the positions before the padding, for layers that relate positions to
+            each other; None if nothing is padding.
+        """
+        d_model, part = x.shape[-1], FEED_FORWARD[self.c.feed_forward]
         zeros = nn.initializers.zeros
 
         def matrix(name: str, *sizes: tuple[str, int]) -> jax.Array:
@@ -41,7 +51,7 @@ class FeedForward(nn.Module):
             b = parameter(self, name, y.shape[-1:], (axis,), zeros, jnp.float32)
             return add_bias(y, b)
 
-        wide = ("d_model", d_model), ("d_ff", self.d_ff)
+        wide = ("d_model", d_model), ("d_ff", self.c.d_ff)
         hidden = matmul(x, matrix("W_1", *wide))
         if not part.gated:
             hidden = biased(hidden, "b_1", "d_ff")
@@ -49,7 +59,7 @@ class FeedForward(nn.Module):
         if part.gated:
             hidden *= matmul(x, matrix("W_3", *wide))
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "d_ff"))
-        if train and self.P_drop_ff:
-            hidden = dropout(hidden, self.P_drop_ff, self.make_rng("dropout"))
+        if train and self.c.P_drop_ff:
+            hidden = dropout(hidden, self.c.P_drop_ff, self.make_rng("dropout"))
         y = matmul(hidden, matrix("W_2", *reversed(wide)))
         return y if part.gated else biased(y, "b_2", "d_model")

@@ -5,7 +5,7 @@ from importlib import import_module
 from t2t_jax.attention.costs import Number, Shape
 from t2t_jax.attention.registry import gates, of_layer, products
 from t2t_jax.config import Config, Model
-from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD
+from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORM_PLACEMENTS
 
 _LENGTH = 32  # subwords of a typical sentence
 
@@ -41,8 +41,9 @@ def language_model(c: Model, S: int, T: int) -> Number:
 
 def stack(c: Model, role: str, L: int) -> Number:
     """Multiply-adds of self-attention and feed-forward layers on L positions."""
-    feed_forward = FEED_FORWARD[c.feed_forward].matrices * c.d_model * c.d_ff
-    return c.N * L * (sum(_projections(c)) + feed_forward) + _attention(c, role, L, L)
+    parts = FEED_FORWARD[c.feed_forward], NORM_PLACEMENTS[c.norm_placement]
+    layer = L * sum(_projections(c)) + sum(part.products(c, L) for part in parts)
+    return c.N * layer + _attention(c, role, L, L)
 
 
 def _projections(c: Model) -> tuple[int, int]:

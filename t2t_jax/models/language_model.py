@@ -11,10 +11,10 @@ from jax import Array
 
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models.interface import Model
-from t2t_jax.models.layers import Embedding, FinalNorm, lengths_of
+from t2t_jax.models.layers import Embedding, lengths_of
 from t2t_jax.models.parametrization import logit_multiplier
 from t2t_jax.models.positions import Encoding, PositionBias
-from t2t_jax.models.transformer import Layer
+from t2t_jax.models.transformer import FinalNorm, Layer
 
 
 class LanguageModel(Model):
@@ -33,7 +33,7 @@ class LanguageModel(Model):
         self.positions = Encoding(c.positions, self.longest, self.dtype)
         self.layers = [Layer(c, role, self.dtype, i, name=f"{role}_{i}") for i in range(c.N)]
         self.bias = PositionBias(c.positions, c.h, causal=not self.masked)
-        self.norm = FinalNorm(c.norm_placement, c.norm, self.dtype)
+        self.norm = FinalNorm(c, self.dtype)
 
     def encode(self, source: Array, P_drop: Array | None = None) -> None:
         """None: a language model does not read the source."""

@@ -1,4 +1,4 @@
-"""What several models share: parameters, Add & Norm (section 3.1), the embedding (3.4)."""
+"""What several models share: parameters, and the embedding (section 3.4)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from t2t_jax.models.norms import norm
-from t2t_jax.ops.dropout import dropout
 from t2t_jax.ops.matmul import matmul
 from t2t_jax.tokens import PAD
 
@@ -40,39 +38,6 @@ def add_bias(y: jax.Array, b: jax.Array) -> jax.Array:
 def lengths_of(tokens: jax.Array) -> jax.Array:
     """int32 [B]: the number of tokens before the padding of int32 [B, L]."""
     return (tokens != PAD).sum(axis=-1, dtype=jnp.int32)
-
-
-class AddNorm(nn.Module):
-    """Residual connection and norm around a sub-layer f.
-
-    post (the paper, section 3.1): Norm(x + Dropout(f(x))).  pre: x + Dropout(f(Norm(x))).
-    """
-
-    placement: str
-    kind: str
-    dtype: Any
-
-    @nn.compact
-    def __call__(
-        self, x: jax.Array, f: Callable[[jax.Array], jax.Array], P_drop: jax.Array | None
-    ) -> jax.Array:
-        normalise = norm(self.kind, self.dtype, name="norm")
-        y = f(normalise(x) if self.placement == "pre" else x)
-        if P_drop is not None:
-            y = dropout(y, P_drop, self.make_rng("dropout"))
-        return x + y if self.placement == "pre" else normalise(x + y)
-
-
-class FinalNorm(nn.Module):
-    """The norm after a pre-norm stack, whose residual stream is not normalised."""
-
-    placement: str
-    kind: str
-    dtype: Any
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return norm(self.kind, self.dtype, name="norm")(x) if self.placement == "pre" else x
 
 
 class Embedding(nn.Module):

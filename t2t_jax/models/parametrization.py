@@ -29,6 +29,8 @@ from typing import Any
 import jax
 
 from t2t_jax import config
+from t2t_jax.errors import UsageError
+from t2t_jax.parts import FEED_FORWARD
 
 
 def logit_multiplier(c: config.Model) -> float:
@@ -43,7 +45,7 @@ def learning_rate_factors(c: config.Model, axes: Any) -> Any:
       axes: the logical axes of every parameter, a tree whose leaves are tuples of names.
 
     Raises:
-      ValueError: muP has no rule for a matrix with these axes.
+      UsageError: muP has no rule for a matrix with these axes.
     """
     factor = (lambda names: 1.0) if c.parametrization == "standard" else partial(_factor, c)
     return jax.tree.map(factor, axes, is_leaf=lambda x: isinstance(x, tuple))
@@ -62,12 +64,13 @@ def _factor(c: config.Model, axes: tuple[str, ...]) -> float:
         ("position", "d_model"): 1.0,
         ("heads", "bucket"): 1.0,
         ("heads", "d_k"): 1.0,
+        **FEED_FORWARD[c.feed_forward].mup(c),
     }
     if len(axes) == 1:
         return 1.0
     if axes not in rules:
-        raise ValueError(
-            f"parametrization=mup has no learning rate for a matrix with the axes {axes}: add one "
-            "to models/parametrization.py."
+        raise UsageError(
+            f"parametrization=mup has no learning rate for a matrix with the axes {axes}: give one "
+            "by `mup` where its feed-forward layer is declared, or use parametrization=standard."
         )
     return rules[axes]

@@ -1,5 +1,7 @@
 """The Transformer (Figure 1). See `t2t_jax.models` for the interface."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -9,12 +11,18 @@ from flax import struct
 from t2t_jax import config
 from t2t_jax.attention.mechanism import Bias
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.models.feed_forward import FeedForward
+from t2t_jax.models.feed_forward import feed_forward
 from t2t_jax.models.interface import Model
-from t2t_jax.models.layers import AddNorm, Embedding, FinalNorm, lengths_of
+from t2t_jax.models.layers import Embedding, lengths_of
 from t2t_jax.models.multihead import MultiHead
+from t2t_jax.models.norms import norm
 from t2t_jax.models.parametrization import logit_multiplier
 from t2t_jax.models.positions import Encoding, PositionBias
+from t2t_jax.ops.dropout import dropout
+from t2t_jax.parts import NORM_PLACEMENTS, implementation
+
+Sublayer = Callable[[jax.Array], jax.Array]
+Sublayers = Mapping[str, Sublayer]
 
 
 @struct.dataclass
@@ -35,11 +43,13 @@ class Transformer(Model):
         self.source_positions = Encoding(c.positions, self.longest, self.dtype)
         self.target_positions = Encoding(c.positions, self.longest, self.dtype)
         self.encoder = [Layer(c, "encoder", self.dtype, i, name=f"encoder_{i}") for i in range(N)]
-        self.decoder = [DecoderLayer(c, self.dtype, i, name=f"decoder_{i}") for i in range(N)]
+        self.decoder = [
+            Layer(c, "decoder", self.dtype, i, cross=True, name=f"decoder_{i}") for i in range(N)
+        ]
         self.encoder_bias = PositionBias(c.positions, c.h, causal=False)
         self.decoder_bias = PositionBias(c.positions, c.h, causal=True)
-        self.encoder_norm = FinalNorm(c.norm_placement, c.norm, self.dtype)
-        self.decoder_norm = FinalNorm(c.norm_placement, c.norm, self.dtype)
+        self.encoder_norm = FinalNorm(c, self.dtype)
+        self.decoder_norm = FinalNorm(c, self.dtype)
 
     def encode(self, source: jax.Array, P_drop: jax.Array | None = None) -> Encoded:
         lengths = lengths_of(source)
@@ -54,17 +64,17 @@ class Transformer(Model):
     ) -> jax.Array:
         lengths = lengths_of(target_in)
         x = self.target_positions(self.embedding(target_in), P_drop)
-        own = Visibility(lengths, lengths, causal=True)
-        cross = Visibility(lengths, encoded.lengths)
-        bias = self.decoder_bias()
+        visibility, bias = Visibility(lengths, lengths, causal=True), self.decoder_bias()
         for layer in self.decoder:
-            x = layer(x, encoded.output, own, cross, P_drop, bias)
+            x = layer(x, visibility, P_drop, bias, encoded)
         return self.decoder_norm(x)
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
         source = Visibility(kv_lengths=encoded.lengths)
-        memory = [layer.start_cross(encoded.output, source) for layer in self.decoder]
-        state = [layer.start_self(encoded.output, capacity) for layer in self.decoder]
+        memory = [
+            layer.cross_attention.start_cross(encoded.output, source) for layer in self.decoder
+        ]
+        state = [layer.attention.start_self(encoded.output, capacity) for layer in self.decoder]
         return memory, state
 
     def step(
@@ -79,72 +89,47 @@ class Transformer(Model):
 
 
 class Layer(nn.Module):
-    """Figure 1, left block; with the role of the decoder, its right block without an encoder."""
+    """A layer of Figure 1: its left block; or its right block, of a language model without `cross`.
+
+    Attributes:
+      role: the role of its self-attention, encoder or decoder.
+      cross: whether it attends to the encoder.
+      layer: the index of the layer.
+    """
 
     c: config.Model
     role: str
     dtype: Any
     layer: int = 0
+    cross: bool = False
 
     def setup(self) -> None:
-        c = self.c
-        self.attention = MultiHead(c, self.role, self.dtype, self.layer)
-        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype)
-        self.add_norm_attention = AddNorm(c.norm_placement, c.norm, self.dtype)
-        self.add_norm_feed_forward = AddNorm(c.norm_placement, c.norm, self.dtype)
-
-    def __call__(
-        self, x: jax.Array, visibility: Visibility, P_drop: jax.Array | None, bias: Bias = None
-    ) -> jax.Array:
-        train = P_drop is not None
-        x = self.add_norm_attention(
-            x, lambda y: self.attention(y, y, visibility, train, bias), P_drop
-        )
-        x = self.add_norm_feed_forward(x, lambda y: self.feed_forward(y, train), P_drop)
-        return nn.with_logical_constraint(x, ("batch", "length", "d_model"))
-
-
-class DecoderLayer(nn.Module):
-    """Figure 1, right block."""
-
-    c: config.Model
-    dtype: Any
-    layer: int = 0
-
-    def setup(self) -> None:
-        c = self.c
-        self.attention = MultiHead(c, "decoder", self.dtype, self.layer)
-        self.cross_attention = MultiHead(c, "cross", self.dtype, self.layer)
-        self.feed_forward = FeedForward(c.feed_forward, c.d_ff, c.P_drop_ff, self.dtype)
-        self.add_norm_attention = AddNorm(c.norm_placement, c.norm, self.dtype)
-        self.add_norm_cross = AddNorm(c.norm_placement, c.norm, self.dtype)
-        self.add_norm_feed_forward = AddNorm(c.norm_placement, c.norm, self.dtype)
+        self.attention = MultiHead(self.c, self.role, self.dtype, self.layer)
+        if self.cross:
+            self.cross_attention = MultiHead(self.c, "cross", self.dtype, self.layer)
+        self.feed_forward = feed_forward(self.c, self.dtype)
 
     def __call__(
         self,
         x: jax.Array,
-        encoded: jax.Array,
-        own: Visibility,
-        cross: Visibility,
+        visibility: Visibility,
         P_drop: jax.Array | None,
         bias: Bias = None,
+        encoded: Encoded | None = None,
     ) -> jax.Array:
+        """All positions: x [B, L, d_model] -> the same."""
         train = P_drop is not None
-        x = self.add_norm_attention(x, lambda y: self.attention(y, y, own, train, bias), P_drop)
-        x = self.add_norm_cross(x, lambda y: self.cross_attention(y, encoded, cross, train), P_drop)
-        x = self.add_norm_feed_forward(x, lambda y: self.feed_forward(y, train), P_drop)
+        attentions = {"attention": lambda y: self.attention(y, y, visibility, train, bias)}
+        if encoded is not None:
+            source = Visibility(visibility.q_lengths, encoded.lengths)
+            attentions["cross"] = lambda y: self.cross_attention(y, encoded.output, source, train)
+        x = self.flow(x, attentions, P_drop, visibility.q_lengths)
         return nn.with_logical_constraint(x, ("batch", "length", "d_model"))
-
-    def start_cross(self, encoded: jax.Array, source: Visibility) -> Any:
-        return self.cross_attention.start_cross(encoded, source)
-
-    def start_self(self, encoded: jax.Array, capacity: int) -> Any:
-        return self.attention.start_self(encoded, capacity)
 
     def step(
         self, x: jax.Array, memory: Any, state: Any, t: jax.Array, bias: Bias = None
     ) -> tuple[jax.Array, Any]:
-        """One position: x [B, 1, d_model] -> the same, and the state after it."""
+        """Position t: x [B, 1, d_model] -> the same, and the state after it."""
         next_state = state
 
         def attend(y: jax.Array) -> jax.Array:
@@ -152,7 +137,81 @@ class DecoderLayer(nn.Module):
             out, next_state = self.attention.step_self(state, y, t, bias)
             return out
 
-        x = self.add_norm_attention(x, attend, None)
-        x = self.add_norm_cross(x, lambda y: self.cross_attention.step_cross(memory, y, t), None)
-        x = self.add_norm_feed_forward(x, lambda y: self.feed_forward(y, False), None)
+        cross = partial(self.cross_attention.step_cross, memory, t=t)
+        x = self.flow(x, {"attention": attend, "cross": cross})
         return x, next_state
+
+    @nn.compact
+    def flow(
+        self,
+        x: jax.Array,
+        attentions: Sublayers,
+        P_drop: jax.Array | None = None,
+        lengths: jax.Array | None = None,
+    ) -> jax.Array:
+        """The attentions and the feed-forward layer, in the flow that `norm_placement` names.
+
+        Args:
+          lengths: int32 [B], the positions before the padding; None if nothing is padding.
+        """
+
+        def transform(y: jax.Array) -> jax.Array:
+            return self.feed_forward(y, P_drop is not None, lengths)
+
+        flow = implementation(NORM_PLACEMENTS[self.c.norm_placement].where, "t2t_jax.models")
+        return flow(self, x, {**attentions, "feed_forward": transform}, P_drop)
+
+    def add_norm(self, name: str) -> "AddNorm":
+        """The norm and the dropout of Add & Norm; parameters are at add_norm_NAME."""
+        return AddNorm(self.c.norm, self.dtype, name=f"add_norm_{name}")
+
+
+class AddNorm(nn.Module):
+    """A norm, and the dropout of what is added to the residual stream (section 5.4)."""
+
+    kind: str
+    dtype: Any
+
+    def setup(self) -> None:
+        self.norm = norm(self.kind, self.dtype)
+
+    def drop(self, y: jax.Array, P_drop: jax.Array | None) -> jax.Array:
+        """y after dropout in training, y itself in evaluation."""
+        return y if P_drop is None else dropout(y, P_drop, self.make_rng("dropout"))
+
+
+def post(layer: Layer, x: jax.Array, sublayers: Sublayers, P_drop: jax.Array | None) -> jax.Array:
+    """Norm(x + Dropout(f(x))) for each sub-layer f in turn (section 3.1).
+
+    Args:
+      layer: the module in whose scope the norms are; it may also create other modules.
+      x: [B, L, d_model].
+      sublayers: functions [B, L, d_model] -> the same, in the order of Figure 1: `attention`, in a
+        decoder `cross`, `feed_forward`. Each must be called once.
+      P_drop: the rate of dropout in training; None in evaluation.
+    """
+    for name, f in sublayers.items():
+        add_norm = layer.add_norm(name)
+        x = add_norm.norm(x + add_norm.drop(f(x), P_drop))
+    return x
+
+
+def pre(layer: Layer, x: jax.Array, sublayers: Sublayers, P_drop: jax.Array | None) -> jax.Array:
+    """x + Dropout(f(Norm(x))) for each sub-layer f in turn; the arguments are those of `post`."""
+    for name, f in sublayers.items():
+        add_norm = layer.add_norm(name)
+        x = x + add_norm.drop(f(add_norm.norm(x)), P_drop)
+    return x
+
+
+class FinalNorm(nn.Module):
+    """The norm after the last layer, if the residual stream is not normalised."""
+
+    c: config.Model
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        if not NORM_PLACEMENTS[self.c.norm_placement].final_norm:
+            return x
+        return norm(self.c.norm, self.dtype, name="norm")(x)
