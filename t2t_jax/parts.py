@@ -28,11 +28,6 @@ def in_file(where: str) -> bool:
     return where.startswith("/") and ".py:" in where
 
 
-def _fact(where: str) -> str:
-    """Returns `where` without the path of a file, which may be moved."""
-    return where.rpartition(":")[2] if in_file(where) else where
-
-
 @dataclass(frozen=True)
 class Architecture:
     """A model.
@@ -107,11 +102,6 @@ class Norm:
         """What implements it, as file:name."""
         return (self.where,)
 
-    @property
-    def facts(self) -> list[Any]:
-        """What in this entry changes what a model computes."""
-        return [_fact(self.where)]
-
 
 NORMS: dict[str, Norm] = {
     "layer_norm": Norm("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", {}),
@@ -141,10 +131,6 @@ class NormPlacement:
     @property
     def code(self) -> tuple[str, ...]:
         return (self.where,)
-
-    @property
-    def facts(self) -> list[Any]:
-        return [_fact(self.where), self.final_norm]
 
 
 NORM_PLACEMENTS: dict[str, NormPlacement] = {
@@ -197,10 +183,6 @@ class FeedForward:
     @property
     def code(self) -> tuple[str, ...]:
         return tuple(x for x in (self.where, self.activation) if in_file(x))
-
-    @property
-    def facts(self) -> list[Any]:
-        return [_fact(self.activation), self.gated]
 
 
 FEED_FORWARD: dict[str, FeedForward] = {
@@ -255,10 +237,6 @@ class Positions:
         functions = (f for f in (self.encode, self.rotate, self.bias) if f)
         return tuple(f if in_file(f) else f"positions:{f}" for f in functions)
 
-    @property
-    def facts(self) -> list[Any]:
-        return [*map(_fact, (self.encode, self.rotate, self.bias)), self.limited]
-
 
 POSITIONS: dict[str, Positions] = {
     "sinusoid": Positions("sines and cosines (paper)", encode="sinusoid", even="d_model"),
@@ -290,10 +268,6 @@ class Schedule:
     @property
     def code(self) -> tuple[str, ...]:
         return (self.where,) if self.where else ()
-
-    @property
-    def facts(self) -> list[Any]:
-        return [_fact(self.where)]
 
 
 SCHEDULES: dict[str, Schedule] = {

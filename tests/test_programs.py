@@ -76,7 +76,6 @@ def test_renames_comments_and_new_fields_change_no_program(tmp_path):
         tmp_path,
         ("training/step.py", "_accumulate", "_sum_gradients"),
         ("training/step.py", '"""The pure train step', '"""A better description'),
-        ("models/layers.py", "AddNorm", "Residual"),
         ("models/transformer.py", "AddNorm", "Residual"),
         ("attention/local.py", "class Local(", "# a comment\nclass Local("),
         ("config.py", field, '    temperature: float = _field(1.0, "new")\n' + field),
