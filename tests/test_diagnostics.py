@@ -1,4 +1,4 @@
-"""Diagnostic tasks: answers by independent oracles, splits, given words, accuracy, training."""
+"""Diagnostic tasks: answers by independent oracles, splits, prompt words, accuracy, training."""
 
 import random
 import statistics
@@ -28,7 +28,7 @@ from t2t_jax.study.distances import diagnostic_table
 from t2t_jax.study.typeset import as_text
 from t2t_jax.tokens import EOS
 from t2t_jax.training.progress import Progress
-from t2t_jax.training.step import asked, shift
+from t2t_jax.training.step import loss_targets, shift
 from tests.reference.transformer import language_model
 from tests.small import make
 from tests.toy import options, quiet
@@ -313,13 +313,13 @@ def test_a_language_model_reads_the_source_as_given(recall):
 
 
 def test_given_tokens_are_read_but_do_not_count():
-    """The likelihood of the asked tokens alone, in plain numpy."""
+    """The likelihood of the tokens with a loss alone, in plain numpy."""
     model, params = make(architecture="decoder")
     exact = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     rows = [[-5, -9, -2, 23, -11, 7, 2], [-6, -2, 14, -4, -2]]
     target = jnp.array([row + [0] * (9 - len(row)) for row in rows], jnp.int32)
     np.testing.assert_array_equal(shift(target)[0], [1, 5, 9, 2, 23, 11, 7, 0, 0])
-    np.testing.assert_array_equal(asked(target)[0], [0, 0, 0, 23, 0, 7, 2, 0, 0])
+    np.testing.assert_array_equal(loss_targets(target)[0], [0, 0, 0, 23, 0, 7, 2, 0, 0])
     batch = {"source": target, "target": target}
     nll, tokens = negative_log_likelihood(model, params, batch)
     np.testing.assert_array_equal(tokens, [3, 1])

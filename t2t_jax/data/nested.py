@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Callable
 
-from t2t_jax.data.tasks import GIVEN, Example, Options, draw_length, require
+from t2t_jax.data.tasks import PROMPT, Example, Options, draw_length, require
 from t2t_jax.errors import UsageError
 
 
@@ -20,12 +20,12 @@ def dyck(rng: random.Random, o: Options) -> Example:
         room = len(stack) < min(o["depth"], n - len(words))
         if not stack or (room and rng.random() < 0.5):
             stack.append((rng.randrange(o["V"] // 2), len(words)))
-            words.append(f"{GIVEN}({stack[-1][0]}")
+            words.append(f"{PROMPT}({stack[-1][0]}")
         else:
             kind, place = stack.pop()
             longest = max(longest, len(words) - place)
             words.append(f"){kind}")
-    return Example([words[0].removeprefix(GIVEN)], words[1:], longest)
+    return Example([words[0].removeprefix(PROMPT)], words[1:], longest)
 
 
 def dyck_words(o: Options) -> list[str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from t2t_jax.errors import UsageError
 
-GIVEN = "_"  # begins a word of the target that a model reads but is not asked for
+PROMPT = "_"  # begins a prompt word of the target: input, no loss
 BLANK = "."  # fills places that have no meaning
 
 Options = Mapping[str, int]
@@ -134,9 +134,9 @@ def recall(rng: random.Random, o: Options) -> Example:
     pairs = [(f"k{i}", f"v{j}") for i, j in zip(*drawn, strict=True)]
     places = _without_replacement(rng, _power_law(o["length"] // 2 - n), n)
     rng.shuffle(places)  # otherwise the first key would mostly be asked first
-    target = [GIVEN + BLANK] * (o["length"] - 2 * n)
+    target = [PROMPT + BLANK] * (o["length"] - 2 * n)
     for (key, value), place in zip(pairs, places, strict=True):
-        target[2 * place : 2 * place + 2] = GIVEN + key, value
+        target[2 * place : 2 * place + 2] = PROMPT + key, value
     distances = (2 * (n + place) - (2 * i + 1) for i, place in enumerate(places))
     return Example([word for pair in pairs for word in pair], target, max(distances))
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from t2t_jax.data.cache import FORMAT, SIDES
-from t2t_jax.data.tasks import GIVEN
+from t2t_jax.data.tasks import PROMPT
 from t2t_jax.data.vocabulary import Vocabulary, of_words, train
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.tokens import EOS
@@ -79,7 +79,7 @@ def build(
       streams: the splits by name; "train" is one of them.
       vocabulary: number of subwords.
       words: the vocabulary, if it consists of whole words. A word of a target that begins with
-        `tasks.GIVEN` is then given: its id is stored with a minus sign.
+        `tasks.PROMPT` is then a prompt (input, no loss): its id is stored with a minus sign.
       whole_targets: whether every word of a training target is one subword.
 
     Raises:
@@ -237,9 +237,9 @@ def _end(row: Sequence[int]) -> int:
 
 
 def given_encoder(vocabulary: Vocabulary) -> Encode:
-    """A function that encodes texts of whole words; the ids of given words have a minus sign."""
+    """A function that encodes texts of whole words; the ids of prompt words have a minus sign."""
     index = {vocabulary.pieces([i])[0].removeprefix("▁"): i for i in range(vocabulary.size)}
-    index |= {GIVEN + word: -i for word, i in index.items()}
+    index |= {PROMPT + word: -i for word, i in index.items()}
     return lambda texts: [[index[word] for word in text.split()] for text in texts]
 
 

@@ -4,21 +4,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from t2t_jax.data.tasks import GIVEN
+from t2t_jax.data.tasks import PROMPT
 from t2t_jax.evaluation.score import Score
 
 SIGNATURE = "words that are asked for, given the true words before"
 
 
 def sentence_statistics(predicted: Sequence[str], references: Sequence[str]) -> list[list[int]]:
-    """For each sequence: right words, words that are asked for, 1 if the whole is right, and 1.
+    """For each sequence: right words, words with a loss, 1 if the whole is right, and 1.
 
-    Given words are not counted. The whole includes the end mark if that is asked for.
+    Prompt words are not counted. The whole includes the end mark if that has a loss.
     """
     out = []
     for text, reference in zip(predicted, references, strict=True):
         pairs = zip(text.split(), reference.split(), strict=False)
-        right = [x == y for x, y in pairs if not y.startswith(GIVEN)]
+        right = [x == y for x, y in pairs if not y.startswith(PROMPT)]
         out.append([sum(right), len(right), int(text == reference), 1])
     return out
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from t2t_jax.errors import UsageError
 from t2t_jax.training.objective import cross_entropy
-from t2t_jax.training.step import asked, mask, shift
+from t2t_jax.training.step import loss_targets, mask, shift
 
 Batch = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ def sentence_likelihoods(
 ) -> np.ndarray:
     """The negative log-likelihood of every target in nats, and its number of tokens with EOS.
 
-    Given tokens of a target are not counted.
+    Prompt tokens of a target (input, no loss) are not counted.
 
     Args:
       batches: indices of the sentences [n], and {"source": int32 [B, S], "target": int32 [B, T]}
@@ -66,6 +66,6 @@ def negative_log_likelihood(model: Any, params: Any, batch: Batch) -> tuple[jax.
         each = jax.lax.map(lambda chosen: nll_and_tokens(*mask(target, chosen)), one_hot)
         sums = each.sum(axis=0)
     else:
-        sums = nll_and_tokens(shift(target), asked(target))
+        sums = nll_and_tokens(shift(target), loss_targets(target))
     nll, tokens = nn.with_logical_constraint(sums, (None, None))
     return nll, tokens

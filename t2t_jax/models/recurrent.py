@@ -83,6 +83,7 @@ class Recurrent(Model):
             memory, state = self.start(replace(encoded, output=wide), x.shape[1])
             steps = nn.scan(
                 Recurrent._position,
+                variable_axes={"losses": 0},
                 variable_broadcast="params",
                 split_rngs={"params": False, "dropout": True},
                 in_axes=(nn.broadcast, 1, 0, nn.broadcast),

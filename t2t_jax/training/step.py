@@ -63,15 +63,15 @@ def hyper(c: Config) -> Hyper:
 def shift(target: jax.Array) -> jax.Array:
     """The decoder's input int32 [B, T]: BOS, then the target int32 [B, T] without its last token.
 
-    Padding stays padding, so the last EOS is never an input. Given tokens, on which there is no
-    loss, are negative in the target and positive in the input.
+    Padding stays padding, so the last EOS is never an input. Prompt tokens (input, no loss) are
+    negative in the target and positive in the input.
     """
     moved = jnp.roll(jnp.abs(target), 1, axis=1).at[:, 0].set(BOS)
     return jnp.where(target != PAD, moved, PAD)
 
 
-def asked(target: jax.Array) -> jax.Array:
-    """The labels int32 [B, T] of a target int32 [B, T]: PAD in place of given tokens."""
+def loss_targets(target: jax.Array) -> jax.Array:
+    """The labels int32 [B, T] of a target int32 [B, T]: PAD in place of prompt tokens."""
     return jnp.maximum(target, PAD)
 
 
@@ -146,7 +146,7 @@ def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], St
     """The train step of a model: a pure function (state, batch, hyper) -> (state, metrics).
 
     A batch is {"source": int32 [B, S], "target": int32 [B, T]}, padded with PAD. The loss is the
-    mean over the target's tokens; given tokens, which are negative, have none.
+    mean over the target's tokens; prompt tokens, which are negative, have none.
     """
     t = c.training
     optimizer = adam(t)
@@ -192,22 +192,27 @@ def _loss(
     h: Hyper,
     key: jax.Array,
 ) -> tuple[jax.Array, Sums]:
-    """The loss of a batch, summed over its target tokens, and `cross_entropy`'s sums."""
-    variables, (encoder_key, decoder_key) = {"params": params}, jax.random.split(key)
-    inputs, labels = shift(batch["target"]), asked(batch["target"])
+    """The loss of a batch, summed over its target tokens, and `cross_entropy`'s sums.
+
+    The mean of every value that a module sows in the collection `losses` is added to the loss of
+    each token, and so to `loss`, but not to `nll`.
+    """
+    apply = partial(model.apply, {"params": params}, mutable=["losses"])
+    encoder_key, decoder_key = jax.random.split(key)
+    inputs, labels = shift(batch["target"]), loss_targets(batch["target"])
     if model.masked:
         chosen = jax.random.bernoulli(jax.random.fold_in(key, 2), MASKED, labels.shape)
         inputs, labels = mask(labels, chosen)
-    encoded = model.apply(
-        variables, batch["source"], h.P_drop, method="encode", rngs={"dropout": encoder_key}
-    )
+    encoded, sown = apply(batch["source"], h.P_drop, method="encode", rngs={"dropout": encoder_key})
     decoder, rngs = (encoded, inputs, h.P_drop), {"dropout": decoder_key}
     if model.fuses_softmax:
-        x, W = model.apply(variables, *decoder, method="softmax", rngs=rngs)
+        (x, W), sown_later = apply(*decoder, method="softmax", rngs=rngs)
         sums = fused_cross_entropy(x, W, labels, h.eps_ls, smoothing)
     else:
-        logits = model.apply(variables, *decoder, method="decode", rngs=rngs)
+        logits, sown_later = apply(*decoder, method="decode", rngs=rngs)
         sums = cross_entropy(logits, labels, h.eps_ls, smoothing)
+    for value in jax.tree.leaves((sown, sown_later)):
+        sums["loss"] += sums["tokens"] * value.mean()
     return sums["loss"], sums
 
 
