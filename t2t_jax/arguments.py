@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from t2t_jax import commands, config
+from t2t_jax import config
+from t2t_jax.commands.machine import topics
 from t2t_jax.config import SECTIONS
 from t2t_jax.recipes import RECIPES
 
-Command = Callable[[str, Any, str], argparse.ArgumentParser]  # name, function, help
+# name, function as module.function of t2t_jax/commands, help
+Command = Callable[[str, str, str], argparse.ArgumentParser]
 
 _LISTED = (
     "studies, presets, recipes, profiles, mechanisms, parts, fields, runs (of --store), or the "
@@ -48,7 +50,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     _add_lists(command)
 
 
-def _command(subparsers: Any, name: str, function: Any, help: str) -> argparse.ArgumentParser:
+def _command(subparsers: Any, name: str, function: str, help: str) -> argparse.ArgumentParser:
     """Adds a command to a parser's subparsers; returns its parser, without options."""
     p: argparse.ArgumentParser = subparsers.add_parser(
         name, help=help, description=help, allow_abbrev=False
@@ -59,7 +61,7 @@ def _command(subparsers: Any, name: str, function: Any, help: str) -> argparse.A
 
 def _add_training(command: Command) -> None:
     """Adds the commands that train a model and prepare its corpus."""
-    p = command("train", commands.train, "train a model and score it on its test sets")
+    p = command("train", "training.train", "train a model and score it on its test sets")
     p.add_argument("recipe", help=_RECIPE)
     p.add_argument("--profile", default="paper", help="paper or t2t: see `list profiles` [paper]")
     p.add_argument("--run", type=Path, help="the run's directory [runs/RECIPE-SEED]")
@@ -69,7 +71,9 @@ def _add_training(command: Command) -> None:
     _add_cache(p)
     _add_fields(p, *SECTIONS)
 
-    p = command("prepare", commands.prepare, "tokenise a corpus into the cache that training reads")
+    p = command(
+        "prepare", "training.prepare", "tokenise a corpus into the cache that training reads"
+    )
     p.add_argument("recipe", help=_RECIPE)
     _add_cache(p)
     _add_fields(p, "data")
@@ -77,7 +81,7 @@ def _add_training(command: Command) -> None:
 
 def _add_studies(command: Command) -> None:
     """Adds the commands that run a study and show its results."""
-    p = command("run", commands.run, "run a study: every row under every seed, then its table")
+    p = command("run", "running.run", "run a study: every row under every seed, then its table")
     _add_study(p, "demo")
     p.add_argument(
         "--seeds", type=int, default=1, metavar="K", help="number of seeds of each row [1]"
@@ -103,7 +107,7 @@ def _add_studies(command: Command) -> None:
     _add_metrics(p)
     _add_cache(p)
 
-    p = command("table", commands.table, "print the table of studies from stored results")
+    p = command("table", "showing.table", "print the table of studies from stored results")
     _add_study(p, several=True)
     _add_origins(p)
     _add_metrics(p)
@@ -119,7 +123,7 @@ def _add_studies(command: Command) -> None:
 
     p = command(
         "results",
-        commands.results,
+        "showing.results",
         "write every run's config, scores, costs and curves as data, for pandas and others",
     )
     studies = "only runs of these, as table3, table3-demo or PATH.py [every run of the stores]"
@@ -129,13 +133,13 @@ def _add_studies(command: Command) -> None:
     out = "directory for runs.FORMAT and curves.FORMAT [results]"
     p.add_argument("--out", type=Path, default=Path("results"), help=out)
 
-    p = command("plot", commands.plot, "draw the plots of a study, as PNG, SVG and PDF")
+    p = command("plot", "showing.plot", "draw the plots of a study, as PNG, SVG and PDF")
     _add_study(p)
     _add_origins(p)
     _add_cache(p)
 
     p = command(
-        "report", commands.report, "write a page of a study: table, curves, costs, translations"
+        "report", "showing.report", "write a page of a study: table, curves, costs, translations"
     )
     _add_study(p)
     _add_origins(p)
@@ -145,7 +149,9 @@ def _add_studies(command: Command) -> None:
     _add_cache(p)
 
     p = command(
-        "publish", commands.publish, "write a study's results to one file, with its table and plots"
+        "publish",
+        "showing.publish",
+        "write a study's results to one file, with its table and plots",
     )
     _add_study(p)
     _add_origins(p)
@@ -155,12 +161,12 @@ def _add_studies(command: Command) -> None:
 
 def _add_use(command: Command) -> None:
     """Adds the commands that use a trained run."""
-    p = command("translate", commands.translate, "translate standard input, line by line")
+    p = command("translate", "single.translate", "translate standard input, line by line")
     _add_run(p)
     _add_cache(p)
     _add_fields(p, "decoding")
 
-    p = command("evaluate", commands.evaluate, "score a run on a test set")
+    p = command("evaluate", "single.evaluate", "score a run on a test set")
     _add_run(p)
     p.add_argument(
         "--split", default="test", help="splits of the run's corpus, such as test,test2x [test]"
@@ -176,7 +182,7 @@ def _add_use(command: Command) -> None:
     _add_cache(p)
     _add_fields(p, "decoding")
 
-    p = command("export", commands.export, "export a run's model for CTranslate2")
+    p = command("export", "single.export", "export a run's model for CTranslate2")
     _add_run(p)
     p.add_argument(
         "--format", default="ctranslate2", choices=("ctranslate2",), help="[ctranslate2]"
@@ -185,7 +191,7 @@ def _add_use(command: Command) -> None:
 
     p = command(
         "attend",
-        commands.attend,
+        "single.attend",
         "show what a model attends to in a sentence, as a picture and a page",
     )
     _add_run(p)
@@ -198,17 +204,17 @@ def _add_use(command: Command) -> None:
 
 def _add_machine(command: Command) -> None:
     """Adds the commands that examine this machine and free its disk."""
-    p = command("bench", None, "measure time and memory on this device")
+    p = command("bench", "", "measure time and memory on this device")
     _add_benches(p.add_subparsers(required=True, metavar="WHAT"))
 
     p = command(
-        "doctor", commands.doctor, "check whether this machine can train, and say what to fix"
+        "doctor", "machine.doctor", "check whether this machine can train, and say what to fix"
     )
     _add_store(p)
     p.add_argument("--mesh", default="", help=_MESH)
     _add_cache(p)
 
-    p = command("prune", commands.prune, "delete the checkpoints of finished runs")
+    p = command("prune", "machine.prune", "delete the checkpoints of finished runs")
     _add_store(p)
     parameters = "also delete the final parameters; no command can use these models afterwards"
     p.add_argument("--parameters", action="store_true", help=parameters)
@@ -219,7 +225,7 @@ def _add_lists(command: Command) -> None:
     """Adds the commands that list what the package has, and how to extend it."""
     p = command(
         "list",
-        commands.list_,
+        "machine.list_",
         "list what the package has, the rows of a study, or the runs of a store",
     )
     p.add_argument("what", nargs="?", default="", help=_LISTED)
@@ -230,20 +236,19 @@ def _add_lists(command: Command) -> None:
     watch = "for `list runs`: show progress and time left until all have ended"
     p.add_argument("--watch", action="store_true", help=watch)
 
-    p = command("help", commands.help_, "show how to add a study, a mechanism, a corpus and so on")
-    p.add_argument("topic", help=f"one of {', '.join(commands.topics())}")
+    p = command("help", "machine.help_", "show how to add a study, a mechanism, a corpus and so on")
+    p.add_argument("topic", help=f"one of {', '.join(topics())}")
 
 
 def _add_benches(subparsers: Any) -> None:
-    def bench(name: str, function: Any, help: str) -> argparse.ArgumentParser:
+    def bench(name: str, function: str, help: str) -> argparse.ArgumentParser:
         p = _command(subparsers, name, function, help)
         out = "directory for the figures, as JSON and text [bench]"
         p.add_argument("--out", type=Path, default=Path("bench"), help=out)
         return p
 
-    benches = commands.bench
     about = "measure time and memory of every mechanism against the length"
-    p = bench("attention", benches.attention, about)
+    p = bench("attention", "bench.attention", about)
     p.add_argument("--lengths", nargs="+", type=int, metavar="N", help="[256 512 ... 16384]")
     p.add_argument("--mechanisms", nargs="+", metavar="NAME", help="[all, and additive_naive]")
     p.add_argument(
@@ -254,14 +259,14 @@ def _add_benches(subparsers: Any) -> None:
     )
     sizes: Any = dict(nargs="+", choices=("tiny", "base", "big"), metavar="SIZE")
     about = "measure training steps: time, tokens a second, share of the peak, memory"
-    p = bench("train", benches.train, about)
+    p = bench("train", "bench.train", about)
     p.add_argument("--sizes", **sizes, default=["tiny", "base"], help="[tiny base]; big")
     tokens = "tokens of a batch, on each side [2048 on a CPU, 25000 on accelerators]"
     p.add_argument("--batch_tokens", type=int, metavar="N", help=tokens)
     population = "number of models trained in one vectorised program [1]"
     p.add_argument("--population", type=int, default=1, metavar="P", help=population)
     about = "measure sentences translated a second, greedily and with a beam of 4"
-    p = bench("translate", benches.translate, about)
+    p = bench("translate", "bench.translate", about)
     p.add_argument("--sizes", **sizes, default=["tiny"], help="[tiny]; base big")
 
 

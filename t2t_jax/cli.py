@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 from t2t_jax.arguments import add_commands
@@ -31,7 +32,8 @@ def main(words: Sequence[str] | None = None) -> int:
     logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax logs the errors that it raises
     try:
         arguments = _parse(sys.argv[1:] if words is None else words)
-        arguments.command(arguments)
+        module, _, function = arguments.command.rpartition(".")
+        getattr(import_module(f"t2t_jax.commands.{module}"), function)(arguments)
     except UsageError as error:
         print(f"t2t-jax: {error}", file=sys.stderr)
         return 2

@@ -1,19 +1,23 @@
 """The help of commands, and what errors suggest for options that do not exist."""
 
+import argparse
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from t2t_jax import config
+from t2t_jax.arguments import add_commands
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.cli import _parse, main
 from t2t_jax.errors import UsageError, near
 from t2t_jax.synonyms import ALSO
 
 ROOT = Path(__file__).parents[1]
+DEMO = "experiments/results/table3-demo"
 
 FIELDS = {
     "run": config.SECTION_OF,
@@ -55,6 +59,44 @@ def test_what_a_command_cannot_use_is_said_in_one_sentence(capsys):
     )
     assert main(["translate", "r" * 300]) == 1
     assert capsys.readouterr().err == f"t2t-jax: [Errno 36] File name too long: '{'r' * 300}'.\n"
+
+
+def test_every_command_has_a_function():
+    parser = argparse.ArgumentParser()
+    add_commands(parser)
+    names = []
+    parsers = [parser]
+    while parsers:
+        for action in parsers.pop()._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.values()
+                names += [p.get_default("command") for p in action.choices.values()]
+    assert len(names) > 15
+    for name in filter(None, names):
+        module, _, function = name.partition(".")
+        assert callable(getattr(import_module(f"t2t_jax.commands.{module}"), function))
+
+
+# What printing a table must not import.
+HEAVY = "jax", "flax", "optax", "sentencepiece", "matplotlib", "altair"
+LIGHT = """
+import sys
+from t2t_jax.cli import main
+assert main(sys.argv[1:]) == 0
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", [["list", "studies"], ["table", "table3", "--store", DEMO]])
+def test_what_reads_stored_results_imports_no_jax_no_corpus_and_no_model(words):
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT, *words], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout
+    imported = done.stderr.split()
+    assert "t2t_jax.study.registry" in imported
+    assert not {*HEAVY} & {*imported}
+    assert not [name for name in imported if name.startswith("t2t_jax.training.step")]
 
 
 def test_output_is_utf_8_in_every_locale():

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from experiments.tools.faults import flip
-from t2t_jax import commands, config
+from t2t_jax import config
 from t2t_jax.cli import main
+from t2t_jax.commands import running, training
 from t2t_jax.runs import continuation, names, store
 from t2t_jax.runs.loading import load
 from tests import stored, toy
@@ -27,7 +28,7 @@ SHORT, LONGER, LONG = 120, 130, 150
 def programs():
     """Keeps short compilations, too, in the cache of the session."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (commands.training, commands.running):
+        for module in (training, running):
             patch.setattr(module, "cache_programs", toy.quiet)
         yield
 

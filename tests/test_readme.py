@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import pytest
 
 from experiments.tools import gpu, kernels, readme
-from t2t_jax import commands, config
+from t2t_jax import config
 from t2t_jax.attention import MECHANISMS, build
 from t2t_jax.cli import _parse, main
+from t2t_jax.commands import machine
 from t2t_jax.errors import UsageError
 from t2t_jax.recipes import recipe
 from t2t_jax.runs import study_file
@@ -156,10 +157,10 @@ def check_command(words):
             Grid(study, preset, rows, changes, Path()).check()
     elif hasattr(arguments, "recipe"):
         config.replace(recipe(arguments.recipe), **changes)
-    elif arguments.command in (commands.list_, commands.help_):
+    elif arguments.command in ("machine.list_", "machine.help_"):
         if getattr(arguments, "what", "") == "runs":
             arguments.store = registry.EXPERIMENTS / "results" / "table3-demo"
-        arguments.command(arguments)
+        getattr(machine, arguments.command.partition(".")[2])(arguments)
 
 
 @PAGES
@@ -192,7 +193,7 @@ def test_a_command_that_does_not_exist_is_refused(words):
 
 def test_every_topic_of_help_is_named():
     sentence = " ".join(text(README).split()).split("`launch/local.sh help TOPIC`")[1].split(".")[0]
-    assert sorted(re.findall(r"`(\w+)`", sentence)) == commands.topics()
+    assert sorted(re.findall(r"`(\w+)`", sentence)) == machine.topics()
 
 
 def test_the_study_of_the_readme_runs(distance, tmp_path):
