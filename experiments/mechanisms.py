@@ -13,7 +13,6 @@ from pathlib import Path
 from t2t_jax import files, plotting
 from t2t_jax.attention.registry import MECHANISMS, parse, pieces
 from t2t_jax.bench.attention import BASE, crossing, state_bytes
-from t2t_jax.evaluation.metric import metric_of
 from t2t_jax.evaluation.metrics import parse as parse_metrics
 from t2t_jax.study import collecting, comparison, distances, measuring
 from t2t_jax.study.grid import Grid
@@ -35,8 +34,8 @@ def stored(name, scale):
     """Returns the numbers of every row of a stored study."""
     study, home = find(name), RESULTS / f"{name}-{scale}"
     grid = Grid(study, preset(scale), study.rows, {}, home)
-    own = metric_of(grid.data.corpus).name
-    metrics = parse_metrics(study.metrics.get(grid.data.corpus, ""), "PPL", own, splits=True)
+    corpus = grid.data.corpus
+    metrics = parse_metrics(study.metrics.get(corpus, ""), corpus, table=True)
     grid = Grid(study, preset(scale), study.rows, {}, home, metrics=metrics)
     found = collecting.collect(grid, mix=True)
     return comparison.compare_with_base(grid, found, measuring.measure(grid, found, {}))

@@ -28,24 +28,14 @@ OPTIONS = dict(
 )
 
 
-def counts(hypotheses, references, **options):
-    """Returns the counts of each sentence whose sums give BLEU with these options of sacreBLEU."""
-    from sacrebleu.metrics import BLEU
-
-    made = BLEU(effective_order=True, **options)  # for sentences; no count depends on it
-    scores = (made.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True))
-    return [[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores]
-
-
-@metric("BLEU lc", "13a, lowercased", bleu.of_sums, key=bleu.LOWERCASED)
+@metric("BLEU lc", "13a, lowercased", bleu.of_sums, key="bleu_lc")
 def lowercased(hypotheses, references, _):
-    return counts(hypotheses, references, lowercase=True)
+    return bleu.sentence_statistics(hypotheses, references, lowercase=True)
 
 
-@metric("BLEU lc tok", "Moses tokens of lowercased text", bleu.of_sums, key=bleu.MOSES)
-def tokenised(hypotheses, references, _):
-    texts = (bleu.lc_norm_tok(lines, "de") for lines in (hypotheses, references))
-    return counts(*texts, tokenize="none", force=True)
+@metric("BLEU lc tok", "Moses tokens of lowercased text", bleu.of_sums, key="bleu_moses_lc")
+def tokenised(hypotheses, references, sources):
+    return bleu.moses(hypotheses, references, sources, "de")
 
 
 def recipe(name):

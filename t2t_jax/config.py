@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from t2t_jax.attention import registry
-from t2t_jax.data.registry import CORPORA, is_task, parse_options
+from t2t_jax.data.corpora import CORPORA, parse_options
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORM_PLACEMENTS, NORMS, POSITIONS, SCHEDULES
 from t2t_jax.synonyms import ALSO
@@ -374,7 +374,7 @@ def _validate_architecture(c: Model) -> None:
 
 def _validate_task(c: Config) -> None:
     parse_options(c.data.corpus, c.data.task_options)
-    if is_task(c.data.corpus) and c.model.architecture == "encoder":
+    if CORPORA[c.data.corpus].prompts and c.model.architecture == "encoder":
         raise UsageError(
             f"architecture=encoder predicts masked words, which corpus {c.data.corpus} does not "
             "ask for: use architecture=decoder or transformer."

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from t2t_jax.attention import registry
-from t2t_jax.data.registry import CORPORA
-from t2t_jax.data.registry import Entry as Corpus
+from t2t_jax.data.corpora import CORPORA, TRANSLATION, Corpus
 from t2t_jax.errors import UsageError
 from t2t_jax.parts import (
     FEED_FORWARD,
@@ -133,22 +132,41 @@ def schedule(name: str, about: str = "") -> Decorator[Any]:
 
 
 def corpus(
-    name: str, splits: str = "train dev test", files: Sequence[str | Path] = ()
+    name: str,
+    splits: str = "train dev test",
+    files: Sequence[str | Path] = (),
+    metrics: str = ",".join(TRANSLATION),
+    minimal_pairs: Callable[..., Any] | None = None,
+    words: str = "",
+    **fields: Any,
 ) -> Decorator[Any]:
-    """Adds a corpus: a function of the name of a split that yields (source, target) texts.
+    """Adds a corpus: a function of a split and of its options that yields its pairs.
 
-    It must yield the same pairs every time. They are prepared again if its code changes.
+    A pair is a source and a target text, and perhaps a mapping with annotations of it. The pairs
+    must be the same every time. They are prepared again if the function's code changes.
 
     Args:
       splits: train and dev are required; every split that begins with test is a test set.
       files: paths, from the folder of the study file, of files that it reads; the pairs are
         prepared again if their content changes.
+      metrics: names of the metrics that its runs keep, separated by commas; the first is the main
+        one.
+      minimal_pairs: the function that returns its contrastive set, at the top level of the file.
+      words: the vocabulary if it consists of whole words, separated by spaces.
+      fields: `options`, `prompts` and other fields of `data.corpora.Corpus`.
     """
 
     def entry(where: str) -> Corpus:
         folder = Path(where.rpartition(":")[0]).parent
-        paths = tuple(str(folder / path) for path in files)
-        return Corpus(where, (), tuple(splits.split()), paths)
+        return Corpus(
+            where,
+            tuple(x.strip() for x in metrics.split(",")),
+            splits=tuple(splits.split()),
+            files=tuple(str(folder / path) for path in files),
+            words=tuple(words.split()),
+            minimal_pairs=_location(minimal_pairs) if minimal_pairs else "",
+            **fields,
+        )
 
     return _adding("corpus", name, entry)
 

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from t2t_jax.config import Data
-from t2t_jax.data import corpora, tokenise
 from t2t_jax.data import prepare as preparation
+from t2t_jax.data import tokenise
 from t2t_jax.data.cache import open_dataset
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.data.prepare import open_corpus, opener, prepare
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.tokens import EOS
@@ -311,12 +312,12 @@ def test_a_vocabulary_that_is_too_large_is_refused(texts, tmp_path):
     [
         ({"corpus": "multi30k", "target": "es"}, "no language 'es': choose from en, de, fr"),
         ({"corpus": "wmt14", "target": "cs"}, "English with German or French, not en-cs"),
-        ({"corpus": "grammar", "source": "de", "target": "en"}, "en to de, not de to en"),
+        ({"corpus": "grammar", "source": "de", "target": "en"}, "en into de, not de into en"),
         ({"corpus": "multi30k", "target": "en"}, "source and target are both 'en'"),
         ({"corpus": "text"}, "corpus text needs train"),
         ({"corpus": "text", "train": "x"}, "corpus text needs dev"),
         ({"corpus": "grammar", "train": "x"}, "grammar reads no train"),
-        ({"corpus": "wmt14", "grade": "hard"}, "corpus wmt14 has no grade hard: leave grade out"),
+        ({"corpus": "wmt14", "grade": "hard"}, "corpus wmt14 reads no grade"),
         ({"corpus": "wmt14", "directory": "/not/there"}, "there is no directory /not/there"),
         ({"corpus": "multi30k", "directory": "/not/there"}, "neither /not/there/train.en nor"),
     ],
@@ -453,7 +454,7 @@ def test_multi30k_that_is_not_the_published_one_is_reported(tmp_path):
 
 
 def test_the_published_checksums_are_those_of_the_local_copy(multi30k):
-    from t2t_jax.data.multi30k import FILES
+    from t2t_jax.data.parallel import FILES
 
     for name in ("train.en.gz", "train.de.gz", "val.en.gz", "val.de.gz"):
         data = (multi30k / name).read_bytes()
@@ -492,7 +493,9 @@ def small_grammar(monkeypatch):
 
     small = functools.partial(grammar.generate, dev=11, test=13, long=4, deep=3)
     monkeypatch.setattr(grammar, "generate", small)
-    monkeypatch.setattr(corpora, "GRAMMAR_PAIRS", 300)
+    monkeypatch.setitem(
+        CORPORA, "grammar", dataclasses.replace(CORPORA["grammar"], drawn_above=300)
+    )
 
 
 def opened(tmp_path, **fields):

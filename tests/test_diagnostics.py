@@ -13,13 +13,12 @@ from t2t_jax.cli import main
 from t2t_jax.config import Config, Data
 from t2t_jax.data import diagnostics, nested
 from t2t_jax.data.cache import as_one, ragged
+from t2t_jax.data.corpora import CORPORA, parse_options
 from t2t_jax.data.diagnostics import SPLITS, TASKS, generate
 from t2t_jax.data.prepare import open_corpus, prepare
-from t2t_jax.data.registry import CORPORA, is_task, parse_options
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import accuracy
-from t2t_jax.evaluation.metric import ACCURACY, metric_of
-from t2t_jax.evaluation.metrics import METRICS
+from t2t_jax.evaluation.metrics import Outputs, metric_of, metrics_of, score
 from t2t_jax.evaluation.perplexity import negative_log_likelihood
 from t2t_jax.evaluation.predictions import predict
 from t2t_jax.inference.translate import translate_tokens
@@ -136,7 +135,7 @@ def size(task, example):
 
 
 def test_every_task_is_a_corpus_and_has_an_oracle():
-    assert set(TASKS) == set(ORACLES) == {name for name in CORPORA if is_task(name)}
+    assert set(TASKS) == set(ORACLES) == {n for n, x in CORPORA.items() if x.options}
     assert {metric_of(name).name for name in TASKS} == {"accuracy"}
 
 
@@ -396,11 +395,9 @@ def test_accuracy_counts_the_words_that_are_asked_for():
     predicted = ["_k1 v1 _. _. _k2 v3", "w1 w2 w3", "w1 w5", "</s>"]
     counts = accuracy.sentence_statistics(predicted, references)
     assert counts == [[1, 2, 0, 1], [3, 3, 1, 1], [1, 1, 0, 1], [0, 1, 0, 1]]
-    scores = ACCURACY.scores(predicted, references, (), "")
-    assert (scores["accuracy"].score, scores["exact"].score) == (100 * 5 / 7, 25.0)
-    exact = METRICS["exact"].measure(predicted, references, ())
-    assert METRICS["exact"].of_sums(np.sum(exact, axis=0)) == 25.0
-    assert METRICS["exact"].key == "exact"
+    scores, statistics = score(Outputs(predicted, references, [""] * 4), metrics_of("recall"))
+    assert {key: x["score"] for key, x in scores.items()} == {"accuracy": 100 * 5 / 7, "exact": 25}
+    assert statistics == counts
 
 
 def test_the_table_has_a_line_for_each_length_and_distance():

@@ -14,9 +14,10 @@ import pytest
 from t2t_jax import config
 from t2t_jax.cli import main
 from t2t_jax.commands import shared
+from t2t_jax.data import synthetic
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Judgement
-from t2t_jax.evaluation.score import Score
+from t2t_jax.evaluation.metrics import Score
 from t2t_jax.report.study import study_page
 from t2t_jax.runs import judging, store, tidy
 from t2t_jax.study import comparison, distances, metric, notes, publish
@@ -113,7 +114,7 @@ SLOW_JUDGE = """
 import sys
 from pathlib import Path
 from t2t_jax.evaluation.contrastive import Judgement
-from t2t_jax.evaluation.score import Score
+from t2t_jax.evaluation.metrics import Score
 from t2t_jax.runs import judging, store
 
 def score(*_):
@@ -282,7 +283,7 @@ def test_a_run_is_judged_on_new_pairs_of_its_grade(monkeypatch, tmp_path):
     found = [Judgement("a", 1, True), Judgement("a", 2, False), Judgement("b", 0, True)]
     monkeypatch.setattr(store, "read_config", lambda directory: c)
     monkeypatch.setattr(judging, "open_dataset_of", opened)
-    monkeypatch.setattr(judging, "_drawn", draw)
+    monkeypatch.setattr(synthetic, "_drawn", draw)
     monkeypatch.setattr(judging, "_judge", lambda directory, items, report: found)
     score, judgements = judging.score(tmp_path, tmp_path, lambda line: None)
     assert judgements == found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from t2t_jax.config import Config, replace
-from t2t_jax.evaluation.metric import perplexity
+from t2t_jax.evaluation.metrics import perplexity
 from t2t_jax.evaluation.perplexity import sentence_likelihoods
 from t2t_jax.models import build
 from t2t_jax.training.sharding import make_mesh, use_mesh

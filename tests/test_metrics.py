@@ -38,7 +38,7 @@ def texts(count=17, seed=0):
 @pytest.mark.parametrize("name", ORACLES)
 def test_sums_of_sentences_give_the_score_of_sacrebleu(name):
     hypotheses, references = texts()
-    counts = np.array(METRICS[name].measure(hypotheses, references, []))
+    counts = np.array(METRICS[name].function(hypotheses, references, []))
     assert len(counts) == 19
     times = np.random.default_rng(0).multinomial(19, np.full(19, 1 / 19), size=5)
     scores = METRICS[name].of_sums(times @ counts)
@@ -206,20 +206,23 @@ def test_translations_of_other_sentences_are_refused(grid, tmp_path):
 
 
 def test_names_of_metrics_are_checked():
-    assert metrics.parse("BLEU, chrF2,PPL", "PPL", "BLEU") == ("BLEU", "chrF2", "PPL")
+    assert metrics.parse("BLEU, chrF2,PPL", "text", table=True) == ("BLEU", "chrF2", "PPL")
     for text, said in {
         "bleu": "did you mean 'BLEU'?",
         "F1": "there is no metric 'F1' here",
+        "accuracy": "there is no metric 'accuracy' here",
         "TER,TER": "names TER twice",
+        "PPL@test": "PPL is measured on dev alone",
+        "contrastive@test": "has pairs of its own",
     }.items():
         with pytest.raises(UsageError, match=said.replace("?", r"\?")):
-            metrics.parse(text, "PPL", "BLEU")
-    assert metrics.parse("BLEU@dev,TER", "PPL", "BLEU", splits=True) == ("BLEU@dev", "TER")
-    with pytest.raises(UsageError, match="there is no metric 'BLEU@dev' here"):
-        metrics.parse("BLEU@dev", "BLEU")
-    with pytest.raises(UsageError, match="PPL is measured on dev alone: leave out PPL@test"):
-        metrics.parse("PPL@test", "PPL", "BLEU", splits=True)
-    for name in ("PPL", "a,b", "a@b", ""):
+            metrics.parse(text, "text", table=True)
+    assert metrics.parse("F1", "wsj") == ("F1",)
+    assert metrics.parse("BLEU@dev,TER", "text", table=True) == ("BLEU@dev", "TER")
+    for text in ("BLEU@dev", "PPL"):
+        with pytest.raises(UsageError, match=f"there is no metric '{text}' here"):
+            metrics.parse(text, "text")
+    for name in ("PPL", "TER", "a,b", "a@b", ""):
         with pytest.raises(UsageError, match="choose another name"):
             metric(name, signature="")
 
@@ -233,18 +236,18 @@ class Comet:
 
 
 def test_comet_scores_with_its_package(monkeypatch):
-    metrics._comet_model.cache_clear()
+    bleu._comet_model.cache_clear()
     with pytest.raises(UsageError, match="needs its package: `pip install unbabel-comet`"):
-        METRICS["COMET"].measure(["x"], ["y"], ["a"])
+        METRICS["COMET"].function(["x"], ["y"], ["a"])
     fake = types.SimpleNamespace(
         download_model=lambda name: f"at {name}",
-        load_from_checkpoint=lambda path: Comet() if path == f"at {metrics.COMET}" else None,
+        load_from_checkpoint=lambda path: Comet() if path == f"at {bleu.COMET}" else None,
     )
     cuda = types.SimpleNamespace(is_available=lambda: False)
     monkeypatch.setitem(sys.modules, "comet", fake)
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
     monkeypatch.setattr("importlib.metadata.version", lambda name: f"2.2 of {name}")
-    counts = METRICS["COMET"].measure(["x", "y"], ["r", "s"], ["ab", "abcd"])
+    counts = METRICS["COMET"].function(["x", "y"], ["r", "s"], ["ab", "abcd"])
     assert METRICS["COMET"].of_sums(np.sum(counts, axis=0)) == pytest.approx(3.0)
     assert METRICS["COMET"].describe() == "Unbabel/wmt22-comet-da|version:2.2 of unbabel-comet"
-    metrics._comet_model.cache_clear()
+    bleu._comet_model.cache_clear()

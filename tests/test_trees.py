@@ -16,7 +16,7 @@ from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.prepare import prepare
 from t2t_jax.data.trees import Tree
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation import parseval
+from t2t_jax.evaluation import metrics, parseval
 
 RAW = """
 ( (S
@@ -125,9 +125,19 @@ def test_f1_equals_that_of_a_worked_example():
     once = next(trees.parse("(S (NP (D a)) (N b))", "once"))
     assert parseval.compare(twice, once) == (2, 3, 2)
     string = "(S (NP XX )NP XX (VP XX XX (PRT XX )PRT )VP XX )S"
-    scores = parseval.scores([string, "XX"], [trees.write(gold), trees.write(once)])
-    assert scores["valid"].score == 50
-    assert scores["f1"].score == pytest.approx(200 * (2 + 1) / (4 + 4 + 2 + 1))
+    annotations = [{"tree": trees.write(tree)} for tree in (gold, once)]
+    outputs = metrics.Outputs([string, "XX"], ["", ""], ["", ""], annotations)
+    scores, counts = metrics.score(outputs, metrics.metrics_of("wsj"))
+    assert list(scores) == ["f1", "recall", "precision", "valid", "baseline"]
+    assert scores["f1"]["score"] == pytest.approx(200 * (2 + 1) / (4 + 4 + 2 + 1))
+    assert scores["recall"]["score"] == pytest.approx(100 * 3 / (4 + 2))
+    assert scores["precision"]["score"] == pytest.approx(100 * 3 / (4 + 1))
+    assert scores["valid"]["score"] == 50
+    # The baseline of the gold tree has five brackets and S matches; that of `once` has S alone.
+    assert scores["baseline"]["score"] == pytest.approx(200 * (1 + 1) / (4 + 5 + 2 + 1))
+    assert counts == [[2, 4, 4, 1], [1, 2, 1, 0]]
+    with pytest.raises(UsageError, match="F1 needs the annotation tree"):
+        metrics.metric_of("wsj").measure(outputs._replace(extras=()))
 
 
 def test_f1_of_summed_statistics_maps_over_leading_axes():

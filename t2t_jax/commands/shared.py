@@ -26,7 +26,6 @@ def changed_fields(arguments: Namespace) -> dict[str, Any]:
 def grid_of(arguments: Namespace) -> "Grid":
     """Returns the grid that a study, a preset, rows, fields and a store name, checked."""
     from t2t_jax.evaluation import metrics
-    from t2t_jax.evaluation.metric import metric_of
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.presets import DEFAULT, preset
     from t2t_jax.study.registry import find, select
@@ -38,9 +37,8 @@ def grid_of(arguments: Namespace) -> "Grid":
     scale, changes = preset(arguments.preset or DEFAULT), changed_fields(arguments)
     sweep = declared(study, arguments.sweep, changes)
     grid = Grid(study, scale, rows, changes, arguments.store, sweep)
-    own = metric_of(grid.data.corpus).name
     names = getattr(arguments, "metrics", "") or study.metrics.get(grid.data.corpus, "")
-    shown = metrics.parse(names, "PPL", own, splits=True)
+    shown = metrics.parse(names, grid.data.corpus, table=True)
     grid = dataclasses.replace(grid, metrics=shown)
     grid.check()
     return grid

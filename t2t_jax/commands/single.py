@@ -38,9 +38,7 @@ def translate(arguments: Namespace) -> None:
 
 def evaluate(arguments: Namespace) -> None:
     """Scores a run on splits of its corpus, on two files or on a contrastive set."""
-    from t2t_jax.data.registry import is_task
-    from t2t_jax.evaluation.metric import metric_of
-    from t2t_jax.evaluation.metrics import CONTRASTIVE, parse
+    from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, parse
     from t2t_jax.runs import judging, store
     from t2t_jax.runs.loading import evaluate
 
@@ -63,11 +61,11 @@ def evaluate(arguments: Namespace) -> None:
     directory, changes = _directory(arguments), changed_fields(arguments)
     splits = [name.strip() for name in arguments.split.split(",")]
     corpus = store.read_config(directory).data.corpus
-    if is_task(corpus):
+    if metric_of(corpus).teacher_forced:
         decodes = bool(pair or changes or arguments.metrics)
         _print_accuracy(arguments, directory, splits, decodes)
         return
-    parse(arguments.metrics, metric_of(corpus).name)  # before the long work
+    parse(arguments.metrics, corpus)  # before the long work
     accuracy = judging.score(directory, arguments.cache, say)[0] if contrastive else None
     for split in splits if pair is None else splits[:1]:
         where = arguments.cache, split, pair

@@ -3,8 +3,8 @@
 The files of a directory are:
 
     SPLIT.SIDE.tokens     the ids of all sentences one after another, each sentence with EOS, in the
-                          dtype that meta.json names; a negative id marks a prompt token of
-                          a target: input, no loss
+                          dtype that meta.json names; a negative id in a target is a prompt token:
+                          input without a loss
     SPLIT.SIDE.offsets    int64 [sentences + 1]: where each sentence begins, and where the last ends
     SPLIT.SIDE.txt        the raw texts of dev and test splits
     SPLIT.extras.jsonl    annotations of the sentences, if the corpus has any
@@ -90,7 +90,7 @@ class Split:
 
 
 def as_one(split: Split) -> Split:
-    """The split with each source as prompt tokens before its target, for a language model."""
+    """The split with each source as a prompt before its target, for a language model."""
     source, target = split.source, split.target
     starts = source.offsets[:-1] + target.offsets[:-1]
     tokens = np.empty(len(source.tokens) + len(target.tokens), np.int32)

@@ -4,11 +4,16 @@ The splits train, dev and test have examples up to the length of the task; test2
 have 2, 4 and 8 times that length.
 """
 
+import functools
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from t2t_jax.config import Data
 from t2t_jax.data import nested, tasks
+from t2t_jax.data.corpora import parse_options
+from t2t_jax.data.raw import Raw, RawCorpus, Report, drawn_pairs, streams_of
 from t2t_jax.data.tasks import Example, Options, Task
 from t2t_jax.errors import UsageError
 from t2t_jax.tokens import UNK
@@ -24,8 +29,9 @@ TASKS: Mapping[str, Task] = {
     "listops": Task(nested.listops, nested.listops_words),
     "needle": Task(tasks.needle, tasks.needle_words),
 }
-PAIRS = 20_000  # in training, unless another number is asked for
-# The factor of the length and the number of pairs of each split; 0 is the number that is asked for.
+VERSION = 1  # to be raised with a change of the examples that are drawn
+PAIRS = 20_000  # in training, unless another number is requested
+# The factor of the length and the number of pairs of each split; 0 is the number requested.
 # Train is last, so that its size changes no other split.
 SPLITS = {
     "dev": (1, 500),
@@ -37,6 +43,29 @@ SPLITS = {
 }
 RESERVED = UNK + 1  # ids of a vocabulary that are not words
 _TRIES = 100  # draws in a row without a new example, after which there are too few
+
+
+def diagnostic(data: Data, root: Path, report: Report) -> RawCorpus:
+    """The corpus of a task."""
+    options = parse_options(data.corpus, data.task_options)
+    words = vocabulary(data.corpus, options, data.vocabulary)
+    if not words:
+        raise UsageError(
+            f"vocabulary={data.vocabulary} leaves corpus {data.corpus} without words, as special "
+            "tokens take four places: raise vocabulary."
+        )
+
+    @functools.cache
+    def examples() -> Mapping[str, Sequence[Example]]:
+        return generate(data.corpus, options, data.vocabulary, drawn_pairs(data) or PAIRS)
+
+    def read(split: str) -> Iterator[Raw]:
+        for source, target, distance in examples()[split]:
+            extra = None if distance is None else {"dependency": distance}
+            yield Raw(" ".join(source).encode(), " ".join(target).encode(), extra)
+
+    content = {"options": options, "version": VERSION}
+    return RawCorpus(content, lambda: streams_of(data.corpus, SPLITS, read), words)
 
 
 def vocabulary(task: str, options: Options, V: int) -> list[str]:

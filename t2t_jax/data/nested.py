@@ -4,14 +4,15 @@ import itertools
 import random
 from collections.abc import Callable
 
-from t2t_jax.data.tasks import PROMPT, Example, Options, draw_length, require
+from t2t_jax.data.tasks import Example, Options, draw_length, require
 from t2t_jax.errors import UsageError
+from t2t_jax.tokens import PROMPT
 
 
 def dyck(rng: random.Random, o: Options) -> Example:
     """Every closing bracket of a balanced string of V / 2 types (Hewitt et al. 2020).
 
-    Opening brackets are given, so a model is only asked for the type of each closing bracket. The
+    Opening brackets are prompts, so a model predicts the type of each closing bracket alone. The
     source is the first bracket. No prefix has more than `depth` open brackets.
     """
     n = 2 * rng.randint(o["length"] // 4 + 1, o["length"] // 2)

@@ -16,10 +16,10 @@ import numpy as np
 
 from t2t_jax import files
 from t2t_jax.config import Data
-from t2t_jax.data import corpora
 from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence
-from t2t_jax.data.registry import CORPORA
-from t2t_jax.data.tokenise import FilesMissing, build
+from t2t_jax.data.corpora import CORPORA
+from t2t_jax.data.raw import FilesMissing, RawCorpus, drawn_pairs, raw_corpus
+from t2t_jax.data.tokenise import build
 from t2t_jax.errors import UsageError
 
 Report = Callable[[str], object]
@@ -47,15 +47,15 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
     Samples of different sizes are nested; dev, test and the vocabulary are those of the corpus.
     More pairs than the grammar has by default are a corpus of their own: it begins with the default
     training pairs and has the same dev and test, but its vocabulary is trained on all of its pairs.
-    A diagnostic task generates as many pairs as are asked for: more begin with the same ones, and
-    dev and test stay the same.
+    A diagnostic task draws as many pairs as are requested: more begin with the same ones, and dev
+    and test stay the same.
 
     Raises:
       UsageError: as `prepare`, or the corpus has fewer pairs.
     """
     dataset = open_dataset(prepare(data, root, report))
     train = dataset.splits["train"]
-    if data.pairs == 0 or corpora.generated_pairs(data):
+    if data.pairs == 0 or drawn_pairs(data):
         return dataset
     if data.pairs > len(train.source):
         raise UsageError(
@@ -81,7 +81,7 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
     root = Path(root)
     requested = request(data)
     try:
-        corpus = corpora.corpus_of(data, root, report)
+        corpus = raw_corpus(data, root, report)
     except FilesMissing as error:
         prepared = _prepared_earlier(root, requested)
         if prepared is None:
@@ -97,34 +97,22 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
 def _check_fields(data: Data) -> None:
     if data.source == data.target:
         raise UsageError(f"source and target are both {data.source!r}: choose two languages.")
-    for name in ("directory", "train", "dev", "test"):
-        if getattr(data, name) and name not in CORPORA[data.corpus].fields:
+    for name in ("directory", "train", "dev", "test", "grade"):
+        if getattr(data, name) != getattr(Data, name) and name not in CORPORA[data.corpus].fields:
             raise UsageError(
                 f"corpus {data.corpus} reads no {name}: leave it out, or choose the corpus that "
                 f"does ({', '.join(c for c, entry in CORPORA.items() if name in entry.fields)})."
             )
-    if data.grade != corpora.NORMAL and data.corpus != "grammar":
-        raise UsageError(
-            f"corpus {data.corpus} has no grade {data.grade}: leave grade out, or choose corpus "
-            "grammar."
-        )
 
 
 def request(data: Data) -> dict[str, Any]:
     """The fields that change a prepared corpus; some are left out if they have their default."""
     fields = {name: getattr(data, name) for name in _REQUEST}
-    if data.grade != corpora.NORMAL:
-        fields["grade"] = data.grade
-    if data.task_options:
-        fields["task_options"] = data.task_options
-    if corpora.generated_pairs(data):
-        fields["pairs"] = data.pairs
-    return fields
+    chosen = dict(grade=data.grade, task_options=data.task_options, pairs=drawn_pairs(data))
+    return fields | {name: x for name, x in chosen.items() if x != getattr(Data, name)}
 
 
-def _build_once(
-    data: Data, root: Path, requested: Mapping[str, Any], corpus: corpora.Corpus
-) -> Path:
+def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: RawCorpus) -> Path:
     """The directory of a corpus, which is built there unless it already is."""
     keyed = [FORMAT, {**requested, **_PATHS_OUT}, corpus.content]
     key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
@@ -137,8 +125,7 @@ def _build_once(
             "asked": requested,
             "content": corpus.content,
         }
-        sizes = data.vocabulary, data.max_length
-        build(directory, about, corpus.streams(), *sizes, corpus.words, corpus.whole_targets)
+        build(directory, about, corpus, data.vocabulary, data.max_length)
     return directory
 
 

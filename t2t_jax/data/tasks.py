@@ -1,7 +1,7 @@
 """Diagnostic tasks that tell attention mechanisms apart: each draws one example.
 
 A task is a function of a random generator and its options that returns an `Example`. Options are
-those of `registry.CORPORA` and V, the number of words. `length` is the length of the longest
+those of `corpora.CORPORA` and V, the number of words. `length` is the length of the longest
 examples. The answer is a function of the words before it, so an accuracy of 100% is possible.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from t2t_jax.errors import UsageError
+from t2t_jax.tokens import PROMPT
 
-PROMPT = "_"  # begins a prompt word of the target: input, no loss
 BLANK = "."  # fills places that have no meaning
 
 Options = Mapping[str, int]
@@ -22,7 +22,7 @@ class Example(NamedTuple):
     """An example as words.
 
     Attributes:
-      distance: words from where the answer is known to where it is asked, the largest of several;
+      distance: words from where the answer is known to its place, the largest of several;
         None if the task has no such distance.
     """
 
@@ -122,7 +122,7 @@ def induction_words(o: Options) -> list[str]:
 def recall(rng: random.Random, o: Options) -> Example:
     """Multi-query associative recall (Arora et al. 2023, MQAR): the value of each key.
 
-    The source is a list of keys, each followed by its value. In the target, each key is given once,
+    The source is a list of keys, each followed by its value. In the target, each key is a prompt,
     followed by its value, which is the answer. Keys and values are drawn without replacement. The
     target has places g = 1, 2, ... for pairs, which are drawn without replacement and with
     probabilities in proportion to g^(a - 1), a = 0.01. All other places are blank. An example has
@@ -133,7 +133,7 @@ def recall(rng: random.Random, o: Options) -> Example:
     drawn = rng.sample(range(keys), n), rng.sample(range(values), n)
     pairs = [(f"k{i}", f"v{j}") for i, j in zip(*drawn, strict=True)]
     places = _without_replacement(rng, _power_law(o["length"] // 2 - n), n)
-    rng.shuffle(places)  # otherwise the first key would mostly be asked first
+    rng.shuffle(places)  # otherwise the first key would mostly be the first prompt
     target = [PROMPT + BLANK] * (o["length"] - 2 * n)
     for (key, value), place in zip(pairs, places, strict=True):
         target[2 * place : 2 * place + 2] = PROMPT + key, value

@@ -21,10 +21,10 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from t2t_jax.data.cache import FORMAT, SIDES
-from t2t_jax.data.tasks import PROMPT
+from t2t_jax.data.raw import RawCorpus, Stream
 from t2t_jax.data.vocabulary import Vocabulary, of_words, train
 from t2t_jax.errors import RunError, UsageError
-from t2t_jax.tokens import EOS
+from t2t_jax.tokens import EOS, PROMPT
 
 CHUNK = 10_000  # pairs encoded at a time
 SAMPLE = 1_000_000  # pairs at most on which the vocabulary is trained
@@ -34,25 +34,6 @@ Item = TypeVar("Item")
 Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
-class FilesMissing(UsageError):
-    """The files of a corpus are missing and cannot be downloaded."""
-
-
-class Raw(NamedTuple):
-    """A sentence pair as it stands in the corpus: bytes that should be UTF-8."""
-
-    source: bytes
-    target: bytes
-    extra: Mapping[str, Any] | None = None
-
-
-class Stream(NamedTuple):
-    """A split that can be read repeatedly; `where` names its files in messages."""
-
-    where: str
-    read: Callable[[], Iterator[Raw]]
-
-
 class Pair(NamedTuple):
     source: str
     target: str
@@ -60,15 +41,9 @@ class Pair(NamedTuple):
 
 
 def build(
-    directory: Path,
-    about: Mapping[str, Any],
-    streams: Mapping[str, Stream],
-    vocabulary: int,
-    max_length: int,
-    words: Sequence[str] = (),
-    whole_targets: bool = False,
+    directory: Path, about: Mapping[str, Any], corpus: RawCorpus, vocabulary: int, max_length: int
 ) -> None:
-    """Tokenises streams into a directory.
+    """Tokenises a corpus into a directory.
 
     Training pairs with a side longer than `max_length` subwords (EOS included) are left out. In
     every split, pairs with an empty side and pairs that are not UTF-8 are left out. meta.json has
@@ -76,11 +51,7 @@ def build(
 
     Args:
       about: further content of meta.json.
-      streams: the splits by name; "train" is one of them.
       vocabulary: number of subwords.
-      words: the vocabulary, if it consists of whole words. A word of a target that begins with
-        `tasks.PROMPT` is then a prompt (input, no loss): its id is stored with a minus sign.
-      whole_targets: whether every word of a training target is one subword.
 
     Raises:
       UsageError: a stream cannot be read, has no valid pair, or is not UTF-8.
@@ -89,7 +60,7 @@ def build(
     aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
     try:
         aside.mkdir(parents=True)
-        _fill(aside, about, streams, vocabulary, max_length, words, whole_targets)
+        _fill(aside, about, corpus, vocabulary, max_length)
         _move(aside, directory)
     except OSError as error:
         raise RunError(
@@ -113,14 +84,9 @@ def sample(items: Iterable[Item], limit: int) -> tuple[list[Item], int]:
 
 
 def _fill(
-    directory: Path,
-    about: Mapping[str, Any],
-    streams: Mapping[str, Stream],
-    vocabulary: int,
-    max_length: int,
-    words: Sequence[str],
-    whole_targets: bool,
+    directory: Path, about: Mapping[str, Any], corpus: RawCorpus, vocabulary: int, max_length: int
 ) -> None:
+    streams, words = corpus.streams(), corpus.words
     for name, stream in streams.items():  # errors in the small splits show before the long work
         if name != "train":
             for _ in _valid(stream, Counter()):
@@ -129,10 +95,10 @@ def _fill(
     if words:
         subwords = Vocabulary(of_words(words))
     else:
-        subwords, trained_on = _train_vocabulary(streams["train"], vocabulary, whole_targets)
+        subwords, trained_on = _train_vocabulary(streams["train"], vocabulary, corpus.whole_targets)
     (directory / "vocabulary.model").write_bytes(subwords.model)
     dtype = "uint16" if subwords.size <= 1 << 16 and not words else "int32"
-    encode = given_encoder(subwords) if words else subwords.encode
+    encode = prompt_encoder(subwords) if words else subwords.encode
     digest = hashlib.sha256(subwords.model)
     splits = {
         name: _write_split(directory, name, stream, encode, dtype, max_length, digest)
@@ -232,12 +198,12 @@ def _write_side(
 
 
 def _end(row: Sequence[int]) -> int:
-    """The end mark of a row of ids. If a word is given, so is the mark, as the length is known."""
+    """The end mark of a row of ids: a prompt, too, if there are prompts, which tell the length."""
     return -EOS if min(row) < 0 else EOS
 
 
-def given_encoder(vocabulary: Vocabulary) -> Encode:
-    """A function that encodes texts of whole words; the ids of prompt words have a minus sign."""
+def prompt_encoder(vocabulary: Vocabulary) -> Encode:
+    """A function that encodes texts of whole words; the ids of prompts have a minus sign."""
     index = {vocabulary.pieces([i])[0].removeprefix("▁"): i for i in range(vocabulary.size)}
     index |= {PROMPT + word: -i for word, i in index.items()}
     return lambda texts: [[index[word] for word in text.split()] for text in texts]

@@ -10,13 +10,36 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from t2t_jax.config import Data
 from t2t_jax.data import trees
-from t2t_jax.data.tokenise import FilesMissing, Raw
+from t2t_jax.data.raw import (
+    FilesMissing,
+    Raw,
+    RawCorpus,
+    Report,
+    check_languages,
+    sha256,
+    streams_of,
+)
 from t2t_jax.errors import UsageError
 
-TREEBANKS = ("wsj", "wsj_sample")
+VERSION = 1  # to be raised with a change of the pairs that are made of the same files
 _NAME = re.compile(r"wsj_(\d\d)(\d\d)\.mrg")
 _SECTIONS = {"train": range(2, 22), "dev": range(22, 23), "test": range(23, 24)}
+
+
+def treebank(data: Data, root: Path, report: Report) -> RawCorpus:
+    """The corpus wsj or wsj_sample, from the .mrg files of a directory."""
+    check_languages(data, "en", "tree")
+    if not Path(data.directory or "?").is_dir():
+        raise FilesMissing(
+            f"corpus {data.corpus} is read from a directory, and --directory is "
+            f"{data.directory or 'not set'}: set it to that of the Penn Treebank's .mrg files."
+        )
+    files = splits(Path(data.directory), data.corpus)
+    content = {split: [sha256(path) for path in paths] for split, paths in files.items()}
+    streams = streams_of(data.corpus, files, lambda split: pairs(files[split]))
+    return RawCorpus(content | {"version": VERSION}, lambda: streams, whole_targets=True)
 
 
 def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:

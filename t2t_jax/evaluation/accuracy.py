@@ -4,23 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from t2t_jax.data.tasks import PROMPT
-from t2t_jax.evaluation.score import Score
+from t2t_jax.evaluation.metrics import metric
+from t2t_jax.tokens import PROMPT
 
 SIGNATURE = "words that are asked for, given the true words before"
-
-
-def sentence_statistics(predicted: Sequence[str], references: Sequence[str]) -> list[list[int]]:
-    """For each sequence: right words, words with a loss, 1 if the whole is right, and 1.
-
-    Prompt words are not counted. The whole includes the end mark if that has a loss.
-    """
-    out = []
-    for text, reference in zip(predicted, references, strict=True):
-        pairs = zip(text.split(), reference.split(), strict=False)
-        right = [x == y for x, y in pairs if not y.startswith(PROMPT)]
-        out.append([sum(right), len(right), int(text == reference), 1])
-    return out
+EXACT = "sequences that equal their reference"
 
 
 def of_sums(sums: np.ndarray) -> np.ndarray:
@@ -33,13 +21,25 @@ def exact_of_sums(sums: np.ndarray) -> np.ndarray:
     return 100 * sums[..., 2] / sums[..., 3]
 
 
-def scores(predicted: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    """The accuracy of words, and that of whole sequences, which equals that of greedy decoding."""
-    sums = np.sum(sentence_statistics(predicted, references), axis=0)
-    return {
-        "accuracy": Score("accuracy", float(of_sums(sums)), SIGNATURE),
-        "exact": Score("exact", float(exact_of_sums(sums)), EXACT),
-    }
+@metric("accuracy", SIGNATURE, of_sums, teacher_forced=True)
+def sentence_statistics(
+    predicted: Sequence[str], references: Sequence[str], _: Sequence[str] = ()
+) -> list[list[int]]:
+    """For each sequence: right words, predicted words, 1 if the whole is right, and 1.
+
+    Prompts are not counted. The whole includes the end mark if that is predicted.
+    """
+    out = []
+    for text, reference in zip(predicted, references, strict=True):
+        pairs = zip(text.split(), reference.split(), strict=False)
+        right = [x == y for x, y in pairs if not y.startswith(PROMPT)]
+        out.append([sum(right), len(right), int(text == reference), 1])
+    return out
 
 
-EXACT = "sequences that equal their reference"
+@metric("exact", EXACT)
+def _exact(
+    predicted: Sequence[str], references: Sequence[str], _: Sequence[str]
+) -> list[tuple[int, int]]:
+    """Of predictions, it equals that of greedy decoding."""
+    return [(int(x == y), 1) for x, y in zip(predicted, references, strict=True)]

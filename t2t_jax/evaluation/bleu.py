@@ -1,88 +1,34 @@
-"""BLEU by sacreBLEU, always against the raw references, each score with its signature.
+"""Metrics of translations: BLEU, chrF and TER by sacreBLEU, COMET, and equality.
 
-Scores with different signatures cannot be compared: that of the same translations varies by 1.5
-points between the conventions below.
+BLEU is always computed against raw references. Scores with different signatures cannot be compared:
+those of the same translations vary by 1.5 points between the conventions below.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.score import Score
+from t2t_jax.evaluation.metrics import Counts, metric
 
-# Keys of the scores.
-CASED, LOWERCASED, INTERNATIONAL, CHRF2 = "bleu", "bleu_lc", "bleu_intl", "chrf"
-MOSES = "bleu_moses_lc"
-
-
-def scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    """sacreBLEU's scores of detokenised `hypotheses` against raw `references`, by key.
-
-    CASED is sacreBLEU's default BLEU (13a tokenisation, cased), LOWERCASED the same on lowercased
-    text, INTERNATIONAL cased BLEU with international tokenisation, and CHRF2 chrF with beta 2.
-
-    Args:
-      hypotheses, references: one sentence per line, in the same order.
-
-    Raises:
-      UsageError: there are no sentences, or the numbers of the two differ.
-    """
-    if len(hypotheses) != len(references):
-        raise UsageError(
-            f"there are {len(hypotheses)} translations for {len(references)} references: "
-            "score one translation for each line of the reference."
-        )
-    if not references:
-        raise UsageError("there is nothing to score: the reference has no lines.")
-
-    from sacrebleu.metrics import BLEU, CHRF
-
-    metrics = {
-        CASED: ("BLEU", BLEU()),
-        LOWERCASED: ("BLEU lowercased", BLEU(lowercase=True)),
-        INTERNATIONAL: ("BLEU international", BLEU(tokenize="intl")),
-        CHRF2: ("chrF2", CHRF()),
-    }
-    out = {}
-    for key, (name, metric) in metrics.items():
-        score = metric.corpus_score(hypotheses, [references]).score
-        out[key] = Score(name, score, str(metric.get_signature()))
-    return out
+COMET = "Unbabel/wmt22-comet-da"
+Texts = Sequence[str]
 
 
-def moses_score(hypotheses: Sequence[str], references: Sequence[str], lang: str) -> Score:
-    """BLEU of both sides after `lc_norm_tok`, as the Multi30k literature reports it (key MOSES).
+@functools.cache
+def _sacrebleu(name: str, **options: Any) -> Any:
+    """Returns a metric of sacreBLEU."""
+    import sacrebleu.metrics
 
-    Args:
-      hypotheses, references: one sentence per line, in the same order.
-      lang: the target language, for the Moses tokeniser.
-    """
-    import sacremoses
-    from sacrebleu.metrics import BLEU
-
-    tokenised = BLEU(tokenize="none", force=True)  # force: no warning that it looks tokenised
-    score = tokenised.corpus_score(
-        lc_norm_tok(hypotheses, lang), [lc_norm_tok(references, lang)]
-    ).score
-    signature = (
-        f"{tokenised.get_signature()} after lowercase, Moses normalize-punctuation and tokenizer "
-        f"-l {lang} (sacremoses {sacremoses.__version__})"
-    )
-    return Score("BLEU lowercased, normalised, tokenised (Moses)", score, signature)
+    made = getattr(sacrebleu.metrics, name)(**options)
+    made.corpus_score(["a"], [["a"]])  # its signature needs the number of references
+    return made
 
 
-def sentence_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> list[list[int]]:
-    """The ten counts of each sentence whose sums give corpus BLEU (13a, cased).
-
-    They are sacreBLEU's number of matching n-grams for n = 1 to 4, the number of n-grams in the
-    hypothesis for n = 1 to 4, and the lengths of hypothesis and reference.
-    """
-    from sacrebleu.metrics import BLEU
-
-    metric = BLEU(effective_order=True)  # sacreBLEU's option for sentences; no count depends on it
-    scored = [metric.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
-    return [[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scored]
+def _signature(name: str, **options: Any) -> Callable[[], str]:
+    return lambda: str(_sacrebleu(name, **options).get_signature())
 
 
 def of_sums(sums: np.ndarray) -> np.ndarray:
@@ -101,7 +47,53 @@ def of_sums(sums: np.ndarray) -> np.ndarray:
     return np.where(scorable, 100 * np.exp(log_precision + log_brevity), 0.0)
 
 
-def lc_norm_tok(lines: Sequence[str], lang: str) -> list[str]:
+def sentence_statistics(hypotheses: Texts, references: Texts, **options: Any) -> list[list[int]]:
+    """The ten counts of each sentence whose sums give corpus BLEU with these options of sacreBLEU.
+
+    They are sacreBLEU's number of matching n-grams for n = 1 to 4, the number of n-grams in the
+    hypothesis for n = 1 to 4, and the lengths of hypothesis and reference.
+    """
+    counts = _sacrebleu("BLEU", **options)._extract_corpus_statistics(hypotheses, [references])
+    return [[*ngrams, length, of_reference] for length, of_reference, *ngrams in counts]
+
+
+@metric("BLEU", _signature("BLEU"), of_sums, key="bleu")
+def _bleu(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
+    """The default of sacreBLEU: 13a tokenisation, cased."""
+    return sentence_statistics(hypotheses, references)
+
+
+@metric("BLEU lowercased", _signature("BLEU", lowercase=True), of_sums, key="bleu_lc")
+def _lowercased(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
+    return sentence_statistics(hypotheses, references, lowercase=True)
+
+
+@metric("BLEU international", _signature("BLEU", tokenize="intl"), of_sums, key="bleu_intl")
+def _international(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
+    return sentence_statistics(hypotheses, references, tokenize="intl")
+
+
+# Without a warning that the text looks tokenised.
+_TOKENISED: dict[str, Any] = dict(tokenize="none", force=True)
+
+
+def _moses_signature(language: str) -> str:
+    import sacremoses
+
+    return (
+        f"{_signature('BLEU', **_TOKENISED)()} after lowercase, Moses normalize-punctuation and "
+        f"tokenizer -l {language} (sacremoses {sacremoses.__version__})"
+    )
+
+
+@metric("BLEU Moses", _moses_signature, of_sums, key="bleu_moses_lc", by_language=True)
+def moses(hypotheses: Texts, references: Texts, _: Texts, language: str) -> Counts:
+    """BLEU of both sides after `lc_norm_tok`, as the literature of Multi30k reports it."""
+    texts = (lc_norm_tok(lines, language) for lines in (hypotheses, references))
+    return sentence_statistics(*texts, **_TOKENISED)
+
+
+def lc_norm_tok(lines: Texts, language: str) -> list[str]:
     """Lines lowercased, punctuation-normalised and tokenised, as Multi30k's `lc.norm.tok` files.
 
     The steps and their order are those of `scripts/task1-tokenize.sh` in github.com/multi30k/
@@ -110,6 +102,54 @@ def lc_norm_tok(lines: Sequence[str], lang: str) -> list[str]:
     """
     import sacremoses
 
-    normalise = sacremoses.MosesPunctNormalizer(lang).normalize
-    tokenise = sacremoses.MosesTokenizer(lang).tokenize
+    normalise = sacremoses.MosesPunctNormalizer(language).normalize
+    tokenise = sacremoses.MosesTokenizer(language).tokenize
     return [tokenise(normalise(line.lower()), return_str=True) for line in lines]
+
+
+def _chrf_of_sums(sums: np.ndarray) -> np.ndarray:
+    """chrF2 [...] of n-grams in hypothesis, reference and both [..., 3 per order]."""
+    hypothesis, reference, both = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
+    defined = (hypothesis > 0) & (reference > 0)
+    orders = np.maximum(defined.sum(axis=-1), 1)
+    precision = np.where(defined, both / np.maximum(hypothesis, 1), 0).sum(axis=-1) / orders
+    recall = np.where(defined, both / np.maximum(reference, 1), 0).sum(axis=-1) / orders
+    return 100 * 5 * precision * recall / np.maximum(4 * precision + recall, 1e-300)
+
+
+@metric("chrF2", _signature("CHRF"), _chrf_of_sums, key="chrf")
+def _chrf(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
+    return _sacrebleu("CHRF")._extract_corpus_statistics(hypotheses, [references])
+
+
+@metric("TER", _signature("TER"), lower_is_better=True)
+def _ter(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
+    return _sacrebleu("TER")._extract_corpus_statistics(hypotheses, [references])
+
+
+@functools.cache
+def _comet_model() -> Any:
+    """Returns the model of COMET, which its package downloads once."""
+    try:
+        import comet
+    except ImportError:
+        raise UsageError(
+            "the metric COMET needs its package: `pip install unbabel-comet`, or leave COMET out."
+        ) from None
+    return comet.load_from_checkpoint(comet.download_model(COMET))
+
+
+def _comet_signature() -> str:
+    from importlib.metadata import version
+
+    return f"{COMET}|version:{version('unbabel-comet')}"
+
+
+@metric("COMET", _comet_signature)
+def _comet(hypotheses: Texts, references: Texts, sources: Texts) -> Counts:
+    model, texts = _comet_model(), zip(sources, hypotheses, references, strict=True)
+    import torch  # which COMET has installed
+
+    data = [{"src": source, "mt": output, "ref": reference} for source, output, reference in texts]
+    scores = model.predict(data, gpus=int(torch.cuda.is_available()), progress_bar=False).scores
+    return [(score, 1) for score in scores]

@@ -1,5 +1,5 @@
 """Accuracy on contrastive sets: how often a model finds a translation likelier than the same one
-with an error (Sennrich 2017, LingEval97; the sets of the grammar are in `data.grammar`)."""
+with an error (Sennrich 2017, LingEval97). A corpus may declare a set (`Corpus.minimal_pairs`)."""
 
 import json
 import math
@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_jax.data.grammar.contrastive import DISTANCES
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError
 
+DISTANCES = (1, 2), (3, 4), (5, 6), (7, 9), (10, math.inf)  # of the two words that must agree
 _BATCH_TOKENS = 4096
 _Z = 1.96  # of a 95% interval
 

@@ -1,66 +1,116 @@
-"""The metrics that a table shows on request: `table STUDY --metrics BLEU,chrF2,PPL`.
+"""Metrics by name, each declared by the decorator `metric`, here and in study files alike.
 
-They are computed from the translations of finished runs, and are not part of a run. PPL and the
-main metric of the corpus (`evaluation.metric`) are kept in a run's result. All others are here:
-those of sacreBLEU, COMET, and those that a study file adds with the decorator `metric`. A name with
-a split, as in `BLEU@test_long`, is a metric on another split than the study's own. Only contrastive
-accuracy is computed from the parameters (`runs.judging`).
+A corpus names the metrics that its runs keep (`data.corpora.Corpus.metrics`); the first is its main
+one. `table STUDY --metrics BLEU,TER@test_long` computes others from the translations of finished
+runs: such a metric is no part of a run.
 """
 
-import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from t2t_jax.config import Config
+from t2t_jax.data.cache import Split
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, near
-from t2t_jax.evaluation import accuracy, bleu
+from t2t_jax.parts import ARCHITECTURES
 
 # (hypotheses, references, sources) -> the counts of each sentence, or a score of all.
-Measured = Sequence[Sequence[float]] | float
-Function = Callable[[Sequence[str], Sequence[str], Sequence[str]], Measured]
-STORED = "PPL", "BLEU", "F1", "accuracy"  # metrics that are kept in results
-CONTRASTIVE = "contrastive"
-LOWER_IS_BETTER = {"PPL"}
+Counts = Sequence[Sequence[float]]
+Function = Callable[..., Counts | float]
+F = TypeVar("F", bound=Function)
+PPL, CONTRASTIVE = "PPL", "contrastive"
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of a set of outputs, and how it was computed."""
+
+    name: str
+    score: float
+    signature: str
+
+
+class Outputs(NamedTuple):
+    """A model's outputs for sentences, and what they are compared with.
+
+    Attributes:
+      extras: annotations of the sentences, if there are any.
+      language: the target language.
+    """
+
+    hypotheses: Sequence[str]
+    references: Sequence[str]
+    sources: Sequence[str]
+    extras: Sequence[Mapping[str, Any]] = ()
+    language: str = ""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric that is computed on request.
+    """A metric.
 
     Attributes:
       name: heading of its column.
       signature: how it is computed, or a function that returns this if it has to import a package.
-      measure: (hypotheses, references, sources) -> for each sentence the counts whose sums give the
-        metric; or a number, the score of all sentences, for which there is no significance test.
-        None for the accuracy on a contrastive set, which is not a metric of translations.
+      function: (hypotheses, references, sources) -> for each sentence the counts whose sums give
+        the metric; or a number, the score of all sentences, for which there is no significance
+        test. None for PPL and contrastive, which are computed from likelihoods instead of outputs.
       of_sums: the metric [...] of summed counts [..., counts].
-      key: its key in the scores of a result, if it is kept there.
+      key: its key in the scores of a result.
+      annotation: the annotation of a sentence that is compared in place of its reference.
+      by_language: whether `function` and `signature` take the target language as last argument.
+      teacher_forced: whether hypotheses are words predicted from the true words before them
+        (`predictions.py`) instead of translations.
     """
 
     name: str
-    signature: str | Callable[[], str]
-    measure: Function | None
+    signature: str | Callable[..., str]
+    function: Function | None
     of_sums: Callable[[np.ndarray], np.ndarray]
     key: str = ""
+    lower_is_better: bool = False
+    annotation: str = ""
+    by_language: bool = False
+    teacher_forced: bool = False
 
-    def of(
-        self, hypotheses: Sequence[str], references: Sequence[str], sources: Sequence[str]
-    ) -> tuple[float, Sequence[Sequence[float]]]:
-        """Returns the metric, and the counts of each sentence: none if only the score is known."""
-        assert self.measure is not None
-        measured = self.measure(hypotheses, references, sources)
+    def measure(self, outputs: Outputs) -> tuple[float, Counts]:
+        """Returns the metric, and the counts of each sentence: none if only the score is known.
+
+        Raises:
+          UsageError: the annotation is missing.
+        """
+        return self._of_measured(self._measured(outputs))
+
+    def describe(self, language: str = "") -> str:
+        """Returns the signature."""
+        if isinstance(self.signature, str):
+            return self.signature
+        return self.signature(*[language] * self.by_language)
+
+    def _measured(self, outputs: Outputs) -> Counts | float:
+        assert self.function is not None
+        references = outputs.references
+        if self.annotation:
+            if not outputs.extras:
+                raise UsageError(
+                    f"{self.name} needs the annotation {self.annotation} of every sentence: choose "
+                    "a split of the corpus."
+                )
+            references = [extra[self.annotation] for extra in outputs.extras]
+        language = [outputs.language] * self.by_language
+        return self.function(outputs.hypotheses, references, outputs.sources, *language)
+
+    def _of_measured(self, measured: Counts | float) -> tuple[float, Counts]:
         if np.ndim(measured) == 0:
             return float(measured), ()  # type: ignore[arg-type]
         return float(self.of_sums(np.array(measured).sum(axis=0))), measured  # type: ignore[return-value]
 
-    def describe(self) -> str:
-        """Returns the signature."""
-        return self.signature if isinstance(self.signature, str) else self.signature()
-
 
 METRICS: dict[str, Metric] = {}
+PACKAGE: set[str] = set()  # the names of the metrics of this package, set once they are declared
 
 
 def percentage(sums: np.ndarray) -> np.ndarray:
@@ -68,54 +118,123 @@ def percentage(sums: np.ndarray) -> np.ndarray:
     return 100 * sums[..., 0] / sums[..., 1]
 
 
+def perplexity(sums: np.ndarray) -> np.ndarray:
+    """exp of the negative log-likelihood per token [...], from sums of both [..., 2]."""
+    with np.errstate(over="ignore"):  # the perplexity of a model that diverged is infinite
+        return np.exp(sums[..., 0] / sums[..., 1])
+
+
 def metric(
     name: str,
-    signature: str | Callable[[], str],
+    signature: str | Callable[..., str],
     of_sums: Callable[[np.ndarray], np.ndarray] = percentage,
     *,
-    lower_is_better: bool = False,
     key: str = "",
-) -> Callable[[Function], Function]:
-    """Returns a decorator that adds a function to METRICS; see `Metric` for the arguments.
+    **fields: Any,
+) -> Callable[[F], F]:
+    """Returns a decorator that adds a metric, which a function computes, to METRICS.
+
+    Args:
+      fields: `lower_is_better` and other fields of `Metric`.
 
     Raises:
       UsageError: the name is empty, contains a comma or an @, or is that of a metric of the
-        package that results store.
+        package.
     """
-    if name in (*STORED, CONTRASTIVE) or {",", "@"} & {*name} or not name:
+    if name in PACKAGE or {",", "@"} & {*name} or not name:
         raise UsageError(f"a metric cannot be called {name!r}: choose another name.")
 
-    def add(function: Function) -> Function:
-        METRICS[name] = Metric(name, signature, function, of_sums, key)
-        (LOWER_IS_BETTER.add if lower_is_better else LOWER_IS_BETTER.discard)(name)
+    def add(function: F) -> F:
+        METRICS[name] = Metric(name, signature, function, of_sums, key or name, **fields)
         return function
 
     return add
 
 
-def parse(text: str, *stored: str, splits: bool = False) -> tuple[str, ...]:
+def metric_of(corpus: str) -> Metric:
+    """Returns the main metric of a corpus, by which its runs are compared."""
+    return metrics_of(corpus)[0]
+
+
+def metrics_of(corpus: str) -> list[Metric]:
+    """Returns the metrics that runs of a corpus keep, the main one first.
+
+    Raises:
+      UsageError: the corpus is declared with a metric that does not exist.
+    """
+    for name in CORPORA[corpus].metrics:
+        if name not in METRICS:
+            raise UsageError(f"corpus {corpus} names a metric {name!r}: {near(name, METRICS)}")
+    return [METRICS[name] for name in CORPORA[corpus].metrics]
+
+
+def is_scored(c: Config) -> bool:
+    """Returns whether a model of this config has outputs that can be scored."""
+    translates = ARCHITECTURES[c.model.architecture].translates
+    return translates or metric_of(c.data.corpus).teacher_forced
+
+
+def score(outputs: Outputs, metrics: Sequence[Metric]) -> tuple[dict[str, Any], Counts]:
+    """Returns scores by key, as JSON, and the counts of each sentence by the first metric.
+
+    Raises:
+      UsageError: there is nothing to score, or an annotation is missing.
+    """
+    if len(outputs.hypotheses) != len(outputs.references):
+        raise UsageError(
+            f"there are {len(outputs.hypotheses)} translations for {len(outputs.references)} "
+            "references: score one translation for each line of the reference."
+        )
+    if not outputs.references:
+        raise UsageError("there is nothing to score: the reference has no lines.")
+    measured: dict[Any, Counts | float] = {}  # metrics may share a function
+    scores, statistics = {}, []
+    for metric in metrics:
+        if metric.function not in measured:
+            measured[metric.function] = metric._measured(outputs)
+        value, counts = metric._of_measured(measured[metric.function])
+        scores[metric.key] = asdict(Score(metric.name, value, metric.describe(outputs.language)))
+        statistics.append(counts)
+    return scores, statistics[0]
+
+
+def outputs_of(split: Split, hypotheses: Sequence[str], language: str) -> Outputs:
+    """Returns a model's outputs for the sentences of a split."""
+    return Outputs(hypotheses, split.references, split.sources, split.extras, language)
+
+
+def parse(text: str, corpus: str, *, table: bool = False) -> tuple[str, ...]:
     """Returns the names of `--metrics`, separated by commas.
 
     Args:
-      stored: the metrics that can be named beside those computed here.
-      splits: whether a name may have a split, as in `BLEU@test_long`.
+      corpus: the corpus that is scored.
+      table: whether a name may have a split, as in `BLEU@test_long`, and may be PPL.
 
     Raises:
-      UsageError: there is no such metric, it is named twice, or it is perplexity on a split.
+      UsageError: there is no such metric of this corpus, it is named twice, or it is perplexity or
+        contrastive accuracy on a split.
     """
     names = tuple(name.strip() for name in text.split(",")) if text else ()
-    choices = [*stored, *METRICS]
+    choices = [name for name in METRICS if _applies(METRICS[name], corpus, table)]
     for name in names:
-        metric, split = of_split(name) if splits else (name, "")
+        metric, split = of_split(name) if table else (name, "")
         if metric not in choices:
             raise UsageError(f"there is no metric {name!r} here: {near(metric, choices)}")
-        if metric == "PPL" and split:
-            raise UsageError(f"PPL is measured on dev alone: leave out {name}.")
+        if metric == PPL and split:
+            raise UsageError(f"{PPL} is measured on dev alone: leave out {name}.")
         if metric == CONTRASTIVE and split:
             raise UsageError(f"{metric} has pairs of its own, and no split: leave out @{split}.")
         if names.count(name) > 1:
             raise UsageError(f"--metrics names {name} twice: leave one out.")
     return names
+
+
+def _applies(metric: Metric, corpus: str, table: bool) -> bool:
+    """Returns whether a corpus can be scored by a metric."""
+    if metric.name == PPL:
+        return table
+    general = not (metric.teacher_forced or metric.annotation)
+    return general or metric.name in CORPORA[corpus].metrics
 
 
 def of_split(name: str) -> tuple[str, str]:
@@ -124,75 +243,8 @@ def of_split(name: str) -> tuple[str, str]:
     return metric, split
 
 
-@functools.cache
-def _sacrebleu(name: str) -> Any:
-    """Returns a metric of sacreBLEU, with its defaults."""
-    import sacrebleu.metrics
-
-    made = getattr(sacrebleu.metrics, name)()
-    made.corpus_score(["a"], [["a"]])  # its signature needs the number of references
-    return made
-
-
-def _of_sacrebleu(name: str, hypotheses: Sequence[str], references: Sequence[str]) -> Measured:
-    """Returns the counts that sacreBLEU sums, and resamples for its own tests."""
-    return _sacrebleu(name)._extract_corpus_statistics(hypotheses, [references])
-
-
-def _chrf_of_sums(sums: np.ndarray) -> np.ndarray:
-    """Returns chrF2 [...] of n-grams in hypothesis, reference and both [..., 3 per order]."""
-    hypothesis, reference, both = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
-    defined = (hypothesis > 0) & (reference > 0)
-    orders = np.maximum(defined.sum(axis=-1), 1)
-    precision = np.where(defined, both / np.maximum(hypothesis, 1), 0).sum(axis=-1) / orders
-    recall = np.where(defined, both / np.maximum(reference, 1), 0).sum(axis=-1) / orders
-    return 100 * 5 * precision * recall / np.maximum(4 * precision + recall, 1e-300)
-
-
-@metric("chrF2", lambda: str(_sacrebleu("CHRF").get_signature()), _chrf_of_sums, key=bleu.CHRF2)
-def _chrf(hypotheses: Sequence[str], references: Sequence[str], _: Sequence[str]) -> Measured:
-    return _of_sacrebleu("CHRF", hypotheses, references)
-
-
-@metric("TER", lambda: str(_sacrebleu("TER").get_signature()), lower_is_better=True)
-def _ter(hypotheses: Sequence[str], references: Sequence[str], _: Sequence[str]) -> Measured:
-    return _of_sacrebleu("TER", hypotheses, references)
-
-
-@metric("exact", accuracy.EXACT, key="exact")
-def _exact(hypotheses: Sequence[str], references: Sequence[str], _: Sequence[str]) -> Measured:
-    return [(x == y, 1) for x, y in zip(hypotheses, references, strict=True)]
-
-
-METRICS[CONTRASTIVE] = Metric(CONTRASTIVE, "on minimal pairs of the grammar", None, percentage)
-COMET = "Unbabel/wmt22-comet-da"
-
-
-@functools.cache
-def _comet_model() -> Any:
-    """Returns the model of COMET, which its package downloads once."""
-    try:
-        import comet
-    except ImportError:
-        raise UsageError(
-            "the metric COMET needs its package: `pip install unbabel-comet`, or leave COMET out."
-        ) from None
-    return comet.load_from_checkpoint(comet.download_model(COMET))
-
-
-def _comet_signature() -> str:
-    from importlib.metadata import version
-
-    return f"{COMET}|version:{version('unbabel-comet')}"
-
-
-@metric("COMET", _comet_signature)
-def _comet(
-    hypotheses: Sequence[str], references: Sequence[str], sources: Sequence[str]
-) -> Measured:
-    model, texts = _comet_model(), zip(sources, hypotheses, references, strict=True)
-    import torch  # which COMET has installed
-
-    data = [{"src": source, "mt": output, "ref": reference} for source, output, reference in texts]
-    scores = model.predict(data, gpus=int(torch.cuda.is_available()), progress_bar=False).scores
-    return [(score, 1) for score in scores]
+for _name, _signature, _of_sums in (
+    (PPL, "per subword on dev", perplexity),
+    (CONTRASTIVE, "on minimal pairs of the grammar", percentage),
+):
+    METRICS[_name] = Metric(_name, _signature, None, _of_sums, _name, lower_is_better=_name == PPL)

@@ -1,13 +1,14 @@
 """Labelled bracketing F1 of trees, as EVALB computes it with COLLINS.prm (Table 4)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from t2t_jax.data import trees
 from t2t_jax.data.trees import Tree, leaves
-from t2t_jax.evaluation.score import Score
+from t2t_jax.evaluation.metrics import Counts, metric
 
 _DELETED = {",", ":", "``", "''", "."}  # words left out, by part of speech in the gold tree
 _IGNORED = {"", "TOP", "ROOT"}  # labels whose brackets are not counted
@@ -45,10 +46,32 @@ def compare(gold: Tree, predicted: Tree) -> tuple[int, int, int]:
     return (ours & theirs).total(), theirs.total(), ours.total()
 
 
-def sentence_statistics(hypotheses: Sequence[str], gold: Sequence[str]) -> list[list[int]]:
+def of_sums(sums: np.ndarray) -> np.ndarray:
+    """F1 in percent [...] of summed `sentence_statistics` [..., 4]."""
+    matched, both = sums[..., 0], sums[..., 1] + sums[..., 2]
+    return 200 * matched / np.maximum(both, 1)
+
+
+def _share(of: int) -> Callable[[np.ndarray], np.ndarray]:
+    """The matching brackets in percent of the gold (1) or the predicted ones (2)."""
+    return lambda sums: 100 * sums[..., 0] / np.maximum(sums[..., of], 1)
+
+
+_GOLD: dict[str, Any] = dict(annotation="tree")
+
+
+@metric("F1", SIGNATURE, of_sums, key="f1", **_GOLD)
+@metric("recall", SIGNATURE, _share(1), **_GOLD)
+@metric("precision", SIGNATURE, _share(2), **_GOLD)
+def sentence_statistics(
+    hypotheses: Sequence[str], gold: Sequence[str], _: Sequence[str] = ()
+) -> list[list[int]]:
     """For each linearised hypothesis: matching, gold and predicted brackets, and 1 if well-formed.
 
     A malformed hypothesis is repaired (`trees.rebuild`) and scored.
+
+    Args:
+      gold: stripped trees with parts of speech and words, as `trees.write` writes them.
     """
     out = []
     for hypothesis, tree in zip(hypotheses, map(_tree, gold), strict=True):
@@ -57,33 +80,20 @@ def sentence_statistics(hypotheses: Sequence[str], gold: Sequence[str]) -> list[
     return out
 
 
-def of_sums(sums: np.ndarray) -> np.ndarray:
-    """F1 in percent [...] of summed `sentence_statistics` [..., 4]."""
-    matched, both = sums[..., 0], sums[..., 1] + sums[..., 2]
-    return 200 * matched / np.maximum(both, 1)
+@metric(
+    "valid trees",
+    "share of outputs that are trees; the others are repaired before scoring",
+    key="valid",
+    **_GOLD,
+)
+def _valid(hypotheses: Sequence[str], gold: Sequence[str], _: Sequence[str]) -> Counts:
+    return [(valid, 1) for *_, valid in sentence_statistics(hypotheses, gold)]
 
 
-def scores(hypotheses: Sequence[str], gold: Sequence[str]) -> dict[str, Score]:
-    """F1, recall and precision; the share of well-formed trees; F1 of right-branching trees.
-
-    Args:
-      hypotheses: linearised trees, which may be malformed.
-      gold: stripped trees with parts of speech and words, as `trees.write` writes them.
-    """
-    statistics = np.array(sentence_statistics(hypotheses, gold))
-    matched, in_gold, in_predicted, well_formed = statistics.sum(axis=0).tolist()
-    plain = [compare(t, trees.right_branching(leaves(t))) for t in map(_tree, gold)]
-    return {
-        "f1": Score("F1", float(of_sums(statistics.sum(axis=0))), SIGNATURE),
-        "recall": Score("recall", 100 * matched / max(in_gold, 1), SIGNATURE),
-        "precision": Score("precision", 100 * matched / max(in_predicted, 1), SIGNATURE),
-        "valid": Score(
-            "valid trees",
-            100 * well_formed / len(gold),
-            "share of outputs that are trees; the others are repaired before scoring",
-        ),
-        "baseline": Score("F1 of right branches", float(of_sums(np.sum(plain, axis=0))), SIGNATURE),
-    }
+@metric("F1 of right branches", SIGNATURE, of_sums, key="baseline", **_GOLD)
+def _baseline(hypotheses: Sequence[str], gold: Sequence[str], _: Sequence[str]) -> Counts:
+    """Right-branching trees, whatever the hypotheses are."""
+    return [compare(tree, trees.right_branching(leaves(tree))) for tree in map(_tree, gold)]
 
 
 def _tree(line: str) -> Tree:

@@ -21,14 +21,14 @@ def sentence_likelihoods(
 ) -> np.ndarray:
     """The negative log-likelihood of every target in nats, and its number of tokens with EOS.
 
-    Prompt tokens of a target (input, no loss) are not counted.
+    Prompt tokens of a target, which are input without a loss, are not counted.
 
     Args:
       batches: indices of the sentences [n], and {"source": int32 [B, S], "target": int32 [B, T]}
         whose first n rows are these sentences. Padding is left out.
 
     Returns:
-      float64 [sentences, 2]; the sum over sentences gives `metric.perplexity`.
+      float64 [sentences, 2]; the sum over sentences gives `metrics.perplexity`.
 
     Raises:
       UsageError: there is no target token.

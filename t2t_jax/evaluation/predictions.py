@@ -14,15 +14,14 @@ import numpy as np
 from t2t_jax.config import Data
 from t2t_jax.data.batches import in_order
 from t2t_jax.data.cache import Split
-from t2t_jax.data.tasks import PROMPT
 from t2t_jax.data.vocabulary import Vocabulary
-from t2t_jax.tokens import EOS
+from t2t_jax.tokens import EOS, PROMPT
 from t2t_jax.training import sharding
 from t2t_jax.training.step import shift
 
 
 def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data: Data) -> list[str]:
-    """The predicted words of each target, beside its prompt words, as texts like its references.
+    """The predicted words of each target, beside its prompts, as texts like its references.
 
     A prediction has as many words as its reference. A wrong prediction in place of the end mark is
     one more word; an end mark predicted in place of a word is written as its piece.
@@ -48,9 +47,9 @@ def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data:
 def _text(predicted: np.ndarray, target: np.ndarray, words: list[str]) -> str:
     """The words of a prediction; both arrays are [words + 1], with the end mark."""
     pairs = list(zip(predicted.tolist(), target.tolist(), strict=True))
-    (end, label) = pairs.pop()
+    end, true_end = pairs.pop()
     out = [PROMPT + words[-y] if y < 0 else words[x] for x, y in pairs]
-    return " ".join(out + [words[end]] * (label > 0 and end != EOS))
+    return " ".join(out + [words[end]] * (true_end > 0 and end != EOS))
 
 
 @partial(jax.jit, static_argnames="model")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.study.comparison import LEVEL, Line, compare_pairs
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import subwords

@@ -10,7 +10,7 @@ import numpy as np
 
 from t2t_jax import plotting
 from t2t_jax.data.cache import Split
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.report import factors
 from t2t_jax.report.learning import learning
 from t2t_jax.report.trials import trials

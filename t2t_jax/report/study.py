@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from t2t_jax import config
 from t2t_jax.data.cache import Split
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.report import pairs, tuning, vega
 from t2t_jax.report.charts import charts
 from t2t_jax.report.page import page

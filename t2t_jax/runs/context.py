@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset, as_one
-from t2t_jax.data.registry import is_task
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.runs import capacity, programs, provenance
 from t2t_jax.training.progress import Progress
@@ -58,7 +58,7 @@ def make_context(
       UsageError: the config does not fit the data or the devices.
     """
     from t2t_jax.data.batches import Batches, in_order
-    from t2t_jax.evaluation.metric import is_scored, metric_of, perplexity
+    from t2t_jax.evaluation.metrics import is_scored, metric_of, perplexity
     from t2t_jax.evaluation.perplexity import sentence_likelihoods
     from t2t_jax.models import build
     from t2t_jax.training import sharding
@@ -69,7 +69,7 @@ def make_context(
     for name in ("train", "dev"):
         capacity.check_split(c, name, dataset.splits[name], model.limit, translated=False)
     for name in scored:
-        translated = not metric_of(c.data.corpus).forced
+        translated = not metric_of(c.data.corpus).teacher_forced
         capacity.check_split(c, name, dataset.splits[name], model.limit, translated)
     devices = sharding.make_mesh(mesh)
     params = abstract(model, c, devices).params  # raises if the mesh does not divide them
@@ -95,9 +95,9 @@ def make_context(
 def as_read(c: Config, dataset: Dataset) -> Dataset:
     """Returns the dataset as the model of a config reads it.
 
-    A language model reads each source of a diagnostic task before its target, as one sequence. It
-    does not read the source of any other corpus.
+    A language model reads each source of a corpus with prompts before its target, as one sequence.
+    It does not read the sources of other corpora.
     """
-    if ARCHITECTURES[c.model.architecture].translates or not is_task(c.data.corpus):
+    if ARCHITECTURES[c.model.architecture].translates or not CORPORA[c.data.corpus].prompts:
         return dataset
     return replace(dataset, splits={name: as_one(split) for name, split in dataset.splits.items()})

@@ -126,7 +126,7 @@ def _train(context: Context, runs: Runs) -> dict[Path, Outcome]:
 
 def _save(context: Context, member: "Member", trained: "Trained") -> Result:
     """Writes the parameters, costs and scores of a trained run; returns its result."""
-    from t2t_jax.evaluation.metric import perplexity
+    from t2t_jax.evaluation.metrics import perplexity
     from t2t_jax.training import hosts, sharding
     from t2t_jax.training.checkpoints import write_params
 

@@ -1,6 +1,5 @@
-"""Judgements of runs on contrastive sets; a finished run stores those on its grammar's own set."""
+"""Judgements of runs on contrastive sets; a finished run stores those on its corpus's own set."""
 
-import functools
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -8,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
+from t2t_jax.data.corpora import CORPORA
+from t2t_jax.data.raw import HOME, drawn_pairs
 from t2t_jax.environment import environment
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Accuracy, Judgement, accuracies, judge, read
-from t2t_jax.evaluation.score import Score
+from t2t_jax.evaluation.metrics import Score
+from t2t_jax.parts import implementation
 from t2t_jax.runs import claim, identity, store
 from t2t_jax.runs.loading import Report, load, open_dataset_of
 from t2t_jax.runs.names import title
 
-GRAMMAR = "grammar"
 Set = list[dict[str, Any]]
 
 
@@ -24,31 +25,37 @@ def contrast(directory: Path, cache: Path, name: str, report: Report) -> list[Ac
     """Returns the accuracy of a run on a contrastive set, by type of error and distance.
 
     Args:
-      name: a file in LingEval97's format; or `grammar`, for the set that `score` uses.
+      name: a file in LingEval97's format; or the corpus of the run, for the set that `score` uses.
 
     Raises:
       UsageError: the set does not fit the run.
     """
-    if name == GRAMMAR:
+    if name in CORPORA:
+        corpus = store.read_config(directory).data.corpus
+        if name != corpus:
+            raise UsageError(
+                f"{title(directory)} was trained on {corpus}, and the contrastive set of {name} "
+                "is for models of that corpus: give a set of its own, --contrastive FILE."
+            )
         return accuracies(score(directory, cache, report)[1])
     return accuracies(_judge(directory, read(Path(name)), report))
 
 
 def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Judgement]]:
-    """Returns the accuracy of a run on the set of its grammar's grade, and each judgement.
+    """Returns the accuracy of a run on the minimal pairs of its corpus, and each judgement.
 
     The set has none of the sentences that the run may have been trained on.
 
     Raises:
-      UsageError: the run was trained on another corpus.
+      UsageError: the corpus of the run has no minimal pairs.
     """
-    items = _of_grammar(directory, cache)
+    items, c = _minimal_pairs(directory, cache), store.read_config(directory)
     report(f"judging {len(items):,} minimal pairs: {title(directory)}")
     judgements = _judge(directory, items, report)
     share = 100 * sum(x.right for x in judgements) / len(judgements)
-    grade = store.read_config(directory).data.grade
+    graded = f"grade:{c.data.grade}|" * ("grade" in CORPORA[c.data.corpus].fields)
     fingerprint = identity.sha256(items)[:12]
-    signature = f"grade:{grade}|pairs:{len(judgements)}|set:{fingerprint}"
+    signature = f"{graded}pairs:{len(judgements)}|set:{fingerprint}"
     return Score(store.CONTRASTIVE, share, signature), judgements
 
 
@@ -89,27 +96,17 @@ def _judge(directory: Path, items: Set, report: Report) -> list[Judgement]:
     return judge(model, params, vocabulary, items)
 
 
-def _of_grammar(directory: Path, cache: Path) -> Set:
+def _minimal_pairs(directory: Path, cache: Path) -> Set:
     """Returns the set without the sources that training may have read, in a sample of any size."""
-    from t2t_jax.data.corpora import GRAMMAR_PAIRS
-
     c = store.read_config(directory)
-    trained_on = c.data.corpus, c.data.source, c.data.target
-    if trained_on != (GRAMMAR, "en", "de"):
+    corpus = CORPORA[c.data.corpus]
+    if not corpus.minimal_pairs:
         raise UsageError(
-            f"{title(directory)} was trained on {' '.join(trained_on)}, and the grammar's "
-            "contrastive set is for grammar en de: give it a set of its own, --contrastive FILE."
+            f"{title(directory)} was trained on {c.data.corpus}, which has no minimal pairs: give "
+            "a set of its own, --contrastive FILE."
         )
-    pairs = c.data.pairs if c.data.pairs > GRAMMAR_PAIRS else 0
-    dataset = open_dataset_of(directory, config.replace(c, pairs=pairs), cache, lambda _: None)
+    whole = config.replace(c, pairs=drawn_pairs(c.data))
+    dataset = open_dataset_of(directory, whole, cache, lambda _: None)
     train = dataset.splits["train"].source
     known = dataset.vocabulary.decode(train[i] for i in range(len(train)))
-    return _drawn(c.data.grade, frozenset(known))
-
-
-@functools.lru_cache(maxsize=1)
-def _drawn(grade: str, known: frozenset[str]) -> Set:
-    """Returns the set of a grade; drawing it takes half a minute."""
-    from t2t_jax.data.grammar import GRADES, contrastive
-
-    return contrastive.contrastive_set(grade=GRADES[grade], known=known)
+    return implementation(corpus.minimal_pairs, HOME)(c.data, frozenset(known))

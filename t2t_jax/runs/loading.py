@@ -1,7 +1,6 @@
 """Loading of a trained run, for translating, scoring and exporting."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,6 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError, near
-from t2t_jax.evaluation.score import Score
 from t2t_jax.runs import claim, identity, published, store
 from t2t_jax.runs.names import title
 
@@ -112,25 +110,21 @@ def evaluate(
     Raises:
       UsageError: there is no such split or metric, or the corpus is no longer the one trained on.
     """
-    from t2t_jax.evaluation.metric import metric_of, score
-    from t2t_jax.evaluation.metrics import METRICS, parse
+    from t2t_jax.evaluation.metrics import METRICS, Outputs, metrics_of, outputs_of, parse, score
     from t2t_jax.inference.translate import translate
 
     c, model, params, vocabulary = load(directory, report)
-    c, own = config.replace(c, **changes), metric_of(c.data.corpus).name
-    more = [METRICS[name] for name in parse(metrics, own) if name != own]
-    more = [metric for metric in more if metric.measure]
-    extras: Sequence[Mapping[str, Any]] = ()
+    c, own = config.replace(c, **changes), metrics_of(c.data.corpus)
+    more = [METRICS[name] for name in parse(metrics, c.data.corpus)]
+    more = [metric for metric in more if metric.function and metric not in own]
     if pair is None:
         sentences = _split(open_dataset_of(directory, c, cache, report), split)
-        pair, extras = (sentences.sources, sentences.references), sentences.extras
+        outputs = outputs_of(sentences, (), c.data.target)
+    else:
+        outputs = Outputs((), pair[1], pair[0], language=c.data.target)
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
-    hypotheses = translate(model, params, pair[0], vocabulary, c.decoding, **limits)
-    scores = score(hypotheses, pair[1], extras, c.data)
-    for metric in more:
-        value, _ = metric.of(hypotheses, pair[1], pair[0])
-        scores[metric.key or metric.name] = asdict(Score(metric.name, value, metric.describe()))
-    return scores
+    hypotheses = translate(model, params, outputs.sources, vocabulary, c.decoding, **limits)
+    return score(outputs._replace(hypotheses=hypotheses), [*own, *more])[0]
 
 
 def predictions(

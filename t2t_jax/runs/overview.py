@@ -8,7 +8,7 @@ from typing import Any
 
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, warn
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import names, published, results, store
 from t2t_jax.training.progress import Progress, duration

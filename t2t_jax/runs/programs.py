@@ -70,7 +70,7 @@ def _lowered(c: Config, V: int) -> Mapping[str, str]:
     import jax
     import jax.numpy as jnp
 
-    from t2t_jax.evaluation.metric import metric_of
+    from t2t_jax.evaluation.metrics import metric_of
     from t2t_jax.evaluation.perplexity import negative_log_likelihood
     from t2t_jax.evaluation.predictions import predictions
     from t2t_jax.inference.translate import decode
@@ -94,7 +94,7 @@ def _lowered(c: Config, V: int) -> Mapping[str, str]:
         "step": lower(step.make_step(model, c), state, batch, step.hyper(c)),
         "likelihood": lower(negative_log_likelihood, model, state.params, batch),
     }
-    if metric_of(c.data.corpus).forced:
+    if metric_of(c.data.corpus).teacher_forced:
         return lowered | {"prediction": lower(predictions, model, state.params, batch)}
     if not model.translates:
         return lowered

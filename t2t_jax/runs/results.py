@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.runs import claim, provenance, published, store
 
 CURRENT = "current"  # the version of the code that makes the table

@@ -63,30 +63,29 @@ def _score(
     Returns:
       Its scores, and how they were computed: the seconds, and the checksum of the statistics.
     """
-    from t2t_jax.evaluation.metric import metric_of, score
+    from t2t_jax.evaluation.metrics import metrics_of, outputs_of, score
     from t2t_jax.training import hosts
 
     start, sentences = time.monotonic(), context.dataset.splits[split]
-    hypotheses = _outputs(context, params, c, split)
-    compared = hypotheses, sentences.references, sentences.extras
-    scores, checksum = score(*compared, c.data), ""
+    hypotheses, checksum = _outputs(context, params, c, split), ""
+    outputs = outputs_of(sentences, hypotheses, c.data.target)
+    scores, statistics = score(outputs, metrics_of(c.data.corpus))
     if hosts.first():
         text = "".join(f"{h}\n" for h in hypotheses)
         files.write(directory / f"{split}.{c.data.target}", text)
-        statistics = metric_of(c.data.corpus).sentences(*compared)
         checksum = store.write_statistics(directory, split, statistics)
     return scores, {"seconds": time.monotonic() - start, "statistics": checksum}
 
 
 def _outputs(context: Context, params: Any, c: Config, split: str) -> list[str]:
     """Returns the translations of a split, or the predicted words if the metric scores those."""
-    from t2t_jax.evaluation.metric import metric_of
+    from t2t_jax.evaluation.metrics import metric_of
     from t2t_jax.evaluation.predictions import predict
     from t2t_jax.inference.translate import translate
 
     model, vocabulary, progress = context.model, context.dataset.vocabulary, context.progress
     sentences = context.dataset.splits[split]
-    if metric_of(c.data.corpus).forced:
+    if metric_of(c.data.corpus).teacher_forced:
         return predict(model, params, sentences, vocabulary, c.data)
     progress.say(f"translating {split}: {len(sentences.sources):,} sentences")
     limits: Any = dict(longest=model.limit, warn=progress.say)

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import store
 from t2t_jax.runs.job import Job, compile_key

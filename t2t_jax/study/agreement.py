@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.study import statistics
 from t2t_jax.study.comparison import Measure, RowResult, paper_score
 from t2t_jax.study.grid import Grid

@@ -9,12 +9,19 @@ from types import MappingProxyType
 
 import numpy as np
 
-from t2t_jax.evaluation.metric import metric_of, perplexity
-from t2t_jax.evaluation.metrics import CONTRASTIVE, STORED, of_split
+from t2t_jax.data.corpora import CORPORA
+from t2t_jax.evaluation.metrics import (
+    CONTRASTIVE,
+    METRICS,
+    PPL,
+    metric_of,
+    of_split,
+    perplexity,
+)
 from t2t_jax.study import statistics
 from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.measuring import RunScore, Scores, of_sums
+from t2t_jax.study.measuring import RunScore, Scores
 from t2t_jax.study.registry import Row
 from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.sweep import SCORED
@@ -64,9 +71,10 @@ class RowResult(RowRuns):
 
     def measure(self, name: str) -> Measure | None:
         """Returns a metric by the name of its column."""
-        if name in STORED:
-            return self.PPL if name == "PPL" else self.score
-        return self.computed.get(name)
+        if name == PPL:
+            return self.PPL
+        own = name == metric_of(self.c.data.corpus).name
+        return self.score if own else self.computed.get(name)
 
     @property
     def entry(self) -> "RowResult":
@@ -142,7 +150,7 @@ def _computed(
     if len(scores) < len(row.runs) or not parts_known:
         return None
     values, sentences = [x.value for x in scores], [x.statistics for x in scores]
-    return _measure(values, sentences, of_sums(grid, name), part)
+    return _measure(values, sentences, METRICS[of_split(name)[0]].of_sums, part)
 
 
 def _measure(
@@ -236,5 +244,6 @@ def compare_pairs(
 
 def paper_score(grid: Grid, row: Row) -> float | None:
     """Returns the paper's value of the grid's metric; None for a sample, whose test set differs."""
-    sample = grid.data.corpus.endswith("_sample")
-    return None if sample else row.paper.get(metric_of(grid.data.corpus).name)
+    if CORPORA[grid.data.corpus].sample:
+        return None
+    return row.paper.get(metric_of(grid.data.corpus).name)

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from t2t_jax.data.cache import Split
-from t2t_jax.data.grammar.contrastive import DISTANCES
 from t2t_jax.evaluation import accuracy, contrastive
-from t2t_jax.evaluation.contrastive import Accuracy, Judgement, accuracies
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.contrastive import DISTANCES, Accuracy, Judgement, accuracies
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.runs import judging, store
 from t2t_jax.study import statistics
 from t2t_jax.study.collecting import RowRuns

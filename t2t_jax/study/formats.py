@@ -14,7 +14,7 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.evaluation.metric import metric_of
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.runs import results
 from t2t_jax.study import factorial, tables
 from t2t_jax.study.comparison import RowResult, paper_score

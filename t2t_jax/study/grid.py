@@ -11,9 +11,9 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import SENTENCES, Config, Data
 from t2t_jax.data.cache import Dataset
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, near
-from t2t_jax.evaluation.metric import is_scored, metric_of
-from t2t_jax.evaluation.metrics import CONTRASTIVE, STORED, of_split
+from t2t_jax.evaluation.metrics import CONTRASTIVE, PPL, is_scored, metric_of, of_split
 from t2t_jax.models.flops import step_flops
 from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
@@ -90,7 +90,8 @@ class Grid:
     @property
     def computed(self) -> tuple[str, ...]:
         """The metrics that are computed on request."""
-        return tuple(name for name in self.metrics if name not in STORED)
+        kept = PPL, metric_of(self.data.corpus).name
+        return tuple(name for name in self.metrics if name not in kept)
 
     @property
     def name(self) -> str:
@@ -141,10 +142,11 @@ class Grid:
                 f"{self.study.name} measures perplexity alone, and translates nothing: leave out "
                 "--metrics, or give its study a split."
             )
-        if CONTRASTIVE in self.metrics and self.data.corpus != "grammar":
+        if CONTRASTIVE in self.metrics and not CORPORA[self.data.corpus].minimal_pairs:
+            known = " or ".join(name for name, x in CORPORA.items() if x.minimal_pairs)
             raise UsageError(
-                f"{CONTRASTIVE} is accuracy on minimal pairs of grammar, but {self.study.name} "
-                f"reads {self.data.corpus}: leave it out of --metrics, or set --corpus grammar."
+                f"{CONTRASTIVE} is accuracy on minimal pairs of {known}, but {self.study.name} "
+                f"reads {self.data.corpus}: leave it out of --metrics, or set --corpus {known}."
             )
         for trial in self.trials:
             trial.check()

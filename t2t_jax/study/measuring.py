@@ -5,12 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from t2t_jax.data.cache import Split
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, Metric, of_split
+from t2t_jax.evaluation.metrics import (
+    CONTRASTIVE,
+    METRICS,
+    Metric,
+    metric_of,
+    of_split,
+    outputs_of,
+)
 from t2t_jax.runs import judging, store
 from t2t_jax.runs.names import title
 from t2t_jax.runs.results import Run
@@ -66,12 +70,6 @@ def measure(grid: Grid, rows: Sequence[RowRuns], splits: Mapping[str, Split]) ->
     return scores
 
 
-def of_sums(grid: Grid, name: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns the function that gives a metric [...] of summed counts [..., counts]."""
-    metric, own = of_split(name)[0], metric_of(grid.data.corpus)
-    return own.of_sums if metric == own.name else METRICS[metric].of_sums
-
-
 def _runs(grid: Grid, rows: Sequence[RowRuns]) -> list[tuple[Path, Run]]:
     """Returns the runs of all rows that translate, each once, by their directories."""
     every = [x for row in rows for x in (row, row.untuned) if x and grid.split(x.c)]
@@ -125,4 +123,4 @@ def _of_translations(
             f"{title(run.directory)} has {len(translations)} translations of {split}, which has "
             f"{len(sentences.references)} sentences: remove the run, then train it again."
         )
-    return RunScore(*metric.of(translations, sentences.references, sentences.sources))
+    return RunScore(*metric.measure(outputs_of(sentences, translations, grid.data.target)))

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, of_split
+from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
 from t2t_jax.study.comparison import LEVEL, RowResult
@@ -104,7 +103,8 @@ def _signature(grid: Grid, name: str, runs: Sequence[Run]) -> str:
         sets = sorted({run.result[name]["signature"] for run in runs if name in run.result})
         return f"{name} {METRICS[name].describe()}: {'; '.join(sets)}".removesuffix(": ")
     metric, split = of_split(name)
-    how = "the same" if metric == metric_of(grid.data.corpus).name else METRICS[metric].describe()
+    own = metric == metric_of(grid.data.corpus).name
+    how = "the same" if own else METRICS[metric].describe(grid.data.target)
     return f"{metric} on {split or grid.study.split}: {how}"
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.registry import CORPORA, is_task
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, near
-from t2t_jax.parts import in_file
 
 WIDTHS = "d_model", "d_ff", "d_k", "d_v", "mup_width"
 INTEGER = (*WIDTHS, "N", "steps")  # refused if scaling does not give an integer
@@ -205,9 +204,9 @@ def space_checkpoints(c: Config, preset: Preset, explicit: Collection[str]) -> C
 
 
 def _for_corpus(preset: Preset, base: Config) -> Preset:
-    """Returns the preset without fields that would replace a study file's corpus, or a task."""
+    """Returns the preset without fields that would replace a corpus which it must not scale."""
     corpus = base.data.corpus
-    if not (in_file(CORPORA[corpus].where) or is_task(corpus)):
+    if CORPORA[corpus].scalable:
         return preset
     own = {n for n in config.difference(base, Config()) if config.SECTION_OF[n] == "data"}
     changes = {n: x for n, x in preset.changes.items() if n not in {*own, *OF_CORPUS}}

@@ -18,7 +18,7 @@ from t2t_jax import config
 from t2t_jax.config import Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.metric import perplexity
+from t2t_jax.evaluation.metrics import perplexity
 from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.names import title
 

@@ -9,8 +9,7 @@ import numpy as np
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
-from t2t_jax.evaluation.metric import metric_of
-from t2t_jax.evaluation.metrics import LOWER_IS_BETTER, of_split
+from t2t_jax.evaluation.metrics import METRICS, metric_of, of_split
 from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.collecting import RowRuns
@@ -148,7 +147,7 @@ def _best(name: str, lines: Sequence[RowResult]) -> float:
     usual = [x for x in lines if not x.unusual]
     compared = [x for x in usual if name != "PPL" or subwords(x) == subwords(lines[0])]
     means = [measure.spread.mean for x in compared if (measure := x.measure(name))]
-    return (min if of_split(name)[0] in LOWER_IS_BETTER else max)(means, default=math.nan)
+    return (min if METRICS[of_split(name)[0]].lower_is_better else max)(means, default=math.nan)
 
 
 def _scores(grid: Grid, line: RowResult, name: str, best: float) -> tuple[Cell, Cell, Cell]:

@@ -1,0 +1,180 @@
+"""Corpora of parallel text: files of lines, Multi30k (Elliott et al. 2016) and WMT14."""
+
+import codecs
+import functools
+import gzip
+import itertools
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from t2t_jax.config import Data
+from t2t_jax.data.raw import FilesMissing, Raw, RawCorpus, Report, Stream, sha256
+from t2t_jax.errors import UsageError
+
+# Multi30k's raw text. A fixed commit keeps the address valid if files move in the repository.
+URL = (
+    "https://raw.githubusercontent.com/multi30k/dataset/"
+    "2cc0f2d7c615b60e07e2d51bb5edc004444d7e0e/data/task1/raw/"
+)
+LANGUAGES = ("en", "de", "fr")
+STEMS = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
+# name: (bytes, sha256)
+FILES = {
+    "train.en.gz": (568929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
+    "train.de.gz": (637044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
+    "train.fr.gz": (604242, "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c"),
+    "val.en.gz": (21650, "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
+    "val.de.gz": (24681, "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
+    "val.fr.gz": (23001, "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9"),
+    "test_2016_flickr.en.gz": (
+        21077,
+        "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    ),
+    "test_2016_flickr.de.gz": (
+        22890,
+        "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    ),
+    "test_2016_flickr.fr.gz": (
+        22310,
+        "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+    ),
+}
+
+
+def text(data: Data, root: Path, report: Report) -> RawCorpus:
+    for split in ("train", "dev"):
+        if not getattr(data, split):
+            raise UsageError(
+                f"corpus text needs {split}: give the path of its two files without the language, "
+                f"--{split} PREFIX for PREFIX.{data.source} and PREFIX.{data.target}."
+            )
+    prefixes = {s: getattr(data, s) for s in ("train", "dev", "test") if getattr(data, s)}
+    files = {
+        split: tuple(_find(prefix, language, split) for language in (data.source, data.target))
+        for split, prefix in prefixes.items()
+    }
+    return _from_files(files)
+
+
+def _from_files(files: Mapping[str, tuple[Path, ...]]) -> RawCorpus:
+    content = {split: [sha256(path) for path in paths] for split, paths in files.items()}
+    streams = {
+        split: Stream(f"{a} and {b}", functools.partial(_pairs, a, b))
+        for split, (a, b) in files.items()
+    }
+    return RawCorpus(content, lambda: streams)
+
+
+def _find(prefix: str, language: str, split: str) -> Path:
+    plain = Path(f"{prefix}.{language}")
+    for path in (plain, Path(f"{prefix}.{language}.gz")):
+        if path.is_file():
+            return path
+    raise FilesMissing(
+        f"neither {plain} nor {plain}.gz exists: put the {language} side of {split} there, or "
+        "correct the path."
+    )
+
+
+def _pairs(a: Path, b: Path) -> Iterator[Raw]:
+    """Line n of the first file with line n of the second."""
+    left, right = _lines(a), _lines(b)
+    for n, (x, y) in enumerate(itertools.zip_longest(left, right)):
+        if x is None or y is None:
+            longer = n + 1 + sum(1 for _ in (left if y is None else right))
+            lines = (n, longer) if x is None else (longer, n)
+            raise UsageError(
+                f"{a} has {lines[0]:,} lines and {b} has {lines[1]:,}: line n of one must "
+                "translate line n of the other, so give files of equal length."
+            )
+        yield Raw(x, y)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file; only a newline ends a line, not Unicode's other line breaks."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            if first := file.readline():
+                yield first.removeprefix(codecs.BOM_UTF8)
+            yield from file
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UsageError(
+            f"{path} is not a whole gzip file ({error}): download or compress it again."
+        ) from error
+
+
+def multi30k(data: Data, root: Path, report: Report) -> RawCorpus:
+    pair = (data.source, data.target)
+    if unknown := [x for x in pair if x not in LANGUAGES]:
+        raise UsageError(
+            f"corpus {data.corpus} has no language {unknown[0]!r}: choose from "
+            f"{', '.join(LANGUAGES)}."
+        )
+    published = {
+        split: [FILES[f"{stem}.{language}.gz"][1] for language in pair]
+        for split, stem in STEMS.items()
+    }
+    if not data.directory:
+        return RawCorpus(published, lambda: _builders().multi30k(data.source, data.target, root))
+    stems = {split: str(Path(data.directory) / stem) for split, stem in STEMS.items()}
+    local = _from_files({s: tuple(_find(stem, x, s) for x in pair) for s, stem in stems.items()})
+    changed = [
+        f"{stems[split]}.{language}"
+        for split in stems
+        for language, a, b in zip(pair, local.content[split], published[split], strict=True)
+        if a != b
+    ]
+    if changed:
+        report(
+            "not the published .gz files of Multi30k (their sha256 differs), so scores can be "
+            f"compared with published ones only if the text is the same: {', '.join(changed)}"
+        )
+    return local
+
+
+def multi30k_lower(data: Data, root: Path, report: Report) -> RawCorpus:
+    """Multi30k in lower case, as Wu et al. (2021) and others read it.
+
+    Its models expect such text: `translate` does not change the case of what it is given.
+    """
+    cased = multi30k(data, root, report)
+
+    def lowercase(text: bytes) -> bytes:
+        return text.decode(errors="surrogateescape").lower().encode(errors="surrogateescape")
+
+    def pairs(read: Callable[[], Iterator[Raw]]) -> Iterator[Raw]:
+        return (Raw(lowercase(raw.source), lowercase(raw.target)) for raw in read())
+
+    def streams() -> Mapping[str, Stream]:
+        return {
+            split: Stream(where, functools.partial(pairs, read))
+            for split, (where, read) in cased.streams().items()
+        }
+
+    return RawCorpus({**cased.content, "case": "lower"}, streams)
+
+
+def wmt14(data: Data, root: Path, report: Report) -> RawCorpus:
+    pair = {data.source, data.target}
+    if pair not in ({"en", "de"}, {"en", "fr"}):
+        raise UsageError(
+            f"corpus wmt14 is English with German or French, not {data.source}-{data.target}: set "
+            "source and target to en and de, or en and fr."
+        )
+    if data.directory and not Path(data.directory).is_dir():
+        raise UsageError(
+            f"there is no directory {data.directory}: correct the path or leave it out."
+        )
+    # TFDS checks the checksums of a version's archives, so the version identifies the content.
+    content = {"tfds": f"wmt14_translate/{(pair - {'en'}).pop()}-en:1.0.0"}
+    return RawCorpus(
+        content, lambda: _builders().wmt14(data.source, data.target, root, data.directory)
+    )
+
+
+def _builders():
+    """The module `builders`; training on a prepared corpus needs no TFDS."""
+    from t2t_jax.data import builders
+
+    return builders

@@ -1,0 +1,139 @@
+"""A corpus before tokenisation: the raw pairs of its splits, from wherever it is declared to be."""
+
+import functools
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from t2t_jax.config import Data
+from t2t_jax.data.corpora import CORPORA, Corpus, parse_options
+from t2t_jax.errors import UsageError
+from t2t_jax.parts import implementation
+from t2t_jax.tokens import UNK
+
+HOME = "t2t_jax.data"  # the package in which the table of corpora names functions
+Report = Callable[[str], object]
+
+
+class FilesMissing(UsageError):
+    """The files of a corpus are missing and cannot be downloaded."""
+
+
+class Raw(NamedTuple):
+    """A sentence pair as it stands in the corpus: bytes that should be UTF-8."""
+
+    source: bytes
+    target: bytes
+    extra: Mapping[str, Any] | None = None
+
+
+class Stream(NamedTuple):
+    """A split that can be read repeatedly; `where` names its files in messages."""
+
+    where: str
+    read: Callable[[], Iterator[Raw]]
+
+
+@dataclass(frozen=True)
+class RawCorpus:
+    """A corpus before tokenisation.
+
+    Attributes:
+      content: JSON that is equal for corpora of equal pairs, such as checksums.
+      streams: function that gives the raw pairs of each split; it may download them.
+      words: the vocabulary, if it consists of whole words. A word of a target that begins with
+        `tokens.PROMPT` is then a prompt: input without a loss.
+      whole_targets: whether every word of a training target is one subword, as the brackets of
+        linearised trees are.
+    """
+
+    content: Mapping[str, Any]
+    streams: Callable[[], Mapping[str, Stream]]
+    words: Sequence[str] = ()
+    whole_targets: bool = False
+
+
+def raw_corpus(data: Data, root: Path, report: Report) -> RawCorpus:
+    """The corpus of a config, before tokenisation.
+
+    Args:
+      root: the cache, where downloaded files are kept.
+    """
+    corpus = CORPORA[data.corpus]
+    function = implementation(corpus.where, HOME)
+    return _of_function(data, corpus, function) if corpus.splits else function(data, root, report)
+
+
+def drawn_pairs(data: Data) -> int:
+    """The number of training pairs if so many are drawn on request, else 0."""
+    above = CORPORA[data.corpus].drawn_above
+    return 0 if above is None or data.pairs <= above else data.pairs
+
+
+def streams_of(
+    corpus: str, splits: Iterable[str], read: Callable[[str], Iterator[Raw]]
+) -> dict[str, Stream]:
+    """The streams of splits that a function of the name of a split reads."""
+    return {x: Stream(f"{x} of {corpus}", functools.partial(read, x)) for x in splits}
+
+
+def check_languages(data: Data, source: str, target: str) -> None:
+    """Raises UsageError unless a config has these languages."""
+    if (data.source, data.target) != (source, target):
+        raise UsageError(
+            f"corpus {data.corpus} turns {source} into {target}, not {data.source} into "
+            f"{data.target}: set source={source} and target={target}, or choose another corpus."
+        )
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file, as hex digits."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror}): check its permissions."
+        ) from error
+
+
+def _of_function(data: Data, corpus: Corpus, function: Callable[..., Any]) -> RawCorpus:
+    """The corpus of a study file's function of a split and the corpus's options."""
+    name, options = data.corpus, parse_options(data.corpus, data.task_options)
+    if corpus.words and data.vocabulary != len(corpus.words) + UNK + 1:
+        raise UsageError(
+            f"corpus {name} has {len(corpus.words)} words and {UNK + 1} special tokens, not a "
+            f"vocabulary of {data.vocabulary:,}: set vocabulary={len(corpus.words) + UNK + 1}."
+        )
+
+    def read(split: str) -> Iterator[Raw]:
+        try:
+            for item in function(split, **options):
+                yield _encoded(name, split, item)
+        except OSError as error:
+            raise UsageError(f"corpus {name} cannot be read: {error}.") from error
+
+    content: dict[str, Any] = {
+        "code": corpus.version,
+        "files": [*map(sha256, map(Path, corpus.files))],
+    }
+    content |= {"words": corpus.words} if corpus.words else {}
+    return RawCorpus(content, lambda: streams_of(name, corpus.splits, read), corpus.words)
+
+
+def _encoded(name: str, split: str, item: Sequence[Any]) -> Raw:
+    """A pair of texts, perhaps with a mapping of annotations, as bytes."""
+    texts, extra = item[:2], item[2] if len(item) == 3 else None
+    if [*map(type, texts)] != [str, str] or len(item) > 3 or not isinstance(extra, Mapping | None):
+        raise UsageError(
+            f"corpus {name} yields {item!r} in {split}: yield two texts, and perhaps a mapping of "
+            "annotations."
+        )
+    if any("\n" in text.strip() for text in texts):
+        raise UsageError(
+            f"corpus {name} yields a text of several lines in {split}, {item!r}: yield one "
+            "line, as translations and references are files of lines."
+        )
+    return Raw(texts[0].encode(), texts[1].encode(), extra)
