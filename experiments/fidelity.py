@@ -232,22 +232,36 @@ def draw(results):
     """Plots tau of all rows over the FLOPs of the whole grid, with a panel for each metric."""
     from t2t_jax import plotting
 
-    size = (8, 3.6)
-    with plotting.figure(RESULTS / "fidelity", 1, 2, size=size) as (figure, panels):
-        for axes, metric in zip(panels, ("PPL", "BLEU"), strict=True):
-            for i, (name, x) in enumerate(results.items()):
-                value = x["agreement"]["all"][metric]
-                style = plotting.line(i) | {"linestyle": "none"}
-                low, high = value["interval"]
-                if low is not None:
-                    ends = max(value["tau"] - low, 0), max(high - value["tau"], 0)
-                    style |= {"yerr": [[end] for end in ends], "elinewidth": 0.7}
-                axes.errorbar(x["flops"], value["tau"], label=name, **style)
-            axes.set(xlabel="FLOPs of the whole grid", ylabel="Kendall's tau with the paper's")
-            axes.set_title(metric)
-            plotting.logarithmic(axes.xaxis)
-        handles = panels[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside lower center", ncols=5)
+    styles, panels = plotting.styles(list(results)), []
+    x = plotting.Scale.over((grid["flops"] for grid in results.values()), log=True)
+    for metric in ("PPL", "BLEU"):
+        found = {name: grid["agreement"]["all"][metric] for name, grid in results.items()}
+        values = [
+            {**styles[name], "flops": results[name]["flops"], "tau": value["tau"],
+             "low": value["interval"][0], "high": value["interval"][1]}
+            for name, value in found.items()
+        ]  # fmt: skip
+        ends = [v[n] for v in values for n in ("tau", "low", "high") if v[n] is not None]
+        y, title = plotting.Scale.over(ends), "Kendall's tau with the paper's"
+        points = [
+            (float(x.pixels(v["flops"], 240)), float(240 - y.pixels(v["tau"], 240)), v)
+            for v in values
+        ]
+        across = {"x": x.channel("flops", "FLOPs of the whole grid")} | plotting.COLOUR
+        interval = {"y": y.channel("low", title), "y2": {"field": "high"}}
+        here = {"y": y.channel("tau", title)} | plotting.SHAPE
+        panels.append({
+            "title": metric,
+            "data": {"values": values},
+            "width": 240,
+            "height": 240,
+            "layer": [
+                {"mark": {"type": "rule", "strokeOpacity": 0.6}, "encoding": across | interval},
+                {"mark": {"type": "point", "size": 40}, "encoding": across | here},
+                *plotting.labels(points, 240, 240),
+            ],
+        })  # fmt: skip
+    plotting.write(RESULTS / "fidelity", plotting.chart({"hconcat": panels}, list(results)))
 
 
 def home_of(name):

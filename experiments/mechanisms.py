@@ -24,6 +24,7 @@ RESULTS = Path(__file__).parent / "results"
 FAR = "5 to 6", "7 to 9", "10 or more"  # words between two that must agree
 N = 2048  # the length at which speed and state are shown
 SEQUENCE = 56  # tokens of a sequence of recall, at most
+GROWS = {"colour": plotting.INK, "shape": "cross"}  # a state that grows with the sequence
 HEADS = (
     "mechanism", "roles", "PPL", "BLEU", "equal FLOPs", "BLEU, longer", "minimal pairs, far",
     "recall, d_k 8", "d_k 32", f"speed at {N:,}", "faster from", f"state at {N:,} (KiB)",
@@ -129,25 +130,39 @@ def plot_recall(lines, path):
 
     Rows above 99% whose state grows with the sequence have no label.
     """
-    with plotting.figure(path, size=(6.5, 5.5)) as (_, axes):
-        points = []
-        for line in lines:
-            size, fixed = memory(line)
-            spread, colour = line.score.spread, plotting.COLOURS[0] if fixed else "black"
-            axes.errorbar(
-                size / 2**10, spread.mean, yerr=spread.deviation, color=colour,
-                marker="o" if fixed else "x", linestyle="none", elinewidth=0.3,
-            )  # fmt: skip
-            if spread.mean < 99 or fixed:
-                points.append((size / 2**10, spread.mean, line.row.name, colour))
-        axes.set(
-            xscale="log", xlabel="decoding state of the second layer (KiB)",
-            xticks=[0.5, 1, 2, 4, 8], xticklabels=["0.5", "1", "2", "4", "8"],
-            ylabel="accuracy of recall (%)", ylim=(-5, 120), yticks=range(0, 101, 20),
-            title="Recall and decoding state (blue: of a fixed size)",
-        )  # fmt: skip
-        axes.minorticks_off()
-        plotting.label(axes, points, 0.029)
+    values = []
+    for line in lines:
+        size, fixed = memory(line)
+        mean, deviation = line.score.spread.mean, line.score.spread.deviation
+        style = {"colour": plotting.COLOURS[0], "shape": "circle"} if fixed else GROWS
+        values.append({"row": line.row.name, "size": size / 2**10, "mean": mean,
+                       "low": max(0, mean - deviation), "high": min(100, mean + deviation),
+                       "named": mean < 99 or fixed, **style})  # fmt: skip
+    side = max(380, 11 * sum(v["named"] for v in values))
+    x, y = plotting.Scale.over((v["size"] for v in values), log=True), plotting.Scale(-4, 104)
+    points = [
+        (float(x.pixels(v["size"], 380)), float(side - y.pixels(v["mean"], side)), v)
+        for v in values
+        if v["named"]
+    ]
+    across = {"x": x.channel("size", "decoding state of the second layer (KiB)")} | plotting.COLOUR
+    title = "accuracy of recall (%), deviation over seeds"
+    interval = {"y": y.channel("low", title), "y2": {"field": "high"}}
+    body = {
+        "data": {"values": values},
+        "width": 380,
+        "height": side,
+        "layer": [
+            {"mark": {"type": "rule", "strokeOpacity": 0.5}, "encoding": across | interval},
+            {
+                "mark": {"type": "point", "size": 35},
+                "encoding": across | {"y": y.channel("mean", title)} | plotting.SHAPE,
+            },
+            *plotting.labels(points, 380, side),
+        ],
+    }
+    title = ["Recall and decoding state", "circles: of a fixed size; crosses: it grows"]
+    plotting.write(path, plotting.chart(body, [v["row"] for v in values], title))
 
 
 def main():

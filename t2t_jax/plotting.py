@@ -1,74 +1,75 @@
-"""The style of every plot, and its files: PNG for the screen, SVG and PDF for a paper."""
+"""Charts in Vega-Lite: their theme, the styles of rows, axes, labels, and files.
+
+A chart is a specification, a dictionary, which a page embeds and `write` draws. Its data have a
+`row`, and the colour, dash and shape of that row, so that a row looks the same in every chart. The
+parameter `chosen` holds the names of the rows that are shown.
+"""
 
 import io
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from t2t_jax import files
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; base is black.
+Spec = dict[str, Any]
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart; base has the colour of text.
 COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9".split()
-LINES = "-", "--", ":", "-."
-MARKS = "os^Dv<>pPX*h"
+INK = "currentColor"
+_DASHES = [1, 0], [6, 3], [2, 2], [7, 2, 2, 2]
+_SHAPES = "circle square triangle-up diamond triangle-down triangle-left triangle-right cross"
 FACET = 5  # rows in a panel, if each is a group of its own
+_LINE = 11  # height of a label, in pixels
+_GAP = 14  # between a panel and its labels
 
-_SETTINGS: Any = {
-    "font.size": 8,
-    "axes.titlesize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "lines.markersize": 4,
-    "legend.fontsize": 6,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 150,
-    "pdf.fonttype": 42,  # TrueType, which journals accept
-    "svg.hashsalt": "t2t_jax",  # the same figure gives the same file
-}
+CHOSEN: Spec = {"filter": "indexof(chosen, datum.row) >= 0"}  # a transform
+COLOUR, DASH, SHAPE = (
+    {channel: {"field": field, "type": "nominal", "scale": None}}
+    for channel, field in (("color", "colour"), ("strokeDash", "dash"), ("shape", "shape"))
+)
+
+_TEXT = {f"{part}Color": INK for part in ("label", "title")}
+_THEME: Spec = {
+    "font": "Liberation Sans, Arial, sans-serif",
+    "view": {"stroke": None},
+    "title": {"color": INK, "subtitleColor": INK, "anchor": "middle", "fontSize": 12,
+              "fontWeight": "normal", "subtitleFontSize": 10,
+              "subtitleFont": "Liberation Sans, Arial, sans-serif"},
+    "axis": _TEXT | {"gridColor": "#888", "gridOpacity": 0.2, "domainColor": INK, "tickColor": INK,
+                     "titleFontWeight": "normal", "labelOverlap": True},
+    "axisY": {"minExtent": 26},  # so that panels below each other are aligned
+    "legend": _TEXT | {"titleFontWeight": "normal"},
+    "point": {"filled": True, "opacity": 1, "size": 25, "strokeWidth": 1.2},
+    "line": {"strokeWidth": 1.2},
+    "text": {"fontSize": 9},
+    "concat": {"spacing": 14},
+}  # fmt: skip
 
 
-def line(i: int) -> dict[str, Any]:
-    """Returns the style of the i-th line: the first is black; lines differ by more than colour."""
-    if i == 0:
-        return {"color": "black", "linestyle": "-", "marker": MARKS[0], "zorder": 3}
+def styles(names: Sequence[str]) -> dict[str, Spec]:
+    """Returns the fields of each row's data: its name, colour, dash and shape.
+
+    The first row has the colour of text. Rows of the same colour differ in dash and shape.
+    """
+    shapes = _SHAPES.split()
     return {
-        "color": COLOURS[i % len(COLOURS)],
-        "linestyle": LINES[(i // len(COLOURS)) % len(LINES)],
-        "marker": MARKS[(i + i // len(COLOURS)) % len(MARKS)],  # each colour goes through all marks
+        name: {
+            "row": name,
+            "colour": COLOURS[i % len(COLOURS)] if i else INK,
+            "dash": _DASHES[i // len(COLOURS) % len(_DASHES)],
+            "shape": shapes[(i + i // len(COLOURS)) % len(shapes)],
+        }
+        for i, name in enumerate(names)
     }
 
 
-def styles(groups: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns a style for each row of a table: its colour is its group's, its marker its own.
-
-    If each row is a group, the styles are those of `line`. The first row is black. A group with
-    more rows than there are markers continues with the next colour.
-
-    Args:
-      groups: the group of each row.
-    """
-    hues = [(1 + list(dict.fromkeys(groups[1:])).index(x)) % len(COLOURS) for x in groups[1:]]
-    out = [line(0)]
-    for i, hue in enumerate(hues):
-        place = hues[:i].count(hue)  # among the rows of this colour
-        colour = COLOURS[(hue + place // len(MARKS)) % len(COLOURS)]
-        marker, pattern = MARKS[(hue + place) % len(MARKS)], LINES[place % len(LINES)]
-        out.append({"color": colour, "linestyle": pattern, "marker": marker})
-    return out
-
-
 def facets(groups: Sequence[str]) -> list[list[int]]:
-    """Returns the rows of each panel: those of a group, or up to `FACET` groups of a single row.
-
-    The first row, base, is in no list, as it is shown in every panel.
-    """
+    """Returns the rows of each panel: base and a group, or base and up to `FACET` single rows."""
     out: list[list[int]] = []
     alone = False  # whether the last panel has groups of one row
     for _, rows in itertools.groupby(range(1, len(groups)), key=lambda i: groups[i]):
@@ -78,100 +79,184 @@ def facets(groups: Sequence[str]) -> list[list[int]]:
         else:
             out.append(members)
         alone = len(members) == 1
-    return out or [[]]
+    return [[0, *rows] for rows in out or [[]]]
 
 
-def label(
-    axes: Any, points: Sequence[tuple[float, float, str, str]], height: float = 0.045
-) -> None:
-    """Writes a label right of the axes for each point, with a line to it; call it last.
+class Scale(NamedTuple):
+    """The range of an axis, from `low` to `high`, and whether it is logarithmic."""
 
-    Labels are at the height of their points, or moved apart by as little as possible. A point that
-    is not finite, such as that of a run that diverged, has no label.
+    low: float
+    high: float
+    log: bool = False
+
+    @classmethod
+    def over(cls, values: Iterable[float], log: bool = False) -> "Scale":
+        """Returns a scale of all finite values, with a margin of 6% at both ends."""
+        finite = [x for x in values if math.isfinite(x) and (x > 0 or not log)]
+        low, high = min(finite, default=1.0), max(finite, default=1.0)
+        if log:
+            margin = (high / low) ** 0.06 if high > low else 1.1
+            return cls(low / margin, high * margin, True)
+        margin = 0.06 * (high - low) or 0.1 * abs(high) or 0.1
+        return cls(low - margin, high + margin)
+
+    def channel(self, field: str, title: str | None = None, **axis: Any) -> Spec:
+        """Returns the channel of a field on this scale; `axis` are properties of its axis."""
+        kind = {"type": "log"} if self.log else {"type": "linear", "zero": False}
+        scale = kind | {"domain": [self.low, self.high], "nice": False}
+        ticks: Spec = {"tickCount": 5, "format": ".6~g" if self.high < 10_000 else ".3~s"}
+        if self.log:
+            ticks |= {"values": self.ticks()}
+        return quantity(field, title, scale=scale, axis=ticks | axis)
+
+    def ticks(self) -> list[float]:
+        """Returns ticks of a logarithmic axis: 1, 2 and 5 (or 3, or 1) times powers of 10.
+
+        A short axis has evenly spaced ticks.
+        """
+        decades = math.log10(self.high / self.low)
+        if decades < 0.7:
+            step = 10 ** math.floor(math.log10((self.high - self.low) / 2))
+            step *= next(x for x in (5, 2, 1) if (self.high - self.low) / (x * step) >= 2)
+            multiples = np.arange(math.ceil(self.low / step), self.high / step)
+            return [float(f"{x:.6g}") for x in step * multiples]
+        factors = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 2.5 else (1,)
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        every = [factor * 10.0**power for power in powers for factor in factors]
+        return [x for x in every if self.low <= x <= self.high]
+
+    def pixels(self, values: Any, length: float) -> np.ndarray:
+        """Returns the distance of values from the lower end of an axis of a length in pixels."""
+        x, low, high = (np.log(z) if self.log else np.asarray(z) for z in (values, *self[:2]))
+        return length * (x - low) / (high - low)
+
+
+def quantity(field: str, title: str | None = None, **properties: Any) -> Spec:
+    """Returns the channel of a number."""
+    return {"field": field, "type": "quantitative", "title": title, **properties}
+
+
+def tooltip(*fields: str | tuple[str, str], **formats: str) -> list[Spec]:
+    """Returns the channel of a tooltip with these fields, or fields and titles."""
+    pairs = [(x, x) if isinstance(x, str) else x for x in fields]
+    return [
+        {"field": field, "title": title} | ({"format": formats[field]} if field in formats else {})
+        for field, title in pairs
+    ]
+
+
+def shown(names: Sequence[str]) -> list[Spec]:
+    """Returns transforms that keep the data of these rows."""
+    return [{"filter": {"field": "row", "oneOf": list(names)}}]
+
+
+def zero(channel: str) -> Spec:
+    """Returns a layer with a line at 0 of the channel x or y."""
+    ends = {"x": {"y": {"value": 0}, "y2": {"value": "height"}}, "y": {}}[channel]
+    mark = {"type": "rule", "color": INK, "strokeOpacity": 0.5, "tooltip": None}
+    return {"data": {"values": [{}]}, "mark": mark, "encoding": {channel: {"datum": 0}} | ends}
+
+
+def labels(
+    points: Sequence[tuple[float, float, Mapping[str, Any]]],
+    width: float,
+    height: float,
+    always: bool = False,
+) -> list[Spec]:
+    """Returns layers that write the name of a row right of a panel, with a line to its point.
+
+    Labels are moved apart by as little as possible, and no two lines cross. A point that is not
+    finite, such as the end of a run that diverged, has no label.
 
     Args:
-      points: x, y, text and colour.
-      height: the height of a label, as a share of that of the axes.
+      points: x and y in pixels from the upper left corner of the panel, and a style.
+      always: whether a label is shown even if its row is not among the chosen ones.
     """
-    from scipy.optimize import isotonic_regression
+    from scipy.optimize import isotonic_regression, linear_sum_assignment
 
-    to_axes = axes.transData + axes.transAxes.inverted()
-    points = [p for p in points if np.isfinite(to_axes.transform(p[:2])).all()]
+    points = [p for p in points if math.isfinite(p[0] + p[1])]
     if not points:
-        return
-    places = to_axes.transform([p[:2] for p in points])
-    order = np.argsort(places[:, 1], kind="stable")
-    steps = height * np.arange(len(points))
-    apart = isotonic_regression(places[order, 1] - steps).x + steps
-    for i, y in zip(order.tolist(), apart, strict=True):
-        x_data, y_data, text, colour = points[i]
-        axes.annotate(
-            text, (x_data, y_data), (1.06, y), textcoords="axes fraction", color=colour,
-            fontsize=6, va="center", annotation_clip=False,
-            arrowprops=dict(
-                arrowstyle="-", color=colour, linewidth=0.4, shrinkA=1, shrinkB=2, relpos=(0, 0.5)
-            ),
-        )  # fmt: skip
+        return []
+    x, y = np.array([p[:2] for p in points]).T
+    steps = _LINE * np.arange(len(y))
+    middle = isotonic_regression(np.sort(y) - steps).x
+    slots = np.clip(middle, 0, max(0, height - steps[-1])) + steps
+    # The shortest lines in sum are lines that do not cross.
+    lengths = np.hypot(width + _GAP - x[:, None], slots - y[:, None])
+    slots = slots[linear_sum_assignment(lengths)[1]]
+    values = [
+        {**style, "x": round(a, 1), "y": round(b, 1), "slot": round(slot, 1)}
+        for (a, b, style), slot in zip(points, slots.tolist(), strict=True)
+    ]
+    data = {"data": {"values": values}} | ({} if always else {"transform": [CHOSEN]})
+    pixels = {"type": "quantitative", "scale": None, "axis": None}
+    end = {"value": width + _GAP - 3}
+    line = {"x": {"field": "x"} | pixels, "y": {"field": "y"} | pixels, "x2": end,
+            "y2": {"field": "slot"}}  # fmt: skip
+    text = {"x": {"value": width + _GAP}, "y": {"field": "slot"} | pixels, "text": {"field": "row"}}
+    return [
+        data | {"mark": {"type": "rule", "strokeWidth": 0.5}, "encoding": line | COLOUR},
+        data | {"mark": {"type": "text", "align": "left"}, "encoding": text | COLOUR},
+    ]
 
 
-@contextmanager
-def figure(
-    path: Path, *panels: int, size: tuple[float, float], **options: Any
-) -> Iterator[tuple[Any, Any]]:
-    """Yields a figure of `size` inches and its axes, then writes PATH.png, .svg and .pdf.
+def chart(
+    body: Spec, names: Sequence[str] = (), title: str | Sequence[str] = "", paper: str = "white"
+) -> Spec:
+    """Returns a whole specification.
 
     Args:
-      options: of `matplotlib.pyplot.subplots`.
+      body: its data and panels.
+      names: the rows that are shown.
+      title: lines; those after the first are small.
+      paper: the colour of the background.
     """
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(_SETTINGS):
-        made, axes = plt.subplots(*panels, figsize=size, **options)
-        try:
-            yield made, axes
-            for kind, undated in (
-                ("png", {}),
-                ("svg", {"Date": None}),
-                ("pdf", {"CreationDate": None}),
-            ):
-                content = io.BytesIO()
-                made.savefig(content, format=kind, metadata=undated)
-                made.set_layout_engine("none")  # the layout of the first file is kept
-                file = content.getvalue() if kind != "png" else _with_palette(content)
-                files.write(path.with_name(f"{path.name}.{kind}"), file)
-        finally:
-            plt.close(made)
+    first, *rest = [title] if isinstance(title, str) else title
+    return finite({
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "background": paper,
+        "config": _THEME,
+        "params": [{"name": "chosen", "value": list(names)}],
+        **({"title": {"text": first, "subtitle": rest}} if first else {}),
+        **body,
+    })  # fmt: skip
 
 
-def _with_palette(png: io.BytesIO) -> bytes:
-    """Returns a PNG with a palette of 256 colours, a third of the size."""
+def finite(value: Any) -> Any:
+    """Returns a value with infinities and nan replaced by None, which JSON can express."""
+    if isinstance(value, Mapping):
+        return {name: finite(x) for name, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(x) for x in value]
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    return None if infinite else value
+
+
+def picture(spec: Spec) -> str:
+    """Returns the SVG of a chart."""
+    import vl_convert
+
+    return vl_convert.vegalite_to_svg(spec)
+
+
+def write(path: Path, spec: Spec) -> Path:
+    """Draws a chart as PATH.png, .svg and .pdf; returns the first path."""
+    import vl_convert
+
+    svg = picture(spec)
+    png = path.with_name(f"{path.name}.png")
+    files.write(png, _with_palette(vl_convert.svg_to_png(svg, scale=1.5)))
+    files.write(png.with_suffix(".svg"), svg)
+    files.write(png.with_suffix(".pdf"), vl_convert.svg_to_pdf(svg))
+    return png
+
+
+def _with_palette(png: bytes) -> bytes:
+    """Returns a PNG with a palette of 256 colours, a tenth of the size."""
     from PIL import Image
 
-    with Image.open(png) as image:
+    with Image.open(io.BytesIO(png)) as image:
         reduced = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     out = io.BytesIO()
     reduced.save(out, "png", optimize=True)
     return out.getvalue()
-
-
-def logarithmic(*axes: Any, narrow: bool = False) -> None:
-    """Makes axes logarithmic; call it last, as the ticks depend on the data.
-
-    Ticks are plain numbers, or have a metric prefix if some exceed 10,000 (20k, 3M). They are at 1,
-    2 and 5 times powers of 10, or evenly spaced on a short axis.
-
-    Args:
-      narrow: whether there is room for only a few ticks; the limits of the axes must be set.
-    """
-    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
-
-    for axis in axes:
-        set_scale = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
-        set_scale("log")
-        low, high = axis.get_view_interval() if narrow else axis.get_data_interval()
-        wide = high > (6 if narrow else 10) * low
-        subs = (1, 3) if narrow and high > 20 * low else (1, 2, 5)
-        axis.set_major_locator(LogLocator(subs=subs) if wide else MaxNLocator(3 if narrow else 4))
-        plain = high < 10_000
-        axis.set_major_formatter((lambda x, _: f"{x:g}") if plain else EngFormatter(sep=""))
-        axis.set_minor_locator(NullLocator())

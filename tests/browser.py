@@ -42,4 +42,9 @@ def open_page(path, width, scripts=True):
             yield page
         finally:
             browser.close()
-    assert not problems
+    assert not problems, problems
+
+
+def wait_for_charts(page, n):
+    """Waits until the scripts have drawn `n` charts."""
+    page.wait_for_function(f"document.querySelectorAll('figure.drawn svg.marks').length === {n}")

@@ -76,9 +76,9 @@ def corpus(tmp_path_factory) -> Path:
 @pytest.fixture
 def undrawn(monkeypatch):
     """`run` and `publish` draw no plots in this process, as that takes seconds."""
-    from t2t_jax.report import plots
+    from t2t_jax.report import charts
 
-    monkeypatch.setattr(plots, "draw", lambda *_: [])
+    monkeypatch.setattr(charts, "draw", lambda *_: [])
 
 
 @pytest.fixture(scope="session")

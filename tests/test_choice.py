@@ -1,17 +1,14 @@
 """Choosing, sorting and comparing rows on the page of a study, in a browser."""
 
-import re
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
-from t2t_jax.report import learning
 from t2t_jax.report.study import study_page
-from t2t_jax.runs import store
 from t2t_jax.study import formats, statistics
 from tests import stored
-from tests.browser import open_page
+from tests.browser import open_page, wait_for_charts
 
 ROWS = 16
 
@@ -44,8 +41,8 @@ def shown(page, selector):
 
 
 def drawn(page, figure):
-    """Returns the names in the legend of a chart."""
-    return page.locator(f"#{figure} .role-legend-label text").all_text_contents()
+    """Returns the names of the rows that have labels in a chart."""
+    return {*page.locator(f"#{figure} .mark-text.role-mark text").all_text_contents()}
 
 
 def column(page, heading):
@@ -63,18 +60,16 @@ def test_everything_follows_the_ticked_rows(path, study):
     _, lines = study
     names = [line.row.name for line in lines]
     with open_page(path, 1600) as page:
-        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
-        assert drawn(page, "learning") == names
+        wait_for_charts(page, 4)
+        assert drawn(page, "cost") == {*names}
         assert shown(page, "#matrix td.above, #matrix td.below, #matrix td.open") == ROWS * 15
         page.locator("#matrix summary").click()
         assert shown(page, "#matrix details tbody tr") == ROWS * 15 // 2
         tick(page, 1, 4, 6)
         assert page.locator("#chosen").inner_text() == f"3 of {ROWS} rows are shown."
-        for figure in ("learning", "cost-flops"):
-            page.wait_for_function(
-                f"document.querySelectorAll('#{figure} .role-legend-label text').length === 3"
-            )
-            assert drawn(page, figure) == [names[i] for i in (1, 4, 6)]
+        for figure in ("learning", "cost"):
+            page.wait_for_selector(f"#{figure} text >> text={names[5]}", state="detached")
+            assert drawn(page, figure) == {names[i] for i in (1, 4, 6)}
         assert page.locator("#differences .role-axis-label text").all_text_contents()[-3:] == [
             names[i] for i in (1, 4, 6)
         ]
@@ -86,26 +81,6 @@ def test_everything_follows_the_ticked_rows(path, study):
         assert shown(page, "#result tbody tr") == ROWS
         page.locator("#all").click()
         assert shown(page, "#matrix details tbody tr") == ROWS * 15 // 2
-
-
-@pytest.mark.full
-def test_the_axis_of_the_learning_curves_is_chosen(path, study):
-    _, lines = study
-    run = lines[0].runs[0]
-    last = run.result["steps"]
-    flops = learning.amounts(run, store.read_curves(run.directory), np.array([last]))["flops"][0]
-    with open_page(path, 1200) as page:
-        menu = page.locator("#learning select")
-        menu.wait_for()
-        page.wait_for_selector("#learning svg.marks")
-        for axis, total in (("flops", flops), ("steps", last)):
-            menu.select_option(axis)
-            page.wait_for_selector(f"#learning .role-axis-title text >> text={learning.AXES[axis]}")
-            marks = page.locator("#learning .mark-symbol path[aria-label]").all()
-            labels = [m.get_attribute("aria-label") for m in marks]
-            mine = [x for x in labels if f"row: {lines[0].row.name};" in x]
-            xs = [float(re.search(r"consumed: ([\d.e+]+)", x)[1]) for x in mine]
-            assert max(xs) == pytest.approx(total, rel=2e-3)
 
 
 @pytest.mark.full
@@ -191,9 +166,10 @@ def test_tables_and_charts_are_downloaded(path, study):
     with open_page(path, 1200) as page:
         links = page.locator("a[download]").all()
         files = {x.get_attribute("download"): x.get_attribute("href") for x in links}
-        page.wait_for_selector("#learning svg.marks")
+        wait_for_charts(page, 4)
+        page.locator("#learning summary").click()
         with page.expect_download() as download:
-            page.locator("#learning [data-format=png]").click()
+            page.locator("#learning a[download$=png]").click()
         content = download.value.path().read_bytes()
         assert download.value.suggested_filename == "attention-demo-learning.png"
     assert content.startswith(b"\x89PNG")
@@ -208,8 +184,8 @@ def test_tables_and_charts_are_downloaded(path, study):
 def test_a_printed_page_has_no_controls_and_fits_the_paper(path):
     with open_page(path, 1046) as page:  # A4 landscape without its margins
         page.emulate_media(media="print")
-        page.wait_for_function("document.querySelectorAll('.chart svg.marks').length === 7")
-        assert shown(page, "input, select, nav, #choice, [data-format], a[download]") == 0
+        wait_for_charts(page, 4)
+        assert shown(page, "input, select, nav, #choice, .chart details, a[download]") == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 1046
         for table in page.locator("table >> visible=true").all():
             assert table.bounding_box()["width"] <= 1046

@@ -242,17 +242,18 @@ def test_accuracy_by_error_and_distance_is_the_mean_over_seeds(grid, entries):
 
 def test_a_page_has_the_accuracy_by_error_and_distance(grid, entries, monkeypatch):
     monkeypatch.setattr("vl_convert.vegalite_to_svg", lambda spec: "<svg/>")
-    monkeypatch.setattr("t2t_jax.report.vega.bundle", str)
+    monkeypatch.setattr("t2t_jax.report.study.vega", str)
     more = Judgement("b", 0, True), Judgement("a", 5, False)
     made = [[[*pairs(right(i)), *more]] for i in (0, 1)]
     entries = [*stored.judged(entries[:2], made), entries[2]]
     text = study_page(grid, compared(grid, entries), None, ["table3"], False)
     assert "<caption>Contrastive accuracy.</caption>" in text
     _, _, data = text.partition('<script type="application/json" id="data">')
-    chart = json.loads(data.partition("</script>")[0])["specs"]["contrastive-0"]
-    assert chart["description"] == "Contrastive accuracy by a: distance, in words."
-    assert [x["row"] for x in chart["data"]["values"]] == ROWS[:2]
-    assert chart["data"]["values"][1]["accuracy"][-1] == 0
+    chart = json.loads(data.partition("</script>")[0])["specs"]["contrastive"]
+    (panel,) = chart["vconcat"][0]["hconcat"]
+    values = panel["data"]["values"]
+    assert [*dict.fromkeys(x["row"] for x in values)] == ROWS[:2]
+    assert values[-1]["score"] == 0
     text = study_page(grid, compared(grid, entries[2:]), None, ["table3"], False)
     assert "Contrastive" not in text
 

@@ -1,4 +1,4 @@
-"""Plots of the demo study's stored runs are written as files for a paper."""
+"""Charts of the demo study's stored runs are written as files for a paper."""
 
 import dataclasses
 import itertools
@@ -10,146 +10,194 @@ import numpy as np
 import pytest
 
 from t2t_jax import plotting
-from t2t_jax.report import learning, plots
+from t2t_jax.report import charts, differences, learning
 from t2t_jax.runs.results import Run
-from t2t_jax.study import collecting, comparison
+from t2t_jax.study import comparison
 from t2t_jax.study.statistics import expected_least
 from tests import stored
 
 
-def test_every_plot_is_written_as_png_svg_and_pdf(tmp_path):
-    grid = stored.grid(tmp_path)
+def texts(path):
+    """Returns every text of a chart's SVG file."""
+    return re.findall(r">([^<>]+)<", path.with_suffix(".svg").read_text())
+
+
+@pytest.fixture
+def lines(tmp_path):
+    return comparison.compare_with_base(stored.grid(tmp_path), stored.entries())
+
+
+def test_every_chart_is_written_as_png_svg_and_pdf(tmp_path):
+    grid = dataclasses.replace(stored.grid(tmp_path), changes=dict(alpha=0.6))
     made = [("gender", 1, True), ("gender", 12, False), ("omission", 0, True)]
     entries = stored.translated(tmp_path, stored.entries(), "ein Wort")
     lines = comparison.compare_with_base(grid, stored.judged(entries, [[made]] * 3))
-    paths = plots.draw(grid, lines, stored.split(tmp_path))
+    paths = charts.draw(grid, lines, stored.split(tmp_path))
     kinds = ["learning", "cost", "differences", "agreement", "distances", "contrastive"]
     assert paths == [tmp_path / f"table3-demo-{kind}.png" for kind in kinds]
-    title = "Variations on the Transformer, preset demo"
     for path in paths:
-        assert f"<!-- {title}" in path.with_suffix(".svg").read_text()
-        assert path.stat().st_size > 5_000
+        assert path.read_bytes().startswith(b"\x89PNG")
         assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-        svg = path.with_suffix(".svg").read_text()
-        texts = re.findall(r"<!-- (.*?) -->", svg)  # matplotlib draws text as outlines
+        shown = texts(path)
+        assert shown.count(grid.title) == 1
+        assert any("alpha 0.6" in text for text in shown)  # set on the command line
         for line in lines[1:] if "differences" in path.name else lines:
-            assert line.row.name in texts, (path, line.row.name)
-    assert {"gender: distance, in words", "(number of pairs)", "10 or more", "(1)"} <= {*texts}
+            assert line.row.name in shown, (path, line.row.name)
+    assert {"gender: distance, in words", "10 or more", "(1)"} <= {*shown}
 
 
-def test_a_plot_is_deterministic(tmp_path):
+def test_a_chart_is_deterministic(tmp_path, lines):
     grid = stored.grid(tmp_path)
-    lines = comparison.compare_with_base(grid, stored.entries())
-    first, second = (
-        plots.costs(grid, lines).with_name("table3-demo-cost.svg").read_text() for _ in range(2)
-    )
-    assert first == second
+    (cost,) = (chart for chart in charts.charts(grid, lines, None) if chart.name == "cost")
+    assert len({plotting.picture(plotting.chart(cost.body, ["base"])) for _ in range(2)}) == 1
 
 
 @pytest.mark.full
-def test_the_plot_of_distances_needs_annotated_dependencies(tmp_path):
-    grid = stored.grid(tmp_path)
+def test_the_chart_of_distances_needs_annotated_dependencies(tmp_path, lines):
     split = stored.split(tmp_path)
     Path(f"{split.stem}.extras.jsonl").unlink()
-    paths = plots.draw(grid, comparison.compare_with_base(grid, stored.entries()), split)
-    assert not any("distances" in path.name for path in paths)
+    drawn = charts.charts(stored.grid(tmp_path), lines, split)
+    assert not any(chart.name == "distances" for chart in drawn)
 
 
-def test_an_empty_study_has_no_plots(tmp_path):
+def test_an_empty_study_has_no_charts(tmp_path):
     grid = stored.grid(tmp_path)
     empty = [dataclasses.replace(entry, runs=(), status="") for entry in stored.entries()]
-    assert plots.draw(grid, comparison.compare_with_base(grid, empty), None) == []
+    assert charts.draw(grid, comparison.compare_with_base(grid, empty), None) == []
 
 
-def test_the_title_of_a_plot_names_fields_set_on_the_command_line(tmp_path):
-    grid = dataclasses.replace(stored.grid(tmp_path), changes=dict(alpha=0.6))
-    lines = comparison.compare_with_base(
-        grid, collecting.collect(dataclasses.replace(grid, home=stored.DEMO))
-    )
-    svg = plots.costs(grid, lines).with_suffix(".svg").read_text()
-    assert "preset demo" in svg
-    assert "alpha 0.6" in svg
+def test_a_row_has_one_style_in_every_chart(tmp_path):
+    grid, lines = stored.attention()
+    styles = {}
+
+    def collect(node):
+        if isinstance(node, dict):
+            if "row" in node and "colour" in node:
+                style = tuple(map(str, (node["colour"], node["dash"], node["shape"])))
+                styles.setdefault(node["row"], set()).add(style)
+            node = list(node.values())
+        if isinstance(node, list):
+            for part in node:
+                collect(part)
+
+    for chart in charts.charts(grid, lines, None):
+        collect(chart.body)
+    assert styles.keys() == {line.row.name for line in lines}
+    assert {len(x) for x in styles.values()} == {1}
 
 
-def test_an_interval_names_what_varies(tmp_path):
+def test_intervals_over_sentences_alone_are_dashed(tmp_path):
     """The interval of a row with one seed is over sentences alone."""
-
-    def differences(lines):
-        return [line.difference for line in lines]
-
-    single = comparison.compare_with_base(stored.grid(tmp_path), stored.entries())
-    assert plots.interval(differences(single)) == "interval over sentences"
-    entries = [
-        dataclasses.replace(e, runs=(*e.runs, *stored.entries()[1].runs)) for e in stored.entries()
-    ]
-    double = comparison.compare_with_base(stored.grid(tmp_path), entries)
-    assert plots.interval(differences(double)) == "interval over seeds and sentences"
-    assert "dashed: interval over sentences" in plots.interval(differences([single[1], double[2]]))
-    path = plots.differences(stored.grid(tmp_path), single)
-    assert "95% interval over sentences" in path.with_name(f"{path.name}.svg").read_text()
+    grid = stored.grid(tmp_path)
+    single = comparison.compare_with_base(grid, stored.entries())
+    entries = stored.entries()
+    twice = [dataclasses.replace(e, runs=(*e.runs, *entries[1].runs)) for e in entries]
+    double = comparison.compare_with_base(grid, [*twice[:2], entries[2]])
+    styles = plotting.styles([line.row.name for line in single])
+    for lines, dashed in ((single, 2), (double, 1)):
+        values = differences.values(grid, lines, styles)
+        body = differences.chart(grid, values, "base")
+        svg = plotting.picture(plotting.chart(body, list(styles)))
+        assert len(re.findall(r'<line[^>]*stroke-dasharray="4,3"', svg)) == dashed
 
 
-def test_differences_of_a_study_without_a_split_are_in_perplexity(tmp_path):
+def test_differences_of_a_study_without_a_split_are_in_perplexity(tmp_path, lines):
     made = stored.grid(tmp_path)
     grid = dataclasses.replace(made, study=dataclasses.replace(made.study, split=""))
-    lines = comparison.compare_with_base(grid, stored.entries())
-    (path,) = (x for x in plots.draw(grid, lines, None) if "differences" in x.name)
-    svg = path.with_suffix(".svg").read_text()
-    assert "PPL minus that of base, ours (dots)" in svg
-    assert "PPL minus that of base, the paper's (diamonds)" in svg
+    styles = plotting.styles([line.row.name for line in lines])
+    values = differences.values(grid, lines, styles)
+    for value, line in zip(values, lines[1:], strict=True):
+        assert value["size"] == line.PPL.difference.size
+        row = line.row
+        assert value["paper"] == pytest.approx(row.paper["PPL"] - lines[0].row.paper["PPL"])
 
 
-@pytest.mark.parametrize(
-    "groups", ["0" * 40, "0AAABBCCCCCCCD", "0" + "ABCDEFGHIJKLMNOPQ", "0A" * 9]
-)
-def test_rows_have_a_colour_of_their_group_and_a_marker_of_their_own(groups):
-    """The seventh group has the colour of the first; one of 39 rows has several colours."""
-    styles = plotting.styles(groups)
-    colours = [style["color"] for style in styles]
-    assert colours[0] == "black"
-    assert colours.count("black") == 1
-    assert len({(style["color"], style["marker"]) for style in styles}) == len(groups)
-    if len(groups) < 40:
-        for group in set(groups[1:]):
-            assert len({c for c, g in zip(colours[1:], groups[1:], strict=True) if g == group}) == 1
-        assert len(set(colours)) == 1 + min(len(set(groups[1:])), len(plotting.COLOURS))
+def test_the_papers_axis_has_its_own_scale_and_the_same_zero(tmp_path, lines):
+    grid = stored.grid(tmp_path)
+    row = {"low": -41, "high": 11, "seeds": [], "untuned": None, "over": "", "p": None}
+    values = [row | {"size": -40, "paper": 1.0}, row | {"size": 10, "paper": -2.0}]
+    ours, paper = differences.chart(grid, values, "base")["layer"]
+    (low, high), (ours_low, ours_high) = (
+        layer["encoding"]["x"]["scale"]["domain"] for layer in (paper, ours["layer"][1])
+    )
+    assert low / high == pytest.approx(ours_low / ours_high)
+    assert low < -2
+    assert 1 < high < 1.5
+
+
+@pytest.mark.parametrize("n", [1, 7, 39])
+def test_rows_of_one_colour_differ_in_dash_and_shape(n):
+    styles = plotting.styles([str(i) for i in range(n)])
+    assert [x["colour"] for x in styles.values()].count("currentColor") == 1
+    for channel in ("dash", "shape"):
+        if n < 4 * len(plotting.COLOURS):
+            assert len({(x["colour"], str(x[channel])) for x in styles.values()}) == n
+    every = {(x["colour"], str(x["dash"]), x["shape"]) for x in styles.values()}
+    assert len(every) == n
 
 
 def test_a_panel_has_one_group_or_several_single_rows():
     names = ["base", *"AABCC", "D", "E", "F", "G", "H", "I", "big"]
     panels = [[names[i] for i in panel] for panel in plotting.facets(names)]
-    assert panels == [["A", "A"], ["B"], ["C", "C"], [*"DEFGH"], ["I", "big"]]
-    assert plotting.facets(["base"]) == [[]]
+    rows = [["A", "A"], ["B"], ["C", "C"], [*"DEFGH"], ["I", "big"]]
+    assert panels == [["base", *row] for row in rows]
+    assert plotting.facets(["base"]) == [[0]]
 
 
-def test_labels_are_moved_apart_in_the_order_of_their_points(tmp_path):
-    with plotting.figure(tmp_path / "x", 1, 1, size=(3, 3)) as (_, axes):
-        heights = [0.5, 0.2, 0.51, 0.49, 0.9]
-        axes.set(xlim=(0, 1), ylim=(0, 2))
-        plotting.label(axes, [(0.3, 2 * y, f"{y}", "red") for y in heights], 0.1)
-        texts = {float(x.get_text()): x.xyann[1] for x in axes.texts}
-    expected = {0.2: 0.2, 0.49: 0.4, 0.5: 0.5, 0.51: 0.6, 0.9: 0.9}
-    assert texts == pytest.approx(expected)
+def label_lines(points, width=100.0, height=200.0):
+    """Returns the ends of the line of each label by name."""
+    ends = [(x, y, {"row": name, "colour": "red"}) for name, (x, y) in points.items()]
+    layers = plotting.labels(ends, width, height)
+    values = layers[0]["data"]["values"] if layers else []
+    return {v["row"]: ((v["x"], v["y"]), (width, v["slot"])) for v in values}
 
 
-def test_a_point_that_is_not_finite_has_no_label(tmp_path):
-    with plotting.figure(tmp_path / "x", 1, 1, size=(3, 3)) as (_, axes):
-        values = {"infinite": np.inf, "undefined": np.nan, "shown": 3.0}
-        axes.set(xlim=(1, 10))
-        plotting.label(axes, [(x, 0.5, name, "red") for name, x in values.items()])
-        assert [x.get_text() for x in axes.texts] == ["shown"]
+def test_labels_are_moved_apart_in_the_order_of_their_points():
+    heights = {"a": 100, "b": 40, "c": 102, "d": 98, "e": 180}
+    found = label_lines({name: (100, y) for name, y in heights.items()})
+    slots = {name: end[1] for name, (_, end) in found.items()}
+    assert slots == {"a": 100, "b": 40, "c": 111, "d": 89, "e": 180}
 
 
-def test_the_papers_axis_has_its_own_scale_and_the_same_zero(tmp_path):
-    with plotting.figure(tmp_path / "x", 1, 1, size=(3, 3)) as (figure, axes):
-        axes.plot([-40, 10], [0, 1])
-        plots._paper_axis(axes, {0: 1.0, 1: -2.0}, "paper")
-        _, above = figure.axes
-        (low, high), (below_low, below_high) = above.get_xlim(), axes.get_xlim()
-        assert low / high == pytest.approx(below_low / below_high)
-        assert low < -2
-        assert 1 < high < 1.5
-        assert list(above.lines[0].get_xdata()) == [1.0, -2.0]
+def test_lines_to_labels_do_not_cross_and_labels_stay_beside_the_panel():
+    rng = np.random.default_rng(0)
+    points = {str(i): tuple(rng.uniform(0, (100, 200)).tolist()) for i in range(15)}
+    found = label_lines(points)
+    assert all(0 <= slot <= 200 for _, (_, slot) in found.values())
+    assert sorted(np.diff(sorted(slot for _, (_, slot) in found.values())))[0] > 10.8
+
+    def side(a, b, c):
+        return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+    for (a, b), (c, d) in itertools.combinations(found.values(), 2):
+        crossing = side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
+        assert not crossing
+
+
+def test_a_point_that_is_not_finite_has_no_label():
+    points = {"infinite": (np.inf, 1.0), "undefined": (np.nan, 1.0), "shown": (3.0, 1.0)}
+    assert [*label_lines(points)] == ["shown"]
+    assert label_lines({"undefined": (np.nan, 1.0)}) == {}
+
+
+@pytest.mark.parametrize(
+    ("scale", "ticks"),
+    [
+        (plotting.Scale(0.9, 30, log=True), [1, 3, 10, 30]),
+        (plotting.Scale(3, 60, log=True), [5, 10, 20, 50]),
+        (plotting.Scale(2.1, 4.4, log=True), [3, 4]),
+        (plotting.Scale(1e5, 1e9, log=True), [1e5, 1e6, 1e7, 1e8, 1e9]),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_are_round(scale, ticks):
+    assert scale.ticks() == ticks
+
+
+def test_a_scale_places_its_ends_at_those_of_the_axis():
+    scale = plotting.Scale.over([3.0, np.nan, 48.0, np.inf, -1.0, 12.0], log=True)
+    low, middle, high = scale.pixels([scale.low, 12.0, scale.high], 90)
+    assert (low, middle, high) == pytest.approx((0, 45, 90))
+    assert 1 < 3 / scale.low == pytest.approx(scale.high / 48)
 
 
 def record(step, nll, seconds, tokens):
@@ -164,9 +212,12 @@ def test_a_run_consumes_evenly_between_its_records_and_its_share_of_a_population
     assert amounts["flops"].tolist() == [150, 300, 480, 900]
     assert amounts["seconds"].tolist() == [10, 20, 23, 30]
     assert amounts["tokens"].tolist() == [1000, 2000, 2150, 2500]
+    untimed = learning.amounts(run, [], np.array([5]))
+    assert untimed["flops"].tolist() == [150]
+    assert np.isnan(untimed["seconds"]).all()
 
 
-def test_a_band_is_over_the_seeds_at_the_steps_of_all(tmp_path):
+def test_a_curve_has_the_seeds_at_the_steps_of_all(tmp_path):
     runs = []
     for seed, (first, last) in enumerate([(3.0, 1.0), (1.0, 2.0)]):
         home = tmp_path / str(seed)
@@ -179,10 +230,11 @@ def test_a_band_is_over_the_seeds_at_the_steps_of_all(tmp_path):
         runs.append(Run(home, seed, {"flops": 1.0, "steps": 20, "trained_together": 1}))
     training, dev = learning.curves(runs)
     assert training.amounts["steps"].tolist() == [10, 20]
-    mean, low, high = training.summary()
-    np.testing.assert_allclose(np.log([mean, low, high]), [[2, 1.5], [1, 1], [3, 2]])
+    np.testing.assert_allclose(np.log(training.PPL), [[3, 1], [1, 2]])
+    np.testing.assert_allclose(np.log(training.mean), [2, 1.5])
     assert dev.amounts["steps"].tolist() == [20]
-    np.testing.assert_allclose(np.ravel(dev.summary()), [8, 4, 16])
+    np.testing.assert_allclose(dev.PPL, [[4], [16]])
+    np.testing.assert_allclose(dev.mean, [8])
 
 
 def test_the_expected_best_is_that_of_all_draws():

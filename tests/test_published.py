@@ -6,12 +6,13 @@ import lzma
 import shutil
 from functools import cache
 
+import numpy as np
 import pytest
 
 from t2t_jax import files
 from t2t_jax.cli import main
 from t2t_jax.errors import UsageError
-from t2t_jax.report import plots
+from t2t_jax.report import learning
 from t2t_jax.report.samples import samples
 from t2t_jax.runs import published, store
 from t2t_jax.study import collecting, comparison, formats, publish, tables
@@ -42,7 +43,11 @@ def test_every_table_is_that_of_the_store(form, home):
 
 def test_curves_and_translations_are_those_of_the_store(home, tmp_path):
     (grid, ours), (_, theirs) = lines(stored.DEMO), lines(home)
-    assert [plots.curve(line) for line in ours] == [plots.curve(line) for line in theirs]
+    for line, other in zip(ours, theirs, strict=True):
+        both = zip(learning.curves(line.runs), learning.curves(other.runs), strict=True)
+        for curve, same in both:
+            np.testing.assert_array_equal(curve.PPL, same.PPL)
+            np.testing.assert_equal(dict(curve.amounts), dict(same.amounts))
     shown = samples(grid, ours, stored.split(tmp_path))
     assert shown == samples(grid, theirs, stored.split(tmp_path))
     assert len(shown[0].translations) == ROWS

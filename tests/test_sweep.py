@@ -15,7 +15,7 @@ from t2t_jax.commands import running
 from t2t_jax.data.prepare import opener
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.bleu import sentence_statistics
-from t2t_jax.report import plots, trials
+from t2t_jax.report import tuning
 from t2t_jax.report.study import study_page
 from t2t_jax.runs import claim, identity, names, published, store, workers
 from t2t_jax.study import collecting, comparison, formats, publish, sweep, tables
@@ -278,7 +278,7 @@ def test_the_page_shows_every_trial_and_each_row_untuned(swept):
         assert f"{row}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) in trials
     (data,) = re.findall(r'id="data">(.*?)</script>', text)
     specs = json.loads(data)["specs"]
-    points = specs["trials-lr_scale"]["data"]["values"]
+    points = specs["trials"]["datasets"]["tried"]
     assert [p["lr_scale"] for p in points if p["chosen"]] == [1, 0.5]
     (difference,) = specs["differences"]["data"]["values"]
     assert (difference["size"], difference["untuned"]) == pytest.approx((3, 2))
@@ -314,15 +314,12 @@ def test_the_mark_of_an_edge_is_typeset(swept):
     assert "‡" not in text
 
 
-def test_the_expected_best_of_the_trials_is_plotted(swept, tmp_path):
+def test_the_expected_best_is_over_the_finished_trials(swept):
     lines = comparison.compare_with_base(swept, collecting.collect(swept))
-    path = tmp_path / "two-night-trials.png"
-    assert path in plots.draw(dataclasses.replace(swept, home=tmp_path), lines, None)
-    assert "D:P_drop=0.2" in path.with_suffix(".svg").read_text()
     # Of 4, 8 and 9, drawn once, twice and three times.
-    np.testing.assert_allclose(trials.expected(lines[1]), [7, 53 / 9, 141 / 27])
+    np.testing.assert_allclose(tuning.expected(lines[1]), [7, 53 / 9, 141 / 27])
     failed = sweep.Choice((sweep.Trial({}, np.inf), sweep.Trial({}, 4.0), sweep.Trial({})))
-    assert trials.expected(dataclasses.replace(lines[1], choice=failed)).tolist() == [4, 4]
+    assert tuning.expected(dataclasses.replace(lines[1], choice=failed)).tolist() == [4, 4]
 
 
 def test_json_has_every_trial(swept):

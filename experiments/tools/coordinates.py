@@ -130,19 +130,37 @@ def draw(results):
     """Plots the changes over the width, with a panel for each activation."""
     from t2t_jax import plotting
 
-    size = (8, 2.4)
-    with plotting.figure(RESULTS / "coordinates", 1, len(ACTIVATIONS), size=size) as (
-        figure,
-        panels,
-    ):
-        for name, axes in zip(ACTIVATIONS, panels, strict=True):
-            for i, (case, result) in enumerate(results.items()):
-                axes.plot(WIDTHS, result["change"][name], label=case, **plotting.line(i))
-            axes.set(xlabel="d_model", title=name)
-            plotting.logarithmic(axes.xaxis, axes.yaxis)
-            axes.set_xticks(WIDTHS)
-        panels[0].set_ylabel("mean |change|")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    styles = plotting.styles(list(results))
+    panels: list[plotting.Spec] = []
+    x = plotting.Scale.over(WIDTHS, log=True)
+    for name in ACTIVATIONS:
+        changes = {case: result["change"][name] for case, result in results.items()}
+        y = plotting.Scale.over((change for x in changes.values() for change in x), log=True)
+        values = [
+            {**styles[case], "width": width, "change": change}
+            for case, every in changes.items()
+            for width, change in zip(WIDTHS, every, strict=True)
+        ]
+        points = [
+            (float(x.pixels(WIDTHS[-1], 150)), float(150 - y.pixels(every[-1], 150)), styles[case])
+            for case, every in changes.items()
+        ]
+        encoding = {
+            "x": x.channel("width", "d_model", values=WIDTHS),
+            "y": y.channel("change", None if panels else "mean |change|"),
+        } | plotting.COLOUR
+        panels.append({
+            "title": name,
+            "data": {"values": values},
+            "width": 150,
+            "height": 150,
+            "layer": [
+                {"mark": "line", "encoding": encoding | plotting.DASH},
+                {"mark": "point", "encoding": encoding | plotting.SHAPE},
+                *(plotting.labels(points, 150, 150) if name == ACTIVATIONS[-1] else ()),
+            ],
+        })  # fmt: skip
+    plotting.write(RESULTS / "coordinates", plotting.chart({"hconcat": panels}, list(results)))
 
 
 def main():

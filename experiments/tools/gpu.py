@@ -9,9 +9,9 @@ starts any other part again. Most of the time is compilation, 20 s for a trainin
 H200 with 16 cores, so that all parts share the programs that one has compiled. Programs are not
 compiled side by side: the tuning of 26 at a time took more than 150 s. Those of a grid, which
 several processes compile at once, are not tuned. It also runs on a CPU. It needs only the built-in
-corpus and the packages jax, flax, optax, orbax-checkpoint, sacrebleu, sentencepiece, matplotlib,
-jinja2 and packaging; `peers` needs PyTorch, and `multi30k` needs sacremoses and the files of the
-corpus in runs/data/multi30k.
+corpus and the packages jax, flax, optax, orbax-checkpoint, sacrebleu, sentencepiece, pillow,
+vl-convert-python, jinja2 and packaging; `peers` needs PyTorch, and `multi30k` needs sacremoses and
+the files of the corpus in runs/data/multi30k.
 """
 
 import argparse

@@ -63,10 +63,9 @@ READING = """## Reading a table
   interval covers the choice of sentences alone, because the row or base has one seed. The paper's
   differences have the axis above, which has another scale and the same 0.
 - **Learning plots.** Perplexity against steps, tokens, FLOPs and training time: base in every row
-  of panels, with one group of the table or several single rows. A band extends from the lowest to
-  the highest seed.
+  of panels, with one group of the table or several single rows. Thin lines are seeds.
 - **Distance plots.** The score against the longest dependency in a sentence, and against the
-  length of the sentence.
+  length of the sentence. Larger points are scores of more sentences.
 
 `table` prints the table of any of these folders again, without training; `--format latex`, `csv` or
 `json` gives other formats. `publish` stores the results of your own runs in the same way:

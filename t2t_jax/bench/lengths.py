@@ -18,6 +18,11 @@ from t2t_jax import plotting
 from t2t_jax.errors import say
 
 MOST = 9  # curves in a column of a plot, beside the first
+SIDE = 190  # of a panel of a plot, in pixels
+QUANTITIES = (  # of a point, the factor of their unit, and their name and unit
+    ("seconds", 1e3, "time (ms)"),
+    ("bytes", 2**-20, "memory of temporaries (MiB)"),
+)
 ROUNDS = 5
 Point = dict[str, float]  # n; seconds (the median), least and most; bytes of temporaries
 
@@ -122,27 +127,59 @@ def plot(
     The first curve is shown in every column; the others are divided over the columns, in order.
 
     Args:
-      exponents: those of time and memory for each name, shown in the legend.
+      exponents: those of time and memory for each name, shown in the labels.
     """
     base, *others = curves
     columns = math.ceil(len(others) / MOST) or 1
     share = math.ceil(len(others) / columns)
-    size, shared = (max(5, 3 * columns), 7), dict(sharex=True, sharey="row", squeeze=False)
-    with plotting.figure(path, 2, columns, size=size, **shared) as (figure, panels):
-        figure.suptitle(title)
-        for column, (upper, lower) in enumerate(panels.T):
-            for i, name in enumerate([base, *others[column * share : (column + 1) * share]]):
-                x = [point["n"] for point in curves[name]]
-                powers = (f"n^{p:.2f}" for p in exponents[name] if p is not None)
-                label = ", ".join([name, *powers])
-                for axes, quantity, scale in ((upper, "seconds", 1e3), (lower, "bytes", 2**-20)):
-                    y = [point[quantity] * scale for point in curves[name]]
-                    axes.loglog(x, y, label=label, base=2, **plotting.line(i))
-            lower.set_xlabel("sequence length n")
-            lower.legend(loc="upper left", bbox_to_anchor=(0, -0.2), title=_legend(exponents))
-        panels[0, 0].set_ylabel("time (ms)")
-        panels[1, 0].set_ylabel("memory of temporaries (MiB)")
+    shown = [[base, *others[i * share : (i + 1) * share]] for i in range(columns)]
+    panels: list[list[plotting.Spec]] = [[] for _ in shown]
+    for i, (quantity, factor, name) in enumerate(QUANTITIES):
+        values = {x: [p[quantity] * factor for p in curve] for x, curve in curves.items()}
+        growth = {x: powers[i] for x, powers in exponents.items() if powers}
+        y = plotting.Scale.over((v for x in values.values() for v in x), log=True)
+        for column, names in zip(panels, shown, strict=True):
+            column.append(_panel(curves, values, growth, names, y, name))
+    grows = " (n^p: its growth)" * any(exponents.values())
+    spec = plotting.chart(
+        {"hconcat": [{"vconcat": column} for column in panels]},
+        list(curves),
+        [title, f"Time and memory{grows}"],
+    )
+    plotting.write(path, spec)
 
 
-def _legend(exponents: Mapping[str, Sequence[float | None]]) -> str:
-    return "name, growth of time, growth of memory" if any(exponents.values()) else "name"
+def _panel(
+    curves: Mapping[str, Sequence[Mapping[str, float]]],
+    values: Mapping[str, Sequence[float]],
+    growth: Mapping[str, float | None],
+    names: Sequence[str],
+    y: plotting.Scale,
+    title: str,
+) -> plotting.Spec:
+    """Returns a panel of some curves, whose labels have the exponents in `growth`."""
+    lengths = sorted({int(point["n"]) for curve in curves.values() for point in curve})
+    x = plotting.Scale.over(lengths, log=True)
+    data, ends = [], []
+    for name, style in plotting.styles(names).items():
+        power = growth.get(name)
+        label = name if power is None else f"{name} n^{power:.2f}"
+        points = [(point["n"], v) for point, v in zip(curves[name], values[name], strict=True)]
+        data += [{**style, "n": n, "value": value} for n, value in points]
+        if points:
+            across, up = (s.pixels(v, SIDE) for s, v in zip((x, y), points[-1], strict=True))
+            ends.append((float(across), float(SIDE - up), style | {"row": label}))
+    encoding = {
+        "x": x.channel("n", "sequence length n", values=lengths, format=","),
+        "y": y.channel("value", title),
+    } | plotting.COLOUR
+    return {
+        "data": {"values": data},
+        "width": SIDE,
+        "height": SIDE,
+        "layer": [
+            {"mark": "line", "encoding": encoding | plotting.DASH},
+            {"mark": "point", "encoding": encoding | plotting.SHAPE},
+            *plotting.labels(ends, SIDE, SIDE, always=True),
+        ],
+    }

@@ -64,13 +64,13 @@ def run(arguments: Namespace) -> None:
 
 def _show(grid: "Grid", arguments: Namespace, open_data: "OpenData") -> None:
     """Prints the table, draws the plots and prints their paths."""
-    from t2t_jax.report import plots
+    from t2t_jax.report import charts
     from t2t_jax.study.formats import render
 
     lines = lines_of(grid, arguments.cache, mix=True)  # runs of other code are kept
     print(render([(grid, lines)], "text"), end="")
     sentences = open_data(grid.data).splits.get(grid.study.split)
-    for path in plots.draw(grid, lines, sentences):
+    for path in charts.draw(grid, lines, sentences):
         print(f"plot: {path}")
 
 

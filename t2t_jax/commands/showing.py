@@ -55,11 +55,11 @@ def results(arguments: Namespace) -> None:
 
 def plot(arguments: Namespace) -> None:
     """Draws the plots of a study, and prints their paths."""
-    from t2t_jax.report import plots
+    from t2t_jax.report import charts
 
     grid = grid_shown(arguments)
     lines = _lines(grid, arguments)
-    paths = plots.draw(grid, lines, sentences_of(grid, lines, arguments.cache))
+    paths = charts.draw(grid, lines, sentences_of(grid, lines, arguments.cache))
     if not paths:
         raise RunError(grid.no_run)
     print(*paths, sep="\n")
@@ -90,7 +90,7 @@ def report(arguments: Namespace) -> None:
 
 def publish(arguments: Namespace) -> None:
     """Writes the results of a study, its table and its plots to a folder, and prints its path."""
-    from t2t_jax.report import plots
+    from t2t_jax.report import charts
     from t2t_jax.study import publish
 
     grid = grid_shown(arguments)
@@ -99,7 +99,7 @@ def publish(arguments: Namespace) -> None:
     sentences = sentences_of(grid, lines, arguments.cache)
     with tempfile.TemporaryDirectory() as temporary:  # SVG and PDF files are not published
         elsewhere = dataclasses.replace(grid, home=Path(temporary))
-        for path in plots.draw(elsewhere, lines, sentences):
+        for path in charts.draw(elsewhere, lines, sentences):
             shutil.copy(path, folder / path.name)
     print(folder)
 

@@ -1,5 +1,8 @@
 """Attention weights of one model: a figure of every head, a page, and what the heads attend to."""
 
+import base64
+import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +23,8 @@ ROLES = {
     "decoder": "decoder self-attention",
     "cross": "cross-attention",
 }
+PANEL = 100  # sides of the picture of a head, in pixels
+VIRIDIS = "440154 482878 3e4989 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde725"
 PAIRS = 200  # sentence pairs of dev on which heads are compared with the gold structure
 
 
@@ -90,32 +95,56 @@ def heads(model: Any, params: Any, vocabulary: Vocabulary, split: Split) -> Head
 
 def picture(shown: Attended, path: Path) -> None:
     """Draws every head, with a row of panels for each layer: PATH.png, .svg and .pdf."""
-    columns = max(len(layer_map.weights) for layer_map in shown.maps)
-    size = 1.1 * columns + 1.2, 1.2 * len(shown.maps) + 0.8
-    last = {
-        layer_map.role: layer_map for layer_map in shown.maps
-    }  # below these the keys are written
-    with plotting.figure(path, len(shown.maps), columns, size=size) as (figure, panels):
-        grid = np.atleast_1d(panels).reshape(len(shown.maps), columns)
-        for layer_map, row in zip(shown.maps, grid, strict=True):
-            queries, keys = shown.sides(layer_map.role)
-            for head, axes in enumerate(row):
-                axes.grid(visible=False)
-                if head >= len(layer_map.weights):
-                    axes.set_visible(False)
-                    continue
-                weights = layer_map.weights[head]
-                axes.imshow(weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-                labels = keys if layer_map is last[layer_map.role] else []
-                axes.set_xticks(range(len(keys)), labels, rotation=90, fontsize=4)
-                axes.set_yticks(range(len(queries)), queries if head == 0 else [], fontsize=4)
-                axes.tick_params(length=0)
-                if layer_map is shown.maps[0]:
-                    axes.set_title(f"head {head}", fontsize=7)
-            effective = "\neffective" if layer_map.effective else ""
-            label = f"{layer_map.role}\nlayer {layer_map.layer}{effective}"
-            row[0].set_ylabel(label, fontsize=5)
-        figure.suptitle("Attention weights: queries in rows, keys in columns; 0 is blue, 1 yellow")
+    rows: list[plotting.Spec] = []
+    for i, x in enumerate(shown.maps):
+        above = x.role not in [y.role for y in shown.maps[:i]]
+        below = x.role not in [y.role for y in shown.maps[i + 1 :]]
+        heads = range(len(x.weights))
+        rows.append({"hconcat": [_head(shown, x, head, above, below) for head in heads]})
+    title = "Attention weights: queries in rows, keys in columns; 0 is blue, 1 yellow"
+    plotting.write(path, plotting.chart({"vconcat": rows, "spacing": 6}, title=title))
+
+
+def _head(shown: Attended, x: Map, head: int, above: bool, below: bool) -> plotting.Spec:
+    """Returns the panel of a head, with its number above and the keys below."""
+    queries, keys = shown.sides(x.role)
+    width, height = (max(2, PANEL // len(side)) * len(side) for side in (keys, queries))
+    layer = f"{x.role} layer {x.layer}" + ", effective" * x.effective
+    mark = {"type": "image", "url": _image(x.weights[head], width, height), "aspect": False,
+            "width": width, "height": height, "align": "left", "baseline": "top"}  # fmt: skip
+    return {
+        "title": {"text": f"head {head}" if above else "", "fontSize": 10},
+        "data": {"values": [{}]},
+        "width": width,
+        "height": height,
+        "mark": mark,
+        "encoding": {
+            "x": _tokens(keys, below, None),
+            "y": _tokens(queries, head == 0, None if head else layer),
+        },
+    }
+
+
+def _image(weights: np.ndarray, width: int, height: int) -> str:
+    """Returns the address of a PNG of weights [queries, keys], of twice this size in pixels."""
+    from PIL import Image
+
+    colours = np.array([list(bytes.fromhex(colour)) for colour in VIRIDIS.split()])
+    places = np.clip(weights, 0, 1) * (len(colours) - 1)
+    channels = [np.interp(places, range(len(colours)), channel) for channel in colours.T]
+    image, out = Image.fromarray(np.stack(channels, -1).astype(np.uint8)), io.BytesIO()
+    image.resize((2 * width, 2 * height), Image.Resampling.NEAREST).save(out, "png")
+    return f"data:image/png;base64,{base64.b64encode(out.getvalue()).decode()}"
+
+
+def _tokens(tokens: Sequence[str], labels: bool, title: str | None) -> plotting.Spec:
+    """Returns an axis of positions that shows tokens instead."""
+    axis = {"labelExpr": f"{json.dumps(list(tokens))}[datum.value]", "labelFontSize": 7,
+            "labelOverlap": False, "ticks": False, "domain": False, "titleFontSize": 8,
+            "minExtent": 0, "labels": labels, "title": title}  # fmt: skip
+    scale = {"domain": list(range(len(tokens))), "padding": 0}
+    return {"datum": 0, "type": "ordinal", "bandPosition": 0, "scale": scale | {"type": "band"},
+            "axis": axis}  # fmt: skip
 
 
 def attention_page(shown: Attended, c: config.Model, known: Heads | None) -> str:

@@ -3,141 +3,140 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t2t_jax.report.vega import CHOSEN, Spec, styles
-from t2t_jax.study.agreement import Agreement, agreements
+from t2t_jax.plotting import (
+    CHOSEN,
+    COLOUR,
+    INK,
+    SHAPE,
+    Scale,
+    Spec,
+    labels,
+    quantity,
+    tooltip,
+    zero,
+)
+from t2t_jax.study.agreement import Agreement
 from t2t_jax.study.comparison import Line, main_measure, main_metric, paper_difference
 from t2t_jax.study.grid import Grid
 
-_STEP = 18  # height of a row of the chart of differences, in pixels
+WIDTH = 420  # of the chart of differences, in pixels
+SIDE = 380  # of the chart of agreement
 
 
-def charts(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, Spec]]:
-    """Returns the name, caption and content of each chart."""
-    out = []
-    names = [line.entry.row.name for line in lines]
-    if values := _differences(grid, lines):
-        title = f"{main_metric(grid)} difference from {names[0]}"
-        over = " or, dashed, ".join(sorted({v["over"] for v in values}))
-        caption = f"{title}, 95% interval over {over}: {_marks(values)}."
-        out.append(("differences", caption, _difference(values, title)))
-    for x in agreements(grid, lines):
-        caption = (
-            f"{x.metric} difference from {names[0]} against the paper's, with 95% intervals. "
-            f"Kendall's tau of the rows: {x.tau:.2f}."
-        )
-        out.append((f"agreement-{x.metric}", caption, _agreement(names, x)))
+def values(grid: Grid, lines: Sequence[Line], styles: Mapping[str, Spec]) -> list[dict[str, Any]]:
+    """Returns the difference from base of every row, and of its seeds from base's mean."""
+    of_base, out = main_measure(grid, lines[0]), []
+    for line in lines:
+        row, measure = line.row, main_measure(grid, line)
+        if measure is None or measure.difference is None or of_base is None:
+            continue
+        untuned = main_measure(grid, line.untuned) if line.untuned else None
+        seeds = [x - of_base.spread.mean for x in measure.values]
+        out.append({**styles[row.name], "paper": paper_difference(grid, row),
+                    "seeds": seeds if len(seeds) > 1 else [],
+                    "untuned": untuned and untuned.difference and untuned.difference.size,
+                    **measure.difference._asdict() | {"p": measure.p}})  # fmt: skip
     return out
 
 
-def _differences(grid: Grid, lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Returns the differences of rows from base, and of their seeds from base's mean."""
-    of_base, values = main_measure(grid, lines[0]), []
-    for line in lines:
-        row, measure = line.entry.row, main_measure(grid, line)
-        if measure is None or measure.difference is None or of_base is None:
-            continue
-        gap = paper_difference(grid, row)
-        untuned = main_measure(grid, line.untuned) if line.untuned else None
-        seeds = [x - of_base.spread.mean for x in measure.values]
-        values.append({"row": row.name, "paper": gap and round(gap, 2), "seeds": seeds,
-                       "untuned": untuned and untuned.difference and untuned.difference.size,
-                       **measure.difference._asdict() | {"p": measure.p}})  # fmt: skip
-    return values
+def describe(values: Sequence[Mapping[str, Any]]) -> str:
+    """Describes the marks of the chart of differences, and what its intervals cover."""
+    over = " or, dashed, ".join(sorted({v["over"] for v in values}))
+    marks = {"seeds": "seeds (small)", "untuned": "untuned (rings)", "paper": "the paper's "
+             "(diamonds, on the axis above)"}  # fmt: skip
+    others = [text for n, text in marks.items() if any(v[n] not in (None, []) for v in values)]
+    return ", ".join(["Ours (dots)", *others]) + f"; 95% intervals over {over}."
 
 
-def _marks(values: Sequence[Mapping[str, Any]]) -> str:
-    """Describes the marks of the chart of differences."""
-    marks = {"paper": "the paper's (diamond)", "untuned": "untuned (ring)"}
-    several = ", seeds (small points)" * any(len(v["seeds"]) > 1 for v in values)
-    others = [mark for n, mark in marks.items() if any(v[n] is not None for v in values)]
-    return " and ".join([f"ours (dot){several}", *others])
+def chart(grid: Grid, values: Sequence[Mapping[str, Any]], base: str) -> Spec:
+    """Returns a chart of the differences of rows from base: ours with intervals, and the paper's.
 
-
-def _difference(values: Sequence[Mapping[str, Any]], title: str) -> Spec:
-    names = [n for n in ("paper", "untuned") if any(v[n] is not None for v in values)]
-    x = {"type": "quantitative", "title": title}
-    dashed = {"test": "datum.over === 'sentences'", "value": [4, 3]}
-    shapes = {"paper": "diamond", "untuned": "circle"}
-    others: list[Spec] = [
-        {
-            "mark": {"type": "point", "shape": shapes[name], "stroke": "currentColor"},
-            "encoding": {"x": x | {"field": name}},
-        }
-        for name in names
-    ]
+    The paper's have an axis of their own, as ours may be many times as large; both axes share 0.
+    """
+    title = f"{main_metric(grid)} minus that of {base}"
+    ends = [v[n] for v in values for n in ("size", "low", "high", "untuned") if v[n] is not None]
+    x = Scale.over([0, *ends, *(seed for v in values for seed in v["seeds"])])
+    gaps = [v["paper"] for v in values if v["paper"] is not None]
+    if gaps:  # an eighth of the axis at least, even if all rows are better than base, or all worse
+        margin = 0.14 * max(-x.low, x.high)
+        x = Scale(min(x.low, -margin), max(x.high, margin))
+    fields = tooltip("row", "size", "low", "high", ("over", "interval over"), "p", "paper",
+                     "untuned", **dict.fromkeys(("size", "low", "high", "paper", "untuned"), ".2f"),
+                     p=".3g")  # fmt: skip
+    ours: Spec = {"layer": _ours(x, f"{title}, ours" if gaps else title)}
+    if not gaps:
+        layers = [ours]
+    else:
+        factor = 1.1 * max(gap / (x.high if gap > 0 else x.low) for gap in gaps) or 1.0
+        papers = Scale(factor * x.low, factor * x.high)
+        above = papers.channel("paper", f"{title}, the paper's", orient="top", grid=False)
+        mark = {"type": "point", "shape": "diamond", "filled": False, "color": INK, "size": 45}
+        layers = [ours, {"mark": mark, "encoding": {"x": above}}]
+    row = {"field": "row", "type": "nominal", "sort": None, "title": None}
     return {
         "data": {"values": list(values)},
         "transform": [CHOSEN],
-        "height": _STEP * (len(values) + 1),
-        "usermeta": {"step": _STEP},  # the script fits the height to the chosen rows
-        "encoding": {
-            "y": {"field": "row", "type": "nominal", "sort": None, "title": None,
-                  "axis": {"labelLimit": 220}},
-            "tooltip": [_tooltip(n) for n in ("row", "size", "low", "high", "over", "p", *names)],
+        "width": WIDTH,
+        "height": {"step": 17},
+        "encoding": {"y": row | {"axis": {"labelLimit": 220, "grid": True}}, "tooltip": fields},
+        "layer": layers,
+        "resolve": {"scale": {"x": "independent"}},
+    }
+
+
+def _ours(x: Scale, title: str) -> list[Spec]:
+    at = {field: x.channel(field, title) for field in ("low", "seeds", "size", "untuned")}
+    dashed = {"condition": {"test": "datum.over === 'sentences'", "value": [4, 3]}, "value": [1, 0]}
+    interval = {"x": at["low"], "x2": {"field": "high"}, "strokeDash": dashed}
+    ring = {"type": "point", "filled": False, "size": 45}
+    return [
+        zero("x"),
+        {"mark": "rule", "encoding": interval | COLOUR},
+        {
+            "transform": [{"flatten": ["seeds"]}],
+            "mark": {"type": "point", "size": 10},
+            "encoding": {"x": at["seeds"]} | COLOUR,
         },
-        "layer": [
-            {
-                "mark": {"type": "rule", "color": "currentColor"},
-                "encoding": {
-                    "x": x | {"field": "low"},
-                    "x2": {"field": "high"},
-                    "strokeDash": {"condition": dashed, "value": [1, 0]},
-                },
-            },
-            {
-                "transform": [{"flatten": ["seeds"]}],
-                "mark": {"type": "point", "filled": True, "size": 15, "color": "currentColor"},
-                "encoding": {"x": x | {"field": "seeds"}},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 50, "color": "currentColor"},
-                "encoding": {"x": x | {"field": "size"}},
-            },
-            *others,
-            {
-                "mark": {"type": "rule", "stroke": "currentColor", "opacity": 0.5, "tooltip": None},
-                "encoding": {"x": {"datum": 0}, "y": {"value": 0}, "y2": {"value": "height"}},
-            },
-        ],
-    }  # fmt: skip
+        {"mark": {"type": "point", "size": 45}, "encoding": {"x": at["size"]} | COLOUR},
+        {"mark": ring, "encoding": {"x": at["untuned"]} | COLOUR},
+    ]
 
 
-def _tooltip(name: str) -> dict[str, str]:
-    """Returns a line of the tooltip of a difference."""
-    title = "interval over" if name == "over" else name
-    formats = {"row": {}, "over": {}, "p": {"format": ".3g"}}
-    return {"field": name, "title": title} | formats.get(name, {"format": ".2f"})
+def agreement(found: Sequence[Agreement], styles: Mapping[str, Spec]) -> Spec:
+    """Returns a chart of our differences from base against the paper's, for each metric."""
+    return {"transform": [CHOSEN], "hconcat": [_agreement(metric, styles) for metric in found]}
 
 
-def _agreement(names: Sequence[str], agreement: Agreement) -> Spec:
+def _agreement(metric: Agreement, styles: Mapping[str, Spec]) -> Spec:
     values = []
-    for point in agreement.points:
+    for point in metric.points:
         d = point.measure.difference
-        ends = {"low": d.low, "high": d.high} if d else {"low": point.ours, "high": point.ours}
-        name = point.line.entry.row.name
-        values.append({"row": name, "paper": round(point.paper, 3), "ours": point.ours, **ends})
-    style = styles(names)
-    tooltip = [_tooltip(name) for name in ("row", "paper", "ours", "low", "high")]
-    x, y = (
-        {"field": name, "type": "quantitative", "title": f"{agreement.metric} difference, {name}"}
-        for name in ("paper", "ours")
-    )
-    zero: Spec = {"mark": {"type": "rule", "stroke": "currentColor", "opacity": 0.5}}
+        low, high = (d.low, d.high) if d else (point.ours, point.ours)
+        style = styles[point.line.row.name]
+        values.append({**style, "paper": point.paper, "ours": point.ours, "low": low, "high": high})
+    x = Scale.over(v["paper"] for v in values)
+    y = Scale.over(v[n] for v in values for n in ("ours", "low", "high"))
+    height = max(SIDE - 100, 12 * len(values))
+    points = [
+        (float(x.pixels(v["paper"], SIDE)), float(height - y.pixels(v["ours"], height)),
+         styles[v["row"]])
+        for v in values
+    ]  # fmt: skip
+    name = f"{metric.metric} minus that of base"
+    across, up = x.channel("paper", f"{name}, paper"), y.channel("ours", f"{name}, ours")
+    numbers = dict.fromkeys(("paper", "ours", "low", "high"), ".2f")
+    interval = {"x": across, "y": y.channel("low", f"{name}, ours"), "y2": quantity("high")}
+    here = {"x": across, "y": up, "tooltip": tooltip("row", *numbers, **numbers)}
     return {
+        "title": {"text": f"{metric.metric}: tau {metric.tau:.2f}", "fontSize": 11},
         "data": {"values": values},
-        "transform": [CHOSEN],
+        "width": SIDE,
+        "height": height,
         "layer": [
-            zero | {"encoding": {"x": {"datum": 0}}},
-            zero | {"encoding": {"y": {"datum": 0}}},
-            {
-                "mark": {"type": "rule", "opacity": 0.5},
-                "encoding": {"x": x, "y": y | {"field": "low"}, "y2": {"field": "high"},
-                             "color": style["color"]},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-                "encoding": {"x": x, "y": y, "color": style["color"], "shape": style["shape"],
-                             "tooltip": tooltip},
-            },
+            zero("x"),
+            zero("y"),
+            {"mark": {"type": "rule", "strokeOpacity": 0.6}, "encoding": interval | COLOUR},
+            {"mark": {"type": "point", "size": 40}, "encoding": here | COLOUR | SHAPE},
+            *labels(points, SIDE, height),
         ],
-    }  # fmt: skip
+    }

@@ -1,16 +1,25 @@
-"""Learning curves: perplexity against steps, tokens, FLOPs and time, as bands over seeds."""
+"""Learning curves: perplexity against steps, tokens, FLOPs and time, of every seed."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_jax import plotting
+from t2t_jax.plotting import (
+    CHOSEN,
+    COLOUR,
+    DASH,
+    SHAPE,
+    Scale,
+    Spec,
+    facets,
+    labels,
+    shown,
+    tooltip,
+)
 from t2t_jax.runs import store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.comparison import Line
-from t2t_jax.study.grid import Grid
 
 AXES = {
     "steps": "steps",
@@ -18,9 +27,10 @@ AXES = {
     "flops": "FLOPs, counted",
     "seconds": "seconds",
 }
-SHOWN = 5  # plots begin at 1 / SHOWN of the shortest run, before which rows hardly differ
-
+SHOWN = 5  # panels begin at 1 / SHOWN of their shortest run, before which rows hardly differ
+POINTS = 60  # of a curve in training; more would not be visible
 MARKERS = 12  # about this many of a curve's evaluations on dev are shown
+WIDTH, HEIGHT = 165, 130  # of a panel, in pixels; more rows need a higher one for their labels
 
 
 class Curve(NamedTuple):
@@ -34,17 +44,15 @@ class Curve(NamedTuple):
     amounts: Mapping[str, np.ndarray]
     PPL: np.ndarray
 
-    def summary(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns the geometric mean over seeds, the least and the greatest, each [steps]."""
-        return np.exp(np.log(self.PPL).mean(axis=0)), self.PPL.min(axis=0), self.PPL.max(axis=0)
+    @property
+    def mean(self) -> np.ndarray:
+        """The geometric mean over seeds, [steps]."""
+        return np.exp(np.log(self.PPL).mean(axis=0))
 
 
 def curves(runs: Sequence[Run]) -> tuple[Curve, Curve]:
-    """Returns a row's curves in training and on dev; both are empty if a run was not timed."""
+    """Returns a row's curves in training and on dev."""
     records = [store.read_curves(run.directory) for run in runs]
-    if not all(any("tokens_per_second" in r for r in x) for x in records):
-        empty = Curve({name: np.array([]) for name in AXES}, np.array([]))
-        return empty, empty
     training = [{r["step"]: np.exp(min(r["nll"], 99)) for r in x if "nll" in r} for x in records]
     dev = [{r["step"]: r["dev_perplexity"] for r in x if "dev_perplexity" in r} for x in records]
     return _curve(runs, records, training), _curve(runs, records, dev)
@@ -67,9 +75,14 @@ def amounts(
     """Returns what a run has consumed after some steps, by the names in `AXES`.
 
     Tokens and seconds are those of training alone. They are interpolated between records, and
-    extrapolated after the last one. A run that was trained at once with others has its share.
+    extrapolated after the last one; those of a run that was too short to be timed are nan. A run
+    that was trained at once with others has its share.
     """
+    flops = run.result["flops"] / run.result["steps"] * steps
     timed = [r for r in records if "tokens_per_second" in r]
+    if not timed:
+        unknown = np.full(len(steps), np.nan)
+        return {"steps": steps, "tokens": unknown, "flops": flops, "seconds": unknown}
     ends = np.array([0, *(r["step"] for r in timed)])
     together = run.result["trained_together"]
     seconds = np.array([r["seconds_per_step"] for r in timed]) / together
@@ -79,69 +92,114 @@ def amounts(
         sums = np.concatenate([[0.0], np.cumsum(rates * np.diff(ends))])
         return np.interp(steps, ends, sums) + rates[-1] * np.maximum(0, steps - ends[-1])
 
-    flops = run.result["flops"] / run.result["steps"] * steps
     return {"steps": steps, "tokens": total(tokens), "flops": flops, "seconds": total(seconds)}
 
 
-def learning(grid: Grid, lines: Sequence[Line], title: str) -> Path:
-    """Plots perplexity against each of `AXES`, in training (lines) and on dev (markers).
+def chart(lines: Sequence[Line], styles: Mapping[str, Spec]) -> Spec:
+    """Returns a chart of perplexity against each of `AXES`, in training and on dev.
 
     Every row of panels has base and a group of the table, or several groups of a single row.
     """
-    path = grid.home / f"{grid.name}-learning"
-    facets = plotting.facets([line.entry.row.group for line in lines])
-    found = {i: curves(line.entry.runs) for i, line in enumerate(lines) if line.entry.runs}
-    every = {i: both for i, both in found.items() if both[0].PPL.size and both[1].PPL.size}
-    heights = [max(1.4, 0.13 * (len(rows) + 1) + 0.3) for rows in facets]
-    shape = dict(squeeze=False, sharex="col", gridspec_kw={"height_ratios": heights})
-    size = 9, sum(heights) + 0.9
-    with plotting.figure(path, len(facets), len(AXES), size=size, **shape) as (figure, grids):
-        for rows, across in zip(facets, grids, strict=True):
-            for place, i in enumerate((0, *rows)):
-                for axes, name in zip(across if i in every else (), AXES, strict=False):
-                    _draw(axes, name, every[i], plotting.line(place))
-        _scale(grids, list(every.values()))
-        for rows, across, height in zip(facets, grids, heights, strict=True):
-            ends = [
-                _end(every[i], lines[i], place) for place, i in enumerate((0, *rows)) if i in every
-            ]
-            plotting.label(across[-1], ends, 0.11 / height)
-        figure.supylabel("perplexity in training (lines)\nand on dev (markers)", fontsize=8)
-        figure.suptitle(title)
-    return path
+    found = {line.row.name: curves(line.runs) for line in lines if line.runs}
+    every = {name: both for name, both in found.items() if all(x.PPL.size for x in both)}
+    names = [line.row.name for line in lines]
+    panels = [[names[i] for i in rows] for rows in facets([x.row.group for x in lines])]
+    values = [x for name, both in every.items() for x in _values(lines, name, both, styles[name])]
+    y = _perplexities(list(every.values()))
+    return {
+        "data": {"values": values},
+        "transform": [CHOSEN, {"flatten": ["PPL", *AXES]}],
+        "vconcat": [
+            _panels({name: every[name] for name in rows if name in every}, styles, y)
+            for rows in panels
+        ],
+    }
 
 
-def _draw(axes: Any, name: str, both: tuple[Curve, Curve], style: Mapping[str, Any]) -> None:
-    training, dev = both
-    for curve in both:
-        _, low, high = curve.summary()
-        axes.fill_between(curve.amounts[name], low, high, color=style["color"], alpha=0.2, lw=0)
-    axes.plot(training.amounts[name], training.summary()[0], linewidth=1, **{**style, "marker": ""})
-    shown = slice(None, None, -max(1, len(dev.amounts[name]) // MARKERS))  # the last one included
-    marks = {**style, "linestyle": "none"}
-    axes.plot(dev.amounts[name][shown], dev.summary()[0][shown], **marks)
+def _values(
+    lines: Sequence[Line], name: str, both: tuple[Curve, Curve], style: Spec
+) -> list[dict[str, Any]]:
+    """Returns the mean and, if there are several, every seed of a row in training and on dev."""
+    (runs,) = (line.runs for line in lines if line.row.name == name)
+    out = []
+    for split, curve in zip(("training", "dev"), both, strict=True):
+        kept = _kept(split, len(curve.mean))
+        consumed = {axis: _rounded(curve.amounts[axis][kept]) for axis in AXES}
+        seeds = {str(run.seed): PPL for run, PPL in zip(runs, curve.PPL, strict=True)}
+        for seed, PPL in ({"mean": curve.mean} | seeds if len(seeds) > 1 else seeds).items():
+            main = seed == "mean" or len(seeds) == 1
+            out.append(
+                {**style, "split": split, "seed": seed, "main": main, "PPL": _rounded(PPL[kept])}
+                | consumed
+            )
+    return out
 
 
-def _scale(grids: np.ndarray, every: Sequence[tuple[Curve, Curve]]) -> None:
-    """Makes all axes logarithmic with equal limits, which begin at 1 / SHOWN of the least row."""
-    if not every:
-        return
-    ends = [training.amounts for training, _ in every]
-    first = {name: min(amounts[name][-1] for amounts in ends) / SHOWN for name in AXES}
-    both = [curve for pair in every for curve in pair]
-    late = [curve.PPL[:, curve.amounts["steps"] >= first["steps"]] for curve in both]
-    low, high = min(x.min(initial=np.inf) for x in late), max(x.max(initial=0) for x in late)
-    for i, (name, label) in enumerate(AXES.items()):
-        last = max(curve.amounts[name].max() for curve in both)
-        for axes in grids[:, i]:
-            axes.set_xlim(first[name], 1.1 * last)
-            axes.set_ylim(0.9 * low, 1.1 * high)
-            plotting.logarithmic(axes.xaxis, axes.yaxis, narrow=True)
-        grids[-1, i].set_xlabel(label)
+def _kept(split: str, n: int) -> np.ndarray:
+    """Returns the indices of the points that are drawn of n, the last one included."""
+    if split == "dev":
+        return np.arange(n)[:: -max(1, n // MARKERS)][::-1]
+    return np.unique(np.geomspace(1, n, min(n, POINTS)).round().astype(int)) - 1
 
 
-def _end(both: tuple[Curve, Curve], line: Line, place: int) -> tuple[float, float, str, str]:
-    """Returns the last point of a row on dev, its name and its colour."""
-    _, dev = both
-    x, y = dev.amounts["seconds"][-1], dev.summary()[0][-1]
-    return x, y, line.entry.row.name, plotting.line(place)["color"]
+def _rounded(values: np.ndarray) -> list[float]:
+    return [float(f"{x:.4g}") for x in values.tolist()]
+
+
+def _perplexities(every: Sequence[tuple[Curve, Curve]]) -> Scale:
+    """Returns the scale of perplexity, over the steps that are shown."""
+    least = min((training.amounts["steps"][-1] for training, _ in every), default=0) / SHOWN
+    late = [c.mean[c.amounts["steps"] >= least] for both in every for c in both]
+    return Scale.over(np.concatenate([*late, []]).tolist(), log=True)
+
+
+def _panels(every: Mapping[str, tuple[Curve, Curve]], styles: Mapping[str, Spec], y: Scale) -> Spec:
+    """Returns a panel for each of `AXES`; the last one has labels."""
+    height = max(HEIGHT, 11 * len(every))
+    panels: list[Spec] = []
+    for axis in AXES:
+        ends = [curve.amounts[axis][-1] for both in every.values() for curve in both]
+        ends = [x for x in ends if np.isfinite(x)] or [1.0]
+        x = Scale(min(ends) / SHOWN, 1.1 * max(ends), log=True)
+        panels.append(
+            {
+                "width": WIDTH,
+                "height": height,
+                "transform": [
+                    *shown(list(every)),
+                    {"filter": f"datum.{axis} >= {x.low} && datum.PPL <= {y.high}"},
+                ],
+                "layer": _layers(axis, x, y, first=not panels),
+            }
+        )
+    points = [(*_end(both[1], x, y, height), styles[name]) for name, both in every.items()]
+    panels[-1]["layer"] += labels(points, WIDTH, height)
+    return {"hconcat": panels}
+
+
+def _layers(axis: str, x: Scale, y: Scale, first: bool) -> list[Spec]:
+    title = "perplexity" if first else None
+    shared = {
+        "x": x.channel(axis, AXES[axis]),
+        "y": y.channel("PPL", title),
+        "size": {"condition": {"test": "datum.main", "value": 1.2}, "value": 0.4},
+        "detail": {"field": "seed"},
+        "tooltip": tooltip("row", "seed", "split", "PPL", *AXES, **dict.fromkeys(AXES, ".4~s")),
+        **COLOUR,
+    }
+    size = {"size": {"condition": {"test": "datum.main", "value": 25}, "value": 5}}
+    return [
+        {
+            "transform": [{"filter": f"datum.split === '{split}'"}],
+            "mark": mark,
+            "encoding": shared | other,
+        }
+        for split, mark, other in (("training", "line", DASH), ("dev", "point", SHAPE | size))
+    ]
+
+
+def _end(dev: Curve, x: Scale, y: Scale, height: float) -> tuple[float, float]:
+    """Returns the pixels of the last point on dev; it is at the edge if the time is unknown."""
+    seconds, PPL = dev.amounts["seconds"][-1], dev.mean[-1]
+    across = x.pixels(seconds, WIDTH) if np.isfinite(seconds) else WIDTH
+    return float(across), float(height - y.pixels(PPL, height))

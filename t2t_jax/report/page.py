@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 
 @functools.cache
@@ -22,3 +23,12 @@ def _environment() -> Environment:
 def page(template: str, **content: Any) -> str:
     """Returns the HTML of a template; `content` is escaped unless it is `Markup`."""
     return _environment().get_template(template).render(**content)
+
+
+@functools.cache
+def vega() -> Markup:
+    """Returns Vega-Lite and its dependencies as one script."""
+    import vl_convert
+
+    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return Markup(script.replace("</script", "<\\/script"))

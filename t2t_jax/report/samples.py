@@ -39,7 +39,7 @@ def samples(grid: Grid, lines: Sequence[Line], split: Split) -> list[Sample]:
     read = [
         (line, run, text)
         for line in lines
-        for run in line.entry.runs
+        for run in line.runs
         if (text := store.read_translations(run.directory, *files)) is not None
     ]
     if not read:
@@ -51,9 +51,9 @@ def samples(grid: Grid, lines: Sequence[Line], split: Split) -> list[Sample]:
             split.references[i],
             [
                 Translation(
-                    line.entry.row.name,
+                    line.row.name,
                     run.seed,
-                    run is line.entry.runs[0],
+                    run is line.runs[0],
                     marked(text[i], split.references[i]),
                 )
                 for line, run, text in read

@@ -1,19 +1,20 @@
 """The page of a study: table, comparison of rows, curves, costs, significance and translations."""
 
 import json
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from t2t_jax import config
+from markupsafe import Markup
+
+from t2t_jax import config, plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.report import pairs, tuning, vega
-from t2t_jax.report.charts import charts
-from t2t_jax.report.page import page
+from t2t_jax.report import pairs, tuning
+from t2t_jax.report.charts import Chart, charts
+from t2t_jax.report.page import page, vega
 from t2t_jax.report.samples import samples
 from t2t_jax.runs import results
 from t2t_jax.study import distances, factorial, tables
@@ -24,6 +25,15 @@ from t2t_jax.study.typeset import Cell, Table, without_empty
 
 REFRESH = 60  # seconds between reloads of the page of a running study
 DOWNLOADS = {"csv": "every run, as CSV", "latex": "the table, as LaTeX", "md": "as Markdown"}
+
+
+class Figure(NamedTuple):
+    """A chart with its caption, and a picture of it for readers without scripts."""
+
+    name: str
+    caption: str
+    spec: plotting.Spec
+    picture: Markup
 
 
 class PageRow(NamedTuple):
@@ -52,8 +62,8 @@ def study_page(
     """
     quality, crossed = tables.quality(grid, lines), factorial.factorial(grid, lines)
     scored, judged = split if grid.study.split else None, distances.contrastive_accuracies(lines)
-    curves = distances.curves(lines, scored) if scored else []
-    drawn = charts(grid, lines, curves, distances.contrastive_curves(judged))
+    names = [line.row.name for line in lines]
+    drawn = [_figure(chart, names) for chart in charts(grid, lines, split)]
     compared = pairs.of_metrics(grid, lines)
     main, matrix = next(iter(compared.items()), ("", {}))
     return page(
@@ -62,19 +72,18 @@ def study_page(
         name=grid.name,
         table=quality,
         groups=_page_rows(quality, lines),
-        index={line.entry.row.name: i for i, line in enumerate(lines)},
+        index={name: i for i, name in enumerate(names)},
         spans=_spans,
         runs_table=_runs_table(grid, lines),
         trials=tuning.table(grid, lines) if grid.sweep else None,
-        cost=tables.costs([line.entry for line in lines]),
+        cost=tables.costs(lines),
         effects=factorial.effects_table(crossed) if crossed else None,
         contrastive=distances.contrastive_table(judged) if judged else None,
-        unfinished=[(x.entry.row.name, x.entry.status) for x in lines if x.entry.status],
-        runs=sum(len(x.entry.runs) for x in lines),
-        rows_with_runs=sum(1 for x in lines if x.entry.runs),
+        unfinished=[(x.row.name, x.status) for x in lines if x.status],
+        runs=sum(len(x.runs) for x in lines),
+        rows_with_runs=sum(1 for x in lines if x.runs),
         rows=len(lines),
         charts=drawn,
-        of_trials=[f"trials-{name}" for name in grid.sweep],
         matrix=pairs.matrix(main, matrix),
         pairs=matrix,
         describe=pairs,
@@ -86,10 +95,15 @@ def study_page(
         command=lambda name: shlex.join(["t2t-jax", name, *words]),
         refresh=REFRESH if live else None,
         downloads=_downloads(grid, lines),
-        data=vega.finite(_data(grid, lines, compared))
-        | {"specs": {chart.name: chart.spec for chart in drawn}},
-        vega=vega.bundle() if drawn else "",
+        data=plotting.finite(_data(grid, lines, compared))
+        | {"specs": {x.name: x.spec for x in drawn}},
+        vega=vega() if drawn else "",
     )
+
+
+def _figure(chart: Chart, names: Sequence[str]) -> Figure:
+    spec = plotting.chart(chart.body, names, paper="transparent")
+    return Figure(chart.name, chart.caption, spec, Markup(plotting.picture(spec)))
 
 
 def _spans(table: Table) -> list[tuple[str, int]]:
@@ -103,7 +117,7 @@ def _page_rows(table: Table, lines: Sequence[Line]) -> list[list[PageRow]]:
     """Returns the rows of each group of the table."""
     groups: dict[str, list[Line]] = {}
     for line in lines:
-        groups.setdefault(line.entry.row.group, []).append(line)
+        groups.setdefault(line.row.group, []).append(line)
     return [
         [_page_row(cells, line) for cells, line in zip(cells_of_group, group, strict=True)]
         for cells_of_group, group in zip(table.groups, groups.values(), strict=True)
@@ -111,11 +125,10 @@ def _page_rows(table: Table, lines: Sequence[Line]) -> list[list[PageRow]]:
 
 
 def _page_row(cells: tuple[Cell, ...], line: Line) -> PageRow:
-    entry = line.entry
-    scaled = config.flatten(entry.c)
-    changes = ", ".join(f"{n}={scaled[n]}" for n in entry.row.changes) or "base"
-    summary = f"{entry.row.name}: {changes}; n = {len(entry.runs)}"
-    return PageRow(cells, entry.row.name, summary, json.dumps(row_config(entry.c), indent=1))
+    scaled, row = config.flatten(line.c), line.row
+    changes = ", ".join(f"{n}={scaled[n]}" for n in row.changes) or "base"
+    summary = f"{row.name}: {changes}; n = {len(line.runs)}"
+    return PageRow(cells, row.name, summary, json.dumps(row_config(line.c), indent=1))
 
 
 def _runs_table(grid: Grid, lines: Sequence[Line]) -> Table:
@@ -125,16 +138,16 @@ def _runs_table(grid: Grid, lines: Sequence[Line]) -> Table:
     groups = {}
     for line in lines:
         both = [(line.untuned, "untuned"), (line, "tuned")] if line.untuned else [(line, "")]
-        groups[line.entry.row.name] = [
-            tuple(map(Cell, (line.entry.row.name, tuning, *_run_texts(grid, x, i))))
+        groups[line.row.name] = [
+            tuple(map(Cell, (line.row.name, tuning, *_run_texts(grid, x, i))))
             for x, tuning in both
-            for i in range(len(x.entry.runs))
+            for i in range(len(x.runs))
         ]
     return without_empty("Every run.", [("", name) for name in names], groups, ())
 
 
 def _run_texts(grid: Grid, line: Line, i: int) -> tuple[str, ...]:
-    run = line.entry.runs[i]
+    run = line.runs[i]
     return (
         str(run.seed),
         f"{line.PPL.values[i]:.3f}" if line.PPL else "",
@@ -142,7 +155,7 @@ def _run_texts(grid: Grid, line: Line, i: int) -> tuple[str, ...]:
         f"{results.costs(run.result)['training_seconds'] / 60:.1f}",
         str(run.result["steps"]),
         f"{run.version}{'†' * bool(run.unusual)}",
-        line.entry.run_name(grid, run.seed),
+        line.run_name(grid, run.seed),
     )
 
 
@@ -160,38 +173,46 @@ def _downloads(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, str]]:
 
 
 def _data(grid: Grid, lines: Sequence[Line], compared: Mapping[str, pairs.Pairs]) -> dict[str, Any]:
-    """Returns what the page's script needs of every row and pair."""
+    """Returns what the page's script shows of rows side by side, and of every pair.
+
+    Pairs are in both orders; each has its difference, interval and p for each metric.
+    """
     measures = [metric_of(grid.data.corpus).name, "PPL"] if grid.study.split else ["PPL"]
-    return {
-        "level": LEVEL,
-        "measures": measures,
-        "rows": [
-            {
-                "name": record["row"],
-                "config": record["config"],
-                "measures": {n: record[n] for n in measures if record[n]},
-                "runs": [{n: run[n] for n in ("seed", *measures)} for run in record["runs"]],
-            }
-            for record in records(grid, lines)
-        ],
-        "pairs": {
-            metric: [[*names, _rounded(d.size), _rounded(d.low), _rounded(d.high), _rounded(d.p)]
-                     for names, d in differences.items()]
-            for metric, differences in compared.items()
-        },
-    }  # fmt: skip
+    rows, differences = [], dict[str, dict[str, tuple[str, ...]]]()
+    for record in records(grid, lines):
+        shown = {}
+        for metric in measures:
+            shown[metric] = _spread(metric, record[metric])
+            for run in record["runs"]:
+                shown[f"{metric}, seed {run['seed']}"] = _number(metric, run[metric])
+        rows.append({"name": record["row"], "config": record["config"], "results": shown})
+    index = {row["name"]: i for i, row in enumerate(rows)}
+    for metric, found in compared.items():
+        for (a, b), d in found.items():
+            for first, second, x in ((b, a, d), (a, b, pairs.reverse(d))):
+                numbers = [_number(metric, value) for value in (x.size, x.low, x.high)]
+                p = "one seed" if x.p is None else f"{x.p:.3g}"
+                texts = numbers[0], f"{numbers[1]} to {numbers[2]}", p
+                differences.setdefault(f"{index[first]},{index[second]}", {})[metric] = texts
+    return {"rows": rows, "pairs": differences}
 
 
-def _rounded(value: float | None) -> float | None:
-    """Returns a value with four significant digits."""
-    return float(f"{value:.4g}") if value is not None and math.isfinite(value) else None
+def _spread(metric: str, spread: Mapping[str, Any] | None) -> str:
+    if not spread:
+        return ""
+    deviation = _number(metric, spread["deviation"])
+    return _number(metric, spread["mean"]) + (f" ± {deviation}" if deviation else "")
+
+
+def _number(metric: str, value: float | None) -> str:
+    return "" if value is None else f"{value:.{3 if metric == 'PPL' else 2}f}"
 
 
 def _environment(lines: Sequence[Line]) -> Mapping[str, str]:
     """Returns the devices, versions and code of all runs."""
     values: dict[str, set[Any]] = {}
     for line in lines:
-        for run in line.entry.runs:
+        for run in line.runs:
             for name, value in run.result["environment"].items():
                 values.setdefault(name, set()).add(str(value))
     return {name: ", ".join(sorted(v)) for name, v in values.items() if any(v)}

@@ -1,92 +1,118 @@
-// Lets a reader choose rows, and updates the whole page to show them. Without scripts the page shows
-// pictures of the charts, and every row, run and sentence.
+// Sorts tables, and lets a reader choose rows, which the whole page then shows. Without scripts the
+// page shows pictures of the charts, and every row, run and sentence.
 const data = JSON.parse(document.getElementById("data").textContent);
-const each = (selector, action) => document.querySelectorAll(selector).forEach(action);
-const [filter, all, chosen, menu, everySeed] = [
-  "filter", "all", "chosen", "sentence", "seeds",
+const every = (selector, root = document) => [...root.querySelectorAll(selector)];
+const [filter, reset, chosen, sentence, seeds, side] = [
+  "filter", "all", "chosen", "sentence", "seeds", "side",
 ].map((id) => document.getElementById(id));
-const lines = [...document.querySelectorAll("#result tr[data-index]")]
-  .sort((a, b) => a.dataset.index - b.dataset.index);
+const lines = every("#result tr[data-index]");
 const ticks = lines.map((line) => line.querySelector("input"));
-const views = [];
-const followers = []; // functions of the indices of the chosen rows
+const views = []; // of the charts, with their figures
 
-// The rows that match every word of the filter; if any row is ticked, only those that are ticked.
-function choice() {
-  const words = filter.value.toLowerCase().split(/\s+/);
-  const matching = lines.map((line) => words.every((word) => line.title.toLowerCase().includes(word)));
-  const ticked = ticks.some((tick) => tick.checked);
-  lines.forEach((line, i) => { line.hidden = !matching[i]; });
-  return lines.map((_, i) => i).filter((i) => matching[i] && (!ticked || ticks[i].checked));
+function element(name, content, attributes = {}) {
+  const node = Object.assign(document.createElement(name), attributes);
+  node.append(...[content].flat());
+  return node;
 }
 
+// The rows that match every word of the filter; if any row is ticked, only those that are ticked.
 function update() {
-  const rows = choice();
-  each("[data-row]", (node) => {
+  const words = filter.value.toLowerCase().split(/\s+/);
+  lines.forEach((line) => { line.hidden = !words.every((w) => line.title.toLowerCase().includes(w)); });
+  const ticked = ticks.some((tick) => tick.checked);
+  const rows = lines.map((_, i) => i).filter((i) => !lines[i].hidden && (!ticked || ticks[i].checked));
+  for (const node of every("[data-row]")) {
     const { row, other = row } = node.dataset;
-    const unseen = "seed" in node.dataset && everySeed && !everySeed.checked;
+    const unseen = "seed" in node.dataset && seeds && !seeds.checked;
     node.hidden = unseen || !rows.includes(Number(row)) || !rows.includes(Number(other));
-  });
-  each("[data-sentence]", (sample) => { sample.hidden = sample.dataset.sentence !== menu.value; });
-  chosen.textContent = rows.length === lines.length ? `All ${rows.length} rows are shown.`
-    : `${rows.length} of ${lines.length} rows are shown.`;
-  all.disabled = rows.length === lines.length && !ticks.some((tick) => tick.checked);
+  }
+  for (const node of every("[data-sentence]")) node.hidden = node.dataset.sentence !== sentence.value;
+  const count = rows.length === lines.length ? "All" : `${rows.length} of`;
+  chosen.textContent = `${count} ${lines.length} rows are shown.`;
+  reset.disabled = rows.length === lines.length && !ticked;
   for (const drawn of views) show(drawn, rows);
-  for (const follow of followers) follow(rows);
+  compare(rows);
   const state = { filter: filter.value, ticked: ticks.map((tick) => tick.checked) };
   history.replaceState(state, ""); // so that the choice survives a reload
 }
 
-// Shows the chosen rows in a chart, or hides the chart if it has none of them. The charts of a
-// factorial study show all combinations, and have no rows.
+// Sets two to six rows side by side: the config fields in which they differ, and their results.
+function compare(indices) {
+  side.hidden = indices.length < 2 || indices.length > 6;
+  if (side.hidden) return;
+  const rows = indices.map((i) => data.rows[i]);
+  const pair = data.pairs[indices] ?? {};
+  const keys = (part) => [...new Set(rows.flatMap((row) => Object.keys(row[part])))];
+  const text = (part, key) => rows.map((row) => String(row[part][key] ?? ""));
+  const line = (name, texts, cell = "td") => element("tr", [
+    element(name ? "th" : "td", name), ...texts.map((content) => element(cell, content)),
+  ]);
+  const tested = rows.length === 2 ? ["difference", "95% interval", "p"] : [];
+  side.querySelector("table").replaceChildren(
+    line("", [...rows.map((row) => row.name), ...tested], "th"),
+    ...keys("config").map((key) => [key, text("config", key)])
+      .filter(([, texts]) => new Set(texts).size > 1).map(([key, texts]) => line(key, texts)),
+    ...keys("results").map((key) => line(key, [...text("results", key), ...(pair[key] ?? [])])),
+  );
+}
+
 function show({ view, figure }, rows) {
-  const names = rows.map((i) => data.rows[i].name);
-  const { data: { values }, usermeta } = data.specs[figure.id];
-  const shown = values.filter(({ row }) => row === undefined || names.includes(row));
-  figure.hidden = !shown.length;
-  if (figure.hidden) return;
-  if (usermeta) view.height(usermeta.step * (shown.length + 1));
-  view.signal("chosen", names).resize().runAsync();
+  figure.hidden = !rows.length;
+  view.signal("chosen", rows.map((i) => data.rows[i].name)).runAsync();
 }
 
 async function draw(figure) {
-  const chart = figure.querySelector(".chart");
-  const picture = chart.innerHTML;
-  try {
-    const { view } = await window.vegaEmbed(chart, data.specs[figure.id], { renderer: "svg", actions: false });
-    chart.removeAttribute("role");
-    view.addEventListener("click", (_, mark) => {
-      const row = data.rows.findIndex(({ name }) => [mark?.datum?.row, mark?.datum?.value].includes(name));
-      if (row >= 0) { ticks[row].checked = !ticks[row].checked; update(); }
+  const { view } = await window.vegaEmbed(figure.querySelector(".chart"), data.specs[figure.id], {
+    renderer: "svg",
+    actions: { export: true, source: false, compiled: false, editor: false },
+    downloadFileName: `${document.title.split(": ").at(-1)}-${figure.id}`,
+    scaleFactor: { png: 3 },
+  });
+  view.addEventListener("click", (_, mark) => {
+    const row = data.rows.findIndex(({ name }) => name === mark?.datum?.row);
+    if (row >= 0) { ticks[row].checked = !ticks[row].checked; update(); }
+  });
+  views.push({ view, figure });
+  figure.classList.add("drawn");
+  update();
+}
+
+// Sorts the rows of a table by the column of a clicked heading: up, down, then in the original order.
+function sortable(table) {
+  const original = [...table.tBodies].map((body) => [body, [...body.rows]]);
+  const heading = table.querySelector("tr.sorting");
+  [...heading.cells].forEach((cell, column) => {
+    if (!cell.textContent) return;
+    cell.replaceChildren(element("button", cell.textContent, { type: "button" }));
+    cell.firstChild.addEventListener("click", () => {
+      const next = { ascending: "descending", descending: "" }[cell.getAttribute("aria-sort")] ?? "ascending";
+      for (const other of heading.cells) other.removeAttribute("aria-sort");
+      for (const [body, rows] of original) body.append(...rows);
+      if (!next) return;
+      cell.setAttribute("aria-sort", next);
+      const sign = next === "ascending" ? 1 : -1;
+      const rows = original.flatMap(([, rows]) => rows).map((row) => [value(cell, row, column), row]);
+      rows.sort(([a], [b]) => ((a === "") - (b === "")) || sign * (a - b || String(a).localeCompare(b)));
+      original[0][0].append(...rows.map(([, row]) => row));
     });
-    for (const button of figure.querySelectorAll("[data-format]")) {
-      button.addEventListener("click", () => save(view, figure.id, button.dataset.format));
-    }
-    views.push({ view, figure });
-    show(views.at(-1), choice());
-  } catch (error) {
-    chart.innerHTML = picture;
-    console.error(error);
-  }
+  });
 }
 
-async function save(view, name, format) {
-  const link = document.createElement("a");
-  view.background("white");
-  link.href = await view.toImageURL(format, 3);
-  view.background("transparent");
-  link.download = `${document.title.split(": ").at(-1)}-${name}.${format}`;
-  link.click();
+// The value of a row in a column; a config field that is blank in the table has the row's own value.
+function value(heading, row, column) {
+  const config = data.rows[row.dataset.index]?.config ?? {};
+  const shown = config[heading.dataset.field] ?? row.cells[column].textContent.trim();
+  return shown === "" || Number.isNaN(parseFloat(shown)) ? shown : parseFloat(shown);
 }
 
-each(".scripted", (node) => { node.hidden = false; });
+for (const node of every(".scripted")) node.hidden = false;
 if (history.state) {
   filter.value = history.state.filter;
   history.state.ticked.forEach((checked, i) => { if (ticks[i]) ticks[i].checked = checked; });
 }
-for (const node of [...ticks, menu, everySeed]) node?.addEventListener("change", update);
+for (const node of [...ticks, sentence, seeds]) node?.addEventListener("change", update);
 filter.addEventListener("input", update);
-all.addEventListener("click", () => {
+reset.addEventListener("click", () => {
   filter.value = "";
   for (const tick of ticks) tick.checked = false;
   update();
@@ -95,4 +121,6 @@ document.getElementById("choice").addEventListener("submit", (event) => event.pr
 window.addEventListener("hashchange", update);
 const { refresh } = document.body.dataset;
 if (refresh) setTimeout(() => location.reload(), 1000 * refresh);
-if (window.vegaEmbed) each("figure", draw);
+every("table:has(tr.sorting)").forEach(sortable);
+update();
+if (window.vegaEmbed) every("figure").forEach(draw);
