@@ -10,7 +10,7 @@ from t2t_jax.config import Config
 from t2t_jax.data.prepare import opener
 from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import run_flops
-from t2t_jax.runs import claim, identity, store, workers
+from t2t_jax.runs import claim, identity, provenance, store, workers
 from t2t_jax.runs.job import compile_key
 from t2t_jax.study import collecting, comparison, notes, tables
 from t2t_jax.study.grid import Grid
@@ -104,7 +104,8 @@ def finished(grid, open_data):
         dataset = open_data(cell.c.data)
         files.make_directory(cell.directory)
         facts = identity.data_facts(dataset) | {"dtype": "float32"}
-        claim.claim(cell.directory, cell.c, facts, dataset.vocabulary)
+        origin = provenance.origin(cell.c, {"step": "0123456789ab"})
+        claim.claim(cell.directory, cell.c, facts, dataset.vocabulary, origin)
         ppl = 5.0 + (i if cell.c.data.vocabulary == 50 else -1)  # least with fewer subwords
         made = {"dev_perplexity": ppl, "scores": {}, "scoring": {}, "parameters": 9, "steps": 40}
         made |= {"environment": store.read_environment(cell.directory), "trained_together": 1}
@@ -136,6 +137,7 @@ def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data):
         dataclasses.replace(other.c, training=dataclasses.replace(other.c.training, seed=1)),
         facts,
         open_data(other.c.data).vocabulary,
+        provenance.origin(other.c, {"step": "0123456789ab"}),
     )
     store.write_result(again, store.read_result(other.directory))
     with pytest.raises(UsageError, match="differ in data of vocabulary 40"):

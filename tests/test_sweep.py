@@ -17,7 +17,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.bleu import sentence_statistics
 from t2t_jax.report import tuning
 from t2t_jax.report.study import study_page
-from t2t_jax.runs import claim, identity, names, published, store, workers
+from t2t_jax.runs import claim, identity, names, provenance, published, store, workers
 from t2t_jax.study import collecting, comparison, formats, publish, sweep, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
@@ -84,7 +84,8 @@ def finish(job, open_data, PPL):
     dataset = open_data(job.c.data)
     files.make_directory(job.directory)
     facts = identity.data_facts(dataset) | {"dtype": "float32"}
-    claim.claim(job.directory, job.c, facts, dataset.vocabulary)
+    origin = provenance.origin(job.c, {"step": "0123456789ab"})
+    claim.claim(job.directory, job.c, facts, dataset.vocabulary, origin)
     likelihood = [[float(np.log(PPL[i % 2])), 1] for i in range(20)]
     checksum = store.write_statistics(job.directory, store.LIKELIHOOD, likelihood)
     result = {"dev_perplexity": 99.0, "likelihood": {"statistics": checksum}, "scores": {}}

@@ -82,7 +82,7 @@ def _csv(parts: Sequence[Part]) -> str:
     """Returns a line for each run, unrounded; a metric that a study does not have is blank."""
     lines, names = [], dict[str, None]()
     for (grid, of_grid), source in _sources(parts):
-        columns = "row", "seed", *grid.scores, *results.COSTS, "device", "code", "name", "directory"
+        columns = "row", "seed", *grid.scores, *results.COSTS, "device", "version", "name", "directory"
         names |= dict.fromkeys((*source, *columns))
         for record in records(grid, of_grid):
             lines += [source | run | {"row": record["row"]} for run in record["runs"]]
