@@ -82,7 +82,16 @@ def _csv(parts: Sequence[Part]) -> str:
     """Returns a line for each run, unrounded; a metric that a study does not have is blank."""
     lines, names = [], dict[str, None]()
     for (grid, of_grid), source in _sources(parts):
-        columns = "row", "seed", *grid.scores, *results.COSTS, "device", "version", "name", "directory"
+        columns = (
+            "row",
+            "seed",
+            *grid.scores,
+            *results.COSTS,
+            "device",
+            "version",
+            "name",
+            "directory",
+        )
         names |= dict.fromkeys((*source, *columns))
         for record in records(grid, of_grid):
             lines += [source | run | {"row": record["row"]} for run in record["runs"]]
@@ -210,7 +219,7 @@ def _run_record(grid: Grid, line: RowResult, i: int) -> dict[str, Any]:
         metric_of(grid.data.corpus).name: line.score and line.score.values[i],
         **{name: (x := line.measure(name)) and x.values[i] for name in grid.computed},
         "device": run.result["environment"]["device"],
-        "code": run.result["environment"]["code"],
+        "programs": run.programs,
         "version": run.version,
     } | results.costs(run.result)
 
