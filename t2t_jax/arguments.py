@@ -184,9 +184,6 @@ def _add_use(command: Command) -> None:
 
     p = command("export", "single.export", "export a run's model for CTranslate2")
     _add_run(p)
-    p.add_argument(
-        "--format", default="ctranslate2", choices=("ctranslate2",), help="[ctranslate2]"
-    )
     p.add_argument("--out", type=Path, help="directory [RUN/ctranslate2]")
 
     p = command(

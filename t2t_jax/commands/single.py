@@ -126,7 +126,7 @@ def export(arguments: Namespace) -> None:
 
     directory = _directory(arguments)
     c, _, params, vocabulary = load(directory)
-    out = arguments.out or directory / arguments.format
+    out = arguments.out or directory / "ctranslate2"
     export(c, params, vocabulary, out)
     print(out)
 
