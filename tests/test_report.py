@@ -230,7 +230,7 @@ def test_a_row_with_one_seed_is_not_tested(attention):
     lines = comparison.compare_with_base(grid, entries)
     text = study_page(grid, lines, None, [], False)
     assert lines[2].score.p is None
-    assert lines[3].p == pytest.approx(14 * lines[3].difference.p)
+    assert lines[3].score.p == pytest.approx(14 * lines[3].score.difference.p)
     assert f'class="open" title="{name} minus local: ' in text
     assert ", not tested: one seed" in text
     assert "Rows with one seed are not tested" in text
