@@ -107,7 +107,7 @@ def test_a_table_has_the_metrics_it_is_asked_for(own, grid, tmp_path):
     assert best["words"] == [x == max(words) for x in words]
     notes = " ".join(table.notes)
     assert "words on dev: tok:space; mean" in notes
-    assert "total is not tested, as the counts of sentences are not known." in notes
+    assert "total is not tested, as the counts of each sentence were not kept." in notes
     for form in formats.FORMATS:
         assert "words" in formats.render([(grid, lines)], form)
     (record, *_) = json.loads(formats.render([(grid, lines)], "json"))
@@ -138,7 +138,7 @@ def test_a_table_says_which_metrics_lack_translations(own, grid, tmp_path):
     result = entries[1].runs[0].result["scores"]["dev"]["chrf"]["score"]
     assert lines[1].measure("chrF2").values == (result,)
     assert f"TER needs translations, which are not stored for {row}." in notes
-    assert f"chrF2 is not tested, as the counts of sentences are not known for {row}." in notes
+    assert f"chrF2 is not tested, as the counts of each sentence were not kept for {row}." in notes
     _, table = shown(grid, entries, None)
     assert "words needs translations, which are not stored." in table.notes
 

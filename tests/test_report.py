@@ -212,7 +212,7 @@ def test_a_run_that_diverged_has_no_place_in_charts(attention, tmp_path):
 
 def test_a_column_without_counts_of_sentences_is_not_tested(attention):
     grid, lines = attention
-    said = "PPL is not tested, as the counts of sentences are not known."
+    said = "PPL is not tested, as the counts of each sentence were not kept."
     assert said not in notes(grid, lines)
     entries = list(lines)
     unknown = [

@@ -30,7 +30,7 @@ Contents = dict[str, Any]
 
 
 def directories(home: Path) -> list[Path]:
-    """Returns the directories of the runs of a store, including those of published runs."""
+    """Returns the directories of the runs of a store, published runs included."""
     unpublished = {path.parent for path in home.glob("*/config.json")}
     return sorted(unpublished | {home / name for name in _published(home)})
 

@@ -10,7 +10,7 @@ from t2t_jax.study import statistics
 from t2t_jax.study.comparison import Measure, RowResult, paper_score
 from t2t_jax.study.grid import Grid
 
-# Differences that the paper's tables resolve.
+# The least differences that count; smaller ones may be chance in the paper's single runs.
 SEPARATED = {"PPL": 0.1, "BLEU": 0.3, "F1": 0.3, "accuracy": 0.3}
 
 
@@ -32,12 +32,12 @@ class Agreement:
       tau: Kendall's tau-b of the rows' values, base included.
       low, high: its 95% interval, by bootstrap over seeds and sentences; None if the statistics of
         sentences were not kept.
-      pairs: number of pairs of rows, base included, that the paper separates.
+      pairs: number of pairs of rows, base included, that differ by `SEPARATED` in the paper.
       ordered: number of those pairs that have the paper's order.
       tested: whether our rows have several seeds, and so are tested for significance.
-      separated: rows that the paper separates from base; if ours are tested, only those that also
-        differ significantly in ours.
-      same_sign: those of them whose difference has the paper's sign.
+      separated: rows that differ from base by `SEPARATED` in the paper and, if ours are tested,
+        significantly in ours.
+      same_sign: the separated rows whose difference has the paper's sign.
     """
 
     metric: str
@@ -110,28 +110,24 @@ def _interval(
 def sentence(agreement: Agreement) -> str:
     """Returns the agreement in words, as it stands under a table."""
     name, points = agreement.metric, agreement.points
-    text = f"Kendall's tau of {name} with the paper's is {agreement.tau:.2f}"
+    text = f"Kendall's tau between our {name} and the paper's is {agreement.tau:.2f}"
     if agreement.low is not None:
         seeds = any(point.measure.spread.n > 1 for point in points)
         over = "seeds and sentences" if seeds else "sentences"
         text += f" (95% interval over {over}: {agreement.low:.2f} to {agreement.high:.2f})"
-    gap = f"{SEPARATED[name]} {name}"
+    gap = f"at least {SEPARATED[name]} {name} in the paper"
     if agreement.pairs:
-        pairs = f"the {agreement.pairs} pairs of rows that the paper separates by {gap}"
-        text += f"; {agreement.ordered} of {pairs} have its order"
-    threshold = f"that the paper separates from base by {gap}"
+        pairs = f"the {agreement.pairs} pairs of rows that differ by {gap}"
+        text += f"; {agreement.ordered} of {pairs} have the paper's order"
+    rows = f"rows that differ from base by {gap}{' and significantly here' * agreement.tested}"
     separated, same = agreement.separated, agreement.same_sign
-    if agreement.tested:
-        threshold += " and this table with significance"
     if not separated:
-        return f"{text}; there is no row {threshold}."
+        return f"{text}; there are no {rows}."
     wrong = "; ".join(x.line.row.name for x in separated if x not in same)
-    return (
-        f"{text}; the sign of the difference is the paper's in {len(same)} of {len(separated)} "
-        f"row{'s' * (len(separated) > 1)} {threshold}{f' (not in {wrong})' if wrong else ''}."
-    )
+    signs = f"{len(same)} of {len(separated)} {rows} have the paper's sign"
+    return f"{text}; {signs}{f' (not {wrong})' if wrong else ''}."
 
 
 def _resolved(name: str, point: Point) -> bool:
-    """Returns whether the paper separates a row from base; its values have at most two decimals."""
+    """Returns whether a row differs from base in the paper, whose values have two decimals."""
     return round(abs(point.paper), 6) >= SEPARATED[name]

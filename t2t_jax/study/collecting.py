@@ -1,4 +1,4 @@
-"""The stored runs of a study, matched to its rows by config; those of other origins are marked."""
+"""Matches the stored runs of a study to its rows by config; marks runs of other code or data."""
 
 import shlex
 from collections.abc import Callable, Sequence

@@ -82,7 +82,7 @@ class RowResult(RowRuns):
 
     @property
     def unusual(self) -> bool:
-        """Whether a run of this row has other origins than most runs of the table."""
+        """Whether a run of this row is of other code, data or hardware than most of the table."""
         return any(run.unusual for run in self.runs)
 
 
@@ -224,7 +224,7 @@ def compare_pairs(
 ) -> dict[tuple[str, str], Difference]:
     """Returns the differences of all pairs of comparable rows, by name.
 
-    A difference is that of the first row minus the second; its p is corrected for all pairs.
+    A difference is the first row minus the second; its p is corrected for all pairs.
     """
     measures = {
         line.row.name: measure

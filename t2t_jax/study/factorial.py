@@ -55,7 +55,7 @@ class Effect(NamedTuple):
 def factorial(grid: Grid, lines: Sequence[RowResult]) -> Factorial | None:
     """Returns the factorial part of a table, with the fields that its first row names.
 
-    It is None if a combination is missing, has no finished run, or has a run of other origins.
+    It is None if a combination is missing, has no finished run, or has an unusual run.
     """
     fields = list(lines[0].row.changes)
     members = [line for line in lines if line.row.changes.keys() == set(fields)]
@@ -144,12 +144,10 @@ def effects_table(study: Factorial) -> Table:
     seeds = min(cell.spread.n for cell in study.cells.flat)
     over = "seeds and sentences" if seeds > 1 else "sentences"
     note = (
-        "Levels are those of the runs. "
-        "A level's effect is its mean minus the grand mean; that of two levels is the mean of "
-        f"their combination minus the grand mean and both effects. Intervals are by bootstrap over "
-        f"{over}"
-        + "; over few seeds, the bootstrap is too narrow." * (seeds > 1)
-        + "." * (seeds == 1)
+        "Levels are at the scale of the runs. A level's effect is its mean minus the grand mean; "
+        "the interaction of two levels is the mean of their combination minus the grand mean and "
+        f"both effects. Intervals are bootstrapped over {over}"
+        f"{'; with few seeds they are too narrow' * (seeds > 1)}."
     )
     header = ("", ""), ("", "level"), (study.metric, "effect"), (study.metric, "95% interval")
     lines = tuple(tuple(group) for group in groups.values())

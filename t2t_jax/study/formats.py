@@ -1,7 +1,7 @@
 """The results of one or several studies in each format: text, Markdown, LaTeX, CSV and JSON.
 
 Rows are compared only with rows of the same study in the same store: the best of a column, the
-significance tests and the origins of the runs are those of each part alone.
+significance tests and the marks of unusual runs belong to each part alone.
 """
 
 import csv
@@ -127,7 +127,7 @@ def _merge(title: str, parts: Sequence[Part], every: Sequence[Table], *notes: st
 
 
 def _union(headers: Sequence[Sequence[tuple[str, str]]]) -> list[tuple[str, str]]:
-    """Returns the columns of all headers, each after the one that precedes it in its header."""
+    """Returns the columns of all headers, each after the column that precedes it in its header."""
     union = list(headers[0])
     for header in headers[1:]:
         for before, column in itertools.pairwise(header):

@@ -73,7 +73,7 @@ class Grid:
         return self.study.split if is_scored(c) else ""
 
     def splits(self, c: Config) -> tuple[str, ...]:
-        """Returns the splits that a row is scored on: that of the study, and those of metrics."""
+        """Returns the splits that a row is scored on: the study's, and those that metrics name."""
         named = (of_split(name)[1] for name in self.metrics)
         return tuple(dict.fromkeys(filter(None, (self.study.split, *named)))) * is_scored(c)
 

@@ -39,7 +39,7 @@ _MARKS = str.maketrans({"†": r"\dagger", "‡": r"\ddagger"})
 _UNKNOWN = re.compile(r"(nan|-?inf)( ± \w+)?[*†‡]*")
 
 # Environment, its width, size of type, width of an em, half the space between columns (in points).
-# A table takes the first of these that it fits. The widths are those of a two-column article in
+# A table takes the first of these that it fits. The widths are for a two-column article in
 # Computer Modern; Times, which conferences use, is an eighth narrower.
 _FITTINGS = (
     ("table", 229, "small", 9.3, 4),

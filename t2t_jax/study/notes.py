@@ -14,7 +14,7 @@ from t2t_jax.study.grid import Grid
 EDGE = "‡"  # marks a chosen value at the edge of its range
 _FOLLOWING = "evaluate_every", "steps"  # fields that a preset or equal FLOPs derive from others
 
-_UNKNOWN = "as the counts of sentences are not known"
+_UNKNOWN = "as the counts of each sentence were not kept"
 
 
 def notes(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
@@ -111,7 +111,7 @@ def _signature(grid: Grid, name: str, runs: Sequence[Run]) -> str:
 def _requirements(name: str) -> tuple[str, str]:
     """Returns what a metric on request needs to be computed, and why it may not be tested."""
     if name == CONTRASTIVE:
-        return "parameters, which are not stored", "as the judgements of base's pairs are not known"
+        return "parameters, which are not stored", "as base was not judged on the same pairs"
     if of_split(name)[1]:
         return "`run` with this metric", _UNKNOWN
     return "translations, which are not stored", _UNKNOWN
@@ -141,9 +141,9 @@ def _tuning(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     values = "; ".join(f"{n} from {', '.join(map(str, x))}" for n, x in grid.sweep.items())
     on = "PPL and the score are" if grid.study.split == "dev" else "PPL is"
     note = (
-        f"Tuned: {values}; {len(grid.trials)} trials of each row with seed 0, of which one is "
-        f"chosen by PPL on every other sentence of dev. {on} of the remaining sentences of dev, "
-        "untuned and tuned."
+        f"Tuned: {values}; of {len(grid.trials)} trials of each row with seed 0, the best by PPL "
+        f"on every other sentence of dev is chosen. {on} measured on the remaining sentences of "
+        "dev, both untuned and tuned."
     )
     edges = any(line.choice and line.choice.at_edge for line in lines)
     missing = [
@@ -158,7 +158,7 @@ def _tuning(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
         for trial in (line.choice.trials if line.choice else ())
         if trial.unusual
     ]
-    untried += [f"Trials of other origins: {'; '.join(others)}."] * bool(others)
+    untried += [f"Trials from other code, data or hardware: {'; '.join(others)}."] * bool(others)
     edge = f" {EDGE}: at the edge of its range; a wider range may have a better value."
     return [note + edge * edges, *untried]
 
@@ -200,10 +200,10 @@ def _baseline(grid: Grid, base: RowResult) -> list[str]:
 
 
 def _unusual(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
-    """Names the runs with other origins than most, and these origins."""
+    """Names the runs from other code, data or hardware than most, and what differs."""
     shown = [*lines, *(line.untuned for line in lines if line.untuned)]
     notes = (
-        f"†, and not compared with others: {run.unusual} ({x.run_name(grid, run.seed)})."
+        f"†, not compared with other rows: {run.unusual} ({x.run_name(grid, run.seed)})."
         for x in shown
         for run in x.runs
         if run.unusual

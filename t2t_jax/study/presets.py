@@ -1,8 +1,8 @@
 """Presets: smaller scales, at which every row of a study shrinks by the same factors.
 
 A row overrides a preset, and a command line overrides both. A field that a row names is scaled by
-base's factor, or kept if it is not scaled: a row with half of base's batch has half of base's batch
-at every scale. A relation between fields, such as h d_k = d_model, holds at every scale.
+base's factor, so ratios to base are kept at every scale, as are relations between fields, such as
+h d_k = d_model. A field that is not scaled keeps its value.
 """
 
 from collections.abc import Collection, Mapping
@@ -35,7 +35,7 @@ class Preset:
         proportion to it.
       changes: other fields that differ from the paper, in base and in rows that do not name them.
       length: positions of a typical sentence of its corpus in a batch of training, with padding.
-        Steps at equal FLOPs are those for sentences of this length.
+        Steps at equal FLOPs are computed for this length.
     """
 
     name: str
@@ -191,9 +191,9 @@ def shrink(
 
 
 def space_checkpoints(c: Config, preset: Preset, explicit: Collection[str]) -> Config:
-    """Returns a config whose averaged checkpoints are those of the last eighth of its steps.
+    """Returns a config that averages checkpoints of the last eighth of its steps.
 
-    The paper averages those of the last 7% (base) and 4% (big) of its training.
+    The paper averages the last 7% (base) and 4% (big) of its training.
 
     Args:
       explicit: the fields that a row or a command line sets; evaluate_every stays if it is one.

@@ -201,7 +201,7 @@ def _studies_of(path: Path) -> dict[str, Study]:
 
 
 def find(text: str) -> Study:
-    """Returns the study with a name; or that of a file, `PATH.py`, or `PATH.py:name` of several.
+    """Returns the study of a name, of a file `PATH.py`, or `PATH.py:name` in a file of several.
 
     Only the file of the study is executed.
 
@@ -240,7 +240,7 @@ def select(study: Study, names: Sequence[str]) -> tuple[Row, ...]:
     """Returns base and the rows with these names or groups, in order; all rows without names.
 
     Raises:
-      UsageError: a name is that of no row and no group.
+      UsageError: no row and no group has this name.
     """
     choices = {row.name for row in study.rows} | {row.group for row in study.rows}
     for name in names:

@@ -67,7 +67,7 @@ def resampled(
 def _multiplicity(n: int) -> np.ndarray:
     """Returns how often each draw contains each of n sentences, [DRAWS, n].
 
-    The counts are floats, whose matrix product is faster than that of integers, and exact.
+    The counts are floats: their matrix product is exact, and faster than a product of integers.
     """
     draws = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=DRAWS)
     return draws.astype(float)
@@ -118,7 +118,7 @@ def standard_error(
     """Returns the standard error of the difference of two means, and its degrees of freedom.
 
     The degrees of freedom are Satterthwaite's (1946). The variance over sentences counts as known,
-    but does not raise them above those of the seeds: if few seeds happen to be close together, it
+    but does not raise them above the seeds' own: if few seeds happen to be close together, it
     would hide how uncertain their deviation is.
 
     Args:

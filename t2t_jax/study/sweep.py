@@ -39,7 +39,7 @@ class Trial:
     Attributes:
       PPL: on the sentences `CHOOSING`; infinite if training failed; None if it is not finished.
       directory: of its run, if there is one.
-      unusual: the origins that differ from those of the table's runs, as text.
+      unusual: what differs in code, data or hardware from the table's runs, as text.
     """
 
     values: Values
@@ -98,7 +98,7 @@ def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     contain commas are separated by semicolons.
 
     Raises:
-      UsageError: a text has another form, a name is not that of a field or may not be swept, or a
+      UsageError: a text has another form, a name is no field or may not be swept, or a
         value is not of the field's type.
     """
     sweep: dict[str, tuple[Any, ...]] = {}
@@ -124,7 +124,7 @@ def declared(
     """Returns the values of each field that a study or a command line sweeps.
 
     Args:
-      texts: those of the command line, as of `parse`; they replace the study's of the same field.
+      texts: of the command line, as in `parse`; they replace the study's sweep of the same field.
       changes: fields that the command line sets, which the study's sweep then leaves out.
 
     Raises:
@@ -178,7 +178,7 @@ def _range(name: str, text: str, kind: Any) -> tuple[float, ...]:
 
 
 def stages(grid: "Grid", seeds: int, open_data: Callable[[Data], Dataset]) -> "Iterator[list[Job]]":
-    """Yields the jobs of a grid; those of a later stage depend on the results of the one before.
+    """Yields the jobs of a grid in stages, each of which depends on the results of the one before.
 
     Without a sweep there is one stage. With a sweep the first has the trials, which are not
     translated, and the second has every row under all seeds, untuned and with its chosen values.

@@ -35,11 +35,11 @@ _COSTS = (
     ("", "device"),
 )
 _COSTS_NOTE = (
-    "FLOPs, counted: those of matmuls, with the backward pass as twice the forward pass; compiled: "
-    "as counted by XLA, which counts the body of a loop once; time x peak: training time times the "
-    "peak FLOP/s of the device, as in the paper. Training time is that of steps and checkpoints. "
-    "Of the runs that share a program, the first compiles it. A run that was trained at once with "
-    "others has its share of their time."
+    "Counted FLOPs are matmul FLOPs, with a backward pass of twice the forward pass; compiled "
+    "FLOPs are XLA's count, which takes the body of a loop once; time x peak is training time "
+    "times the device's peak FLOP/s, as in the paper. Training time covers steps and checkpoints. "
+    "Of the runs that share a program, only the first compiles it. Runs that are trained together "
+    "share their time equally."
 )
 
 
@@ -47,10 +47,10 @@ def quality(grid: Grid, lines: Sequence[RowResult], columns: Sequence[str] = ())
     """Returns the paper's table, with our columns beside the paper's.
 
     Args:
-      columns: the fields, and those of `COUNTS`, to show; the study's fields and all if empty.
+      columns: the fields and counts (`COUNTS`) to show; the study's fields and all counts if empty.
 
     Raises:
-      UsageError: a name of `columns` is that of no field and not in `COUNTS`.
+      UsageError: a name in `columns` is neither a field nor in `COUNTS`.
     """
     shown = columns or (*grid.study.columns, *COUNTS)
     _check(shown)
