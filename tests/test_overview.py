@@ -1,23 +1,32 @@
-"""A store is watched while others fill it, and pruned of what finished runs do not need."""
+"""The progress of runs: in a store that others fill, in `run`; and what `prune` deletes."""
 
 import io
 import json
 import os
 import shutil
+import time
 
 import pytest
 
 from t2t_jax.cli import main
-from t2t_jax.runs import names, overview, store
-from t2t_jax.runs.overview import Standing, Watch, progress, seconds_left
+from t2t_jax.runs import names, store, view
+from t2t_jax.runs.job import Job
+from t2t_jax.runs.view import Standing, Watch, seconds_left, summary
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
 
 RUNNING, WAITING, FINISHED = "running", "stopped", "finished"
 
 
 def standing(status, step, steps, flops=4.0, seconds=None):
-    return Standing("name", status, step, steps, flops, seconds)
+    record = {} if seconds is None else {"seconds_per_step": seconds, "nll": 0.0}
+    return Standing("name", status, step, steps, flops, record)
 
 
 def test_the_time_left_is_that_of_the_remaining_steps_at_the_measured_speed():
@@ -36,12 +45,12 @@ def test_the_time_left_is_that_of_the_remaining_steps_at_the_measured_speed():
 def test_a_run_that_is_held_but_makes_no_steps_is_not_counted_as_running():
     held = standing(RUNNING, 0, 100)
     assert seconds_left([held], 2) is None
-    assert progress([held], 2) == ["0 of 3 runs have ended; 0 running; 3 waiting"]
+    assert summary([held], 2) == ["0 of 3 runs have ended; 0 running; 3 waiting"]
     steps = standing(RUNNING, 50, 100, 4, 0.5)
     assert seconds_left([steps, held], 0) == pytest.approx((50 + 100) * 0.5)
-    assert progress([steps, held, standing("failed", 3, 9)], 0) == [
+    assert summary([steps, held, standing("failed", 3, 9)], 0) == [
         "1 of 3 runs have ended, 1 of them failed; 1 running; 1 waiting; about 1 min 15 s left",
-        "  name  step 50/100  25 s",
+        "  name  step 50/100  PPL 1.00  0 tokens/s  25 s",
     ]
 
 
@@ -59,7 +68,7 @@ def begin(home, name, step=0):
 
 
 def record(directory, step):
-    line = {"step": step, "seconds_per_step": 0.25, "nll": 2.0}
+    line = {"step": step, "seconds_per_step": 0.25, "nll": 2.0, "tokens_per_second": 4000.0}
     with (directory / "metrics.jsonl").open("a") as file:
         file.write(f"{json.dumps(line)}\n")
 
@@ -85,46 +94,42 @@ def test_a_store_is_watched_until_its_runs_have_ended(tmp_path, monkeypatch):
         if look == 3:
             finish(second)
 
-    monkeypatch.setattr(overview.time, "sleep", wait)
+    monkeypatch.setattr(view.time, "sleep", wait)
     with toy.held(first):
-        overview.watch(tmp_path, Progress(out))
+        view.watch(tmp_path, Progress(out))
     assert next(looks) == 4
     assert "\x1b" not in out.getvalue()
     lines = [line.split("  ", 1)[1] for line in out.getvalue().splitlines()]
     assert lines == [
         # 960 and 640 steps of 0.25 s, and a run of 1,280 for the one that is not begun
         "0 of 3 runs have ended; 1 running; 2 waiting; about 12 min 00 s left",
-        "table3-demo/a/0  step 320/1,280  4 min 00 s",
+        "table3-demo/a/0  step 320/1,280  PPL 7.39  4,000 tokens/s  4 min 00 s",
         "0 of 3 runs have ended; 2 running; 1 waiting; about 5 min 54 s left",
-        "table3-demo/a/0  step 320/1,280  4 min 00 s",
-        "table3-demo/b/0  step 690/1,280  2 min 28 s",
+        "table3-demo/a/0  step 320/1,280  PPL 7.39  4,000 tokens/s  4 min 00 s",
+        "table3-demo/b/0  step 690/1,280  PPL 7.39  4,000 tokens/s  2 min 28 s",
         "1 of 2 runs have ended; 1 running; 0 waiting; about 2 min 28 s left",
-        "table3-demo/b/0  step 690/1,280  2 min 28 s",
+        "table3-demo/b/0  step 690/1,280  PPL 7.39  4,000 tokens/s  2 min 28 s",
         "2 of 2 runs have ended; 0 running; 0 waiting",
     ]
 
 
 def test_a_terminal_shows_the_same_and_ctrl_c_ends_it(tmp_path, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
     def press(_):
         raise KeyboardInterrupt
 
     begin(tmp_path, "a", 320)
-    monkeypatch.setattr(overview.time, "sleep", press)
-    overview.watch(tmp_path, Progress(out := Terminal()))
+    monkeypatch.setattr(view.time, "sleep", press)
+    view.watch(tmp_path, Progress(out := Terminal()))
     assert "0 of 1 runs have ended; 0 running; 1 waiting" in out.getvalue()
 
 
 def test_a_run_whose_steps_no_longer_grow_is_stopped(tmp_path, monkeypatch):
     run, watch, now = begin(tmp_path, "a", 50), Watch(tmp_path), [1000.0]
-    monkeypatch.setattr(overview.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(view.time, "monotonic", lambda: now[0])
     assert watch.look()[0][0].status == "stopped"
     record(run, 100)
     assert watch.look()[0][0].status == "running"
-    now[0] += overview.RECENT + 1
+    now[0] += view.RECENT + 1
     assert watch.look()[0][0].status == "stopped"
 
 
@@ -134,6 +139,67 @@ def test_watch_is_for_runs(tmp_path, capsys):
     finish(begin(tmp_path, "a"))
     assert main(["list", "runs", "--watch", "--store", str(tmp_path)]) == 0
     assert "1 of 1 runs have ended" in capsys.readouterr().out
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    """One done, one failed, one at work, one waiting."""
+    grid = stored.grid(tmp_path, 4)
+    made = [
+        Job(grid.run_name(row, 0), grid.config(row), tmp_path / str(i), ("dev",))
+        for i, row in enumerate(grid.rows)
+    ]
+    scores = {"dev": {"bleu": {"score": 12.345, "name": "BLEU", "signature": ""}}}
+    made[0].directory.mkdir()
+    scoring = {"dev": {"statistics": store.write_statistics(made[0].directory, "dev", [[1]])}}
+    result = {"dev_perplexity": 5.5, "scores": scores, "scoring": scoring}
+    store.write_result(made[0].directory, result)
+    store.write_failure(made[1].directory, RuntimeError("[boom] it went wrong"))
+    made[2].directory.mkdir()
+    records = [
+        {"step": 320, "nll": 1.5, "tokens_per_second": 12345.0, "seconds_per_step": 0.5},
+        {"step": 320, "dev_perplexity": 4.0},
+    ]
+    lines = "".join(f"{json.dumps(r)}\n" for r in records)
+    (made[2].directory / "metrics.jsonl").write_text(lines)
+    return made
+
+
+def seen(jobs, out, monkeypatch, age=-1):
+    """What is shown of runs at work whose last record has an age in seconds when it begins."""
+    written = time.time() - age
+    os.utime(jobs[2].directory / "metrics.jsonl", (written, written))
+    monkeypatch.setenv("COLUMNS", "120")
+    with view.View(jobs, Progress(out)) as watched:
+        watched.shown.clear()  # as if they had not been done when it began
+        watched.refresh()
+    return out.getvalue()
+
+
+def test_a_terminal_shows_runs_at_work_done_and_waiting(jobs, monkeypatch):
+    text = seen(jobs, Terminal(), monkeypatch)
+    assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
+    assert "failed: RuntimeError('[boom] it went wrong')  (2 of 4)" in text
+    assert "2 of 4 runs have ended, 1 of them failed; 1 running; 1 waiting" in text
+    row = next(line for line in text.splitlines() if "320/1,280" in line)
+    for part in ("table3-demo/A:h=4,d_k=128,d_v=128/0", "4.48", "12,345", "8 min 00 s"):
+        assert part in row
+
+
+def test_a_pipe_shows_plain_lines(jobs, monkeypatch):
+    text = seen(jobs, io.StringIO(), monkeypatch)
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert "2 of 4 runs have ended, 1 of them failed; 1 running; 1 waiting" in text
+    assert "table3-demo/A:h=4,d_k=128,d_v=128/0  step 320/1,280" in text
+    assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
+
+
+@pytest.mark.parametrize("out", [Terminal, io.StringIO])
+def test_a_run_that_was_stopped_is_not_at_work(jobs, out, monkeypatch):
+    text = seen(jobs, out(), monkeypatch, age=1)
+    assert "320/1,280" not in text
+    assert "0 running; 2 waiting" in text
 
 
 @pytest.fixture

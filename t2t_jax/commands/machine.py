@@ -48,10 +48,10 @@ def list_(arguments: Namespace) -> None:
     if arguments.watch:
         if arguments.what != "runs":
             raise UsageError("--watch is for the runs of a store: `list runs --watch`.")
-        from t2t_jax.runs import overview
+        from t2t_jax.runs.view import watch
         from t2t_jax.training.progress import Progress
 
-        overview.watch(arguments.store or Path("runs"), Progress(sys.stdout))
+        watch(arguments.store or Path("runs"), Progress(sys.stdout))
         return
     print("\n".join(listing(arguments.what, arguments.format, arguments.store)))
 

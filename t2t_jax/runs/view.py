@@ -1,52 +1,146 @@
-"""The progress of a running grid, read from its store, whichever processes work on it."""
+"""The progress of runs, read from their store, whichever processes work on them."""
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.table import Column, Table
 from rich.text import Text
 
+from t2t_jax.config import Config
+from t2t_jax.errors import warn
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.models.flops import run_flops
-from t2t_jax.runs import store
-from t2t_jax.runs.job import Job, compile_key
-from t2t_jax.training.progress import Progress, duration, read_metrics
+from t2t_jax.runs import names, published, results, store
+from t2t_jax.runs.job import Job
+from t2t_jax.training.progress import Progress, duration
 
-_COLUMNS = "step", "perplexity", "tokens/s", "time left"
+REFRESH = 15.0  # seconds between two readings of a store
+RECENT = 600.0  # seconds for which a run counts as running after a new record
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The progress of a run.
+
+    Attributes:
+      flops: FLOPs of a step.
+      record: the last value of each quantity measured in training; empty before the first record.
+    """
+
+    name: str
+    status: str
+    step: int
+    steps: int
+    flops: float
+    record: Mapping[str, Any]
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of a step, as last measured."""
+        return self.record.get("seconds_per_step")
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("finished", "failed")
+
+    @property
+    def running(self) -> bool:
+        """Whether it makes steps; other runs that a process holds are waiting for their turn."""
+        return self.status == "running" and self.seconds is not None
+
+
+def _standing(name: str, status: str, c: Config, records: Iterable[Mapping[str, Any]]) -> Standing:
+    record: dict[str, Any] = {}
+    for x in records:  # records of training and of evaluation have different fields
+        record |= x
+    steps = c.training.steps
+    flops = run_flops(c, c.data.vocabulary) / steps
+    return Standing(name, status, record.get("step", 0), steps, flops, record)
+
+
+def seconds_left(standings: Sequence[Standing], unbegun: int = 0) -> float | None:
+    """Returns the estimated time until all runs have ended; None while no run makes steps.
+
+    The estimate assumes that a run's remaining steps take as long as its last ones, or as their
+    FLOPs take in other runs, and that as many runs are trained at once as at present.
+
+    Args:
+      unbegun: number of runs whose config is not known; each is assumed to take the others' mean.
+    """
+    running = [x for x in standings if x.running]
+    if not running:
+        return None
+    measured = [(x.seconds, x.flops) for x in standings if x.seconds is not None]
+    rate = sum(s for s, _ in measured) / sum(flops for _, flops in measured)
+
+    def seconds(x: Standing, steps: int) -> float:
+        return steps * (x.flops * rate if x.seconds is None else x.seconds)
+
+    left = sum(seconds(x, x.steps - x.step) for x in standings if not x.ended)
+    left += unbegun * sum(seconds(x, x.steps) for x in standings) / len(standings)
+    return max(left / len(running), *(seconds(x, x.steps - x.step) for x in running))
+
+
+def summary(standings: Sequence[Standing], unbegun: int = 0) -> list[str]:
+    """Returns a line about all runs, and a line about each run that makes steps."""
+    failed = sum(x.status == "failed" for x in standings)
+    ended, running = sum(x.ended for x in standings), [x for x in standings if x.running]
+    total = len(standings) + unbegun
+    left = seconds_left(standings, unbegun)
+    parts = [
+        f"{ended} of {total} runs have ended" + f", {failed} of them failed" * bool(failed),
+        f"{len(running)} running",
+        f"{total - ended - len(running)} waiting",
+        *([] if left is None or ended == total else [f"about {duration(left)} left"]),
+    ]
+    return ["; ".join(parts), *(_line(x) for x in running)]
+
+
+def _line(x: Standing) -> str:
+    left = duration((x.steps - x.step) * (x.seconds or 0)) if x.step < x.steps else "scoring"
+    perplexity, speed = math.exp(min(x.record["nll"], 20)), x.record.get("tokens_per_second", 0)
+    return (
+        f"  {x.name}  step {x.step:,}/{x.steps:,}  PPL {perplexity:,.2f}  "
+        f"{speed:,.0f} tokens/s  {left}"
+    )
+
+
+def _live(progress: Progress, transient: bool) -> Live | None:
+    """Returns a display that is redrawn, and removed at the end if transient; None in a pipe."""
+    if not progress.live:
+        return None
+    console = Console(file=progress.out, highlight=False)
+    live = Live(console=console, auto_refresh=False, transient=transient)
+    live.start()
+    return live
+
+
+def _redraw(live: Live, lines: Sequence[str]) -> None:
+    live.update(Text("\n".join(lines), overflow="ellipsis"), refresh=True)
 
 
 class View:
-    """Shows a table on a terminal, redrawn at every refresh; in a pipe a plain line now and then.
+    """Shows the progress of jobs: on a terminal redrawn, in a pipe a plain line now and then.
 
     Attributes:
-      costs: FLOPs of each job.
       shown: the jobs whose end has been reported.
       began: the time of day; a run without a later record is not at work.
-      first: the time, FLOPs done and number of programs begun when progress was first seen.
     """
 
-    def __init__(self, jobs: Sequence[Job], workers: int, progress: Progress) -> None:
-        self.jobs, self.workers, self.progress = jobs, workers, progress
-        self.costs = {job: run_flops(job.c, job.c.data.vocabulary) for job in jobs}
-        self.start, self.began = time.monotonic(), time.time()
+    def __init__(self, jobs: Sequence[Job], progress: Progress) -> None:
+        self.jobs, self.progress, self.began = jobs, progress, time.time()
         self.shown = {job for job in jobs if ended(job)}
-        self.first: tuple[float, float, int] | None = None
-        self.flops_at_start, _ = self._measure()
-        self.live = None
-        if progress.live:
-            console = Console(file=progress.out, highlight=False)
-            self.live = Live(console=console, auto_refresh=False, transient=True)
+        self.live: Live | None = None
         if self.shown:
             progress.say(f"{len(self.shown)} of {len(jobs)} runs are done already")
 
     def __enter__(self) -> "View":
-        if self.live:
-            self.live.start()
+        self.live = _live(self.progress, transient=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,112 +150,27 @@ class View:
     def refresh(self) -> None:
         """Reports the runs that ended since the last refresh, and the progress of the others."""
         for job in self.jobs:
-            if job in self.shown or not ended(job):
-                continue
-            self.shown.add(job)
-            self._say(f"{outcome(job)}  ({len(self.shown)} of {len(self.jobs)})")
+            if job not in self.shown and ended(job):
+                self.shown.add(job)
+                line = f"{outcome(job)}  ({len(self.shown)} of {len(self.jobs)})"
+                if self.live:
+                    self.live.console.print(Text(line))
+                else:
+                    self.progress.say(line)
+        lines = summary([self._standing(job) for job in self.jobs])
         if self.live:
-            self.live.update(self._table(), refresh=True)
-            return
-        parts = [f"{len(self.shown)}/{len(self.jobs)} runs", *self._running(), self._time_left()]
-        self.progress.show("  ".join(part for part in parts if part))
-
-    def _say(self, line: str) -> None:
-        if self.live:
-            self.live.console.print(Text(line))
+            _redraw(self.live, lines)
         else:
-            self.progress.say(line)
+            self.progress.show("  ".join(line.strip() for line in lines[:2]))
 
-    def _table(self) -> Group | Text:
-        """Returns the running jobs, and below them how many are done, failed and waiting."""
-        table = Table("run", *(Column(name, justify="right") for name in _COLUMNS), box=SIMPLE)
-        waiting = []
-        for job in self.jobs:
-            if job in self.shown:
-                continue
-            record = _last_record(job)
-            if "nll" not in record or not self._at_work(job):
-                waiting.append(job.name)
-                continue
-            table.add_row(Text(job.name), *_cells(job, record))
-        failed = sum(store.read_failure(job.directory) is not None for job in self.shown)
-        done = f"{len(self.shown)} of {len(self.jobs)} runs are done"
-        parts = [done + (f", {failed} of them failed" if failed else ""), self._time_left()]
-        summary = "; ".join(part for part in parts if part)
-        if waiting:
-            summary += f"\nwaiting: {', '.join(waiting)}"
-        return Group(table, Text(summary)) if table.row_count else Text(summary)
-
-    def _running(self) -> list[str]:
-        """Returns a text for each step that jobs have reached: a job, how many others, the step."""
-        names_at: dict[str, list[str]] = {}
-        for job in self.jobs:
-            step, steps = _step(job), job.c.training.steps
-            if step and job not in self.shown and self._at_work(job):
-                place = f"{step:,}/{steps:,}" if step < steps else "translating"
-                names_at.setdefault(place, []).append(job.name)
-        return [
-            names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") + f" {place}"
-            for place, names in names_at.items()
-        ]
-
-    def _at_work(self, job: Job) -> bool:
-        return (job.directory / "metrics.jsonl").stat().st_mtime >= self.began
-
-    def _time_left(self) -> str:
-        """Returns the estimated time of the remaining steps and of the remaining compilations.
-
-        Steps are estimated at their speed so far; each compilation takes as long as the first.
-        """
-        (flops, begun), now = self._measure(), time.monotonic()
-        if self.first is None:
-            if flops > self.flops_at_start:
-                self.first = now, flops, begun
-            return "compiling"
-        first_seen, first_flops, first_begun = self.first
-        compile_seconds = (first_seen - self.start) / self.workers
-        step_seconds = now - first_seen - compile_seconds * (begun - first_begun)
-        if flops == first_flops or step_seconds <= 0:
-            return ""
-        seconds = (sum(self.costs.values()) - flops) / (flops - first_flops) * step_seconds
-        waiting = {compile_key(j.c) for j in self.jobs if j not in self.shown and not _step(j)}
-        return f"{duration(seconds + compile_seconds * len(waiting))} left"
-
-    def _measure(self) -> tuple[float, int]:
-        """Returns the FLOPs of the steps done, and the number of programs begun."""
-        steps = {job: _step(job) for job in self.jobs}
-        flops = sum(
-            self.costs[job] * (1.0 if job in self.shown else step / job.c.training.steps)
-            for job, step in steps.items()
-        )
-        return flops, len({compile_key(job.c) for job, step in steps.items() if step})
-
-
-def _cells(job: Job, record: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the step, perplexity, speed and time left of a running job."""
-    step, steps = record["step"], job.c.training.steps
-    seconds = (steps - step) * record["seconds_per_step"]
-    return (
-        f"{step:,}/{steps:,}",
-        f"{math.exp(min(record['nll'], 20)):,.2f}",
-        f"{record['tokens_per_second']:,.0f}",
-        duration(seconds) if step < steps else "translating",
-    )
-
-
-def _step(job: Job) -> int:
-    return _last_record(job).get("step", 0)
-
-
-def _last_record(job: Job) -> dict[str, Any]:
-    """Returns the last two records of a running job merged; an empty dict before the first.
-
-    Records of training and of evaluation alternate, and have different fields.
-    """
-    merged: dict[str, Any] = {}
-    for record in read_metrics(job.directory / "metrics.jsonl")[-2:]:
-        merged |= record
-    return merged
+    def _standing(self, job: Job) -> Standing:
+        """Returns the progress of a job. No lock is tried, as a worker may want it just then."""
+        path, status = job.directory / "metrics.jsonl", "waiting"
+        if job in self.shown:
+            status = "finished" if store.read_failure(job.directory) is None else "failed"
+        elif path.exists() and path.stat().st_mtime >= self.began:
+            status = "running"
+        return _standing(job.name, status, job.c, store.read_curves(job.directory))
 
 
 def ended(job: Job) -> bool:
@@ -184,3 +193,55 @@ def outcome(job: Job) -> str:
         return line
     metric = metric_of(job.c.data.corpus)
     return f"{line}  {metric.name} {result['scores'][job.splits[0]][metric.key]['score']:.2f}"
+
+
+class Watch:
+    """Reads the progress of a store's runs repeatedly.
+
+    Attributes:
+      grown: the step of each run, and when it was first seen at that step. A run whose step grows
+        is running, even if its lock is held on a machine whose locks are not visible from here.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.grown: dict[Path, tuple[int, float]] = {}
+
+    def look(self) -> tuple[list[Standing], int]:
+        """Returns the progress of the runs, and the number of runs that no process has begun."""
+        standings = [self._standing(*run) for run in results.stored(self.home, warn)]
+        named = {path.parent for path in self.home.glob(f"*/{names.FILE}")}
+        return standings, len(named - {*published.directories(self.home)})
+
+    def _standing(self, directory: Path, c: Config) -> Standing:
+        status, step = results.status(directory)
+        before, since = self.grown.get(directory, (step, -RECENT))
+        since = time.monotonic() if step > before else since
+        self.grown[directory] = step, since
+        if status == "stopped" and time.monotonic() - since < RECENT:
+            status = "running"
+        name = names.names(directory)[0]
+        return _standing(name, status, c, store.read_curves(directory))
+
+
+def watch(home: Path, progress: Progress) -> None:
+    """Prints the progress of a store until all of its runs have ended or Ctrl-C is pressed."""
+    reader, shown, live = Watch(home), list[str](), _live(progress, transient=False)
+    try:
+        while True:
+            standings, unbegun = reader.look()
+            lines = summary(standings, unbegun)
+            stamped = [f"{time.strftime('%H:%M:%S')}  {lines[0]}", *lines[1:]]
+            if live:
+                _redraw(live, stamped)
+            elif lines != shown:
+                print(*stamped, sep="\n", file=progress.out, flush=True)
+            shown = lines
+            if not unbegun and all(x.ended for x in standings):
+                return
+            time.sleep(REFRESH)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        if live:
+            live.stop()

@@ -148,7 +148,7 @@ def supervise(
     workers = workers or _default_workers(len({compile_key(job.c) for job in jobs}))
     with _workers(command, workers, logs) as processes:
         try:
-            with View(jobs, workers, progress) as view:
+            with View(jobs, progress) as view:
                 while any(p.poll() is None for p in processes):
                     view.refresh()
                     time.sleep(POLL_SECONDS)
