@@ -24,12 +24,17 @@ def entries(rows=3):
     return collecting.collect(grid(rows=rows))
 
 
+def compared(grid, **options):
+    """Returns the rows of a grid with their stored results."""
+    return comparison.compare_with_base(grid, collecting.collect(grid, **options))
+
+
 def attention(rows=16):
     """Returns the grid and the first lines of a study whose rows have three seeds."""
     study = registry.find("attention")
     home = DEMO.parent / "attention-demo"
     made = grids.Grid(study, presets.preset("demo"), study.rows[:rows], {}, home)
-    return made, comparison.compare_with_base(made, collecting.collect(made))
+    return made, compared(made)
 
 
 def unpacked(directory, folder=DEMO):

@@ -117,7 +117,7 @@ def test_a_table_is_followed_by_the_effects(grid, lines):
     partial = [lines[0], dataclasses.replace(lines[1], score=None), *lines[2:]]
     assert factorial.factorial(grid, partial) is None
     assert factorial.factorial(grid, lines[:3]) is None
-    others = comparison.compare_with_base(stored.grid(rows=4), stored.entries(rows=4))
+    others = stored.compared(stored.grid(rows=4))
     assert factorial.factorial(stored.grid(rows=4), others) is None
 
 

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from t2t_jax.study import comparison, distances
+from t2t_jax.study import distances
 from tests import stored
 
 
@@ -30,14 +30,14 @@ def test_a_curve_over_all_sentences_equals_the_score():
 
 
 def test_a_row_without_a_score_has_no_curve(tmp_path):
-    lines = comparison.compare_with_base(stored.grid(), stored.entries())
+    lines = stored.compared(stored.grid())
     lines[1] = dataclasses.replace(lines[1], score=None)
     (by_dependency, _) = distances.curves(lines, stored.split(tmp_path))
     assert list(by_dependency.rows) == [lines[0].row.name, lines[2].row.name]
 
 
 def test_every_row_has_a_curve_of_its_own(tmp_path):
-    lines = comparison.compare_with_base(stored.grid(), stored.entries())
+    lines = stored.compared(stored.grid())
     by_dependency, by_length = distances.curves(lines, stored.split(tmp_path))
     assert [n for _, n in by_length.parts] == [500, 500]
     assert sum(n for _, n in by_dependency.parts) == stored.N

@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from experiments import fidelity
-from t2t_jax.study import collecting, comparison
 from t2t_jax.study.sweep import parse
 from tests import stored
 
@@ -31,7 +30,7 @@ def test_the_table_of_every_stored_grid_exists(name):
 
 def test_a_part_has_base_and_its_groups_alone():
     grid = stored.grid(rows=20)
-    lines = comparison.compare_with_base(grid, collecting.collect(grid))
+    lines = stored.compared(grid)
     measured = fidelity.agreement_of(grid, lines)
     for part, groups in (("all", None), ("C, D", "CD"), ("A, B, E", "ABE")):
         rows = [

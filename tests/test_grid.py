@@ -12,12 +12,12 @@ from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import claim, identity, provenance, store, workers
 from t2t_jax.runs.job import compile_key
-from t2t_jax.study import collecting, comparison, notes, tables
+from t2t_jax.study import collecting, notes, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from t2t_jax.study.registry import Row, find, study
 from t2t_jax.training.progress import Progress
-from tests import toy
+from tests import stored, toy
 
 
 @study("What a preset sets", columns="norm_placement schedule warmup beam", split="dev", V=9)
@@ -114,9 +114,7 @@ def finished(grid, open_data):
 
 
 def test_rows_of_other_subwords_stand_in_one_table_but_are_not_compared(finished):
-    table = tables.quality(
-        finished, comparison.compare_with_base(finished, collecting.collect(finished))
-    )
+    table = tables.quality(finished, stored.compared(finished))
     assert table.title == "What a preset sets, preset demo."
     assert table.notes[1] == (
         "PPL is per subword, so it cannot be compared with base's where the vocabulary differs: "
@@ -176,9 +174,7 @@ def test_a_table_says_in_what_its_base_differs_from_the_papers(grid):
     assert notes.scale(changed) == (
         "Base differs from the paper's in N 1 (paper: 6), corpus text (paper: wmt14)."
     )
-    unfinished = tables.quality(
-        changed, comparison.compare_with_base(changed, collecting.collect(changed))
-    )
+    unfinished = tables.quality(changed, stored.compared(changed))
     assert unfinished.title == "Variations on the Transformer, preset paper."
     assert unfinished.notes[0] == notes.scale(changed)
     assert changed.flags == "corpus text, N 1"
@@ -193,7 +189,7 @@ def test_a_table_shows_where_a_row_differs_from_base_without_naming_it(tmp_path)
 
     mine = study("Mine", columns="d_ff norm_placement", split="dev", V=99)(rows)
     grid = Grid(mine, preset("demo"), mine.rows, {}, tmp_path)
-    table = tables.quality(grid, comparison.compare_with_base(grid, collecting.collect(grid)))
+    table = tables.quality(grid, stored.compared(grid))
     cells = [[str(cell) for cell in line[:3]] for group in table.groups for line in group]
     assert cells == [
         ["base", "2048→256", "post"],

@@ -15,7 +15,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.report import learning
 from t2t_jax.report.samples import samples
 from t2t_jax.runs import published, store
-from t2t_jax.study import collecting, comparison, formats, publish, tables
+from t2t_jax.study import collecting, formats, publish, tables
 from tests import stored
 
 ROWS = 20
@@ -31,7 +31,7 @@ def home(tmp_path_factory):
 @cache
 def lines(home):
     grid = stored.grid(home, ROWS)
-    return grid, comparison.compare_with_base(grid, collecting.collect(grid))
+    return grid, stored.compared(grid)
 
 
 @pytest.mark.parametrize("form", formats.FORMATS)
@@ -181,9 +181,7 @@ def test_a_mixture_marks_a_run_by_its_name(home, tmp_path):
     (directory,) = (x.runs[0].directory for x in collecting.collect(stored.grid(place, 2))[1:])
     stored.made_by_other_code(directory)
     grid = stored.grid(place, 4)
-    mixed = tables.quality(
-        grid, comparison.compare_with_base(grid, collecting.collect(grid, mix=True))
-    )
+    mixed = tables.quality(grid, stored.compared(grid, mix=True))
     (note,) = (note for note in mixed.notes if note.startswith("†"))
     assert note.endswith("(table3-demo/A:h=1,d_k=512,d_v=512/0).")
 

@@ -29,7 +29,7 @@ from t2t_jax.data.prepare import prepare
 from t2t_jax.errors import Busy
 from t2t_jax.runs import claim, store
 from t2t_jax.runs.execution import execute
-from t2t_jax.study import collecting, comparison, registry, tables
+from t2t_jax.study import registry, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from t2t_jax.training.progress import Progress
@@ -58,6 +58,12 @@ def grid(run_words, tmp_path_factory):
     home = tmp_path_factory.mktemp("store")
     assert main([*run_words, "--store", str(home)]) == 0
     return home
+
+
+@pytest.fixture
+def home(grid, tmp_path):
+    """A copy of the finished store."""
+    return Path(shutil.copytree(grid, tmp_path / "copy"))
 
 
 def results(home):
@@ -252,10 +258,7 @@ def no_file(directory):
 
 @pytest.mark.full
 @pytest.mark.parametrize("harm", [other_data, no_file])
-def test_a_row_that_fails_is_named_and_the_others_go_on(
-    harm, grid, words, run_words, tmp_path, capsys
-):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
+def test_a_row_that_fails_is_named_and_the_others_go_on(harm, grid, home, words, run_words, capsys):
     broken, others = of_row(home, "E"), [of_row(home, "E", 1), of_row(home, "D")]
     message = harm(broken)
     for directory in (broken, *others):
@@ -302,10 +305,9 @@ def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, cap
 
 
 def test_plots_and_a_page_are_made_of_results(
-    grid, words, run_words, tmp_path, capsys, monkeypatch
+    grid, home, words, run_words, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setenv("T2T_JAX_CACHE", run_words[-1])
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
     cache = run_words[-2:]
     for plot in home.glob("*.png"):
         plot.unlink()
@@ -336,8 +338,7 @@ def test_plots_and_a_page_are_made_of_results(
     assert "no finished run" in capsys.readouterr().err
 
 
-def test_a_page_is_made_anew_while_something_runs(grid, words, run_words, tmp_path, monkeypatch):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
+def test_a_page_is_made_anew_while_something_runs(home, words, run_words, monkeypatch):
     (home / of_row(home, "E").name / "result.json").unlink()
     path, refreshed = home / "table3-demo.html", []
     with ExitStack() as held:
@@ -377,8 +378,7 @@ def test_a_job_array_has_a_task_for_every_row_named(run_words, tmp_path, capsys)
     assert not any(tmp_path.iterdir())
 
 
-def test_an_edited_result_counts_as_missing(grid, words, tmp_path, capsys):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
+def test_an_edited_result_counts_as_missing(home, words, capsys):
     path = next(iter(results(home).values()))
     result = json.loads(path.read_text())
     path.write_text(json.dumps(result | {"dev_perplexity": 1.0}))
@@ -391,8 +391,7 @@ def test_an_edited_result_counts_as_missing(grid, words, tmp_path, capsys):
     assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
 
 
-def test_results_of_other_code_are_not_mixed_in_silence(grid, words, tmp_path, capsys):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
+def test_results_of_other_code_are_not_mixed_in_silence(home, words, capsys):
     stored.made_by_other_code(next(iter(results(home).values())).parent)
     message = table(words, home, capsys, code=2)
     assert "differ in code" in message
@@ -407,8 +406,7 @@ def test_results_of_other_code_are_not_mixed_in_silence(grid, words, tmp_path, c
     assert sum(len(row["runs"]) for row in only) == 2 * ROWS - 1
 
 
-def test_a_table_of_one_older_version_says_which(grid, words, tmp_path, capsys):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
+def test_a_table_of_one_older_version_says_which(home, words, capsys):
     for path in results(home).values():
         stored.made_by_other_code(path.parent)
     capsys.readouterr()
@@ -419,10 +417,7 @@ def test_a_table_of_one_older_version_says_which(grid, words, tmp_path, capsys):
     assert text.count("Made by code 0123456789ab.\n") == 1
 
 
-def test_a_seed_of_other_programs_is_marked_though_nothing_was_compared(
-    grid, words, tmp_path, capsys
-):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
+def test_a_seed_of_other_programs_is_marked_though_nothing_was_compared(home, words, capsys):
     for path in results(home).values():
         stored.made_by_other_code(path.parent)
     stored.made_by_other_code(of_row(home, "E"), "likelihood")
@@ -436,9 +431,8 @@ def test_a_seed_of_other_programs_is_marked_though_nothing_was_compared(
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.full
 def test_run_says_what_was_made_by_other_code_and_makes_it_again_if_asked(
-    grid, words, run_words, tmp_path, capsys
+    grid, home, words, run_words, capsys
 ):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
     old = of_row(home, "E")
     stored.made_by_other_code(old)
     edited = (old / "result.json").read_text()
@@ -465,10 +459,7 @@ def test_run_says_what_was_made_by_other_code_and_makes_it_again_if_asked(
         ("environment", {"jax": "0.11.2"}, "libraries (jax "),
     ],
 )
-def test_what_else_a_number_comes_from_is_not_mixed(
-    file, change, name, grid, words, tmp_path, capsys
-):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
+def test_what_else_a_number_comes_from_is_not_mixed(file, change, name, home, words, capsys):
     directory = of_row(home, "E")
     if file == "environment":
         result = store.read_result(directory)
@@ -482,8 +473,7 @@ def test_what_else_a_number_comes_from_is_not_mixed(
     assert "†" in table(words, home, capsys, "--mix")
 
 
-def test_a_table_says_what_was_trained_at_once(grid, words, tmp_path, capsys):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
+def test_a_table_says_what_was_trained_at_once(home, words, capsys):
     assert "at once with others" not in table(words, home, capsys).split("Cost of a run")[0]
     for seed in (0, 1):
         directory = of_row(home, "E", seed)
@@ -493,9 +483,8 @@ def test_a_table_says_what_was_trained_at_once(grid, words, tmp_path, capsys):
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.full
-def test_a_run_serves_every_study_that_shares_its_config(grid, words, run_words, tmp_path, capsys):
+def test_a_run_serves_every_study_that_shares_its_config(grid, home, words, run_words, capsys):
     """It is scored on another split from its parameters, and not trained again."""
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
     base = next(p.parent for p in results(home).values() if is_base(p))
     trained = (base / "metrics.jsonl").stat().st_mtime_ns
     changes = words[words.index("E") + 1 :]
@@ -528,9 +517,8 @@ def test_a_run_serves_every_study_that_shares_its_config(grid, words, run_words,
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_without_parameters_cannot_be_scored_and_says_so(
-    grid, words, run_words, tmp_path, capsys
+    grid, home, words, run_words, capsys
 ):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
     for path in results(home).values():
         shutil.rmtree(path.parent / "final")
     changes = words[words.index("E") + 1 :]
@@ -544,10 +532,7 @@ def test_a_run_without_parameters_cannot_be_scored_and_says_so(
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.full
-def test_edited_statistics_are_made_again_without_training(
-    grid, words, run_words, tmp_path, capsys
-):
-    home = Path(shutil.copytree(grid, tmp_path / "store"))
+def test_edited_statistics_are_made_again_without_training(grid, home, words, run_words, capsys):
     directory = of_row(home, "E")
     path = directory / "dev.statistics.json"
     before, trained = path.read_text(), (directory / "metrics.jsonl").stat().st_mtime_ns
@@ -612,7 +597,7 @@ def test_language_models_among_rows_that_are_scored_have_a_perplexity_alone():
     study = dataclasses.replace(registry.find("language_model"), split="dev")
     home = Path(__file__).parent.parent / "experiments" / "results" / "language_model-hour"
     grid = Grid(study, preset("hour"), study.rows, {}, home)
-    found = comparison.compare_with_base(grid, collecting.collect(grid, mix=True))
+    found = stored.compared(grid, mix=True)
     note = tables.quality(grid, found).notes
     assert [line.PPL is not None for line in found] == [False, True, True, True]
     assert any("PPL per subword on dev; mean" in x for x in note)
@@ -632,7 +617,7 @@ def test_a_store_that_does_not_exist_is_refused(words, tmp_path, capsys):
 
 
 def test_the_seeds_that_a_row_lacks_are_counted():
-    found = comparison.compare_with_base(stored.grid(), stored.entries())
+    found = stored.compared(stored.grid())
     most = found[0].runs * 3
     for lacks, counted in ((1, "1 seed"), (2, "2 seeds")):
         lines = [

@@ -164,7 +164,7 @@ def test_a_row_whose_trials_all_failed_is_run_untuned(grid, open_data):
     assert [choice.chosen for choice in sweep.choices(grid)] == [None, None]
     (final,) = stages
     assert {job.c.training.lr_scale for job in final} == {1.0}
-    lines = comparison.compare_with_base(grid, collecting.collect(grid))
+    lines = stored.compared(grid)
     assert "base: every trial failed." in tables.quality(grid, lines).notes
 
 
@@ -195,7 +195,7 @@ def test_a_trial_of_other_code_is_not_compared_without_a_note(swept):
     stored.made_by_other_code(trial.directory)
     with pytest.raises(UsageError, match="differ in code"):
         collecting.collect(swept)
-    lines = comparison.compare_with_base(swept, collecting.collect(swept, mix=True))
+    lines = stored.compared(swept, mix=True)
     assert not any(line.unusual or line.untuned.unusual for line in lines)
     (note,) = [x for x in tables.quality(swept, lines).notes if x.startswith("Trials from other")]
     assert "D:P_drop=0.2 at lr_scale=2.0 (code " in note
@@ -205,7 +205,7 @@ def test_a_published_sweep_keeps_the_trials_that_failed(swept, tmp_path):
     trial = sweep.choices(swept)[1].trials[2]
     (trial.directory / "result.json").unlink()
     store.write_failure(trial.directory, RuntimeError("the loss is not a number"))
-    lines = comparison.compare_with_base(swept, collecting.collect(swept))
+    lines = stored.compared(swept)
     copied = dataclasses.replace(swept, home=tmp_path / "published")
     copied.home.mkdir()
     published.write(copied.home, publish.runs_of(swept, lines, translations=False))
@@ -213,7 +213,7 @@ def test_a_published_sweep_keeps_the_trials_that_failed(swept, tmp_path):
 
 
 def test_a_published_run_that_is_both_untuned_and_chosen_has_both_names(swept, tmp_path):
-    lines = comparison.compare_with_base(swept, collecting.collect(swept))
+    lines = stored.compared(swept)
     published.write(tmp_path, publish.runs_of(swept, lines, translations=False))
     called = [names.names(directory) for directory in published.directories(tmp_path)]
     (both,) = (x for x in called if any(n.endswith("/base/0") and "lr_scale=1.0" in n for n in x))
@@ -222,7 +222,7 @@ def test_a_published_run_that_is_both_untuned_and_chosen_has_both_names(swept, t
 
 
 def test_rows_are_scored_on_the_sentences_by_which_nothing_was_chosen(swept):
-    base, row = comparison.compare_with_base(swept, collecting.collect(swept))
+    base, row = stored.compared(swept)
     assert base.c.training.lr_scale == 1.0
     assert base.PPL.values == pytest.approx((6, 7))
     assert base.untuned.PPL.values == pytest.approx((6, 7))
@@ -255,7 +255,7 @@ def test_a_score_on_dev_is_of_the_same_half_and_one_on_test_of_all_sentences(swe
 
 
 def test_the_table_shows_each_row_untuned_and_tuned_and_marks_an_edge(swept):
-    lines = comparison.compare_with_base(swept, collecting.collect(swept))
+    lines = stored.compared(swept)
     table = tables.quality(swept, lines)
     heads = [" ".join(head).strip() for head in table.header]
     rows = [dict(zip(heads, cells, strict=True)) for group in table.groups for cells in group]
@@ -270,7 +270,7 @@ def test_the_table_shows_each_row_untuned_and_tuned_and_marks_an_edge(swept):
 
 
 def test_the_page_shows_every_trial_and_each_row_untuned(swept):
-    lines = comparison.compare_with_base(swept, collecting.collect(swept))
+    lines = stored.compared(swept)
     text = study_page(swept, lines, None, [], False)
     (trials,) = re.findall(r"<caption>Trials\..*?</table>", text, re.DOTALL)
     chosen = {"base": ("7.000", "<strong>5.000</strong>", "6.000"),
@@ -289,7 +289,7 @@ def test_the_page_shows_every_trial_and_each_row_untuned(swept):
 def test_runs_of_other_code_are_marked_in_both_columns(swept):
     entry = collecting.collect(swept)[1].untuned
     stored.made_by_other_code(entry.runs[1].directory)
-    lines = comparison.compare_with_base(swept, collecting.collect(swept, mix=True))
+    lines = stored.compared(swept, mix=True)
     assert not lines[1].unusual
     assert lines[1].untuned.unusual
     notes = [x for x in tables.quality(swept, lines).notes if x.startswith("†")]
@@ -309,14 +309,14 @@ def test_runs_of_other_code_are_marked_in_both_columns(swept):
 
 
 def test_the_mark_of_an_edge_is_typeset(swept):
-    lines = comparison.compare_with_base(swept, collecting.collect(swept))
+    lines = stored.compared(swept)
     text = formats.render([(swept, lines)], "latex")
     assert r"0 & .5$^{\ddagger}$" in text
     assert "‡" not in text
 
 
 def test_the_expected_best_is_over_the_finished_trials(swept):
-    lines = comparison.compare_with_base(swept, collecting.collect(swept))
+    lines = stored.compared(swept)
     # Of 4, 8 and 9, drawn once, twice and three times.
     np.testing.assert_allclose(tuning.expected(lines[1]), [7, 53 / 9, 141 / 27])
     failed = sweep.Choice((sweep.Trial({}, np.inf), sweep.Trial({}, 4.0), sweep.Trial({})))
@@ -324,7 +324,7 @@ def test_the_expected_best_is_over_the_finished_trials(swept):
 
 
 def test_json_has_every_trial(swept):
-    lines = comparison.compare_with_base(swept, collecting.collect(swept))
+    lines = stored.compared(swept)
     _, row = json.loads(formats.render([(swept, lines)], "json"))
     assert row["chosen"] == {"lr_scale": 0.5}
     assert row["at_edge"] == ["lr_scale"]
@@ -352,7 +352,7 @@ def test_a_table_says_which_trials_are_not_finished(swept):
     (trial / "result.json").unlink()
     entry = collecting.collect(swept)[1]
     assert entry.choice.missing == 1
-    lines = comparison.compare_with_base(swept, collecting.collect(swept))
+    lines = stored.compared(swept)
     notes = tables.quality(swept, lines).notes
     assert "Trials that are not finished: D:P_drop=0.2 (1)." in notes
 
