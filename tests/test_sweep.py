@@ -84,7 +84,7 @@ def finish(job, open_data, PPL):
     dataset = open_data(job.c.data)
     files.make_directory(job.directory)
     facts = identity.data_facts(dataset) | {"dtype": "float32"}
-    origin = provenance.origin(job.c, {"step": "0123456789ab"})
+    origin = provenance.origin(job.c, {"step": row_of(job)})  # a program for each row
     claim.claim(job.directory, job.c, facts, dataset.vocabulary, origin)
     likelihood = [[float(np.log(PPL[i % 2])), 1] for i in range(20)]
     checksum = store.write_statistics(job.directory, store.LIKELIHOOD, likelihood)
@@ -263,7 +263,7 @@ def test_the_table_shows_each_row_untuned_and_tuned_and_marks_an_edge(swept):
     assert [row["PPL untuned"] for row in rows] == ["6.500 ± 0.707", "8.500 ± 0.707"]
     assert [row["PPL tuned"] for row in rows] == ["6.500 ± 0.707", "9.500 ± 0.707"]
     (note,) = [note for note in table.notes if note.startswith("Tuned:")]
-    assert "lr_scale from 0.5, 1.0, 2.0; 3 trials" in note
+    assert "lr_scale from 0.5, 1.0, 2.0; of 3 trials" in note
     assert "‡" in note
     assert "remaining sentences" in note
     assert not any("also differs from base in lr_scale" in note for note in table.notes)

@@ -107,7 +107,9 @@ def _collect(
     """
     configs = [c for _, c in rows]
     finished, unfinished = _read(grid, configs, report)
-    *finished, tried = results.with_versions([*finished, trials])
+    # Each trial alone: trials have different configs, and so different programs.
+    versioned = results.with_versions([*finished, *([run] for run in trials)])
+    finished, tried = versioned[: len(rows)], [run for (run,) in versioned[len(rows) :]]
     finished = [[run for run in runs if results.has_origin(run, only)] for runs in finished]
     taken = [run for run in tried if results.has_origin(run, only)]
     every_run = list({run.directory: run for runs in (taken, *finished) for run in runs}.values())
