@@ -1,0 +1,214 @@
+"""A flow and a feed-forward module of a study file are trained, costed and refused by name.
+
+The files are the tutorial `help part` and `mixture.py`, both without an edit of the package.
+"""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.tools.layers import count
+from t2t_jax.cli import main
+from t2t_jax.config import Config, replace
+from t2t_jax.errors import UsageError
+from t2t_jax.extend import feed_forward
+from t2t_jax.inference.export import check
+from t2t_jax.models import build
+from t2t_jax.models.flops import step_flops
+from t2t_jax.models.parametrization import learning_rate_factors
+from t2t_jax.runs import study_file
+from t2t_jax.training import population, sharding
+from t2t_jax.training.step import _shapes, hyper, initialise, make_step, shift
+from tests import toy
+from tests.reference import transformer
+from tests.small import SENTENCES, SOURCE, TARGET, TRANSFORMER, V, full_logits, make
+from tests.test_help import blocks
+
+MIXTURE = Path(__file__).with_name("mixture.py")
+BALANCE, E, K = 0.01, 4, 2
+ZERO = jnp.float32(0)  # the rate of dropout in training
+
+
+@pytest.fixture(scope="module", autouse=True)
+def files(tmp_path_factory):
+    """The tutorial's file; the parts of both files exist in this module."""
+    before = study_file.entries()
+    tutorial = tmp_path_factory.mktemp("parts") / "parts.py"
+    tutorial.write_text(next(text for language, _, text in blocks("part") if language == "python"))
+    for path in (tutorial, MIXTURE):
+        study_file.load(path)
+    yield tutorial
+    for path in (tutorial, MIXTURE):
+        study_file.forget(path, before)
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [("mixture", "mixture"), ("parts", "P:norm_placement=parallel")]
+)
+def test_a_file_runs_by_the_public_command(name, row, files, corpus, tmp_path, capsys):
+    path = {"mixture": MIXTURE, "parts": files}[name]
+    made = toy.of_a_grid(corpus) | dict(steps=4, evaluate_every=4)
+    words = ["run", path, *toy.options(made), "--rows", row, "--seeds", "1"]
+    words += ["--store", tmp_path / "runs", "--cache", tmp_path / "cache"]
+    assert main([*map(str, words)]) == 0, capsys.readouterr().err
+    (curve,) = (tmp_path / "runs").glob(f"**/{row}/0/metrics.jsonl")
+    last = json.loads(curve.read_text().splitlines()[-1])
+    assert last["step"] == 4
+    assert last["dev_perplexity"] > 1
+
+
+def test_parallel_sublayers_equal_their_definition():
+    model, params = make(architecture="decoder", norm_placement="parallel")
+    p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+    actual = full_logits(model, params)
+    for row, (_, target) in zip(actual, SENTENCES, strict=True):
+        x = transformer.embed(p, [1, *target[:-1]], "positions", "sinusoid")
+        for i in range(2):
+            q = p[f"decoder_{i}"]
+            y = transformer.norm(q["add_norm_parallel"], x)
+            x = x + transformer.heads(q["attention"], y, y, True, 0.5)
+            x = x + transformer.feed_forward(q["feed_forward"], y, "relu")
+        expected = transformer.norm(p["norm"], x) @ p["embedding"]["matrix"].T
+        np.testing.assert_allclose(row[: len(target)], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes", [dict(norm_placement="parallel"), dict(feed_forward="mixture")], ids=str
+)
+def test_decoding_steps_equal_the_full_logits(changes):
+    model, params = make(**changes)
+    variables, whole = {"params": params}, full_logits(model, params)
+    encoded = model.apply(variables, SOURCE, method="encode")
+    memory, state = model.apply(variables, encoded, TARGET.shape[1], method="start")
+    step = jax.jit(partial(model.apply, method="step"))
+    for t, tokens in enumerate(shift(TARGET).T):
+        logits, state = step(variables, memory, state, tokens, jnp.int32(t))
+        real = TARGET[:, t] != 0
+        np.testing.assert_allclose(logits[real], whole[real, t], rtol=1e-5, atol=1e-5)
+
+
+def loaded():
+    return sys.modules[str(MIXTURE.resolve())]
+
+
+def mixed(W, x):
+    """Returns outputs [L, d_model] for a sentence, its balancing loss, and what was dropped."""
+    z = np.exp(x @ W["W_r"])
+    p = z / z.sum(1, keepdims=True)
+    used, y, left = np.zeros(E), np.zeros_like(x), dict.fromkeys(range(E), 4)
+    for t in range(len(x)):
+        for e in sorted(range(E), key=lambda e: -p[t, e])[:K]:
+            used[e] += 1
+            if left[e]:
+                left[e] -= 1
+                y[t] += p[t, e] * (np.maximum(x[t] @ W["W_1"][e], 0) @ W["W_2"][e])
+    return y, BALANCE * E * (used / used.sum() * p.mean(0)).sum(), used.max() > 4
+
+
+def test_a_mixture_equals_its_definition():
+    """In training, the capacity of each expert is 4: 1.25 x 2 x 6 / 4, rounded up."""
+    c = replace(Config(), d_model=10, d_ff=7, feed_forward="mixture").model
+    layer, rng = loaded().Mixture(c, jnp.float32), np.random.default_rng(0)
+    x = rng.normal(size=(1, 6, 10)).astype(np.float32)
+    x[0, :5] += 3 * x[0, 0]  # so that tokens prefer the same experts; the last is padding
+    W = nn.meta.unbox(layer.init(jax.random.key(0), x)["params"])
+    expected, balance, dropped = mixed(jax.tree.map(np.asarray, W), x[0, :5])
+    assert dropped
+    apply = partial(layer.apply, {"params": W}, x, True, jnp.array([5]))
+    actual, sown = apply(mutable=["losses"])
+    np.testing.assert_allclose(actual[0, :5], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(sown["losses"]["balance"][0], balance, rtol=1e-5)
+
+
+def of(**changes):
+    fields = dict(TRANSFORMER, N=1, max_length=13, batch_tokens=99, P_drop=0.0, eps_ls=0.0)
+    return replace(Config(), feed_forward="mixture", **fields | changes)
+
+
+def stepped(c, batch, population_size=1):
+    model, mesh = build(c, V), sharding.make_mesh()
+    state, h = initialise(model, c, mesh), hyper(c)
+    if population_size > 1:
+        arguments = state, h, batch
+        state, h, batch = jax.tree.map(lambda x: jnp.stack([x] * population_size), arguments)
+    step = population.vmap_step(make_step(model, c), population_size)
+    with sharding.use_mesh(mesh):
+        return jax.jit(step)(state, batch, h)
+
+
+def test_what_a_module_sows_is_added_to_the_loss_alone():
+    """Per token, and so weighted by the tokens of each micro-batch; members have their own."""
+    batch = {"source": jnp.tile(SOURCE[:2], (2, 1)), "target": jnp.tile(TARGET[:2], (2, 1))}
+    c = of()
+    after, metrics = stepped(c, batch)
+    params = initialise(build(c, V), c, sharding.make_mesh()).params
+
+    def sown(rows):
+        """The balancing losses of the encoder and of the decoder."""
+        key = {"dropout": jax.random.key(0)}
+        apply = partial(build(c, V).apply, {"params": params}, mutable=["losses"], rngs=key)
+        encoded, one = apply(batch["source"][rows], ZERO, method="encode")
+        _, two = apply(encoded, shift(batch["target"][rows]), ZERO, method="decode")
+        return sum(map(float, jax.tree.leaves((one, two))))
+
+    everything = sown(slice(None))
+    assert everything > 0.01
+    assert float(metrics.loss - metrics.nll) == pytest.approx(everything, rel=1e-4)
+    _, metrics = stepped(replace(c, accumulate=2), batch)
+    tokens = (batch["target"] != 0).sum(1)
+    parts = [slice(i, None, 2) for i in range(2)]
+    expected = sum(sown(rows) * tokens[rows].sum() for rows in parts) / tokens.sum()
+    assert float(metrics.loss - metrics.nll) == pytest.approx(float(expected), rel=1e-4)
+    assert float(expected) != pytest.approx(everything, rel=1e-3)
+    several, metrics = stepped(c, batch, 2)
+    np.testing.assert_allclose(metrics.loss - metrics.nll, [everything] * 2, rtol=1e-3)
+    router = [x.params["encoder_0"]["feed_forward"]["W_r"] for x in (after, several)]
+    np.testing.assert_allclose(router[1][1], router[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_balancing_loss_has_a_gradient(monkeypatch):
+    batch = {"source": SOURCE, "target": TARGET}
+    moved = []
+    for weight in (0.01, 10.0):
+        monkeypatch.setattr(loaded(), "BALANCE", weight)
+        jax.clear_caches()
+        moved.append(stepped(of(), batch)[1].grad_norm)
+    assert moved[1] > 2 * moved[0]
+
+
+def test_what_a_part_costs_follows_from_its_declaration():
+    for changes in (dict(feed_forward="mixture"), dict(norm_placement="parallel")):
+        model, params = make(**changes)
+        source, target = jnp.ones((2, 7), jnp.int32), jnp.ones((2, 5), jnp.int32)
+
+        def forward(params, model=model, source=source, target=target):
+            apply = partial(model.apply, {"params": params}, rngs={"dropout": jax.random.key(0)})
+            return apply(apply(source, ZERO, method="encode"), target, ZERO, method="decode")
+
+        actual, _ = count(jax.make_jaxpr(forward)(params).jaxpr)
+        combining = 2 * 2 * model.c.N * (7 + 5) * K * model.c.d_model  # no matrix has these weights
+        actual -= combining * (model.c.feed_forward == "mixture")
+        assert step_flops(model.c, V, 2, 7, 5) / 3 == pytest.approx(actual, rel=1e-9)
+
+
+def test_what_is_not_declared_is_refused_by_name():
+    for changes in (dict(feed_forward="mixture"), dict(norm_placement="parallel")):
+        ((field, value),) = changes.items()
+        with pytest.raises(UsageError, match=f"does not support {field}={value}"):
+            check(replace(Config(), **changes))
+    with pytest.raises(UsageError, match="no dropout of its own: leave P_drop_ff out"):
+        of(P_drop_ff=0.1)
+    with pytest.raises(UsageError, match="declare products"):
+        feed_forward("mine")(nn.Module)
+    c = of(parametrization="mup", mup_width=3)
+    axes = sharding.axes(_shapes(build(c, V)))["encoder_0"]["feed_forward"]
+    assert learning_rate_factors(c.model, axes) == {"W_r": 0.25, "W_1": 0.25, "W_2": 12 / 22}
+    with pytest.raises(UsageError, match=r"no learning rate .*experts"):
+        learning_rate_factors(replace(c, feed_forward="relu").model, axes)
