@@ -233,7 +233,6 @@ def draw(results):
     from t2t_jax import plotting
 
     styles, panels = plotting.styles(list(results)), []
-    x = plotting.Scale.over((grid["flops"] for grid in results.values()), log=True)
     for metric in ("PPL", "BLEU"):
         found = {name: grid["agreement"]["all"][metric] for name, grid in results.items()}
         values = [
@@ -242,25 +241,12 @@ def draw(results):
             for name, value in found.items()
         ]  # fmt: skip
         ends = [v[n] for v in values for n in ("tau", "low", "high") if v[n] is not None]
-        y, title = plotting.Scale.over(ends), "Kendall's tau with the paper's"
-        points = [
-            (float(x.pixels(v["flops"], 240)), float(240 - y.pixels(v["tau"], 240)), v)
-            for v in values
-        ]
-        across = {"x": x.channel("flops", "FLOPs of the whole grid")} | plotting.COLOUR
-        interval = {"y": y.channel("low", title), "y2": {"field": "high"}}
-        here = {"y": y.channel("tau", title)} | plotting.SHAPE
-        panels.append({
-            "title": metric,
-            "data": {"values": values},
-            "width": 240,
-            "height": 240,
-            "layer": [
-                {"mark": {"type": "rule", "strokeOpacity": 0.6}, "encoding": across | interval},
-                {"mark": {"type": "point", "size": 40}, "encoding": across | here},
-                *plotting.labels(points, 240, 240),
-            ],
-        })  # fmt: skip
+        flops = (v["flops"] for v in values)
+        x = plotting.Axis.over("flops", "FLOPs of the whole grid", flops, log=True)
+        y = plotting.Axis.over("tau", "Kendall's tau with the paper's", ends)
+        layers = [plotting.interval(y), ({"type": "point", "size": 40}, plotting.SHAPE)]
+        panel = plotting.panel(x, y, (240, 240), layers, values)
+        panels.append(panel | {"data": {"values": values}, "title": metric})
     plotting.write(RESULTS / "fidelity", plotting.chart({"hconcat": panels}, list(results)))
 
 

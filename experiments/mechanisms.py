@@ -138,29 +138,12 @@ def plot_recall(lines, path):
         values.append({"row": line.row.name, "size": size / 2**10, "mean": mean,
                        "low": max(0, mean - deviation), "high": min(100, mean + deviation),
                        "named": mean < 99 or fixed, **style})  # fmt: skip
-    side = max(380, 11 * sum(v["named"] for v in values))
-    x, y = plotting.Scale.over((v["size"] for v in values), log=True), plotting.Scale(-4, 104)
-    points = [
-        (float(x.pixels(v["size"], 380)), float(side - y.pixels(v["mean"], side)), v)
-        for v in values
-        if v["named"]
-    ]
-    across = {"x": x.channel("size", "decoding state of the second layer (KiB)")} | plotting.COLOUR
-    title = "accuracy of recall (%), deviation over seeds"
-    interval = {"y": y.channel("low", title), "y2": {"field": "high"}}
-    body = {
-        "data": {"values": values},
-        "width": 380,
-        "height": side,
-        "layer": [
-            {"mark": {"type": "rule", "strokeOpacity": 0.5}, "encoding": across | interval},
-            {
-                "mark": {"type": "point", "size": 35},
-                "encoding": across | {"y": y.channel("mean", title)} | plotting.SHAPE,
-            },
-            *plotting.labels(points, 380, side),
-        ],
-    }
+    sizes = (v["size"] for v in values)
+    x = plotting.Axis.over("size", "decoding state of the second layer (KiB)", sizes, log=True)
+    y = plotting.Axis("mean", "accuracy of recall (%), deviation over seeds", -4, 104)
+    layers = [plotting.interval(y), ({"type": "point", "size": 35}, plotting.SHAPE)]
+    named = [v for v in values if v["named"]]
+    body = plotting.panel(x, y, (380, 380), layers, named) | {"data": {"values": values}}
     title = ["Recall and decoding state", "circles: of a fixed size; crosses: it grows"]
     plotting.write(path, plotting.chart(body, [v["row"] for v in values], title))
 

@@ -7,9 +7,11 @@ parameter `chosen` holds the names of the rows that are shown.
 
 import io
 import itertools
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +34,7 @@ COLOUR, DASH, SHAPE = (
     {channel: {"field": field, "type": "nominal", "scale": None}}
     for channel, field in (("color", "colour"), ("strokeDash", "dash"), ("shape", "shape"))
 )
+LINES = ("line", DASH), ("point", SHAPE)  # layers of `panel`
 
 _TEXT = {f"{part}Color": INK for part in ("label", "title")}
 _THEME: Spec = {
@@ -82,32 +85,55 @@ def facets(groups: Sequence[str]) -> list[list[int]]:
     return [[0, *rows] for rows in out or [[]]]
 
 
-class Scale(NamedTuple):
-    """The range of an axis, from `low` to `high`, and whether it is logarithmic."""
+class Axis(NamedTuple):
+    """An axis: its field and title, its range, and whether it is logarithmic.
 
+    Attributes:
+      properties: of the axis in Vega-Lite, such as `values`, the ticks.
+    """
+
+    field: str
+    title: str | None
     low: float
     high: float
     log: bool = False
+    properties: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
-    def over(cls, values: Iterable[float], log: bool = False) -> "Scale":
-        """Returns a scale of all finite values, with a margin of 6% at both ends."""
-        finite = [x for x in values if math.isfinite(x) and (x > 0 or not log)]
+    def over(
+        cls,
+        field: str,
+        title: str | None,
+        numbers: Iterable[float],
+        log: bool = False,
+        **properties: Any,
+    ) -> "Axis":
+        """Returns an axis of all finite numbers, with a margin of 6% at both ends."""
+        finite = [x for x in numbers if math.isfinite(x) and (x > 0 or not log)]
         low, high = min(finite, default=1.0), max(finite, default=1.0)
         if log:
             margin = (high / low) ** 0.06 if high > low else 1.1
-            return cls(low / margin, high * margin, True)
+            return cls(field, title, low / margin, high * margin, True, properties)
         margin = 0.06 * (high - low) or 0.1 * abs(high) or 0.1
-        return cls(low - margin, high + margin)
+        return cls(field, title, low - margin, high + margin, False, properties)
 
-    def channel(self, field: str, title: str | None = None, **axis: Any) -> Spec:
-        """Returns the channel of a field on this scale; `axis` are properties of its axis."""
+    @classmethod
+    def of_levels(cls, field: str, title: str | None, levels: Sequence[Any], **more: Any) -> "Axis":
+        """Returns an axis of the indices of levels, which are its labels; they may have lines."""
+        texts = json.dumps([str(level).split("\n") for level in levels])
+        axis = {"values": list(range(len(levels))), "labelExpr": f"{texts}[datum.value]"}
+        ends = -0.4, len(levels) - 0.6
+        return cls(field, title, *ends, properties=axis | {"labelOverlap": False} | more)
+
+    def channel(self, field: str = "") -> Spec:
+        """Returns the channel of its field, or of another one on the same scale."""
         kind = {"type": "log"} if self.log else {"type": "linear", "zero": False}
         scale = kind | {"domain": [self.low, self.high], "nice": False}
         ticks: Spec = {"tickCount": 5, "format": ".6~g" if self.high < 10_000 else ".3~s"}
         if self.log:
             ticks |= {"values": self.ticks()}
-        return quantity(field, title, scale=scale, axis=ticks | axis)
+        return {"field": field or self.field, "type": "quantitative", "title": self.title,
+                "scale": scale, "axis": {**ticks, **self.properties}}  # fmt: skip
 
     def ticks(self) -> list[float]:
         """Returns ticks of a logarithmic axis: 1, 2 and 5 (or 3, or 1) times powers of 10.
@@ -127,13 +153,10 @@ class Scale(NamedTuple):
 
     def pixels(self, values: Any, length: float) -> np.ndarray:
         """Returns the distance of values from the lower end of an axis of a length in pixels."""
-        x, low, high = (np.log(z) if self.log else np.asarray(z) for z in (values, *self[:2]))
+        x, low, high = (
+            np.log(z) if self.log else np.asarray(z) for z in (values, self.low, self.high)
+        )
         return length * (x - low) / (high - low)
-
-
-def quantity(field: str, title: str | None = None, **properties: Any) -> Spec:
-    """Returns the channel of a number."""
-    return {"field": field, "type": "quantitative", "title": title, **properties}
 
 
 def tooltip(*fields: str | tuple[str, str], **formats: str) -> list[Spec]:
@@ -143,6 +166,39 @@ def tooltip(*fields: str | tuple[str, str], **formats: str) -> list[Spec]:
         {"field": field, "title": title} | ({"format": formats[field]} if field in formats else {})
         for field, title in pairs
     ]
+
+
+def interval(y: Axis) -> tuple[Spec, Spec]:
+    """Returns a layer of `panel` with a line from the fields low to high."""
+    return {"type": "rule", "strokeOpacity": 0.6}, {"y": y.channel("low"), "y2": {"field": "high"}}
+
+
+def panel(
+    x: Axis,
+    y: Axis,
+    size: tuple[float, float],
+    layers: Sequence[tuple[Any, Spec]],
+    labelled: Iterable[Mapping[str, Any]] = (),
+    always: bool = False,
+) -> Spec:
+    """Returns a panel with marks in the colours of rows.
+
+    Args:
+      size: width and height in pixels; more labels need a higher panel.
+      layers: marks, each with its channels beside x, y and colour.
+      labelled: data whose row is written right of the panel; they have the fields of x and y.
+      always: whether labels are shown even if their rows are not among the chosen ones.
+    """
+    labelled = list(labelled)
+    width, height = size[0], max(size[1], _LINE * len(labelled))
+    ends = [
+        (float(x.pixels(v[x.field], width)), float(height - y.pixels(v[y.field], height)), v)
+        for v in labelled
+    ]
+    shared = {"x": x.channel(), "y": y.channel()} | COLOUR
+    marks = [{"mark": mark, "encoding": shared | channels} for mark, channels in layers]
+    layer = [*marks, *labels(ends, width, height, always)]
+    return {"width": width, "height": height, "layer": layer}
 
 
 def shown(names: Sequence[str]) -> list[Spec]:
@@ -185,15 +241,18 @@ def labels(
     lengths = np.hypot(width + _GAP - x[:, None], slots - y[:, None])
     slots = slots[linear_sum_assignment(lengths)[1]]
     values = [
-        {**style, "x": round(a, 1), "y": round(b, 1), "slot": round(slot, 1)}
+        {"row": style["row"], "colour": style["colour"], "x": round(a, 1), "y": round(b, 1),
+         "slot": round(slot, 1)}
         for (a, b, style), slot in zip(points, slots.tolist(), strict=True)
-    ]
+    ]  # fmt: skip
     data = {"data": {"values": values}} | ({} if always else {"transform": [CHOSEN]})
-    pixels = {"type": "quantitative", "scale": None, "axis": None}
-    end = {"value": width + _GAP - 3}
-    line = {"x": {"field": "x"} | pixels, "y": {"field": "y"} | pixels, "x2": end,
-            "y2": {"field": "slot"}}  # fmt: skip
-    text = {"x": {"value": width + _GAP}, "y": {"field": "slot"} | pixels, "text": {"field": "row"}}
+    across, up, slot = (
+        {"field": field, "type": "quantitative", "scale": None, "axis": None}
+        for field in ("x", "y", "slot")
+    )
+    end = {"x2": {"value": width + _GAP - 3}, "y2": {"field": "slot"}}
+    line = {"x": across, "y": up} | end
+    text = {"x": {"value": width + _GAP}, "y": slot, "text": {"field": "row"}}
     return [
         data | {"mark": {"type": "rule", "strokeWidth": 0.5}, "encoding": line | COLOUR},
         data | {"mark": {"type": "text", "align": "left"}, "encoding": text | COLOUR},

@@ -68,13 +68,15 @@ def test_an_empty_study_has_no_charts(tmp_path):
 
 def test_a_row_has_one_style_in_every_chart(tmp_path):
     grid, lines = stored.attention()
-    styles = {}
+    styles, colours = {}, {}
 
     def collect(node):
         if isinstance(node, dict):
             if "row" in node and "colour" in node:
-                style = tuple(map(str, (node["colour"], node["dash"], node["shape"])))
-                styles.setdefault(node["row"], set()).add(style)
+                style = [str(node.get(name, "")) for name in ("colour", "dash", "shape")]
+                if all(style):  # not of a label, which has a colour only
+                    styles.setdefault(node["row"], set()).add(tuple(style))
+                colours.setdefault(node["row"], set()).add(node["colour"])
             node = list(node.values())
         if isinstance(node, list):
             for part in node:
@@ -83,7 +85,7 @@ def test_a_row_has_one_style_in_every_chart(tmp_path):
     for chart in charts.charts(grid, lines, None):
         collect(chart.body)
     assert styles.keys() == {line.row.name for line in lines}
-    assert {len(x) for x in styles.values()} == {1}
+    assert {len(x) for x in (*styles.values(), *colours.values())} == {1}
 
 
 def test_intervals_over_sentences_alone_are_dashed(tmp_path):
@@ -180,13 +182,17 @@ def test_a_point_that_is_not_finite_has_no_label():
     assert label_lines({"undefined": (np.nan, 1.0)}) == {}
 
 
+def axis(low, high):
+    return plotting.Axis("x", None, low, high, log=True)
+
+
 @pytest.mark.parametrize(
     ("scale", "ticks"),
     [
-        (plotting.Scale(0.9, 30, log=True), [1, 3, 10, 30]),
-        (plotting.Scale(3, 60, log=True), [5, 10, 20, 50]),
-        (plotting.Scale(2.1, 4.4, log=True), [3, 4]),
-        (plotting.Scale(1e5, 1e9, log=True), [1e5, 1e6, 1e7, 1e8, 1e9]),
+        (axis(0.9, 30), [1, 3, 10, 30]),
+        (axis(3, 60), [5, 10, 20, 50]),
+        (axis(2.1, 4.4), [3, 4]),
+        (axis(1e5, 1e9), [1e5, 1e6, 1e7, 1e8, 1e9]),
     ],
 )
 def test_ticks_of_a_logarithmic_axis_are_round(scale, ticks):
@@ -194,7 +200,8 @@ def test_ticks_of_a_logarithmic_axis_are_round(scale, ticks):
 
 
 def test_a_scale_places_its_ends_at_those_of_the_axis():
-    scale = plotting.Scale.over([3.0, np.nan, 48.0, np.inf, -1.0, 12.0], log=True)
+    values = [3.0, np.nan, 48.0, np.inf, -1.0, 12.0]
+    scale = plotting.Axis.over("x", "X", values, log=True)
     low, middle, high = scale.pixels([scale.low, 12.0, scale.high], 90)
     assert (low, middle, high) == pytest.approx((0, 45, 90))
     assert 1 < 3 / scale.low == pytest.approx(scale.high / 48)

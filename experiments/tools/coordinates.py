@@ -132,34 +132,18 @@ def draw(results):
 
     styles = plotting.styles(list(results))
     panels: list[plotting.Spec] = []
-    x = plotting.Scale.over(WIDTHS, log=True)
+    x = plotting.Axis.over("width", "d_model", WIDTHS, log=True, values=WIDTHS)
     for name in ACTIVATIONS:
-        changes = {case: result["change"][name] for case, result in results.items()}
-        y = plotting.Scale.over((change for x in changes.values() for change in x), log=True)
         values = [
             {**styles[case], "width": width, "change": change}
-            for case, every in changes.items()
-            for width, change in zip(WIDTHS, every, strict=True)
+            for case, result in results.items()
+            for width, change in zip(WIDTHS, result["change"][name], strict=True)
         ]
-        points = [
-            (float(x.pixels(WIDTHS[-1], 150)), float(150 - y.pixels(every[-1], 150)), styles[case])
-            for case, every in changes.items()
-        ]
-        encoding = {
-            "x": x.channel("width", "d_model", values=WIDTHS),
-            "y": y.channel("change", None if panels else "mean |change|"),
-        } | plotting.COLOUR
-        panels.append({
-            "title": name,
-            "data": {"values": values},
-            "width": 150,
-            "height": 150,
-            "layer": [
-                {"mark": "line", "encoding": encoding | plotting.DASH},
-                {"mark": "point", "encoding": encoding | plotting.SHAPE},
-                *(plotting.labels(points, 150, 150) if name == ACTIVATIONS[-1] else ()),
-            ],
-        })  # fmt: skip
+        title = None if panels else "mean |change|"
+        y = plotting.Axis.over("change", title, (v["change"] for v in values), log=True)
+        ends = [v for v in values if name == ACTIVATIONS[-1] and v["width"] == WIDTHS[-1]]
+        panel = plotting.panel(x, y, (150, 150), plotting.LINES, ends)
+        panels.append(panel | {"data": {"values": values}, "title": name})
     plotting.write(RESULTS / "coordinates", plotting.chart({"hconcat": panels}, list(results)))
 
 

@@ -137,9 +137,9 @@ def plot(
     for i, (quantity, factor, name) in enumerate(QUANTITIES):
         values = {x: [p[quantity] * factor for p in curve] for x, curve in curves.items()}
         growth = {x: powers[i] for x, powers in exponents.items() if powers}
-        y = plotting.Scale.over((v for x in values.values() for v in x), log=True)
+        y = plotting.Axis.over("value", name, (v for x in values.values() for v in x), log=True)
         for column, names in zip(panels, shown, strict=True):
-            column.append(_panel(curves, values, growth, names, y, name))
+            column.append(_panel(curves, values, growth, names, y))
     grows = " (n^p: its growth)" * any(exponents.values())
     spec = plotting.chart(
         {"hconcat": [{"vconcat": column} for column in panels]},
@@ -154,32 +154,18 @@ def _panel(
     values: Mapping[str, Sequence[float]],
     growth: Mapping[str, float | None],
     names: Sequence[str],
-    y: plotting.Scale,
-    title: str,
+    y: plotting.Axis,
 ) -> plotting.Spec:
     """Returns a panel of some curves, whose labels have the exponents in `growth`."""
     lengths = sorted({int(point["n"]) for curve in curves.values() for point in curve})
-    x = plotting.Scale.over(lengths, log=True)
+    x = plotting.Axis.over("n", "sequence length n", lengths, log=True, values=lengths, format=",")
     data, ends = [], []
     for name, style in plotting.styles(names).items():
         power = growth.get(name)
         label = name if power is None else f"{name} n^{power:.2f}"
-        points = [(point["n"], v) for point, v in zip(curves[name], values[name], strict=True)]
-        data += [{**style, "n": n, "value": value} for n, value in points]
-        if points:
-            across, up = (s.pixels(v, SIDE) for s, v in zip((x, y), points[-1], strict=True))
-            ends.append((float(across), float(SIDE - up), style | {"row": label}))
-    encoding = {
-        "x": x.channel("n", "sequence length n", values=lengths, format=","),
-        "y": y.channel("value", title),
-    } | plotting.COLOUR
-    return {
-        "data": {"values": data},
-        "width": SIDE,
-        "height": SIDE,
-        "layer": [
-            {"mark": "line", "encoding": encoding | plotting.DASH},
-            {"mark": "point", "encoding": encoding | plotting.SHAPE},
-            *plotting.labels(ends, SIDE, SIDE, always=True),
-        ],
-    }
+        points = zip(curves[name], values[name], strict=True)
+        own = [{**style, "row": label, "n": point["n"], "value": v} for point, v in points]
+        data += own
+        ends += own[-1:]
+    drawn = plotting.panel(x, y, (SIDE, SIDE), plotting.LINES, ends, always=True)
+    return drawn | {"data": {"values": data}}

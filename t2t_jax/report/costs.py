@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_jax.plotting import CHOSEN, COLOUR, SHAPE, Scale, Spec, labels, tooltip
+from t2t_jax.plotting import CHOSEN, SHAPE, Axis, Spec, panel, tooltip
 from t2t_jax.runs import results
 from t2t_jax.study.comparison import Line, main_measure, main_metric
 from t2t_jax.study.grid import Grid
@@ -22,29 +22,18 @@ def chart(grid: Grid, lines: Sequence[Line], styles: Mapping[str, Spec]) -> Spec
     """Returns a chart with a panel for each of `AXES`; small points are seeds."""
     values = [value for line in lines for value in _values(grid, line, styles)]
     means = [x for x in values if x["main"]]
-    y = Scale.over(x["quality"] for x in values)
-    height = max(HEIGHT, 11 * len(means))
+    size = {"size": {"condition": {"test": "datum.main", "value": 40}, "value": 8}}
     panels: list[Spec] = []
     for key, (title, _) in AXES.items():
-        x = Scale.over((x[key] for x in values), log=True)
-        size = {"condition": {"test": "datum.main", "value": 40}, "value": 8}
+        metric = None if panels else main_metric(grid)
+        x = Axis.over(key, title, (v[key] for v in values), log=True)
+        y = Axis.over("quality", metric, (v["quality"] for v in values))
         fields = tooltip("row", "seed", (key, title), ("quality", main_metric(grid)),
                          quality=".2f", **{key: ".4~s"})  # fmt: skip
-        encoding = {
-            "x": x.channel(key, title),
-            "y": y.channel("quality", None if panels else main_metric(grid)),
-            "size": size,
-            "tooltip": fields,
-        }
-        points: Spec = {"mark": "point", "encoding": encoding | COLOUR | SHAPE}
-        panels.append({"width": WIDTH, "height": height, "layer": [points]})
-    places = zip(
-        x.pixels([x[key] for x in means], WIDTH).tolist(),
-        (height - y.pixels([x["quality"] for x in means], height)).tolist(),
-        [styles[x["row"]] for x in means],
-        strict=True,
-    )
-    panels[-1]["layer"] += labels(list(places), WIDTH, height)
+        points = ("point", SHAPE | size | {"tooltip": fields})
+        height = max(HEIGHT, 11 * len(means))
+        labelled = means if key == list(AXES)[-1] else ()
+        panels.append(panel(x, y, (WIDTH, height), [points], labelled))
     return {"data": {"values": values}, "transform": [CHOSEN], "hconcat": panels}
 
 

@@ -3,24 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t2t_jax.plotting import (
-    CHOSEN,
-    COLOUR,
-    INK,
-    SHAPE,
-    Scale,
-    Spec,
-    labels,
-    quantity,
-    tooltip,
-    zero,
-)
+from t2t_jax.plotting import CHOSEN, COLOUR, INK, SHAPE, Axis, Spec, interval, panel, tooltip, zero
 from t2t_jax.study.agreement import Agreement
 from t2t_jax.study.comparison import Line, main_measure, main_metric, paper_difference
 from t2t_jax.study.grid import Grid
 
 WIDTH = 420  # of the chart of differences, in pixels
-SIDE = 380  # of the chart of agreement
+SIZE = 380, 280  # of a panel of the chart of agreement
 
 
 def values(grid: Grid, lines: Sequence[Line], styles: Mapping[str, Spec]) -> list[dict[str, Any]]:
@@ -55,23 +44,22 @@ def chart(grid: Grid, values: Sequence[Mapping[str, Any]], base: str) -> Spec:
     """
     title = f"{main_metric(grid)} minus that of {base}"
     ends = [v[n] for v in values for n in ("size", "low", "high", "untuned") if v[n] is not None]
-    x = Scale.over([0, *ends, *(seed for v in values for seed in v["seeds"])])
     gaps = [v["paper"] for v in values if v["paper"] is not None]
+    ours = f"{title}, ours" if gaps else title
+    x = Axis.over("size", ours, [0, *ends, *(seed for v in values for seed in v["seeds"])])
     if gaps:  # an eighth of the axis at least, even if all rows are better than base, or all worse
         margin = 0.14 * max(-x.low, x.high)
-        x = Scale(min(x.low, -margin), max(x.high, margin))
+        x = x._replace(low=min(x.low, -margin), high=max(x.high, margin))
     fields = tooltip("row", "size", "low", "high", ("over", "interval over"), "p", "paper",
                      "untuned", **dict.fromkeys(("size", "low", "high", "paper", "untuned"), ".2f"),
                      p=".3g")  # fmt: skip
-    ours: Spec = {"layer": _ours(x, f"{title}, ours" if gaps else title)}
-    if not gaps:
-        layers = [ours]
-    else:
+    layers: list[Spec] = [{"layer": _ours(x)}]
+    if gaps:
         factor = 1.1 * max(gap / (x.high if gap > 0 else x.low) for gap in gaps) or 1.0
-        papers = Scale(factor * x.low, factor * x.high)
-        above = papers.channel("paper", f"{title}, the paper's", orient="top", grid=False)
+        above = Axis("paper", f"{title}, the paper's", factor * x.low, factor * x.high,
+                     properties={"orient": "top", "grid": False})  # fmt: skip
         mark = {"type": "point", "shape": "diamond", "filled": False, "color": INK, "size": 45}
-        layers = [ours, {"mark": mark, "encoding": {"x": above}}]
+        layers.append({"mark": mark, "encoding": {"x": above.channel()}})
     row = {"field": "row", "type": "nominal", "sort": None, "title": None}
     return {
         "data": {"values": list(values)},
@@ -84,21 +72,17 @@ def chart(grid: Grid, values: Sequence[Mapping[str, Any]], base: str) -> Spec:
     }
 
 
-def _ours(x: Scale, title: str) -> list[Spec]:
-    at = {field: x.channel(field, title) for field in ("low", "seeds", "size", "untuned")}
+def _ours(x: Axis) -> list[Spec]:
     dashed = {"condition": {"test": "datum.over === 'sentences'", "value": [4, 3]}, "value": [1, 0]}
-    interval = {"x": at["low"], "x2": {"field": "high"}, "strokeDash": dashed}
-    ring = {"type": "point", "filled": False, "size": 45}
+    ends = {"x": x.channel("low"), "x2": {"field": "high"}, "strokeDash": dashed}
+    point = {"type": "point", "size": 45}
+    seed = {"mark": point | {"size": 10}, "encoding": {"x": x.channel("seeds")} | COLOUR}
     return [
         zero("x"),
-        {"mark": "rule", "encoding": interval | COLOUR},
-        {
-            "transform": [{"flatten": ["seeds"]}],
-            "mark": {"type": "point", "size": 10},
-            "encoding": {"x": at["seeds"]} | COLOUR,
-        },
-        {"mark": {"type": "point", "size": 45}, "encoding": {"x": at["size"]} | COLOUR},
-        {"mark": ring, "encoding": {"x": at["untuned"]} | COLOUR},
+        {"mark": "rule", "encoding": ends | COLOUR},
+        {"transform": [{"flatten": ["seeds"]}], **seed},
+        {"mark": point, "encoding": {"x": x.channel()} | COLOUR},
+        {"mark": point | {"filled": False}, "encoding": {"x": x.channel("untuned")} | COLOUR},
     ]
 
 
@@ -114,29 +98,12 @@ def _agreement(metric: Agreement, styles: Mapping[str, Spec]) -> Spec:
         low, high = (d.low, d.high) if d else (point.ours, point.ours)
         style = styles[point.line.row.name]
         values.append({**style, "paper": point.paper, "ours": point.ours, "low": low, "high": high})
-    x = Scale.over(v["paper"] for v in values)
-    y = Scale.over(v[n] for v in values for n in ("ours", "low", "high"))
-    height = max(SIDE - 100, 12 * len(values))
-    points = [
-        (float(x.pixels(v["paper"], SIDE)), float(height - y.pixels(v["ours"], height)),
-         styles[v["row"]])
-        for v in values
-    ]  # fmt: skip
-    name = f"{metric.metric} minus that of base"
-    across, up = x.channel("paper", f"{name}, paper"), y.channel("ours", f"{name}, ours")
-    numbers = dict.fromkeys(("paper", "ours", "low", "high"), ".2f")
-    interval = {"x": across, "y": y.channel("low", f"{name}, ours"), "y2": quantity("high")}
-    here = {"x": across, "y": up, "tooltip": tooltip("row", *numbers, **numbers)}
-    return {
-        "title": {"text": f"{metric.metric}: tau {metric.tau:.2f}", "fontSize": 11},
-        "data": {"values": values},
-        "width": SIDE,
-        "height": height,
-        "layer": [
-            zero("x"),
-            zero("y"),
-            {"mark": {"type": "rule", "strokeOpacity": 0.6}, "encoding": interval | COLOUR},
-            {"mark": {"type": "point", "size": 40}, "encoding": here | COLOUR | SHAPE},
-            *labels(points, SIDE, height),
-        ],
-    }
+    name, numbers = f"{metric.metric} minus that of base", ("ours", "low", "high")
+    x = Axis.over("paper", f"{name}, paper", (v["paper"] for v in values))
+    y = Axis.over("ours", f"{name}, ours", (v[n] for v in values for n in numbers))
+    formats = dict.fromkeys(("paper", *numbers), ".2f")
+    dot = {"type": "point", "size": 40}, SHAPE | {"tooltip": tooltip("row", *formats, **formats)}
+    both = panel(x, y, SIZE, [interval(y), dot], values) | {"data": {"values": values}}
+    both["layer"] = [zero("x"), zero("y"), *both["layer"]]
+    title = {"text": f"{metric.metric}: tau {metric.tau:.2f}", "fontSize": 11}
+    return both | {"title": title}

@@ -6,19 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from t2t_jax.plotting import (
-    COLOUR,
-    DASH,
-    SHAPE,
-    Scale,
-    Spec,
-    labels,
-    styles,
-    tooltip,
-)
+from t2t_jax.plotting import DASH, SHAPE, Axis, Spec, interval, panel, styles, tooltip
 from t2t_jax.study.factorial import Factorial
 
-WIDTH, HEIGHT = 240, 200  # of a panel, in pixels
+SIZE = 240, 200  # of a panel, in pixels
 
 
 def fields(study: Factorial) -> Spec:
@@ -31,30 +22,15 @@ def fields(study: Factorial) -> Spec:
 
 def _against(study: Factorial, name: str) -> Spec:
     levels, values = study.levels[name], _values(study, name)
-    y = Scale.over(v[end] for v in values for end in ("low", "high"))
-    ends = [v for v in values if v[name] == levels[-1]]
-    height = max(HEIGHT, 11 * len(ends))
-    x = _ordinal(name, levels) | {"scale": {"padding": 0.3}}
-    right = WIDTH * (1 - 0.3 / (len(levels) - 1 + 2 * 0.3))  # of a scale of points
+    y = Axis.over("mean", study.metric, (v[end] for v in values for end in ("low", "high")))
     if all(isinstance(level, int | float) for level in levels):
-        scale = Scale.over(levels, logarithmic(levels))
-        x = scale.channel(name, name, values=levels)
-        right = float(scale.pixels(levels[-1], WIDTH))
-    points = [(right, float(height - y.pixels(v["mean"], height)), v) for v in ends]
-    shared = {"x": x, "tooltip": tooltip(*study.levels, "mean", "n", mean=".2f")} | COLOUR
-    mean = {"y": y.channel("mean", study.metric)}
-    deviation = {"y": y.channel("low", study.metric), "y2": {"field": "high"}}
-    return {
-        "data": {"values": values},
-        "width": WIDTH,
-        "height": height,
-        "layer": [
-            {"mark": "line", "encoding": shared | mean | DASH},
-            {"mark": "point", "encoding": shared | mean | SHAPE},
-            {"mark": "rule", "encoding": shared | deviation},
-            *labels(points, WIDTH, height, always=True),
-        ],
-    }
+        x = Axis.over(name, name, levels, logarithmic(levels), values=levels)
+    else:
+        x = Axis.of_levels("level", name, levels)
+    shown = {"tooltip": tooltip(*study.levels, "mean", "n", mean=".2f")}
+    layers = [("line", DASH | shown), ("point", SHAPE | shown), interval(y)]
+    ends = [v for v in values if v[name] == levels[-1]]
+    return panel(x, y, SIZE, layers, ends, always=True) | {"data": {"values": values}}
 
 
 def logarithmic(levels: Sequence[Any]) -> bool:
@@ -71,7 +47,9 @@ def _values(study: Factorial, name: str) -> list[dict[str, Any]]:
         mean = cell.spread.mean
         row = ", ".join(f"{n}={level}" for n, level in levels.items() if n != name)
         out.append({"row": row, "mean": mean, "n": cell.spread.n, "low": mean - deviation,
-                    "high": mean + deviation} | levels)  # fmt: skip
+                    "high": mean + deviation,
+                    "level": study.levels[name].index(levels[name]) if name else 0}
+                   | levels)  # fmt: skip
     style = styles(list(dict.fromkeys(value["row"] for value in out)))
     return [value | style[value["row"]] for value in out]
 

@@ -5,18 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_jax.plotting import (
-    CHOSEN,
-    COLOUR,
-    DASH,
-    SHAPE,
-    Scale,
-    Spec,
-    facets,
-    labels,
-    shown,
-    tooltip,
-)
+from t2t_jax.plotting import CHOSEN, DASH, SHAPE, Axis, Spec, facets, panel, shown, tooltip
 from t2t_jax.runs import store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.comparison import Line
@@ -30,7 +19,8 @@ AXES = {
 SHOWN = 5  # panels begin at 1 / SHOWN of their shortest run, before which rows hardly differ
 POINTS = 60  # of a curve in training; more would not be visible
 MARKERS = 12  # about this many of a curve's evaluations on dev are shown
-WIDTH, HEIGHT = 165, 130  # of a panel, in pixels; more rows need a higher one for their labels
+SIZE = 165, 130  # of a panel, in pixels
+SPLITS = "training", "dev"
 
 
 class Curve(NamedTuple):
@@ -122,7 +112,7 @@ def _values(
     """Returns the mean and, if there are several, every seed of a row in training and on dev."""
     (runs,) = (line.runs for line in lines if line.row.name == name)
     out = []
-    for split, curve in zip(("training", "dev"), both, strict=True):
+    for split, curve in zip(SPLITS, both, strict=True):
         kept = _kept(split, len(curve.mean))
         consumed = {axis: _rounded(curve.amounts[axis][kept]) for axis in AXES}
         seeds = {str(run.seed): PPL for run, PPL in zip(runs, curve.PPL, strict=True)}
@@ -146,60 +136,43 @@ def _rounded(values: np.ndarray) -> list[float]:
     return [float(f"{x:.4g}") for x in values.tolist()]
 
 
-def _perplexities(every: Sequence[tuple[Curve, Curve]]) -> Scale:
-    """Returns the scale of perplexity, over the steps that are shown."""
+def _perplexities(every: Sequence[tuple[Curve, Curve]]) -> Axis:
+    """Returns the axis of perplexity, over the steps that are shown."""
     least = min((training.amounts["steps"][-1] for training, _ in every), default=0) / SHOWN
     late = [c.mean[c.amounts["steps"] >= least] for both in every for c in both]
-    return Scale.over(np.concatenate([*late, []]).tolist(), log=True)
+    return Axis.over("PPL", "perplexity", np.concatenate([*late, []]).tolist(), log=True)
 
 
-def _panels(every: Mapping[str, tuple[Curve, Curve]], styles: Mapping[str, Spec], y: Scale) -> Spec:
+def _panels(every: Mapping[str, tuple[Curve, Curve]], styles: Mapping[str, Spec], y: Axis) -> Spec:
     """Returns a panel for each of `AXES`; the last one has labels."""
-    height = max(HEIGHT, 11 * len(every))
+    size = SIZE[0], max(SIZE[1], 11 * len(every))
     panels: list[Spec] = []
-    for axis in AXES:
-        ends = [curve.amounts[axis][-1] for both in every.values() for curve in both]
+    for name, title in AXES.items():
+        ends = [curve.amounts[name][-1] for both in every.values() for curve in both]
         ends = [x for x in ends if np.isfinite(x)] or [1.0]
-        x = Scale(min(ends) / SHOWN, 1.1 * max(ends), log=True)
-        panels.append(
-            {
-                "width": WIDTH,
-                "height": height,
-                "transform": [
-                    *shown(list(every)),
-                    {"filter": f"datum.{axis} >= {x.low} && datum.PPL <= {y.high}"},
-                ],
-                "layer": _layers(axis, x, y, first=not panels),
-            }
-        )
-    points = [(*_end(both[1], x, y, height), styles[name]) for name, both in every.items()]
-    panels[-1]["layer"] += labels(points, WIDTH, height)
+        x = Axis(name, title, min(ends) / SHOWN, 1.1 * max(ends), log=True)
+        up = y._replace(title=None) if panels else y
+        inside = {"filter": f"datum.{name} >= {x.low} && datum.PPL <= {y.high}"}
+        last = [
+            styles[row] | {"seconds": min(dev.amounts["seconds"][-1], x.high), "PPL": dev.mean[-1]}
+            for row, (_, dev) in every.items()
+            if name == "seconds"
+        ]
+        transform = {"transform": [*shown(list(every)), inside]}
+        panels.append(panel(x, up, size, _layers(), last) | transform)
+        for layer, split in zip(panels[-1]["layer"], SPLITS, strict=False):
+            layer["transform"] = [{"filter": f"datum.split === '{split}'"}]
     return {"hconcat": panels}
 
 
-def _layers(axis: str, x: Scale, y: Scale, first: bool) -> list[Spec]:
-    title = "perplexity" if first else None
+def _layers() -> list[tuple[str, Spec]]:
+    """Returns lines and points; those of the mean over seeds, or of a single seed, are larger."""
+
+    def sizes(main: float, seed: float) -> Spec:
+        return {"size": {"condition": {"test": "datum.main", "value": main}, "value": seed}}
+
     shared = {
-        "x": x.channel(axis, AXES[axis]),
-        "y": y.channel("PPL", title),
-        "size": {"condition": {"test": "datum.main", "value": 1.2}, "value": 0.4},
         "detail": {"field": "seed"},
         "tooltip": tooltip("row", "seed", "split", "PPL", *AXES, **dict.fromkeys(AXES, ".4~s")),
-        **COLOUR,
     }
-    size = {"size": {"condition": {"test": "datum.main", "value": 25}, "value": 5}}
-    return [
-        {
-            "transform": [{"filter": f"datum.split === '{split}'"}],
-            "mark": mark,
-            "encoding": shared | other,
-        }
-        for split, mark, other in (("training", "line", DASH), ("dev", "point", SHAPE | size))
-    ]
-
-
-def _end(dev: Curve, x: Scale, y: Scale, height: float) -> tuple[float, float]:
-    """Returns the pixels of the last point on dev; it is at the edge if the time is unknown."""
-    seconds, PPL = dev.amounts["seconds"][-1], dev.mean[-1]
-    across = x.pixels(seconds, WIDTH) if np.isfinite(seconds) else WIDTH
-    return float(across), float(height - y.pixels(PPL, height))
+    return [("line", shared | DASH | sizes(1.2, 0.4)), ("point", shared | SHAPE | sizes(25, 5))]

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from t2t_jax.plotting import CHOSEN, COLOUR, DASH, SHAPE, Scale, Spec, facets, labels, tooltip
+from t2t_jax.plotting import CHOSEN, DASH, SHAPE, Axis, Spec, facets, panel, tooltip
 from t2t_jax.study.comparison import Line
 from t2t_jax.study.distances import Curves
 
-WIDTH, HEIGHT = 200, 120  # of a panel, in pixels
-PADDING = 0.4  # between the ends of an axis and its first and last part, in parts
+SIZE = 200, 120  # of a panel, in pixels
 
 
 def chart(
@@ -21,66 +20,34 @@ def chart(
       title: of the vertical axis.
     """
     names = [line.row.name for line in lines]
+    y = Axis.over("score", title, [v for x in curves for row in x.rows.values() for v in row])
     most = max(n for group in curves for _, n in group.parts)
-    y = Scale.over(x for group in curves for row in group.rows.values() for x in row)
-    rows = [[names[i] for i in panel] for panel in facets([x.row.group for x in lines])]
-    return {
-        "vconcat": [
-            {
-                "hconcat": [
-                    _panel(
-                        group, {name: styles[name] for name in panel if name in group.rows}, y,
-                        most, title if group is curves[0] else "", panel is rows[-1],
-                        group is curves[-1],
-                    )
-                    for group in curves
-                ]
-            }
-            for panel in rows
-        ]
-    }  # fmt: skip
+    rows = [[names[i] for i in rows] for rows in facets([line.row.group for line in lines])]
+    out: list[Spec] = []
+    for members in rows:
+        across = []
+        for group in curves:
+            own = {name: styles[name] for name in members if name in group.rows}
+            up = y if group is curves[0] else y._replace(title=None)
+            across.append(_panel(group, own, up, most, members is rows[-1], group is curves[-1]))
+        out.append({"hconcat": across})
+    return {"vconcat": out}
 
 
 def _panel(
-    group: Curves,
-    styles: Mapping[str, Spec],
-    y: Scale,
-    most: int,
-    title: str,
-    lowest: bool,
-    last: bool,
+    group: Curves, styles: Mapping[str, Spec], y: Axis, most: int, lowest: bool, labelled: bool
 ) -> Spec:
     spans = [f"{span}\n({n})" for span, n in group.parts]
+    x = Axis.of_levels("x", group.what if lowest else None, spans, labels=lowest)
     values = [
-        {**style, "part": span, "n": n, "score": round(score, 3)}
+        {**style, "x": i, "part": span, "n": n, "score": round(group.rows[name][i], 3)}
         for name, style in styles.items()
-        for span, (_, n), score in zip(spans, group.parts, group.rows[name], strict=True)
+        for i, (span, n) in enumerate(group.parts)
     ]
-    height = max(HEIGHT, 11 * len(styles))
-    axis = {"labelAngle": 0, "labelExpr": "split(datum.label, '\\n')", "labelOverlap": False,
-            "labels": lowest}  # fmt: skip
-    scale = {"padding": PADDING}
-    part = {"field": "part", "type": "ordinal", "sort": spans, "axis": axis, "scale": scale}
-    size = {"type": "sqrt", "domain": [0, most], "range": [0, 30]}
-    encoding = {
-        "x": part | {"title": group.what if lowest else None},
-        "y": y.channel("score", title or None),
-        "tooltip": tooltip("row", "part", "n", "score", score=".2f"),
-    } | COLOUR
-    grow = {"size": {"field": "n", "type": "quantitative", "scale": size, "legend": None}}
-    step = WIDTH / (len(spans) - 1 + 2 * PADDING)  # of a scale of points
-    ends = [
-        (WIDTH - PADDING * step, float(height - y.pixels(group.rows[name][-1], height)), style)
-        for name, style in styles.items()
-    ]
-    return {
-        "data": {"values": values},
-        "transform": [CHOSEN],
-        "width": WIDTH,
-        "height": height,
-        "layer": [
-            {"mark": "line", "encoding": encoding | DASH},
-            {"mark": "point", "encoding": encoding | SHAPE | grow},
-            *(labels(ends, WIDTH, height) if last else ()),
-        ],
-    }
+    scale = {"type": "sqrt", "domain": [0, most], "range": [0, 30]}
+    grow: Spec = {"size": {"field": "n", "type": "quantitative", "scale": scale, "legend": None},
+            "tooltip": tooltip("row", "part", "n", "score", score=".2f")}  # fmt: skip
+    layers = [("line", DASH), ("point", SHAPE | grow)]
+    ends = [v for v in values if labelled and v["x"] == len(spans) - 1]
+    drawn = panel(x, y, (SIZE[0], max(SIZE[1], 11 * len(styles))), layers, ends)
+    return drawn | {"data": {"values": values}, "transform": [CHOSEN]}

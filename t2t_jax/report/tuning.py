@@ -1,5 +1,6 @@
 """The trials of a sweep: a table and a chart of their perplexity, and of the expected best."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,13 +10,13 @@ import numpy as np
 from t2t_jax import config
 from t2t_jax.plotting import (
     CHOSEN,
-    COLOUR,
     DASH,
+    LINES,
     SHAPE,
-    Scale,
+    Axis,
     Spec,
     facets,
-    labels,
+    panel,
     shown,
     tooltip,
 )
@@ -31,7 +32,7 @@ CAPTION = (
     "All trials at each value (large points are chosen), and the expected best of several: the "
     f"{_MEASURED}."
 )
-WIDTH, HEIGHT = 280, 120  # of a panel, in pixels
+SIZE = 280, 120  # of a panel, in pixels
 
 
 def table(grid: Grid, lines: Sequence[Line]) -> Table:
@@ -74,11 +75,10 @@ def expected(line: Line) -> np.ndarray:
 
 
 def chart(grid: Grid, lines: Sequence[Line], styles: Mapping[str, Spec]) -> Spec:
-    """Returns a chart of the expected best of the trials, and of the trials at every value.
+    """Returns a chart of the trials at every value, and of the expected best of them.
 
     Every row of panels has base and a group of the table, or several groups of a single row.
     """
-    names = [line.row.name for line in lines]
     best = [
         {**styles[line.row.name], "trials": n, "expected": value}
         for line in lines
@@ -93,66 +93,36 @@ def chart(grid: Grid, lines: Sequence[Line], styles: Mapping[str, Spec]) -> Spec
         if trial.PPL is not None and math.isfinite(trial.PPL)
     ]  # fmt: skip
     rows = []
-    for panel in facets([line.row.group for line in lines]):
-        members = [names[i] for i in panel]
-        against = [_against(name, tried, members) for name in grid.sweep]
-        rows.append({"hconcat": [*against, _expected(best, members, styles)]})
-    return {
-        "transform": [CHOSEN],
-        "datasets": {"best": best, "tried": tried},
-        "vconcat": rows,
-    }
+    for members in facets([line.row.group for line in lines]):
+        names = [lines[i].row.name for i in members]
+        against = [_against(name, tried, names) for name in grid.sweep]
+        rows.append({"hconcat": [*against, _expected(best, names)]})
+    return {"transform": [CHOSEN], "datasets": {"best": best, "tried": tried}, "vconcat": rows}
 
 
-def _expected(
-    best: Sequence[Mapping[str, Any]], names: Sequence[str], styles: Mapping[str, Spec]
-) -> Spec:
+def _expected(best: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Spec:
     most = max((v["trials"] for v in best), default=1)
-    x, y = Scale(0.8, most + 0.2), Scale.over((v["expected"] for v in best), log=True)
-    height = max(HEIGHT, 11 * len(names))
-    last = {v["row"]: v for v in best}  # of the most trials
-    points = [
-        (float(x.pixels(last[name]["trials"], WIDTH)),
-         float(height - y.pixels(last[name]["expected"], height)), styles[name])
-        for name in names
-        if name in last
-    ]  # fmt: skip
-    encoding = {
-        "x": x.channel("trials", "trials, drawn at random", tickMinStep=1),
-        "y": y.channel("expected", "expected best perplexity"),
-        "tooltip": tooltip("row", "trials", "expected", expected=".3f"),
-    } | COLOUR
-    return {
-        "data": {"name": "best"},
-        "transform": shown(names),
-        "width": WIDTH,
-        "height": height,
-        "layer": [
-            {"mark": "line", "encoding": encoding | DASH},
-            {"mark": "point", "encoding": encoding | SHAPE},
-            *labels(points, WIDTH, height),
-        ],
-    }
+    x = Axis("trials", "trials, drawn at random", 0.8, most + 0.2, properties={"tickMinStep": 1})
+    y = Axis.over("expected", "expected best perplexity", (v["expected"] for v in best), log=True)
+    last = {v["row"]: v for v in best if v["row"] in names}  # of the most trials
+    size = SIZE[0], max(SIZE[1], 11 * len(names))
+    drawn = panel(x, y, size, LINES, last.values())
+    return drawn | {"data": {"name": "best"}, "transform": shown(names)}
 
 
 def _against(name: str, tried: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Spec:
     """Returns a panel of all trials against a swept field; a line follows the best ones."""
-    values = [v[name] for v in tried]
-    x: Spec = {"field": name, "type": "ordinal", "sort": None, "title": name}
+    values = list(dict.fromkeys(v[name] for v in tried))
+    y = Axis.over("PPL", "perplexity", (v["PPL"] for v in tried), log=True)
+    best = {"y": y.channel() | {"aggregate": "min"}}
+    chosen: Spec = {"size": {"condition": {"test": "datum.chosen", "value": 90}, "value": 20},
+              "tooltip": tooltip("row", "setting", "PPL", PPL=".3f")}  # fmt: skip
+    layers = [("line", DASH | best), ("point", SHAPE | chosen)]
+    size = SIZE[0], max(SIZE[1], 11 * len(names))
     if values and config.field_type(name) in (int, float):
-        x = Scale.over(values, log=min(values) > 0).channel(name, name, values=sorted({*values}))
-    y = Scale.over((v["PPL"] for v in tried), log=True)
-    best = y.channel("PPL", "perplexity") | {"aggregate": "min"}
-    chosen = {"size": {"condition": {"test": "datum.chosen", "value": 90}, "value": 20}}
-    shape = SHAPE | chosen | {"tooltip": tooltip("row", "setting", "PPL", PPL=".3f")}
-    return {
-        "data": {"name": "tried"},
-        "transform": shown(names),
-        "width": WIDTH,
-        "height": max(HEIGHT, 11 * len(names)),
-        "encoding": {"x": x} | COLOUR,
-        "layer": [
-            {"mark": "line", "encoding": {"y": best} | DASH},
-            {"mark": "point", "encoding": {"y": y.channel("PPL", "perplexity")} | shape},
-        ],
-    }
+        x = Axis.over(name, name, values, log=min(values) > 0, values=sorted(values))
+    else:
+        x = Axis.of_levels("level", name, values)
+    level = {"calculate": f"indexof({json.dumps(values)}, datum['{name}'])", "as": "level"}
+    data = {"data": {"name": "tried"}, "transform": [*shown(names), level]}
+    return panel(x, y, size, layers) | data
