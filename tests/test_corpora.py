@@ -15,13 +15,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from t2t_jax import config
 from t2t_jax.config import Data
 from t2t_jax.data import prepare as preparation
 from t2t_jax.data import tokenise
 from t2t_jax.data.cache import open_dataset
-from t2t_jax.data.corpora import CORPORA
+from t2t_jax.data.corpora import CORPORA, parse_options
+from t2t_jax.data.diagnostics import generate
 from t2t_jax.data.prepare import open_corpus, opener, prepare
 from t2t_jax.errors import RunError, UsageError
+from t2t_jax.evaluation.contrastive import Judgement
+from t2t_jax.evaluation.metrics import METRICS, metric_of, metrics_of, outputs_of, score
+from t2t_jax.runs import judging, study_file
+from t2t_jax.runs.context import as_read
 from t2t_jax.tokens import EOS
 from tests.process import python
 from tests.toy import quiet
@@ -535,3 +541,98 @@ def test_grades_are_corpora_of_their_own(tmp_path, small_grammar):
     open_once = opener(tmp_path, quiet)
     data = Data(corpus="grammar", vocabulary=200, grade="hard")
     assert open_once(data).fingerprint == hard.fingerprint
+
+
+# Corpora of study files.
+
+OWN = """
+from t2t_jax.study import corpus, metric
+
+
+@metric("ends", signature="v1", of_sums=lambda sums: sums[..., 0], lower_is_better=True)
+def ends(hypotheses, references, sources):
+    return [(x[-1:] != y[-1:],) for x, y in zip(hypotheses, references, strict=True)]
+
+
+def minimal_pairs(data, known):
+    error = {"type": "swap", "contrastive": data.task_options}
+    return [{"source": x, "reference": "b", "errors": [error]} for x in sorted(known)]
+
+
+@corpus("own", splits="train dev", metrics="ends, accuracy", options=dict(n=3), words="a b c",
+        prompts=True, minimal_pairs=minimal_pairs)
+def own(split, n):
+    for i in range(n):
+        yield "a c" if split == "dev" else "a", "_b" + " c" * (i + 1), {"dependency": i}
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A corpus that a file declares with all that a corpus of the package has."""
+    path, before, known = tmp_path / "own.py", study_file.entries(), dict(METRICS)
+    path.write_text(OWN)
+    study_file.load(path)
+    yield config.replace(config.Config(), corpus="own", vocabulary=7, task_options="n=2")
+    study_file.forget(path, before)
+    METRICS.clear()
+    METRICS.update(known)
+
+
+def test_a_file_declares_a_corpus_with_all_that_the_package_declares(own, tmp_path):
+    dataset = open_corpus(own.data, tmp_path / "cache", quiet)
+    words = [x.removeprefix("▁") for x in dataset.vocabulary.pieces(range(7))]
+    assert {*words[4:]} == {"a", "b", "c"}
+    dev = dataset.splits["dev"]
+    assert dev.references == ["_b c", "_b c c"]
+    assert dev.extras == [{"dependency": 0}, {"dependency": 1}]
+    first = dev.target[0].tolist()
+    assert first == [-words.index("b"), words.index("c"), -EOS]
+    assert len(open_corpus(dataclasses.replace(own.data, task_options=""), tmp_path, quiet)
+               .splits["train"].source) == 3  # fmt: skip
+    decoder = config.replace(own, architecture="decoder")
+    assert as_read(decoder, dataset).splits["dev"].target[0].tolist()[-3:] == first
+    assert len(as_read(decoder, dataset).splits["dev"].target[0]) == 3 + len(first)
+    assert [metric.name for metric in metrics_of("own")] == ["ends", "accuracy"]
+    assert metric_of("own").lower_is_better
+    scores, counts = score(outputs_of(dev, ["_b c", "_b c a"], "de"), metrics_of("own"))
+    assert {key: x["score"] for key, x in scores.items()} == {"ends": 1, "accuracy": 100 * 2 / 3}
+    assert counts == [(False,), (True,)]
+    with pytest.raises(UsageError, match="set vocabulary=7"):
+        open_corpus(dataclasses.replace(own.data, vocabulary=8), tmp_path, quiet)
+
+
+def test_a_run_is_judged_on_the_minimal_pairs_of_its_corpus(own, tmp_path, monkeypatch):
+    def opened(directory, c, cache, report):
+        return open_corpus(c.data, tmp_path / "cache", quiet)
+
+    judged = []
+    monkeypatch.setattr(judging.store, "read_config", lambda directory: own)
+    monkeypatch.setattr(judging, "open_dataset_of", opened)
+    monkeypatch.setattr(
+        judging, "_judge", lambda directory, items, _: judged.extend(items) or [Judgement("", 0, 1)]
+    )
+    found, _ = judging.score(tmp_path, tmp_path, quiet)
+    error = {"type": "swap", "contrastive": "n=2"}
+    assert judged == [{"source": "a", "reference": "b", "errors": [error]}]
+    assert (found.score, found.signature[:12]) == (100, "pairs:1|set:")
+
+
+def test_a_corpus_with_a_metric_that_does_not_exist_is_refused(monkeypatch):
+    made = dataclasses.replace(CORPORA["text"], metrics=("blue",))
+    monkeypatch.setitem(CORPORA, "text", made)
+    with pytest.raises(UsageError, match=r"corpus text names a metric 'blue'"):
+        metric_of("text")
+
+
+def test_a_generated_corpus_keeps_its_bytes():
+    """If this fails, raise VERSION in data/diagnostics.py, so that corpora are prepared again."""
+    drawn = [
+        generate(name, parse_options(name, ""), 19 if name == "listops" else 44, 100)
+        for name, corpus in CORPORA.items()
+        if corpus.drawn_above == 0
+    ]
+    digest = hashlib.sha256(
+        repr([{k: [tuple(e) for e in v] for k, v in x.items()} for x in drawn]).encode()
+    )
+    assert digest.hexdigest() == "02db773ccab83e8b4bfdca306384867e0df53b0012876d85775d7664cd3ddd5d"
