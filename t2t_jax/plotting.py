@@ -129,7 +129,8 @@ class Axis(NamedTuple):
         """Returns the channel of its field, or of another one on the same scale."""
         kind = {"type": "log"} if self.log else {"type": "linear", "zero": False}
         scale = kind | {"domain": [self.low, self.high], "nice": False}
-        ticks: Spec = {"tickCount": 5, "format": ".6~g" if self.high < 10_000 else ".3~s"}
+        prefixed = self.high >= 10_000 and self.low >= 0.1  # 20k; 0.01 would be 10m
+        ticks: Spec = {"tickCount": 5, "format": ".3~s" if prefixed else ".6~g"}
         if self.log:
             ticks |= {"values": self.ticks()}
         return {"field": field or self.field, "type": "quantitative", "title": self.title,
