@@ -35,9 +35,9 @@ class Architecture:
     Attributes:
       where: its class, as file:name.
       products: a function of (config.Model, S, T), as file:name: the multiply-adds of its forward
-        pass on one pair of S and T positions, without those of the logits.
-      fields: the config fields that it has besides those of every architecture (N, d_model, dtype,
-        kernels); the fields of other architectures are refused.
+        pass on one pair of S and T positions, the logits apart.
+      fields: the config fields that it has besides the fields of every architecture (N, d_model,
+        dtype, kernels); the fields of other architectures are refused.
       translates: whether it can decode a translation, by `start` and `step`.
     """
 

@@ -16,7 +16,7 @@ from flax.core import meta
 from t2t_jax import config
 from t2t_jax.attention import build as build_mechanism
 from t2t_jax.attention import dot_product, linear
-from t2t_jax.attention.dot_product import ScaledDotProduct
+from t2t_jax.attention.dense import ScaledDotProduct
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.inference.weights import attention_maps
 from t2t_jax.models import build

@@ -36,7 +36,7 @@ import random
 import jax
 import jax.numpy as jnp
 
-from t2t_jax.attention.dot_product import DotProduct
+from t2t_jax.attention.dense import DotProduct
 from t2t_jax.study import Row, corpus, mechanism, study
 
 EPSILON = 1e-6

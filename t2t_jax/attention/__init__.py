@@ -21,8 +21,8 @@ Decoding proceeds one position at a time, with all rows at the same position:
     state = mechanism.start(k, v, visibility)
     out, state = mechanism.step(state, q, t, k, v, bias)
 
-`start` takes the keys and values that are known before decoding. In cross-attention, these are
-those of the source; the steps get neither k nor v, and the state does not change, except for the
+`start` takes the keys and values that are known before decoding. In cross-attention, the source has
+them; the steps get neither k nor v, and the state does not change, except for the
 entries that the registry names, which only a recurrent decoder can carry. In self-attention
 (`visibility.causal`), k and v have room for all S positions, of which the first
 `visibility.kv_lengths` are known (usually none). Each step adds the key and value [B, 1, h, d] of

@@ -1,4 +1,7 @@
-"""The base of mechanisms that compute a weight for every pair of a query and a key."""
+"""Dense attention, a weight for every pair of a query and a key: the engine, and dot products.
+
+Scaled dot-product attention is the paper's (section 3.2.1).
+"""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -10,6 +13,7 @@ from jax import Array
 from t2t_jax.attention.blocks import scaled_products
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, repeat_heads, write_at
 from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.ops.flash_attention import MAX_WIDTH, flash_attention
 
 
 def softmax(scores: Array, seen: Array) -> Array:
@@ -58,7 +62,7 @@ def single_query(
 
     Args:
       seen: bool [B or 1, K], the keys that it sees.
-      distance: int32 [1, K], the position of each key minus that of the query.
+      distance: int32 [1, K], the position of each key minus the position of the query.
     """
     k, v = (repeat_heads(x, q.shape[2]) for x in (k, v))
     scores = scaled_products("bqhd,bkhd->bhqk", q, k)
@@ -137,3 +141,38 @@ class Dense(Mechanism):
     def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
         visibility = Visibility(kv_lengths=state["lengths"])
         return self.rows(q, state["k"], state["v"], visibility, t, bias=bias)
+
+
+class DotProduct(Dense):
+    """softmax(q k^T) v: "dot" of Luong et al. (2015, section 3.1)."""
+
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
+        wide = jnp.promote_types(q.dtype, jnp.float32)
+        return jnp.einsum("bthd,bhsd->bhts", q, keys, preferred_element_type=wide)
+
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        return flash(q, k, v, visibility, 1.0)
+
+
+class ScaledDotProduct(Dense):
+    """softmax(q k^T / d_k^power) v (equation 1).
+
+    The power is 0.5 in the paper, and 1 in muP (Yang et al. 2022, definition 4.1).
+    """
+
+    power: float = 0.5
+
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
+        return scaled_products("bthd,bhsd->bhts", q, keys, self.power)
+
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        return flash(q, k, v, visibility, q.shape[-1] ** -self.power)
+
+
+def flash(q: Array, k: Array, v: Array, visibility: Visibility, scale: float) -> Array | None:
+    """Attention by `ops.flash_attention`; None if it does not support the arguments."""
+    if max(q.shape[-1], v.shape[-1]) > MAX_WIDTH:
+        return None
+    visibility = visibility.with_lengths(q, k)
+    lengths = visibility.q_lengths, visibility.kv_lengths
+    return flash_attention(q, k, v, *lengths, visibility.causal, scale)

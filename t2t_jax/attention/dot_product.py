@@ -1,7 +1,7 @@
-"""Dot-product attention: scaled (section 3.2.1, equation 1), plain, general, and cosine.
+"""Dot products after a matrix (general) or of unit vectors (cosine).
 
-Plain and general scores are "dot" and "general" of Luong et al. (2015, section 3.1). Cosine
-attention is query-key normalisation (Henry et al. 2020, QKNorm).
+General scores are from Luong et al. (2015, section 3.1). Cosine attention is query-key
+normalisation (Henry et al. 2020, QKNorm).
 """
 
 from typing import ClassVar
@@ -11,34 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.blocks import scaled_products
-from t2t_jax.attention.dense import Dense
+from t2t_jax.attention.dense import DotProduct, flash
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, zero_padding
-from t2t_jax.ops.flash_attention import MAX_WIDTH, flash_attention
-
-
-class DotProduct(Dense):
-    """softmax(q k^T) v."""
-
-    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        wide = jnp.promote_types(q.dtype, jnp.float32)
-        return jnp.einsum("bthd,bhsd->bhts", q, keys, preferred_element_type=wide)
-
-    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
-        return _flash(q, k, v, visibility, 1.0)
-
-
-class ScaledDotProduct(Dense):
-    """softmax(q k^T / d_k^power) v: power 0.5 is the paper's, 1 is muP's (Yang et al. 2022)."""
-
-    power: float = 0.5
-
-    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        return scaled_products("bthd,bhsd->bhts", q, keys, self.power)
-
-    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
-        return _flash(q, k, v, visibility, q.shape[-1] ** -self.power)
 
 
 class General(DotProduct):
@@ -56,9 +31,9 @@ class General(DotProduct):
 
     def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         k = self.keys(k, jnp.arange(k.shape[1])).swapaxes(1, 2)
-        # The kernel leaves the gradient of padding undefined, and that of W is a sum over all rows.
+        # The kernel leaves the gradient of padding undefined, and W has a gradient from all rows.
         k = zero_padding(k, visibility.kv_lengths)
-        return _flash(q, k, v, visibility, 1.0)
+        return flash(q, k, v, visibility, 1.0)
 
 
 class Cosine(DotProduct):
@@ -68,7 +43,7 @@ class Cosine(DotProduct):
     one for each head, by which it divides the cosine.
 
     Attributes:
-      tau: the initial value of every tau; that of Henry et al. is log2(L^2 - L), where L is the
+      tau: the initial value of every tau; Henry et al. take log2(L^2 - L), where L is the
         97.5th percentile of the lengths of training sequences.
     """
 
@@ -90,12 +65,3 @@ def _unit(x: Array) -> Array:
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     squares = (wide * wide).sum(-1, keepdims=True)
     return (wide * jax.lax.rsqrt(squares + 1e-6)).astype(x.dtype)
-
-
-def _flash(q: Array, k: Array, v: Array, visibility: Visibility, scale: float) -> Array | None:
-    """Attention by `ops.flash_attention`; None if it does not support the arguments."""
-    if max(q.shape[-1], v.shape[-1]) > MAX_WIDTH:
-        return None
-    visibility = visibility.with_lengths(q, k)
-    lengths = visibility.q_lengths, visibility.kv_lengths
-    return flash_attention(q, k, v, *lengths, visibility.causal, scale)

@@ -6,8 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.dense import softmax
-from t2t_jax.attention.dot_product import ScaledDotProduct
+from t2t_jax.attention.dense import ScaledDotProduct, softmax
 from t2t_jax.attention.parameters import PerHead
 
 
@@ -39,8 +38,8 @@ class Differential(ScaledDotProduct):
     """(1 - lambda_init) RMSNorm((softmax(q_1 k_1^T / s) - lambda softmax(q_2 k_2^T / s)) v).
 
     Ye et al. (2024), "Differential Transformer", equations 1 to 3. The two halves of the features
-    of q are q_1 and q_2, those of k are k_1 and k_2, and s is sqrt(d_k / 2). The heads of a layer
-    share lambda and, as in their code, the scale of the norm.
+    of q are q_1 and q_2, the halves of k are k_1 and k_2, and s is sqrt(d_k / 2). The heads of a
+    layer share lambda and, as in their code, the scale of the norm.
 
     Attributes:
       lambda_init: one value for all layers, as Ye et al. test with 0.8; their default is

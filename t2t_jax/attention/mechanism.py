@@ -137,5 +137,5 @@ def repeat_heads(x: Array, h: int, axis: int = 2) -> Array:
 
 
 def write_at(x: Array, new: Array, t: Array, axis: int = 1) -> Array:
-    """x [B, S, ...] with new [B, 1, ...] at position t; `axis` is that of S."""
+    """x [B, S, ...] with new [B, 1, ...] at position t; S is on `axis`."""
     return jax.lax.dynamic_update_slice_in_dim(x, new, t, axis)

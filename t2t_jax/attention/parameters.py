@@ -12,7 +12,7 @@ from jax import Array
 class PerHead(nn.Module):
     """A float32 parameter [h, *shape] with logical axes for the sharding rules.
 
-    It is a module so that several methods of a mechanism can read it; h is that of the queries.
+    It is a module so that several methods of a mechanism can read it; h counts heads of queries.
 
     Attributes:
       axes: logical names of the axes after the heads; the first gives the fan-in.

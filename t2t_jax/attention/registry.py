@@ -64,11 +64,11 @@ _ERASES = "it erases what earlier positions of the same sequence have stored"
 
 MECHANISMS: dict[str, Entry] = {
     "scaled_dot_product": Entry(
-        "dot_product:ScaledDotProduct",
+        "dense:ScaledDotProduct",
         "softmax(q k^T / d_k^power) v; power=0.5 is the paper's",
         options=dict(power=0.5),
     ),
-    "dot_product": Entry("dot_product:DotProduct", "softmax(q k^T) v"),
+    "dot_product": Entry("dense:DotProduct", "softmax(q k^T) v"),
     "general": Entry(
         "dot_product:General", "softmax(q W k^T) v", costs.general, supports=("bias", "dropout")
     ),

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.dense import softmax
-from t2t_jax.attention.dot_product import ScaledDotProduct
+from t2t_jax.attention.dense import ScaledDotProduct, softmax
 from t2t_jax.attention.parameters import PerHead
 
 

@@ -100,7 +100,7 @@ class Convolutional(Model):
         P_drop: Array | None = None,
         t: Array | None = None,
     ) -> Array:
-        # In the paper, the dot products of attention are unscaled, as are those of the softmax:
+        # In the paper, the dot products of attention and of the softmax are unscaled:
         # vectors of norm 1 or so let both start small.
         x = positions(self.embedding(tokens), P_drop, t)
         return x * jnp.asarray(self.c.d_model**-0.5, x.dtype)

@@ -80,9 +80,8 @@ class MultiHead(nn.Module):
             length_mask(lengths, z.shape[1]) if fused else None
             for lengths, z in ((visibility.q_lengths, x), (visibility.kv_lengths, y))
         )
-        q = self._queries(x, 0, x_present)
-        k, v = self._keys(y, 0, y_present), self._heads(y, self.W_V, y_present)
-        k, v = (repeat_heads(x, self.c.h) for x in (k, v))
+        q = self._projected(x, "Q", 0, x_present)
+        k, v = (repeat_heads(z, self.c.h) for z in self._keys_and_values(y, 0, y_present))
         drop = None
         if train and self.c.P_drop_attention:
             key = self.make_rng("dropout")
@@ -96,53 +95,50 @@ class MultiHead(nn.Module):
         k = jnp.zeros((B, capacity, h, self.c.d_k + self.gates), x.dtype)
         v = jnp.zeros((B, capacity, h, self.c.d_v), x.dtype)
         none_yet = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
-        return self.attention.start(*self._kept(k, v), none_yet)
+        return self.attention.start(*self._stored(k, v), none_yet)
 
     def start_cross(self, y: jax.Array, visibility: Visibility) -> Any:
         """What attention over y [B, S, d_model] needs, computed once for each sentence."""
-        kept = self._kept(self._keys(y), self._heads(y, self.W_V))
-        return self.attention.start(*kept, visibility)
+        return self.attention.start(*self._stored(*self._keys_and_values(y)), visibility)
 
     def step_self(
         self, state: Any, x: jax.Array, t: jax.Array, bias: Bias = None
     ) -> tuple[jax.Array, Any]:
         """Position t: x [B, 1, d_model] attends to itself and to all positions before it."""
-        kept = self._kept(self._keys(x, t), self._heads(x, self.W_V))
-        out, state = self.attention.step(state, self._queries(x, t), t, *kept, bias)
+        new = self._stored(*self._keys_and_values(x, t))
+        out, state = self.attention.step(state, self._projected(x, "Q", t), t, *new, bias)
         return self._merge(out, x), state
 
     def step_cross(self, state: Any, x: jax.Array, t: jax.Array) -> jax.Array:
         """Position t: x [B, 1, d_model] attends to the source."""
-        out, _ = self.attention.step(state, self._queries(x, t), t)
+        out, _ = self.attention.step(state, self._projected(x, "Q", t), t)
         return self._merge(out, x)
 
-    def _queries(
-        self, x: jax.Array, first: jax.Array | int = 0, present: jax.Array | None = None
+    def _projected(
+        self, x: jax.Array, name: str, first: jax.Array | int, present: jax.Array | None = None
     ) -> jax.Array:
-        q = self._heads(x, self.W_Q, present)
+        """Queries (Q) or keys (K) at positions first, first + 1, ..., normalised and rotated."""
+        W, norm = (self.W_Q, "norm_q") if name == "Q" else (self.W_K, "norm_k")
+        y = self._heads(x, W, present)
         if self.c.qk_norm != "none":
-            q = _cleared(self.norm_q(q), present)
-        return self._placed(q, first)
+            y = getattr(self, norm)(y)
+            if present is not None:  # a kernel leaves the gradient of padding undefined
+                y = jnp.where(present[:, :, None, None], y, 0)
+        return y if self.role == "cross" else rotate(self.c.positions, y, first)
 
-    def _keys(
-        self, x: jax.Array, first: jax.Array | int = 0, present: jax.Array | None = None
-    ) -> jax.Array:
-        k = self._heads(x, self.W_K, present)
-        if self.c.qk_norm != "none":
-            k = _cleared(self.norm_k(k), present)
-        k = self._placed(k, first)
-        if not self.gates:
-            return k
-        return jnp.concatenate([k, self._heads(x, self.W_gates, present)], -1)
+    def _keys_and_values(
+        self, y: jax.Array, first: jax.Array | int = 0, present: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Keys with the features of gates, and values, of h_kv heads."""
+        k = self._projected(y, "K", first, present)
+        if self.gates:
+            k = jnp.concatenate([k, self._heads(y, self.W_gates, present)], -1)
+        return k, self._heads(y, self.W_V, present)
 
-    def _kept(self, *keys_and_values: jax.Array) -> list[jax.Array]:
-        """Keys and values of h_kv heads, as the mechanism takes them in decoding."""
+    def _stored(self, *keys_and_values: jax.Array) -> list[jax.Array]:
+        """Keys and values of h_kv heads, as the mechanism stores them in decoding."""
         h = self.c.h
         return [x if self.attention.grouped else repeat_heads(x, h) for x in keys_and_values]
-
-    def _placed(self, x: jax.Array, first: jax.Array | int) -> jax.Array:
-        """Queries or keys, from position `first` on, rotated if the position scheme says so."""
-        return x if self.role == "cross" else rotate(self.c.positions, x, first)
 
     def _heads(self, x: jax.Array, W: jax.Array, present: jax.Array | None = None) -> jax.Array:
         y = matmul(x, W) if present is None else masked_matmul(x, W, present, "dy")
@@ -156,8 +152,3 @@ class MultiHead(nn.Module):
             return matmul(heads, self.W_O, axes=2)
         y = masked_matmul(heads, self.W_O, present, "x", axes=2)
         return jnp.where(present[:, :, None], y, 0)
-
-
-def _cleared(x: jax.Array, present: jax.Array | None) -> jax.Array:
-    """x [B, L, h, d] with zeros in padding, where a kernel leaves the gradient undefined."""
-    return x if present is None else jnp.where(present[:, :, None, None], x, 0)

@@ -165,7 +165,7 @@ class Cell(nn.Module):
         gates, width = GATES[self.kind], self.width
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, 2, 1)
         axes = ("d_hidden", "gates", "d_model")
-        # U and b are float32, as their gradients are summed position by position; that of W is not.
+        # U and b are float32, as their gradients are summed position by position; W is not.
         self.W = parameter(self, "W", (self.d_in, gates, width), axes, init, self.dtype)
         self.U = parameter(self, "U", (width, gates, width), axes, init, jnp.float32)
         ones = nn.initializers.zeros if self.kind == "gru" else _forget_from_one
