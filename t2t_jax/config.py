@@ -16,7 +16,16 @@ from typing import Any, Literal
 from t2t_jax.attention import registry
 from t2t_jax.data.corpora import CORPORA, parse_options
 from t2t_jax.errors import UsageError, near
-from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORM_PLACEMENTS, NORMS, POSITIONS, SCHEDULES
+from t2t_jax.parts import (
+    ARCHITECTURES,
+    FEED_FORWARD,
+    NORM_PLACEMENTS,
+    NORMS,
+    OF_OPTIMIZERS,
+    OPTIMIZERS,
+    POSITIONS,
+    SCHEDULES,
+)
 from t2t_jax.synonyms import ALSO
 
 
@@ -143,11 +152,8 @@ class Training:
     """Sections 5.2 to 5.4."""
 
     steps: int = _field(100_000, "training steps")
-    schedule: str = _field(
-        "inverse_sqrt",
-        "learning rate after the warm-up: step^-0.5 (paper), or linear to zero",
-        SCHEDULES,
-    )
+    optimizer: str = _field("adam", "optimizer (`list parts`)", OPTIMIZERS)
+    schedule: str = _field("inverse_sqrt", "learning-rate schedule (`list parts`)", SCHEDULES)
     warmup: int = _field(4000, "steps of linear warm-up")
     peak_lr: float = _field(
         0.0,
@@ -155,9 +161,17 @@ class Training:
         "d_model)",
     )
     lr_scale: float = _field(1.0, "factor on the learning rate")
-    beta1: float = _field(0.9, "Adam: decay rate of the first moment")
-    beta2: float = _field(0.98, "Adam: decay rate of the second moment")
+    beta1: float = _field(0.9, "Adam: decay rate of the first moment; Lion: of the update")
+    beta2: float = _field(0.98, "Adam: decay rate of the second moment; Lion: of the momentum")
     eps: float = _field(1e-9, "Adam: constant in the denominator")
+    weight_decay: float = _field(
+        0.0,
+        "decoupled weight decay: a step subtracts learning rate * weight_decay * W from every "
+        "parameter but biases and the scales of norms (the paper has none)",
+    )
+    clip_norm: float = _field(
+        0.0, "norm of all gradients that a step does not exceed; 0 means any (paper)"
+    )
     P_drop: float = _field(0.1, "dropout of sub-layer outputs and of embeddings")
     eps_ls: float = _field(0.1, "label smoothing")
     smoothing: Literal["uniform", "others"] = _field(
@@ -303,7 +317,7 @@ _AT_LEAST_ONE = (
     "N d_model d_ff h d_k d_v mup_width kernel dilation vocabulary max_length batch_tokens "
     "num_buckets steps warmup accumulate evaluate_every average beam"
 ).split()
-_AT_LEAST_ZERO = "h_kv pairs peak_lr patience seed alpha max_extra".split()
+_AT_LEAST_ZERO = ("h_kv pairs peak_lr weight_decay clip_norm patience seed alpha max_extra").split()
 _FRACTIONS = "P_drop P_drop_attention P_drop_ff eps_ls beta1 beta2".split()
 
 
@@ -317,6 +331,7 @@ def _validate(config: Config) -> None:
     _validate_feed_forward(config.model)
     _validate_positions(config.model)
     _validate_task(config)
+    _validate_optimizer(config)
     if flat["max_length"] > flat["batch_tokens"]:
         raise UsageError(
             f"a batch of {flat['batch_tokens']} tokens (batch_tokens) cannot hold one sentence of "
@@ -365,10 +380,29 @@ def _validate_architecture(c: Model) -> None:
             setting = f"architecture={c.architecture}"
             if name in ARCHITECTURES[c.architecture].fields:
                 setting += f" and {_WITHOUT[name]}"
-            raise UsageError(f"{name}={value} has no effect with {setting}: leave {name} out.")
+            raise _without_effect(name, value, setting)
     if c.encoder_direction == "both" and c.d_model % 2:
         raise UsageError(
             f"encoder_direction=both halves d_model, so it must be even, not {c.d_model}."
+        )
+
+
+def _without_effect(name: str, value: Any, setting: str) -> UsageError:
+    return UsageError(f"{name}={value} has no effect with {setting}: leave {name} out.")
+
+
+def _validate_optimizer(c: Config) -> None:
+    """Raises an error if a field has no effect on the optimizer, or muP has no rates for it."""
+    entry, setting = OPTIMIZERS[c.training.optimizer], f"optimizer={c.training.optimizer}"
+    for name in OF_OPTIMIZERS:
+        value = getattr(c.training, name)
+        if name not in entry.fields and value != getattr(Training, name):
+            raise _without_effect(name, value, setting)
+    if c.model.parametrization == "mup" and not entry.mup:
+        able = ", ".join(name for name, other in OPTIMIZERS.items() if other.mup)
+        raise UsageError(
+            f"parametrization=mup has no learning rates for {setting}, only for {able}: choose one "
+            "of these, or parametrization=standard."
         )
 
 

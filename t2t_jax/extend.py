@@ -7,6 +7,7 @@ The name is then a value of the config fields that the table serves. The decorat
 must be at the top level of its file: its code is hashed as a part of the runs that use it.
 """
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,11 +21,14 @@ from t2t_jax.parts import (
     FEED_FORWARD,
     NORM_PLACEMENTS,
     NORMS,
+    OF_OPTIMIZERS,
+    OPTIMIZERS,
     POSITIONS,
     SCHEDULES,
     FeedForward,
     Norm,
     NormPlacement,
+    Optimizer,
     Positions,
     Schedule,
     in_file,
@@ -35,15 +39,15 @@ from t2t_jax.parts import (
 T = TypeVar("T")
 Decorator = Callable[[T], T]
 
-TABLES: Mapping[str, dict[str, Any]] = {
-    "attention": registry.MECHANISMS,
+PARTS: Mapping[str, dict[str, Any]] = {
     "norm": NORMS,
     "norm_placement": NORM_PLACEMENTS,
     "feed_forward": FEED_FORWARD,
     "positions": POSITIONS,
+    "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES,
-    "corpus": CORPORA,
 }
+TABLES = {"attention": registry.MECHANISMS, **PARTS, "corpus": CORPORA}
 TABLE_OF = {  # the table that has the values of a config field
     **dict.fromkeys(("encoder_attention", "decoder_attention", "cross_attention"), "attention"),
     **{name: name for name in TABLES if name != "attention"},
@@ -123,12 +127,44 @@ def positions(
     return _adding("positions", name, entry)
 
 
-def schedule(name: str, about: str = "") -> Decorator[Any]:
+def schedule(name: str, about: str = "", endless: bool = False) -> Decorator[Any]:
     """Adds a schedule of the learning rate: a function of (step, warmup, steps), float32 scalars.
 
-    Its value is a factor on the peak learning rate; it is used after the warm-up.
+    Its value is a factor on the peak learning rate, in the warm-up as well; the first step is 1.
+
+    Args:
+      endless: as of `parts.Schedule`.
     """
-    return _adding("schedule", name, lambda where: Schedule(where, about))
+    return _adding("schedule", name, lambda where: Schedule(where, about, endless))
+
+
+def optimizer(name: str, about: str = "", mup: bool = False) -> Decorator[Any]:
+    """Adds an optimizer: a function that returns an `optax.GradientTransformation`.
+
+    The step subtracts its updates times the learning rate, so it is one of optax's `scale_by_...`;
+    a whole optimizer, whose updates are added, gets -1 as its learning rate. It is not to clip
+    gradients or decay weights, which the fields `clip_norm` and `weight_decay` do. The function's
+    arguments without a default are among the fields `parts.OF_OPTIMIZERS`.
+
+    Args:
+      mup: as of `parts.Optimizer`.
+
+    Raises:
+      UsageError: the function has another argument without a default.
+    """
+
+    def add(function: Any) -> Any:
+        arguments = inspect.signature(function).parameters.values()
+        fields = tuple(x.name for x in arguments if x.default is x.empty)
+        if others := [x for x in fields if x not in OF_OPTIMIZERS]:
+            raise UsageError(
+                f"optimizer {name!r} has an argument {others[0]}, which is none of the fields "
+                f"{', '.join(OF_OPTIMIZERS)}: give it a default value."
+            )
+        entry = lambda where: Optimizer(where, about, fields, mup)  # noqa: E731
+        return _adding("optimizer", name, entry)(function)
+
+    return add
 
 
 def corpus(

@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from t2t_jax import config
 from t2t_jax.attention import MECHANISMS
 from t2t_jax.config import SECTIONS, Config
 from t2t_jax.errors import UsageError, near
-from t2t_jax.parts import FEED_FORWARD, NORM_PLACEMENTS, NORMS, POSITIONS
+from t2t_jax.extend import PARTS
 from t2t_jax.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -165,13 +165,7 @@ def _mechanisms() -> list[str]:
 
 def _parts() -> list[str]:
     out = []
-    tables: dict[str, Mapping[str, Any]] = {
-        "norm": NORMS,
-        "norm_placement": NORM_PLACEMENTS,
-        "feed_forward": FEED_FORWARD,
-        "positions": POSITIONS,
-    }
-    for field, table in tables.items():
+    for field, table in PARTS.items():
         out += [field, *(f"  {name:18}{part.about}" for name, part in table.items())]
     return out
 

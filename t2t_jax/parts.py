@@ -255,22 +255,54 @@ POSITIONS: dict[str, Positions] = {
 
 @dataclass(frozen=True)
 class Schedule:
-    """The learning rate after the warm-up, which `training.optimizer.learning_rate` computes.
+    """A schedule of the learning rate, with its warm-up.
 
     Attributes:
-      where: the function of a file that computes it; empty for the schedules of this package.
+      where: a function of (step, warmup, steps), float32 scalars, as file:name; its value is a
+        factor on the peak learning rate.
       about: what it is in a few words.
+      endless: whether its value does not depend on the number of steps, so that a longer run can go
+        on from a shorter one.
     """
 
     where: str
     about: str
+    endless: bool = False
 
     @property
     def code(self) -> tuple[str, ...]:
-        return (self.where,) if self.where else ()
+        return (self.where,) if in_file(self.where) else ()
 
 
 SCHEDULES: dict[str, Schedule] = {
-    "inverse_sqrt": Schedule("", "step^-0.5 (paper)"),
-    "linear": Schedule("", "linear to zero"),
+    "inverse_sqrt": Schedule("optimizer:inverse_sqrt", "step^-0.5 (paper)", endless=True),
+    "linear": Schedule("optimizer:linear", "linear to zero"),
+}
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """An optimizer.
+
+    Attributes:
+      where: a function of `fields` that returns an `optax.GradientTransformation`, as file:name.
+        The step subtracts its updates, times the learning rate.
+      about: what it is in a few words.
+      fields: the fields that it takes, of those that only optimizers take.
+      mup: whether the entries of its updates have the same size at every width, as Adam's have, so
+        that muP's learning rates for Adam are right for it, too.
+    """
+
+    where: str
+    about: str
+    fields: tuple[str, ...]
+    mup: bool = False
+
+
+OF_OPTIMIZERS = "beta1", "beta2", "eps"  # config fields that only optimizers take
+OPTIMIZERS: dict[str, Optimizer] = {
+    "adam": Optimizer("optimizer:adam", "Adam (paper)", ("beta1", "beta2", "eps"), mup=True),
+    "lion": Optimizer(
+        "optimizer:lion", "Lion, the sign of a momentum", ("beta1", "beta2"), mup=True
+    ),
 }

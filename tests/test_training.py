@@ -17,7 +17,7 @@ from t2t_jax.ops.dropout import dropout, threefry
 from t2t_jax.training import sharding
 from t2t_jax.training.loop import Member, train
 from t2t_jax.training.objective import cross_entropy
-from t2t_jax.training.optimizer import adam, learning_rate, peak_lr
+from t2t_jax.training.optimizer import learning_rate, make, peak_lr
 from t2t_jax.training.progress import Progress, read_metrics
 from t2t_jax.training.step import hyper, initialise, make_step, shift
 
@@ -134,7 +134,7 @@ def test_the_linear_schedule_rises_then_falls_to_zero():
 def test_adam_is_that_of_the_paper():
     c, rng = config.Training(), np.random.default_rng(1)
     x, m, v = np.zeros(3), np.zeros(3), np.zeros(3)
-    optimizer, actual = adam(c), jnp.zeros(3)
+    optimizer, actual = make(c), jnp.zeros(3)
     moments = optimizer.init(actual)
     for t in range(1, 5):
         g = rng.normal(size=3)

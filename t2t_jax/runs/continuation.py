@@ -21,11 +21,11 @@ from t2t_jax.data.cache import Dataset
 from t2t_jax.environment import environment
 from t2t_jax.errors import Busy, writing
 from t2t_jax.files import write, write_json
+from t2t_jax.parts import SCHEDULES
 from t2t_jax.runs import claim, identity, names, provenance, published, results, store, study_file
 from t2t_jax.runs.names import title
 from t2t_jax.training import manifest
 
-SCHEDULES = ("inverse_sqrt",)  # those whose learning rate does not depend on the number of steps
 Runs = Sequence[tuple[Config, Path]]
 Report = Callable[[str], object]
 
@@ -148,7 +148,7 @@ def _preference(shorter: Shorter) -> tuple[bool, int, int]:
 def _examined(directory: Path, c: Config) -> Shorter:
     """Returns a finished run, with the first reason why longer runs cannot go on from it."""
     t = c.training
-    if t.schedule not in SCHEDULES:
+    if not SCHEDULES[t.schedule].endless:
         depends = f"the learning rate of schedule={t.schedule} depends on the number of steps"
         return Shorter(directory, c, (), depends)
     changes = provenance.changes(directory, c, _environment(directory))

@@ -103,13 +103,16 @@ def save(target: ocp.CheckpointManager, state: State, history: History) -> None:
     finish(target)
     needed = sum(x.nbytes for x in jax.tree.leaves(state))
     hosts.decide(lambda: _check_room(Path(target.directory), needed))
-    items = ocp.args.Composite(
-        params=ocp.args.StandardSave(state.params),
-        optimizer=ocp.args.StandardSave(state.optimizer),
-        standing=ocp.args.JsonSave(history._asdict()),  # the name that stored checkpoints have
-    )
+    trees = {name: ocp.args.StandardSave(tree) for name, tree in _trees(state).items()}
+    standing = ocp.args.JsonSave(history._asdict())  # the name that stored checkpoints have
     with writing(Path(target.directory), Exception):
-        target.save(int(state.step), args=items)
+        target.save(int(state.step), args=ocp.args.Composite(**trees, standing=standing))
+
+
+def _trees(state: State) -> dict[str, Any]:
+    """The trees of a checkpoint; Orbax refuses one without arrays, as the state of plain SGD."""
+    trees = {"params": state.params, "optimizer": state.optimizer}
+    return {name: tree for name, tree in trees.items() if jax.tree.leaves(tree)}
 
 
 def _check_room(directory: Path, needed: int) -> None:
@@ -166,16 +169,14 @@ def restore(source: ocp.CheckpointManager, like: State, step: int) -> tuple[Stat
       UsageError: the checkpoint is of another model, or Orbax cannot read it.
     """
     directory = _directory(source, step)
-    args = ocp.args.Composite(
-        params=ocp.args.StandardRestore(_abstract(like.params)),
-        optimizer=ocp.args.StandardRestore(_abstract(like.optimizer)),
-        standing=ocp.args.JsonRestore(),
-    )
+    trees = {n: ocp.args.StandardRestore(_abstract(tree)) for n, tree in _trees(like).items()}
+    args = ocp.args.Composite(**trees, standing=ocp.args.JsonRestore())
     with _readable(directory):
         _check_shapes(directory / "params", like.params)
         saved = source.restore(step, args=args)
     count = jax.device_put(jnp.int32(step), like.step.sharding)
-    return State(count, saved["params"], saved["optimizer"]), History(**saved["standing"])
+    moments = saved.get("optimizer", like.optimizer)
+    return State(count, saved["params"], moments), History(**saved["standing"])
 
 
 def newest(checkpoints: Path) -> Path | None:

@@ -1,16 +1,44 @@
-"""Adam and the learning-rate schedules (section 5.3)."""
+"""Optimizers and schedules of the learning rate (section 5.3); `parts.py` lists them."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from t2t_jax import config
-from t2t_jax.parts import SCHEDULES, implementation
+from t2t_jax.parts import OPTIMIZERS, SCHEDULES, implementation
+
+_HOME = "t2t_jax.training"
+Scalar = jax.Array  # float32 []
 
 
-def adam(c: config.Training) -> optax.GradientTransformation:
-    """Adam without the learning rate, by which the train step multiplies its updates."""
-    return optax.scale_by_adam(c.beta1, c.beta2, c.eps)
+def make(t: config.Training) -> optax.GradientTransformation:
+    """The optimizer of a config, without learning rate, weight decay and clipping.
+
+    The step subtracts its updates, times the learning rate.
+    """
+    entry = OPTIMIZERS[t.optimizer]
+    return implementation(entry.where, _HOME)(**{n: getattr(t, n) for n in entry.fields})
+
+
+def adam(beta1: float, beta2: float, eps: float) -> optax.GradientTransformation:
+    """Adam (Kingma and Ba 2015); with `weight_decay`, AdamW."""
+    return optax.scale_by_adam(beta1, beta2, eps)
+
+
+def lion(beta1: float, beta2: float) -> optax.GradientTransformation:
+    """Lion (Chen et al. 2023)."""
+    return optax.scale_by_lion(beta1, beta2)
+
+
+def decays(axes: Any) -> Any:
+    """Whether weight decay applies to each parameter: to all but biases and the scales of norms.
+
+    Args:
+      axes: the logical axes of every parameter, a tree whose leaves are tuples of names.
+    """
+    return jax.tree.map(lambda names: len(names) > 1, axes, is_leaf=lambda x: isinstance(x, tuple))
 
 
 def peak_lr(c: config.Config) -> float:
@@ -24,24 +52,20 @@ def peak_lr(c: config.Config) -> float:
 
 
 def learning_rate(
-    step: jax.Array,
-    peak: jax.Array,
-    warmup: jax.Array,
-    steps: jax.Array,
-    schedule: str,
-) -> jax.Array:
-    """The learning rate of a step, counted from 1 to `steps`.
-
-    inverse_sqrt is the paper's equation 3: peak min(step / warmup, (warmup / step)^0.5).
-    linear has the same warm-up, then falls linearly and reaches zero one step after the last.
-    A schedule of a study file has the same warm-up, then its function's value times the peak.
-    """
+    step: jax.Array, peak: Scalar, warmup: Scalar, steps: Scalar, schedule: str
+) -> Scalar:
+    """The learning rate of a step, counted from 1 to `steps`."""
     step = jnp.maximum(step, 1).astype(jnp.float32)
-    if schedule == "inverse_sqrt":
-        after = jnp.sqrt(warmup / step)
-    elif schedule == "linear":
-        after = jnp.clip((steps + 1 - step) / jnp.maximum(steps + 1 - warmup, 1), 0, 1)
-    else:
-        factor = implementation(SCHEDULES[schedule].where, "")(step, warmup, steps)
-        return peak * jnp.where(step < warmup, step / warmup, factor)
-    return peak * jnp.minimum(step / warmup, after)
+    return peak * implementation(SCHEDULES[schedule].where, _HOME)(step, warmup, steps)
+
+
+def inverse_sqrt(step: Scalar, warmup: Scalar, steps: Scalar) -> Scalar:
+    """Equation 3 divided by its maximum: min(step / warmup, (warmup / step)^0.5)."""
+    after = jnp.sqrt(warmup / step)
+    return jnp.minimum(step / warmup, after)
+
+
+def linear(step: Scalar, warmup: Scalar, steps: Scalar) -> Scalar:
+    """Rises linearly during warm-up, then falls linearly, to zero one step after the last."""
+    after = jnp.clip((steps + 1 - step) / jnp.maximum(steps + 1 - warmup, 1), 0, 1)
+    return jnp.minimum(step / warmup, after)

@@ -110,6 +110,30 @@ def axes(boxed: Any) -> Any:
     return jax.tree.map(lambda x: x.names, boxed, is_leaf=_is_boxed)
 
 
+def plain(boxed: Any) -> Any:
+    """The arrays of a tree of `flax.linen.LogicallyPartitioned`."""
+    return jax.tree.map(lambda x: x.value, boxed, is_leaf=_is_boxed)
+
+
+def box_like(state: Any, params: Any) -> Any:
+    """Gives the logical axes of parameters to the arrays of an optimizer's state.
+
+    An array has a parameter's axes if it has its shape, and its path ends with that of the
+    parameter, as in `mu/encoder_0/attention/W_Q`. Every device holds all others.
+
+    Args:
+      params: a tree of `flax.linen.LogicallyPartitioned`.
+    """
+    boxes = dict(jax.tree_util.tree_leaves_with_path(params, is_leaf=_is_boxed))
+
+    def box(path: Any, x: Any) -> Any:
+        ends = (boxes.get(path[i:]) for i in range(len(path)))
+        like = next((b for b in ends if b is not None), None)
+        return like.replace_boxed(x) if like is not None and like.value.shape == x.shape else x
+
+    return jax.tree_util.tree_map_with_path(box, state)
+
+
 def _is_boxed(x: Any) -> bool:
     return isinstance(x, nn.LogicallyPartitioned)
 

@@ -16,7 +16,7 @@ from t2t_jax.models.parametrization import learning_rate_factors
 from t2t_jax.tokens import BOS, PAD
 from t2t_jax.training import sharding
 from t2t_jax.training.objective import cross_entropy, fused_cross_entropy
-from t2t_jax.training.optimizer import adam, learning_rate, peak_lr
+from t2t_jax.training.optimizer import decays, learning_rate, make, peak_lr
 from t2t_jax.training.progress import StepMetrics
 
 Batch = dict[str, jax.Array]
@@ -25,7 +25,7 @@ Sums = dict[str, jax.Array]  # what `objective.cross_entropy` returns
 
 @struct.dataclass
 class State:
-    """What a step updates: the number of steps done, the parameters, and Adam's moments."""
+    """What a step updates: the number of steps done, the parameters, the optimizer's state."""
 
     step: jax.Array
     params: Any
@@ -127,7 +127,9 @@ def abstract(model: nn.Module, c: Config, mesh: Mesh) -> State:
 
 
 def _first(c: Config, params: Any) -> State:
-    return State(jnp.int32(0), params, adam(c.training).init(params))
+    """The state before the first step, boxed with logical axes, from boxed parameters."""
+    moments = make(c.training).init(sharding.plain(params))
+    return State(jnp.int32(0), params, sharding.box_like(moments, params))
 
 
 def _draw(model: nn.Module, key: jax.Array) -> Any:
@@ -149,9 +151,9 @@ def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], St
     mean over the target's tokens; prompt tokens, which are negative, have none.
     """
     t = c.training
-    optimizer = adam(t)
+    optimizer = make(t)
     axes = sharding.axes(_shapes(model))
-    factors = learning_rate_factors(c.model, axes)
+    factors, decayed = learning_rate_factors(c.model, axes), decays(axes)
     gradient_of = jax.grad(partial(_loss, model, t.smoothing), has_aux=True)
 
     def step(state: State, batch: Batch, h: Hyper) -> Stepped:
@@ -163,13 +165,21 @@ def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], St
         per_token = 1 / tokens
         mean = jax.tree.map(lambda g: g * per_token, gradient)
         grad_norm = optax.tree.norm(gradient) * per_token
-        direction, moments = optimizer.update(mean, state.optimizer)
+        if t.clip_norm:
+            shrink = jnp.minimum(1, t.clip_norm / grad_norm)
+            mean = jax.tree.map(lambda g: g * shrink, mean)
+        direction, moments = optimizer.update(mean, state.optimizer, state.params)
         lr = learning_rate(state.step + 1, h.peak_lr, h.warmup, h.steps, t.schedule)
         # The norm waits for every gradient, after which XLA can update parameters in place.
         waited = jnp.where(jnp.isnan(grad_norm), jnp.nan, lr)
         update = jax.tree.map(
             lambda d, f: -(waited if f == 1 else waited * f) * d, direction, factors
         )
+        if t.weight_decay:  # without muP's factors: a weight decays at the same rate at any width
+            rate = waited * t.weight_decay
+            update = jax.tree.map(
+                lambda u, p, d: u - rate * p if d else u, update, state.params, decayed
+            )
         params = optax.apply_updates(state.params, update)
         metrics = StepMetrics(
             loss=sums["loss"] / tokens,
