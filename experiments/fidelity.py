@@ -84,9 +84,9 @@ def run(name, seeds):
 
 
 def grid(name, home):
+    from t2t_jax.study.declaration import find
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.presets import preset
-    from t2t_jax.study.registry import find
 
     regime, study = GRIDS[name], find("table3")
     return Grid(study, preset(regime.preset), study.rows, regime.changes, home, regime.sweep)
@@ -151,7 +151,7 @@ def attainable(metric):
     import numpy as np
 
     from t2t_jax.study.agreement import SEPARATED
-    from t2t_jax.study.registry import find
+    from t2t_jax.study.declaration import find
 
     values = np.array([row.paper[metric] for row in find("table3").rows])
     gaps = np.abs(values[:, None] - values)[np.triu_indices(len(values), k=1)].round(6)

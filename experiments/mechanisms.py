@@ -15,9 +15,9 @@ from t2t_jax.attention.registry import MECHANISMS, parse, pieces
 from t2t_jax.bench.attention import BASE, crossing, state_bytes
 from t2t_jax.evaluation.metrics import parse as parse_metrics
 from t2t_jax.study import collecting, comparison, distances, measuring
+from t2t_jax.study.declaration import find
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
-from t2t_jax.study.registry import find
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results"

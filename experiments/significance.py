@@ -23,9 +23,9 @@ from scipy import special
 
 from t2t_jax import files
 from t2t_jax.study.collecting import collect
+from t2t_jax.study.declaration import find
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
-from t2t_jax.study.registry import find
 from t2t_jax.study.statistics import p_value, spread, standard_error
 from t2t_jax.study.typeset import pipe_table
 

@@ -15,8 +15,8 @@ from t2t_jax.extend import PARTS
 from t2t_jax.recipes import RECIPES
 
 if TYPE_CHECKING:
+    from t2t_jax.study.declaration import Row, Study
     from t2t_jax.study.presets import Preset
-    from t2t_jax.study.registry import Row, Study
 
 
 def listing(what: str, format: str, home: Path | None) -> list[str]:
@@ -29,7 +29,7 @@ def listing(what: str, format: str, home: Path | None) -> list[str]:
     Raises:
       UsageError: there is nothing with that name, or it is not available as JSON.
     """
-    from t2t_jax.study.registry import find, path_of, study_files
+    from t2t_jax.study.declaration import find, path_of, study_files
 
     if home is not None and what != "runs":
         raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
@@ -53,7 +53,7 @@ def listing(what: str, format: str, home: Path | None) -> list[str]:
 
 
 def _studies() -> list[str]:
-    from t2t_jax.study.registry import studies
+    from t2t_jax.study.declaration import studies
 
     return [f"{s.name:18}{s.title}: {len(s.rows)} rows" for s in studies().values()]
 
@@ -77,8 +77,8 @@ def _presets() -> list[str]:
 def _agreement(preset: "Preset") -> list[str]:
     """Says how far the stored Table 3 of a preset, if there is one, agrees with the paper's."""
     from t2t_jax.study import agreement, collecting, comparison
+    from t2t_jax.study.declaration import EXPERIMENTS, find
     from t2t_jax.study.grid import Grid
-    from t2t_jax.study.registry import EXPERIMENTS, find
 
     home = EXPERIMENTS / "results" / f"table3-{preset.name}"
     if not home.is_dir():
@@ -96,7 +96,7 @@ def _agreement(preset: "Preset") -> list[str]:
 
 def _rows(study: "Study", format: str) -> list[str]:
     """Returns a study's rows with the paper's values and their changes; JSON has configs, too."""
-    from t2t_jax.study.registry import PAPER
+    from t2t_jax.study.declaration import PAPER
 
     if format == "json":
         return json.dumps([_row_record(study, row) for row in study.rows], indent=1).split("\n")
@@ -115,7 +115,7 @@ def _rows(study: "Study", format: str) -> list[str]:
 
 def _row_record(study: "Study", row: "Row") -> dict[str, Any]:
     """Returns a row as JSON, at the paper's scale."""
-    from t2t_jax.study.registry import PAPER
+    from t2t_jax.study.declaration import PAPER
     from t2t_jax.study.tables import parameters
 
     c = study.config(row)

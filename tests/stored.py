@@ -8,7 +8,7 @@ from pathlib import Path
 from t2t_jax.data.cache import Split
 from t2t_jax.files import read_json, write_json
 from t2t_jax.runs import provenance, store
-from t2t_jax.study import collecting, comparison, presets, registry
+from t2t_jax.study import collecting, comparison, declaration, presets
 from t2t_jax.study import grid as grids
 
 DEMO = Path(__file__).parents[1] / "experiments" / "results" / "table3-demo"
@@ -16,7 +16,7 @@ N = 1000
 
 
 def grid(home=DEMO, rows=3):
-    study = registry.find("table3")
+    study = declaration.find("table3")
     return grids.Grid(study, presets.preset("demo"), study.rows[:rows], {}, home)
 
 
@@ -31,7 +31,7 @@ def compared(grid, **options):
 
 def attention(rows=16):
     """Returns the grid and the first lines of a study whose rows have three seeds."""
-    study = registry.find("attention")
+    study = declaration.find("attention")
     home = DEMO.parent / "attention-demo"
     made = grids.Grid(study, presets.preset("demo"), study.rows[:rows], {}, home)
     return made, compared(made)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from t2t_jax.study import agreement, comparison, statistics
-from t2t_jax.study.registry import Row
+from t2t_jax.study.declaration import Row
 from tests import stored
 
 

@@ -81,7 +81,7 @@ def test_what_reads_stored_results_imports_no_jax_no_corpus_and_no_model(words):
     )
     assert done.stdout
     imported = done.stderr.split()
-    assert "t2t_jax.study.registry" in imported
+    assert "t2t_jax.study.declaration" in imported
     assert not {*HEAVY} & {*imported}
     assert not [name for name in imported if name.startswith("t2t_jax.training.step")]
 

@@ -13,9 +13,9 @@ from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import claim, identity, provenance, store, workers
 from t2t_jax.runs.job import compile_key
 from t2t_jax.study import collecting, notes, tables
+from t2t_jax.study.declaration import Row, find, study
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
-from t2t_jax.study.registry import Row, find, study
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
 

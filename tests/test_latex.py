@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from t2t_jax.cli import main
-from t2t_jax.study import comparison, formats, presets, registry, tables
+from t2t_jax.study import comparison, declaration, formats, presets, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex, tex
 from t2t_jax.study.typeset import Cell, Table
@@ -162,7 +162,7 @@ def installed():
 def test_tables_fit_their_page_in_type_of_their_own_size(tmp_path):
     made = []
     for name, (preset, rows) in STORED.items():
-        study, home = registry.find(name), RESULTS / f"{name}-{preset}"
+        study, home = declaration.find(name), RESULTS / f"{name}-{preset}"
         grid = Grid(study, presets.preset(preset), study.rows[:rows], {}, home)
         lines = stored.compared(grid)
         made += [tables.quality(grid, lines), tables.costs(lines)]

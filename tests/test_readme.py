@@ -18,7 +18,7 @@ from t2t_jax.commands import machine
 from t2t_jax.errors import UsageError
 from t2t_jax.recipes import recipe
 from t2t_jax.runs import study_file
-from t2t_jax.study import presets, registry
+from t2t_jax.study import declaration, presets
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.sweep import declared
 from tests import toy
@@ -67,7 +67,7 @@ def distance(tmp_path, monkeypatch):
     (tmp_path / "distance.py").write_text(code)
     monkeypatch.chdir(tmp_path)
     before = study_file.entries()
-    yield registry.find("distance.py")
+    yield declaration.find("distance.py")
     study_file.forget(tmp_path / "distance.py", before)
 
 
@@ -151,15 +151,15 @@ def check_command(words):
     changes = {n: v for n, v in vars(arguments).items() if n in config.SECTION_OF}
     if hasattr(arguments, "preset"):
         for name in getattr(arguments, "studies", None) or [arguments.study]:
-            study = registry.find(name)
-            rows = registry.select(study, arguments.rows)
+            study = declaration.find(name)
+            rows = declaration.select(study, arguments.rows)
             preset = presets.preset(arguments.preset or presets.DEFAULT)
             Grid(study, preset, rows, changes, Path()).check()
     elif hasattr(arguments, "recipe"):
         config.replace(recipe(arguments.recipe), **changes)
     elif arguments.command in ("machine.list_", "machine.help_"):
         if getattr(arguments, "what", "") == "runs":
-            arguments.store = registry.EXPERIMENTS / "results" / "table3-demo"
+            arguments.store = declaration.EXPERIMENTS / "results" / "table3-demo"
         getattr(machine, arguments.command.partition(".")[2])(arguments)
 
 

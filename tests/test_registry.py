@@ -9,13 +9,12 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import step_flops
-from t2t_jax.study import registry
 from t2t_jax.study.collecting import RowRuns, collect
 from t2t_jax.study.comparison import compare_with_base, paper_score
+from t2t_jax.study.declaration import Row, find, select, studies, study
 from t2t_jax.study.formats import records
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
-from t2t_jax.study.registry import Row, find, select, studies, study
 from t2t_jax.study.tables import parameters
 
 # The paper's Table 3: group, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps (K), PPL, BLEU,
@@ -194,7 +193,7 @@ def yours():
 
 
 def test_a_study_is_found_without_executing_other_files(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(registry, "EXPERIMENTS", tmp_path)
+    monkeypatch.setattr(declaration, "EXPERIMENTS", tmp_path)
     (tmp_path / "tool.py").write_text("def study(): pass\n1 / 0")
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "broken.py").write_text("@study('Other')\ndef other():\n    1 +")

@@ -8,7 +8,7 @@ import pytest
 
 from t2t_jax.report.samples import marked
 from t2t_jax.report.study import study_page
-from t2t_jax.study import comparison, registry, statistics
+from t2t_jax.study import comparison, declaration, statistics
 from t2t_jax.study.notes import notes
 from tests import stored
 from tests.browser import open_page, wait_for_charts
@@ -130,7 +130,7 @@ def test_a_page_of_many_rows_and_seeds_is_small(tmp_path):
         for e in [*demo, demo[-1]]
     ]
     grid = stored.grid(tmp_path, 20)
-    row = registry.Row("another", {})
+    row = declaration.Row("another", {})
     entries[-1] = dataclasses.replace(entries[-1], row=row)
     grid = dataclasses.replace(grid, rows=(*grid.rows, row))
     text = study_page(grid, comparison.compare_with_base(grid, entries), None, ["table3"], False)

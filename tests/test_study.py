@@ -29,7 +29,7 @@ from t2t_jax.data.prepare import prepare
 from t2t_jax.errors import Busy
 from t2t_jax.runs import claim, store
 from t2t_jax.runs.execution import execute
-from t2t_jax.study import registry, tables
+from t2t_jax.study import declaration, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from t2t_jax.training.progress import Progress
@@ -594,7 +594,7 @@ def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):
 
 def test_language_models_among_rows_that_are_scored_have_a_perplexity_alone():
     """As in a study whose rows have both architectures, or with --architecture decoder."""
-    study = dataclasses.replace(registry.find("language_model"), split="dev")
+    study = dataclasses.replace(declaration.find("language_model"), split="dev")
     home = Path(__file__).parent.parent / "experiments" / "results" / "language_model-hour"
     grid = Grid(study, preset("hour"), study.rows, {}, home)
     found = stored.compared(grid, mix=True)

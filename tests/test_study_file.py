@@ -24,7 +24,7 @@ from t2t_jax.models.feed_forward import FeedForward
 from t2t_jax.models.norms import norm
 from t2t_jax.models.positions import PositionBias
 from t2t_jax.runs import programs, provenance, published, study_file
-from t2t_jax.study import registry, sweep
+from t2t_jax.study import declaration, sweep
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset
 from t2t_jax.training.optimizer import learning_rate
@@ -167,7 +167,7 @@ def test_one_command_prints_the_tuned_table_of_a_file(cache, tmp_path):
 
 def test_a_command_line_replaces_the_sweep_of_a_study(tmp_path):
     (tmp_path / "angles.py").write_text(TEXT)
-    study = registry.find(str(tmp_path / "angles.py"))
+    study = declaration.find(str(tmp_path / "angles.py"))
     own = {"lr_scale": (0.5, 1.0)}
     assert repr(sweep.declared(study, [], {})) == repr(own)  # of the field's type
     assert sweep.declared(study, [], {"lr_scale": 2.0}) == {}
@@ -313,7 +313,7 @@ def test_a_file_can_be_moved_and_renamed(tmp_path):
         path.parent.mkdir(exist_ok=True)
         path.write_text(TEXT)
         forget()
-        study = registry.find(str(path))
+        study = declaration.find(str(path))
         configs = [config.replace(study.config(row), N=1, P_drop=0.0) for row in study.rows]
         digests.append([programs.programs(c, 14) for c in configs])
     assert digests[0] == digests[1]
@@ -447,7 +447,7 @@ def test_a_text_of_several_lines_is_refused(tmp_path):
 @pytest.mark.parametrize("scale", PRESETS)
 def test_a_preset_leaves_the_corpus_of_a_file(scale, tmp_path):
     (tmp_path / "angles.py").write_text(TEXT)
-    study = registry.find(str(tmp_path / "angles.py"))
+    study = declaration.find(str(tmp_path / "angles.py"))
     grid = Grid(study, preset(scale), study.rows, {}, tmp_path)
     grid.check()
     data = grid.config(study.rows[1]).data

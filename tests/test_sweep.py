@@ -19,9 +19,9 @@ from t2t_jax.report import tuning
 from t2t_jax.report.study import study_page
 from t2t_jax.runs import claim, identity, names, provenance, published, store, workers
 from t2t_jax.study import collecting, comparison, formats, publish, sweep, tables
+from t2t_jax.study.declaration import Row, study
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
-from t2t_jax.study.registry import Row, study
 from tests import stored, toy
 
 

@@ -26,9 +26,9 @@ def changed_fields(arguments: Namespace) -> dict[str, Any]:
 def grid_of(arguments: Namespace) -> "Grid":
     """Returns the grid that a study, a preset, rows, fields and a store name, checked."""
     from t2t_jax.evaluation import metrics
+    from t2t_jax.study.declaration import find, select
     from t2t_jax.study.grid import Grid
     from t2t_jax.study.presets import DEFAULT, preset
-    from t2t_jax.study.registry import find, select
     from t2t_jax.study.sweep import declared
 
     study = find(arguments.study)
@@ -46,7 +46,7 @@ def grid_of(arguments: Namespace) -> "Grid":
 
 def grid_shown(arguments: Namespace) -> "Grid":
     """Returns `grid_of` with the settings that `run` was given in the store, if none are given."""
-    from t2t_jax.study.registry import find
+    from t2t_jax.study.declaration import find
     from t2t_jax.study.requests import recall
 
     settings = changed_fields(arguments)
@@ -77,7 +77,7 @@ def grids_shown(arguments: Namespace) -> "list[Grid]":
 
 def default_store(study: str) -> Path:
     """Returns the store of a study if none is named: `runs`, beside the file of a study file."""
-    from t2t_jax.study.registry import path_of
+    from t2t_jax.study.declaration import path_of
 
     path = path_of(study)
     return Path("runs") if path is None else path.parent / "runs"

@@ -41,7 +41,7 @@ def table(arguments: Namespace) -> None:
 def results(arguments: Namespace) -> None:
     """Writes the runs of stores and their curves to two files, and prints their paths."""
     from t2t_jax.runs import tidy
-    from t2t_jax.study.registry import find, path_of
+    from t2t_jax.study.declaration import find, path_of
 
     write, out = tidy.WRITERS[arguments.format], arguments.out
     studies = [find(text).name if path_of(text) else text for text in arguments.studies]

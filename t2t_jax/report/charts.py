@@ -11,7 +11,7 @@ from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.plotting import Spec
 from t2t_jax.report import costs, differences, factors, learning, parts, tuning
 from t2t_jax.study import agreement, distances, factorial
-from t2t_jax.study.comparison import Line, main_metric
+from t2t_jax.study.comparison import RowResult, main_metric
 from t2t_jax.study.grid import Grid
 
 
@@ -28,7 +28,7 @@ class Chart(NamedTuple):
     body: Spec
 
 
-def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
+def draw(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> list[Path]:
     """Draws every chart for which there are results; returns the paths of the PNG files.
 
     Each is also written as SVG and PDF.
@@ -44,7 +44,7 @@ def draw(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Path]:
     return out
 
 
-def charts(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Chart]:
+def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> list[Chart]:
     """Returns every chart for which there are results."""
     if not any(line.runs for line in lines):
         return []
@@ -52,7 +52,7 @@ def charts(grid: Grid, lines: Sequence[Line], split: Split | None) -> list[Chart
 
 
 def _charts(
-    grid: Grid, lines: Sequence[Line], split: Split | None
+    grid: Grid, lines: Sequence[RowResult], split: Split | None
 ) -> Iterator[tuple[str, str, Spec]]:
     """Yields the name, caption and content of each chart."""
     styles, metric = plotting.styles([line.row.name for line in lines]), main_metric(grid)

@@ -7,7 +7,7 @@ import numpy as np
 
 from t2t_jax.plotting import CHOSEN, SHAPE, Axis, Spec, panel, tooltip
 from t2t_jax.runs import results
-from t2t_jax.study.comparison import Line, main_measure, main_metric
+from t2t_jax.study.comparison import RowResult, main_measure, main_metric
 from t2t_jax.study.grid import Grid
 
 AXES = {
@@ -18,7 +18,7 @@ AXES = {
 WIDTH, HEIGHT = 240, 200  # of a panel, in pixels; many rows need a higher one for their labels
 
 
-def chart(grid: Grid, lines: Sequence[Line], styles: Mapping[str, Spec]) -> Spec:
+def chart(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
     """Returns a chart with a panel for each of `AXES`; small points are seeds."""
     values = [value for line in lines for value in _values(grid, line, styles)]
     means = [x for x in values if x["main"]]
@@ -37,7 +37,7 @@ def chart(grid: Grid, lines: Sequence[Line], styles: Mapping[str, Spec]) -> Spec
     return {"data": {"values": values}, "transform": [CHOSEN], "hconcat": panels}
 
 
-def _values(grid: Grid, line: Line, styles: Mapping[str, Spec]) -> list[dict[str, Any]]:
+def _values(grid: Grid, line: RowResult, styles: Mapping[str, Spec]) -> list[dict[str, Any]]:
     """Returns the costs and quality of a row and, if there are several, of its seeds."""
     measure, runs = main_measure(grid, line), line.runs
     if measure is None:

@@ -5,14 +5,16 @@ from typing import Any
 
 from t2t_jax.plotting import CHOSEN, COLOUR, INK, SHAPE, Axis, Spec, interval, panel, tooltip, zero
 from t2t_jax.study.agreement import Agreement
-from t2t_jax.study.comparison import Line, main_measure, main_metric, paper_difference
+from t2t_jax.study.comparison import RowResult, main_measure, main_metric, paper_difference
 from t2t_jax.study.grid import Grid
 
 WIDTH = 420  # of the chart of differences, in pixels
 SIZE = 380, 280  # of a panel of the chart of agreement
 
 
-def values(grid: Grid, lines: Sequence[Line], styles: Mapping[str, Spec]) -> list[dict[str, Any]]:
+def values(
+    grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]
+) -> list[dict[str, Any]]:
     """Returns the difference from base of every row, and of its seeds from base's mean."""
     of_base, out = main_measure(grid, lines[0]), []
     for line in lines:

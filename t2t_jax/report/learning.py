@@ -8,7 +8,7 @@ import numpy as np
 from t2t_jax.plotting import CHOSEN, DASH, SHAPE, Axis, Spec, facets, panel, shown, tooltip
 from t2t_jax.runs import store
 from t2t_jax.runs.results import Run
-from t2t_jax.study.comparison import Line
+from t2t_jax.study.comparison import RowResult
 
 AXES = {
     "steps": "steps",
@@ -85,7 +85,7 @@ def amounts(
     return {"steps": steps, "tokens": total(tokens), "flops": flops, "seconds": total(seconds)}
 
 
-def chart(lines: Sequence[Line], styles: Mapping[str, Spec]) -> Spec:
+def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
     """Returns a chart of perplexity against each of `AXES`, in training and on dev.
 
     Every row of panels has base and a group of the table, or several groups of a single row.
@@ -107,7 +107,7 @@ def chart(lines: Sequence[Line], styles: Mapping[str, Spec]) -> Spec:
 
 
 def _values(
-    lines: Sequence[Line], name: str, both: tuple[Curve, Curve], style: Spec
+    lines: Sequence[RowResult], name: str, both: tuple[Curve, Curve], style: Spec
 ) -> list[dict[str, Any]]:
     """Returns the mean and, if there are several, every seed of a row in training and on dev."""
     (runs,) = (line.runs for line in lines if line.row.name == name)

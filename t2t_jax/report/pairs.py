@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.study.comparison import LEVEL, Line, compare_pairs
+from t2t_jax.study.comparison import LEVEL, RowResult, compare_pairs
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import subwords
 from t2t_jax.study.statistics import Difference
@@ -26,7 +26,7 @@ class MatrixCell(NamedTuple):
     kind: str
 
 
-def of_metrics(grid: Grid, lines: Sequence[Line]) -> dict[str, Pairs]:
+def of_metrics(grid: Grid, lines: Sequence[RowResult]) -> dict[str, Pairs]:
     """Returns the pairs by metric, the study's own first; metrics without pairs are left out."""
     comparable = [line for line in lines if subwords(line) == subwords(lines[0])]
     metrics = {"PPL": compare_pairs(comparable, lambda line: line.PPL)}

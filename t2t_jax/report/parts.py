@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from t2t_jax.plotting import CHOSEN, DASH, SHAPE, Axis, Spec, facets, panel, tooltip
-from t2t_jax.study.comparison import Line
+from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.distances import Curves
 
 SIZE = 200, 120  # of a panel, in pixels
 
 
 def chart(
-    lines: Sequence[Line], curves: Sequence[Curves], styles: Mapping[str, Spec], title: str
+    lines: Sequence[RowResult], curves: Sequence[Curves], styles: Mapping[str, Spec], title: str
 ) -> Spec:
     """Returns a chart with a panel for each quantity; each row of panels has base and one group.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from t2t_jax.data.cache import Split
 from t2t_jax.runs import store
-from t2t_jax.study.comparison import Line
+from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.grid import Grid
 
 SENTENCES = 12  # shown, evenly spaced over the split
@@ -33,7 +33,7 @@ class Sample(NamedTuple):
     translations: Sequence[Translation]
 
 
-def samples(grid: Grid, lines: Sequence[Line], split: Split) -> list[Sample]:
+def samples(grid: Grid, lines: Sequence[RowResult], split: Split) -> list[Sample]:
     """Returns sentences of the split with the translations of every run that has stored them."""
     files = grid.study.split, grid.data.target
     read = [

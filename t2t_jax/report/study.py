@@ -18,7 +18,7 @@ from t2t_jax.report.page import page, vega
 from t2t_jax.report.samples import samples
 from t2t_jax.runs import results
 from t2t_jax.study import distances, factorial, tables
-from t2t_jax.study.comparison import LEVEL, Line
+from t2t_jax.study.comparison import LEVEL, RowResult
 from t2t_jax.study.formats import records, render, row_config
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.typeset import Cell, Table, without_empty
@@ -51,7 +51,7 @@ class PageRow(NamedTuple):
 
 
 def study_page(
-    grid: Grid, lines: Sequence[Line], split: Split | None, words: Sequence[str], live: bool
+    grid: Grid, lines: Sequence[RowResult], split: Split | None, words: Sequence[str], live: bool
 ) -> str:
     """Returns the HTML of the page.
 
@@ -113,9 +113,9 @@ def _spans(table: Table) -> list[tuple[str, int]]:
     return [(upper[a], b - a) for a, b in pairwise([*starts, len(upper)])]
 
 
-def _page_rows(table: Table, lines: Sequence[Line]) -> list[list[PageRow]]:
+def _page_rows(table: Table, lines: Sequence[RowResult]) -> list[list[PageRow]]:
     """Returns the rows of each group of the table."""
-    groups: dict[str, list[Line]] = {}
+    groups: dict[str, list[RowResult]] = {}
     for line in lines:
         groups.setdefault(line.row.group, []).append(line)
     return [
@@ -124,14 +124,14 @@ def _page_rows(table: Table, lines: Sequence[Line]) -> list[list[PageRow]]:
     ]
 
 
-def _page_row(cells: tuple[Cell, ...], line: Line) -> PageRow:
+def _page_row(cells: tuple[Cell, ...], line: RowResult) -> PageRow:
     scaled, row = config.flatten(line.c), line.row
     changes = ", ".join(f"{n}={scaled[n]}" for n in row.changes) or "base"
     summary = f"{row.name}: {changes}; n = {len(line.runs)}"
     return PageRow(cells, row.name, summary, json.dumps(row_config(line.c), indent=1))
 
 
-def _runs_table(grid: Grid, lines: Sequence[Line]) -> Table:
+def _runs_table(grid: Grid, lines: Sequence[RowResult]) -> Table:
     """Returns a line for every seed of every row, with a sweep both untuned and tuned."""
     metric = metric_of(grid.data.corpus).name
     names = "", "", "seed", "dev PPL", metric, "training (min)", "steps", "made by code", "name"
@@ -146,7 +146,7 @@ def _runs_table(grid: Grid, lines: Sequence[Line]) -> Table:
     return without_empty("Every run.", [("", name) for name in names], groups, ())
 
 
-def _run_texts(grid: Grid, line: Line, i: int) -> tuple[str, ...]:
+def _run_texts(grid: Grid, line: RowResult, i: int) -> tuple[str, ...]:
     run = line.runs[i]
     return (
         str(run.seed),
@@ -159,7 +159,7 @@ def _run_texts(grid: Grid, line: Line, i: int) -> tuple[str, ...]:
     )
 
 
-def _downloads(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, str]]:
+def _downloads(grid: Grid, lines: Sequence[RowResult]) -> list[tuple[str, str, str]]:
     """Returns a file name, an address and a label for each format that can be downloaded."""
     suffix = {"latex": "tex"}
     return [
@@ -172,7 +172,9 @@ def _downloads(grid: Grid, lines: Sequence[Line]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _data(grid: Grid, lines: Sequence[Line], compared: Mapping[str, pairs.Pairs]) -> dict[str, Any]:
+def _data(
+    grid: Grid, lines: Sequence[RowResult], compared: Mapping[str, pairs.Pairs]
+) -> dict[str, Any]:
     """Returns what the page's script shows of rows side by side, and of every pair.
 
     Pairs are in both orders; each has its difference, interval and p for each metric.
@@ -208,7 +210,7 @@ def _number(metric: str, value: float | None) -> str:
     return "" if value is None else f"{value:.{3 if metric == 'PPL' else 2}f}"
 
 
-def _environment(lines: Sequence[Line]) -> Mapping[str, str]:
+def _environment(lines: Sequence[RowResult]) -> Mapping[str, str]:
     """Returns the devices, versions and code of all runs."""
     values: dict[str, set[Any]] = {}
     for line in lines:

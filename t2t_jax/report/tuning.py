@@ -20,7 +20,7 @@ from t2t_jax.plotting import (
     shown,
     tooltip,
 )
-from t2t_jax.study.comparison import Line
+from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE
 from t2t_jax.study.statistics import expected_least
@@ -35,7 +35,7 @@ CAPTION = (
 SIZE = 280, 120  # of a panel, in pixels
 
 
-def table(grid: Grid, lines: Sequence[Line]) -> Table:
+def table(grid: Grid, lines: Sequence[RowResult]) -> Table:
     """Returns the perplexity of every trial; the chosen ones count as the best of their rows."""
     fields = ", ".join(grid.sweep)
     values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
@@ -62,7 +62,7 @@ def _text(trial: Trial) -> str:
     return f"{trial.PPL:.3f}" if math.isfinite(trial.PPL) else "diverged"
 
 
-def expected(line: Line) -> np.ndarray:
+def expected(line: RowResult) -> np.ndarray:
     """Returns the expected best perplexity of a row after each number of trials, [trials].
 
     Unfinished trials do not count. A failed trial counts as the worst one that did not fail, as the
@@ -74,7 +74,7 @@ def expected(line: Line) -> np.ndarray:
     return expected_least(np.minimum(PPL, finite.max())) if len(finite) else finite
 
 
-def chart(grid: Grid, lines: Sequence[Line], styles: Mapping[str, Spec]) -> Spec:
+def chart(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
     """Returns a chart of the trials at every value, and of the expected best of them.
 
     Every row of panels has base and a group of the table, or several groups of a single row.

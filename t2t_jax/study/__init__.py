@@ -17,6 +17,6 @@ from t2t_jax.extend import norm_placement as norm_placement
 from t2t_jax.extend import optimizer as optimizer
 from t2t_jax.extend import positions as positions
 from t2t_jax.extend import schedule as schedule
-from t2t_jax.study.registry import Row as Row
-from t2t_jax.study.registry import cross as cross
-from t2t_jax.study.registry import study as study
+from t2t_jax.study.declaration import Row as Row
+from t2t_jax.study.declaration import cross as cross
+from t2t_jax.study.declaration import study as study

@@ -11,8 +11,8 @@ from t2t_jax.config import Config
 from t2t_jax.data.prepare import request
 from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.results import Run, Unfinished
+from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.registry import Row
 from t2t_jax.study.sweep import Choice, choices
 
 

@@ -20,9 +20,9 @@ from t2t_jax.evaluation.metrics import (
 )
 from t2t_jax.study import statistics
 from t2t_jax.study.collecting import RowRuns
+from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.measuring import RunScore, Scores
-from t2t_jax.study.registry import Row
 from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.sweep import SCORED
 
@@ -77,16 +77,9 @@ class RowResult(RowRuns):
         return self.score if own else self.computed.get(name)
 
     @property
-    def entry(self) -> "RowResult":
-        return self
-
-    @property
     def unusual(self) -> bool:
         """Whether a run of this row is of other code, data or hardware than most of the table."""
         return any(run.unusual for run in self.runs)
-
-
-Line = RowResult
 
 
 def compare_with_base(

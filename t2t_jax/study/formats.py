@@ -18,9 +18,9 @@ from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.runs import results
 from t2t_jax.study import factorial, tables
 from t2t_jax.study.comparison import RowResult, paper_score
+from t2t_jax.study.declaration import PAPER
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex
-from t2t_jax.study.registry import PAPER
 from t2t_jax.study.statistics import Spread
 from t2t_jax.study.typeset import Cell, Table, as_markdown, as_text
 

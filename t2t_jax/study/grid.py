@@ -17,8 +17,8 @@ from t2t_jax.evaluation.metrics import CONTRASTIVE, PPL, is_scored, metric_of, o
 from t2t_jax.models.flops import step_flops
 from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
+from t2t_jax.study.declaration import Row, Study
 from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink, space_checkpoints
-from t2t_jax.study.registry import Row, Study
 
 
 @dataclass(frozen=True, eq=False)

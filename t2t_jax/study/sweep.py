@@ -24,8 +24,8 @@ from t2t_jax.runs.names import title
 
 if TYPE_CHECKING:
     from t2t_jax.runs.job import Job
+    from t2t_jax.study.declaration import Study
     from t2t_jax.study.grid import Grid
-    from t2t_jax.study.registry import Study
 
 CHOOSING = slice(0, None, 2)  # sentences of dev by which a trial is chosen
 SCORED = slice(1, None, 2)  # sentences of dev on which the chosen trial is scored

@@ -14,9 +14,9 @@ from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.comparison import Measure, RowResult, paper_score
+from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes, subwords
-from t2t_jax.study.registry import Row
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
 COUNTS = "n", "params"  # columns that are neither fields nor metrics
