@@ -9,6 +9,7 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import step_flops
+from t2t_jax.study import declaration
 from t2t_jax.study.collecting import RowRuns, collect
 from t2t_jax.study.comparison import compare_with_base, paper_score
 from t2t_jax.study.declaration import Row, find, select, studies, study
