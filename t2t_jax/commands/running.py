@@ -167,7 +167,7 @@ def _report_changes(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str], 
         names = ", ".join(job.name for job in group)
         report(f"this code {difference} in {len(group)} of {len(jobs)} runs: {names}")
     if differing and not rerun:
-        report("they are kept, and the table marks them; --rerun makes them again")
+        report("they are kept; --rerun makes them again")
     elif differing:
         old = {
             claim.move_aside(job.directory).parent for group in differing.values() for job in group
