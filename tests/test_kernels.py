@@ -26,7 +26,6 @@ from t2t_jax.ops import (
     flash_attention,
     matmul,
     tiles,
-    window_attention,
 )
 from t2t_jax.training import population, sharding
 from t2t_jax.training.objective import cross_entropy as objective
@@ -147,30 +146,6 @@ def test_fused_attention_keeps_to_what_jax_accepts(T, S, causal, monkeypatch):
     assert found.shape == expected.shape
     present = length_mask(q_lengths, T)[..., None, None]
     close(jnp.where(present, found, 0), expected)
-
-
-WINDOWS = [  # T, S, w, whether causal, least distance
-    (1, 1, 1, True, 0),
-    (65, 65, 64, True, 0),
-    (130, 130, 65, True, 2),
-    (130, 130, 3, False, 0),
-    (63, 129, 40, False, 2),
-]
-MORE_WINDOWS = [(64, 64, 63, True, 0), (200, 64, 10, False, 0), (200, 200, 500, False, 1)]
-MORE = [pytest.param(*x, marks=pytest.mark.full) for x in MORE_WINDOWS]
-
-
-@pytest.mark.parametrize(("T", "S", "w", "causal", "least"), WINDOWS + MORE)
-def test_window_attention_equals_its_plain_definition(T, S, w, causal, least):
-    shapes = (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32)
-    arguments = [drawn(shape, i) for i, shape in enumerate(shapes)]
-    g = drawn((3, T, 2, 32), 3), drawn((3, 2, T), 4)
-    lengths = jnp.array([T, T // 2, 0]), jnp.array([S // 2 + 1, S, 0])
-    fused, plain = (
-        value_and_gradients(lambda *x, f=f: f(*x, *lengths, w, causal, 0.3, least), g, *arguments)
-        for f in (window_attention.window_attention, window_attention.plain)
-    )
-    close(fused, plain, 1e-4)
 
 
 STRIDES = [(70, 9, True), (5, 8, False)]

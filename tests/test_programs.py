@@ -77,7 +77,7 @@ def test_renames_comments_and_new_fields_change_no_program(tmp_path):
         ("training/step.py", "_accumulate", "_sum_gradients"),
         ("training/step.py", '"""The pure train step', '"""A better description'),
         ("models/transformer.py", "AddNorm", "Residual"),
-        ("attention/local.py", "class Local(", "# a comment\nclass Local("),
+        ("attention/patterns.py", "class Pattern(", "# a comment\nclass Pattern("),
         ("config.py", field, '    temperature: float = _field(1.0, "new")\n' + field),
     )
     assert changed(after) == {}

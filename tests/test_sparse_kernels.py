@@ -11,7 +11,7 @@ import pytest
 from t2t_jax.attention import build
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.ops import linear_attention, patterns, sparse_attention
-from t2t_jax.ops.patterns import Far, Listed, Near
+from t2t_jax.ops.patterns import Pattern, ranges
 from t2t_jax.ops.sparse_attention import Keys
 from tests import gradients
 from tests.gradients import drawn, value_and_gradients
@@ -71,32 +71,65 @@ def test_a_fused_mechanism_equals_the_plain_one_whatever_padding_holds(name, T, 
     close(fused, run(0, lambda *x: mechanism.apply({}, *x, visibility)))
 
 
-def test_sets_of_keys_have_lengths_of_their_own():
+def test_sets_of_keys_have_positions_and_lengths_of_their_own():
     """They differ from those of the queries and in each head; each row has a table of its own.
 
     The queries of the second set, which has few keys, are computed in parts.
     """
-    T, S, F, b = 144, 90, 9, 4
+    T, S, b, g = 144, 90, 4, 16
+    columns = np.array([0, 3, 4, 17, 18, 40, 71, 88, 89])
+    F = len(columns)
     blocks = np.random.default_rng(4).integers(-1, 23, (3, 36, 2)).astype(np.int32)
     blocks[..., 1][blocks[..., 0] == blocks[..., 1]] = -1
     blocks[np.abs(blocks - np.arange(36)[None, :, None]) <= 1] = -1
     rows, lengths = jnp.array([T, 71, 0]), jnp.array([[S, 17], [4, 0], [S, S]])
-    of_set = (Near(b, 1, False), Listed(b)), (Far(8, 1, 2, True),)
+    near = Pattern(
+        lambda t, s: abs(t // b - s // b) <= 1,
+        np.arange(S),
+        ranges(T, g, np.arange(S), lambda x, y: ((x // b - 1) * b, (y // b + 2) * b - 1)),
+    )
+    far = Pattern(
+        lambda t, s: t - s > 9, columns, ranges(T, g, columns, lambda x, y: (0 * x, y - 10))
+    )
+    of_set = (near, Pattern(lambda t, s: t >= 0 * s, b=b)), (far,)
 
     def attention(f):
         def run(q, k, v, x, y):
-            table = patterns.table(jnp.asarray(blocks), b, 16, T, S)
-            sets = Keys(k, v, lengths, table), Keys(x, y, jnp.array([F, 7, F]))
-            return f(q, rows, sets, of_set, 0.3, 16)
+            table = patterns.table(jnp.asarray(blocks), b, g, T, S)
+            sets = Keys(k, v, lengths, table), Keys(x, y, jnp.array([S, 70, S]))
+            return f(q, rows, sets, of_set, 0.3, g)
 
         return run
 
     shapes = (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32), (3, F, 2, 16), (3, F, 2, 32)
     arguments = [drawn(shape, i) for i, shape in enumerate(shapes)]
-    g = drawn((3, T, 2, 32), 5), drawn((3, 2, T), 6)
+    g_out = drawn((3, T, 2, 32), 5), drawn((3, 2, T), 6)
     fused, plain = (
-        value_and_gradients(attention(f), g, *arguments)
+        value_and_gradients(attention(f), g_out, *arguments)
         for f in (sparse_attention.sparse_attention, sparse_attention.plain)
+    )
+    close(fused, plain)
+
+
+@pytest.mark.parametrize(
+    ("T", "S", "name"),
+    [
+        (63, 129, "local:w=40"),
+        *full((1, 1, "local:w=1"), (200, 64, "local:w=10"), (64, 200, "local:w=500")),
+        *full((65, 31, "dilated:w=6,r=3"), (31, 65, "dilated:w=6,r=3")),
+    ],
+)
+def test_a_fused_window_between_two_sequences_equals_the_plain_one(T, S, name):
+    lengths = jnp.array([T, T // 2, 0]), jnp.array([S // 2 + 1, S, 0])
+    shapes = (3, T, 2, 32), (3, T, 2, 16), (3, S, 2, 16), (3, S, 2, 32)
+    g, *arguments = (drawn(shape, i) for i, shape in enumerate(shapes))
+    mechanism, visibility = build(name), Visibility(*lengths)
+    fused, plain = (
+        value_and_gradients(f, g, *arguments)
+        for f in (
+            lambda *x: mechanism.fused(*x, visibility),
+            lambda *x: mechanism.apply({}, *x, visibility),
+        )
     )
     close(fused, plain)
 

@@ -16,7 +16,7 @@ from jax import Array
 
 from t2t_jax.attention import build
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.ops import cross_entropy, flash_attention, window_attention
+from t2t_jax.ops import cross_entropy, flash_attention
 
 TOLERANCE = 4  # times the error of the plain definition in bfloat16
 
@@ -75,7 +75,6 @@ def cases(tokens: int) -> dict[str, Any]:
     smoothing = jnp.float32(0.9), jnp.float32(0.1 / V)
     qkv = [normal(B, T, 8, 64) for _ in range(3)]
     far = [normal(1, 4096, 8, 64) for _ in range(3)]
-    all_keys = jnp.full(1, 4096)
 
     def loss(function: Any) -> Any:
         return lambda x, W: function(x, W, target, *smoothing)[0]
@@ -90,9 +89,6 @@ def cases(tokens: int) -> dict[str, Any]:
 
         return summed(of_present)
 
-    def window(function: Any) -> Any:
-        return summed(lambda q, k, v: function(q, k, v, all_keys, all_keys, 64, True, 0.125)[0])
-
     def mechanism(name: str, **method: str) -> Any:
         def attended(*x: Array) -> Array:
             return build(name).apply({}, *x, Visibility(causal=True), **method)
@@ -102,15 +98,12 @@ def cases(tokens: int) -> dict[str, Any]:
     modules: dict[str, Any] = {
         "cross_entropy": (loss, cross_entropy, (normal(B, T, d), normal(V, d, scale=d**-0.5))),
         "flash_attention": (attention, flash_attention, qkv),
-        "window_attention": (window, window_attention, far),
     }
-    sparse = "sparse_strided:l=64", "sparse_fixed:l=64,c=1", "sparse_random:b=32,r=2"
+    names = "local:w=64 sparse_strided:l=64 sparse_fixed:l=64,c=1 sparse_random:b=32,r=2 linear"
     return {
         name: (wrap(getattr(module, name)), wrap(module.plain), arguments)
         for name, (wrap, module, arguments) in modules.items()
-    } | {
-        name: (mechanism(name, method="run"), mechanism(name), far) for name in (*sparse, "linear")
-    }
+    } | {name: (mechanism(name, method="run"), mechanism(name), far) for name in names.split()}
 
 
 def compare_attention(tokens: int) -> Iterator[dict[str, Any]]:

@@ -17,15 +17,6 @@ def blocks(x: Array, b: int, n: int, first: int = 0) -> Array:
     return x.reshape(x.shape[0], n, b, *x.shape[2:])
 
 
-def with_neighbours(x: Array, b: int, n: int, after: int) -> Array:
-    """Each of n blocks of x [B, L, ...] with the block before it and `after` (0 or 1) after it.
-
-    Returns [B, n, (2 + after) b, ...]; the first position of row i is (i - 1) b.
-    """
-    shifted = [blocks(x, b, n, shift) for shift in range(-1, after + 1)]
-    return jnp.concatenate(shifted, axis=2)
-
-
 def unblock(x: Array, L: int) -> Array:
     """The first L positions of blocks [B, n, b, ...]: [B, L, ...]."""
     return x.reshape(x.shape[0], -1, *x.shape[3:])[:, :L]

@@ -47,61 +47,9 @@ def additive(o: Options, s: Shape) -> Number:
     return (s.T + s.S) * s.d_k**2 + whole(s.T, min(s.T, o["tile"])) * s.S * (s.d_k + s.d_v)
 
 
-def local(o: Options, s: Shape) -> Number:
-    b = window_block(o["w"], o["block"], s.T, s.S)
-    return whole(s.T, b) * near(b, s.causal) * (s.d_k + s.d_v)
-
-
-def dilated(o: Options, s: Shape) -> Number:
-    """A window in each of the r parts."""
-    r = int(o["r"])
-    return r * local(o, s._replace(T=-(-s.T // r), S=-(-s.S // r)))
-
-
-def block_local(o: Options, s: Shape) -> Number:
-    b = min(o["b"], s.T)
-    return whole(s.T, b) * b * (s.d_k + s.d_v)
-
-
-def streaming(o: Options, s: Shape) -> Number:
-    return local(o, s) + whole(s.T, window_block(o["w"], o["block"], s.T, s.S)) * o["g"] * (
-        s.d_k + s.d_v
-    )
-
-
-def longformer(o: Options, s: Shape) -> Number:
-    first = 0 if s.causal else min(s.T, o["g"]) * s.S
-    return streaming(o, s) + first * (s.d_k + s.d_v)
-
-
 def local_p(o: Options, s: Shape) -> Number:
     window = whole(s.T, min(s.T, o["tile"])) * (2 * o["w"] + 1)
     return s.T * (s.d_k**2 + s.d_k) + window * (s.d_k + s.d_v)
-
-
-def strided(o: Options, s: Shape) -> Number:
-    l = min(o["l"], s.T)
-    return whole(s.T, l) * (near(l, s.causal) + -(-s.S // l)) * (s.d_k + s.d_v)
-
-
-def fixed(o: Options, s: Shape) -> Number:
-    b = min(o["l"], s.T)
-    return whole(s.T, b) * (b + o["c"] * -(-s.S // o["l"])) * (s.d_k + s.d_v)
-
-
-def random(o: Options, s: Shape) -> Number:
-    b = o["b"]
-    first_block = 0 if s.causal else min(s.T, b) * s.S
-    pattern = whole(s.T, b) * (near(b, s.causal) + (1 + o["r"]) * b)
-    return (pattern + first_block) * (s.d_k + s.d_v)
-
-
-def bigbird(o: Options, s: Shape) -> Number:
-    b, blocks = o["b"], -(-max(s.T, s.S) // o["b"])
-    window = (1 + (1 if s.causal else 2) * min(o["w"], blocks)) * b
-    first = 0 if s.causal else min(s.T, o["g"] * b) * s.S
-    pattern = whole(s.T, b) * (window + (o["g"] + o["r"]) * b)
-    return (pattern + first) * (s.d_k + s.d_v)
 
 
 def block_select(o: Options, s: Shape) -> Number:
@@ -162,19 +110,6 @@ def nystrom(o: Options, s: Shape) -> Number:
 def whole(n: Number, b: Number) -> Number:
     """n rounded up to whole blocks of b."""
     return -(-n // b) * b
-
-
-def window_block(w: Number, block: Number, T: int, S: int) -> int:
-    """The length of blocks for a window of w on T queries and S keys, at least `block`.
-
-    A window that is longer than the sequences costs no more than one of their length.
-    """
-    return int(max(min(w, max(T, S)), block))
-
-
-def near(b: Number, causal: bool) -> Number:
-    """The number of keys in a query's own block of b and the neighbouring blocks."""
-    return (2 if causal else 3) * b
 
 
 def sums(m: Number, chunk: Number, s: Shape) -> Number:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from t2t_jax.attention import costs
+from t2t_jax.attention import costs, reach
 from t2t_jax.attention.costs import Number, Options, Shape
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import implementation
@@ -24,7 +24,8 @@ class Entry:
     """A mechanism.
 
     Attributes:
-      where: `file:Class`, with a file of this folder or the path of another.
+      where: `file:name` of a class, or of a function that returns a `Reach`, with a file of this
+        folder or the path of another.
       about: what it computes, in a few words.
       products: the multiply-adds of one head in the forward pass (`costs.py`).
       options: what a config may set, with the defaults; a value has the type of its default.
@@ -56,6 +57,15 @@ class Entry:
     changing: tuple[str, ...] = ()
     gates: Callable[[int], int] = costs.none
     supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup")
+
+
+def _pattern(name: str, about: str, **fields: Any) -> Entry:
+    """The entry of a function of `reach.py`, which says what the pattern costs."""
+
+    def products(o: Options, s: Shape) -> Number:
+        return getattr(reach, name)(**o).products(s)
+
+    return Entry(f"reach:{name}", about, products, **fields)
 
 
 _ONE_SEQUENCE = "its pattern relates positions of one sequence"
@@ -113,12 +123,10 @@ MECHANISMS: dict[str, Entry] = {
         changing=("coverage",),
         supports=(),
     ),
-    "local": Entry(
-        "local:Local",
+    "local": _pattern(
+        "local",
         "keys within distance w; as cross-attention, local-m (Luong et al. 2015)",
-        costs.local,
         options=dict(w=16),
-        sizes=dict(block=16),  # the minimum: shorter blocks are mostly overhead
     ),
     "local_p": Entry(
         "local:LocalPredictive",
@@ -130,68 +138,57 @@ MECHANISMS: dict[str, Entry] = {
         why="it predicts a position in another sequence",
         supports=(),
     ),
-    "dilated": Entry(
-        "subsequences:Dilated",
+    "dilated": _pattern(
+        "dilated",
         "keys at distances 0, r, ..., w r",
-        costs.dilated,
         options=dict(w=8, r=2),
-        sizes=dict(block=16),
     ),
-    "block_local": Entry(
-        "subsequences:BlockLocal",
+    "block_local": _pattern(
+        "block_local",
         "the query's own block of b keys",
-        costs.block_local,
         options=dict(b=16),
         roles=SELF,
         why=_ONE_SEQUENCE,
     ),
-    "streaming": Entry(
-        "streaming:Streaming",
+    "streaming": _pattern(
+        "streaming",
         "keys within distance w, and the first g",
-        costs.streaming,
         options=dict(w=16, g=4),
-        sizes=dict(block=16),
         roles=SELF,
         why=_ONE_SEQUENCE,
     ),
-    "longformer": Entry(
-        "streaming:Longformer",
+    "longformer": _pattern(
+        "longformer",
         "streaming, where the first g queries also see every key",
-        costs.longformer,
         options=dict(w=16, g=1),
-        sizes=dict(block=16),
         roles=SELF,
         why=_ONE_SEQUENCE,
     ),
-    "sparse_strided": Entry(
-        "sparse:Strided",
+    "sparse_strided": _pattern(
+        "sparse_strided",
         "keys within distance l, and at multiples of l",
-        costs.strided,
         options=dict(l=8),
         roles=SELF,
         why=_ONE_SEQUENCE,
     ),
-    "sparse_fixed": Entry(
-        "sparse:Fixed",
+    "sparse_fixed": _pattern(
+        "sparse_fixed",
         "the query's own block of l, and the last c keys of the other blocks",
-        costs.fixed,
         options=dict(l=8, c=2),
         at_most=dict(c="l"),
         roles=SELF,
         why=_ONE_SEQUENCE,
     ),
-    "sparse_random": Entry(
-        "sparse:Random",
+    "sparse_random": _pattern(
+        "bigbird",
         "blocks of b: the neighbours, the first, and r at random",
-        costs.random,
         options=dict(b=4, r=2, seed=0),
         roles=SELF,
         why=_ONE_SEQUENCE,
     ),
-    "bigbird": Entry(
-        "bigbird:BigBird",
+    "bigbird": _pattern(
+        "bigbird",
         "blocks of b: w on either side, the first g, and r at random",
-        costs.bigbird,
         options=dict(b=4, w=1, g=1, r=2, seed=0),
         roles=SELF,
         why=_ONE_SEQUENCE,
@@ -464,4 +461,9 @@ def attributes(text: str) -> dict[str, Number]:
 def build(text: str) -> Any:
     """The Flax module of a mechanism."""
     where = MECHANISMS[parse(text)[0]].where
-    return implementation(where, "t2t_jax.attention")(**attributes(text))
+    made = implementation(where, "t2t_jax.attention")(**attributes(text))
+    if not isinstance(made, reach.Reach):
+        return made
+    from t2t_jax.attention.patterns import Pattern  # which imports JAX
+
+    return Pattern(made)

@@ -1,4 +1,4 @@
-"""The keys that each query of a sparse pattern sees, for the kernels of `ops.sparse_attention`.
+"""The tiles of keys that each query of a sparse pattern sees, for `ops.sparse_attention`.
 
 A kernel computes tiles of g queries and g keys. A pattern says which tiles have visible pairs, and
 which pairs of a tile are visible. Positions and indices start at zero.
@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-_END = 2**30  # beyond every position
-Tiles = tuple[Any, Any, Callable[[Any], Any]]  # start, stop, and a function from number to tile
+Reached = Callable[[np.ndarray, np.ndarray], tuple[Any, Any]]
 
 
 class Table(NamedTuple):
@@ -33,122 +32,81 @@ class Table(NamedTuple):
     starts: Any
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """A pattern in which a query sees keys within a range, and a key is seen within a range."""
+class Arrays(NamedTuple):
+    """What a kernel reads of a pattern with ranges.
 
-    def seen(self, t: Array, s: Array, blocks: Any = ()) -> Array:
+    Attributes:
+      positions: int32 [S], the positions of the keys; -1 where the last tile has none.
+      queries: int32 [2, T / g], for each tile of queries the first tile of keys, and the end.
+      keys: int32 [2, S / g], for each tile of keys the first tile of queries, and the end.
+    """
+
+    positions: Any
+    queries: Any
+    keys: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """The keys of a set that the queries see by ranges of tiles, or by the table of the set.
+
+    Attributes:
+      seen: (t, s) -> bool, for positions [T, 1] and [1, S].
+      positions: those of the keys, in increasing order; None if the pattern has a table.
+      ranges: int32 [2, T / g] from `ranges`; None if it has a table.
+      b: the length of the blocks of the table.
+    """
+
+    seen: Callable[[Any, Any], Any]
+    positions: np.ndarray | None = None
+    ranges: np.ndarray | None = None
+    b: int = 0
+
+    def arrays(self, g: int) -> Arrays | None:
+        if self.positions is None or self.ranges is None:
+            return None
+        S = -(-len(self.positions) // g)  # tiles
+        positions = np.pad(self.positions, (0, S * g - len(self.positions)), constant_values=-1)
+        start, stop = self.ranges
+        j = np.arange(S)[:, None]
+        touches = (start[None] <= j) & (j < stop[None])
+        first, end = touches.argmax(1), len(start) - touches[:, ::-1].argmax(1)
+        keys = np.where(touches.any(1), np.stack([first, end]), 0)
+        return Arrays(*(jnp.asarray(x, jnp.int32) for x in (positions, self.ranges, keys)))
+
+    def visible(self, t: Array, s: Array, blocks: Any) -> Array:
         """Whether queries at t [T, 1] see keys at s [1, S].
 
         Args:
-          blocks: those of a table, r arrays [T].
+          blocks: those of the table, r arrays [T].
         """
-        raise NotImplementedError
-
-    def keys(self, first: Any, last: Any) -> tuple[Any, Any]:
-        """The first and the last key that queries first .. last may see."""
-        raise NotImplementedError
-
-    def queries(self, first: Any, last: Any) -> tuple[Any, Any]:
-        """The first and the last query that may see keys first .. last."""
-        raise NotImplementedError
-
-    def key_tiles(self, i: Any, g: int, S: int, row: Any, table: Any) -> Tiles:
-        """The tiles of keys that tile i of queries sees."""
-        return (*_between(*self.keys(i * g, i * g + g - 1), S, g), lambda j: j)
-
-    def query_tiles(self, j: Any, g: int, T: int, row: Any, table: Any) -> Tiles:
-        """The tiles of queries that see tile j of keys."""
-        return (*_between(*self.queries(j * g, j * g + g - 1), T, g), lambda i: i)
-
-    def count(self, T: int, S: int, g: int, table: Any) -> int:
-        """The number of tiles that are computed, for one head of one row."""
-        i = g * np.arange(T // g)
-        first, last = (np.broadcast_to(x, i.shape) for x in self.keys(i, i + g - 1))
-        tiles = np.minimum(last, S - 1) // g + 1 - np.clip(first, 0, S) // g
-        return int(np.maximum(tiles, 0).sum())
-
-
-@dataclass(frozen=True)
-class Window(Pattern):
-    """Keys at distances from `least` to w; causal: no later key."""
-
-    w: int
-    causal: bool
-    least: int = 0
-
-    def seen(self, t: Array, s: Array, blocks: Any = ()) -> Array:
-        seen = (jnp.abs(s - t) <= self.w) & (jnp.abs(s - t) >= self.least)
-        return seen & (s <= t) if self.causal else seen
-
-    def keys(self, first: Any, last: Any) -> tuple[Any, Any]:
-        return first - self.w, last + (0 if self.causal else self.w)
-
-    def queries(self, first: Any, last: Any) -> tuple[Any, Any]:
-        return first - (0 if self.causal else self.w), last + self.w
-
-
-@dataclass(frozen=True)
-class Near(Pattern):
-    """Keys of the query's block of l and of `reach` blocks on either side; causal: no later key."""
-
-    l: int
-    reach: int
-    causal: bool
-
-    def seen(self, t: Array, s: Array, blocks: Any = ()) -> Array:
-        seen = jnp.abs(t // self.l - s // self.l) <= self.reach
-        return seen & (s <= t) if self.causal else seen
-
-    def keys(self, first: Any, last: Any) -> tuple[Any, Any]:
-        end = last if self.causal else (last // self.l + self.reach + 1) * self.l - 1
-        return (first // self.l - self.reach) * self.l, end
-
-    def queries(self, first: Any, last: Any) -> tuple[Any, Any]:
-        start = first if self.causal else (first // self.l - self.reach) * self.l
-        return start, (last // self.l + self.reach + 1) * self.l - 1
-
-
-@dataclass(frozen=True)
-class Far(Pattern):
-    """The complement of `Near`, over c keys for each block of l; causal: only earlier blocks."""
-
-    l: int
-    c: int
-    reach: int
-    causal: bool
-
-    def seen(self, t: Array, s: Array, blocks: Any = ()) -> Array:
-        gap = t // self.l - s // self.c
-        return (gap if self.causal else jnp.abs(gap)) > self.reach
-
-    def keys(self, first: Any, last: Any) -> tuple[Any, Any]:
-        return 0, (last // self.l - self.reach) * self.c - 1 if self.causal else _END
-
-    def queries(self, first: Any, last: Any) -> tuple[Any, Any]:
-        return (first // self.c + self.reach + 1) * self.l if self.causal else 0, _END
-
-
-@dataclass(frozen=True)
-class Listed(Pattern):
-    """The blocks of b keys that a table lists for each query."""
-
-    b: int
-
-    def seen(self, t: Array, s: Array, blocks: Any = ()) -> Array:
-        seen = jnp.zeros((t.shape[0], s.shape[1]), bool)
+        seen = self.seen(t, s)
+        if not self.b:
+            return seen
+        listed = jnp.zeros(seen.shape, bool)
         for block in blocks:
-            seen |= block[:, None] == s // self.b
-        return seen
+            listed |= block[:, None] == s // self.b
+        return seen & listed
 
-    def key_tiles(self, i: Any, g: int, S: int, row: Any, table: Any) -> Tiles:
-        return 0, table.tiles.shape[2], lambda c: table.tiles[row, i, c]
+    def count(self, T: int, g: int, table: Any) -> int:
+        """The number of tiles that are computed, for one head of one row."""
+        if self.ranges is None:
+            return T // g * table.tiles.shape[2]
+        return int((self.ranges[1] - self.ranges[0]).sum())
 
-    def query_tiles(self, j: Any, g: int, T: int, row: Any, table: Any) -> Tiles:
-        return table.starts[row, j], table.starts[row, j + 1], lambda e: table.order[row, e]
 
-    def count(self, T: int, S: int, g: int, table: Any) -> int:
-        return T // g * table.tiles.shape[2]
+def ranges(T: int, g: int, positions: np.ndarray, reached: Reached) -> np.ndarray:
+    """For each tile of g of T queries, the first tile of keys, and the end: int32 [2, T / g].
+
+    Args:
+      positions: those of the keys, in increasing order.
+      reached: the first and the last position that queries first .. last may see.
+    """
+    first = g * np.arange(-(-T // g))
+    low, high = (np.broadcast_to(x, first.shape) for x in reached(first, first + g - 1))
+    start = np.searchsorted(positions, low) // g
+    stop = -(-np.searchsorted(positions, high, "right") // g)
+    return np.stack([start, np.maximum(start, stop)]).astype(np.int32)
 
 
 def tile_of(b: int) -> int:
@@ -180,9 +138,3 @@ def table(blocks: Array, b: int, g: int, T: int, S: int) -> Table:
     ordered = jnp.sort(flat * T + jnp.arange(T * C)[None] // C, axis=1)
     starts = (flat[:, None] < jnp.arange(S + 1)[None, :, None]).sum(-1)
     return Table(of_query, tiles, ordered % T, starts.astype(jnp.int32))
-
-
-def _between(first: Any, last: Any, length: int, g: int) -> tuple[Any, Any]:
-    """The tile of position `first`, and the one after that of `last`, within the length."""
-    start = jnp.clip(first, 0, length) // g
-    return start, jnp.maximum(jnp.minimum(last, length - 1) // g + 1, start)

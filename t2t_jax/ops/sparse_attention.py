@@ -37,8 +37,8 @@ class Keys(NamedTuple):
 
     Attributes:
       k, v: [B, S, h, d_k] and [B, S, h, d_v].
-      lengths: int32 [B], or [B, h] if heads differ, the keys before the padding.
-      table: that of the pattern `Listed`, if it is used.
+      lengths: int32 [B], or [B, h] if heads differ; keys at positions from there on are padding.
+      table: that of a pattern that has one.
     """
 
     k: Any
@@ -65,11 +65,13 @@ def plain(
     t = jnp.arange(T)[:, None]
     scores, seen = [], []
     for keys, of_set in zip(sets, patterns, strict=True):
-        s = jnp.arange(keys.k.shape[1])[None]
+        positions = of_set[0].positions
+        s = jnp.arange(keys.k.shape[1]) if positions is None else jnp.asarray(positions)
+        s = s[None]
         ends = (n.reshape(B, -1, 1, 1) for n in (q_lengths, keys.lengths))
         present = (t[None, None] < next(ends)) & (s[None, None] < next(ends))
         blocks: Any = ((),) * B if keys.table is None else keys.table.blocks[:, :, :T]
-        chosen = [sum(p.seen(t, s, row) for p in of_set) for row in blocks]
+        chosen = [sum(p.visible(t, s, row).astype(int) for p in of_set) for row in blocks]
         products = jnp.einsum("bthd,bshd->bhts", q, keys.k, preferred_element_type=jnp.float32)
         present &= jnp.stack(chosen)[:, None] > 0
         seen.append(jnp.broadcast_to(present, products.shape))
@@ -123,26 +125,26 @@ def _attend(
 ) -> tuple[Array, Array]:
     """The output, and the log-sum-exp of the scores [B, h, T rounded up to whole tiles]."""
     (B, T, h, d_k), d_v, dtype = q.shape, sets[0].v.shape[3], sets[0].v.dtype
-    q, sets = whole_tiles(q, g), _whole_sets(sets, g)
+    q, sets, arrays = whole_tiles(q, g), _whole_sets(sets, g), _arrays(patterns, g)
 
-    def kernel(q: Any, q_n: Any, sets: Any, out: Any, log_z: Any) -> None:
+    def kernel(q: Any, q_n: Any, sets: Any, arrays: Any, out: Any, log_z: Any) -> None:
         i, b, head, rows = _place(h, g)
-        x = _present(q, q_n, i, b, head, g)
+        t, x = _queries(q_n, i, b, head, g, q)
         state = (
             jnp.full(g, _LOWEST, jnp.float32),
             jnp.zeros(g, jnp.float32),
             jnp.zeros((g, d_v), jnp.float32),
         )
-        for keys, pattern in _each(sets, patterns):
+        for keys, pattern, of_pattern in _each(sets, patterns, arrays):
             blocks = _blocks(keys.table, b, rows)
-            start, stop, tile = pattern.key_tiles(i, g, keys.k.shape[1], b, keys.table)
+            start, stop, tile = _key_tiles(of_pattern, keys.table, b, i)
 
-            def add(n: Array, state: Any, of: Any = (keys, pattern, blocks, tile)) -> Any:
-                (keys, pattern, blocks, tile), (largest, total, value) = of, state
-                j = tile(n)
-                y, z = (_present(y, keys.lengths, j, b, head, g) for y in keys[:2])
-                lengths = (_length(x, b, head) for x in (q_n, keys.lengths))
-                e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
+            def add(
+                n: Array, state: Any, of: Any = (keys, pattern, of_pattern, blocks, tile)
+            ) -> Any:
+                (keys, pattern, of_pattern, blocks, tile), (largest, total, value) = of, state
+                s, y, z = _keys(keys, of_pattern, tile(n), b, head, g)
+                e, seen = _scores(x, y, t, s, pattern, blocks, scale)
                 after = jnp.maximum(largest, e.max(1))
                 a = jnp.where(seen, jnp.exp(e - after[:, None]), 0)
                 kept = jnp.exp(largest - after)
@@ -162,7 +164,7 @@ def _attend(
     )
     flops = B * h * _pairs(whole, sets, patterns, g) * 2 * (d_k + d_v)
     run = call(kernel, (whole // g, B * h), results, flops, "sparse_attention", warps=4)
-    out, log_z = run(q, q_n, sets)
+    out, log_z = run(q, q_n, sets, arrays)
     return out[:, :T], log_z
 
 
@@ -205,22 +207,25 @@ def _query_gradient(
     g: int,
 ) -> Array:
     (B, T, h, d_k), d_v = q.shape, d_out.shape[3]
+    arrays = _arrays(patterns, g)
 
-    def kernel(q: Any, q_n: Any, log_z: Any, along: Any, d_out: Any, sets: Any, dq: Any) -> None:
+    def kernel(
+        q: Any, q_n: Any, log_z: Any, along: Any, d_out: Any, sets: Any, arrays: Any, dq: Any
+    ) -> None:
         i, b, head, rows = _place(h, g)
-        x, direction = (_present(y, q_n, i, b, head, g) for y in (q, d_out))
+        t, x, direction = _queries(q_n, i, b, head, g, q, d_out)
         of_rows = log_z[b, head, rows], along[b, head, rows]
         total = jnp.zeros((g, d_k), jnp.float32)
-        for keys, pattern in _each(sets, patterns):
+        for keys, pattern, of_pattern in _each(sets, patterns, arrays):
             blocks = _blocks(keys.table, b, rows)
-            start, stop, tile = pattern.key_tiles(i, g, keys.k.shape[1], b, keys.table)
+            start, stop, tile = _key_tiles(of_pattern, keys.table, b, i)
 
-            def add(n: Array, total: Array, of: Any = (keys, pattern, blocks, tile)) -> Array:
-                keys, pattern, blocks, tile = of
-                j = tile(n)
-                y, z = (_present(y, keys.lengths, j, b, head, g) for y in keys[:2])
-                lengths = (_length(x, b, head) for x in (q_n, keys.lengths))
-                e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
+            def add(
+                n: Array, total: Array, of: Any = (keys, pattern, of_pattern, blocks, tile)
+            ) -> Array:
+                keys, pattern, of_pattern, blocks, tile = of
+                s, y, z = _keys(keys, of_pattern, tile(n), b, head, g)
+                e, seen = _scores(x, y, t, s, pattern, blocks, scale)
                 _, de = _weights(e, seen, direction, z, *of_rows)
                 return total + dot(de.astype(y.dtype), y)
 
@@ -230,7 +235,7 @@ def _query_gradient(
     flops = B * h * _pairs(T, sets, patterns, g) * 2 * (2 * d_k + d_v)
     result = jax.ShapeDtypeStruct(q.shape, q.dtype)
     run = call(kernel, (T // g, B * h), result, flops, "sparse_attention_queries", warps=4)
-    return run(q, q_n, log_z, along, d_out, sets)
+    return run(q, q_n, log_z, along, d_out, sets, arrays)
 
 
 def _key_gradients(
@@ -247,25 +252,33 @@ def _key_gradients(
     """The gradients of k and v of a set. If it has few keys, XLA sums over parts of the queries."""
     (B, T, h, d_k), (S, d_v) = q.shape, (keys.k.shape[1], d_out.shape[3])
     parts = min(max(T // S // 4, 1), _PARTS)
+    arrays = _arrays((patterns,), g)
 
     def kernel(
-        q: Any, q_n: Any, log_z: Any, along: Any, d_out: Any, keys: Any, dk: Any, dv: Any
+        q: Any,
+        q_n: Any,
+        log_z: Any,
+        along: Any,
+        d_out: Any,
+        keys: Any,
+        arrays: Any,
+        dk: Any,
+        dv: Any,
     ) -> None:
         j, b, head, rows = _place(h, g)
         part = pl.program_id(2)
-        y, z = (_present(y, keys.lengths, j, b, head, g) for y in keys[:2])
         totals = tuple(jnp.zeros((g, d), jnp.float32) for d in (d_k, d_v))
-        for pattern in patterns:
-            start, stop, tile = pattern.query_tiles(j, g, T, b, keys.table)
+        s, y, z = _keys(keys, arrays[0][0], j, b, head, g)  # its patterns have the same positions
+        for _, pattern, of_pattern in _each((keys,), (patterns,), arrays):
+            start, stop, tile = _query_tiles(of_pattern, keys.table, b, j)
 
             def add(n: Array, totals: Any, of: Any = (pattern, tile)) -> Any:
                 pattern, tile = of
                 i = tile(n)
                 rows = pl.ds(i * g, g)
-                x, direction = (_present(y, q_n, i, b, head, g) for y in (q, d_out))
-                lengths = (_length(x, b, head) for x in (q_n, keys.lengths))
+                t, x, direction = _queries(q_n, i, b, head, g, q, d_out)
                 blocks = _blocks(keys.table, b, rows)
-                e, seen = _scores(x, y, i, j, lengths, pattern, blocks, scale)
+                e, seen = _scores(x, y, t, s, pattern, blocks, scale)
                 of_rows = log_z[b, head, rows], along[b, head, rows]
                 a, de = _weights(e, seen, direction, z, *of_rows)
                 dk = totals[0] + dot(de.T.astype(x.dtype), x)
@@ -283,17 +296,22 @@ def _key_gradients(
     ]
     flops = B * h * _pairs(T, (keys,), (patterns,), g) * 4 * (d_k + d_v)
     run = call(kernel, (S // g, B * h, parts), results, flops, "sparse_attention_keys", warps=4)
-    dk, dv = run(q, q_n, log_z, along, d_out, keys)
+    dk, dv = run(q, q_n, log_z, along, d_out, keys, arrays)
     if parts == 1:
         return dk[0], dv[0]
     return dk.sum(0).astype(keys.k.dtype), dv.sum(0).astype(keys.v.dtype)
 
 
-def _each(sets: Any, patterns: Patterns) -> Iterator[tuple[Any, Pattern]]:
-    """Every set with each of its patterns."""
-    for keys, of_set in zip(sets, patterns, strict=True):
-        for pattern in of_set:
-            yield keys, pattern
+def _arrays(patterns: Patterns, g: int) -> Any:
+    """What the kernels read of each pattern of each set."""
+    return tuple(tuple(pattern.arrays(g) for pattern in of_set) for of_set in patterns)
+
+
+def _each(sets: Any, patterns: Patterns, arrays: Any) -> Iterator[tuple[Any, Pattern, Any]]:
+    """Every set with each of its patterns and what a kernel reads of the pattern."""
+    for keys, of_set, of_arrays in zip(sets, patterns, arrays, strict=True):
+        for pattern, of_pattern in zip(of_set, of_arrays, strict=True):
+            yield keys, pattern, of_pattern
 
 
 def _place(h: int, g: int) -> tuple[Any, Any, Any, Any]:
@@ -302,12 +320,39 @@ def _place(h: int, g: int) -> tuple[Any, Any, Any, Any]:
     return i, row // h, row % h, pl.ds(i * g, g)
 
 
-def _present(x: Any, lengths: Any, i: Any, b: Any, head: Any, g: int) -> Array:
-    """Tile i [g, d] of a head of x, zero in padding; a tile of -1 is masked later."""
-    i = jnp.maximum(i, 0)
-    present = i * g + jnp.arange(g)[:, None] < _length(lengths, b, head)
-    tile = x[b, pl.ds(i * g, g), head, :]
-    return jnp.where(present, tile, jnp.zeros_like(tile))
+def _queries(q_n: Any, i: Any, b: Any, head: Any, g: int, *arrays: Any) -> tuple[Array, ...]:
+    """The positions [g, 1] of tile i of queries, -1 in padding; of the arrays, zero there."""
+    t = i * g + jnp.arange(g)[:, None]
+    present = t < _length(q_n, b, head)
+    tiles = (x[b, pl.ds(i * g, g), head, :] for x in arrays)
+    return jnp.where(present, t, -1), *(jnp.where(present, x, jnp.zeros_like(x)) for x in tiles)
+
+
+def _keys(keys: Any, arrays: Any, j: Any, b: Any, head: Any, g: int) -> tuple[Array, Array, Array]:
+    """The positions [g] of tile j of keys, -1 in padding; keys and values, zero there.
+
+    A tile of -1 is padding.
+    """
+    rows = pl.ds(jnp.maximum(j, 0) * g, g)
+    s = j * g + jnp.arange(g) if arrays is None else arrays.positions[rows]
+    present = (s >= 0) & (s < _length(keys.lengths, b, head))
+    tiles = (x[b, rows, head, :] for x in (keys.k, keys.v))
+    y, z = (jnp.where(present[:, None], x, jnp.zeros_like(x)) for x in tiles)
+    return jnp.where(present, s, -1), y, z
+
+
+def _key_tiles(arrays: Any, table: Any, b: Any, i: Any) -> tuple[Any, Any, Any]:
+    """The tiles of keys that tile i of queries sees: start, end, and from a number to its tile."""
+    if arrays is None:
+        return 0, table.tiles.shape[2], lambda c: table.tiles[b, i, c]
+    return arrays.queries[0, i], arrays.queries[1, i], lambda j: j
+
+
+def _query_tiles(arrays: Any, table: Any, b: Any, j: Any) -> tuple[Any, Any, Any]:
+    """The tiles of queries that see tile j of keys, likewise."""
+    if arrays is None:
+        return table.starts[b, j], table.starts[b, j + 1], lambda e: table.order[b, e]
+    return arrays.keys[0, j], arrays.keys[1, j], lambda i: i
 
 
 def _length(lengths: Any, b: Any, head: Any) -> Any:
@@ -322,12 +367,11 @@ def _blocks(table: Any, b: Any, rows: Any) -> Any:
 
 
 def _scores(
-    x: Array, y: Array, i: Any, j: Any, lengths: Any, pattern: Pattern, blocks: Any, scale: float
+    x: Array, y: Array, t: Array, s: Array, pattern: Pattern, blocks: Any, scale: float
 ) -> tuple[Array, Array]:
-    """The scores of tile i of queries and tile j of keys, and which of these pairs are visible."""
-    g, (q_length, kv_length) = x.shape[0], lengths
-    t, s = i * g + jnp.arange(g)[:, None], j * g + jnp.arange(g)[None]
-    seen = (t < q_length) & (s < kv_length) & (s >= 0) & pattern.seen(t, s, blocks)
+    """The scores of a tile of queries at t and keys at s, and which of these pairs are visible."""
+    s = s[None]
+    seen = (t >= 0) & (s >= 0) & pattern.visible(t, s, blocks)
     return jnp.where(seen, scale * dot(x, y.T), _LOWEST), seen
 
 
@@ -341,8 +385,8 @@ def _weights(
 
 def _pairs(T: int, sets: tuple[Keys, ...], patterns: Patterns, g: int) -> int:
     """Pairs of positions whose scores are computed, for one head of one row."""
-    each = _each(sets, patterns)
-    return g * g * sum(p.count(T, keys.k.shape[1], g, keys.table) for keys, p in each)
+    each = zip(sets, patterns, strict=True)
+    return g * g * sum(p.count(T, g, keys.table) for keys, of_set in each for p in of_set)
 
 
 def _whole_sets(sets: tuple[Keys, ...], g: int) -> tuple[Keys, ...]:
