@@ -17,16 +17,15 @@ import numpy as np
 from t2t_jax import files
 from t2t_jax.config import Data
 from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence
-from t2t_jax.data.corpora import CORPORA
-from t2t_jax.data.raw import FilesMissing, RawCorpus, drawn_pairs, raw_corpus
+from t2t_jax.data.corpora import CORPORA, REQUEST, drawn_pairs, request
+from t2t_jax.data.raw import FilesMissing, RawCorpus, raw_corpus
 from t2t_jax.data.tokenise import build
 from t2t_jax.errors import UsageError
 
 Report = Callable[[str], object]
 
-_REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
 # The fields that change an opened corpus.
-_OPENED = (*_REQUEST, "directory", "grade", "task_options", "pairs")
+_OPENED = (*REQUEST, "directory", "grade", "task_options", "pairs")
 _PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # the key has the content instead
 
 
@@ -103,13 +102,6 @@ def _check_fields(data: Data) -> None:
                 f"corpus {data.corpus} reads no {name}: leave it out, or choose the corpus that "
                 f"does ({', '.join(c for c, entry in CORPORA.items() if name in entry.fields)})."
             )
-
-
-def request(data: Data) -> dict[str, Any]:
-    """The fields that change a prepared corpus; some are left out if they have their default."""
-    fields = {name: getattr(data, name) for name in _REQUEST}
-    chosen = dict(grade=data.grade, task_options=data.task_options, pairs=drawn_pairs(data))
-    return fields | {name: x for name, x in chosen.items() if x != getattr(Data, name)}
 
 
 def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: RawCorpus) -> Path:

@@ -66,12 +66,6 @@ def raw_corpus(data: Data, root: Path, report: Report) -> RawCorpus:
     return _of_function(data, corpus, function) if corpus.splits else function(data, root, report)
 
 
-def drawn_pairs(data: Data) -> int:
-    """The number of training pairs if so many are drawn on request, else 0."""
-    above = CORPORA[data.corpus].drawn_above
-    return 0 if above is None or data.pairs <= above else data.pairs
-
-
 def streams_of(
     corpus: str, splits: Iterable[str], read: Callable[[str], Iterator[Raw]]
 ) -> dict[str, Stream]:

@@ -7,15 +7,17 @@ runs: such a metric is no part of a run.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from t2t_jax.config import Config
-from t2t_jax.data.cache import Split
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import ARCHITECTURES
+
+if TYPE_CHECKING:
+    from t2t_jax.data.cache import Split
 
 # (hypotheses, references, sources) -> the counts of each sentence, or a score of all.
 Counts = Sequence[Sequence[float]]
@@ -198,7 +200,7 @@ def score(outputs: Outputs, metrics: Sequence[Metric]) -> tuple[dict[str, Any], 
     return scores, statistics[0]
 
 
-def outputs_of(split: Split, hypotheses: Sequence[str], language: str) -> Outputs:
+def outputs_of(split: "Split", hypotheses: Sequence[str], language: str) -> Outputs:
     """Returns a model's outputs for the sentences of a split."""
     return Outputs(hypotheses, split.references, split.sources, split.extras, language)
 

@@ -4,15 +4,17 @@ import fcntl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import Busy, UsageError
 from t2t_jax.files import make_directory, write, write_json
 from t2t_jax.runs import store, study_file
 from t2t_jax.runs.names import title
+
+if TYPE_CHECKING:
+    from t2t_jax.data.vocabulary import Vocabulary
 
 
 @contextmanager
@@ -46,7 +48,7 @@ def claim(
     directory: Path,
     c: Config,
     facts: Mapping[str, Any],
-    vocabulary: Vocabulary,
+    vocabulary: "Vocabulary",
     origin: Mapping[str, Any],
 ) -> None:
     """Writes what determines a run, or checks that the directory holds the same run.

@@ -3,14 +3,16 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.cache import Dataset
+
+if TYPE_CHECKING:
+    from t2t_jax.data.cache import Dataset
 
 
-def data_facts(dataset: Dataset) -> dict[str, Any]:
+def data_facts(dataset: "Dataset") -> dict[str, Any]:
     """Returns the fingerprints of a run's corpus and vocabulary, and the vocabulary's size."""
     return {
         "data": dataset.fingerprint,

@@ -22,16 +22,18 @@ metrics.jsonl. Files are read through `published.read`, because a run may also b
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.files import write, write_json
 from t2t_jax.runs import published, study_file
 from t2t_jax.runs.identity import sha256
 from t2t_jax.runs.names import title
+
+if TYPE_CHECKING:
+    from t2t_jax.data.vocabulary import Vocabulary
 
 # Names of statistics that do not belong to a split, and their keys in a result.
 LIKELIHOOD, CONTRASTIVE = "likelihood", "contrastive"
@@ -88,13 +90,15 @@ def _read_required(directory: Path, name: str) -> Any:
     return content
 
 
-def read_vocabulary(directory: Path) -> Vocabulary:
+def read_vocabulary(directory: Path) -> "Vocabulary":
     """Returns the vocabulary of a run, checked against the fingerprint in data.json."""
     path = directory / "vocabulary.model"
     if not path.exists():
         raise UsageError(
             f"{title(directory)} has no vocabulary.model: restore it from where it was trained."
         )
+    from t2t_jax.data.vocabulary import Vocabulary
+
     vocabulary, trained = Vocabulary(path.read_bytes()), read_data(directory)["vocabulary"]
     if vocabulary.fingerprint != trained:
         raise UsageError(

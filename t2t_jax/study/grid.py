@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config
 from t2t_jax.config import SENTENCES, Config, Data
-from t2t_jax.data.cache import Dataset
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import CONTRASTIVE, PPL, is_scored, metric_of, of_split
@@ -19,6 +18,9 @@ from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
 from t2t_jax.study.declaration import Row, Study
 from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink, space_checkpoints
+
+if TYPE_CHECKING:
+    from t2t_jax.data.cache import Dataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +187,7 @@ class Grid:
                 )
             rows[c] = row
 
-    def plan(self, seeds: int, open_data: Callable[[Data], Dataset]) -> list[Job]:
+    def plan(self, seeds: int, open_data: "Callable[[Data], Dataset]") -> list[Job]:
         """Returns a job for each row and each of the seeds 0, 1, ..., in the order of the rows.
 
         Args:

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from t2t_jax.data.cache import Split
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import (
     CONTRASTIVE,
@@ -15,11 +14,14 @@ from t2t_jax.evaluation.metrics import (
     of_split,
     outputs_of,
 )
-from t2t_jax.runs import judging, store
+from t2t_jax.runs import store
 from t2t_jax.runs.names import title
 from t2t_jax.runs.results import Run
 from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.grid import Grid
+
+if TYPE_CHECKING:
+    from t2t_jax.data.cache import Split
 
 
 class RunScore(NamedTuple):
@@ -42,6 +44,8 @@ def judged(
     """Returns the rows; if the grid asks for it, their runs are judged on a contrastive set."""
     if CONTRASTIVE not in grid.metrics:
         return list(rows)
+    from t2t_jax.runs import judging
+
     results = {d: judging.judged(d, run.result, cache, report) for d, run in _runs(grid, rows)}
 
     def updated(row: RowRuns) -> RowRuns:
@@ -51,7 +55,7 @@ def judged(
     return [updated(row) for row in rows]
 
 
-def measure(grid: Grid, rows: Sequence[RowRuns], splits: Mapping[str, Split]) -> Scores:
+def measure(grid: Grid, rows: Sequence[RowRuns], splits: "Mapping[str, Split]") -> Scores:
     """Returns the metrics of a grid that are computed on request, without those that are not known.
 
     Args:
@@ -82,6 +86,8 @@ def _contrastive(runs: Sequence[Run]) -> dict[Path, RunScore]:
     A run that was judged on another set than the first run, base's, has no statistics here, because
     tests compare judgements of the same pairs.
     """
+    from t2t_jax.runs import judging
+
     results = [run for run in runs if CONTRASTIVE in run.result]
     scores = {}
     for run in results:
@@ -92,7 +98,7 @@ def _contrastive(runs: Sequence[Run]) -> dict[Path, RunScore]:
     return scores
 
 
-def _score(grid: Grid, name: str, run: Run, splits: Mapping[str, Split]) -> RunScore | None:
+def _score(grid: Grid, name: str, run: Run, splits: "Mapping[str, Split]") -> RunScore | None:
     metric, split = of_split(name)
     split = split or grid.study.split
     if metric == metric_of(grid.data.corpus).name:
@@ -111,7 +117,7 @@ def _stored(grid: Grid, run: Run, split: str) -> RunScore | None:
 
 
 def _of_translations(
-    grid: Grid, metric: Metric, run: Run, split: str, sentences: Split | None
+    grid: Grid, metric: Metric, run: Run, split: str, sentences: "Split | None"
 ) -> RunScore | None:
     """Returns a metric of a run's translations; without them, the one in its result, if any."""
     translations = store.read_translations(run.directory, split, grid.data.target)

@@ -16,13 +16,13 @@ import numpy as np
 
 from t2t_jax import config
 from t2t_jax.config import Data
-from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import perplexity
 from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.names import title
 
 if TYPE_CHECKING:
+    from t2t_jax.data.cache import Dataset
     from t2t_jax.runs.job import Job
     from t2t_jax.study.declaration import Study
     from t2t_jax.study.grid import Grid
@@ -177,7 +177,9 @@ def _range(name: str, text: str, kind: Any) -> tuple[float, ...]:
     return tuple(kind(float(f"{x:.3g}")) for x in np.geomspace(low, high, n))
 
 
-def stages(grid: "Grid", seeds: int, open_data: Callable[[Data], Dataset]) -> "Iterator[list[Job]]":
+def stages(
+    grid: "Grid", seeds: int, open_data: "Callable[[Data], Dataset]"
+) -> "Iterator[list[Job]]":
     """Yields the jobs of a grid in stages, each of which depends on the results of the one before.
 
     Without a sweep there is one stage. With a sweep the first has the trials, which are not
