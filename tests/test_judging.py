@@ -180,10 +180,8 @@ def test_a_row_that_was_judged_on_another_set_is_not_tested(grid, entries):
     assert lines[2].measure("contrastive").difference is None
     assert lines[2].measure("contrastive").values == (100 * right(2, n=700).mean(),)
     said = notes.notes(grid, lines)
-    assert (
-        f"contrastive is not tested, as the judgements of base's pairs are not known for {ROWS[2]}."
-    ) in said
-    assert any("contrastive on minimal pairs of the grammar: set:1; set:2;" in x for x in said)
+    assert any(x.startswith("contrastive is not tested") and ROWS[2] in x for x in said)
+    assert any("set:1; set:2" in x for x in said)
     assert list(distances.contrastive_accuracies(lines)) == ROWS[:2]
 
 
