@@ -101,7 +101,7 @@ ALL = {"scaled_dot_product", "local", "linear", "lstm, output"}
         (
             "training/step.py",
             "def shift(",
-            "import optax as _o\n_o.scale_by_adam.__defaults__ = (0.9, 0.99, 1e-8, 0.5)\n\n\n"
+            "import optax as _o\n_o.scale_by_adam.__defaults__ = (0.9, 0.99, 1e-8, 0.5, None)\n\n\n"
             "def shift(",
             ALL,
             {"step"},
