@@ -348,7 +348,8 @@ def ramp(module, positions, d_model):
 
 @schedule("cosine_decay")
 def cosine_decay(step, warmup, steps):
-    return 0.25 * (1 + jnp.cos(jnp.pi * (step - warmup) / (steps - warmup)))
+    after = 0.25 * (1 + jnp.cos(jnp.pi * (step - warmup) / (steps - warmup)))
+    return jnp.where(step < warmup, step / warmup, after)
 """
 
 
