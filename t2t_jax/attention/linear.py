@@ -179,8 +179,8 @@ def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> 
 def _causal_parallel(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> Array:
     """`_causal` for all chunks at once; the sums over earlier chunks are a parallel prefix sum.
 
-    Gain: compiled for an H100, it has 49 kernels instead of 2,655 at n = 4,096 (`bench compile`).
-    On a CPU, it gains nothing.
+    Gain: compiled for an H100, it has 49 kernels instead of 2,655 at n = 4,096
+    (`experiments/tools/programs.py`). On a CPU, it gains nothing.
     """
     T, n = phi_q.shape[1], -(-phi_q.shape[1] // chunk)
     absent = jnp.arange(n * chunk)[None, :, None] >= a.shape[1]

@@ -7,5 +7,5 @@ the two. The models and the mechanisms call the fast function.
 `tiles` has what the GPU kernels share, and `patterns` those of sparse attention.
 `config.Model.kernels` says whether kernels are used; they need bfloat16, and a mesh that divides
 only the rows of a batch. `tests/test_kernels.py` and `tests/test_sparse_kernels.py` interpret them
-on a CPU, and `experiments/gpu.py` checks them on a GPU.
+on a CPU, and `experiments/tools/gpu.py` checks them on a GPU.
 """

@@ -4,8 +4,9 @@ The tanh of every pair in every feature would be an array [T, S, d] for each hea
 stored. On a CPU, a loop over the features adds up the scores, and the backward pass computes each
 tanh again; on a GPU, XLA fuses the tanh with the sums that read it.
 
-Gain: three times as fast on a CPU, with 1/64 of the temporaries (`experiments/ops.py`). Compiled
-for an H100, the lower bound on its time is a 25th of the loop's at n = 1,024 (`bench compile`).
+Gain: three times as fast on a CPU, with 1/64 of the temporaries (`experiments/tools/ops.py`).
+Compiled for an H100, the lower bound on its time is a 25th of the loop's at n = 1,024
+(`experiments/tools/programs.py`).
 """
 
 import jax

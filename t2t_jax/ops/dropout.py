@@ -5,7 +5,7 @@ Here, an element takes 16 of these bits after 13 rounds, the smallest number for
 of Threefry know of no statistical flaw (Salmon et al. 2011, "Parallel random numbers: as easy as
 1, 2, 3"; Random123).
 
-Gain: twice as fast on a CPU, with a quarter of the temporaries (`experiments/ops.py`).
+Gain: twice as fast on a CPU, with a quarter of the temporaries (`experiments/tools/ops.py`).
 """
 
 import math
@@ -45,8 +45,8 @@ def _kept(key: Array, shape: tuple[int, ...], threshold: Array) -> Array:
 def _kept_packed(key: Array, shape: tuple[int, ...], threshold: Array) -> Array:
     """`_kept`, stored as one byte for every four elements.
 
-    Gain: compiled for an H100, base's step moves 3.8 GB less (`bench compile`). On a CPU, it takes
-    twice as long.
+    Gain: compiled for an H100, base's step moves 3.8 GB less (`experiments/tools/programs.py`). On
+    a CPU, it takes twice as long.
     """
     size, words = shape[-1], _words(key, shape)
     least, byte = threshold.astype(jnp.uint32), jnp.zeros(words[0].shape, jnp.uint8)

@@ -1,8 +1,8 @@
 """Scaled dot-product attention in cuDNN's fused kernel, which stores no scores.
 
 Gain: compiled for an H100, base's step at 25,000 tokens a side moves 15 GB less, and its memory is
-linear in the length (`bench compile`). On an H200, sentences of 64 subwords take 0.55 ms in place
-of 0.59 (`experiments/gpu.py kernels`).
+linear in the length (`experiments/tools/programs.py`). On an H200, sentences of 64 subwords take
+0.55 ms in place of 0.59 (`experiments/tools/gpu.py kernels`).
 """
 
 import jax

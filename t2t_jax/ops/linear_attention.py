@@ -6,8 +6,8 @@ segments run in parallel. The backward pass does the same twice: from the first 
 the gradient of the queries, and from the last to the first for those of the keys and values.
 
 Gain: compiled for an H100 (B 1, h 8, d 64, n 4,096), forward and backward move a sixth of the bytes
-of the prefix sum over all tiles that XLA computes (`bench compile --mechanisms linear`); on an H200
-they are 1.7 times as fast (`experiments/gpu.py kernels`).
+of the prefix sum over all tiles that XLA computes (`experiments/tools/programs.py`); on an H200
+they are 1.7 times as fast (`experiments/tools/gpu.py kernels`).
 """
 
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 For y = x W, JAX writes the gradient of W as (dy^T x)^T. XLA on a CPU then transposes dy, which is
 wide in the logits and in the first matmul of the feed-forward layer. Here the gradient is x^T dy.
 
-Gain: 1.5 times as fast on a CPU, or more (`experiments/ops.py`); not measured on a GPU.
+Gain: 1.5 times as fast on a CPU, or more (`experiments/tools/ops.py`); not measured on a GPU.
 """
 
 from functools import partial

@@ -4,7 +4,7 @@ A weight of zero does not silence a NaN, as 0 NaN = NaN. So positions that are n
 zero before attention, and every output that may see one of them is set to NaN after it.
 
 Gain: a mechanism needs no masked matmul of its own. The cost is an eighth of the time of dense
-attention on a CPU (`experiments/ops.py`).
+attention on a CPU (`experiments/tools/ops.py`).
 """
 
 from collections.abc import Callable

@@ -10,8 +10,8 @@ into those of one softmax over the keys of both.
 
 Gain: compiled for an H100 (B 1, h 8, d 64, n 4,096), forward and backward of fixed attention move a
 quarter of the bytes that XLA moves for the blocks it gathers, and those of random blocks a ninth
-(`bench compile --mechanisms`); on an H200 they are 1.8 to 2.4 times as fast
-(`experiments/gpu.py kernels`).
+(`experiments/tools/programs.py`); on an H200 they are 1.8 to 2.4 times as fast
+(`experiments/tools/gpu.py kernels`).
 """
 
 from collections.abc import Iterator, Sequence

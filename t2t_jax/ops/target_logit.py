@@ -1,6 +1,6 @@
 """The target's logit, whose gradient is a comparison that XLA fuses instead of a scatter.
 
-Gain: 1.1 times as fast on a CPU (`experiments/ops.py`); not measured on a GPU.
+Gain: 1.1 times as fast on a CPU (`experiments/tools/ops.py`); not measured on a GPU.
 """
 
 from typing import Any

@@ -3,7 +3,7 @@
 The k largest lie in the k groups of columns with the largest maxima, and computing the maxima reads
 x only once.
 
-Gain: three times as fast on a CPU (`experiments/ops.py`).
+Gain: three times as fast on a CPU (`experiments/tools/ops.py`).
 """
 
 import jax.numpy as jnp
