@@ -56,6 +56,10 @@ def _command(subparsers: Any, name: str, function: str, help: str) -> argparse.A
         name, help=help, description=help, allow_abbrev=False
     )
     p.set_defaults(command=function, parser=p)
+    p.add_argument(
+        "--import", dest="imports", action="append", default=[], type=Path, metavar="FILE",
+        help="load the mechanisms, parts, corpora and metrics that a file declares (`help part`)",
+    )  # fmt: skip
     return p
 
 

@@ -57,12 +57,23 @@ _TAKEN = {table: {"none", *entries} for table, entries in TABLES.items()}  # by 
 
 
 def mechanism(name: str, about: str = "", **fields: Any) -> Decorator[Any]:
-    """Adds an attention mechanism, a subclass of `attention.mechanism.Mechanism`.
+    """Adds an attention mechanism: a subclass of `attention.mechanism.Mechanism`, or a pattern.
+
+    A pattern is a function of the options that returns an `attention.reach.Reach`, from which its
+    cost follows.
 
     Args:
       fields: of `attention.registry.Entry`, such as `options=dict(tau=0.1)`.
     """
-    return _adding("attention", name, lambda where: registry.Entry(where, about, **fields))
+
+    def add(implementation: Any) -> Any:
+        declared = dict(fields)
+        if not isinstance(implementation, type):
+            declared.setdefault("products", lambda o, s: implementation(**o).products(s))
+        entry = lambda where: registry.Entry(where, about, **declared)  # noqa: E731
+        return _adding("attention", name, entry)(implementation)
+
+    return add
 
 
 def norm(name: str, about: str = "") -> Decorator[Any]:

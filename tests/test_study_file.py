@@ -464,3 +464,31 @@ def test_a_mechanism_of_a_file_may_be_one_of_several(tmp_path):
     study_file.load(path)
     c = config.replace(Config(), decoder_attention="linear,angle:tau=5.0")
     assert study_file.file_of(c) == str(path)
+
+
+def test_a_file_of_declarations_serves_every_command(tmp_path, corpus, capsys):
+    path, run, other = tmp_path / "parts.py", tmp_path / "run", tmp_path / "other.py"
+    path.write_text(PARTS)
+    train = toy.train(corpus, tmp_path / "cache", steps=4, evaluate_every=4, average=1)
+    train += ["--run", str(run), "--norm", "l1"]
+    assert main(train) == 2  # without the file
+    assert main([*train, "--import", str(tmp_path / "absent.py")]) == 2
+    assert "absent.py" in capsys.readouterr().err
+    assert main([*train, "--import", str(path)]) == 0
+    assert (run / "study.py").read_text() == PARTS
+    path.unlink()
+    forget()
+    sources = ["--sources", f"{corpus}/test.en", "--references", f"{corpus}/test.de"]
+    assert main(["evaluate", str(run), *sources, "--cache", str(tmp_path / "cache")]) == 0
+    forget()
+    path.write_text(PARTS)
+    other.write_text("from t2t_jax.study import optimizer\nimport optax\n@optimizer('sign')\n")
+    with other.open("a") as file:
+        file.write("def sign():\n    return optax.scale_by_sign()\n")
+    capsys.readouterr()
+    both = ["--import", str(path), "--import", str(other), "--optimizer", "sign"]
+    assert main([*train, "--run", str(tmp_path / "mixed"), *both]) == 2
+    said = capsys.readouterr().err
+    assert str(path) in said
+    assert str(other) in said
+    assert not (tmp_path / "mixed").exists()

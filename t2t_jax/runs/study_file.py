@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from t2t_jax import config
@@ -23,6 +23,7 @@ from t2t_jax.files import write
 from t2t_jax.runs import published
 
 COPY = "study.py"
+NOTHING = SimpleNamespace()  # the entry of a value that no table has
 Entries = Mapping[str, Mapping[str, Any]]  # by table and name
 
 
@@ -67,14 +68,25 @@ def forget(path: Path, before: Entries) -> None:
 
 
 def file_of(c: Config) -> str | None:
-    """Returns the path of the study file that defines what a config names; None if none does."""
+    """Returns the path of the study file that defines what a config names; None if none does.
+
+    Raises:
+      UsageError: several files do, as a run keeps a copy of one.
+    """
     flat = config.flatten(c)
-    for field, table in TABLE_OF.items():
-        for piece in registry.pieces(flat[field]):  # only attention may name several, for layers
-            entry = TABLES[table].get(piece.partition(":")[0])
-            for where in in_files(entry) if entry else ():
-                return where.rpartition(":")[0]
-    return None
+    files = {
+        where.rpartition(":")[0]: field
+        for field, table in TABLE_OF.items()
+        for piece in registry.pieces(flat[field])  # only attention may name several, for layers
+        for where in in_files(TABLES[table].get(piece.partition(":")[0], NOTHING))
+    }
+    if len(files) > 1:
+        (one, field), (other, another) = list(files.items())[:2]
+        raise UsageError(
+            f"{field} is declared in {one} and {another} in {other}, but a run keeps a copy of one "
+            "file: declare both in the same one."
+        )
+    return next(iter(files), None)
 
 
 def text_of(c: Config) -> str:
