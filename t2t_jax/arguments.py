@@ -29,9 +29,9 @@ _SWEEP = (
 _STUDY = "name of a study (`list studies`); or its file, PATH.py or PATH.py:NAME"
 _METRICS = (
     "columns of scores, such as BLEU,chrF2,TER,COMET,contrastive,PPL, or metrics of your own "
-    "(`help metric`) [those of the study, or PPL and the corpus's metric]"
+    "(`help metric`) [the study's, or PPL and the corpus's metric]"
 )
-_STORED_PRESET = "that of the stored runs, or demo"
+_STORED_PRESET = "the preset of the stored runs, or demo"
 _COLUMNS = "columns beside the scores: config fields, n, params [the study's fields, n and params]"
 _MESH = "devices along each axis, such as data=2,fsdp=2,tensor=2 (or population) [all along data]"
 _HOSTS = "train with several processes: auto (srun, mpirun, TPU slice), or I/N@ADDRESS:PORT"

@@ -241,7 +241,7 @@ def replace(config: Config, **changes: Any) -> Config:
     With another architecture, fields that it lacks are reset to their defaults.
 
     Raises:
-      UsageError: a name is not that of a field, or a value is out of its range.
+      UsageError: a name is no field, or a value is out of its range.
     """
     if changes.get("architecture", config.model.architecture) != config.model.architecture:
         new = ARCHITECTURES.get(changes["architecture"])

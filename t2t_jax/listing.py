@@ -70,7 +70,7 @@ def _presets() -> list[str]:
             lines += textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=indent)
     return [
         *lines,
-        "The fields are those of Table 3's base; the same factors scale all other rows.",
+        "The fields are Table 3's base; the same factors scale all other rows.",
     ]
 
 

@@ -29,7 +29,7 @@ class GatedDelta(Memory):
     """Gated DeltaNet: S_t = alpha_t (I - beta k k^T) S_{t-1} + beta k v^T.
 
     This is equation 10 of Yang et al. (2025), "Gated Delta Networks", with S transposed. The decay
-    alpha is that of Mamba-2, exp(-exp(A_log) softplus(W x + b)). The rest is as in `Delta`.
+    alpha is the decay of Mamba-2, exp(-exp(A_log) softplus(W x + b)). The rest is as in `Delta`.
     """
 
     def setup(self) -> None:

@@ -98,7 +98,7 @@ class Pattern(Mechanism):
         dropout: Dropout,
         bias: Bias,
     ) -> Array:
-        """The outputs [B, T, h, d_v], with those of the first queries over all keys."""
+        """The outputs [B, T, h, d_v]; the first queries attend to all keys."""
         rows = self.reach.rows
         scores = scaled_products("bthd,bshd->bhts", q[:, :rows], k)
         first = weighted_sum(scores, v.swapaxes(1, 2), visibility, dropout=dropout, bias=bias)

@@ -91,7 +91,7 @@ class Reach:
         return np.random.default_rng(self.seed).random((n, self.r)).astype(np.float32)
 
     def products(self, s: Shape) -> Number:
-        """The multiply-adds of one head in the forward pass, with those of masked pairs."""
+        """The multiply-adds of one head in the forward pass; masked pairs count."""
         T, S = (-(-n // self.parts) for n in (s.T, s.S))
         b, near = self.blocks(T, S)
         keys = b * (1 + near * (1 if s.causal else 2)) + len(self.columns(S)) + self.r * self.block

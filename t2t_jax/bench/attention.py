@@ -234,7 +234,7 @@ def _state(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> Any:
 
 
 def _of_step(name: str, point: Point) -> Point:
-    """Returns the seconds of one step and the bytes of the state, from those of `_steps`."""
+    """Returns the seconds of one step and the bytes of the state, from the result of `_steps`."""
     seconds = {x: point[x] / STEPS for x in ("seconds", "least", "most")}
     return {"n": point["n"], **seconds, "bytes": state_bytes(name, int(point["n"]))}
 

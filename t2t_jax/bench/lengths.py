@@ -93,7 +93,7 @@ def _interleaved(programs: Mapping[str, Program]) -> dict[str, list[float]]:
 
 
 def _memory() -> int:
-    """Returns the memory of a device in bytes; on a CPU that of the machine."""
+    """Returns the memory of a device in bytes; on a CPU the memory of the machine."""
     stats = jax.devices()[0].memory_stats() or {}
     host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return int(stats.get("bytes_limit", host))
@@ -127,7 +127,7 @@ def plot(
     The first curve is shown in every column; the others are divided over the columns, in order.
 
     Args:
-      exponents: those of time and memory for each name, shown in the labels.
+      exponents: the exponents of time and memory for each name, shown in the labels.
     """
     base, *others = curves
     columns = math.ceil(len(others) / MOST) or 1

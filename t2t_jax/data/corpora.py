@@ -25,7 +25,7 @@ class Corpus:
         function of a study file, which yields the texts of a split.
       metrics: the metrics of each scored split that a run keeps; the first is the main one, by
         which runs are compared.
-      fields: the config fields that it reads besides those of every corpus.
+      fields: the config fields that it reads besides the fields of every corpus.
       options: what the field `task_options` may set, and the defaults.
       splits, files, version: for a function of a study file, its splits, the files that it reads,
         and the hash of its code.

@@ -43,7 +43,7 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
     """Opens the prepared corpus of a config, and prepares it first if necessary.
 
     If the config sets a number of training pairs, they are a random sample without replacement.
-    Samples of different sizes are nested; dev, test and the vocabulary are those of the corpus.
+    Samples of different sizes are nested; they share dev, test and the vocabulary of the corpus.
     More pairs than the grammar has by default are a corpus of their own: it begins with the default
     training pairs and has the same dev and test, but its vocabulary is trained on all of its pairs.
     A diagnostic task draws as many pairs as are requested: more begin with the same ones, and dev

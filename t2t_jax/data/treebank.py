@@ -34,7 +34,7 @@ def treebank(data: Data, root: Path, report: Report) -> RawCorpus:
     if not Path(data.directory or "?").is_dir():
         raise FilesMissing(
             f"corpus {data.corpus} is read from a directory, and --directory is "
-            f"{data.directory or 'not set'}: set it to that of the Penn Treebank's .mrg files."
+            f"{data.directory or 'not set'}: set it to the Penn Treebank's folder of .mrg files."
         )
     files = splits(Path(data.directory), data.corpus)
     content = {split: [sha256(path) for path in paths] for split, paths in files.items()}

@@ -41,5 +41,5 @@ def sentence_statistics(
 def _exact(
     predicted: Sequence[str], references: Sequence[str], _: Sequence[str]
 ) -> list[tuple[int, int]]:
-    """Of predictions, it equals that of greedy decoding."""
+    """The score of predictions equals the score of greedy decoding."""
     return [(int(x == y), 1) for x, y in zip(predicted, references, strict=True)]

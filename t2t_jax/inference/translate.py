@@ -45,7 +45,7 @@ def translate(
     max_length: int | None = None,
     warn: Warn = warnings.warn,
 ) -> list[str]:
-    """The translation of each sentence, in order; that of a blank sentence is empty.
+    """The translation of each sentence, in order; a blank sentence has an empty one.
 
     Args:
       model: hashable, with the model interface (`encode`, `start`, `step`).

@@ -197,7 +197,7 @@ def post(layer: Layer, x: jax.Array, sublayers: Sublayers, P_drop: jax.Array | N
 
 
 def pre(layer: Layer, x: jax.Array, sublayers: Sublayers, P_drop: jax.Array | None) -> jax.Array:
-    """x + Dropout(f(Norm(x))) for each sub-layer f in turn; the arguments are those of `post`."""
+    """x + Dropout(f(Norm(x))) for each sub-layer f in turn; see `post` for the arguments."""
     for name, f in sublayers.items():
         add_norm = layer.add_norm(name)
         x = x + add_norm.drop(f(add_norm.norm(x)), P_drop)

@@ -1,4 +1,4 @@
-"""Dropout (section 5.4) whose random bits cost a quarter of those of `jax.random`.
+"""Dropout (section 5.4) with random bits at a quarter of the cost of `jax.random`.
 
 JAX draws with 20 rounds of Threefry-2x32 and keeps one of its two 32-bit words for each element.
 Here, an element takes 16 of these bits after 13 rounds, the smallest number for which the authors

@@ -3,7 +3,7 @@
 A kernel carries the sum of phi(k) v^T through the tiles of a segment and computes the weight of
 every pair within a tile. The sums before each segment come from a kernel that only adds, so that
 segments run in parallel. The backward pass does the same twice: from the first tile to the last for
-the gradient of the queries, and from the last to the first for those of the keys and values.
+the gradient of the queries, and from the last to the first for the gradients of keys and values.
 
 Gain: compiled for an H100 (B 1, h 8, d 64, n 4,096), forward and backward move a sixth of the bytes
 of the prefix sum over all tiles that XLA computes (`experiments/tools/programs.py`); on an H200
@@ -109,7 +109,7 @@ def _gradients(
     before: Sums | None,
     g: Array,
 ) -> tuple[Array, Array, Array]:
-    """The gradients of q, k and v for that of the output, g."""
+    """The gradients of q, k and v, from the gradient g of the output."""
     T, d_k, d_v = q.shape[1], q.shape[3], v.shape[3]
     along = -jnp.einsum("bthd,bthd->bht", g, out, preferred_element_type=jnp.float32)
     q, k, v, g = (whole_tiles(x, TILE) for x in (q, k, v, g))

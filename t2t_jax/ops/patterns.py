@@ -16,7 +16,7 @@ Reached = Callable[[np.ndarray, np.ndarray], tuple[Any, Any]]
 
 
 class Table(NamedTuple):
-    """The blocks of keys that each query sees beside those of other patterns; -1 means none.
+    """The blocks of keys that each query sees beside the keys of other patterns; -1 means none.
 
     Attributes:
       blocks: int32 [B, r, T], the blocks that each query sees.
@@ -52,7 +52,7 @@ class Pattern:
 
     Attributes:
       seen: (t, s) -> bool, for positions [T, 1] and [1, S].
-      positions: those of the keys, in increasing order; None if the pattern has a table.
+      positions: positions of the keys, in increasing order; None if the pattern has a table.
       ranges: int32 [2, T / g] from `ranges`; None if it has a table.
       b: the length of the blocks of the table.
     """
@@ -78,7 +78,7 @@ class Pattern:
         """Whether queries at t [T, 1] see keys at s [1, S].
 
         Args:
-          blocks: those of the table, r arrays [T].
+          blocks: the blocks of the table, r arrays [T].
         """
         seen = self.seen(t, s)
         if not self.b:
@@ -99,7 +99,7 @@ def ranges(T: int, g: int, positions: np.ndarray, reached: Reached) -> np.ndarra
     """For each tile of g of T queries, the first tile of keys, and the end: int32 [2, T / g].
 
     Args:
-      positions: those of the keys, in increasing order.
+      positions: positions of the keys, in increasing order.
       reached: the first and the last position that queries first .. last may see.
     """
     first = g * np.arange(-(-T // g))

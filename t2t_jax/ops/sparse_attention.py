@@ -38,7 +38,7 @@ class Keys(NamedTuple):
     Attributes:
       k, v: [B, S, h, d_k] and [B, S, h, d_v].
       lengths: int32 [B], or [B, h] if heads differ; keys at positions from there on are padding.
-      table: that of a pattern that has one.
+      table: the table of a pattern that has one.
     """
 
     k: Any
@@ -180,7 +180,7 @@ def _gradients(
     scale: float,
     g: int,
 ) -> tuple[Array, tuple[tuple[Array, Array], ...]]:
-    """The gradients of q, and of k and v of each set, for those of the output and log-sum-exp."""
+    """The gradients of q, and of k and v of each set, from those of output and log-sum-exp."""
     T = q.shape[1]
     along = jnp.einsum("bthd,bthd->bht", d_out, out, preferred_element_type=jnp.float32)
     along -= d_log_z

@@ -44,7 +44,7 @@ def chart(grid: Grid, values: Sequence[Mapping[str, Any]], base: str) -> Spec:
 
     The paper's have an axis of their own, as ours may be many times as large; both axes share 0.
     """
-    title = f"{main_metric(grid)} minus that of {base}"
+    title = f"{main_metric(grid)} difference from {base}"
     ends = [v[n] for v in values for n in ("size", "low", "high", "untuned") if v[n] is not None]
     gaps = [v["paper"] for v in values if v["paper"] is not None]
     ours = f"{title}, ours" if gaps else title
@@ -100,7 +100,7 @@ def _agreement(metric: Agreement, styles: Mapping[str, Spec]) -> Spec:
         low, high = (d.low, d.high) if d else (point.ours, point.ours)
         style = styles[point.line.row.name]
         values.append({**style, "paper": point.paper, "ours": point.ours, "low": low, "high": high})
-    name, numbers = f"{metric.metric} minus that of base", ("ours", "low", "high")
+    name, numbers = f"{metric.metric} difference from base", ("ours", "low", "high")
     x = Axis.over("paper", f"{name}, paper", (v["paper"] for v in values))
     y = Axis.over("ours", f"{name}, ours", (v[n] for v in values for n in numbers))
     formats = dict.fromkeys(("paper", *numbers), ".2f")

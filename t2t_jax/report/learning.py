@@ -64,7 +64,7 @@ def amounts(
 ) -> dict[str, np.ndarray]:
     """Returns what a run has consumed after some steps, by the names in `AXES`.
 
-    Tokens and seconds are those of training alone. They are interpolated between records, and
+    Tokens and seconds count training alone. They are interpolated between records, and
     extrapolated after the last one; those of a run that was too short to be timed are nan. A run
     that was trained at once with others has its share.
     """
@@ -166,7 +166,7 @@ def _panels(every: Mapping[str, tuple[Curve, Curve]], styles: Mapping[str, Spec]
 
 
 def _layers() -> list[tuple[str, Spec]]:
-    """Returns lines and points; those of the mean over seeds, or of a single seed, are larger."""
+    """Returns lines and points; a mean over seeds, or a single seed, has larger ones."""
 
     def sizes(main: float, seed: float) -> Spec:
         return {"size": {"condition": {"test": "datum.main", "value": main}, "value": seed}}

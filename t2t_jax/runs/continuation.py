@@ -159,7 +159,7 @@ def _examined(directory: Path, c: Config) -> Shorter:
     present = [p for p in (directory / "checkpoints").glob("*") if p.name.isdigit()]
     steps = sorted(s for s in (int(p.name) for p in present) if s % t.evaluate_every == 0)
     last = max(steps, default=0)
-    # Some of the checkpoints that are averaged at the end may be those of the shorter run.
+    # Some of the checkpoints that are averaged at the end may belong to the shorter run.
     needed = [*range(last, 0, -t.evaluate_every)][: t.average][::-1]
     if not needed or steps[-len(needed) :] != needed:
         every = f"evaluate_every={t.evaluate_every}"

@@ -102,7 +102,7 @@ def read_vocabulary(directory: Path) -> "Vocabulary":
     vocabulary, trained = Vocabulary(path.read_bytes()), read_data(directory)["vocabulary"]
     if vocabulary.fingerprint != trained:
         raise UsageError(
-            f"vocabulary.model of {title(directory)} is not the one that the checkpoint was "
+            f"vocabulary.model of {title(directory)} is not the vocabulary that the checkpoint was "
             f"trained with (its sha256 is {vocabulary.fingerprint[:12]}, not {trained[:12]}): "
             "restore that one."
         )

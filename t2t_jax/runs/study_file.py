@@ -153,7 +153,7 @@ def _set_versions(before: Entries) -> None:
 
 
 def _check_other_files(path: Path, before: Entries) -> None:
-    """Raises an error if a new entry replaces that of another file which has other code."""
+    """Raises an error if a new entry replaces an entry of another file with other code."""
     for table, of_table in TABLES.items():
         for name, entry in of_table.items():
             old = before[table].get(name, entry)

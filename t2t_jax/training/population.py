@@ -96,7 +96,7 @@ class Clock:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Context for compiling or evaluating, whose time is not that of training."""
+        """Context for compiling or evaluating, whose time does not count as training."""
         start = time.monotonic()
         yield
         self.overhead += time.monotonic() - start

@@ -35,7 +35,7 @@ class Trainer:
     """Trains P runs at once: each step of all of them is one call of a compiled program.
 
     Attributes:
-      state, hyper: those of all runs, with leaves [P, ...]; without the axis P for a single run.
+      state, hyper: leaves [P, ...] for P runs; without the axis P for a single run.
       step: number of steps done.
       history: the history that the runs share; `MemberState.history` has the evaluations of each.
       queue: steps whose metrics have not been read: (step, FLOPs of all runs, metrics [P]).
@@ -157,7 +157,7 @@ class Trainer:
             with self.clock.stopped():
                 arguments = self.step_function, self.P, self.state, batch, self.hyper
                 self.programs[shapes] = compile_for(*arguments)
-            self.meter = Meter()  # speeds are those of training, without compiling
+            self.meter = Meter()  # speeds of training do not include compiling
         return self.programs[shapes]
 
     def _read_all(self) -> None:
