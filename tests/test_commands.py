@@ -509,7 +509,7 @@ def test_presets_are_listed_with_every_field_in_which_they_differ_from_the_paper
         assert f"{name} {scale.about} {', '.join(fields)}".strip() in listed
     assert "schedule linear (paper: inverse_sqrt)" in listed
     table = (stored.DEMO / "table.md").read_text()
-    (tau,) = re.findall(r"tau of PPL with the paper's is (\S+)", table)
+    (tau,) = re.findall(r"tau between our PPL and the paper's is (\S+)", table)
     assert f"Table 3 with the paper's: {tau} (PPL)" in listed
 
 

@@ -161,7 +161,7 @@ def test_one_command_prints_the_tuned_table_of_a_file(cache, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "angles.py").write_text(TEXT)
     printed = printed_by(tmp_path / "mine", ["run", "mine/angles.py", *SMALL, *cache])
-    assert "Tuned: lr_scale from 0.5, 1.0; 2 trials of each row" in printed
+    assert "Tuned: lr_scale from 0.5, 1.0; of 2 trials of each row" in printed
     assert len(published.directories(tmp_path / "mine" / "runs")) == 4
 
 

@@ -84,7 +84,7 @@ def _aim(run: TrackedRun) -> Sink:
     import aim
 
     quiet: Any = dict(system_tracking_interval=None, capture_terminal_logs=False)
-    made = aim.TrackedRun(run_hash=run.id, experiment=run.group, **quiet)
+    made = aim.Run(run_hash=run.id, experiment=run.group, **quiet)
     made.name, made["config"] = run.name, run.config
     return made.hash, lambda curves, step: made.track(curves, step=step), made.close
 
