@@ -364,7 +364,7 @@ def test_decoding_steps_equal_the_full_output_after_every_prefix(name):
         *(("block_local", "b"), ("sparse_strided", "l"), ("sparse_fixed", "l")),
     ],
 )
-def test_a_window_longer_than_the_sequence_costs_no_more_than_one_of_its_length(name, size, causal):
+def test_a_window_longer_than_the_sequence_costs_as_much_as_one_of_its_length(name, size, causal):
     T = 19
     q, k, v = draw(name, T, T, 3)
     visibility = Visibility(causal=causal)
@@ -388,8 +388,12 @@ def test_a_window_longer_than_the_sequence_costs_no_more_than_one_of_its_length(
                 out, state = step({}, state, query, jnp.int32(t), *new)
                 close(out[:, 0], outputs[-1][:, t], 1e-5)
     close(outputs[1], outputs[0], 1e-6)
-    assert products[1] <= products[0]
-    assert states[1:] <= states[:1]
+    if name == "sparse_fixed":  # no position is among the last c of a block of 300
+        assert products[1] < products[0]
+        assert states[1:] <= states[:1]
+    else:
+        assert products[0] == products[1]
+        assert len(set(states)) <= 1
 
 
 @pytest.mark.parametrize("name", each(CROSS))

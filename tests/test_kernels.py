@@ -350,11 +350,14 @@ def test_attention_maps_do_not_need_the_mechanism_to_be_plain():
 
 
 @pytest.mark.full
-def test_two_hundred_steps_in_bfloat16_agree_to_its_rounding():
-    (plain, _), (fused, _) = (losses(x, 200, dtype="bfloat16") for x in ("plain", "fused"))
-    differences = abs(fused[:, 0] / plain[:, 0] - 1)  # single batches differ by up to 2.4%
-    assert differences.mean() < 2**-7
-    assert differences.max() < 2**-4
+def test_two_hundred_steps_in_bfloat16_are_as_close_to_float32_with_kernels_as_without():
+    """Single batches of the two differ by up to 2.4%, and either by up to 7% from float32."""
+    (exact, _), (plain, _) = (losses("plain", 200, dtype=x) for x in ("float32", "bfloat16"))
+    fused, _ = losses("fused", 200, dtype="bfloat16")
+    rounding, with_kernels = (abs(x[:, 0] / exact[:, 0] - 1) for x in (plain, fused))
+    assert with_kernels.mean() < 1.1 * rounding.mean()
+    assert with_kernels.max() < 1.1 * rounding.max()
+    assert abs(fused[:, 0] / plain[:, 0] - 1).mean() < 2**-8
 
 
 def test_kernels_are_for_bfloat16_on_accelerators():
