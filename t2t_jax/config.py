@@ -420,7 +420,7 @@ def _validate_attention(c: Model) -> None:
     if c.h_kv and c.h % c.h_kv:
         raise UsageError(
             f"h_kv={c.h_kv} does not divide h={c.h}, so that heads of queries cannot share "
-            "those of keys and values in groups of equal size: choose a divisor of h."
+            "heads of keys and values in groups of equal size: choose a divisor of h."
         )
     positions, width = POSITIONS[c.positions], c.d_k if has(c, "d_k") else c.d_model
     for role in ("encoder", "decoder", "cross"):

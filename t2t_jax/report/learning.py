@@ -65,7 +65,7 @@ def amounts(
     """Returns what a run has consumed after some steps, by the names in `AXES`.
 
     Tokens and seconds count training alone. They are interpolated between records, and
-    extrapolated after the last one; those of a run that was too short to be timed are nan. A run
+    extrapolated after the last one; a run that was too short to be timed has nan. A run
     that was trained at once with others has its share.
     """
     flops = run.result["flops"] / run.result["steps"] * steps

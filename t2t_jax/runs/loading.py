@@ -30,7 +30,7 @@ def load(
       translating: whether to refuse a model that does not translate.
 
     Raises:
-      UsageError: there is no run, it has no parameters yet or those of another model or
+      UsageError: there is no run, it has no parameters yet or parameters of another model or
         vocabulary, training is not finished, or the model does not translate.
     """
     if published.is_published(directory):

@@ -3,7 +3,7 @@
 The environment of a result has the commit, the device, the versions of libraries, the digest of the
 source and the run's programs (`programs.py`). A run whose source is today's is current. Any other
 run is compared with the programs that today's code lowers for its config. A store remembers these
-in a file, as lowering takes seconds: whoever reads results, such as `table`, looks them up there
+in a file, as lowering takes seconds. Commands that read results, such as `table`, find them there
 without JAX.
 """
 

@@ -148,7 +148,7 @@ def with_versions(runs_of_rows: Sequence[Sequence[Run]]) -> list[list[Run]]:
 def costs(result: Mapping[str, Any]) -> dict[str, float]:
     """Returns the costs of a finished run, by the names in `COSTS`.
 
-    Of the time of runs that were trained at once, it has an equal share. Scoring is that of all
+    Of the time of runs that were trained at once, it has an equal share. Scoring is the time of all
     splits.
     """
     scoring = sum(s["seconds"] for s in result["scoring"].values())
