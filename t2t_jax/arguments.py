@@ -1,361 +1,255 @@
-"""The arguments of every command."""
+"""The commands and their arguments."""
 
 import argparse
 import os
-from collections.abc import Callable
-from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
 from t2t_jax.commands.machine import topics
-from t2t_jax.config import SECTIONS
 from t2t_jax.recipes import RECIPES
 
-# name, function as module.function of t2t_jax/commands, help
-Command = Callable[[str, str, str], argparse.ArgumentParser]
-
-_LISTED = (
-    "studies, presets, recipes, profiles, mechanisms, parts, fields, runs (of --store), or the "
-    "name or file of a study"
-)
-_RECIPE = f"one of {', '.join(RECIPES)}"
-_RUN = "name of a run (`list runs`), such as table3-demo/base/0 or table3/base/0; or its directory"
-_SWEEP = (
-    "a field to tune for each row, such as lr_scale=0.25,0.5,1 or peak_lr=1e-4..1e-2:5; with "
-    "several fields, all combinations are tried (`help study`)"
-)
-_STUDY = "name of a study (`list studies`); or its file, PATH.py or PATH.py:NAME"
-_METRICS = (
-    "columns of scores, such as BLEU,chrF2,TER,COMET,contrastive,PPL, or metrics of your own "
-    "(`help metric`) [the study's, or PPL and the corpus's metric]"
-)
-_STORED_PRESET = "the preset of the stored runs, or demo"
-_COLUMNS = "columns beside the scores: config fields, n, params [the study's fields, n and params]"
-_MESH = "devices along each axis, such as data=2,fsdp=2,tensor=2 (or population) [all along data]"
-_HOSTS = "train with several processes: auto (srun, mpirun, TPU slice), or I/N@ADDRESS:PORT"
-_TRACK = "also send the curves to a tracker, which must be installed [none]"
-_TRACKERS = "tensorboard", "wandb", "mlflow", "aim"
-_WORKERS = "number of worker processes [one per GPU, or per CPU core without GPUs]"
-
-
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """Adds every command, with its arguments, to the parser of `t2t-jax`."""
-    command = partial(_command, parser.add_subparsers(required=True, metavar="COMMAND"))
-    _add_training(command)
-    _add_studies(command)
-    _add_use(command)
-    _add_machine(command)
-    _add_lists(command)
-
-
-def _command(subparsers: Any, name: str, function: str, help: str) -> argparse.ArgumentParser:
-    """Adds a command to a parser's subparsers; returns its parser, without options."""
-    p: argparse.ArgumentParser = subparsers.add_parser(
-        name, help=help, description=help, allow_abbrev=False
-    )
-    p.set_defaults(command=function, parser=p)
-    p.add_argument(
-        "--import", dest="imports", action="append", default=[], type=Path, metavar="FILE",
-        help="load the mechanisms, parts, corpora and metrics that a file declares (`help part`)",
-    )  # fmt: skip
-    return p
-
-
-def _add_training(command: Command) -> None:
-    """Adds the commands that train a model and prepare its corpus."""
-    p = command("train", "training.train", "train a model and score it on its test sets")
-    p.add_argument("recipe", help=_RECIPE)
-    p.add_argument("--profile", default="paper", help="paper or t2t: see `list profiles` [paper]")
-    p.add_argument("--run", type=Path, help="the run's directory [runs/RECIPE-SEED]")
-    p.add_argument("--mesh", default="", help=_MESH)
-    p.add_argument("--hosts", default="", help=_HOSTS)
-    p.add_argument("--track", choices=_TRACKERS, help=_TRACK)
-    _add_cache(p)
-    _add_fields(p, *SECTIONS)
-
-    p = command(
-        "prepare", "training.prepare", "tokenise a corpus into the cache that training reads"
-    )
-    p.add_argument("recipe", help=_RECIPE)
-    _add_cache(p)
-    _add_fields(p, "data")
-
-
-def _add_studies(command: Command) -> None:
-    """Adds the commands that run a study and show its results."""
-    p = command("run", "running.run", "run a study: every row under every seed, then its table")
-    _add_study(p, "demo")
-    p.add_argument(
-        "--seeds", type=int, default=1, metavar="K", help="number of seeds of each row [1]"
-    )
-    p.add_argument("--workers", type=int, default=0, metavar="W", help=_WORKERS)
-    p.add_argument(
-        "--task", type=int, metavar="I", help="run only row I, counted from 0; print no table"
-    )
-    p.add_argument("--tasks", action="store_true", help="only print the number of rows")
-    p.add_argument(
-        "--published", type=Path, metavar="FOLDER", help="count runs published there as done"
-    )
-    p.add_argument(
-        "--rerun",
-        action="store_true",
-        help="repeat the runs that compute something else than this code",
-    )
-    p.add_argument("--mesh", default="", help=_MESH)
-    p.add_argument("--track", choices=_TRACKERS, help=_TRACK)
-    # I/W and the stage, for workers that `run` starts
-    p.add_argument("--worker", default="", help=argparse.SUPPRESS)
-    p.add_argument("--stage", type=int, default=0, help=argparse.SUPPRESS)
-    _add_metrics(p)
-    _add_cache(p)
-
-    p = command("table", "showing.table", "print the table of studies from stored results")
-    _add_study(p, several=True)
-    _add_origins(p)
-    _add_metrics(p)
-    _add_cache(p)
-    p.add_argument(
-        "--format",
-        default="text",
-        choices=("text", "md", "latex", "csv", "json"),
-        help="format of the table [text]",
-    )
-    p.add_argument("--columns", type=_names, default=(), metavar="NAME,...", help=_COLUMNS)
-    p.add_argument("--no-cost", action="store_true", help="leave out the table of costs")
-
-    p = command(
-        "results",
-        "showing.results",
-        "write every run's config, scores, costs and curves as data, for pandas and others",
-    )
-    studies = "only runs of these, as table3, table3-demo or PATH.py [every run of the stores]"
-    p.add_argument("studies", nargs="*", metavar="STUDY", help=studies)
-    _add_stores(p, "runs, beside PATH.py")
-    p.add_argument("--format", default="csv", choices=("csv", "jsonl", "parquet"), help="[csv]")
-    out = "directory for runs.FORMAT and curves.FORMAT [results]"
-    p.add_argument("--out", type=Path, default=Path("results"), help=out)
-
-    p = command("plot", "showing.plot", "draw the plots of a study, as PNG, SVG and PDF")
-    _add_study(p)
-    _add_origins(p)
-    _add_cache(p)
-
-    p = command(
-        "report", "showing.report", "write a page of a study: table, curves, costs, translations"
-    )
-    _add_study(p)
-    _add_origins(p)
-    p.add_argument("--out", type=Path, help="path of the page [STUDY-PRESET.html in the store]")
-    _add_metrics(p)
-    p.add_argument("--watch", action="store_true", help="refresh the page until nothing runs")
-    _add_cache(p)
-
-    p = command(
-        "publish",
-        "showing.publish",
-        "write a study's results to one file, with its table and plots",
-    )
-    _add_study(p)
-    _add_origins(p)
-    p.add_argument("--to", type=Path, required=True, help="directory in which STUDY-PRESET is made")
-    _add_cache(p)
-
-
-def _add_use(command: Command) -> None:
-    """Adds the commands that use a trained run."""
-    p = command("translate", "single.translate", "translate standard input, line by line")
-    _add_run(p)
-    _add_cache(p)
-    _add_fields(p, "decoding")
-
-    p = command("evaluate", "single.evaluate", "score a run on a test set")
-    _add_run(p)
-    p.add_argument(
-        "--split", default="test", help="splits of the run's corpus, such as test,test2x [test]"
-    )
-    p.add_argument("--sources", type=Path, help="a file of sentences, in place of a split")
-    p.add_argument("--references", type=Path, help="a file of their translations")
-    p.add_argument(
-        "--contrastive",
-        metavar="FILE",
-        help="accuracy on a contrastive set instead: grammar, or a file in LingEval97's format",
-    )
-    _add_metrics(p, "further metrics, such as chrF2,TER,COMET,contrastive (`help metric`) [none]")
-    _add_cache(p)
-    _add_fields(p, "decoding")
-
-    p = command("export", "single.export", "export a run's model for CTranslate2")
-    _add_run(p)
-    p.add_argument("--out", type=Path, help="directory [RUN/ctranslate2]")
-
-    p = command(
-        "attend",
-        "single.attend",
-        "show what a model attends to in a sentence, as a picture and a page",
-    )
-    _add_run(p)
-    p.add_argument("sentence", help="in the source language")
-    p.add_argument("--translation", help="its translation [the model's own]")
-    p.add_argument("--out", type=Path, default=Path("attention"), help="directory [attention]")
-    _add_cache(p)
-    _add_fields(p, "decoding")
-
-
-def _add_machine(command: Command) -> None:
-    """Adds the commands that examine this machine and free its disk."""
-    p = command("bench", "", "measure time and memory on this device")
-    _add_benches(p.add_subparsers(required=True, metavar="WHAT"))
-
-    p = command(
-        "doctor", "machine.doctor", "check whether this machine can train, and say what to fix"
-    )
-    _add_store(p)
-    p.add_argument("--mesh", default="", help=_MESH)
-    _add_cache(p)
-
-    p = command("prune", "machine.prune", "delete the checkpoints of finished runs")
-    _add_store(p)
-    parameters = "also delete the final parameters; no command can use these models afterwards"
-    p.add_argument("--parameters", action="store_true", help=parameters)
-    p.add_argument("--dry-run", action="store_true", help="delete nothing; say what would be freed")
-
-
-def _add_lists(command: Command) -> None:
-    """Adds the commands that list what the package has, and how to extend it."""
-    p = command(
-        "list",
-        "machine.list_",
-        "list what the package has, the rows of a study, or the runs of a store",
-    )
-    p.add_argument("what", nargs="?", default="", help=_LISTED)
-    p.add_argument(
-        "--format", default="text", choices=("text", "json"), help="format of a study's rows [text]"
-    )
-    p.add_argument("--store", type=Path, help="directory of runs, for `list runs` [runs]")
-    watch = "for `list runs`: show progress and time left until all have ended"
-    p.add_argument("--watch", action="store_true", help=watch)
-
-    p = command("help", "machine.help_", "show how to add a study, a mechanism, a corpus and so on")
-    p.add_argument("topic", help=f"one of {', '.join(topics())}")
-
-
-def _add_benches(subparsers: Any) -> None:
-    def bench(name: str, function: str, help: str) -> argparse.ArgumentParser:
-        p = _command(subparsers, name, function, help)
-        out = "directory for the figures, as JSON and text [bench]"
-        p.add_argument("--out", type=Path, default=Path("bench"), help=out)
-        return p
-
-    about = "measure time and memory of every mechanism against the length"
-    p = bench("attention", "bench.attention", about)
-    p.add_argument("--lengths", nargs="+", type=int, metavar="N", help="[256 512 ... 16384]")
-    p.add_argument("--mechanisms", nargs="+", metavar="NAME", help="[all, and additive_naive]")
-    p.add_argument(
-        "--seconds",
-        type=float,
-        default=20,
-        help="a mechanism is dropped at the length whose call would take longer [20]",
-    )
-    sizes: Any = dict(nargs="+", choices=("tiny", "base", "big"), metavar="SIZE")
-    about = "measure training steps: time, tokens a second, share of the peak, memory"
-    p = bench("train", "bench.train", about)
-    p.add_argument("--sizes", **sizes, default=["tiny", "base"], help="[tiny base]; big")
-    tokens = "tokens of a batch, on each side [2048 on a CPU, 25000 on accelerators]"
-    p.add_argument("--batch_tokens", type=int, metavar="N", help=tokens)
-    population = "number of models trained in one vectorised program [1]"
-    p.add_argument("--population", type=int, default=1, metavar="P", help=population)
-    about = "measure sentences translated a second, greedily and with a beam of 4"
-    p = bench("translate", "bench.translate", about)
-    p.add_argument("--sizes", **sizes, default=["tiny"], help="[tiny]; base big")
-
-
-def _add_study(
-    p: argparse.ArgumentParser, preset: str = _STORED_PRESET, several: bool = False
-) -> None:
-    """Adds a study and its settings; or several studies in several stores.
-
-    Args:
-      preset: the default, as text.
-    """
-    if several:
-        p.add_argument("studies", nargs="+", metavar="STUDY", help=_STUDY)
-    else:
-        p.add_argument("study", help=_STUDY)
-    p.add_argument("--sweep", action="append", default=[], metavar="NAME=VALUES", help=_SWEEP)
-    p.add_argument("--preset", default="", help=f"its scale: see `list presets` [{preset}]")
-    p.add_argument(
-        "--rows", nargs="+", default=(), metavar="ROW", help="names of rows or groups [all]"
-    )
-    if several:
-        _add_stores(p, "runs, beside PATH.py")
-    else:
-        p.add_argument("--store", type=Path, help="directory of runs [runs, beside PATH.py]")
-    _add_fields(p, *SECTIONS)
-
-
-def _add_origins(p: argparse.ArgumentParser) -> None:
-    """Adds the options that choose among the stored runs of a study."""
-    p.add_argument(
-        "--only",
-        default="",
-        help="show only runs whose code, data, dtype or device starts with ONLY",
-    )
-    p.add_argument(
-        "--mix", action="store_true", help="show runs that differ in code, data, ..., and mark them"
-    )
-    p.add_argument(
-        "--compare",
-        action="store_true",
-        help="compare runs of other code with this code first, in about 3 s a row",
-    )
-
-
-def _add_metrics(p: argparse.ArgumentParser, about: str = _METRICS) -> None:
-    p.add_argument("--metrics", default="", metavar="NAMES", help=about)
+_HOME = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+_CACHE = Path(os.environ.get("T2T_JAX_CACHE") or f"{_HOME}/t2t_jax").expanduser()
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def _add_run(p: argparse.ArgumentParser) -> None:
-    p.add_argument("run", help=_RUN)
-    _add_store(p)
+def _text(help: str, **more: Any) -> dict[str, Any]:
+    return dict(default="", help=help, **more)
 
 
-def _add_store(p: argparse.ArgumentParser) -> None:
-    p.add_argument("--store", type=Path, default=Path("runs"), help="directory of runs [runs]")
+def _number(help: str, metavar: str, default: int | None = None) -> dict[str, Any]:
+    return dict(type=int, default=default, metavar=metavar, help=help)
 
 
-def _add_stores(p: argparse.ArgumentParser, default: str) -> None:
-    p.add_argument(
-        "--store", dest="stores", type=Path, nargs="+", default=(), metavar="STORE",
-        help=f"directories of runs [{default}]",
-    )  # fmt: skip
+def _path(help: str, default: Any = None, **more: Any) -> dict[str, Any]:
+    return dict(type=Path, default=default, help=help, **more)
 
 
-def _add_cache(p: argparse.ArgumentParser) -> None:
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    default = Path(os.environ.get("T2T_JAX_CACHE") or f"{home}/t2t_jax").expanduser()
-    p.add_argument(
-        "--cache",
-        type=Path,
-        default=default,
-        help="directory of corpora [$T2T_JAX_CACHE, or ~/.cache/t2t_jax]",
-    )
+def _flag(help: str) -> dict[str, Any]:
+    return dict(action="store_true", help=help)
 
 
-def _add_fields(p: argparse.ArgumentParser, *sections: str) -> None:
-    """Adds an option for each field of these config sections; --help sums them up in one line."""
-    of = "" if len(sections) == len(SECTIONS) else f" of {' and '.join(sections)}"
-    example = {"data": "--vocabulary 8000", "decoding": "--beam 1"}.get(sections[0], "--N 4")
+def _choice(help: str, *choices: str, **more: Any) -> dict[str, Any]:
+    return dict(choices=choices, help=help, **more)
+
+
+_SIZES: dict[str, Any] = dict(nargs="+", choices=("tiny", "base", "big"), metavar="SIZE")
+_STUDY = "name of a study (`list studies`); or its file, PATH.py or PATH.py:NAME"
+_PRESET = "its scale: see `list presets`"
+_RUN = "name of a run (`list runs`), such as table3-demo/base/0 or table3/base/0; or its directory"
+
+# The arguments; after a colon stands the command in which one has another meaning.
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "--import": _path(
+        "load the mechanisms, parts, corpora and metrics that a file declares (`help part`)",
+        [],
+        dest="imports",
+        action="append",
+        metavar="FILE",
+    ),
+    "--cache": _path("directory of corpora [$T2T_JAX_CACHE, or ~/.cache/t2t_jax]", _CACHE),
+    "--mesh": _text(
+        "devices along each axis, such as data=2,fsdp=2,tensor=2 (or population) [all along data]"
+    ),
+    "--track": _choice(
+        "also send the curves to a tracker, which must be installed [none]",
+        *("tensorboard", "wandb", "mlflow", "aim"),
+    ),
+    # train, prepare
+    "recipe": dict(help=f"one of {', '.join(RECIPES)}"),
+    "--profile": dict(default="paper", help="paper or t2t: see `list profiles` [paper]"),
+    "--run": _path("the run's directory [runs/RECIPE-SEED]"),
+    "--hosts": _text(
+        "train with several processes: auto (srun, mpirun, TPU slice), or I/N@ADDRESS:PORT"
+    ),
+    # studies
+    "study": dict(help=_STUDY),
+    "studies": dict(nargs="+", metavar="STUDY", help=_STUDY),
+    "studies:results": dict(
+        nargs="*",
+        metavar="STUDY",
+        help="only runs of these, as table3, table3-demo or PATH.py [every run of the stores]",
+    ),
+    "--sweep": dict(
+        action="append",
+        default=[],
+        metavar="NAME=VALUES",
+        help="a field to tune for each row, such as lr_scale=0.25,0.5,1 or peak_lr=1e-4..1e-2:5; "
+        "with several fields, all combinations are tried (`help study`)",
+    ),
+    "--preset": _text(f"{_PRESET} [the preset of the stored runs, or demo]"),
+    "--preset:run": _text(f"{_PRESET} [demo]"),
+    "--rows": dict(nargs="+", default=(), metavar="ROW", help="names of rows or groups [all]"),
+    "--store": _path("directory of runs [runs, beside PATH.py]"),
+    "--store:several": _path(
+        "directories of runs [runs, beside PATH.py]", (), dest="stores", nargs="+", metavar="STORE"
+    ),
+    "--only": _text("show only runs whose code, data, dtype or device starts with ONLY"),
+    "--mix": _flag("show runs that differ in code, data, ..., and mark them"),
+    "--compare": _flag("compare runs of other code with this code first, in about 3 s a row"),
+    "--metrics": _text(
+        "columns of scores, such as BLEU,chrF2,TER,COMET,contrastive,PPL, or metrics of your own "
+        "(`help metric`) [the study's, or PPL and the corpus's metric]",
+        metavar="NAMES",
+    ),
+    # run
+    "--seeds": _number("number of seeds of each row [1]", "K", 1),
+    "--workers": _number(
+        "number of worker processes [one per GPU, or per CPU core without GPUs]", "W", 0
+    ),
+    "--task": _number("run only row I, counted from 0; print no table", "I"),
+    "--tasks": _flag("only print the number of rows"),
+    "--published": _path("count runs published there as done", metavar="FOLDER"),
+    "--rerun": _flag("repeat the runs that compute something else than this code"),
+    # I/W and the stage, for workers that `run` starts
+    "--worker": _text(argparse.SUPPRESS),
+    "--stage": _number(argparse.SUPPRESS, "N", 0),
+    # table, results, report, publish
+    "--format:table": _choice(
+        "format of the table [text]", *("text", "md", "latex", "csv", "json"), default="text"
+    ),
+    "--columns": dict(
+        type=_names,
+        default=(),
+        metavar="NAME,...",
+        help="columns beside the scores: config fields, n, params [the study's fields, n and "
+        "params]",
+    ),
+    "--no-cost": _flag("leave out the table of costs"),
+    "--format:results": _choice("[csv]", *("csv", "jsonl", "parquet"), default="csv"),
+    "--out:results": _path("directory for runs.FORMAT and curves.FORMAT [results]", "results"),
+    "--out:report": _path("path of the page [STUDY-PRESET.html in the store]"),
+    "--watch:report": _flag("refresh the page until nothing runs"),
+    "--to": _path("directory in which STUDY-PRESET is made", required=True),
+    # commands on one run
+    "run": dict(help=_RUN),
+    "--store:runs": _path("directory of runs [runs]", "runs"),
+    "--split": dict(default="test", help="splits of the run's corpus, such as test,test2x [test]"),
+    "--sources": _path("a file of sentences, in place of a split"),
+    "--references": _path("a file of their translations"),
+    "--contrastive": dict(
+        metavar="FILE",
+        help="accuracy on a contrastive set instead: grammar, or a file in LingEval97's format",
+    ),
+    "--metrics:evaluate": _text(
+        "further metrics, such as chrF2,TER,COMET,contrastive (`help metric`) [none]",
+        metavar="NAMES",
+    ),
+    "--out:export": _path("directory [RUN/ctranslate2]"),
+    "sentence": dict(help="in the source language"),
+    "--translation": dict(help="its translation [the model's own]"),
+    "--out:attend": _path("directory [attention]", "attention"),
+    # bench
+    "--out:bench": _path("directory for the figures, as JSON and text [bench]", "bench"),
+    "--lengths": dict(nargs="+", type=int, metavar="N", help="[256 512 ... 16384]"),
+    "--mechanisms": dict(nargs="+", metavar="NAME", help="[all, and additive_naive]"),
+    "--seconds": dict(
+        type=float,
+        default=20,
+        help="a mechanism is dropped at the length whose call would take longer [20]",
+    ),
+    "--sizes:train": dict(_SIZES, default=["tiny", "base"], help="[tiny base]; big"),
+    "--sizes:translate": dict(_SIZES, default=["tiny"], help="[tiny]; base big"),
+    "--batch_tokens": _number(
+        "tokens of a batch, on each side [2048 on a CPU, 25000 on accelerators]", "N"
+    ),
+    "--population": _number("number of models trained in one vectorised program [1]", "P", 1),
+    # prune, list, help
+    "--parameters": _flag(
+        "also delete the final parameters; no command can use these models afterwards"
+    ),
+    "--dry-run": _flag("delete nothing; say what would be freed"),
+    "what": _text(
+        "studies, presets, recipes, profiles, mechanisms, parts, fields, runs (of --store), or "
+        "the name or file of a study",
+        nargs="?",
+    ),
+    "--format:list": _choice("format of a study's rows [text]", "text", "json", default="text"),
+    "--store:list": _path("directory of runs, for `list runs` [runs]"),
+    "--watch:list": _flag("for `list runs`: show progress and time left until all have ended"),
+    "topic": dict(help=f"one of {', '.join(topics())}"),
+}
+
+# Two lines each: name and help; function of t2t_jax/commands, arguments, sections of config fields.
+_COMMANDS = """
+train: train a model and score it on its test sets
+    training.train recipe --profile --run --mesh --hosts --track --cache +all
+prepare: tokenise a corpus into the cache that training reads
+    training.prepare recipe --cache +data
+run: run a study: every row under every seed, then its table
+    running.run study --sweep --preset:run --rows --store --seeds --workers --task --tasks \
+    --published --rerun --mesh --track --worker --stage --metrics --cache +all
+table: print the table of studies from stored results
+    showing.table studies --sweep --preset --rows --store:several --only --mix --compare \
+    --metrics --cache --format:table --columns --no-cost +all
+results: write every run's config, scores, costs and curves as data, for pandas and others
+    showing.results studies:results --store:several --format:results --out:results
+plot: draw the plots of a study, as PNG, SVG and PDF
+    showing.plot study --sweep --preset --rows --store --only --mix --compare --cache +all
+report: write a page of a study: table, curves, costs, translations
+    showing.report study --sweep --preset --rows --store --only --mix --compare \
+    --out:report --metrics --watch:report --cache +all
+publish: write a study's results to one file, with its table and plots
+    showing.publish study --sweep --preset --rows --store --only --mix --compare --to --cache +all
+translate: translate standard input, line by line
+    single.translate run --store:runs --cache +decoding
+evaluate: score a run on a test set
+    single.evaluate run --store:runs --split --sources --references --contrastive \
+    --metrics:evaluate --cache +decoding
+export: export a run's model for CTranslate2
+    single.export run --store:runs --out:export
+attend: show what a model attends to in a sentence, as a picture and a page
+    single.attend run --store:runs sentence --translation --out:attend --cache +decoding
+bench: measure time and memory on this device
+    WHAT
+bench attention: measure time and memory of every mechanism against the length
+    bench.attention --out:bench --lengths --mechanisms --seconds
+bench train: measure training steps: time, tokens a second, share of the peak, memory
+    bench.train --out:bench --sizes:train --batch_tokens --population
+bench translate: measure sentences translated a second, greedily and with a beam of 4
+    bench.translate --out:bench --sizes:translate
+doctor: check whether this machine can train, and say what to fix
+    machine.doctor --store:runs --mesh --cache
+prune: delete the checkpoints of finished runs
+    machine.prune --store:runs --parameters --dry-run
+list: list what the package has, the rows of a study, or the runs of a store
+    machine.list_ what --format:list --store:list --watch:list
+help: show how to add a study, a mechanism, a corpus and so on
+    machine.help_ topic
+"""
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Adds every command, with its arguments, to the parser of `t2t-jax`."""
+    groups = {"": parser.add_subparsers(required=True, metavar="COMMAND")}
+    lines = _COMMANDS.strip().splitlines()
+    for heading, usage in zip(lines[::2], lines[1::2], strict=True):
+        (names, _, about), (function, *arguments) = heading.partition(": "), usage.split()
+        group, _, name = names.rpartition(" ")
+        p = groups[group].add_parser(name, help=about, description=about, allow_abbrev=False)
+        p.set_defaults(command=function, parser=p)
+        for argument in ("--import", *arguments):
+            if argument.startswith("+"):
+                _add_fields(p, argument[1:])
+            else:
+                p.add_argument(argument.partition(":")[0], **_ARGUMENTS[argument])
+        if function == "WHAT":
+            groups[name] = p.add_subparsers(required=True, metavar=function)
+
+
+def _add_fields(p: argparse.ArgumentParser, section: str) -> None:
+    """Adds an option for each field of a config section, or of all; --help has one line on them."""
+    of = "" if section == "all" else f" of {section}"
+    example = {"data": "--vocabulary 8000", "decoding": "--beam 1"}.get(section, "--N 4")
     p.epilog = (
         f"Every config field{of} is an option, too, such as {example}: `t2t-jax list fields` "
         "shows them, with their defaults."
     )
-    for name in (f.name for section in sections for f in fields(SECTIONS[section])):
+    for name in (n for n, of in config.SECTION_OF.items() if section in (of, "all")):
         kind = config.field_type(name)
         p.add_argument(
             f"--{name}",

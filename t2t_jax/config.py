@@ -7,9 +7,8 @@ a flat mapping: `replace(Config(), h=4, d_k=128, d_v=128)` is a row (A) of Table
 import dataclasses
 import math
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import chain
 from typing import Any, Literal
 
@@ -28,10 +27,24 @@ from t2t_jax.parts import (
 )
 from t2t_jax.synonyms import ALSO
 
+Check = tuple[Callable[[Any], bool], str]  # whether a value is possible, and what it must be
+COUNT: Check = (lambda x: x >= 1, "must be at least 1")
+SIZE: Check = (lambda x: x >= 0, "cannot be negative")
+POSITIVE: Check = (lambda x: x > 0, "must be positive")
+FRACTION: Check = (lambda x: 0 <= x < 1, "must be at least 0 and below 1")
 
-def _field(default: Any, help: str, *choices: Iterable[str]) -> Any:
-    """Declares a field; `choices` may be tables, to which study files add entries."""
-    return field(default=default, metadata={"help": help, "choices": choices})
+
+def _at_most(limit: int) -> Check:
+    return lambda x: x <= limit, f"must be at most {limit:,}"
+
+
+def _field(default: Any, help: str, *checks: Check) -> Any:
+    return field(default=default, metadata={"help": help, "checks": checks, "tables": ()})
+
+
+def _choice(default: str, help: str, *tables: Iterable[str]) -> Any:
+    """Declares a field whose values are the names in tables, to which study files add entries."""
+    return field(default=default, metadata={"help": help, "checks": (), "tables": tables})
 
 
 @dataclass(frozen=True)
@@ -42,31 +55,32 @@ class Model:
     lacks keeps its default.
     """
 
-    architecture: str = _field(
+    architecture: str = _choice(
         "transformer",
         "the model; encoder and decoder use one stack of Figure 1 as a language model",
         ARCHITECTURES,
     )
-    N: int = _field(6, "layers in the encoder, and in the decoder")
-    d_model: int = _field(512, "width of the residual stream")
-    d_ff: int = _field(2048, "width of the feed-forward layer")
-    h: int = _field(8, "attention heads")
+    N: int = _field(6, "layers in the encoder, and in the decoder", COUNT)
+    d_model: int = _field(512, "width of the residual stream", COUNT)
+    d_ff: int = _field(2048, "width of the feed-forward layer", COUNT)
+    h: int = _field(8, "attention heads", COUNT)
     h_kv: int = _field(
         0,
         "heads of keys and values, each shared by h / h_kv heads of queries (multi-query: 1); 0 "
         "means h",
+        SIZE,
     )
-    d_k: int = _field(64, "width of a head's queries and keys")
-    d_v: int = _field(64, "width of a head's values")
-    positions: str = _field("sinusoid", "position scheme (`list parts`)", POSITIONS)
-    norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", NORMS)
-    norm_placement: str = _field(
+    d_k: int = _field(64, "width of a head's queries and keys", COUNT)
+    d_v: int = _field(64, "width of a head's values", COUNT)
+    positions: str = _choice("sinusoid", "position scheme (`list parts`)", POSITIONS)
+    norm: str = _choice("layer_norm", "norm of Add & Norm (`list parts`)", NORMS)
+    norm_placement: str = _choice(
         "post",
         "norm after the residual connection (paper), or before each sub-layer",
         NORM_PLACEMENTS,
     )
-    feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", FEED_FORWARD)
-    qk_norm: str = _field(
+    feed_forward: str = _choice("relu", "feed-forward layer (`list parts`)", FEED_FORWARD)
+    qk_norm: str = _choice(
         "none", "norm of each head's queries and keys (the paper has none)", ("none",), NORMS
     )
     attention_gate: Literal["none", "head", "element"] = _field(
@@ -94,16 +108,22 @@ class Model:
         "recurrent: what attention feeds: nothing (a single context vector), the output (Luong) or "
         "the recurrence (Bahdanau)",
     )
-    kernel: int = _field(3, "convolutional: width of a convolution")
-    dilation: int = _field(1, "convolutional: layer i is dilated by dilation^i (ByteNet: 2)")
-    P_drop_attention: float = _field(0.0, "dropout of attention weights (the paper has none)")
-    P_drop_ff: float = _field(0.0, "dropout of the hidden feed-forward layer (the paper has none)")
+    kernel: int = _field(3, "convolutional: width of a convolution", COUNT)
+    dilation: int = _field(1, "convolutional: layer i is dilated by dilation^i (ByteNet: 2)", COUNT)
+    P_drop_attention: float = _field(
+        0.0, "dropout of attention weights (the paper has none)", FRACTION
+    )
+    P_drop_ff: float = _field(
+        0.0, "dropout of the hidden feed-forward layer (the paper has none)", FRACTION
+    )
     parametrization: Literal["standard", "mup"] = _field(
         "standard",
         "standard (paper), or the maximal update parametrization, whose steps change activations "
         "by about as much at every width",
     )
-    mup_width: int = _field(512, "mup: d_model at which it equals the standard parametrization")
+    mup_width: int = _field(
+        512, "mup: d_model at which it equals the standard parametrization", COUNT
+    )
     dtype: Literal["auto", "float32", "bfloat16"] = _field(
         "auto", "compute type; auto is bfloat16 on accelerators, float32 on a CPU"
     )
@@ -119,7 +139,7 @@ class Model:
 class Data:
     """Section 5.1: the corpus, its subwords and its batches."""
 
-    corpus: str = _field("wmt14", "the corpus", CORPORA)
+    corpus: str = _choice("wmt14", "the corpus", CORPORA)
     source: str = _field("en", "source language")
     target: str = _field("de", "target language")
     directory: str = _field("", "directory with the files of the corpus")
@@ -136,64 +156,78 @@ class Data:
         0,
         "training pairs, a random sample of the corpus; 0 means all (grammar: 60,000, and more on "
         "request; diagnostic tasks: 20,000, or as many as requested)",
+        SIZE,
     )
     vocabulary: int = _field(
         37_000,
         "number of subwords, shared by both languages; diagnostic tasks: the number of words, and "
         "4 special tokens",
+        COUNT,
     )
-    max_length: int = _field(256, "longest training sentence, in subwords including EOS")
-    batch_tokens: int = _field(25_000, "tokens in a batch, on each side")
-    num_buckets: int = _field(8, "number of batch shapes, each compiled once")
+    max_length: int = _field(256, "longest training sentence, in subwords including EOS", COUNT)
+    batch_tokens: int = _field(25_000, "tokens in a batch, on each side", COUNT)
+    num_buckets: int = _field(8, "number of batch shapes, each compiled once", COUNT, _at_most(255))
 
 
 @dataclass(frozen=True)
 class Training:
     """Sections 5.2 to 5.4."""
 
-    steps: int = _field(100_000, "training steps")
-    optimizer: str = _field("adam", "optimizer (`list parts`)", OPTIMIZERS)
-    schedule: str = _field("inverse_sqrt", "learning-rate schedule (`list parts`)", SCHEDULES)
-    warmup: int = _field(4000, "steps of linear warm-up")
+    steps: int = _field(100_000, "training steps", COUNT)
+    optimizer: str = _choice("adam", "optimizer (`list parts`)", OPTIMIZERS)
+    schedule: str = _choice("inverse_sqrt", "learning-rate schedule (`list parts`)", SCHEDULES)
+    warmup: int = _field(4000, "steps of linear warm-up", COUNT)
     peak_lr: float = _field(
         0.0,
         "learning rate at the end of warm-up; 0 means (d_model warmup)^-0.5 (mup: mup_width for "
         "d_model)",
+        SIZE,
     )
-    lr_scale: float = _field(1.0, "factor on the learning rate")
-    beta1: float = _field(0.9, "Adam: decay rate of the first moment; Lion: of the update")
-    beta2: float = _field(0.98, "Adam: decay rate of the second moment; Lion: of the momentum")
-    eps: float = _field(1e-9, "Adam: constant in the denominator")
+    lr_scale: float = _field(1.0, "factor on the learning rate", POSITIVE)
+    beta1: float = _field(
+        0.9, "Adam: decay rate of the first moment; Lion: of the update", FRACTION
+    )
+    beta2: float = _field(
+        0.98, "Adam: decay rate of the second moment; Lion: of the momentum", FRACTION
+    )
+    eps: float = _field(1e-9, "Adam: constant in the denominator", POSITIVE)
     weight_decay: float = _field(
         0.0,
         "decoupled weight decay: a step subtracts learning rate * weight_decay * W from every "
         "parameter but biases and the scales of norms (the paper has none)",
+        SIZE,
     )
     clip_norm: float = _field(
-        0.0, "norm of all gradients that a step does not exceed; 0 means any (paper)"
+        0.0, "norm of all gradients that a step does not exceed; 0 means any (paper)", SIZE
     )
-    P_drop: float = _field(0.1, "dropout of sub-layer outputs and of embeddings")
-    eps_ls: float = _field(0.1, "label smoothing")
+    P_drop: float = _field(0.1, "dropout of sub-layer outputs and of embeddings", FRACTION)
+    eps_ls: float = _field(0.1, "label smoothing", FRACTION)
     smoothing: Literal["uniform", "others"] = _field(
         "uniform",
         "spread eps_ls over all subwords (paper), or over all but the target (tensor2tensor)",
     )
-    accumulate: int = _field(1, "micro-batches whose gradients a step sums")
-    evaluate_every: int = _field(1000, "steps between checkpoints, each with a dev perplexity")
-    patience: int = _field(0, "stop after this many evaluations without improvement; 0 means never")
-    average: int = _field(
-        1, "number of last checkpoints averaged at the end; 1 means no averaging (Table 3)"
+    accumulate: int = _field(1, "micro-batches whose gradients a step sums", COUNT)
+    evaluate_every: int = _field(
+        1000, "steps between checkpoints, each with a dev perplexity", COUNT
     )
-    seed: int = _field(0, "seed of initialisation, dropout and batch order")
+    patience: int = _field(
+        0, "stop after this many evaluations without improvement; 0 means never", SIZE
+    )
+    average: int = _field(
+        1, "number of last checkpoints averaged at the end; 1 means no averaging (Table 3)", COUNT
+    )
+    seed: int = _field(
+        0, "seed of initialisation, dropout and batch order", SIZE, _at_most(2**32 - 1)
+    )
 
 
 @dataclass(frozen=True)
 class Decoding:
     """Section 6.1."""
 
-    beam: int = _field(4, "beam size; 1 is greedy")
-    alpha: float = _field(0.6, "length penalty, GNMT form")
-    max_extra: int = _field(50, "subwords by which an output may exceed its input")
+    beam: int = _field(4, "beam size; 1 is greedy", COUNT)
+    alpha: float = _field(0.6, "length penalty, GNMT form", SIZE)
+    max_extra: int = _field(50, "subwords by which an output may exceed its input", SIZE)
 
 
 @dataclass(frozen=True)
@@ -213,8 +247,9 @@ SECTIONS: dict[str, type] = {
     "training": Training,
     "decoding": Decoding,
 }
-_DEFAULTS = {f.name: f.default for f in dataclasses.fields(Model)}
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
+_FIELDS = {f.name: f for cls in SECTIONS.values() for f in dataclasses.fields(cls)}
+_HINTS = {n: x for cls in SECTIONS.values() for n, x in typing.get_type_hints(cls).items()}
 # A compiled step takes these as arrays (`training.step.Hyper`): runs that differ in them share it.
 TRACED = ("P_drop", "eps_ls", "peak_lr", "lr_scale", "warmup", "seed")
 PATHS = ("directory", "train", "dev", "test")  # the content of these files is fingerprinted
@@ -247,7 +282,7 @@ def replace(config: Config, **changes: Any) -> Config:
         new = ARCHITECTURES.get(changes["architecture"])
         fields = new.fields if new else ()
         lacking = (n for n in ARCHITECTURES[config.model.architecture].fields if n not in fields)
-        changes = {n: _DEFAULTS[n] for n in lacking} | changes
+        changes = {n: _FIELDS[n].default for n in lacking} | changes
     sections: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
         sections.setdefault(_section(name), {})[name] = value
@@ -285,16 +320,9 @@ def profile(name: str) -> Config:
 
 def field_type(name: str) -> type | tuple[str, ...]:
     """Returns the type of a field: a class, or the tuple of its choices."""
-    hint, choices = _declared(_section(name), name)
-    return tuple(chain(*choices)) or typing.get_args(hint) or hint
-
-
-@cache
-def _declared(section: str, name: str) -> tuple[Any, tuple[Iterable[str], ...]]:
-    """Returns the annotation and the choices of a field."""
-    cls = SECTIONS[section]
-    choices = {f.name: f.metadata["choices"] for f in dataclasses.fields(cls)}[name]
-    return typing.get_type_hints(cls)[name], choices
+    _section(name)
+    hint = _HINTS[name]
+    return tuple(chain(*_FIELDS[name].metadata["tables"])) or typing.get_args(hint) or hint
 
 
 def _section(name: str) -> str:
@@ -305,165 +333,128 @@ def _section(name: str) -> str:
 
 def has(c: Model, name: str) -> bool:
     """Returns whether a field has an effect on the model that `c` describes."""
-    if name == "cross_attention" and c.architecture == "recurrent":
-        return c.attention_feeding != "none"
-    if name == "mup_width" and c.parametrization == "standard":
-        return False
+    return not _setting_without(c, name)
+
+
+def _setting_without(c: Model, name: str) -> str:
+    """Returns the setting with which a field of the model has no effect; empty if it has one."""
     specific = {n for architecture in ARCHITECTURES.values() for n in architecture.fields}
-    return name not in specific or name in ARCHITECTURES[c.architecture].fields
+    if name in specific and name not in ARCHITECTURES[c.architecture].fields:
+        return f"architecture={c.architecture}"
+    if name == "cross_attention" and c.architecture == "recurrent":
+        without = c.attention_feeding == "none"
+        return "architecture=recurrent and attention_feeding=none" * without
+    if name == "mup_width":
+        return "parametrization=standard" * (c.parametrization == "standard")
+    return ""
 
 
-_AT_LEAST_ONE = (
-    "N d_model d_ff h d_k d_v mup_width kernel dilation vocabulary max_length batch_tokens "
-    "num_buckets steps warmup accumulate evaluate_every average beam"
-).split()
-_AT_LEAST_ZERO = ("h_kv pairs peak_lr weight_decay clip_norm patience seed alpha max_extra").split()
-_FRACTIONS = "P_drop P_drop_attention P_drop_ff eps_ls beta1 beta2".split()
+def _require(fits: bool, message: str) -> None:
+    if not fits:
+        raise UsageError(message)
 
 
 def _validate(config: Config) -> None:
-    flat = flatten(config)
-    for name, value in flat.items():
-        _validate_type(name, value)
-    _validate_ranges(flat)
-    _validate_architecture(config.model)
-    _validate_attention(config.model)
-    _validate_feed_forward(config.model)
-    _validate_positions(config.model)
-    _validate_task(config)
-    _validate_optimizer(config)
-    if flat["max_length"] > flat["batch_tokens"]:
-        raise UsageError(
-            f"a batch of {flat['batch_tokens']} tokens (batch_tokens) cannot hold one sentence of "
-            f"{flat['max_length']} (max_length): raise the first or lower the second."
+    """Raises an error if a value is impossible, has no effect, or does not fit another."""
+    m, d, t = config.model, config.data, config.training
+    for name, value in flatten(config).items():
+        _validate_value(name, value)
+    entry = OPTIMIZERS[t.optimizer]
+    for name, value in flatten(config).items():
+        setting = _setting_without(m, name)
+        if name in OF_OPTIMIZERS and name not in entry.fields:
+            setting = f"optimizer={t.optimizer}"
+        _require(
+            not setting or value == _FIELDS[name].default,
+            f"{name}={value} has no effect with {setting}: leave {name} out.",
         )
+    _validate_attention(m)
+    _validate_widths(m)
+    _require(
+        not m.P_drop_ff or FEED_FORWARD[m.feed_forward].dropout,
+        f"feed_forward={m.feed_forward} has no dropout of its own: leave P_drop_ff out.",
+    )
+    parse_options(d.corpus, d.task_options)
+    _require(
+        m.architecture != "encoder" or not CORPORA[d.corpus].prompts,
+        f"architecture=encoder predicts masked words, which corpus {d.corpus} does not ask for: "
+        "use architecture=decoder or transformer.",
+    )
+    able = ", ".join(name for name, other in OPTIMIZERS.items() if other.mup)
+    _require(
+        m.parametrization == "standard" or entry.mup,
+        f"parametrization=mup has no learning rates for optimizer={t.optimizer}, only for {able}: "
+        "choose one of these, or parametrization=standard.",
+    )
+    _require(
+        d.max_length <= d.batch_tokens,
+        f"a batch of {d.batch_tokens} tokens (batch_tokens) cannot hold one sentence of "
+        f"{d.max_length} (max_length): raise the first or lower the second.",
+    )
 
 
-def _validate_type(name: str, value: Any) -> None:
+def _validate_value(name: str, value: Any) -> None:
+    """Raises an error if a value is not of the type, the choices or the range of its field."""
     kind = field_type(name)
     if isinstance(kind, tuple):
         if value not in kind:
             raise UsageError(f"{name} cannot be {value!r}: {near(str(value), kind)}")
     elif type(value) is not kind and not (kind is float and type(value) is int):
         raise UsageError(f"{name} must be of type {kind.__name__}, not {value!r}.")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"{name} must be a finite number, not {value}.")
+    if isinstance(value, float):
+        _require(math.isfinite(value), f"{name} must be a finite number, not {value}.")
+    for holds, condition in _FIELDS[name].metadata["checks"]:
+        _require(holds(value), f"{name} {condition}, so {value} is impossible.")
 
 
-def _validate_ranges(flat: Mapping[str, Any]) -> None:
-    for name in _AT_LEAST_ONE:
-        if flat[name] < 1:
-            raise UsageError(f"{name} must be at least 1, not {flat[name]}.")
-    for name in _AT_LEAST_ZERO:
-        if flat[name] < 0:
-            raise UsageError(f"{name} cannot be negative, but is {flat[name]}.")
-    for name in _FRACTIONS:
-        if not 0 <= flat[name] < 1:
-            raise UsageError(f"{name} must be at least 0 and below 1, not {flat[name]}.")
-    for name, maximum in (("seed", 2**32 - 1), ("num_buckets", 255)):
-        if flat[name] > maximum:
-            raise UsageError(f"{name} must be at most {maximum:,}, not {flat[name]:,}.")
-    for name in ("eps", "lr_scale"):
-        if flat[name] <= 0:
-            raise UsageError(f"{name} must be positive, not {flat[name]}.")
-
-
-# The setting with which a field has no effect in an architecture that has the field.
-_WITHOUT = {"cross_attention": "attention_feeding=none", "mup_width": "parametrization=standard"}
-
-
-def _validate_architecture(c: Model) -> None:
-    """Raises an error if a field is set that has no effect on the model."""
-    for field_ in dataclasses.fields(c):
-        name, value = field_.name, getattr(c, field_.name)
-        if not has(c, name) and value != field_.default:
-            setting = f"architecture={c.architecture}"
-            if name in ARCHITECTURES[c.architecture].fields:
-                setting += f" and {_WITHOUT[name]}"
-            raise _without_effect(name, value, setting)
-    if c.encoder_direction == "both" and c.d_model % 2:
-        raise UsageError(
-            f"encoder_direction=both halves d_model, so it must be even, not {c.d_model}."
-        )
-
-
-def _without_effect(name: str, value: Any, setting: str) -> UsageError:
-    return UsageError(f"{name}={value} has no effect with {setting}: leave {name} out.")
-
-
-def _validate_optimizer(c: Config) -> None:
-    """Raises an error if a field has no effect on the optimizer, or muP has no rates for it."""
-    entry, setting = OPTIMIZERS[c.training.optimizer], f"optimizer={c.training.optimizer}"
-    for name in OF_OPTIMIZERS:
-        value = getattr(c.training, name)
-        if name not in entry.fields and value != getattr(Training, name):
-            raise _without_effect(name, value, setting)
-    if c.model.parametrization == "mup" and not entry.mup:
-        able = ", ".join(name for name, other in OPTIMIZERS.items() if other.mup)
-        raise UsageError(
-            f"parametrization=mup has no learning rates for {setting}, only for {able}: choose one "
-            "of these, or parametrization=standard."
-        )
-
-
-def _validate_task(c: Config) -> None:
-    parse_options(c.data.corpus, c.data.task_options)
-    if CORPORA[c.data.corpus].prompts and c.model.architecture == "encoder":
-        raise UsageError(
-            f"architecture=encoder predicts masked words, which corpus {c.data.corpus} does not "
-            "ask for: use architecture=decoder or transformer."
-        )
+def _validate_widths(c: Model) -> None:
+    """Raises an error if positions or directions do not fit the architecture or its widths."""
+    _require(
+        c.encoder_direction != "both" or c.d_model % 2 == 0,
+        f"encoder_direction=both halves d_model, so it must be even, not {c.d_model}.",
+    )
+    positions = POSITIONS[c.positions]
+    if not has(c, "positions"):
+        return
+    _require(
+        not positions.partners or has(c, "encoder_attention") or has(c, "decoder_attention"),
+        f"positions={c.positions} are for self-attention, which architecture={c.architecture} "
+        "lacks: use learned or sinusoid.",
+    )
+    width = getattr(c, positions.even) if positions.even else 0
+    _require(
+        width % 2 == 0,
+        f"{c.positions} positions pair features, so {positions.even} must be even, not {width}; "
+        "use positions=learned for an odd width.",
+    )
 
 
 def _validate_attention(c: Model) -> None:
     """Raises an error if heads, mechanisms and layers do not fit each other."""
-    if c.h_kv and c.h % c.h_kv:
-        raise UsageError(
-            f"h_kv={c.h_kv} does not divide h={c.h}, so that heads of queries cannot share "
-            "heads of keys and values in groups of equal size: choose a divisor of h."
-        )
-    positions, width = POSITIONS[c.positions], c.d_k if has(c, "d_k") else c.d_model
+    _require(
+        not c.h_kv or c.h % c.h_kv == 0,
+        f"h_kv={c.h_kv} does not divide h={c.h}, so that heads of queries cannot share heads of "
+        "keys and values in groups of equal size: choose a divisor of h.",
+    )
+    width = c.d_k if has(c, "d_k") else c.d_model
+    layers = 1 if c.architecture == "recurrent" else c.N
     for role in ("encoder", "decoder", "cross"):
         partners = {"dropout": "P_drop_attention > 0"} if c.P_drop_attention else {}
         if c.parametrization == "mup":
             partners["mup"] = "parametrization=mup"
         if role != "cross":
-            partners |= dict.fromkeys(positions.partners, f"positions={c.positions}")
+            needed = POSITIONS[c.positions].partners
+            partners |= dict.fromkeys(needed, f"positions={c.positions}")
         pieces = registry.pieces(getattr(c, f"{role}_attention"))
         for piece in pieces:
             registry.check(piece, role, width, partners, c.architecture == "recurrent")
-            if not has(c, "h") and registry.gates(piece, c.d_k):
-                raise UsageError(
-                    f"{role}_attention={piece} needs gates, which architecture={c.architecture} "
-                    "does not project: use a mechanism without gates."
-                )
-        layers = 1 if c.architecture == "recurrent" else c.N
-        if len(pieces) > layers:
-            raise UsageError(
-                f"{role}_attention={','.join(pieces)} names {len(pieces)} mechanisms, but the "
-                f"attention layers that take them in turn are {layers}: name at most {layers}."
+            _require(
+                has(c, "h") or not registry.gates(piece, c.d_k),
+                f"{role}_attention={piece} needs gates, which architecture={c.architecture} does "
+                "not project: use a mechanism without gates.",
             )
-
-
-def _validate_feed_forward(c: Model) -> None:
-    if c.P_drop_ff and not FEED_FORWARD[c.feed_forward].dropout:
-        raise UsageError(
-            f"feed_forward={c.feed_forward} has no dropout of its own: leave P_drop_ff out."
-        )
-
-
-def _validate_positions(c: Model) -> None:
-    """Raises an error if the positions do not fit the architecture or its width."""
-    positions = POSITIONS[c.positions]
-    if not has(c, "positions"):
-        return
-    if positions.partners and not (has(c, "encoder_attention") or has(c, "decoder_attention")):
-        raise UsageError(
-            f"positions={c.positions} are for self-attention, which architecture={c.architecture} "
-            "lacks: use learned or sinusoid."
-        )
-    if positions.even and getattr(c, positions.even) % 2:
-        raise UsageError(
-            f"{c.positions} positions pair features, so {positions.even} must be even, not "
-            f"{getattr(c, positions.even)}; use positions=learned for an odd width."
+        _require(
+            len(pieces) <= layers,
+            f"{role}_attention={','.join(pieces)} names {len(pieces)} mechanisms, but the "
+            f"attention layers that take them in turn are {layers}: name at most {layers}.",
         )

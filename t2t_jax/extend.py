@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from t2t_jax.attention import registry
 from t2t_jax.data.corpora import CORPORA, TRANSLATION, Corpus
@@ -26,9 +26,9 @@ from t2t_jax.parts import (
     POSITIONS,
     SCHEDULES,
     FeedForward,
-    Norm,
     NormPlacement,
     Optimizer,
+    Part,
     Positions,
     Schedule,
     in_file,
@@ -36,8 +36,7 @@ from t2t_jax.parts import (
     two_matrices,
 )
 
-T = TypeVar("T")
-Decorator = Callable[[T], T]
+Decorator = Callable[[Any], Any]
 
 PARTS: Mapping[str, dict[str, Any]] = {
     "norm": NORMS,
@@ -56,41 +55,65 @@ TABLE_OF = {  # the table that has the values of a config field
 _TAKEN = {table: {"none", *entries} for table, entries in TABLES.items()}  # by the package
 
 
-def mechanism(name: str, about: str = "", **fields: Any) -> Decorator[Any]:
+def mechanism(name: str, about: str = "", **fields: Any) -> Decorator:
     """Adds an attention mechanism: a subclass of `attention.mechanism.Mechanism`, or a pattern.
 
     A pattern is a function of the options that returns an `attention.reach.Reach`, from which its
-    cost follows.
+    cost follows. A class inherits what its base class declares, if that is a mechanism, too: a
+    subclass with matrices or products of its own declares `products`, and `supports` without mup.
 
     Args:
       fields: of `attention.registry.Entry`, such as `options=dict(tau=0.1)`.
+
+    Raises:
+      UsageError: neither the class nor its base classes declare `products` and `supports`.
     """
 
     def add(implementation: Any) -> Any:
-        declared = dict(fields)
-        if not isinstance(implementation, type):
-            declared.setdefault("products", lambda o, s: implementation(**o).products(s))
-        entry = lambda where: registry.Entry(where, about, **declared)  # noqa: E731
+        if isinstance(implementation, type):
+            base = _inherited(implementation)
+            options = {**base.get("options", {}), **fields.get("options", {})}
+            declared = {**base, **fields, "options": options}
+            if missing := [x for x in ("products", "supports") if x not in declared]:
+                raise UsageError(
+                    f"mechanism {name!r} has no base class with a declaration, so it must declare "
+                    f"{' and '.join(missing)} itself (`t2t-jax help mechanism`)."
+                )
+        else:
+            declared = {"products": lambda o, s: implementation(**o).products(s)} | fields
+        entry = lambda where: registry.Entry(**declared | dict(where=where, about=about))  # noqa: E731
         return _adding("attention", name, entry)(implementation)
 
     return add
 
 
-def norm(name: str, about: str = "") -> Decorator[Any]:
+def _inherited(mechanism: type) -> dict[str, Any]:
+    """Returns the declaration of the nearest base class that is a mechanism with an entry."""
+    entries = {entry.where: entry for entry in registry.MECHANISMS.values()}
+    for base in mechanism.__mro__[1:]:
+        home, _, file = base.__module__.rpartition(".")
+        if home != "t2t_jax.attention":
+            file = getattr(sys.modules[base.__module__], "__file__", "")
+        if entry := entries.get(f"{file}:{base.__qualname__}"):
+            return vars(entry)
+    return {}
+
+
+def norm(name: str, about: str = "") -> Decorator:
     """Adds a norm: a Flax module with the attributes of `models.norms.LayerNorm`."""
-    return _adding("norm", name, lambda where: Norm(where, about))
+    return _adding("norm", name, lambda where: Part(where, about))
 
 
-def norm_placement(name: str, about: str = "", **fields: Any) -> Decorator[Any]:
+def norm_placement(name: str, about: str = "", **fields: Any) -> Decorator:
     """Adds a flow of a layer: a function as `models.transformer.post`.
 
     Args:
-      fields: `final_norm` and `products` of `parts.NormPlacement`.
+      fields: `final_norm`, `products` and `mup` of `parts.NormPlacement`.
     """
     return _adding("norm_placement", name, lambda where: NormPlacement(where, about, **fields))
 
 
-def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator[Any]:
+def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator:
     """Adds a feed-forward layer: its activation, a function of an array, or a Flax module.
 
     A module has the attributes and the call of `models.feed_forward.FeedForward`. It must declare
@@ -101,12 +124,14 @@ def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator[Any]:
         module.
     """
 
-    def add(implementation: T) -> T:
+    def add(implementation: Any) -> Any:
         def entry(where: str) -> FeedForward:
             if isinstance(implementation, type):
-                return FeedForward(about, where=where, **{"dropout": False, **fields})
+                return FeedForward(where, about, **{"dropout": False, **fields})
             products = three_matrices if fields.get("gated") else two_matrices
-            return FeedForward(about, where, products=products, **fields)
+            return FeedForward(
+                "feed_forward:FeedForward", about, activation=where, products=products, **fields
+            )
 
         if isinstance(implementation, type) and "products" not in fields:
             raise UsageError(
@@ -120,7 +145,7 @@ def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator[Any]:
 
 def positions(
     name: str, kind: Literal["encode", "rotate", "bias"], about: str = "", **fields: Any
-) -> Decorator[Any]:
+) -> Decorator:
     """Adds a position scheme, or another function to a scheme of the same file.
 
     Args:
@@ -138,7 +163,7 @@ def positions(
     return _adding("positions", name, entry)
 
 
-def schedule(name: str, about: str = "", endless: bool = False) -> Decorator[Any]:
+def schedule(name: str, about: str = "", endless: bool = False) -> Decorator:
     """Adds a schedule of the learning rate: a function of (step, warmup, steps), float32 scalars.
 
     Its value is a factor on the peak learning rate, in the warm-up as well; the first step is 1.
@@ -146,10 +171,10 @@ def schedule(name: str, about: str = "", endless: bool = False) -> Decorator[Any
     Args:
       endless: as of `parts.Schedule`.
     """
-    return _adding("schedule", name, lambda where: Schedule(where, about, endless))
+    return _adding("schedule", name, lambda where: Schedule(where, about, endless=endless))
 
 
-def optimizer(name: str, about: str = "", mup: bool = False) -> Decorator[Any]:
+def optimizer(name: str, about: str = "", mup: bool = False) -> Decorator:
     """Adds an optimizer: a function that returns an `optax.GradientTransformation`.
 
     The step subtracts its updates times the learning rate, so it is one of optax's `scale_by_...`;
@@ -172,7 +197,7 @@ def optimizer(name: str, about: str = "", mup: bool = False) -> Decorator[Any]:
                 f"optimizer {name!r} has an argument {others[0]}, which is none of the fields "
                 f"{', '.join(OF_OPTIMIZERS)}: give it a default value."
             )
-        entry = lambda where: Optimizer(where, about, fields, mup)  # noqa: E731
+        entry = lambda where: Optimizer(where, about, fields=fields, mup=mup)  # noqa: E731
         return _adding("optimizer", name, entry)(function)
 
     return add
@@ -186,7 +211,7 @@ def corpus(
     minimal_pairs: Callable[..., Any] | None = None,
     words: str = "",
     **fields: Any,
-) -> Decorator[Any]:
+) -> Decorator:
     """Adds a corpus: a function of a split and of its options that yields its pairs.
 
     A pair is a source and a target text, and perhaps a mapping with annotations of it. The pairs
@@ -223,7 +248,7 @@ def in_files(entry: Any) -> list[str]:
     return [x for x in vars(entry).values() if isinstance(x, str) and in_file(x)]
 
 
-def _adding(table: str, name: str, entry: Callable[[str], Any]) -> Decorator[Any]:
+def _adding(table: str, name: str, entry: Callable[[str], Any]) -> Decorator:
     """Returns a decorator that adds the entry of what it decorates to a table."""
     if not name.isidentifier():
         raise UsageError(f"{table} {name!r} is not a name: use letters, digits and underscores.")

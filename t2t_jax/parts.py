@@ -84,12 +84,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 
 @dataclass(frozen=True)
-class Norm:
-    """A norm over the last axis.
+class Part:
+    """What every part has.
 
     Attributes:
-      where: its class, as file:name.
-      about: what it is in a few words.
+      where: its class or function, as file:name.
+      about: what it is in a few words, or as a formula.
       ctranslate2: its arguments to CTranslate2's model specification; None if CTranslate2 lacks it.
     """
 
@@ -97,112 +97,88 @@ class Norm:
     about: str
     ctranslate2: Mapping[str, Any] | None = None
 
-    @property
-    def code(self) -> tuple[str, ...]:
-        """What implements it, as file:name."""
-        return (self.where,)
 
-
-NORMS: dict[str, Norm] = {
-    "layer_norm": Norm("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", {}),
-    "rms_norm": Norm("norms:RMSNorm", "root mean square 1, scale, no bias", dict(rms_norm=True)),
+NORMS: dict[str, Part] = {  # over the last axis
+    "layer_norm": Part("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", {}),
+    "rms_norm": Part("norms:RMSNorm", "root mean square 1, scale, no bias", dict(rms_norm=True)),
 }
 
-
-@dataclass(frozen=True)
-class NormPlacement:
-    """The flow of a layer: in which order its sub-layers, residual connections and norms follow.
-
-    Attributes:
-      where: a function of (layer, x, sublayers, P_drop), as file:name (`models.transformer.post`).
-      about: the flow as a formula.
-      final_norm: whether a norm follows the last layer, because no norm follows the last sub-layer.
-      products: a function of (config.Model, L): the multiply-adds of a layer on L positions beside
-        the multiply-adds of one call of each sub-layer.
-      ctranslate2: as for a norm.
-    """
-
-    where: str
-    about: str
-    final_norm: bool = False
-    products: Callable[[Any, int], float] = lambda c, L: 0
-    ctranslate2: Mapping[str, Any] | None = None
-
-    @property
-    def code(self) -> tuple[str, ...]:
-        return (self.where,)
-
-
-NORM_PLACEMENTS: dict[str, NormPlacement] = {
-    "post": NormPlacement(
-        "transformer:post",
-        "Norm(x + f(x)) for each sub-layer f (paper)",
-        ctranslate2=dict(pre_norm=False),
-    ),
-    "pre": NormPlacement(
-        "transformer:pre", "x + f(Norm(x))", True, ctranslate2=dict(pre_norm=True)
-    ),
-}
+Products = Callable[[Any, int], float]  # (config.Model, L) -> multiply-adds on L positions
+Rates = Callable[[Any], Mapping[tuple[str, ...], float]]  # see `FeedForward.mup`
 
 
 def two_matrices(c: Any, L: int) -> int:
-    """The multiply-adds of two matrices of d_model x d_ff on L positions."""
+    """The multiply-adds of two matrices of d_model x d_ff."""
     return 2 * L * c.d_model * c.d_ff
 
 
 def three_matrices(c: Any, L: int) -> int:
-    """The multiply-adds of three matrices of d_model x d_ff on L positions."""
+    """The multiply-adds of three matrices of d_model x d_ff."""
     return 3 * L * c.d_model * c.d_ff
 
 
 @dataclass(frozen=True)
-class FeedForward:
+class NormPlacement(Part):
+    """The flow of a layer: in which order its sub-layers, residual connections and norms follow.
+
+    Attributes:
+      where: a function of (layer, x, sublayers, P_drop), as file:name (`models.transformer.post`).
+      final_norm: whether a norm follows the last layer, because no norm follows the last sub-layer.
+      products: the multiply-adds of a layer beside one call of each sub-layer.
+      mup: as for a feed-forward layer.
+    """
+
+    final_norm: bool = False
+    products: Products = lambda c, L: 0
+    mup: Rates = lambda c: {}
+
+
+NORM_PLACEMENTS: dict[str, NormPlacement] = {
+    "post": NormPlacement(
+        "transformer:post", "Norm(x + f(x)) for each sub-layer f (paper)", dict(pre_norm=False)
+    ),
+    "pre": NormPlacement("transformer:pre", "x + f(Norm(x))", dict(pre_norm=True), final_norm=True),
+}
+
+
+@dataclass(frozen=True)
+class FeedForward(Part):
     """A feed-forward layer.
 
     Attributes:
-      about: the layer as a formula.
       activation: of `models.feed_forward.FeedForward`: a function of `jax.nn`, or of a file.
       gated: whether it is (activation(x W_1) * x W_3) W_2, without biases.
-      where: its class, as file:name.
-      products: a function of (config.Model, L): its multiply-adds on L positions.
+      products: its multiply-adds.
       dropout: whether it applies P_drop_ff.
       mup: a function of config.Model: the factors on the learning rate under muP, by the logical
         axes of a matrix, of matrices whose axes `models.parametrization` does not know.
-      ctranslate2: as for a norm.
     """
 
-    about: str
     activation: str = ""
     gated: bool = False
-    where: str = "feed_forward:FeedForward"
-    products: Callable[[Any, int], float] = two_matrices
+    products: Products = two_matrices
     dropout: bool = True
-    mup: Callable[[Any], Mapping[tuple[str, ...], float]] = lambda c: {}
-    ctranslate2: Mapping[str, Any] | None = None
-
-    @property
-    def code(self) -> tuple[str, ...]:
-        return tuple(x for x in (self.where, self.activation) if in_file(x))
+    mup: Rates = lambda c: {}
 
 
+_LAYER = "feed_forward:FeedForward"
+_GATED: Any = dict(gated=True, products=three_matrices)
 FEED_FORWARD: dict[str, FeedForward] = {
-    "relu": FeedForward("max(0, x W_1 + b_1) W_2 + b_2 (paper)", "relu", ctranslate2={}),
-    "gelu": FeedForward(
-        "GELU(x W_1 + b_1) W_2 + b_2", "gelu", ctranslate2=dict(activation="GELUTanh")
-    ),
+    "relu": FeedForward(_LAYER, "max(0, x W_1 + b_1) W_2 + b_2 (paper)", {}, "relu"),
+    "gelu": FeedForward(_LAYER, "GELU(x W_1 + b_1) W_2 + b_2", dict(activation="GELUTanh"), "gelu"),
     "geglu": FeedForward(
+        _LAYER,
         "(GELU(x W_1) * x W_3) W_2",
+        dict(activation="GELUTanh", ffn_glu=True),
         "gelu",
-        gated=True,
-        products=three_matrices,
-        ctranslate2=dict(activation="GELUTanh", ffn_glu=True),
+        **_GATED,
     ),
     "swiglu": FeedForward(
+        _LAYER,
         "(SiLU(x W_1) * x W_3) W_2",
+        dict(activation="SWISH", ffn_glu=True),
         "silu",
-        gated=True,
-        products=three_matrices,
-        ctranslate2=dict(activation="SWISH", ffn_glu=True),
+        **_GATED,
     ),
 }
 
@@ -232,11 +208,6 @@ class Positions:
         """What a self-attention mechanism must support, as `attention.registry.Entry` names it."""
         return ("rotary",) * bool(self.rotate) + ("bias",) * bool(self.bias)
 
-    @property
-    def code(self) -> tuple[str, ...]:
-        functions = (f for f in (self.encode, self.rotate, self.bias) if f)
-        return tuple(f if in_file(f) else f"positions:{f}" for f in functions)
-
 
 POSITIONS: dict[str, Positions] = {
     "sinusoid": Positions("sines and cosines (paper)", encode="sinusoid", even="d_model"),
@@ -254,24 +225,17 @@ POSITIONS: dict[str, Positions] = {
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(Part):
     """A schedule of the learning rate, with its warm-up.
 
     Attributes:
       where: a function of (step, warmup, steps), float32 scalars, as file:name; its value is a
         factor on the peak learning rate.
-      about: what it is in a few words.
       endless: whether its value does not depend on the number of steps, so that a longer run can go
         on from a shorter one.
     """
 
-    where: str
-    about: str
     endless: bool = False
-
-    @property
-    def code(self) -> tuple[str, ...]:
-        return (self.where,) if in_file(self.where) else ()
 
 
 SCHEDULES: dict[str, Schedule] = {
@@ -281,28 +245,25 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 @dataclass(frozen=True)
-class Optimizer:
+class Optimizer(Part):
     """An optimizer.
 
     Attributes:
       where: a function of `fields` that returns an `optax.GradientTransformation`, as file:name.
         The step subtracts its updates, times the learning rate.
-      about: what it is in a few words.
       fields: the fields that it takes, of those that only optimizers take.
       mup: whether the entries of its updates have the same size at every width, as Adam's have, so
         that muP's learning rates for Adam are right for it, too.
     """
 
-    where: str
-    about: str
-    fields: tuple[str, ...]
+    fields: tuple[str, ...] = ()
     mup: bool = False
 
 
 OF_OPTIMIZERS = "beta1", "beta2", "eps"  # config fields that only optimizers take
 OPTIMIZERS: dict[str, Optimizer] = {
-    "adam": Optimizer("optimizer:adam", "Adam (paper)", ("beta1", "beta2", "eps"), mup=True),
+    "adam": Optimizer("optimizer:adam", "Adam (paper)", fields=OF_OPTIMIZERS, mup=True),
     "lion": Optimizer(
-        "optimizer:lion", "Lion, the sign of a momentum", ("beta1", "beta2"), mup=True
+        "optimizer:lion", "Lion, the sign of a momentum", fields=("beta1", "beta2"), mup=True
     ),
 }

@@ -228,7 +228,10 @@ def test_every_part_that_a_config_may_name_exists():
     ):
         assert config.field_type(field) == tuple(table)
         for name, part in table.items():
-            assert all(callable(located(where)) for where in part.code), name
+            scheme = field == "positions"
+            functions = (part.encode, part.rotate, part.bias) if scheme else (part.where,)
+            wheres = [f"positions:{x}" if scheme else x for x in functions if x]
+            assert all(callable(located(where)) for where in wheres), name
             assert part.about
     for part in parts.FEED_FORWARD.values():
         assert callable(getattr(jax.nn, part.activation))

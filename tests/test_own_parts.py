@@ -14,10 +14,13 @@ import numpy as np
 import pytest
 
 from experiments.tools.layers import count
+from t2t_jax.attention.dense import Dense
+from t2t_jax.attention.heads import Differential
+from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.cli import main
 from t2t_jax.config import Config, replace
 from t2t_jax.errors import UsageError
-from t2t_jax.extend import feed_forward
+from t2t_jax.extend import feed_forward, mechanism, positions
 from t2t_jax.inference.export import check
 from t2t_jax.models import build
 from t2t_jax.models.flops import step_flops
@@ -206,8 +209,32 @@ def test_what_is_not_declared_is_refused_by_name():
         of(P_drop_ff=0.1)
     with pytest.raises(UsageError, match="declare products"):
         feed_forward("mine")(nn.Module)
+    with pytest.raises(UsageError, match=r"'mine' .* must declare products and supports itself"):
+        mechanism("mine")(Dense)
     c = of(parametrization="mup", mup_width=3)
     axes = sharding.axes(_shapes(build(c, V)))["encoder_0"]["feed_forward"]
     assert learning_rate_factors(c.model, axes) == {"W_r": 0.25, "W_1": 0.25, "W_2": 12 / 22}
-    with pytest.raises(UsageError, match=r"no learning rate .*experts"):
+    with pytest.raises(UsageError, match=r"for the matrix W_1 with .*experts"):
         learning_rate_factors(replace(c, feed_forward="relu").model, axes)
+
+
+class Halves(Differential):
+    """A subclass that declares nothing itself."""
+
+
+def encode(module, t, d_model):
+    return jnp.zeros((len(t), d_model))
+
+
+def test_a_subclass_inherits_the_declaration_of_its_base_class(files):
+    mechanism("halves", "differential by another name", options=dict(x=1))(Halves)
+    mine, base = MECHANISMS["halves"], MECHANISMS["differential"]
+    assert (mine.products, mine.supports, mine.halves) == (base.products, base.supports, True)
+    assert mine.options == dict(lambda_init=0.8, x=1)
+
+
+def test_positions_with_a_bias_beside_their_encoding_are_not_exported(files):
+    for kind in ("encode", "bias"):
+        positions("both", kind)(encode)
+    with pytest.raises(UsageError, match="does not support positions=both"):
+        check(replace(Config(), positions="both"))

@@ -27,10 +27,9 @@ def check(c: Config) -> None:
       UsageError: it lacks one; the message names the field and the values that are possible.
     """
     m = c.model
-    encodings = [name for name, scheme in POSITIONS.items() if scheme.encode]
     supported: dict[str, Sequence[Any]] = {
         "architecture": ["transformer"],
-        "positions": encodings,
+        "positions": [n for n, x in POSITIONS.items() if x.encode and not x.partners],
         "norm": [name for name, part in NORMS.items() if part.ctranslate2 is not None],
         "norm_placement": [n for n, x in NORM_PLACEMENTS.items() if x.ctranslate2 is not None],
         "feed_forward": [n for n, part in FEED_FORWARD.items() if part.ctranslate2 is not None],

@@ -23,14 +23,13 @@ If d_k grows with the width, the products q k^T of a trained model grow as d_k, 
 use `scaled_dot_product:power=1` (Yang et al. 2022, definition 4.1).
 """
 
-from functools import partial
 from typing import Any
 
 import jax
 
 from t2t_jax import config
 from t2t_jax.errors import UsageError
-from t2t_jax.parts import FEED_FORWARD
+from t2t_jax.parts import FEED_FORWARD, NORM_PLACEMENTS
 
 
 def logit_multiplier(c: config.Model) -> float:
@@ -47,11 +46,19 @@ def learning_rate_factors(c: config.Model, axes: Any) -> Any:
     Raises:
       UsageError: muP has no rule for a matrix with these axes.
     """
-    factor = (lambda names: 1.0) if c.parametrization == "standard" else partial(_factor, c)
-    return jax.tree.map(factor, axes, is_leaf=lambda x: isinstance(x, tuple))
 
+    def factor(path: Any, names: tuple[str, ...]) -> float:
+        if c.parametrization == "standard" or len(names) == 1:
+            return 1.0
+        if names not in rules:
+            where = jax.tree_util.keystr(path, simple=True, separator="/")
+            raise UsageError(
+                f"parametrization=mup has no learning rate for the matrix {where} with the axes "
+                f"{names}: give one by `mup` where its feed-forward layer or norm placement is "
+                "declared, or use parametrization=standard."
+            )
+        return rules[names]
 
-def _factor(c: config.Model, axes: tuple[str, ...]) -> float:
     from_d_model = c.mup_width / c.d_model
     rules = {
         ("vocabulary", "d_model"): from_d_model**0.5,
@@ -65,12 +72,7 @@ def _factor(c: config.Model, axes: tuple[str, ...]) -> float:
         ("heads", "bucket"): 1.0,
         ("heads", "d_k"): 1.0,
         **FEED_FORWARD[c.feed_forward].mup(c),
+        **NORM_PLACEMENTS[c.norm_placement].mup(c),
     }
-    if len(axes) == 1:
-        return 1.0
-    if axes not in rules:
-        raise UsageError(
-            f"parametrization=mup has no learning rate for a matrix with the axes {axes}: give one "
-            "by `mup` where its feed-forward layer is declared, or use parametrization=standard."
-        )
-    return rules[axes]
+    leaf = lambda x: isinstance(x, tuple)  # noqa: E731
+    return jax.tree_util.tree_map_with_path(factor, axes, is_leaf=leaf)
