@@ -1,8 +1,8 @@
 """Attention mechanisms in one encoder-decoder, for the same steps or the same FLOPs.
 
     launch/local.sh run attention --seeds 3              in miniature on the built-in corpus
-    launch/local.sh run attention_flops --seeds 3        those of other FLOPs, with as many steps as
-                                                         the FLOPs of base allow
+    launch/local.sh run attention_flops --seeds 3        rows whose FLOPs differ from base, with as
+                                                         many steps as the FLOPs of base allow
     launch/local.sh run attention --preset multi30k      on real text
 
 On 2 CPU cores the first takes about 85 minutes, the second 20. Expected of the first
@@ -13,9 +13,9 @@ base.
 
 A row uses its mechanism in every role that it supports, except that windows and sparse patterns
 leave cross-attention to scaled dot products. The options suit sentences of at most some twenty
-subwords; those of the preset demo have 10 on average, and those of `test_long` 22. `contrastive` is
-the accuracy on minimal pairs. `launch/local.sh list mechanisms` describes each mechanism, and
-`launch/local.sh bench attention` measures its cost on long sequences.
+subwords; sentences of the preset demo have 10 on average, and sentences of `test_long` have 22.
+`contrastive` is the accuracy on minimal pairs. `launch/local.sh list mechanisms` describes each
+mechanism, and `launch/local.sh bench attention` measures its cost on long sequences.
 """
 
 from t2t_jax.study import Row, study

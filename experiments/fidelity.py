@@ -176,9 +176,9 @@ def table(results):
         f"{attainable('PPL'):.2f} (PPL) and {attainable('BLEU'):.2f} (BLEU).",
         "Core-hours depend on what else the machine did: compare grids by their FLOPs.",
         "In parentheses: the 95% interval over sentences, and over seeds where there are several. "
-        "FLOPs and core-hours are those of all seeds. Signs: rows on the paper's "
-        "side of base, of those that the paper (0.1 PPL, 0.3 BLEU) and, with several seeds, the "
-        "grid with significance separate from base.",
+        "FLOPs and core-hours cover all seeds. Signs: rows that move in the paper's direction from "
+        "base, of the rows that the paper (0.1 PPL, 0.3 BLEU) and, with several seeds, the grid "
+        "with significance separate from base.",
     ]
     heads_of_cheapest = ["tau at least", "PPL: cheapest grid", "FLOPs"]
     heads_of_cheapest += ["BLEU: cheapest grid", "FLOPs"]

@@ -3,9 +3,9 @@
     launch/local.sh experiments/grades.py        1 minute on one CPU core
 
 Writes experiments/results/grades, which `help corpus` repeats. The table has means and counts over
-the 60,000 default training pairs; the last two columns are shares of pairs. A type is a word
-form, in lower case in English; the unigram perplexity is that of English words and grows as their
-frequencies become more even. An ambiguous word is one whose translation another word of the
+the 60,000 default training pairs; the last two columns are shares of pairs. A type is a word form,
+in lower case in English; the unigram perplexity is the perplexity of English words and grows as
+their frequencies become more even. An ambiguous word is one whose translation another word of the
 sentence decides, such as bank or you. A pronoun for a noun of an earlier clause takes the gender of
 the German noun.
 

@@ -1,4 +1,4 @@
-"""Extrapolation: which position schemes work on sequences longer than those of training.
+"""Extrapolation: which position schemes work on sequences longer than in training.
 
     launch/local.sh run lengths --preset diagnostic --seeds 3
     launch/local.sh run lengths_dyck --preset diagnostic --seeds 3

@@ -117,7 +117,7 @@ def costs(measured, mechanism):
 def memory(line):
     """Returns the bytes of the decoding state of a row of recall, and whether it has a fixed size.
 
-    The state is that of the second layer after a whole sequence.
+    The state belongs to the second layer, after a whole sequence.
     """
     m = line.c.model
     name = pieces(m.decoder_attention)[-1]

@@ -8,7 +8,7 @@ self-attention, 1 for the others). The maximum path is 1 layer of self-attention
 layers of restricted attention, 128 steps of an LSTM, 127 convolutions or 5 dilated ones.
 
 A layer is what Table 1 counts: attention without its projections (8 heads, d = 512), an LSTM, a
-gated convolution of width 3. FLOPs are those of matrix products in the traced program. Time and
+gated convolution of width 3. FLOPs count the matrix products of the traced program. Time and
 memory are those of the forward pass; times are medians of five laps. Exponents are fitted over
 n = 256 ... 4,096. The path length is the number of layers after which the last position depends on
 the first, times the sequential steps within a layer.

@@ -1,6 +1,6 @@
 """Accelerators that programs can be compiled for without having them, and limits of their speed.
 
-Bandwidths and peaks are those of the manufacturers' data sheets.
+Bandwidths and peaks are taken from the manufacturers' data sheets.
 """
 
 import os

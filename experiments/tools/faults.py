@@ -294,7 +294,7 @@ def table(results):
     rows = {
         f"{killed['kills']} kills (-9) at random moments of training, "
         f"{killed['of them in a save']} of them during a save": "all runs resume; parameters, "
-        "metrics, translations and scores equal those of an uninterrupted run, bit for bit: "
+        "metrics, translations and scores equal an uninterrupted run, bit for bit: "
         f"{count_same(killed)}",
         **damage_rows(results["damaged"]),
         f"{len(stopped['seconds'])} stop signals (SIGTERM, SIGINT)": "exit code "
@@ -307,7 +307,7 @@ def table(results):
         "a clock that jumps by years every two seconds": f"{len(clock['ended early'])} saves time "
         f"out and the same command resumes; {count_same(clock)}",
         "two workers on one run": f"exit codes {', '.join(map(str, shared['exit codes']))}: "
-        f"`{', '.join(shared['refused'])}`; the result of the other equals that of a "
+        f"`{', '.join(shared['refused'])}`; the result of the other equals the result of a "
         f"single worker: {shared['same as one']}",
     }
     text = pipe_table(["fault", "outcome"], rows.items())

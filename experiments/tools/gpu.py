@@ -113,7 +113,7 @@ def step_cases(sizes):
 def steps(out, sizes):
     """Measures training steps, the lower bound of their programs, and their longest kernels.
 
-    The bound is that of the program of each shape; `shapes` says how often a round has it.
+    The bound is computed for the program of each shape; `shapes` says how often a round has it.
     """
     import jax
 

@@ -40,7 +40,7 @@ def compare(tokens: int) -> Iterator[dict[str, Any]]:
 
 
 def exact(results: dict[str, Any]) -> bool:
-    """Returns whether no kernel's error is more than `TOLERANCE` times that of its definition."""
+    """Returns whether no kernel's error is more than `TOLERANCE` times its definition's error."""
     return all(
         _worst(x["kernel"]) <= TOLERANCE * _worst(x["plain"]) + 1e-6 for x in results.values()
     )

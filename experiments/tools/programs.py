@@ -164,7 +164,7 @@ def _place(mesh: Mesh, x: Any, *spec: Any) -> jax.ShapeDtypeStruct:
 
 
 def _stacked(mesh: Mesh, x: jax.ShapeDtypeStruct, P: int) -> jax.ShapeDtypeStruct:
-    """The shape of an array for all P members of a population, from that of one."""
+    """The shape of an array for all P members of a population, from the shape of one."""
     wide = jax.ShapeDtypeStruct((P, *x.shape), x.dtype)
     return _place(mesh, wide, "population", *x.sharding.spec)
 

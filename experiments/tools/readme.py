@@ -38,8 +38,8 @@ READING = """## Reading a table
 
 - **Rows.** The first row is base. Every other row shows only the fields in which it differs from
   base; a blank cell means the value of base.
-- **`512→64`.** The value before the arrow is the paper's. The value after it is the one that was
-  run. A preset shrinks every row of a table by the same factors.
+- **`512→64`.** The paper's value stands before the arrow, and the value that was run stands
+  after it. A preset shrinks every row of a table by the same factors.
 - **"paper" and "ours".** The paper reports WMT14 EN-DE. The stored runs are small models on small
   corpora, so compare the differences between rows, not the values. A blank cell of the paper is
   blank in the paper, too.
