@@ -101,11 +101,21 @@ def save(target: ocp.CheckpointManager, state: State, history: History) -> None:
       RunError: the disk has no room, or the previous save failed.
     """
     finish(target)
-    needed = sum(x.nbytes for x in jax.tree.leaves(state))
-    hosts.decide(lambda: _check_room(Path(target.directory), needed))
+    directory, needed = Path(target.directory), sum(x.nbytes for x in jax.tree.leaves(state))
+
+    def check_room() -> None:  # Orbax would fail with a long traceback
+        free = shutil.disk_usage(directory).free
+        if free < needed:
+            raise RunError(
+                f"a checkpoint takes {needed / 2**20:,.1f} MiB, but {directory} has only "
+                f"{free / 2**20:,.1f} free: make room, then the same command resumes from the "
+                "last checkpoint."
+            )
+
+    hosts.decide(check_room)
     trees = {name: ocp.args.StandardSave(tree) for name, tree in _trees(state).items()}
     standing = ocp.args.JsonSave(history._asdict())  # the name that stored checkpoints have
-    with writing(Path(target.directory), Exception):
+    with writing(directory, Exception):
         target.save(int(state.step), args=ocp.args.Composite(**trees, standing=standing))
 
 
@@ -113,17 +123,6 @@ def _trees(state: State) -> dict[str, Any]:
     """The trees of a checkpoint; Orbax refuses one without arrays, as the state of plain SGD."""
     trees = {"params": state.params, "optimizer": state.optimizer}
     return {name: tree for name, tree in trees.items() if jax.tree.leaves(tree)}
-
-
-def _check_room(directory: Path, needed: int) -> None:
-    """Raises a RunError of one line where Orbax would fail with a long traceback."""
-    free = shutil.disk_usage(directory).free
-    if free < needed:
-        raise RunError(
-            f"a checkpoint takes {needed / 2**20:,.1f} MiB, but {directory} has only "
-            f"{free / 2**20:,.1f} free: make room, then the same command resumes from the last "
-            "checkpoint."
-        )
 
 
 def finish(source: ocp.CheckpointManager) -> None:

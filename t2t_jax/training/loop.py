@@ -52,40 +52,27 @@ def train(
     programs: Programs = {}
     for i, group in enumerate(groups, 1):
         if len(groups) > 1:
-            progress.say(
-                f"{group[0].directory.name}: run {i} of {len(groups)} that share a program"
-            )
-        yield from _train_group(model, group, evaluate, progress, mesh, programs)
-
-
-def _train_group(
-    model: nn.Module,
-    members: Sequence[Member],
-    evaluate: Evaluate,
-    progress: Progress,
-    mesh: Mesh,
-    programs: Programs,
-) -> list[tuple[Member, Trained | RunError]]:
-    """Trains members at once; see `train`."""
-    outcomes: list[tuple[Member, Trained | RunError]] = []
-    with ExitStack() as stack:
-        stack.enter_context(sharding.use_mesh(mesh))
-        managers = [
-            stack.enter_context(checkpoints.manager(m.directory / "checkpoints", m.c.training))
-            for m in members
-        ]
-        saved = [checkpoints.whole_steps(manager, progress.say) for manager in managers]
-        for start, indices in _resume_points(saved):
-            if len(indices) % mesh.shape["population"]:
-                raise UsageError(
-                    f"population={mesh.shape['population']} of the mesh does not divide the "
-                    f"{len(indices)} runs that share a program: choose another --mesh."
-                )
-            for i in indices:
-                checkpoints.delete_after(managers[i], start)
-            chosen = [(members[i], managers[i]) for i in indices]
-            outcomes += Trainer(model, chosen, start, evaluate, progress, mesh, programs).train()
-    return outcomes
+            name = group[0].directory.name
+            progress.say(f"{name}: run {i} of {len(groups)} that share a program")
+        outcomes: list[tuple[Member, Trained | RunError]] = []
+        with sharding.use_mesh(mesh), ExitStack() as stack:
+            managers = [
+                stack.enter_context(checkpoints.manager(m.directory / "checkpoints", m.c.training))
+                for m in group
+            ]
+            saved = [checkpoints.whole_steps(manager, progress.say) for manager in managers]
+            for start, indices in _resume_points(saved):
+                if len(indices) % mesh.shape["population"]:
+                    raise UsageError(
+                        f"population={mesh.shape['population']} of the mesh does not divide the "
+                        f"{len(indices)} runs that share a program: choose another --mesh."
+                    )
+                for k in indices:
+                    checkpoints.delete_after(managers[k], start)
+                chosen = [(group[k], managers[k]) for k in indices]
+                trainer = Trainer(model, chosen, start, evaluate, progress, mesh, programs)
+                outcomes += trainer.train()
+        yield from outcomes
 
 
 def _resume_points(saved: Sequence[set[int]]) -> list[tuple[int, list[int]]]:

@@ -1,6 +1,5 @@
 """Optimizers and schedules of the learning rate (section 5.3); `parts.py` lists them."""
 
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,15 +29,6 @@ def adam(beta1: float, beta2: float, eps: float) -> optax.GradientTransformation
 def lion(beta1: float, beta2: float) -> optax.GradientTransformation:
     """Lion (Chen et al. 2023)."""
     return optax.scale_by_lion(beta1, beta2)
-
-
-def decays(axes: Any) -> Any:
-    """Whether weight decay applies to each parameter: to all but biases and the scales of norms.
-
-    Args:
-      axes: the logical axes of every parameter, a tree whose leaves are tuples of names.
-    """
-    return jax.tree.map(lambda names: len(names) > 1, axes, is_leaf=lambda x: isinstance(x, tuple))
 
 
 def peak_lr(c: config.Config) -> float:

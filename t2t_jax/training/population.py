@@ -115,7 +115,8 @@ def stack(trees: Sequence[Any]) -> Any:
         lambda x: NamedSharding(x.sharding.mesh, PartitionSpec("population", *x.sharding.spec)),
         trees[0],
     )
-    return jax.jit(_stack, out_shardings=layout)(trees)
+    together = lambda trees: jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)  # noqa: E731
+    return jax.jit(together, out_shardings=layout)(trees)
 
 
 def stack_batches(batches: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -132,12 +133,5 @@ def member(tree: Any, i: int, P: int) -> Any:
     layout = jax.tree.map(
         lambda x: NamedSharding(x.sharding.mesh, PartitionSpec(*x.sharding.spec[1:])), tree
     )
-    return jax.jit(_member, out_shardings=layout)(tree, i)
-
-
-def _stack(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
-def _member(tree: Any, i: int) -> Any:
-    return jax.tree.map(lambda x: x[i], tree)
+    chosen = lambda tree, i: jax.tree.map(lambda x: x[i], tree)  # noqa: E731
+    return jax.jit(chosen, out_shardings=layout)(tree, i)

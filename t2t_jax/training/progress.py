@@ -26,20 +26,21 @@ class Progress:
         if time.monotonic() - self.last < (1 if self.live else 15):
             return
         self.last, self.open = time.monotonic(), self.live
-        self.out.write(f"\r\x1b[K{line}" if self.live else f"{line}\n")
-        self.out.flush()
+        self._write(line, "" if self.live else "\n")
 
     def say(self, line: str) -> None:
         """Prints a line that stays."""
-        self.out.write(f"\r\x1b[K{line}\n" if self.live else f"{line}\n")
-        self.out.flush()
+        self._write(line, "\n")
         self.open = False
+
+    def _write(self, line: str, end: str) -> None:
+        self.out.write("\r\x1b[K" * self.live + line + end)
+        self.out.flush()
 
     def close(self) -> None:
         """Ends a line that `show` wrote, so that further output begins a new one."""
         if self.open:
-            self.out.write("\n")
-            self.out.flush()
+            print(file=self.out, flush=True)
             self.open = False
 
 

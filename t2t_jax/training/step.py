@@ -16,7 +16,7 @@ from t2t_jax.models.parametrization import learning_rate_factors
 from t2t_jax.tokens import BOS, PAD
 from t2t_jax.training import sharding
 from t2t_jax.training.objective import cross_entropy, fused_cross_entropy
-from t2t_jax.training.optimizer import decays, learning_rate, make, peak_lr
+from t2t_jax.training.optimizer import learning_rate, make, peak_lr
 from t2t_jax.training.progress import StepMetrics
 
 Batch = dict[str, jax.Array]
@@ -42,9 +42,6 @@ class Hyper:
     warmup: jax.Array
     steps: jax.Array
     seed: jax.Array
-
-
-Stepped = tuple[State, StepMetrics]
 
 
 def hyper(c: Config) -> Hyper:
@@ -144,7 +141,9 @@ def _shapes(model: nn.Module) -> Any:
         return jax.eval_shape(lambda: _draw(model, jax.random.key(0)))
 
 
-def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], Stepped]:
+def make_step(
+    model: nn.Module, c: Config
+) -> Callable[[State, Batch, Hyper], tuple[State, StepMetrics]]:
     """The train step of a model: a pure function (state, batch, hyper) -> (state, metrics).
 
     A batch is {"source": int32 [B, S], "target": int32 [B, T]}, padded with PAD. The loss is the
@@ -153,10 +152,12 @@ def make_step(model: nn.Module, c: Config) -> Callable[[State, Batch, Hyper], St
     t = c.training
     optimizer = make(t)
     axes = sharding.axes(_shapes(model))
-    factors, decayed = learning_rate_factors(c.model, axes), decays(axes)
+    factors = learning_rate_factors(c.model, axes)
+    # Weights decay, biases and the scales of norms do not.
+    decayed = jax.tree.map(lambda x: len(x) > 1, axes, is_leaf=lambda x: isinstance(x, tuple))
     gradient_of = jax.grad(partial(_loss, model, t.smoothing), has_aux=True)
 
-    def step(state: State, batch: Batch, h: Hyper) -> Stepped:
+    def step(state: State, batch: Batch, h: Hyper) -> tuple[State, StepMetrics]:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(h.seed), 1), state.step)
         gradient, sums = _accumulate(gradient_of, t.accumulate, state.params, batch, h, key)
         gradient = nn.with_logical_constraint(gradient, axes)  # each device updates its part

@@ -17,7 +17,7 @@ from t2t_jax.training import checkpoints, hosts, population, sharding
 from t2t_jax.training.checkpoints import History
 from t2t_jax.training.population import Clock, Member, MemberState, Trained
 from t2t_jax.training.progress import Meter, Metrics, Progress, StepMetrics, duration
-from t2t_jax.training.step import State, hyper, initialise, make_step
+from t2t_jax.training.step import hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops
 
 RECORD_EVERY = 50  # steps between records of metrics.jsonl; the last step has one, too
@@ -55,27 +55,22 @@ class Trainer:
         self.evaluate, self.progress = evaluate, progress
         self.mesh, self.programs = mesh, programs
         self.step, self.last = start, self.c.training.steps
-        self.runs: list[MemberState] = []
-        self.state = self._restore(members)
+        self.runs, states = list[MemberState](), []
+        for i, (member, manager) in enumerate(members):
+            state, history = initialise(model, member.c, mesh), History()
+            if start:
+                state, history = checkpoints.restore(manager, state, start)
+            states.append(state)
+            batches = member.stream(history.epoch, history.batch)
+            self.runs.append(MemberState(i, member, manager, history, batches))
+        if start:
+            progress.say(f"resuming from step {start:,}")
+        self.state = population.stack(states)
         self.hyper = population.stack([sharding.replicate(hyper(m.c), mesh) for m, _ in members])
         self.step_function = population.vmap_step(make_step(model, self.c), self.P)
         self.history, self.peak = self.runs[0].history.of_population(self.P), peak_flops()
         self.clock, self.meter = Clock(self.history), Meter()
         self.queue = deque[tuple[int, float, StepMetrics]]()
-
-    def _restore(self, members: Sequence[tuple[Member, Any]]) -> State:
-        """Makes the runs, and returns their state: new at step 0, otherwise from checkpoints."""
-        states = []
-        for i, (member, manager) in enumerate(members):
-            state, history = initialise(self.model, member.c, self.mesh), History()
-            if self.step:
-                state, history = checkpoints.restore(manager, state, self.step)
-            states.append(state)
-            batches = member.stream(history.epoch, history.batch)
-            self.runs.append(MemberState(i, member, manager, history, batches))
-        if self.step:
-            self.progress.say(f"resuming from step {self.step:,}")
-        return population.stack(states)
 
     def train(self) -> list[tuple[Member, Trained | RunError]]:
         """Trains all runs to their last step, or until all have failed or patience has run out.
@@ -83,10 +78,6 @@ class Trainer:
         Raises:
           Interrupted: by a signal, once the runs are saved.
         """
-        self._train_steps()
-        return [(run.member, self._outcome(run)) for run in self.runs]
-
-    def _train_steps(self) -> None:
         every = self.c.training.evaluate_every
         with ExitStack() as stack:
             interrupted = stack.enter_context(hosts.interruption())
@@ -103,16 +94,20 @@ class Trainer:
                         self._evaluate()
                     self._save()
                     if stopped:
-                        self._stop()
+                        self._wait()
+                        raise Interrupted(
+                            f"stopped at step {self.step:,}; the same command resumes from there."
+                        )
                     self.meter = Meter()
+        self._wait()
+        return [(run.member, run.error or self._average(run)) for run in self.runs]
 
-    def _outcome(self, run: MemberState) -> Trained | RunError:
-        """The averaged parameters of a run that has ended, or its error."""
-        if run.error is not None:
-            return run.error
-        checkpoints.finish(run.manager)
-        params = population.member(self.state.params, run.index, self.P)
-        k = run.member.c.training.average
+    def _wait(self) -> None:
+        for run in self._alive():
+            checkpoints.finish(run.manager)
+
+    def _average(self, run: MemberState) -> Trained:
+        params, k = population.member(self.state.params, run.index, self.P), self.c.training.average
         averaged = checkpoints.average(run.manager, params, run.history, k)
         return Trained(*averaged, run.history, self.P)
 
@@ -176,14 +171,6 @@ class Trainer:
             return
         self.meter.add(metrics, flops)
         measured = self.meter.read(self.peak)
-        self._show(step, measured)
-        if step % RECORD_EVERY == 0 or step == self.last:
-            record = {"step": step, "seconds": self.clock.seconds()} | measured
-            for run in self._alive():
-                run.write(record)
-            self.meter = Meter()
-
-    def _show(self, step: int, measured: dict[str, Any]) -> None:
         left = duration((self.last - step) * measured["seconds_per_step"])
         share = f"  {measured['share_of_peak']:.0%} of peak FLOP/s" if self.peak else ""
         loss = measured["loss"][[run.index for run in self._alive()]].mean()
@@ -191,10 +178,20 @@ class Trainer:
             f"step {step:,}/{self.last:,}  loss {loss:.3f}  "
             f"{measured['tokens_per_second']:,.0f} tokens/s{share}  {left} left"
         )
+        if step % RECORD_EVERY == 0 or step == self.last:
+            record = {"step": step, "seconds": self.clock.seconds()} | measured
+            for run in self._alive():
+                run.write(record)
+            self.meter = Meter()
 
     def _fail(self, run: MemberState, step: int) -> None:
         """Ends a run whose loss or perplexity at `step` is infinite or NaN."""
-        run.error = RunError(_diverged(step, run.manager.latest_step()))
+        saved = run.manager.latest_step()
+        kept = f"the checkpoint of step {saved:,} is good" if saved else "nothing was saved yet"
+        run.error = RunError(
+            f"the loss is not finite at step {step:,}, and {kept}: lower the learning rate "
+            "(peak_lr or lr_scale) or lengthen warmup, in another directory (--run)."
+        )
         if self.P > 1:
             self.progress.say(f"{run.member.directory}: {run.error}")
 
@@ -225,16 +222,3 @@ class Trainer:
             run.history = self.history._replace(evaluations=run.history.evaluations)
             state = population.member(self.state, run.index, self.P)
             checkpoints.save(run.manager, state, run.history)
-
-    def _stop(self) -> None:
-        for run in self._alive():
-            checkpoints.finish(run.manager)
-        raise Interrupted(f"stopped at step {self.step:,}; the same command resumes from there.")
-
-
-def _diverged(step: int, saved: int | None) -> str:
-    kept = f"the checkpoint of step {saved:,} is good" if saved else "nothing was saved before it"
-    return (
-        f"the loss is not finite at step {step:,}, and {kept}: lower the learning rate (peak_lr or "
-        "lr_scale) or lengthen warmup, in another directory (--run)."
-    )
