@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.registry import MECHANISMS, build, gates, parse
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.bench import NAIVE
+from t2t_jax.bench import NAIVE, align
 from t2t_jax.bench.lengths import ROUNDS, Point, Program, compiled, exponent, sweep
 from t2t_jax.bench.lengths import plot as plot_lengths
 from t2t_jax.environment import environment
@@ -76,14 +77,15 @@ def measure(names: Sequence[str], lengths: Sequence[int], seconds: float) -> dic
       those of the value alone: seconds, and bytes of temporaries. `step` has those of a step that
       decodes position n, for mechanisms of the decoder: seconds, and bytes of the state.
     """
-    curves = sweep(names, lengths, seconds, _gradient)
-    forward = sweep(names, lengths, seconds, _value)
+    curves = sweep(names, lengths, seconds, partial(_program, True))
+    forward = sweep(names, lengths, seconds, partial(_program, False))
     decoding = [name for name in names if name != NAIVE and is_causal(name)]
     longer = [n for n in lengths if n > STEPS]
-    steps = {
-        name: [_of_step(name, point) for point in curve]
-        for name, curve in sweep(decoding, longer, seconds, _steps).items()
-    }
+    steps = sweep(decoding, longer, seconds, _steps)
+    for name, curve in steps.items():
+        for point in curve:
+            point.update({x: point[x] / STEPS for x in ("seconds", "least", "most")})
+            point["bytes"] = state_bytes(name, int(point["n"]))
     mechanisms = {
         name: {"causal": is_causal(name), "at": curve}
         | {f"{quantity}_exponent": exponent(curve, quantity) for quantity in ("seconds", "bytes")}
@@ -99,33 +101,31 @@ def measure(names: Sequence[str], lengths: Sequence[int], seconds: float) -> dic
 def table(results: Mapping[str, Any]) -> str:
     """Returns time, speed relative to the paper's attention, memory, and exponents."""
     sizes = f"B = {results['B']}, h = {results['h']}, d_k = d_v = {results['d_k']}"
-    lines = [
-        f"{sizes}, {results['dtype']}; in parentheses the speed relative to {BASE}, and MiB",
-        *_block(results, "at", "value and gradient: ms (MiB of temporaries)"),
-        *_block(results, "forward", "value alone: ms (MiB of temporaries)"),
-        *_block(results, "step", f"a step of decoding, of the last {STEPS}: ms (MiB of state)"),
-    ]
+    lines = [f"{sizes}, {results['dtype']}; in parentheses the speed relative to {BASE}, and MiB"]
+    for kind, title in (
+        ("at", "value and gradient: ms (MiB of temporaries)"),
+        ("forward", "value alone: ms (MiB of temporaries)"),
+        ("step", f"a step of decoding, of the last {STEPS}: ms (MiB of state)"),
+    ):
+        mechanisms = {name: m for name, m in results["mechanisms"].items() if m[kind]}
+        lengths = sorted({point["n"] for m in mechanisms.values() for point in m[kind]})
+        dense = mechanisms.get(BASE, {kind: []})[kind]
+        base = {point["n"]: point for point in dense}
+        rows = [["n", *(f"{n:,}" for n in lengths), "faster from n", "time ~", "memory ~"]]
+        for name, m in mechanisms.items():
+            points = {point["n"]: point for point in m[kind]}
+            n = crossing(m[kind], dense)
+            powers = (m["seconds_exponent"], m["bytes_exponent"]) if kind == "at" else (None, None)
+            rows.append(
+                [
+                    name if m["causal"] else f"{name} (not causal)",
+                    *(_cell(points.get(n), base.get(n)) for n in lengths),
+                    "" if n is None or name == BASE else f"{n:,.0f}",
+                    *("" if p is None else f"n^{p:.2f}" for p in powers),
+                ]
+            )
+        lines += ["", title, *align(rows if kind == "at" else [row[:-2] for row in rows])]
     return "\n".join(lines) + "\n"
-
-
-def _block(results: Mapping[str, Any], kind: str, title: str) -> list[str]:
-    """Returns the lines of one kind of measurement: times, crossings, and for `at` exponents."""
-    mechanisms = {name: m for name, m in results["mechanisms"].items() if m[kind]}
-    lengths = sorted({point["n"] for m in mechanisms.values() for point in m[kind]})
-    dense = mechanisms.get(BASE, {kind: []})[kind]
-    base = {point["n"]: point for point in dense}
-    heads = "  faster from n" + "   time ~  memory ~" * (kind == "at")
-    lines = ["", title, f"{'n':28}" + "".join(f"{n:>24,}" for n in lengths) + heads]
-    for name, m in mechanisms.items():
-        points = {point["n"]: point for point in m[kind]}
-        line = f"{name + ('' if m['causal'] else ' (not causal)'):28}"
-        line += "".join(f"{_cell(points.get(n), base.get(n)):>24}" for n in lengths)
-        n = crossing(m[kind], dense)
-        line += f"{'' if n is None or name == BASE else f'{n:,.0f}':>15}"
-        powers = (m["seconds_exponent"], m["bytes_exponent"]) if kind == "at" else ()
-        line += "".join(" " * 9 if p is None else f"   n^{p:.2f}" for p in powers)
-        lines.append(line.rstrip())
-    return lines
 
 
 def _cell(point: Mapping[str, float] | None, base: Mapping[str, float] | None) -> str:
@@ -168,26 +168,17 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
     plot_lengths(curves, exponents, title, path)
 
 
-def _value(name: str, n: int) -> Program:
-    value, arguments = _call(name, n)
-    return compiled(value, *arguments)
-
-
-def _gradient(name: str, n: int) -> Program:
-    value, arguments = _call(name, n)
-    return compiled(jax.value_and_grad(value, (0, 1, 2, 3)), *arguments)
-
-
-def _call(name: str, n: int) -> tuple[Callable[..., jax.Array], tuple[Any, ...]]:
-    """Returns a function whose value is a weighted sum of all outputs, and its arguments."""
+def _program(gradient: bool, name: str, n: int) -> Program:
+    """Returns a weighted sum of all outputs as a program, or its value and gradient."""
     mechanism, variables = _mechanism(name, n)
     widths = D, key_width(name), D, D
-    q, k, v, direction = (
+    arguments = [
         jax.random.normal(key, (B, n, H, width), _dtype())
         for key, width in zip(jax.random.split(jax.random.key(0), 4), widths, strict=True)
-    )
+    ]
     value = weighted_sum(mechanism, is_causal(name), jax.default_backend() == "gpu")
-    return value, (variables, q, k, v, direction)
+    function = jax.value_and_grad(value, (0, 1, 2, 3)) if gradient else value
+    return compiled(function, variables, *arguments)
 
 
 def weighted_sum(mechanism: Any, causal: bool, fused: bool) -> Callable[..., jax.Array]:
@@ -231,12 +222,6 @@ def _state(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> Any:
     k, v = (jnp.zeros((B, n, h, width), _dtype()) for width in (key_width(name, d_k), d_v))
     visibility = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
     return mechanism.apply(variables, k, v, visibility, method="start")
-
-
-def _of_step(name: str, point: Point) -> Point:
-    """Returns the seconds of one step and the bytes of the state, from the result of `_steps`."""
-    seconds = {x: point[x] / STEPS for x in ("seconds", "least", "most")}
-    return {"n": point["n"], **seconds, "bytes": state_bytes(name, int(point["n"]))}
 
 
 def state_bytes(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> int:

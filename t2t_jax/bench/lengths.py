@@ -55,10 +55,14 @@ def sweep(
       make: returns the program with a name at a length.
     """
     curves: dict[str, list[Point]] = {name: [] for name in names}
-    names, room = list(names), _memory() // 4  # the allocator may hold on to freed memory
+    host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    stats = jax.devices()[0].memory_stats() or {}
+    # The allocator may hold on to freed memory.
+    names, room = list(names), int(stats.get("bytes_limit", host)) // 4
     for n in sorted(lengths):
         for name in list(names):
-            expected = _expected(curves[name], n)
+            last = curves[name][-1:]  # time is expected to be quadratic
+            expected = sum(point["seconds"] * (n / point["n"]) ** 2 for point in last)
             if expected > seconds:
                 say(f"n = {n:,}: {name} is dropped; a call would take some {expected:.0f} s")
                 names.remove(name)
@@ -74,11 +78,6 @@ def sweep(
     return curves
 
 
-def _expected(curve: Sequence[Point], n: int) -> float:
-    """Returns the seconds of a call at n if time is quadratic; 0 before the first measurement."""
-    return curve[-1]["seconds"] * (n / curve[-1]["n"]) ** 2 if curve else 0.0
-
-
 def _interleaved(programs: Mapping[str, Program]) -> dict[str, list[float]]:
     """Returns the seconds of each program in every round but the first, which warms up."""
     times: dict[str, list[float]] = {name: [] for name in programs}
@@ -90,13 +89,6 @@ def _interleaved(programs: Mapping[str, Program]) -> dict[str, list[float]]:
             if r:
                 times[name].append(time.perf_counter() - start)
     return times
-
-
-def _memory() -> int:
-    """Returns the memory of a device in bytes; on a CPU the memory of the machine."""
-    stats = jax.devices()[0].memory_stats() or {}
-    host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(stats.get("bytes_limit", host))
 
 
 def power(points: Iterable[tuple[float, float]]) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from t2t_jax.bench import workload
+from t2t_jax.bench import align, workload
 from t2t_jax.bench.workload import Workload
 from t2t_jax.environment import environment
 from t2t_jax.errors import say
@@ -62,16 +62,12 @@ def measure(sizes: Sequence[str], batch_tokens: int, P: int) -> dict[str, Any]:
     Returns:
       Results for JSON and `table`, by size: see `measure_steps`.
     """
-    results: dict[str, Any] = {
-        "batch_tokens": batch_tokens,
-        "population": P,
-        "rounds": ROUNDS,
-        "sizes": {},
-    }
+    measured = {}
     for size in sizes:
         w = workload.workload(size, batch_tokens)
-        results["sizes"][size] = measure_steps(size, w, Steps(w, P))
-    return results | {"environment": environment()}
+        measured[size] = measure_steps(size, w, Steps(w, P))
+    settings = dict(batch_tokens=batch_tokens, population=P, rounds=ROUNDS)
+    return {**settings, "sizes": measured, "environment": environment()}
 
 
 def measure_steps(name: str, w: Workload, steps: Steps) -> dict[str, Any]:
@@ -91,7 +87,9 @@ def measure_steps(name: str, w: Workload, steps: Steps) -> dict[str, Any]:
         peaks.append(peak())
         say(f"{name}: {times[-1] * 1e3:,.1f} ms a step")
     first, *times = times
-    flops = _flops(w, steps) / workload.BATCHES
+    shapes = [(b["source"].shape[-2:], b["target"].shape[-1]) for b in steps.batches]
+    flops = steps.P * sum(step_flops(w.c.model, w.V, B, S, T) for (B, S), T in shapes)
+    flops /= workload.BATCHES
     known = [(t, p) for t, p in zip(times, peaks[1:], strict=True) if p]
     shares = [flops / t / p for t, p in known]
     median = statistics.median(times)
@@ -107,25 +105,15 @@ def measure_steps(name: str, w: Workload, steps: Steps) -> dict[str, Any]:
     }
 
 
-def _flops(w: Workload, steps: Steps) -> float:
-    """Returns the FLOPs of a round."""
-    shapes = [(b["source"].shape[-2:], b["target"].shape[-1]) for b in steps.batches]
-    return steps.P * sum(step_flops(w.c.model, w.V, B, S, T) for (B, S), T in shapes)
-
-
 def table(results: Mapping[str, Any]) -> str:
     """Returns a line for each size."""
     device, P = results["environment"]["device"], results["population"]
     models = f", {P} models at once" if P > 1 else ""
-    lines = [
-        f"training steps of {results['batch_tokens']:,} tokens a side{models}, on {device}",
-        f"{'':8}{'ms a step (least, most)':>30}{'tokens/s':>12}{'of peak':>10}{'MiB':>10}",
-    ]
+    rows = [["", "ms a step (least, most)", "tokens/s", "of peak", "MiB"]]
     for size, x in results["sizes"].items():
         ms = [f"{1e3 * x[k]:,.1f}" for k in ("seconds", "least", "most")]
         share = f"{x['share_of_peak']:.0%}" if x["share_of_peak"] else ""
-        lines.append(
-            f"{size:8}{f'{ms[0]} ({ms[1]}, {ms[2]})':>30}{x['tokens_per_second']:>12,.0f}"
-            f"{share:>10}{x['bytes'] / 2**20:>10,.0f}"
-        )
-    return "\n".join(lines) + "\n"
+        speed, mib = f"{x['tokens_per_second']:,.0f}", f"{x['bytes'] / 2**20:,.0f}"
+        rows.append([size, f"{ms[0]} ({ms[1]}, {ms[2]})", speed, share, mib])
+    title = f"training steps of {results['batch_tokens']:,} tokens a side{models}, on {device}"
+    return "\n".join([title, *align(rows)]) + "\n"

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from t2t_jax.bench import workload
+from t2t_jax.bench import align, workload
 from t2t_jax.bench.workload import Workload
 from t2t_jax.config import Decoding
 from t2t_jax.environment import environment
@@ -34,10 +34,9 @@ def rounds(w: Workload, beam: int) -> Callable[[], None]:
     """Returns a function that translates all sentences into outputs of the same length."""
     model, params = never_ending_model(w)
     sources = [[*map(int, row), EOS] for row in workload.sentences(w.V)]
-    decoding = Decoding(beam=beam, max_extra=0)
 
     def run_round() -> None:
-        outputs = translate_tokens(model, params, sources, decoding)
+        outputs = translate_tokens(model, params, sources, Decoding(beam=beam, max_extra=0))
         assert {len(output) for output in outputs} == {workload.LENGTH}
 
     return run_round
@@ -60,8 +59,7 @@ def _measure_beam(size: str, beam: int) -> dict[str, Any]:
 
     The first round, which compiles, does not count; its seconds are returned, too.
     """
-    run_round = rounds(workload.workload(size, 2048), beam)
-    times = []
+    run_round, times = rounds(workload.workload(size, 2048), beam), []
     for _ in range(ROUNDS + 1):
         start = time.perf_counter()
         run_round()
@@ -79,13 +77,14 @@ def _measure_beam(size: str, beam: int) -> dict[str, Any]:
 
 def table(results: Mapping[str, Any]) -> str:
     """Returns a line for each size and beam."""
-    lines = [
-        f"{results['sentences']:,} sentences of {workload.LENGTH} subwords into outputs of as "
-        f"many, batches of {workload.ROWS}, on {results['environment']['device']}: "
-        "sentences/s (least, most)"
-    ]
+    n, device = results["sentences"], results["environment"]["device"]
+    rows = [["", "sentences/s (least, most)"]]
     for size, beams in results["sizes"].items():
         for beam, x in beams.items():
             speeds = [f"{x[k]:,.0f}" for k in ("sentences_per_second", "least", "most")]
-            lines.append(f"{size:8}beam {beam:4}{f'{speeds[0]} ({speeds[1]}, {speeds[2]})':>24}")
-    return "\n".join(lines) + "\n"
+            rows.append([f"{size}, beam {beam}", f"{speeds[0]} ({speeds[1]}, {speeds[2]})"])
+    title = (
+        f"{n:,} sentences of {workload.LENGTH} subwords into outputs of as many, batches of "
+        f"{workload.ROWS}, on {device}"
+    )
+    return "\n".join([title, *align(rows)]) + "\n"

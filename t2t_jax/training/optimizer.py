@@ -1,6 +1,5 @@
 """Optimizers and schedules of the learning rate (section 5.3); `parts.py` lists them."""
 
-
 import jax
 import jax.numpy as jnp
 import optax
