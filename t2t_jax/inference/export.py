@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def check(c: Config) -> None:
     m = c.model
     supported: dict[str, Sequence[Any]] = {
         "architecture": ["transformer"],
+        **{f"{x}_attention": ["scaled_dot_product"] for x in ("encoder", "decoder", "cross")},
         "positions": [n for n, x in POSITIONS.items() if x.encode and not x.partners],
         "norm": [name for name, part in NORMS.items() if part.ctranslate2 is not None],
         "norm_placement": [n for n, x in NORM_PLACEMENTS.items() if x.ctranslate2 is not None],
@@ -36,9 +38,6 @@ def check(c: Config) -> None:
         "qk_norm": ["none"],
         "attention_gate": ["none"],
         "d_v": [m.d_k],
-    }
-    supported |= {
-        f"{role}_attention": ["scaled_dot_product"] for role in ("encoder", "decoder", "cross")
     }
     for field, values in supported.items():
         if getattr(m, field) not in values:
@@ -91,8 +90,15 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
     shape = dict(num_layers=m.N, num_heads=m.h, head_dim=m.d_k)
     sides = transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec
     spec = TransformerSpec(*(side(**shape, **parts) for side in sides))
-    _set_parameters(spec, c, _flat(params))
-    _set_vocabulary(spec, vocabulary.pieces(range(vocabulary.size)))
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    name = partial(jax.tree_util.keystr, simple=True, separator="/")
+    _set_parameters(spec, c, {name(path): np.asarray(x) for path, x in leaves})
+    pieces = vocabulary.pieces(range(vocabulary.size))
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    spec.config.unk_token, spec.config.eos_token = pieces[UNK], pieces[EOS]
+    spec.config.bos_token = spec.config.decoder_start_token = pieces[BOS]
+    spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = EPSILON
     spec.validate()
     spec.optimize()
@@ -100,7 +106,7 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
 
 
 def _set_parameters(spec: Any, c: Config, left: dict[str, np.ndarray]) -> None:
-    """Moves all parameters from `left` into the specification."""
+    """Moves all parameters from `left`, named as in `encoder_0/attention/W_Q`, into `spec`."""
     m, matrix = c.model, left.pop("embedding/matrix")
     for side, name in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
         if POSITIONS[m.positions].limited:
@@ -123,20 +129,6 @@ def _set_parameters(spec: Any, c: Config, left: dict[str, np.ndarray]) -> None:
             f"CTranslate2 has no counterpart of the parameter {min(left)}, so the exported model "
             "would compute something else: export a model without that layer."
         )
-
-
-def _set_vocabulary(spec: Any, pieces: list[str]) -> None:
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
-    spec.config.unk_token, spec.config.eos_token = pieces[UNK], pieces[EOS]
-    spec.config.bos_token = spec.config.decoder_start_token = pieces[BOS]
-    spec.config.add_source_eos = True
-
-
-def _flat(params: Any) -> dict[str, np.ndarray]:
-    """Parameters by path, as in `encoder_0/attention/W_Q`; the layers pop theirs from it."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {jax.tree_util.keystr(p, simple=True, separator="/"): np.asarray(x) for p, x in leaves}
 
 
 def _layer(spec: Any, left: dict[str, np.ndarray], name: str, cross: bool) -> None:

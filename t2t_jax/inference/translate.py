@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from t2t_jax import config
+from t2t_jax.data.cache import Ragged
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.inference import beam as beam_search
 from t2t_jax.tokens import EOS, PAD
@@ -25,13 +26,7 @@ _MANY = 32  # with so many batches, it pays to compile the search for more shape
 _LISTED = 10  # line numbers in a warning, at most
 _SHORTEST = 16  # sources are padded to this length, or to a larger power of two
 Warn = Callable[[str], Any]
-
-
-class Tokens(Protocol):
-    """Sentences of token ids, EOS included: lists, or the cache's `Ragged`."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, i: int, /) -> Sequence[int] | np.ndarray: ...
+Tokens = Sequence[Sequence[int]] | Ragged  # sentences of token ids, EOS included
 
 
 def translate(
@@ -76,31 +71,12 @@ def translate_tokens(
     decoded first, in batches of few shapes, each of which a process compiles once.
     """
     longest = longest or np.iinfo(np.int32).max
-    _warn_of_long(_lengths(sentences), longest, max_length or longest, warn)
-    batches = list(_batches(sentences, longest))
-    decoded = _decode_batches(model, params, [b for _, b in batches], decoding, longest)
-    outputs: list[list[int]] = [[] for _ in range(len(sentences))]
-    for (rows, _), tokens in zip(batches, decoded, strict=True):
-        for i, row in zip(rows, tokens, strict=False):
-            outputs[i] = _until_end(row)
-            room = len(sentences[i]) - 1 + decoding.max_extra
-            if len(outputs[i]) == longest < room:
-                warn(f"line {i + 1}: the translation is cut at the model's {longest} positions.")
-    return outputs
-
-
-def _decode_batches(
-    model: Any,
-    params: Any,
-    batches: Sequence[np.ndarray],
-    decoding: config.Decoding,
-    longest: int,
-) -> list[np.ndarray]:
-    """Output tokens int32 [B, capacity] of each source int32 [B, S]."""
+    lengths = np.array([len(sentences[i]) for i in range(len(sentences))], int)
+    _warn_of_long(lengths, longest, max_length or longest, warn)
     mesh, compiling = sharding.mesh_of(params), threading.Lock()
-    many = len(batches) >= _MANY
+    batches = list(_batches(sentences, longest))
 
-    def decode_batch(source: np.ndarray) -> np.ndarray:
+    def decode_batch(source: np.ndarray) -> np.ndarray:  # [B, S] -> [B, capacity]
         with compiling, sharding.use_mesh(mesh):
             tokens, _ = decode(
                 model,
@@ -110,14 +86,22 @@ def _decode_batches(
                 np.float32(decoding.alpha),
                 beam=decoding.beam,
                 capacity=min(source.shape[1] - 1 + decoding.max_extra, longest),
-                compact_below=len(source) // 4 if many else 0,
+                compact_below=len(source) // 4 if len(batches) >= _MANY else 0,
             )
         return np.asarray(tokens)
 
     # On one device two batches run at once: the operations of one are too small to use all cores.
     # On several devices collective operations must run in the same order everywhere.
     with ThreadPoolExecutor(2 if mesh.size == 1 else 1) as pool:
-        return list(pool.map(decode_batch, batches))
+        decoded = list(pool.map(decode_batch, [source for _, source in batches]))
+    outputs: list[list[int]] = [[] for _ in lengths]
+    for (rows, _), tokens in zip(batches, decoded, strict=True):
+        for i, row in zip(rows, tokens, strict=False):
+            ends = np.flatnonzero((row == EOS) | (row == PAD))
+            outputs[i] = row[: ends[0] if len(ends) else None].tolist()
+            if len(outputs[i]) == longest < lengths[i] - 1 + decoding.max_extra:
+                warn(f"line {i + 1}: the translation is cut at the model's {longest} positions.")
+    return outputs
 
 
 @partial(jax.jit, static_argnames=("model", "beam", "capacity", "compact_below"))
@@ -154,39 +138,30 @@ def decode(
     return nn.with_logical_constraint(result, ((None, None), (None,)))  # replicated on every host
 
 
-def _lengths(sentences: Tokens) -> np.ndarray:
-    return np.array([len(sentences[i]) for i in range(len(sentences))], int)
-
-
 def _warn_of_long(lengths: np.ndarray, positions: int, max_length: int, warn: Warn) -> None:
     """Warns of sentences longer than the model's positions or than its training sentences."""
     cut = lengths > positions
-    long = (lengths > max_length) & ~cut
-    if cut.any():
-        warn(
-            f"{_subject(lengths, cut)} subwords with the end mark, but the model has only "
-            f"{positions:,} positions: the rest is cut off."
-        )
-    if long.any():
-        warn(
-            f"{_subject(lengths, long)} subwords with the end mark, but the model was trained on "
-            f"sentences of at most {max_length:,}: the translation will be cut short or "
-            "unreliable, so split such lines into sentences."
-        )
-
-
-def _subject(lengths: np.ndarray, chosen: np.ndarray) -> str:
-    """The numbers of the chosen lines and their greatest length, as in "line 2 has 300"."""
-    lines, most = np.flatnonzero(chosen) + 1, lengths[chosen].max()
-    if len(lines) == 1:
-        return f"line {lines[0]} has {most:,}"
-    listed = ", ".join(map(str, lines[:_LISTED])) + ", ..." * (len(lines) > _LISTED)
-    return f"{len(lines):,} lines ({listed}) have up to {most:,}"
+    for chosen, consequence in (
+        (cut, f"the model has only {positions:,} positions: the rest is cut off."),
+        (
+            (lengths > max_length) & ~cut,
+            f"the model was trained on sentences of at most {max_length:,}: the translation will "
+            "be cut short or unreliable, so split such lines into sentences.",
+        ),
+    ):
+        if not chosen.any():
+            continue
+        lines, most = np.flatnonzero(chosen) + 1, lengths[chosen].max()
+        listed = ", ".join(map(str, lines[:_LISTED])) + ", ..." * (len(lines) > _LISTED)
+        subject = f"{len(lines):,} lines ({listed}) have up to {most:,}"
+        if len(lines) == 1:
+            subject = f"line {lines[0]} has {most:,}"
+        warn(f"{subject} subwords with the end mark, but {consequence}")
 
 
 def _batches(sentences: Tokens, longest: int) -> Iterator[tuple[list[int], np.ndarray]]:
     """Batches (indices of sentences, source int32 [B, S]); empty sentences are left out."""
-    lengths = _lengths(sentences)
+    lengths = np.array([len(sentences[i]) for i in range(len(sentences))], int)
     order = [int(i) for i in np.argsort(-lengths, kind="stable") if lengths[i] > 1]
     most = min(_ROWS, _power_of_two(len(order)))
     bucket = max(_SHORTEST, _power_of_two(int(lengths.max(initial=0))))
@@ -208,9 +183,3 @@ def _batches(sentences: Tokens, longest: int) -> Iterator[tuple[list[int], np.nd
 def _power_of_two(n: int) -> int:
     """The smallest power of two that is at least n."""
     return 1 << max(0, n - 1).bit_length()
-
-
-def _until_end(tokens: np.ndarray) -> list[int]:
-    """The tokens before the first EOS or PAD."""
-    stop = np.flatnonzero((tokens == EOS) | (tokens == PAD))
-    return tokens[: stop[0] if len(stop) else None].tolist()

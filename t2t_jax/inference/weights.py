@@ -59,14 +59,19 @@ def attention_maps(
     for first in range(0, len(sources), _ROWS):
         some = slice(first, first + _ROWS)
         inputs = [[BOS, *target[:-1]] for target in targets[some]]
-        sides = (_padded(side, model.limit) for side in (sources[some], inputs))
-        places = _places(model, params, *sides)
+        sides = [_padded(side, model.limit) for side in (sources[some], inputs)]
+        effective: dict[tuple[str, ...], bool] = {}
+        with jax.disable_jit() if _attends_in_loop(model.c) else nullcontext():
+            traced = jax.jit(partial(_traced, model, effective))(params, *sides)
+        weights = {(*_place(path), path): np.asarray(x, np.float32) for path, x in traced.items()}
+        order = sorted(weights, key=lambda x: (_ROLES.index(x[0]), x[1]))
         for i, (source, target) in enumerate(zip(sources[some], inputs, strict=True)):
             maps = []
-            for (role, layer, effective), weights in places.items():
+            for role, layer, path in order:
                 T = len(source if role == "encoder" else target)
                 S = len(target if role == "decoder" else source)
-                maps.append(Map(role, layer, effective, weights[i, :, :T, :S]))
+                own = weights[role, layer, path][i, :, :T, :S]
+                maps.append(Map(role, layer, effective[path], own))
             out.append(maps)
     return out
 
@@ -79,19 +84,6 @@ def _padded(rows: Sequence[Sequence[int]], limit: int | None) -> np.ndarray:
     for row, ids in zip(out, rows, strict=True):
         row[: len(ids)] = ids
     return out
-
-
-def _places(
-    model: Any, params: Any, source: np.ndarray, target_in: np.ndarray
-) -> dict[tuple[str, int, bool], np.ndarray]:
-    """Weights [B, h, T, S] by role, layer and whether they are effective."""
-    effective: dict[tuple[str, ...], bool] = {}
-    with jax.disable_jit() if _attends_in_loop(model.c) else nullcontext():
-        weights = jax.jit(partial(_traced, model, effective))(params, source, target_in)
-    places = {
-        (*_place(path), effective[path]): np.asarray(x, np.float32) for path, x in weights.items()
-    }
-    return dict(sorted(places.items(), key=lambda x: (_ROLES.index(x[0][0]), x[0][1])))
 
 
 def _traced(
@@ -108,9 +100,11 @@ def _traced(
             return call(*args, **kwargs)
         if method in ("start", "__call__") and module.path not in inside:
             i = 1 if method == "start" else 2  # start(k, v, ...), __call__(q, k, v, ...)
-            units[module.path] = args[i].shape[1]
+            B, S, h, _ = args[i].shape
+            units[module.path] = S
+            eye = jnp.broadcast_to(jnp.eye(S, dtype=args[i].dtype)[None, :, None], (B, S, h, S))
             inside.add(module.path)
-            out = call(*args[:i], _with_units(args[i]), *args[i + 1 :], **kwargs)
+            out = call(*args[:i], jnp.concatenate([args[i], eye], -1), *args[i + 1 :], **kwargs)
             inside.remove(module.path)
             return out
         if method == "finish":
@@ -137,13 +131,6 @@ def _traced(
 def _attends_in_loop(c: config.Model) -> bool:
     """Whether attention is computed within a loop over positions, whose weights cannot leave it."""
     return c.architecture == "recurrent" and c.attention_feeding == "input"
-
-
-def _with_units(v: Array) -> Array:
-    """v [B, S, h, d_v] -> [B, S, h, d_v + S]: each value with the unit vector of its position."""
-    B, S, h, _ = v.shape
-    units = jnp.eye(S, dtype=v.dtype)[None, :, None]
-    return jnp.concatenate([v, jnp.broadcast_to(units, (B, S, h, S))], -1)
 
 
 def _place(path: tuple[str, ...]) -> tuple[str, int]:
