@@ -5,6 +5,7 @@ those of the same translations vary by 1.5 points between the conventions below.
 """
 
 import functools
+import importlib.metadata
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,22 +58,18 @@ def sentence_statistics(hypotheses: Texts, references: Texts, **options: Any) ->
     return [[*ngrams, length, of_reference] for length, of_reference, *ngrams in counts]
 
 
-@metric("BLEU", _signature("BLEU"), of_sums, key="bleu")
-def _bleu(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
-    """The default of sacreBLEU: 13a tokenisation, cased."""
-    return sentence_statistics(hypotheses, references)
+def _declare(name: str, key: str, **options: Any) -> None:
+    """Declares BLEU with options of sacreBLEU, whose default is 13a tokenisation, cased."""
+
+    def counts(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
+        return sentence_statistics(hypotheses, references, **options)
+
+    metric(name, _signature("BLEU", **options), of_sums, key=key)(counts)
 
 
-@metric("BLEU lowercased", _signature("BLEU", lowercase=True), of_sums, key="bleu_lc")
-def _lowercased(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
-    return sentence_statistics(hypotheses, references, lowercase=True)
-
-
-@metric("BLEU international", _signature("BLEU", tokenize="intl"), of_sums, key="bleu_intl")
-def _international(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
-    return sentence_statistics(hypotheses, references, tokenize="intl")
-
-
+_declare("BLEU", "bleu")
+_declare("BLEU lowercased", "bleu_lc", lowercase=True)
+_declare("BLEU international", "bleu_intl", tokenize="intl")
 # Without a warning that the text looks tokenised.
 _TOKENISED: dict[str, Any] = dict(tokenize="none", force=True)
 
@@ -140,9 +137,7 @@ def _comet_model() -> Any:
 
 
 def _comet_signature() -> str:
-    from importlib.metadata import version
-
-    return f"{COMET}|version:{version('unbabel-comet')}"
+    return f"{COMET}|version:{importlib.metadata.version('unbabel-comet')}"
 
 
 @metric("COMET", _comet_signature)

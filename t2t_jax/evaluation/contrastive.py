@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError
 
@@ -54,11 +52,12 @@ def read(path: Path) -> list[dict[str, Any]]:
     try:
         items = json.loads(path.read_text("utf-8"))
         for item in items:
-            for text in (item["source"], item["reference"]):
-                _require(isinstance(text, str))
-            for error in item["errors"]:
-                _require(isinstance(error["type"], str) and isinstance(error["contrastive"], str))
-                _require(isinstance(error.get("distance", 0), int))
+            texts, errors = [item["source"], item["reference"]], item["errors"]
+            texts += [error[name] for error in errors for name in ("type", "contrastive")]
+            distances = [error.get("distance", 0) for error in errors]
+            fits = all(isinstance(x, str) for x in texts)
+            if not (fits and all(isinstance(x, int) for x in distances)):
+                raise ValueError
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -67,11 +66,6 @@ def read(path: Path) -> list[dict[str, Any]]:
             "objects with source, reference, and errors that have a type and a contrastive text."
         ) from error
     return list(items)
-
-
-def _require(fits: bool) -> None:
-    if not fits:
-        raise ValueError
 
 
 def judge(
@@ -84,32 +78,17 @@ def judge(
     Raises:
       UsageError: the set is empty, or a sentence is longer than the model's learned positions.
     """
-    errors = [(i, error) for i, item in enumerate(items) for error in item["errors"]]
-    if not errors:
-        raise UsageError("the contrastive set has no errors: give one that has some.")
-    sources = [item["source"] for item in items] + [items[i]["source"] for i, _ in errors]
-    targets = [item["reference"] for item in items] + [e["contrastive"] for _, e in errors]
-    nll = _likelihoods(model, params, vocabulary, sources, targets)
-    return [
-        Judgement(e["type"], e.get("distance", 0), bool(nll[i] < wrong))
-        for (i, e), wrong in zip(errors, nll[len(items) :], strict=True)
-    ]
-
-
-def _likelihoods(
-    model: Any,
-    params: Any,
-    vocabulary: Vocabulary,
-    sources: Sequence[str],
-    targets: Sequence[str],
-) -> np.ndarray:
-    """Returns the negative log-likelihood of every target, float64 [sentences]."""
     from t2t_jax.data.batches import in_order
     from t2t_jax.data.cache import ragged
     from t2t_jax.evaluation.perplexity import sentence_likelihoods
     from t2t_jax.tokens import EOS
 
-    sides = [[[*ids, EOS] for ids in vocabulary.encode(list(x))] for x in (sources, targets)]
+    errors = [(i, error) for i, item in enumerate(items) for error in item["errors"]]
+    if not errors:
+        raise UsageError("the contrastive set has no errors: give one that has some.")
+    sources = [item["source"] for item in items] + [items[i]["source"] for i, _ in errors]
+    targets = [item["reference"] for item in items] + [e["contrastive"] for _, e in errors]
+    sides = [[[*ids, EOS] for ids in vocabulary.encode(x)] for x in (sources, targets)]
     longest = max(len(ids) for side in sides for ids in side)
     if model.limit and longest > model.limit:
         raise UsageError(
@@ -117,7 +96,11 @@ def _likelihoods(
             f"{model.limit} positions: leave it out."
         )
     batches = in_order(ragged(sides[0]), ragged(sides[1]), _BATCH_TOKENS)
-    return sentence_likelihoods(model, params, batches)[:, 0]
+    nll = sentence_likelihoods(model, params, batches)[:, 0]
+    return [
+        Judgement(e["type"], e.get("distance", 0), bool(nll[i] < wrong))
+        for (i, e), wrong in zip(errors, nll[len(items) :], strict=True)
+    ]
 
 
 def accuracies(judgements: Iterable[Judgement]) -> list[Accuracy]:

@@ -84,15 +84,6 @@ class Metric:
         Raises:
           UsageError: the annotation is missing.
         """
-        return self._of_measured(self._measured(outputs))
-
-    def describe(self, language: str = "") -> str:
-        """Returns the signature."""
-        if isinstance(self.signature, str):
-            return self.signature
-        return self.signature(*[language] * self.by_language)
-
-    def _measured(self, outputs: Outputs) -> Counts | float:
         assert self.function is not None
         references = outputs.references
         if self.annotation:
@@ -103,16 +94,16 @@ class Metric:
                 )
             references = [extra[self.annotation] for extra in outputs.extras]
         language = [outputs.language] * self.by_language
-        return self.function(outputs.hypotheses, references, outputs.sources, *language)
+        counts = self.function(outputs.hypotheses, references, outputs.sources, *language)
+        if np.ndim(counts) == 0:
+            return float(counts), ()  # type: ignore[arg-type]
+        return float(self.of_sums(np.array(counts).sum(axis=0))), counts  # type: ignore[return-value]
 
-    def _of_measured(self, measured: Counts | float) -> tuple[float, Counts]:
-        if np.ndim(measured) == 0:
-            return float(measured), ()  # type: ignore[arg-type]
-        return float(self.of_sums(np.array(measured).sum(axis=0))), measured  # type: ignore[return-value]
-
-
-METRICS: dict[str, Metric] = {}
-PACKAGE: set[str] = set()  # the names of the metrics of this package, set once they are declared
+    def describe(self, language: str = "") -> str:
+        """Returns the signature."""
+        if isinstance(self.signature, str):
+            return self.signature
+        return self.signature(*[language] * self.by_language)
 
 
 def percentage(sums: np.ndarray) -> np.ndarray:
@@ -124,6 +115,15 @@ def perplexity(sums: np.ndarray) -> np.ndarray:
     """exp of the negative log-likelihood per token [...], from sums of both [..., 2]."""
     with np.errstate(over="ignore"):  # the perplexity of a model that diverged is infinite
         return np.exp(sums[..., 0] / sums[..., 1])
+
+
+METRICS: dict[str, Metric] = {
+    PPL: Metric(PPL, "per subword on dev", None, perplexity, PPL, lower_is_better=True),
+    CONTRASTIVE: Metric(
+        CONTRASTIVE, "on minimal pairs of the grammar", None, percentage, CONTRASTIVE
+    ),
+}
+PACKAGE: set[str] = set()  # the names of the metrics of this package, set once they are declared
 
 
 def metric(
@@ -189,12 +189,9 @@ def score(outputs: Outputs, metrics: Sequence[Metric]) -> tuple[dict[str, Any], 
         )
     if not outputs.references:
         raise UsageError("there is nothing to score: the reference has no lines.")
-    measured: dict[Any, Counts | float] = {}  # metrics may share a function
     scores, statistics = {}, []
     for metric in metrics:
-        if metric.function not in measured:
-            measured[metric.function] = metric._measured(outputs)
-        value, counts = metric._of_measured(measured[metric.function])
+        value, counts = metric.measure(outputs)
         scores[metric.key] = asdict(Score(metric.name, value, metric.describe(outputs.language)))
         statistics.append(counts)
     return scores, statistics[0]
@@ -217,7 +214,9 @@ def parse(text: str, corpus: str, *, table: bool = False) -> tuple[str, ...]:
         contrastive accuracy on a split.
     """
     names = tuple(name.strip() for name in text.split(",")) if text else ()
-    choices = [name for name in METRICS if _applies(METRICS[name], corpus, table)]
+    own = CORPORA[corpus].metrics
+    special = [n for n, x in METRICS.items() if x.teacher_forced or x.annotation]
+    choices = [n for n in METRICS if (n not in special or n in own) and (n != PPL or table)]
     for name in names:
         metric, split = of_split(name) if table else (name, "")
         if metric not in choices:
@@ -231,22 +230,7 @@ def parse(text: str, corpus: str, *, table: bool = False) -> tuple[str, ...]:
     return names
 
 
-def _applies(metric: Metric, corpus: str, table: bool) -> bool:
-    """Returns whether a corpus can be scored by a metric."""
-    if metric.name == PPL:
-        return table
-    general = not (metric.teacher_forced or metric.annotation)
-    return general or metric.name in CORPORA[corpus].metrics
-
-
 def of_split(name: str) -> tuple[str, str]:
     """Returns the metric and the split of a name such as `BLEU@test_long`; "" without a split."""
     metric, _, split = name.partition("@")
     return metric, split
-
-
-for _name, _signature, _of_sums in (
-    (PPL, "per subword on dev", perplexity),
-    (CONTRASTIVE, "on minimal pairs of the grammar", percentage),
-):
-    METRICS[_name] = Metric(_name, _signature, None, _of_sums, _name, lower_is_better=_name == PPL)
