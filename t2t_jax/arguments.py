@@ -231,7 +231,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         (names, _, about), (function, *arguments) = heading.partition(": "), usage.split()
         group, _, name = names.rpartition(" ")
         p = groups[group].add_parser(name, help=about, description=about, allow_abbrev=False)
-        p.set_defaults(command=function, parser=p)
+        p.set_defaults(command="" if function == "WHAT" else function, parser=p)
         for argument in ("--import", *arguments):
             if argument.startswith("+"):
                 _add_fields(p, argument[1:])

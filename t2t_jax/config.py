@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from t2t_jax.attention import registry
 from t2t_jax.data.corpora import CORPORA, parse_options
@@ -27,24 +27,24 @@ from t2t_jax.parts import (
 )
 from t2t_jax.synonyms import ALSO
 
-Check = tuple[Callable[[Any], bool], str]  # whether a value is possible, and what it must be
-COUNT: Check = (lambda x: x >= 1, "must be at least 1")
-SIZE: Check = (lambda x: x >= 0, "cannot be negative")
-POSITIVE: Check = (lambda x: x > 0, "must be positive")
-FRACTION: Check = (lambda x: 0 <= x < 1, "must be at least 0 and below 1")
+
+class Check(NamedTuple):
+    """What the value of a field must be: a condition, and its words in an error."""
+
+    holds: Callable[[Any], bool]
+    words: str
 
 
-def _at_most(limit: int) -> Check:
-    return lambda x: x <= limit, f"must be at most {limit:,}"
+Count = Annotated[int, Check(lambda x: x >= 1, "must be at least 1")]
+Size = Annotated[int, Check(lambda x: x >= 0, "cannot be negative")]
+Amount = Annotated[float, Check(lambda x: x >= 0, "cannot be negative")]
+Positive = Annotated[float, Check(lambda x: x > 0, "must be positive")]
+Share = Annotated[float, Check(lambda x: 0 <= x < 1, "must be at least 0 and below 1")]
 
 
-def _field(default: Any, help: str, *checks: Check) -> Any:
-    return field(default=default, metadata={"help": help, "checks": checks, "tables": ()})
-
-
-def _choice(default: str, help: str, *tables: Iterable[str]) -> Any:
-    """Declares a field whose values are the names in tables, to which study files add entries."""
-    return field(default=default, metadata={"help": help, "checks": (), "tables": tables})
+def _field(default: Any, help: str, *tables: Iterable[str]) -> Any:
+    """Declares a field; its values are the names in `tables`, to which study files add entries."""
+    return field(default=default, metadata={"help": help, "tables": tables})
 
 
 @dataclass(frozen=True)
@@ -55,38 +55,27 @@ class Model:
     lacks keeps its default.
     """
 
-    architecture: str = _choice(
-        "transformer",
-        "the model; encoder and decoder use one stack of Figure 1 as a language model",
-        ARCHITECTURES,
+    architecture: str = _field(
+        "transformer", "the model; encoder and decoder are language models", ARCHITECTURES
     )
-    N: int = _field(6, "layers in the encoder, and in the decoder", COUNT)
-    d_model: int = _field(512, "width of the residual stream", COUNT)
-    d_ff: int = _field(2048, "width of the feed-forward layer", COUNT)
-    h: int = _field(8, "attention heads", COUNT)
-    h_kv: int = _field(
-        0,
-        "heads of keys and values, each shared by h / h_kv heads of queries (multi-query: 1); 0 "
-        "means h",
-        SIZE,
+    N: Count = _field(6, "layers in the encoder, and in the decoder")
+    d_model: Count = _field(512, "width of the residual stream")
+    d_ff: Count = _field(2048, "width of the feed-forward layer")
+    h: Count = _field(8, "attention heads")
+    h_kv: Size = _field(0, "heads of keys and values (multi-query: 1); 0 means h")
+    d_k: Count = _field(64, "width of a head's queries and keys")
+    d_v: Count = _field(64, "width of a head's values")
+    positions: str = _field("sinusoid", "position scheme (`list parts`)", POSITIONS)
+    norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", NORMS)
+    norm_placement: str = _field(
+        "post", "norm after the residual connection (paper), or elsewhere", NORM_PLACEMENTS
     )
-    d_k: int = _field(64, "width of a head's queries and keys", COUNT)
-    d_v: int = _field(64, "width of a head's values", COUNT)
-    positions: str = _choice("sinusoid", "position scheme (`list parts`)", POSITIONS)
-    norm: str = _choice("layer_norm", "norm of Add & Norm (`list parts`)", NORMS)
-    norm_placement: str = _choice(
-        "post",
-        "norm after the residual connection (paper), or before each sub-layer",
-        NORM_PLACEMENTS,
-    )
-    feed_forward: str = _choice("relu", "feed-forward layer (`list parts`)", FEED_FORWARD)
-    qk_norm: str = _choice(
+    feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", FEED_FORWARD)
+    qk_norm: str = _field(
         "none", "norm of each head's queries and keys (the paper has none)", ("none",), NORMS
     )
     attention_gate: Literal["none", "head", "element"] = _field(
-        "none",
-        "sigmoid gate of each head's output, computed from the queries' input: one factor a head, "
-        "or one an element (the paper has none)",
+        "none", "sigmoid gate of each head's output, or of its elements (the paper has none)"
     )
     encoder_attention: str = _field(
         "scaled_dot_product",
@@ -100,30 +89,19 @@ class Model:
     )
     cell: Literal["lstm", "gru"] = _field("lstm", "recurrent: the recurrence")
     encoder_direction: Literal["forward", "both"] = _field(
-        "forward",
-        "recurrent: read the source forward, or in both directions with half of d_model each",
+        "forward", "recurrent: read the source forward, or both ways with half of d_model each"
     )
     attention_feeding: Literal["none", "output", "input"] = _field(
-        "none",
-        "recurrent: what attention feeds: nothing (a single context vector), the output (Luong) or "
-        "the recurrence (Bahdanau)",
+        "none", "recurrent: attention feeds nothing, the output (Luong), the recurrence (Bahdanau)"
     )
-    kernel: int = _field(3, "convolutional: width of a convolution", COUNT)
-    dilation: int = _field(1, "convolutional: layer i is dilated by dilation^i (ByteNet: 2)", COUNT)
-    P_drop_attention: float = _field(
-        0.0, "dropout of attention weights (the paper has none)", FRACTION
-    )
-    P_drop_ff: float = _field(
-        0.0, "dropout of the hidden feed-forward layer (the paper has none)", FRACTION
-    )
+    kernel: Count = _field(3, "convolutional: width of a convolution")
+    dilation: Count = _field(1, "convolutional: layer i is dilated by dilation^i (ByteNet: 2)")
+    P_drop_attention: Share = _field(0.0, "dropout of attention weights (the paper has none)")
+    P_drop_ff: Share = _field(0.0, "dropout of the hidden feed-forward layer (the paper has none)")
     parametrization: Literal["standard", "mup"] = _field(
-        "standard",
-        "standard (paper), or the maximal update parametrization, whose steps change activations "
-        "by about as much at every width",
+        "standard", "standard (paper), or muP, whose learning rates suit every width"
     )
-    mup_width: int = _field(
-        512, "mup: d_model at which it equals the standard parametrization", COUNT
-    )
+    mup_width: Count = _field(512, "mup: d_model at which it equals the standard parametrization")
     dtype: Literal["auto", "float32", "bfloat16"] = _field(
         "auto", "compute type; auto is bfloat16 on accelerators, float32 on a CPU"
     )
@@ -139,7 +117,7 @@ class Model:
 class Data:
     """Section 5.1: the corpus, its subwords and its batches."""
 
-    corpus: str = _choice("wmt14", "the corpus", CORPORA)
+    corpus: str = _field("wmt14", "the corpus", CORPORA)
     source: str = _field("en", "source language")
     target: str = _field("de", "target language")
     directory: str = _field("", "directory with the files of the corpus")
@@ -152,72 +130,60 @@ class Data:
     task_options: str = _field(
         "", "diagnostic tasks: options, such as keys=8,length=64 (`help corpus`)"
     )
-    pairs: int = _field(
+    pairs: Size = _field(
         0,
         "training pairs, a random sample of the corpus; 0 means all (grammar: 60,000, and more on "
         "request; diagnostic tasks: 20,000, or as many as requested)",
-        SIZE,
     )
-    vocabulary: int = _field(
-        37_000,
-        "number of subwords, shared by both languages; diagnostic tasks: the number of words, and "
-        "4 special tokens",
-        COUNT,
+    vocabulary: Count = _field(
+        37_000, "subwords of both languages; diagnostic tasks: words, and 4 special tokens"
     )
-    max_length: int = _field(256, "longest training sentence, in subwords including EOS", COUNT)
-    batch_tokens: int = _field(25_000, "tokens in a batch, on each side", COUNT)
-    num_buckets: int = _field(8, "number of batch shapes, each compiled once", COUNT, _at_most(255))
+    max_length: Count = _field(256, "longest training sentence, in subwords including EOS")
+    batch_tokens: Count = _field(25_000, "tokens in a batch, on each side")
+    num_buckets: Annotated[Count, Check(lambda x: x < 256, "must be at most 255")] = _field(
+        8, "number of batch shapes, each compiled once"
+    )
 
 
 @dataclass(frozen=True)
 class Training:
     """Sections 5.2 to 5.4."""
 
-    steps: int = _field(100_000, "training steps", COUNT)
-    optimizer: str = _choice("adam", "optimizer (`list parts`)", OPTIMIZERS)
-    schedule: str = _choice("inverse_sqrt", "learning-rate schedule (`list parts`)", SCHEDULES)
-    warmup: int = _field(4000, "steps of linear warm-up", COUNT)
-    peak_lr: float = _field(
-        0.0,
-        "learning rate at the end of warm-up; 0 means (d_model warmup)^-0.5 (mup: mup_width for "
-        "d_model)",
-        SIZE,
+    steps: Count = _field(100_000, "training steps")
+    optimizer: str = _field("adam", "optimizer (`list parts`)", OPTIMIZERS)
+    schedule: str = _field("inverse_sqrt", "learning-rate schedule (`list parts`)", SCHEDULES)
+    warmup: Count = _field(4000, "steps of linear warm-up")
+    peak_lr: Amount = _field(
+        0.0, "learning rate after warm-up; 0 means (d_model warmup)^-0.5 (mup: mup_width)"
     )
-    lr_scale: float = _field(1.0, "factor on the learning rate", POSITIVE)
-    beta1: float = _field(
-        0.9, "Adam: decay rate of the first moment; Lion: of the update", FRACTION
-    )
-    beta2: float = _field(
-        0.98, "Adam: decay rate of the second moment; Lion: of the momentum", FRACTION
-    )
-    eps: float = _field(1e-9, "Adam: constant in the denominator", POSITIVE)
-    weight_decay: float = _field(
+    lr_scale: Positive = _field(1.0, "factor on the learning rate")
+    beta1: Share = _field(0.9, "Adam: decay rate of the first moment; Lion: of the update")
+    beta2: Share = _field(0.98, "Adam: decay rate of the second moment; Lion: of the momentum")
+    eps: Positive = _field(1e-9, "Adam: constant in the denominator")
+    weight_decay: Amount = _field(
         0.0,
         "decoupled weight decay: a step subtracts learning rate * weight_decay * W from every "
         "parameter but biases and the scales of norms (the paper has none)",
-        SIZE,
     )
-    clip_norm: float = _field(
-        0.0, "norm of all gradients that a step does not exceed; 0 means any (paper)", SIZE
+    clip_norm: Amount = _field(
+        0.0, "norm of all gradients that a step does not exceed; 0 means any (paper)"
     )
-    P_drop: float = _field(0.1, "dropout of sub-layer outputs and of embeddings", FRACTION)
-    eps_ls: float = _field(0.1, "label smoothing", FRACTION)
+    P_drop: Share = _field(0.1, "dropout of sub-layer outputs and of embeddings")
+    eps_ls: Share = _field(0.1, "label smoothing")
     smoothing: Literal["uniform", "others"] = _field(
         "uniform",
         "spread eps_ls over all subwords (paper), or over all but the target (tensor2tensor)",
     )
-    accumulate: int = _field(1, "micro-batches whose gradients a step sums", COUNT)
-    evaluate_every: int = _field(
-        1000, "steps between checkpoints, each with a dev perplexity", COUNT
+    accumulate: Count = _field(1, "micro-batches whose gradients a step sums")
+    evaluate_every: Count = _field(1000, "steps between checkpoints, each with a dev perplexity")
+    patience: Size = _field(
+        0, "stop after this many evaluations without improvement; 0 means never"
     )
-    patience: int = _field(
-        0, "stop after this many evaluations without improvement; 0 means never", SIZE
+    average: Count = _field(
+        1, "number of last checkpoints averaged at the end; 1 means no averaging (Table 3)"
     )
-    average: int = _field(
-        1, "number of last checkpoints averaged at the end; 1 means no averaging (Table 3)", COUNT
-    )
-    seed: int = _field(
-        0, "seed of initialisation, dropout and batch order", SIZE, _at_most(2**32 - 1)
+    seed: Annotated[Size, Check(lambda x: x < 2**32, "must be at most 2^32 - 1")] = _field(
+        0, "seed of initialisation, dropout and batch order"
     )
 
 
@@ -225,9 +191,9 @@ class Training:
 class Decoding:
     """Section 6.1."""
 
-    beam: int = _field(4, "beam size; 1 is greedy", COUNT)
-    alpha: float = _field(0.6, "length penalty, GNMT form", SIZE)
-    max_extra: int = _field(50, "subwords by which an output may exceed its input", SIZE)
+    beam: Count = _field(4, "beam size; 1 is greedy")
+    alpha: Amount = _field(0.6, "length penalty, GNMT form")
+    max_extra: Size = _field(50, "subwords by which an output may exceed its input")
 
 
 @dataclass(frozen=True)
@@ -249,7 +215,11 @@ SECTIONS: dict[str, type] = {
 }
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
 _FIELDS = {f.name: f for cls in SECTIONS.values() for f in dataclasses.fields(cls)}
-_HINTS = {n: x for cls in SECTIONS.values() for n, x in typing.get_type_hints(cls).items()}
+_HINTS = {
+    name: hint
+    for cls in SECTIONS.values()
+    for name, hint in typing.get_type_hints(cls, include_extras=True).items()
+}
 # A compiled step takes these as arrays (`training.step.Hyper`): runs that differ in them share it.
 TRACED = ("P_drop", "eps_ls", "peak_lr", "lr_scale", "warmup", "seed")
 PATHS = ("directory", "train", "dev", "test")  # the content of these files is fingerprinted
@@ -322,7 +292,10 @@ def field_type(name: str) -> type | tuple[str, ...]:
     """Returns the type of a field: a class, or the tuple of its choices."""
     _section(name)
     hint = _HINTS[name]
-    return tuple(chain(*_FIELDS[name].metadata["tables"])) or typing.get_args(hint) or hint
+    choices = tuple(chain(*_FIELDS[name].metadata["tables"]))
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+    return choices or getattr(hint, "__origin__", hint)
 
 
 def _section(name: str) -> str:
@@ -403,8 +376,8 @@ def _validate_value(name: str, value: Any) -> None:
         raise UsageError(f"{name} must be of type {kind.__name__}, not {value!r}.")
     if isinstance(value, float):
         _require(math.isfinite(value), f"{name} must be a finite number, not {value}.")
-    for holds, condition in _FIELDS[name].metadata["checks"]:
-        _require(holds(value), f"{name} {condition}, so {value} is impossible.")
+    for check in getattr(_HINTS[name], "__metadata__", ()):
+        _require(check.holds(value), f"{name} {check.words}, so {value} is impossible.")
 
 
 def _validate_widths(c: Model) -> None:
