@@ -14,15 +14,11 @@ from t2t_jax.errors import UsageError, near
 _TINY: dict[str, Any] = dict(N=4, d_model=128, d_ff=256, h=4, d_k=32, d_v=32)
 # With little compute, small and frequent updates and a small vocabulary learn fastest.
 _SMALL_UPDATES: dict[str, Any] = dict(
-    corpus="multi30k",
-    vocabulary=8000,
-    max_length=64,
-    batch_tokens=1024,
-    norm_placement="pre",
-    schedule="linear",
-    peak_lr=5e-3,
-    warmup=1000,
-    num_buckets=4,
+    **dict(max_length=64, batch_tokens=1024, num_buckets=4),
+    **dict(norm_placement="pre", schedule="linear", peak_lr=5e-3),
+)
+_MULTI30K: dict[str, Any] = dict(
+    **_TINY | _SMALL_UPDATES | dict(corpus="multi30k", vocabulary=8000, warmup=1000),
     alpha=1.4,  # the best of 0.6, 1.0 and 1.4 on dev
 )
 
@@ -36,68 +32,30 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
     ),
     "grammar": (
         "the built-in corpus, 2 CPU cores, under 5 minutes",
-        dict(
-            corpus="grammar",
-            vocabulary=2000,
-            max_length=64,
-            batch_tokens=1024,
-            N=2,
-            d_model=128,
-            d_ff=256,
-            h=4,
-            d_k=32,
-            d_v=32,
-            norm_placement="pre",
-            schedule="linear",
-            peak_lr=5e-3,
-            warmup=600,
-            steps=2500,
-            evaluate_every=500,
-            num_buckets=4,
-        ),
+        _TINY
+        | _SMALL_UPDATES
+        | dict(corpus="grammar", vocabulary=2000, N=2, warmup=600, steps=2500, evaluate_every=500),
     ),
     "multi30k_quick": (
         "Multi30k EN-DE, 2 CPU cores, 10 minutes",
-        _TINY | _SMALL_UPDATES | dict(P_drop=0.05, steps=3400, evaluate_every=200, average=3),
+        _MULTI30K | dict(P_drop=0.05, steps=3400, evaluate_every=200, average=3),
     ),
     "multi30k_hour": (
         "Multi30k EN-DE, 2 CPU cores, an hour",
-        _TINY
-        | _SMALL_UPDATES
-        | dict(P_drop=0.2, peak_lr=3.5e-3, steps=20_000, evaluate_every=500, average=5),
+        _MULTI30K | dict(P_drop=0.2, peak_lr=3.5e-3, steps=20_000, evaluate_every=500, average=5),
     ),
     "multi30k_best": (
         "Multi30k EN-DE, 2 CPU cores, an estimated 2 hours",
-        _TINY
-        | _SMALL_UPDATES
-        | dict(
-            vocabulary=9717,
-            batch_tokens=4096,
-            P_drop=0.3,
-            warmup=2000,
-            steps=10_000,
-            evaluate_every=500,
-            average=5,
-        ),
+        _MULTI30K
+        | dict(vocabulary=9717, batch_tokens=4096, P_drop=0.3, warmup=2000)
+        | dict(steps=10_000, evaluate_every=500, average=5),
     ),
     "multi30k_tiny": (
         "Multi30k EN-DE, Transformer-Tiny of Wu et al. 2021",
         _TINY
-        | dict(
-            corpus="multi30k",
-            vocabulary=9717,
-            max_length=256,
-            batch_tokens=4096,
-            P_drop=0.3,
-            peak_lr=5e-3,
-            warmup=2000,
-            steps=8000,
-            evaluate_every=100,
-            average=10,
-            patience=10,
-            beam=5,
-            alpha=1.0,
-        ),
+        | dict(corpus="multi30k", vocabulary=9717, max_length=256, batch_tokens=4096)
+        | dict(P_drop=0.3, peak_lr=5e-3, warmup=2000, steps=8000, evaluate_every=100)
+        | dict(average=10, patience=10, beam=5, alpha=1.0),
     ),
 }
 

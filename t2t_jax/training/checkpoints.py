@@ -196,17 +196,10 @@ def average(
     """
     evaluated = {step for step, _ in history.evaluations}
     steps = sorted(evaluated.intersection(source.all_steps()))[-k:]
-    args = ocp.args.Composite(params=ocp.args.StandardRestore(_abstract(like)))
     add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b), donate_argnums=0)
-
-    def read(step: int) -> Any:
-        _check_whole(_directory(source, step))
-        with _readable(_directory(source, step)):
-            return source.restore(step, args=args)["params"]
-
-    total = read(steps[0])
+    total = read_params(_directory(source, steps[0]), like)
     for step in steps[1:]:
-        total = add(total, read(step))
+        total = add(total, read_params(_directory(source, step), like))
     return jax.jit(lambda t: jax.tree.map(lambda x: x / len(steps), t))(total), steps
 
 

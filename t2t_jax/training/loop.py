@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.models.flops import run_flops
 from t2t_jax.training import checkpoints, sharding
+from t2t_jax.training.checkpoints import History
 from t2t_jax.training.population import Member, Trained
 from t2t_jax.training.progress import Progress
 from t2t_jax.training.trainer import Evaluate, Programs, Trainer
@@ -56,21 +57,21 @@ def train(
             progress.say(f"{name}: run {i} of {len(groups)} that share a program")
         outcomes: list[tuple[Member, Trained | RunError]] = []
         with sharding.use_mesh(mesh), ExitStack() as stack:
-            managers = [
-                stack.enter_context(checkpoints.manager(m.directory / "checkpoints", m.c.training))
-                for m in group
-            ]
-            saved = [checkpoints.whole_steps(manager, progress.say) for manager in managers]
+            for run in group:
+                opened = checkpoints.manager(run.directory / "checkpoints", run.c.training)
+                run.manager = stack.enter_context(opened)
+            saved = [checkpoints.whole_steps(run.manager, progress.say) for run in group]
             for start, indices in _resume_points(saved):
                 if len(indices) % mesh.shape["population"]:
                     raise UsageError(
                         f"population={mesh.shape['population']} of the mesh does not divide the "
                         f"{len(indices)} runs that share a program: choose another --mesh."
                     )
-                for k in indices:
-                    checkpoints.delete_after(managers[k], start)
-                chosen = [(group[k], managers[k]) for k in indices]
-                trainer = Trainer(model, chosen, start, evaluate, progress, mesh, programs)
+                runs = [group[k] for k in indices]
+                for index, run in enumerate(runs):
+                    checkpoints.delete_after(run.manager, start)
+                    run.index, run.history, run.error = index, History(), None
+                trainer = Trainer(model, runs, start, evaluate, progress, mesh, programs)
                 outcomes += trainer.train()
         yield from outcomes
 

@@ -8,7 +8,7 @@ step instead of updating it in place.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,18 +26,37 @@ Batches = Iterator[tuple[tuple[int, int], dict[str, Any]]]
 Stream = Callable[[int, int], Batches]
 
 
-class Member(NamedTuple):
-    """A run to be trained.
+@dataclass(eq=False)
+class Member:
+    """A run to be trained, and its state while it is trained.
 
     Attributes:
       stream: function of a position (epoch, batch) that yields ((next epoch, next batch), batch)
         from there on without end.
       directory: where checkpoints/ and metrics.jsonl are written.
+      index: its place on the population axis.
+      manager: its checkpoint manager.
+      history: its history at its last checkpoint or evaluation.
+      batches: its stream, from the restored position on.
+      metrics: its metrics.jsonl; None on processes other than the first, which alone writes.
+      error: why it ended early.
     """
 
     c: Config
     stream: Stream
     directory: Path
+    index: int = 0
+    manager: Any = None
+    history: History = field(default_factory=History)
+    batches: Batches = field(default_factory=lambda: iter(()))
+    metrics: Metrics | None = None
+    error: RunError | None = None
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Writes this run's part of a record of the population, whose values are scalars or [P]."""
+        if self.metrics is not None:
+            own = {n: float(x[self.index] if np.ndim(x) else x) for n, x in record.items()}
+            self.metrics.write(own | {"step": record["step"]})
 
 
 class Trained(NamedTuple):
@@ -53,34 +72,6 @@ class Trained(NamedTuple):
     averaged: list[int]
     history: History
     population_size: int
-
-
-@dataclass
-class MemberState:
-    """A member in training.
-
-    Attributes:
-      index: its place on the population axis.
-      manager: its checkpoint manager.
-      history: its history at its last checkpoint or evaluation.
-      batches: its stream, from the restored position on.
-      metrics: its metrics.jsonl; None on processes other than the first, which alone writes.
-      error: why it ended early.
-    """
-
-    index: int
-    member: Member
-    manager: Any
-    history: History
-    batches: Batches
-    metrics: Metrics | None = None
-    error: RunError | None = None
-
-    def write(self, record: dict[str, Any]) -> None:
-        """Writes this run's part of a record of the population, whose values are scalars or [P]."""
-        if self.metrics is not None:
-            own = {n: float(x[self.index] if np.ndim(x) else x) for n, x in record.items()}
-            self.metrics.write(own | {"step": record["step"]})
 
 
 class Clock:

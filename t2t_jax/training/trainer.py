@@ -14,8 +14,7 @@ from jax.sharding import Mesh
 from t2t_jax.errors import Interrupted, RunError
 from t2t_jax.models.flops import step_flops
 from t2t_jax.training import checkpoints, hosts, population, sharding
-from t2t_jax.training.checkpoints import History
-from t2t_jax.training.population import Clock, Member, MemberState, Trained
+from t2t_jax.training.population import Clock, Member, Trained
 from t2t_jax.training.progress import Meter, Metrics, Progress, StepMetrics, duration
 from t2t_jax.training.step import hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops
@@ -37,36 +36,35 @@ class Trainer:
     Attributes:
       state, hyper: leaves [P, ...] for P runs; without the axis P for a single run.
       step: number of steps done.
-      history: the history that the runs share; `MemberState.history` has the evaluations of each.
+      history: the history that the runs share; `Member.history` has the evaluations of each.
       queue: steps whose metrics have not been read: (step, FLOPs of all runs, metrics [P]).
     """
 
     def __init__(
         self,
         model: nn.Module,
-        members: Sequence[tuple[Member, Any]],
+        runs: Sequence[Member],
         start: int,
         evaluate: Evaluate,
         progress: Progress,
         mesh: Mesh,
         programs: Programs,
     ) -> None:
-        self.model, self.c, self.P = model, members[0][0].c, len(members)
-        self.evaluate, self.progress = evaluate, progress
+        self.model, self.c, self.P = model, runs[0].c, len(runs)
+        self.runs, self.evaluate, self.progress = runs, evaluate, progress
         self.mesh, self.programs = mesh, programs
         self.step, self.last = start, self.c.training.steps
-        self.runs, states = list[MemberState](), []
-        for i, (member, manager) in enumerate(members):
-            state, history = initialise(model, member.c, mesh), History()
+        states = []
+        for run in runs:
+            state = initialise(model, run.c, mesh)
             if start:
-                state, history = checkpoints.restore(manager, state, start)
+                state, run.history = checkpoints.restore(run.manager, state, start)
             states.append(state)
-            batches = member.stream(history.epoch, history.batch)
-            self.runs.append(MemberState(i, member, manager, history, batches))
+            run.batches = run.stream(run.history.epoch, run.history.batch)
         if start:
             progress.say(f"resuming from step {start:,}")
         self.state = population.stack(states)
-        self.hyper = population.stack([sharding.replicate(hyper(m.c), mesh) for m, _ in members])
+        self.hyper = population.stack([sharding.replicate(hyper(run.c), mesh) for run in runs])
         self.step_function = population.vmap_step(make_step(model, self.c), self.P)
         self.history, self.peak = self.runs[0].history.of_population(self.P), peak_flops()
         self.clock, self.meter = Clock(self.history), Meter()
@@ -82,7 +80,7 @@ class Trainer:
         with ExitStack() as stack:
             interrupted = stack.enter_context(hosts.interruption())
             for run in self.runs if hosts.first() else ():
-                metrics = Metrics(run.member.directory, self.step)
+                metrics = Metrics(run.directory, self.step)
                 run.metrics = stack.enter_context(closing(metrics))
             while self.step < self.last and self._alive() and not self._out_of_patience():
                 self._start_step()
@@ -100,18 +98,18 @@ class Trainer:
                         )
                     self.meter = Meter()
         self._wait()
-        return [(run.member, run.error or self._average(run)) for run in self.runs]
+        return [(run, run.error or self._average(run)) for run in self.runs]
 
     def _wait(self) -> None:
         for run in self._alive():
             checkpoints.finish(run.manager)
 
-    def _average(self, run: MemberState) -> Trained:
+    def _average(self, run: Member) -> Trained:
         params, k = population.member(self.state.params, run.index, self.P), self.c.training.average
         averaged = checkpoints.average(run.manager, params, run.history, k)
         return Trained(*averaged, run.history, self.P)
 
-    def _alive(self) -> list[MemberState]:
+    def _alive(self) -> list[Member]:
         return [run for run in self.runs if run.error is None]
 
     def _out_of_patience(self) -> bool:
@@ -184,7 +182,7 @@ class Trainer:
                 run.write(record)
             self.meter = Meter()
 
-    def _fail(self, run: MemberState, step: int) -> None:
+    def _fail(self, run: Member, step: int) -> None:
         """Ends a run whose loss or perplexity at `step` is infinite or NaN."""
         saved = run.manager.latest_step()
         kept = f"the checkpoint of step {saved:,} is good" if saved else "nothing was saved yet"
@@ -193,7 +191,7 @@ class Trainer:
             "(peak_lr or lr_scale) or lengthen warmup, in another directory (--run)."
         )
         if self.P > 1:
-            self.progress.say(f"{run.member.directory}: {run.error}")
+            self.progress.say(f"{run.directory}: {run.error}")
 
     def _evaluate(self) -> None:
         """Adds the dev perplexity of every run to its history."""
@@ -207,7 +205,7 @@ class Trainer:
             evaluations = [*run.history.evaluations, (self.step, perplexity)]
             run.history = run.history._replace(evaluations=evaluations)
             run.write({"step": self.step, "seconds": seconds, "dev_perplexity": perplexity})
-            name = f"{run.member.directory.name}: " if self.P > 1 else ""
+            name = f"{run.directory.name}: " if self.P > 1 else ""
             self.progress.say(
                 f"{name}step {self.step:,}  dev perplexity {perplexity:.3f}  after "
                 f"{duration(seconds)}"
