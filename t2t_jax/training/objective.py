@@ -1,7 +1,5 @@
 """Cross-entropy with label smoothing (section 5.4), and without it, for perplexity."""
 
-from typing import Literal
-
 import jax
 import jax.numpy as jnp
 
@@ -14,7 +12,7 @@ def cross_entropy(
     logits: jax.Array,
     target: jax.Array,
     eps_ls: jax.Array | float,
-    smoothing: Literal["uniform", "others"] = "uniform",
+    smoothing: str = "uniform",
     axis: int | None = None,
 ) -> dict[str, jax.Array]:
     """Sums over the tokens of a batch that are not padding, in float32 (nats).
@@ -55,7 +53,7 @@ def fused_cross_entropy(
     W: jax.Array,
     target: jax.Array,
     eps_ls: jax.Array | float,
-    smoothing: Literal["uniform", "others"] = "uniform",
+    smoothing: str = "uniform",
 ) -> dict[str, jax.Array]:
     """`cross_entropy` of the logits x W^T, x [B, T, d] and W [V, d], summed over the batch.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -47,14 +47,9 @@ class Hyper:
 def hyper(c: Config) -> Hyper:
     """The traced hyperparameters of a config."""
     t = c.training
-    return Hyper(
-        P_drop=jnp.float32(t.P_drop),
-        eps_ls=jnp.float32(t.eps_ls),
-        peak_lr=jnp.float32(peak_lr(c)),
-        warmup=jnp.float32(t.warmup),
-        steps=jnp.float32(t.steps),
-        seed=jnp.uint32(t.seed),
-    )
+    numbers = dict(P_drop=t.P_drop, eps_ls=t.eps_ls, warmup=t.warmup, steps=t.steps)
+    numbers = jax.tree.map(jnp.float32, numbers | dict(peak_lr=peak_lr(c)))
+    return Hyper(**numbers, seed=jnp.uint32(t.seed))
 
 
 def shift(target: jax.Array) -> jax.Array:
@@ -196,12 +191,7 @@ def make_step(
 
 
 def _loss(
-    model: Any,
-    smoothing: Literal["uniform", "others"],
-    params: Any,
-    batch: Batch,
-    h: Hyper,
-    key: jax.Array,
+    model: Any, smoothing: str, params: Any, batch: Batch, h: Hyper, key: jax.Array
 ) -> tuple[jax.Array, Sums]:
     """The loss of a batch, summed over its target tokens, and `cross_entropy`'s sums.
 
@@ -228,12 +218,7 @@ def _loss(
 
 
 def _accumulate(
-    gradient_of: Callable[..., tuple[Any, Sums]],
-    count: int,
-    params: Any,
-    batch: Batch,
-    h: Hyper,
-    key: jax.Array,
+    gradient_of: Callable[..., Any], count: int, params: Any, batch: Batch, h: Hyper, key: jax.Array
 ) -> tuple[Any, Sums]:
     """The gradient of a batch, summed over `count` micro-batches, and the sums of `_loss`."""
     if count == 1:

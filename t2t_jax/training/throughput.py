@@ -1,6 +1,6 @@
 """Cost of the compiled training step, and peak FLOP/s of the devices."""
 
-import time
+import timeit
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -76,9 +76,5 @@ def product_flops() -> float:
     a = jnp.ones((n, n), jnp.float32)
     product = jax.jit(lambda x: x @ x)
     product(a).block_until_ready()
-    fastest = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        product(a).block_until_ready()
-        fastest = min(fastest, time.perf_counter() - start)
-    return 2 * n**3 / fastest
+    times = timeit.repeat(lambda: product(a).block_until_ready(), number=1, repeat=5)
+    return 2 * n**3 / min(times)
