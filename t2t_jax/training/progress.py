@@ -73,23 +73,10 @@ class StepMetrics(NamedTuple):
 
 
 class Meter:
-    """Means and speeds over the training steps since its creation."""
+    """Means and speeds over the training steps since its creation: their metrics [P], and FLOPs."""
 
     def __init__(self) -> None:
-        self.opened, self.steps = time.monotonic(), 0
-        self.tokens = self.flops = 0.0
-        self.loss, self.nll, self.targets = np.zeros((3, 1))
-        self.last: StepMetrics | None = None
-
-    def add(self, metrics: StepMetrics, flops: float) -> None:
-        """Counts one step: its metrics [P], and the FLOPs of its matrix products."""
-        self.steps += 1
-        self.loss = self.loss + metrics.loss * metrics.target_tokens
-        self.nll = self.nll + metrics.nll * metrics.target_tokens
-        self.targets = self.targets + metrics.target_tokens
-        self.tokens += float((metrics.source_tokens + metrics.target_tokens).sum())
-        self.flops += flops
-        self.last = metrics
+        self.opened, self.steps, self.flops = time.monotonic(), list[StepMetrics](), 0.0
 
     def read(self, peak: float | None) -> dict[str, Any]:
         """The fields of a record of metrics.jsonl.
@@ -98,17 +85,18 @@ class Meter:
         target token; `tokens_per_second` counts both sides of all runs; `share_of_peak` is the
         share of `peak` FLOP/s, if that is known.
         """
-        assert self.last is not None, "read before the first step"
         seconds = time.monotonic() - self.opened
+        x = StepMetrics(*np.array(self.steps, float).swapaxes(0, 1))  # each [steps, P]
+        targets = np.maximum(x.target_tokens.sum(axis=0), 1)
         share = {} if peak is None else {"share_of_peak": self.flops / seconds / peak}
         return {
-            "lr": self.last.lr,
-            "grad_norm": self.last.grad_norm,
+            "lr": x.lr[-1],
+            "grad_norm": x.grad_norm[-1],
             **share,
-            "loss": self.loss / np.maximum(self.targets, 1),
-            "nll": self.nll / np.maximum(self.targets, 1),
-            "tokens_per_second": self.tokens / seconds,
-            "seconds_per_step": seconds / self.steps,
+            "loss": (x.loss * x.target_tokens).sum(axis=0) / targets,
+            "nll": (x.nll * x.target_tokens).sum(axis=0) / targets,
+            "tokens_per_second": (x.source_tokens + x.target_tokens).sum() / seconds,
+            "seconds_per_step": seconds / len(self.steps),
         }
 
 

@@ -167,7 +167,8 @@ class Trainer:
                 self._fail(run, step)
         if not self._alive():
             return
-        self.meter.add(metrics, flops)
+        self.meter.steps.append(metrics)
+        self.meter.flops += flops
         measured = self.meter.read(self.peak)
         left = duration((self.last - step) * measured["seconds_per_step"])
         share = f"  {measured['share_of_peak']:.0%} of peak FLOP/s" if self.peak else ""
