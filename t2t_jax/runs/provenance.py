@@ -33,7 +33,7 @@ Programs = Mapping[str, str]
 def package_source() -> str:
     """Returns twelve hex digits of the text of all modules of this package."""
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.txt")]):
         digest.update(str(path.relative_to(PACKAGE)).encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -3,7 +3,7 @@
 A sentence and its translation are drawn together, word by word, so that word alignments and the
 dependencies of German words are known. The translation is a function of the English sentence.
 
-    lexicon.py      the words, a lemma per line
+    lexicon.txt     the words, a lemma per line
     inflection.py   their forms
     choice.py       which words may be combined
     grades.py       how difficult the sentences are

@@ -79,9 +79,8 @@ PERSONS = nouns(frozenset({"person"}))
 SHE = Pool(n for n in NOUNS if "she" in n.classes)
 PLACES = nouns(frozenset({"place", "area"}))
 WEATHER = nouns(frozenset({"weather"}))
-NAMES = Pool(forms.lexicon.NAMES.split())
-WOMEN = frozenset(forms.lexicon.NAMES.split()[::2])
-_OPPOSITES = [frozenset(line.split()) for line in forms.lexicon.OPPOSITES.strip().split("\n")]
+NAMES = Pool(forms.NAMES)
+WOMEN = frozenset(forms.NAMES[::2])
 TIMES = {tense: Pool(ADVERBS[f"time {tense}"]) for tense in ("past", "present", "future")}
 FREQUENCY, PERFECT, MANNER = (Pool(ADVERBS[k]) for k in ("frequency", "perfect", "manner"))
 VEHICLES, CITIES = Pool(ADVERBS["vehicle"]), Pool(ADVERBS["city"])
@@ -90,6 +89,6 @@ VEHICLES, CITIES = Pool(ADVERBS["vehicle"]), Pool(ADVERBS["city"])
 def opposed(adjective: str, others: Iterable[str]) -> bool:
     """Whether an adjective repeats or contradicts one of the others."""
     return any(
-        adjective == other or any({adjective, other} <= line for line in _OPPOSITES)
+        adjective == other or any({adjective, other} <= line for line in forms.OPPOSITES)
         for other in others
     )

@@ -1,4 +1,4 @@
-"""All forms of the lexicon's words; those of regular words are made by rule.
+"""All forms of the words in lexicon.txt; regular words have forms by rule.
 
 Cases are n(ominative), a(ccusative), d(ative), g(enitive); genders are m, f, n. The six finite
 forms of a tense are in the order ich, du, er, wir, ihr, sie; Sie has the form of sie.
@@ -6,8 +6,7 @@ forms of a tense are in the order ich, du, er, wir, ihr, sie; Sie has the form o
 
 import re
 from dataclasses import dataclass
-
-from t2t_jax.data.grammar import lexicon
+from pathlib import Path
 
 ER, SIE = 2, 5
 CASES = "nadg"
@@ -154,15 +153,17 @@ def participle(infinitive: str) -> str:
     return ge + stem + ("et" if _needs_e(stem) else "t")
 
 
-def _groups(table: str) -> list[tuple[list[str], list[str]]]:
-    """For every line the classes in its heading, and its columns."""
-    rows, heading = [], list[str]()
-    for line in table.strip().splitlines():
-        if line.startswith("["):
+def _lexicon() -> dict[str, list[tuple[list[str], list[str]]]]:
+    """For every line of each section the classes in its heading, and its columns."""
+    sections, heading = dict[str, list[tuple[list[str], list[str]]]](), list[str]()
+    for line in Path(__file__).with_name("lexicon.txt").read_text("utf-8").splitlines():
+        if line.startswith("== "):
+            rows = sections.setdefault(line[3:], [])
+        elif line.startswith("["):
             heading = line.strip("[]").split()
-        else:
-            rows.append((heading, re.split(r"\s{2,}", line.strip())))
-    return rows
+        elif line and line[0] != "#":
+            rows.append((heading, re.split(r"\s{2,}", line)))
+    return sections
 
 
 def _noun(heading: list[str], columns: list[str]) -> Noun:
@@ -253,24 +254,25 @@ def _adjective(columns: list[str]) -> Adjective:
     )
 
 
-def _pairs(table: str) -> dict[str, list[tuple[str, str]]]:
+def _pairs(section: str) -> dict[str, list[tuple[str, str]]]:
     """Heading -> (English, German) of every line."""
     pairs: dict[str, list[tuple[str, str]]] = {}
-    for heading, (english, german) in _groups(table):
+    for heading, (english, german) in _LEXICON[section]:
         pair = english.replace("_", " "), german.replace("_", " ")
         pairs.setdefault(" ".join(heading), []).append(pair)
     return pairs
 
 
-NOUNS = [_noun(heading, columns) for heading, columns in _groups(lexicon.NOUNS)]
-VERBS = [_verb(columns) for _, columns in _groups(lexicon.VERBS)]
-ADJECTIVES = [_adjective(columns) for _, columns in _groups(lexicon.ADJECTIVES)]
-GOVERNING = {
-    kind: [_verb(columns) for (heading,), columns in _groups(lexicon.GOVERNING) if heading == kind]
-    for kind in ("that", "whether", "to")
-}
-ADVERBS = _pairs(lexicon.ADVERBS)
-CONJUNCTIONS = _pairs(lexicon.CONJUNCTIONS)
+_LEXICON = _lexicon()
+NOUNS = [_noun(heading, columns) for heading, columns in _LEXICON["nouns"]]
+VERBS = [_verb(columns) for _, columns in _LEXICON["verbs"]]
+ADJECTIVES = [_adjective(columns) for _, columns in _LEXICON["adjectives"]]
+GOVERNING: dict[str, list[Verb]] = {}
+for (_kind,), _columns in _LEXICON["governing"]:
+    GOVERNING.setdefault(_kind, []).append(_verb(_columns))
+ADVERBS, CONJUNCTIONS = _pairs("adverbs"), _pairs("conjunctions")
+OPPOSITES = [frozenset(line.split()) for _, (line,) in _LEXICON["opposites"]]
+NAMES, SURNAMES = (_LEXICON[section][0][1][0].split() for section in ("names", "surnames"))
 
 # Full paradigms that no rule gives: present and preterite.
 SEIN = ("bin bist ist sind seid sind".split(), "war warst war waren wart waren".split())

@@ -81,7 +81,7 @@ def _pair(d: Draft, en: list[Word], de: list[Word], end: str) -> Pair:
 _GOVERNING = {kind: Pool(verbs) for kind, verbs in forms.GOVERNING.items()}
 _CONJUNCTIONS = {kind: Pool(pairs) for kind, pairs in forms.CONJUNCTIONS.items()}
 _PLACED = Pool(v for v in forms.VERBS if "p" in v.flags and "person" in v.subjects)
-_SURNAMES = Pool(forms.lexicon.SURNAMES.split())
+_SURNAMES = Pool(forms.SURNAMES)
 _EVENTS = Pool(v for v in choice.PERSON_VERBS.items if not v.flags & {"s", "u"})
 
 Sides = tuple[list[Word], list[Word], str]
