@@ -43,11 +43,19 @@ def add_adverbials(
     if plan.mannered:
         en, out.manner = d.pair(*d.draw(choice.MANNER))
         c.en_rest += en
-    if plan.passive and _has_agent(d, verb, filled):
-        out.agent = _agent(d, verb)
-        c.en_rest += out.agent.en
+    if plan.passive:
+        # A passive names who does it where that decides a translation.
+        cued = verb.english[0] == "eat" and f"eat {verb.particle}" in choice.CUED_VERBS
+        if cued or (d.rng.random() < _AGENT and not any(p.tail for _, p in filled)):
+            kind = "person" if "person" in verb.subjects else sorted(verb.subjects)[0]
+            noun = d.draw(choice.nouns(frozenset({kind})))
+            out.agent = phrases.prefix(d, "by", "von", phrases.noun_phrase(d, noun, "d"))
+            c.en_rest += out.agent.en
     if plan.placed:
-        place = _place(d)
+        noun = d.draw(choice.PLACES)
+        assert noun.place
+        place = phrases.noun_phrase(d, noun, "d", determiner=phrases.here(d))
+        phrases.prefix(d, *noun.place, place)
         if plan.fronted:
             c.front_en, c.front_de = place.en, place.de
         else:
@@ -75,23 +83,3 @@ def _time(d: Draft, past: bool, plan: Plan) -> tuple[list[Word], list[Word]]:
     if plan.negated and pair[0].startswith("every"):
         raise Reject
     return d.pair(*pair)
-
-
-def _place(d: Draft) -> Phrase:
-    """An adverbial of place."""
-    noun = d.draw(choice.PLACES)
-    assert noun.place
-    place = phrases.noun_phrase(d, noun, "d", determiner=phrases.here(d))
-    return phrases.prefix(d, *noun.place, place)
-
-
-def _has_agent(d: Draft, verb: Verb, filled: list[tuple[Slot, Phrase]]) -> bool:
-    """Whether a passive names who does it, as it must where that decides a translation."""
-    cued = f"{verb.english[0]} {verb.particle}" in choice.CUED_VERBS and verb.english[0] == "eat"
-    return cued or (d.rng.random() < _AGENT and not any(p.tail for _, p in filled))
-
-
-def _agent(d: Draft, verb: Verb) -> Phrase:
-    kind = "person" if "person" in verb.subjects else sorted(verb.subjects)[0]
-    noun = d.draw(choice.nouns(frozenset({kind})))
-    return phrases.prefix(d, "by", "von", phrases.noun_phrase(d, noun, "d"))

@@ -8,7 +8,6 @@ from t2t_jax.data.grammar.inflection import (
     DATIVE_LAST,
     INVOLUNTARY,
     STATE,
-    Adjective,
     Noun,
     Slot,
     Verb,
@@ -139,7 +138,13 @@ def _complements(
 ) -> tuple[list[tuple[Slot, Phrase]], bool]:
     """Adds the complements in English order; returns them, and whether a kein negates."""
     slots = list(enumerate(verb.slots))[plan.passive :]
-    swapped = _dative_comes_last(verb, slots, complements)
+    # English says `gives the book to the man` with some verbs, and with a pronoun.
+    swapped = (
+        len(slots) == 2
+        and slots[0][1].case == "d"
+        and not slots[0][1].german
+        and (DATIVE_LAST in verb.flags or (1 in complements and complements[1].kind == "pronoun"))
+    )
     negation = d.key()
     kein = False
     filled: list[tuple[Slot, Phrase]] = []
@@ -162,15 +167,6 @@ def _complements(
     if plan.negated:
         c.en_aux.insert(1, Word("not", negation))
     return filled, kein
-
-
-def _dative_comes_last(
-    verb: Verb, slots: list[tuple[int, Slot]], complements: dict[int, Phrase]
-) -> bool:
-    """Whether English says `gives the book to the man`."""
-    if len(slots) < 2 or slots[0][1].case != "d" or slots[0][1].german:
-        return False
-    return DATIVE_LAST in verb.flags or (1 in complements and complements[1].kind == "pronoun")
 
 
 def _draw_relative(d: Draft, spec: ClauseSpec, plan: Plan, phrase: Phrase) -> bool:
@@ -213,11 +209,16 @@ def clause(
     """
     d.depth = max(d.depth, spec.level)
     complements = complements or {}
-    verb = verb or _draw_verb(d, subject)
+    if verb is None:
+        noun = subject and subject.noun
+        usual = choice.PERSON_VERBS if subject else _VERBS
+        verb = d.draw(choice.subject_verbs(noun) if noun else usual)
     if verb.english[0] in d.verbs or (spec.event and STATE in verb.flags):
         raise Reject
     d.verbs.add(verb.english[0])
-    passive = subject is None and not complements and _can_be_passive(verb) and d.chance(_PASSIVE)
+    direct = bool(verb.slots) and verb.slots[0].case == "a" and not verb.slots[0].german
+    willed = not verb.flags & {STATE, INVOLUNTARY}
+    passive = not (subject or complements) and direct and willed and d.chance(_PASSIVE)
     subject = subject or _draw_subject(d, spec, verb, passive)
     kinds = subject.noun.classes if subject.noun else {"person"}
     animate = not passive and bool({"person", "animal"} & kinds)
@@ -238,19 +239,6 @@ def clause(
     adverbials = add_adverbials(d, spec, c, verb, plan, filled)
     _order(c, filled, plan, kein, adverbials)
     return c
-
-
-def _draw_verb(d: Draft, subject: Phrase | None) -> Verb:
-    if subject is None:
-        return d.draw(_VERBS)
-    return d.draw(choice.subject_verbs(subject.noun) if subject.noun else choice.PERSON_VERBS)
-
-
-def _can_be_passive(verb: Verb) -> bool:
-    """Whether a verb has a direct object, and is neither a state nor involuntary."""
-    if not verb.slots or verb.flags & {STATE, INVOLUNTARY}:
-        return False
-    return verb.slots[0].case == "a" and not verb.slots[0].german
 
 
 def _draw_subject(d: Draft, spec: ClauseSpec, verb: Verb, passive: bool) -> Phrase:
@@ -330,7 +318,12 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
     degree_en, degree_de = d.pair(*_DEGREES[int(r / _DEGREE)]) if r < _ANY_DEGREE else ([], [])
     text_en, text_de, than_en = adjective.english, adjective.german, list[Word]()
     if r > _COMPARED and adjective.comparative and subject.kind == "noun":
-        than_en, c.extra = _than(d, noun, adjective)
+        other = d.draw(choice.copula_nouns())
+        if not other.classes & noun.classes & adjective.classes:
+            raise Reject
+        than = phrases.noun_phrase(d, other, "n", simple=True)
+        phrases.prefix(d, "than", "als", than)
+        than_en, c.extra = than.en, than.de
         text_en, text_de = adjective.comparative
     word = Word(text_de, adjective_key)
     if adjective.english in choice.CUED_ADJECTIVES:
@@ -338,13 +331,3 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
     c.en_rest = [*degree_en, *(Word(text, adjective_key) for text in text_en.split()), *than_en]
     c.middle = [*degree_de, word]
     return c
-
-
-def _than(d: Draft, noun: Noun, adjective: Adjective) -> tuple[list[Word], list[Word]]:
-    """What a noun is compared with: than the house, als das Haus."""
-    other = d.draw(choice.copula_nouns())
-    if not other.classes & noun.classes & adjective.classes:
-        raise Reject
-    phrase = phrases.noun_phrase(d, other, "n", simple=True)
-    than = phrases.prefix(d, "than", "als", phrase)
-    return than.en, than.de

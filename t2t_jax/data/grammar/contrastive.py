@@ -16,7 +16,7 @@ error are named as in LingEval97 where it has them:
 
 import math
 import random
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from t2t_jax.data.grammar import inflection as forms
@@ -82,17 +82,12 @@ def contrastive_set(
         seen.add(pair.source)
         error = min(open_, key=lambda e: cells.get(_cell(e), 0))
         cells[_cell(error)] = cells.get(_cell(error), 0) + 1
-        items.append(_item(pair, error))
+        described: dict[str, Any] = {"type": error.type, "contrastive": error.contrastive}
+        described |= {"distance": error.distance} if error.distance else {}
+        items.append({"source": pair.source, "reference": pair.target, "errors": [described]})
         if len(cells) == _CELLS and min(cells.values()) == count:
             break
     return items
-
-
-def _item(pair: Pair, error: Error) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": error.type, "contrastive": error.contrastive}
-    if error.distance:
-        found["distance"] = error.distance
-    return {"source": pair.source, "reference": pair.target, "errors": [found]}
 
 
 def _cell(error: Error) -> tuple[str, int]:
@@ -132,9 +127,12 @@ def _dependent(
     word, head = texts[d.position], texts[d.head]
     if d.kind == "subject":
         kind = "subj_adequacy" if head.lower() == "sie" else "subj_verb_agreement"
-        yield kind, d.position, _other_number(word)
+        other = _PLURALS.get(word.lower(), set()) | _SINGULARS.get(word.lower(), set())
+        unique = len(other) == 1 and word.lower() not in other
+        yield kind, d.position, other if unique else set()
     elif d.kind == "prefix":
-        yield "verb_particle", d.position, _other_prefixes(head)
+        # Prefixes with which no verb of this finite form exists.
+        yield "verb_particle", d.position, _PREFIXES - _PREFIXES_OF.get(head.lower(), _PREFIXES)
     elif d.kind == "auxiliary" and word != "worden":
         yield "auxiliary", d.head, _AUXILIARIES.get(head.lower(), set())
     elif d.kind == "antecedent":
@@ -155,7 +153,9 @@ def _local(texts: Sequence[str], i: int) -> Iterator[tuple[str, set[str], int]]:
         return
     if word in _ARTICLES:
         yield "np_agreement", _other_articles(word, texts[noun]), noun - i
-    if word in _NO and _is_singular(forms.EIN, word.removeprefix("kein"), texts[noun]):
+    keys = [key for key in _NOUNS[texts[noun]] if forms.EIN[key] == word.removeprefix("kein")]
+    singular = keys and all(gender != "p" for gender, _ in keys) and texts[noun] not in _MASSES
+    if word in _NO and singular:
         yield "polarity_particle_kein_del", {word[1:]}, 0
     if "k" + word in _NO:
         yield "polarity_particle_kein_ins", {"k" + word}, 0
@@ -177,18 +177,6 @@ def _replaced(text: str, i: int, other: str) -> str:
     return " ".join(tokens)
 
 
-def _other_number(word: str) -> set[str]:
-    """The form of a finite verb in the other number, if there is exactly one."""
-    singular, plural = _PLURALS.get(word.lower(), set()), _SINGULARS.get(word.lower(), set())
-    both = singular | plural
-    return both if len(both) == 1 and word.lower() not in both else set()
-
-
-def _other_prefixes(finite: str) -> set[str]:
-    """Separable prefixes with which no verb of this finite form exists."""
-    return _PREFIXES - _PREFIXES_OF.get(finite.lower(), _PREFIXES)
-
-
 def _other_articles(article: str, noun: str) -> set[str]:
     """Definite articles of another gender in the same case that no form of the noun can have."""
     keys = [key for key in _NOUNS[noun] if forms.DER[key] == article]
@@ -196,12 +184,6 @@ def _other_articles(article: str, noun: str) -> set[str]:
         return set()
     others = {forms.DER[g, case] for gender, case in keys for g in "mfn" if g != gender}
     return others - {forms.DER[key] for key in _NOUNS[noun]}
-
-
-def _is_singular(table: Mapping[tuple[str, str], str], ending: str, noun: str) -> bool:
-    """Whether a determiner's ending goes with a countable noun, and with its singular alone."""
-    keys = [key for key in _NOUNS[noun] if table[key] == ending]
-    return bool(keys) and all(gender != "p" for gender, _ in keys) and noun not in _MASSES
 
 
 def _by_form(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
@@ -223,13 +205,6 @@ def _paradigms() -> Iterator[Sequence[str]]:
             yield [verb.prefix + form for form in tense]
 
 
-def _noun_forms() -> Iterator[tuple[str, tuple[str, str]]]:
-    for noun in forms.NOUNS:
-        for (plural, case), text in noun.german.items():
-            if noun.countable or not plural:
-                yield text, ("p" if plural else noun.gender, case)
-
-
 _VERBS = [*forms.VERBS, *(verb for verbs in forms.GOVERNING.values() for verb in verbs)]
 _ER, _SIE = forms.ER, forms.SIE
 _PLURALS = _by_form((tense[_ER], tense[_SIE]) for tense in _paradigms())
@@ -249,8 +224,10 @@ _PREFIXES_OF = {
 _GENDERS = {"er": {"sie", "es"}, "ihn": {"sie", "es"}, "es": {"sie"}, "sie": {"es"},
             "ihm": {"ihr"}, "ihr": {"ihm"}}  # fmt: skip
 _NOUNS: dict[str, set[tuple[str, str]]] = {}
-for _text, _key in _noun_forms():
-    _NOUNS.setdefault(_text, set()).add(_key)
+for _noun in forms.NOUNS:
+    for (_plural, _case), _text in _noun.german.items():
+        if _noun.countable or not _plural:
+            _NOUNS.setdefault(_text, set()).add(("p" if _plural else _noun.gender, _case))
 _MASSES = {text for noun in forms.NOUNS if not noun.countable for text in noun.german.values()}
 _ADJECTIVES = {a.stem + e for a in forms.ADJECTIVES for e in ("e", "er", "en", "es", "em")}
 _ARTICLES = set(forms.DER.values())

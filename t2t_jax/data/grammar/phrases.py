@@ -8,7 +8,7 @@ from typing import NamedTuple
 from t2t_jax.data.grammar import choice
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Word, below
-from t2t_jax.data.grammar.inflection import Adjective, Noun
+from t2t_jax.data.grammar.inflection import Noun
 
 HIS, HER, THEIR = ("his", "sein"), ("her", "ihr"), ("their", "ihr")
 PRONOUNS = {  # english subject, object; german n, a, d
@@ -148,15 +148,6 @@ def here(d: Draft) -> Determiner:
     return below(d.rng.random(), _PLACE_DETERMINERS)
 
 
-def _adjective(d: Draft, noun: Noun) -> Adjective | None:
-    """Draws an adjective, or none."""
-    if not (d.chance(_ADJECTIVE) and choice.adjectives(noun).items):
-        return None
-    adjective = d.draw(choice.adjectives(noun))
-    d.adjectives.add(adjective.english)
-    return adjective
-
-
 class _Possessor(NamedTuple):
     """The baker's, des Bäckers; or Anna's, Annas, which precedes its noun in German too."""
 
@@ -206,7 +197,9 @@ def noun_phrase(
     head = Word(noun.german[plural, case], noun_key)
     en, de = [Word(noun.english[plural], noun_key)], [head]
     adjectives: tuple[str, ...] = ()
-    if not simple and (adjective := _adjective(d, noun)):
+    if not simple and d.chance(_ADJECTIVE) and choice.adjectives(noun).items:
+        adjective = d.draw(choice.adjectives(noun))
+        d.adjectives.add(adjective.english)
         endings = forms.STRONG if possessor and possessor.precedes else chosen.endings
         word = Word(adjective.stem + endings[number], d.key())
         if adjective.english in choice.CUED_ADJECTIVES:

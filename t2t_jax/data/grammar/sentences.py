@@ -347,9 +347,14 @@ def draw(rng: random.Random, grade: Grade = NORMAL) -> Pair:
     """A sentence pair."""
     while True:
         d = Draft(rng, grade)
-        construction = CONSTRUCTIONS[_construction(rng.random(), grade)]
+        r, chosen = rng.random(), "statement"  # a sum of shares may round to less than 1
+        for name, share in grade.constructions.items():
+            r -= share
+            if r < 0:
+                chosen = name
+                break
         try:
-            sides = construction(d)
+            sides = CONSTRUCTIONS[chosen](d)
         except Reject:
             continue
         ambiguous = any(kind == "cue" for kind, _, _ in d.dependencies)
@@ -358,12 +363,3 @@ def draw(rng: random.Random, grade: Grade = NORMAL) -> Pair:
         heads = {p.noun.english[0] if p.noun else p.head.text for p in d.mentions}
         if len(heads) == len(d.mentions):  # no noun or name occurs twice
             return _pair(d, *sides)
-
-
-def _construction(r: float, grade: Grade) -> str:
-    """The construction that r, a draw from [0, 1), chooses."""
-    for name, share in grade.constructions.items():
-        r -= share
-        if r < 0:
-            return name
-    return next(iter(CONSTRUCTIONS))
