@@ -343,7 +343,7 @@ def test_an_interrupt_leaves_no_files(texts, tmp_path, monkeypatch):
         assert list((tmp_path / "c").iterdir())  # the cache is being written
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tokenise, "_move", interrupted)
+    monkeypatch.setattr(os, "rename", interrupted)
     with pytest.raises(KeyboardInterrupt):
         prepare(request(texts), tmp_path / "c", quiet)
     assert not list((tmp_path / "c").iterdir())
@@ -363,14 +363,14 @@ def test_two_processes_can_prepare_one_corpus_at_once(texts, tmp_path):
 
 
 def test_the_slower_of_two_writers_keeps_the_first(texts, tmp_path, monkeypatch):
-    move = tokenise._move
+    move = os.rename
 
     def late(aside, directory):
-        monkeypatch.setattr(tokenise, "_move", move)
+        monkeypatch.setattr(os, "rename", move)
         prepare(request(texts), tmp_path / "c", quiet)  # the other process
         move(aside, directory)
 
-    monkeypatch.setattr(tokenise, "_move", late)
+    monkeypatch.setattr(os, "rename", late)
     directory = prepare(request(texts), tmp_path / "c", quiet)
     assert list((tmp_path / "c").iterdir()) == [directory]
 

@@ -18,7 +18,7 @@ from t2t_jax import files
 from t2t_jax.config import Data
 from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence
 from t2t_jax.data.corpora import CORPORA, REQUEST, drawn_pairs, request
-from t2t_jax.data.raw import FilesMissing, RawCorpus, raw_corpus
+from t2t_jax.data.raw import FilesMissing, raw_corpus
 from t2t_jax.data.tokenise import build
 from t2t_jax.errors import UsageError
 
@@ -88,7 +88,13 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
         report(f"{error} Continuing with the corpus prepared earlier for these options: {prepared}")
         directory = prepared
     else:
-        directory = _build_once(data, root, requested, corpus)
+        keyed = [FORMAT, {**requested, **_PATHS_OUT}, corpus.content]
+        key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
+        directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
+        if not (directory / "meta.json").exists():
+            about = {name: requested[name] for name in ("corpus", "source", "target")}
+            about |= {"asked": requested, "content": corpus.content}
+            build(directory, about, corpus, data.vocabulary, data.max_length)
     report(sentence(open_dataset(directory).meta))
     return directory
 
@@ -102,23 +108,6 @@ def _check_fields(data: Data) -> None:
                 f"corpus {data.corpus} reads no {name}: leave it out, or choose the corpus that "
                 f"does ({', '.join(c for c, entry in CORPORA.items() if name in entry.fields)})."
             )
-
-
-def _build_once(data: Data, root: Path, requested: Mapping[str, Any], corpus: RawCorpus) -> Path:
-    """The directory of a corpus, which is built there unless it already is."""
-    keyed = [FORMAT, {**requested, **_PATHS_OUT}, corpus.content]
-    key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
-    directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
-    if not (directory / "meta.json").exists():
-        about = {
-            "corpus": data.corpus,
-            "source": data.source,
-            "target": data.target,
-            "asked": requested,
-            "content": corpus.content,
-        }
-        build(directory, about, corpus, data.vocabulary, data.max_length)
-    return directory
 
 
 def _prepared_earlier(root: Path, requested: Mapping[str, Any]) -> Path | None:

@@ -132,23 +132,16 @@ def recall(rng: random.Random, o: Options) -> Example:
     keys, values = _recall_sizes(o)
     drawn = rng.sample(range(keys), n), rng.sample(range(values), n)
     pairs = [(f"k{i}", f"v{j}") for i, j in zip(*drawn, strict=True)]
-    places = _without_replacement(rng, _power_law(o["length"] // 2 - n), n)
+    # Places are drawn one after another by weight (Efraimidis and Spirakis 2006).
+    weights = (g ** (0.01 - 1) for g in range(1, o["length"] // 2 - n + 1))
+    waiting = [(-math.log(1 - rng.random()) / weight, i) for i, weight in enumerate(weights)]
+    places = [i for _, i in sorted(waiting)[:n]]
     rng.shuffle(places)  # otherwise the first key would mostly be the first prompt
     target = [PROMPT + BLANK] * (o["length"] - 2 * n)
     for (key, value), place in zip(pairs, places, strict=True):
         target[2 * place : 2 * place + 2] = PROMPT + key, value
     distances = (2 * (n + place) - (2 * i + 1) for i, place in enumerate(places))
     return Example([word for pair in pairs for word in pair], target, max(distances))
-
-
-def _power_law(places: int) -> list[float]:
-    return [g ** (0.01 - 1) for g in range(1, places + 1)]
-
-
-def _without_replacement(rng: random.Random, weights: list[float], count: int) -> list[int]:
-    """Indices drawn one after another by weight (Efraimidis and Spirakis 2006)."""
-    waiting = [(-math.log(1 - rng.random()) / weight, i) for i, weight in enumerate(weights)]
-    return [i for _, i in sorted(waiting)[:count]]
 
 
 def _recall_sizes(o: Options) -> tuple[int, int]:

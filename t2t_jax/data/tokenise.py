@@ -61,7 +61,11 @@ def build(
     try:
         aside.mkdir(parents=True)
         _fill(aside, about, corpus, vocabulary, max_length)
-        _move(aside, directory)
+        try:
+            os.rename(aside, directory)
+        except OSError:
+            if not (directory / "meta.json").exists():  # else another process wrote the corpus
+                raise
     except OSError as error:
         raise RunError(
             f"the prepared corpus could not be written to {directory} ({error.strerror or error}): "
@@ -176,7 +180,10 @@ def _write_split(
                 if name != "train":
                     texts = (getattr(chunk[i], side) for i in kept)
                     files.write(f"{side}.txt", "".join(f"{text}\n" for text in texts).encode())
-            _write_extras(files, [chunk[i].extra for i in kept])
+            for extra in (chunk[i].extra for i in kept):
+                if extra is not None:
+                    line = json.dumps(extra, ensure_ascii=False, separators=(",", ":"))
+                    files.write("extras.jsonl", line.encode() + b"\n")
     if not counts["pairs"]:
         raise UsageError(
             f"no pair of {stream.where} can be used ({counts['long']} longer than {max_length}, "
@@ -190,16 +197,13 @@ def _write_side(
     files: _SplitFiles, side: str, rows: list[list[int]], dtype: str, start: int
 ) -> int:
     """Writes rows of ids with EOS, the first token being number `start`; returns their number."""
-    flat = itertools.chain.from_iterable(itertools.chain(row, (_end(row),)) for row in rows)
+    # The end mark after prompts is a prompt, too: they tell the length.
+    ends = ((-EOS if min(row) < 0 else EOS,) for row in rows)
+    flat = itertools.chain.from_iterable(itertools.chain(*x) for x in zip(rows, ends, strict=True))
     files.write(f"{side}.tokens", np.fromiter(flat, dtype).tobytes())
     lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))
     files.write(f"{side}.offsets", (start + np.cumsum(lengths)).tobytes())
     return int(lengths.sum())
-
-
-def _end(row: Sequence[int]) -> int:
-    """The end mark of a row of ids: a prompt, too, if there are prompts, which tell the length."""
-    return -EOS if min(row) < 0 else EOS
 
 
 def prompt_encoder(vocabulary: Vocabulary) -> Encode:
@@ -207,13 +211,6 @@ def prompt_encoder(vocabulary: Vocabulary) -> Encode:
     index = {vocabulary.pieces([i])[0].removeprefix("▁"): i for i in range(vocabulary.size)}
     index |= {PROMPT + word: -i for word, i in index.items()}
     return lambda texts: [[index[word] for word in text.split()] for text in texts]
-
-
-def _write_extras(files: _SplitFiles, extras: list[Mapping[str, Any] | None]) -> None:
-    for extra in extras:
-        if extra is not None:
-            line = json.dumps(extra, ensure_ascii=False, separators=(",", ":"))
-            files.write("extras.jsonl", line.encode() + b"\n")
 
 
 def _kept(lengths: list[list[int]], name: str, max_length: int, counts: Counter[str]) -> list[int]:
@@ -255,12 +252,3 @@ def _valid(stream: Stream, counts: Counter[str]) -> Iterator[Pair]:
         )
     if counts["empty"] + counts["not_utf8"] == total:
         raise UsageError(f"there is no sentence pair in {stream.where}: give other files.")
-
-
-def _move(aside: Path, directory: Path) -> None:
-    """Renames a directory, unless another process has written the same corpus meanwhile."""
-    try:
-        os.rename(aside, directory)
-    except OSError:
-        if not (directory / "meta.json").exists():
-            raise

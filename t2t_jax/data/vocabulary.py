@@ -7,7 +7,7 @@ import functools
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from t2t_jax.errors import UsageError
@@ -44,7 +44,8 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[Iterable[int]]) -> list[str]:
         """The text of each row of ids up to its first EOS; PAD and BOS have no text."""
-        return self._processor.decode([_sentence(row) for row in ids])
+        rows = ([int(i) for i in row] for row in ids)
+        return self._processor.decode([x[: x.index(EOS)] if EOS in x else x for x in rows])
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The subword of each id; a leading `▁` marks the start of a word."""
@@ -65,7 +66,7 @@ def train(lines: Iterable[str], size: int, whole: Iterable[str] = ()) -> bytes:
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_without_nul(lines),
+            sentence_iterator=(line.replace("\0", " ") for line in lines),
             model_writer=model,
             model_type="bpe",
             vocab_size=size,
@@ -100,15 +101,6 @@ def of_words(words: Sequence[str]) -> bytes:
 
 # The rarest characters, 0.001% of the text, become UNK: WMT has thousands of them.
 COVERAGE = 0.99999
-
-
-def _sentence(row: Iterable[int]) -> list[int]:
-    ids = [int(i) for i in row]
-    return ids[: ids.index(EOS)] if EOS in ids else ids
-
-
-def _without_nul(lines: Iterable[str]) -> Iterator[str]:
-    return (line.replace("\0", " ") for line in lines)
 
 
 def _reason(message: str, size: int) -> str:
