@@ -26,7 +26,6 @@ _MANY = 32  # with so many batches, it pays to compile the search for more shape
 _LISTED = 10  # line numbers in a warning, at most
 _SHORTEST = 16  # sources are padded to this length, or to a larger power of two
 Warn = Callable[[str], Any]
-Tokens = Sequence[Sequence[int]] | Ragged  # sentences of token ids, EOS included
 
 
 def translate(
@@ -35,12 +34,30 @@ def translate(
     sentences: Sequence[str],
     vocabulary: Vocabulary,
     decoding: config.Decoding,
+    **limits: Any,
+) -> list[str]:
+    """The translation of each sentence, in order; a blank sentence has an empty one.
+
+    See `translate_tokens` for the other arguments.
+    """
+    ids = [[*tokens, EOS] for tokens in vocabulary.encode([s.strip() for s in sentences])]
+    return vocabulary.decode(translate_tokens(model, params, ids, decoding, **limits))
+
+
+def translate_tokens(
+    model: Any,
+    params: Any,
+    sentences: Sequence[Sequence[int]] | Ragged,
+    decoding: config.Decoding,
     *,
     longest: int | None = None,
     max_length: int | None = None,
     warn: Warn = warnings.warn,
-) -> list[str]:
-    """The translation of each sentence, in order; a blank sentence has an empty one.
+) -> list[list[int]]:
+    """The translations of token ids: inputs end in EOS, outputs do not.
+
+    An output has at most `max_extra` subwords more than its input. The longest sentences are
+    decoded first, in batches of few shapes, each of which a process compiles once.
 
     Args:
       model: hashable, with the model interface (`encode`, `start`, `step`).
@@ -49,26 +66,6 @@ def translate(
       longest: the model's number of positions, EOS included, if it has a limit.
       max_length: length of the longest training sentence, EOS included.
       warn: called with a message if sentences are longer than either, with their line numbers.
-    """
-    ids = [[*tokens, EOS] for tokens in vocabulary.encode([s.strip() for s in sentences])]
-    limits: Any = dict(longest=longest, max_length=max_length, warn=warn)
-    return vocabulary.decode(translate_tokens(model, params, ids, decoding, **limits))
-
-
-def translate_tokens(
-    model: Any,
-    params: Any,
-    sentences: Tokens,
-    decoding: config.Decoding,
-    *,
-    longest: int | None = None,
-    max_length: int | None = None,
-    warn: Warn = warnings.warn,
-) -> list[list[int]]:
-    """`translate` for token ids: inputs end in EOS, outputs do not.
-
-    An output has at most `max_extra` subwords more than its input. The longest sentences are
-    decoded first, in batches of few shapes, each of which a process compiles once.
     """
     longest = longest or np.iinfo(np.int32).max
     lengths = np.array([len(sentences[i]) for i in range(len(sentences))], int)
@@ -159,7 +156,9 @@ def _warn_of_long(lengths: np.ndarray, positions: int, max_length: int, warn: Wa
         warn(f"{subject} subwords with the end mark, but {consequence}")
 
 
-def _batches(sentences: Tokens, longest: int) -> Iterator[tuple[list[int], np.ndarray]]:
+def _batches(
+    sentences: Sequence[Sequence[int]] | Ragged, longest: int
+) -> Iterator[tuple[list[int], np.ndarray]]:
     """Batches (indices of sentences, source int32 [B, S]); empty sentences are left out."""
     lengths = np.array([len(sentences[i]) for i in range(len(sentences))], int)
     order = [int(i) for i in np.argsort(-lengths, kind="stable") if lengths[i] > 1]

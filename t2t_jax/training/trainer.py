@@ -4,6 +4,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from typing import Any
 
 import flax.linen as nn
@@ -30,42 +31,40 @@ def ahead() -> int:
     return 0 if jax.default_backend() == "cpu" else 2
 
 
+@dataclass
 class Trainer:
     """Trains P runs at once: each step of all of them is one call of a compiled program.
 
     Attributes:
-      state, hyper: leaves [P, ...] for P runs; without the axis P for a single run.
       step: number of steps done.
+      state, hyper: leaves [P, ...] for P runs; without the axis P for a single run.
       history: the history that the runs share; `Member.history` has the evaluations of each.
       queue: steps whose metrics have not been read: (step, FLOPs of all runs, metrics [P]).
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        runs: Sequence[Member],
-        start: int,
-        evaluate: Evaluate,
-        progress: Progress,
-        mesh: Mesh,
-        programs: Programs,
-    ) -> None:
-        self.model, self.c, self.P = model, runs[0].c, len(runs)
-        self.runs, self.evaluate, self.progress = runs, evaluate, progress
-        self.mesh, self.programs = mesh, programs
-        self.step, self.last = start, self.c.training.steps
-        states = []
-        for run in runs:
-            state = initialise(model, run.c, mesh)
-            if start:
-                state, run.history = checkpoints.restore(run.manager, state, start)
+    model: nn.Module
+    runs: Sequence[Member]
+    step: int
+    evaluate: Evaluate
+    progress: Progress
+    mesh: Mesh
+    programs: Programs
+
+    def __post_init__(self) -> None:
+        self.c, self.P = self.runs[0].c, len(self.runs)
+        self.last, states = self.c.training.steps, []
+        for run in self.runs:
+            state = initialise(self.model, run.c, self.mesh)
+            if self.step:
+                state, run.history = checkpoints.restore(run.manager, state, self.step)
             states.append(state)
             run.batches = run.stream(run.history.epoch, run.history.batch)
-        if start:
-            progress.say(f"resuming from step {start:,}")
+        if self.step:
+            self.progress.say(f"resuming from step {self.step:,}")
         self.state = population.stack(states)
-        self.hyper = population.stack([sharding.replicate(hyper(run.c), mesh) for run in runs])
-        self.step_function = population.vmap_step(make_step(model, self.c), self.P)
+        h = [sharding.replicate(hyper(run.c), self.mesh) for run in self.runs]
+        self.hyper = population.stack(h)
+        self.step_function = population.vmap_step(make_step(self.model, self.c), self.P)
         self.history, self.peak = self.runs[0].history.of_population(self.P), peak_flops()
         self.clock, self.meter = Clock(self.history), Meter()
         self.queue = deque[tuple[int, float, StepMetrics]]()
