@@ -67,9 +67,7 @@ class Model:
     d_v: Count = _field(64, "width of a head's values")
     positions: str = _field("sinusoid", "position scheme (`list parts`)", POSITIONS)
     norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", NORMS)
-    norm_placement: str = _field(
-        "post", "norm after the residual connection (paper), or elsewhere", NORM_PLACEMENTS
-    )
+    norm_placement: str = _field("post", "flow of a layer (`list parts`)", NORM_PLACEMENTS)
     feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", FEED_FORWARD)
     qk_norm: str = _field(
         "none", "norm of each head's queries and keys (the paper has none)", ("none",), NORMS
