@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from t2t_jax.cli import main
 from tests import toy
 from tests.eight import HURRY
 
@@ -71,6 +72,32 @@ def few_programs():
 def corpus(tmp_path_factory) -> Path:
     """A directory with the toy corpus."""
     return toy.write(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def call(capsys):
+    """A function that runs a command in this process and returns what it prints, and its errors."""
+
+    def run(*words, code=0):
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == code
+        return capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def refused(call):
+    """A function that checks that a command is refused in a sentence that mentions some words."""
+
+    def check(words, *mentions, code=2):
+        error = call(*words, code=code).err.strip().splitlines()[-1]
+        assert error.startswith("t2t-jax: ")
+        assert error.endswith((".", "?", ")")), error
+        for mention in mentions:
+            assert str(mention) in error, error
+
+    return check
 
 
 @pytest.fixture

@@ -20,11 +20,9 @@ from sacrebleu.metrics import TER
 from t2t_jax import config
 from t2t_jax.cli import main
 from t2t_jax.commands.shared import cache_programs
-from t2t_jax.config import Config
 from t2t_jax.inference.translate import translate
 from t2t_jax.recipes import RECIPES
 from t2t_jax.runs.loading import load
-from t2t_jax.study.presets import PRESETS, shrink
 from tests import stored, toy
 from tests.eight import EIGHT
 
@@ -65,20 +63,17 @@ def test_a_run_keeps_what_it_found(run):
     evaluated = [r["step"] for r in toy.records(run) if "dev_perplexity" in r]
     assert evaluated == [EVERY, 2 * EVERY, STEPS]
     assert not list(run.rglob("*.part"))
+    printed = (run / "printed.txt").read_text()
+    assert "dev perplexity" in printed
+    assert not {"\r", "\x1b"} & {*printed}  # into a pipe, it prints plain lines
 
 
-def test_a_finished_run_is_not_run_again(run, words, capsys):
-    before = (run / "result.json").stat().st_mtime_ns
-    assert main([*words, "--run", str(run)]) == 0
-    assert (run / "result.json").stat().st_mtime_ns == before
-    assert "finished" in capsys.readouterr().err
-
-
-def test_a_finished_run_of_other_code_is_said_to_be_one(copy, words, capsys):
+def test_a_finished_run_is_not_run_again(copy, words, call):
+    before = (copy / "result.json").stat().st_mtime_ns
+    assert "finished" in call(*words, "--run", copy).err
+    assert (copy / "result.json").stat().st_mtime_ns == before
     stored.made_by_other_code(copy)
-    assert main([*words, "--run", str(copy)]) == 0
-    said = "is finished, but today's code computes another step; remove it"
-    assert said in capsys.readouterr().err
+    assert "today's code computes another step" in call(*words, "--run", copy).err
 
 
 OTHERS = {
@@ -108,14 +103,13 @@ def test_other_architectures_learn_and_translate(architecture, corpus, words, tm
 
 
 @pytest.mark.full
-def test_a_language_model_has_a_perplexity_and_no_translations(words, tmp_path, capsys):
+def test_a_language_model_has_a_perplexity_and_no_translations(words, tmp_path, call, refused):
     directory = tmp_path / "run"
-    assert main([*words, "--architecture", "encoder", "--run", str(directory)]) == 0
+    call(*words, "--architecture", "encoder", "--run", directory)
     result = json.loads((directory / "result.json").read_text())
     assert result["scores"] == {}
     assert 1 < result["dev_perplexity"] < 10
-    assert main(["evaluate", str(directory)]) == 2
-    assert "language model" in capsys.readouterr().err
+    refused(["evaluate", directory], "language model")
 
 
 def test_translate_gives_a_line_for_each_line_in_order(run, said):
@@ -153,10 +147,9 @@ def test_translate_warns_of_a_line_longer_than_any_in_training(run, said):
     assert "at most 20" in warning
 
 
-def test_an_exported_run_translates_as_it_did(run, tmp_path, capsys):
+def test_an_exported_run_translates_as_it_did(run, tmp_path, call, refused):
     ctranslate2, out = pytest.importorskip("ctranslate2"), tmp_path / "out"
-    assert main(["export", str(run), "--out", str(out)]) == 0
-    assert capsys.readouterr().out == f"{out}\n"
+    assert call("export", run, "--out", out).out == f"{out}\n"
     c, model, params, vocabulary = load(run)
     lines = ["one two", "five four three two", "one one three"]
     greedy = config.replace(c, beam=1).decoding
@@ -166,35 +159,27 @@ def test_an_exported_run_translates_as_it_did(run, tmp_path, capsys):
     found = translator.translate_batch(pieces.encode(lines, out_type=str), beam_size=1)
     assert [pieces.decode(x.hypotheses[0]) for x in found] == ours
     assert len(set(ours)) == 3
-    refused(["export", run, "--out", out], capsys, out, "is not empty")
+    refused(["export", run, "--out", out], out, "is not empty")
 
 
-def test_evaluate_agrees_with_the_run(run, corpus, tmp_path, capsys):
+def test_evaluate_agrees_with_the_run(run, corpus, tmp_path, call, refused):
     score = json.loads((run / "result.json").read_text())["scores"]["test"]["bleu"]["score"]
-    cache = run.parent / "cache"
-    assert main(["evaluate", str(run), "--cache", str(cache)]) == 0
-    assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
-    files = ["--sources", str(corpus / "test.en"), "--references", str(corpus / "test.de")]
-    assert main(["evaluate", str(run), *files]) == 0
-    assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
+    cache = "--cache", run.parent / "cache"
+    sources, references = corpus / "test.en", corpus / "test.de"
+    zipped, dos = tmp_path / "test.en.gz", tmp_path / "test.de"
+    zipped.write_bytes(gzip.compress(sources.read_bytes()))
+    dos.write_bytes(b"\xef\xbb\xbf" + references.read_bytes().replace(b"\n", b"\r\n"))
+    for more in (cache, ("--sources", zipped, "--references", dos)):
+        assert f"{score:6.2f}  BLEU  [" in call("evaluate", run, *more).out
     lines = [(d / "test.de").read_text().splitlines() for d in (run, corpus)]
     ter = TER().corpus_score(lines[0], [lines[1]]).score
-    assert main(["evaluate", str(run), "--cache", str(cache), "--metrics", "TER,chrF2"]) == 0
-    printed = capsys.readouterr().out
+    printed = call("evaluate", run, *cache, "--metrics", "TER,chrF2").out
     assert f"{ter:6.2f}  TER  [" in printed
     assert printed.count("chrF2") == 1
-    refused(["evaluate", run, *files, "--metrics", "PPL"], capsys, "there is no metric 'PPL' here")
-    refused(["evaluate", run, *files, "--split", "dev"], capsys, "--split names a split")
-    dos = tmp_path / "test.de"
-    dos.write_bytes(b"\xef\xbb\xbf" + (corpus / "test.de").read_bytes().replace(b"\n", b"\r\n"))
-    assert main(["evaluate", str(run), *files[:3], str(dos), "--metrics", "exact"]) == 0
-    exact = capsys.readouterr().out
-    assert main(["evaluate", str(run), *files, "--metrics", "exact"]) == 0
-    assert capsys.readouterr().out == exact
-    files[1] = str(tmp_path / "test.en.gz")
-    Path(files[1]).write_bytes(gzip.compress((corpus / "test.en").read_bytes()))
-    assert main(["evaluate", str(run), *files]) == 0
-    assert f"{score:6.2f}  BLEU  [" in capsys.readouterr().out
+    files = ["--sources", sources, "--references", references]
+    refused(["evaluate", run, *files, "--metrics", "PPL"], "there is no metric 'PPL' here")
+    refused(["evaluate", run, *files, "--split", "dev"], "--split names a split")
+    refused(["evaluate", run, "--split", "tset"], "tset", "'test'")
 
 
 def start(words, directory):
@@ -270,11 +255,6 @@ def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
     same_end(directory, other)
 
 
-def test_two_processes_do_not_work_on_one_run(words, tmp_path, capsys):
-    with toy.held(tmp_path):
-        refused([*words, "--run", tmp_path], capsys, tmp_path, "another process")
-
-
 @pytest.mark.full
 def test_training_on_eight_devices(words, tmp_path):
     options = dict(capture_output=True, timeout=200, env=os.environ | EIGHT)
@@ -299,67 +279,35 @@ def test_every_recipe_trains(name, words, tmp_path):
     assert main(["train", name, *kept, *options]) == 0
 
 
-def test_the_output_in_a_pipe_is_plain_lines(run):
-    output = (run / "printed.txt").read_text()
-    assert "dev perplexity" in output
-    assert "\r" not in output
-    assert "\x1b" not in output
-
-
-def test_a_diverged_run_stops_and_leaves_the_last_good_checkpoint(copy, words, capsys):
+def test_a_diverged_run_stops_and_leaves_the_last_good_checkpoint(copy, words, refused):
     """A finished run that is asked for more steps, at a rate that no float32 survives."""
-    (copy / "result.json").unlink()
-    shutil.rmtree(copy / "final")
-    change_config(copy, steps=STEPS + 50, peak_lr=1e30)
-    more = ["--steps", str(STEPS + 50), "--peak_lr", "1e30"]
-    assert main([*words, *more, "--run", str(copy)]) == 1
-    message = capsys.readouterr().err
-    assert f"the checkpoint of step {STEPS} is good" in message
-    assert "peak_lr" in message
+    unfinished(copy, steps=STEPS + 50, peak_lr=1e30)
+    more = ["--steps", STEPS + 50, "--peak_lr", "1e30", "--run", copy]
+    refused([*words, *more], f"the checkpoint of step {STEPS} is good", "peak_lr", code=1)
     assert max(saved(copy)) == STEPS
     assert not (copy / "result.json").exists()
 
 
-def refused(words, capsys, *mentions):
-    """Exit code 2 and one sentence that mentions these."""
-    assert main([str(word) for word in words]) == 2
-    error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith("t2t-jax: ")
-    assert error.endswith((".", "?", ")")), error
-    for mention in mentions:
-        assert str(mention) in error, error
-
-
-def test_bad_words_are_refused(tmp_path, capsys, monkeypatch):
+def test_bad_words_are_refused(tmp_path, refused, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the folder of a user may have a store
-    refused(["train", "gramar"], capsys, "gramar", "'grammar'")
-    refused(["train", "grammar", "--d_modle", "3"], capsys, "--d_modle", "'--d_model'")
-    refused(["train", "grammar", "--h", "x"], capsys, "--h", "'x'")
-    refused(["train", "grammar", "--norm_placement", "psot"], capsys, "norm_placement", "'post'")
-    refused(["trian"], capsys, "trian")
-    refused(
-        ["translate", "nowhere"],
-        capsys,
-        "'nowhere' is neither a directory nor the name of a run",
-        "--store",
-    )
-    refused(["evaluate", "nowhere", "--sources", "a"], capsys, "--references")
+    refused(["train", "gramar"], "gramar", "'grammar'")
+    refused(["train", "grammar", "--h", "x"], "--h", "'x'")
+    refused(["train", "grammar", "--norm_placement", "psot"], "norm_placement", "'post'")
+    refused(["trian"], "trian")
+    refused(["translate", "nowhere"], "'nowhere' is neither a directory nor", "--store")
+    refused(["evaluate", "nowhere", "--sources", "a"], "--references")
 
 
-def test_bad_files_are_refused_and_nothing_is_left(words, corpus, tmp_path, capsys):
-    new = tmp_path / "run"
-    gone = [*words, "--run", new, "--dev", tmp_path / "gone"]
-    refused(gone, capsys, tmp_path / "gone.en")
+def test_bad_data_is_refused_and_nothing_is_left(words, corpus, tmp_path, refused):
+    train = [*words, "--run", tmp_path / "run"]
+    refused([*train, "--dev", tmp_path / "gone"], tmp_path / "gone.en")
     for language in ("en", "de"):
         shutil.copy(corpus / f"dev.{language}", tmp_path)
     with (tmp_path / "dev.de").open("a") as file:
         file.write("eins\n")
-    refused([*words, "--run", new, "--dev", tmp_path / "dev"], capsys, "dev.en", "20", "21")
-    assert not new.exists()
-
-
-def test_another_run_in_the_same_directory_is_refused(run, words, capsys):
-    refused([*words, "--run", run, "--N", "2"], capsys, run, "N 1 there and 2 here", "--run")
+    refused([*train, "--dev", tmp_path / "dev"], "dev.en", "20", "21")
+    refused([*train, "--accumulate", "64"], "batch_tokens", "64")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture
@@ -372,29 +320,55 @@ def change_config(directory, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_a_checkpoint_of_another_model_is_refused(copy, capsys):
+def unfinished(directory, **changes):
+    """Turns a copy of the finished run into a run of another config that has only checkpoints."""
+    shutil.rmtree(directory / "final")
+    (directory / "result.json").unlink()
+    change_config(directory, **changes)
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_checkpoint_of_another_model_is_refused(done, copy, words, refused):
+    if not done:
+        unfinished(copy, d_ff=24)
+        refused([*words, "--d_ff", "24", "--run", copy], copy / "checkpoints", "W_1")
     change_config(copy, d_ff=24)
-    refused(["translate", copy], capsys, copy, "W_1", "20", "24")
+    refused(["translate", copy], copy, "W_1", "20", "24")
     change_config(copy, d_ff=20, N=2)
-    refused(["translate", copy], capsys, copy, "coder_1", "absent")
+    refused(["translate", copy], copy, "coder_1", "absent")
 
 
-def test_a_checkpoint_of_another_model_is_refused_in_an_unfinished_run(copy, words, capsys):
-    shutil.rmtree(copy / "final")
-    (copy / "result.json").unlink()
-    change_config(copy, d_ff=24)
-    refused(["translate", copy], capsys, copy, "W_1", "20", "24")
-    refused([*words, "--d_ff", "24", "--run", copy], capsys, copy / "checkpoints", "W_1")
+def test_a_damaged_or_foreign_directory_is_refused(copy, words, refused):
+    refused([*words, "--run", copy, "--N", "2"], copy, "N 1 there and 2 here", "--run")
+    with toy.held(copy):
+        refused([*words, "--run", copy], copy, "another process")
+    model = copy / "vocabulary.model"
+    original = model.read_bytes()
+    model.write_bytes(original[:-1] + b"\x01")
+    refused(["translate", copy], copy, "vocabulary.model")
+    model.unlink()
+    refused(["translate", copy], copy, "has no vocabulary.model")
+    model.write_bytes(original)
+    (copy / "final" / "params" / "_METADATA").unlink()
+    refused(["translate", copy], copy / "final", "_METADATA is missing")
+    (copy / "final" / "sha256.json").write_text("{")
+    refused(["translate", copy], copy / "final", "sha256.json")
+    for name in ("final", "checkpoints"):
+        shutil.rmtree(copy / name)
+    refused(["translate", copy], copy, "no checkpoint")
+    change_config(copy, d_modle=3)
+    refused(["translate", copy], "config.json", "d_modle", "'d_model'")
+    (copy / "config.json").write_text("{")
+    refused(["translate", copy], "config.json", "JSON")
 
 
-def test_a_damaged_checkpoint_is_set_aside(run, copy, words, capsys):
+def test_a_damaged_checkpoint_is_set_aside(run, copy, words, refused):
     """The run goes on from the one before, and ends as if nothing had been."""
-    shutil.rmtree(copy / "final")
-    (copy / "result.json").unlink()
+    unfinished(copy)
     last = copy / "checkpoints" / str(STEPS)
     data = max((last / "params").rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
     data.write_bytes(data.read_bytes()[:-1] + b"x")
-    refused(["translate", copy], capsys, last, data.name, "damaged")
+    refused(["translate", copy], last, data.name, "damaged")
     done = command([*words, "--run", copy])  # compiled as the run was
     said = done.stderr.decode()
     assert done.returncode == 0, said
@@ -402,22 +376,7 @@ def test_a_damaged_checkpoint_is_set_aside(run, copy, words, capsys):
     assert f"resuming from step {STEPS - EVERY}" in said
     assert (copy / f"damaged-{STEPS}").is_dir()
     assert (copy / "test.de").read_bytes() == (run / "test.de").read_bytes()
-    results = [json.loads((d / "result.json").read_text()) for d in (run, copy)]
-    for name in ("dev_perplexity", "averaged_steps", "scores"):
-        assert results[0][name] == results[1][name]
-
-
-def test_damaged_parameters_are_refused(copy, capsys):
-    (copy / "final" / "params" / "_METADATA").unlink()
-    refused(["translate", copy], capsys, copy / "final", "_METADATA is missing")
-    (copy / "final" / "sha256.json").write_text("{")
-    refused(["translate", copy], capsys, copy / "final", "sha256.json")
-
-
-def test_what_the_data_refuses_leaves_no_run(words, tmp_path, capsys):
-    new = tmp_path / "run"
-    refused([*words, "--accumulate", "64", "--run", new], capsys, "batch_tokens", "64")
-    assert not new.exists()
+    same_end(copy, run)
 
 
 @pytest.mark.full
@@ -430,53 +389,21 @@ def test_more_output_than_learned_positions_is_cut_and_said(words, tmp_path, cap
     assert b"23 positions" in done.stderr
 
 
-def test_a_vocabulary_that_does_not_match_is_refused(copy, capsys):
-    model = copy / "vocabulary.model"
-    model.write_bytes(model.read_bytes()[:-1] + b"\x01")
-    refused(["translate", copy], capsys, copy, "vocabulary.model")
-    model.unlink()
-    refused(["translate", copy], capsys, copy, "has no vocabulary.model")
-
-
-def test_an_unknown_or_damaged_config_is_refused(copy, capsys):
-    change_config(copy, d_modle=3)
-    refused(["translate", copy], capsys, "config.json", "d_modle", "'d_model'")
-    (copy / "config.json").write_text("{")
-    refused(["translate", copy], capsys, "config.json", "JSON")
-
-
-def test_a_run_without_a_checkpoint_is_refused(copy, capsys):
-    shutil.rmtree(copy / "final")
-    assert main(["evaluate", str(copy), "--sources", str(copy / "test.de"),
-                 "--references", str(copy / "test.de")]) == 0  # fmt: skip
-    capsys.readouterr()
-    shutil.rmtree(copy / "checkpoints")
-    refused(["translate", copy], capsys, copy, "no checkpoint")
-
-
-def test_an_unfinished_run_says_which_step_is_used_and_is_not_exported(copy, capsys):
-    shutil.rmtree(copy / "final")
-    (copy / "result.json").unlink()
+def test_an_unfinished_run_says_which_step_is_used_and_is_not_exported(copy, said, call, refused):
+    unfinished(copy)
     last = STEPS - EVERY
-    for step in range(STEPS, last, -1):
-        shutil.rmtree(copy / "checkpoints" / str(step), ignore_errors=True)
+    for step in saved(copy) - set(range(last + 1)):
+        shutil.rmtree(copy / "checkpoints" / str(step))
     place = f"step {last} of {STEPS}"
     used = f"{copy} is not finished ({place}): its newest checkpoint is used."
     (copy / "a").write_text("one two\n")
     pair = "--sources", copy / "a", "--references", copy / "a"
     attend = "attend", copy, "one two", "--out", copy, "--cache", copy.parent / "cache"
     for words in (("evaluate", copy, *pair), attend):
-        assert main([str(word) for word in words]) == 0
-        assert used in capsys.readouterr().err.splitlines()
-    done = command(["translate", copy], input=b"one two\n")
-    assert done.stderr.decode().splitlines() == [used]
-    out = copy / "out"
-    refused(["export", copy, "--out", out], capsys, copy, "not finished", place)
-    assert not out.exists()
-
-
-def test_an_unknown_split_is_refused(run, capsys):
-    refused(["evaluate", run, "--split", "tset"], capsys, "tset", "'test'")
+        assert used in call(*words).err.splitlines()
+    assert said(copy, "one two\n")[1].splitlines() == [used]
+    refused(["export", copy, "--out", copy / "out"], copy, "not finished", place)
+    assert not (copy / "out").exists()
 
 
 def test_programs_are_kept_in_the_cache_or_where_the_environment_says(tmp_path, monkeypatch):
@@ -489,48 +416,24 @@ def test_programs_are_kept_in_the_cache_or_where_the_environment_says(tmp_path, 
     assert ("jax_compilation_cache_dir", str(tmp_path / "programs")) in kept
 
 
-def test_lists(capsys):
-    for what, wanted in {
-        "profiles": "warmup",
-        "recipes": "multi30k_tiny",
-        "mechanisms": "scaled_dot_product",
-        "fields": "d_model",
-    }.items():
-        assert main(["list", what]) == 0
-        assert wanted in capsys.readouterr().out
-
-
-def test_presets_are_listed_with_every_field_in_which_they_differ_from_the_paper(capsys):
-    assert main(["list", "presets"]) == 0
-    listed = " ".join(capsys.readouterr().out.split())
-    for name, scale in PRESETS.items():
-        changes = config.difference(shrink(Config(), {}, scale), Config())
-        fields = (f"{n} {ours} (paper: {paper})" for n, (ours, paper) in changes.items())
-        assert f"{name} {scale.about} {', '.join(fields)}".strip() in listed
-    assert "schedule linear (paper: inverse_sqrt)" in listed
-    table = (stored.DEMO / "table.md").read_text()
-    (tau,) = re.findall(r"tau between our PPL and the paper's is (\S+)", table)
-    assert f"Table 3 with the paper's: {tau} (PPL)" in listed
-
-
-def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, capsys):
-    names = "norm_placement, schedule, peak_lr, warmup", "`train base --profile t2t`"
-    refused(["train", "grammar", "--profile", "t2t"], capsys, "base and big", *names)
-    words = [
-        "--profile",
-        "t2t",
-        "--corpus",
-        "text",
-        "--train",
-        tmp_path,
-        "--norm_placement",
-        "post",
-    ]
+def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, call, refused):
+    refused(["train", "grammar", "--profile", "t2t"], "base and big", "`train base --profile t2t`")
+    words = "--profile t2t --corpus text --norm_placement post --train".split()
     for name in ("base", "big"):
-        assert main(["train", name, *map(str, words)]) == 2  # there is no such corpus
-        said = capsys.readouterr().err.splitlines()[0]
-        assert "profile t2t sets positions sinusoid_halves (paper: sinusoid), " in said
+        said = call("train", name, *words, tmp_path, code=2).err  # there is no such corpus
         assert "warmup 8000 (paper: 4000)" in said
-        assert "lr_scale 2.0 (paper: 1.0)" in said
-        assert said.endswith("; every other field that no flag sets is as in the paper")
         assert "norm_placement" not in said  # which a flag took back
+
+
+@pytest.mark.parametrize(
+    ("what", "listed"),
+    [
+        ("profiles", "warmup"),
+        ("recipes", "multi30k_tiny"),
+        ("mechanisms", "scaled_dot_product"),
+        ("fields", "d_model"),
+        ("presets", "schedule linear (paper: inverse_sqrt)"),
+    ],
+)
+def test_lists(what, listed, call):
+    assert listed in " ".join(call("list", what).out.split())

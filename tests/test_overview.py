@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from t2t_jax.cli import main
 from t2t_jax.runs import names, store, view
 from t2t_jax.runs.job import Job
 from t2t_jax.runs.view import Standing, Watch, seconds_left, summary
@@ -100,20 +99,18 @@ def test_a_store_is_watched_until_its_runs_have_ended(tmp_path, monkeypatch):
     assert next(looks) == 4
     assert "\x1b" not in out.getvalue()
     lines = [line.split("  ", 1)[1] for line in out.getvalue().splitlines()]
+    a = "table3-demo/a/0  step 320/1,280  PPL 7.39  4,000 tokens/s  4 min 00 s"
+    b = "table3-demo/b/0  step 690/1,280  PPL 7.39  4,000 tokens/s  2 min 28 s"
     assert lines == [
         # 960 and 640 steps of 0.25 s, and a run of 1,280 for the one that is not begun
-        "0 of 3 runs have ended; 1 running; 2 waiting; about 12 min 00 s left",
-        "table3-demo/a/0  step 320/1,280  PPL 7.39  4,000 tokens/s  4 min 00 s",
-        "0 of 3 runs have ended; 2 running; 1 waiting; about 5 min 54 s left",
-        "table3-demo/a/0  step 320/1,280  PPL 7.39  4,000 tokens/s  4 min 00 s",
-        "table3-demo/b/0  step 690/1,280  PPL 7.39  4,000 tokens/s  2 min 28 s",
-        "1 of 2 runs have ended; 1 running; 0 waiting; about 2 min 28 s left",
-        "table3-demo/b/0  step 690/1,280  PPL 7.39  4,000 tokens/s  2 min 28 s",
+        "0 of 3 runs have ended; 1 running; 2 waiting; about 12 min 00 s left", a,
+        "0 of 3 runs have ended; 2 running; 1 waiting; about 5 min 54 s left", a, b,
+        "1 of 2 runs have ended; 1 running; 0 waiting; about 2 min 28 s left", b,
         "2 of 2 runs have ended; 0 running; 0 waiting",
-    ]
+    ]  # fmt: skip
 
 
-def test_a_terminal_shows_the_same_and_ctrl_c_ends_it(tmp_path, monkeypatch):
+def test_ctrl_c_ends_watching(tmp_path, monkeypatch):
     def press(_):
         raise KeyboardInterrupt
 
@@ -133,12 +130,10 @@ def test_a_run_whose_steps_no_longer_grow_is_stopped(tmp_path, monkeypatch):
     assert watch.look()[0][0].status == "stopped"
 
 
-def test_watch_is_for_runs(tmp_path, capsys):
-    assert main(["list", "presets", "--watch"]) == 2
-    assert "--watch is for the runs of a store" in capsys.readouterr().err
+def test_watch_is_for_runs(tmp_path, call, refused):
+    refused(["list", "presets", "--watch"], "--watch is for the runs of a store")
     finish(begin(tmp_path, "a"))
-    assert main(["list", "runs", "--watch", "--store", str(tmp_path)]) == 0
-    assert "1 of 1 runs have ended" in capsys.readouterr().out
+    assert "1 of 1 runs have ended" in call("list", "runs", "--watch", "--store", tmp_path).out
 
 
 @pytest.fixture
@@ -176,28 +171,17 @@ def seen(jobs, out, monkeypatch, age=-1):
     return out.getvalue()
 
 
-def test_a_terminal_shows_runs_at_work_done_and_waiting(jobs, monkeypatch):
-    text = seen(jobs, Terminal(), monkeypatch)
+@pytest.mark.parametrize("out", [Terminal, io.StringIO])
+def test_runs_at_work_done_and_waiting_are_shown(jobs, out, monkeypatch):
+    text = seen(jobs, out(), monkeypatch)
+    assert ("\x1b" in text) == (out is Terminal)
     assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
     assert "failed: RuntimeError('[boom] it went wrong')  (2 of 4)" in text
     assert "2 of 4 runs have ended, 1 of them failed; 1 running; 1 waiting" in text
     row = next(line for line in text.splitlines() if "320/1,280" in line)
     for part in ("table3-demo/A:h=4,d_k=128,d_v=128/0", "4.48", "12,345", "8 min 00 s"):
         assert part in row
-
-
-def test_a_pipe_shows_plain_lines(jobs, monkeypatch):
-    text = seen(jobs, io.StringIO(), monkeypatch)
-    assert "\x1b" not in text
-    assert "\r" not in text
-    assert "2 of 4 runs have ended, 1 of them failed; 1 running; 1 waiting" in text
-    assert "table3-demo/A:h=4,d_k=128,d_v=128/0  step 320/1,280" in text
-    assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
-
-
-@pytest.mark.parametrize("out", [Terminal, io.StringIO])
-def test_a_run_that_was_stopped_is_not_at_work(jobs, out, monkeypatch):
-    text = seen(jobs, out(), monkeypatch, age=1)
+    text = seen(jobs, out(), monkeypatch, age=1)  # its process was killed
     assert "320/1,280" not in text
     assert "0 running; 2 waiting" in text
 
@@ -224,47 +208,20 @@ def files(home):
     return {str(p.relative_to(home)) for p in home.rglob("*") if p.is_file() and p.name != "lock"}
 
 
-def test_checkpoints_of_finished_runs_are_pruned(home, capsys):
-    before = files(home)
-    words = ["prune", "--store", str(home)]
-    assert main([*words, "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    a, b, summary = said.splitlines()
-    assert a == f"table3-demo/a/0 ({home / 'a'}): 0.0 MB"
-    assert b == f"table3-demo/b/0 ({home / 'b'}): 0.2 MB"  # 250,000 bytes
-    assert summary == (
-        "2 finished runs: 0.3 MB would be freed; 2 unfinished runs are kept as they are"
-    )
+@pytest.mark.parametrize("options", [(), ("--parameters",)])
+def test_what_finished_runs_no_longer_need_is_pruned(options, home, call):
+    before, words = files(home), ["prune", "--store", home, *options]
+    said = call(*words, "--dry-run").out
+    assert f"table3-demo/b/0 ({home / 'b'}): 0." in said
+    assert "2 unfinished runs are kept" in said
     assert files(home) == before
-    assert main(words) == 0
-    assert capsys.readouterr().out == said.replace("would be freed", "freed")
+    with toy.held(home / "b"):
+        assert f"table3-demo/b/0 ({home / 'b'}) is in use" in call(*words).out
+    assert {x for x in before - files(home) if x.startswith("b/")} == set()
+    assert call(*words).out.endswith(" MB freed; 2 unfinished runs are kept as they are\n")
     gone = {f"{run}/checkpoints/320/params/x" for run in "ab"}
     gone |= {"b/damaged-9/y", "b/checkpoints.pruned/y"}
+    if options:
+        gone |= {"only/checkpoints/320/params/x", "a/final/params/x", "b/final/params/x"}
     assert files(home) == before - gone
-    assert main(words) == 0
-    assert capsys.readouterr().out.startswith("0 finished runs: 0.0 MB freed")
-
-
-def test_parameters_are_pruned_on_request(home):
-    before = files(home)
-    assert main(["prune", "--store", str(home), "--parameters"]) == 0
-    kept = ("stopped/", "failed/")
-    gone = {x for x in before if "params" in x and not x.startswith(kept)} | {
-        "b/damaged-9/y", "b/checkpoints.pruned/y",
-    }  # fmt: skip
-    assert files(home) == before - gone
-
-
-def test_a_run_in_use_is_not_pruned(home, capsys):
-    with toy.held(home / "b"):
-        assert main(["prune", "--store", str(home)]) == 0
-    out = capsys.readouterr().out
-    assert f"table3-demo/b/0 ({home / 'b'}) is in use by another process" in out
-    assert (home / "b" / "checkpoints" / "320" / "params" / "x").exists()
-    assert not (home / "a" / "checkpoints").exists()
-
-
-def test_a_store_that_does_not_exist_is_refused(tmp_path, capsys):
-    assert main(["prune", "--store", str(tmp_path / "none")]) == 2
-    assert "there is no store" in capsys.readouterr().err
-    assert not os.listdir(tmp_path)
+    assert "0 finished runs: 0.0 MB freed" in call(*words).out

@@ -32,7 +32,7 @@ def test_every_chart_is_written_as_png_svg_and_pdf(tmp_path):
     made = [("gender", 1, True), ("gender", 12, False), ("omission", 0, True)]
     entries = stored.translated(tmp_path, stored.entries(), "ein Wort")
     lines = comparison.compare_with_base(grid, stored.judged(entries, [[made]] * 3))
-    paths = charts.draw(grid, lines, stored.split(tmp_path))
+    paths = charts.draw(grid, lines, split := stored.split(tmp_path))
     kinds = ["learning", "cost", "differences", "agreement", "distances", "contrastive"]
     assert paths == [tmp_path / f"table3-demo-{kind}.png" for kind in kinds]
     for path in paths:
@@ -44,20 +44,15 @@ def test_every_chart_is_written_as_png_svg_and_pdf(tmp_path):
         for line in lines[1:] if "differences" in path.name else lines:
             assert line.row.name in shown, (path, line.row.name)
     assert {"gender: distance, in words", "10 or more", "(1)"} <= {*shown}
+    Path(f"{split.stem}.extras.jsonl").unlink()  # the dependencies of each sentence
+    drawn = charts.charts(grid, lines, dataclasses.replace(split))
+    assert "distances" not in {chart.name for chart in drawn}
 
 
 def test_a_chart_is_deterministic(tmp_path, lines):
     grid = stored.grid(tmp_path)
     (cost,) = (chart for chart in charts.charts(grid, lines, None) if chart.name == "cost")
     assert len({plotting.picture(plotting.chart(cost.body, ["base"])) for _ in range(2)}) == 1
-
-
-@pytest.mark.full
-def test_the_chart_of_distances_needs_annotated_dependencies(tmp_path, lines):
-    split = stored.split(tmp_path)
-    Path(f"{split.stem}.extras.jsonl").unlink()
-    drawn = charts.charts(stored.grid(tmp_path), lines, split)
-    assert not any(chart.name == "distances" for chart in drawn)
 
 
 def test_an_empty_study_has_no_charts(tmp_path):
@@ -129,13 +124,11 @@ def test_the_papers_axis_has_its_own_scale_and_the_same_zero(tmp_path, lines):
 
 @pytest.mark.parametrize("n", [1, 7, 39])
 def test_rows_of_one_colour_differ_in_dash_and_shape(n):
-    styles = plotting.styles([str(i) for i in range(n)])
-    assert [x["colour"] for x in styles.values()].count("currentColor") == 1
-    for channel in ("dash", "shape"):
-        if n < 4 * len(plotting.COLOURS):
-            assert len({(x["colour"], str(x[channel])) for x in styles.values()}) == n
-    every = {(x["colour"], str(x["dash"]), x["shape"]) for x in styles.values()}
-    assert len(every) == n
+    styles = [*plotting.styles([str(i) for i in range(n)]).values()]
+    assert [x["colour"] for x in styles].count("currentColor") == 1
+    for channels in (["dash"], ["shape"], ["dash", "shape"]):
+        if n < 4 * len(plotting.COLOURS) or len(channels) == 2:
+            assert len({(x["colour"], *(str(x[c]) for c in channels)) for x in styles}) == n
 
 
 def test_a_panel_has_one_group_or_several_single_rows():
@@ -155,10 +148,11 @@ def label_lines(points, width=100.0, height=200.0):
 
 
 def test_labels_are_moved_apart_in_the_order_of_their_points():
-    heights = {"a": 100, "b": 40, "c": 102, "d": 98, "e": 180}
+    heights = {"a": 100, "b": 40, "c": 102, "d": 98, "e": 180, "none": np.nan, "far": np.inf}
     found = label_lines({name: (100, y) for name, y in heights.items()})
     slots = {name: end[1] for name, (_, end) in found.items()}
     assert slots == {"a": 100, "b": 40, "c": 111, "d": 89, "e": 180}
+    assert label_lines({"undefined": (np.nan, 1.0)}) == {}
 
 
 def test_lines_to_labels_do_not_cross_and_labels_stay_beside_the_panel():
@@ -176,27 +170,17 @@ def test_lines_to_labels_do_not_cross_and_labels_stay_beside_the_panel():
         assert not crossing
 
 
-def test_a_point_that_is_not_finite_has_no_label():
-    points = {"infinite": (np.inf, 1.0), "undefined": (np.nan, 1.0), "shown": (3.0, 1.0)}
-    assert [*label_lines(points)] == ["shown"]
-    assert label_lines({"undefined": (np.nan, 1.0)}) == {}
-
-
-def axis(low, high):
-    return plotting.Axis("x", None, low, high, log=True)
-
-
 @pytest.mark.parametrize(
-    ("scale", "ticks"),
+    ("low", "high", "ticks"),
     [
-        (axis(0.9, 30), [1, 3, 10, 30]),
-        (axis(3, 60), [5, 10, 20, 50]),
-        (axis(2.1, 4.4), [3, 4]),
-        (axis(1e5, 1e9), [1e5, 1e6, 1e7, 1e8, 1e9]),
+        (0.9, 30, [1, 3, 10, 30]),
+        (3, 60, [5, 10, 20, 50]),
+        (2.1, 4.4, [3, 4]),
+        (1e5, 1e9, [1e5, 1e6, 1e7, 1e8, 1e9]),
     ],
 )
-def test_ticks_of_a_logarithmic_axis_are_round(scale, ticks):
-    assert scale.ticks() == ticks
+def test_ticks_of_a_logarithmic_axis_are_round(low, high, ticks):
+    assert plotting.Axis("x", None, low, high, log=True).ticks() == ticks
 
 
 def test_a_scale_places_its_ends_at_those_of_the_axis():

@@ -15,7 +15,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.report import learning
 from t2t_jax.report.samples import samples
 from t2t_jax.runs import published, store
-from t2t_jax.study import collecting, formats, publish, tables
+from t2t_jax.study import collecting, formats, publish
 from tests import stored
 
 ROWS = 20
@@ -118,21 +118,13 @@ def test_a_run_in_a_directory_goes_before_the_published_one(home, tmp_path):
     assert lines(tmp_path)[1][0].PPL.spread.mean == 1.5
 
 
-def edited_score(text):
-    return text.replace('"dev_perplexity": 2.18', '"dev_perplexity": 1.18')
-
-
-def test_an_edited_result_counts_as_missing(tmp_path, capsys):
-    text = edited_score(lzma.decompress((stored.DEMO / FILE).read_bytes()).decode())
+def test_an_edited_result_counts_as_missing(tmp_path, call):
+    text = lzma.decompress((stored.DEMO / FILE).read_bytes()).decode()
+    text = text.replace('"dev_perplexity": 2.18', '"dev_perplexity": 1.18')
     (tmp_path / FILE).write_bytes(lzma.compress(text.encode()))
-    assert main(["table", "table3", "--store", str(tmp_path)]) == 0
-    out, error = capsys.readouterr()
+    out, error = call("table", "table3", "--store", tmp_path)
     assert f"result.json of table3-demo/base/0 ({tmp_path / FILE}) was edited" in error
     assert "base: seed 0 stopped at step 1,280 of 1,280" in out
-
-
-def cut(content):
-    return content[: len(content) // 2]
 
 
 def flipped(content):
@@ -140,50 +132,31 @@ def flipped(content):
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-def no_xz(content):
-    return b"nothing of xz"
+HARMS = {
+    "cut": lambda content: content[: len(content) // 2],
+    "flipped": flipped,
+    "no xz": lambda content: b"nothing of xz",
+    "no JSON": lambda content: lzma.compress(b"no JSON\n"),
+    "no run": lambda content: lzma.compress(b'{"config.json": {}}\n'),
+}
 
 
-def no_json(content):
-    return lzma.compress(b"no JSON\n")
-
-
-def no_run(content):
-    return lzma.compress(b'{"config.json": {}}\n')
-
-
-@pytest.mark.parametrize("harm", [cut, flipped, no_xz, no_json, no_run])
+@pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("words", [["table", "table3"], ["list", "runs"]])
-def test_a_damaged_file_is_refused_in_a_sentence(harm, words, tmp_path, capsys):
-    (tmp_path / FILE).write_bytes(harm((stored.DEMO / FILE).read_bytes()))
-    assert main([*words, "--store", str(tmp_path)]) == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"t2t-jax: {tmp_path / FILE} is damaged (")
-    assert said.endswith("): restore it from its origin.")
+def test_a_damaged_file_is_refused_in_a_sentence(harm, words, tmp_path, refused):
+    (tmp_path / FILE).write_bytes(HARMS[harm]((stored.DEMO / FILE).read_bytes()))
+    refused([*words, "--store", tmp_path], f"{tmp_path / FILE} is damaged (")
 
 
-def test_what_is_published_is_only_read(tmp_path, capsys):
+def test_what_is_published_is_only_read(tmp_path, call, refused):
     shutil.copy(stored.DEMO / FILE, tmp_path)
-    where = ["--store", str(tmp_path)]
+    where = ["--store", tmp_path]
     for words in (["table", "table3"], ["list", "runs"]):
-        assert main([*words, *where]) == 0
-    assert main(["run", "table3", *where, "--cache", str(tmp_path / "cache")]) == 2
-    assert "published runs, which are read-only" in capsys.readouterr().err
+        call(*words, *where)
+    refused(["run", "table3", *where, "--cache", tmp_path / "cache"], "which are read-only")
     for words in (["translate", "table3/base/0"], ["evaluate", "table3-demo/base/0"]):
-        assert main([*words, *where]) == 2
-        said = capsys.readouterr().err
-        assert f"table3-demo/base/0 ({tmp_path / FILE}) was published without its para" in said
+        refused([*words, *where], f"table3-demo/base/0 ({tmp_path / FILE}) was published without")
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
-
-
-def test_a_mixture_marks_a_run_by_its_name(home, tmp_path):
-    place = shutil.copytree(home, tmp_path / "store")
-    (directory,) = (x.runs[0].directory for x in collecting.collect(stored.grid(place, 2))[1:])
-    stored.made_by_other_code(directory)
-    grid = stored.grid(place, 4)
-    mixed = tables.quality(grid, stored.compared(grid, mix=True))
-    (note,) = (note for note in mixed.notes if note.startswith("†"))
-    assert note.endswith("(table3-demo/A:h=1,d_k=512,d_v=512/0).")
 
 
 def test_a_name_has_the_changed_fields_behind_the_preset():

@@ -15,7 +15,6 @@ from t2t_jax import config
 from t2t_jax.attention import MECHANISMS, build
 from t2t_jax.cli import _parse, main
 from t2t_jax.commands import machine
-from t2t_jax.errors import UsageError
 from t2t_jax.recipes import recipe
 from t2t_jax.runs import study_file
 from t2t_jax.study import declaration, presets
@@ -29,7 +28,6 @@ RESULTS = ROOT / "experiments" / "README.md"
 DEMO = ROOT / "experiments" / "results" / "table3-demo" / "table.md"
 PAGES = pytest.mark.parametrize("page", [README, RESULTS], ids=["README", "experiments"])
 PLACEHOLDERS = {"RECIPE": "grammar", "SEED": "0", "TOPIC": "row"}
-MAX_LINES = 180
 
 
 def blocks(page, language):
@@ -79,15 +77,12 @@ def test_the_results_are_those_of_the_store():
 def test_every_stored_result_is_shown():
     page = RESULTS.read_text()
     for path in sorted(readme.RESULTS.rglob("*")):
-        if path.name == "table.md" or path.suffix in (".png", ".txt"):
+        if path.suffix == ".png":
             folder = path.parent.relative_to(ROOT / "experiments").as_posix()
-            shown = {".png": f"({folder}/{path.name})", ".txt": path.read_text(errors="replace")}
-            if path.name in ("run.txt", "table3.txt"):  # long logs
-                continue
-            part = shown.get(
-                path.suffix, path.read_text(errors="replace").partition(readme.COST)[0]
-            )
-            assert part.strip() in page, path
+            assert f"({folder}/{path.name})" in page, path
+        long = path.name in ("run.txt", "table3.txt")
+        if path.name == "table.md" or (path.suffix == ".txt" and not long):
+            assert path.read_text().partition(readme.COST)[0].strip() in page, path
 
 
 @pytest.mark.parametrize(
@@ -98,10 +93,6 @@ def test_the_tables_of_a_gpu_are_those_of_its_measurements(part, table):
     results = json.loads((folder / f"{part}.json").read_text())
     assert "NVIDIA" in results.pop("environment")["device"]
     assert (folder / f"{part}.txt").read_text() == table(results)
-
-
-def test_the_readme_is_short():
-    assert len(README.read_text().splitlines()) <= MAX_LINES
 
 
 def test_rows_of_table_3_are_the_stored_ones():
@@ -172,23 +163,6 @@ def test_commands_are_valid(page, distance):
             assert (ROOT / words[0]).exists()
         else:
             check_command(words)
-
-
-WRONG = [
-    "runn table3",
-    "run tabel3",
-    "train grammer",
-    "train base --M 2",
-    "run table3 --rows F",
-    "list field",
-    "help rows",
-]
-
-
-@pytest.mark.parametrize("words", WRONG)
-def test_a_command_that_does_not_exist_is_refused(words):
-    with pytest.raises(UsageError):
-        check_command(words.split())
 
 
 def test_every_topic_of_help_is_named():

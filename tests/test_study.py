@@ -85,18 +85,14 @@ def numbers(words, home, capsys):
 
 
 def test_every_row_has_one_result_under_every_seed(grid, words, capsys):
-    assert len(results(grid)) == 2 * ROWS
-    assert len(numbers(words, grid, capsys)) == 2 * ROWS
-    for kind in ("png", "svg"):
-        assert (grid / f"table3-demo-learning.{kind}").stat().st_size > 10_000
-
-
-def test_same_shaped_rows_share_a_program(grid, words, capsys):
-    logs = "".join(p.read_text() for p in (grid / "workers").iterdir())
-    assert logs.count("compiling for") == 2  # of learned positions, and of the others
     read = [json.loads(p.read_text()) for p in results(grid).values()]
+    assert len(read) == len(numbers(words, grid, capsys)) == 2 * ROWS
     assert all(r["flops"] > 0 < r["memory"] for r in read)
     assert all(0.8 < r["compiled_flops"] / r["flops"] < 3 for r in read)
+    for kind in ("png", "svg"):
+        assert (grid / f"table3-demo-learning.{kind}").stat().st_size > 10_000
+    logs = "".join(p.read_text() for p in (grid / "workers").iterdir())
+    assert logs.count("compiling for") == 2  # of learned positions, and of the others
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -133,12 +129,10 @@ def test_the_table_is_that_of_the_runs(grid, words, capsys):
     assert len(set(cells[: ROWS + 2])) == 1
 
 
-def test_a_table_without_flags_has_the_settings_of_run(grid, words, capsys):
+def test_a_table_without_flags_has_the_settings_of_run(grid, words, capsys, call):
     asked = table(words, grid, capsys, "--format", "csv")
-    assert main(["table", "table3", "--store", str(grid), "--format", "csv"]) == 0
-    out, err = capsys.readouterr()
+    out, err = call("table", "table3", "--store", grid, "--format", "csv")
     assert out == asked
-    assert err.startswith(f"table3 is shown as it was run in {grid}: --preset demo --corpus text ")
     assert f" --steps {STEPS} " in err
     assert len(list((grid / "studies").iterdir())) == 1  # which workers did not add to
 
@@ -371,61 +365,46 @@ def test_a_task_is_one_row_alone(grid, words, run_words, tmp_path, capsys):
     assert "rows 0 to 3" in capsys.readouterr().err
 
 
-def test_a_job_array_has_a_task_for_every_row_named(run_words, tmp_path, capsys):
-    count = ["--store", str(tmp_path), "--tasks"]
-    assert main([*run_words, *count]) == 0
-    assert capsys.readouterr().out == f"{ROWS}\n"
+def test_a_job_array_has_a_task_for_every_row_named(run_words, tmp_path, call):
+    assert call(*run_words, "--store", tmp_path, "--tasks").out == f"{ROWS}\n"
     assert not any(tmp_path.iterdir())
 
 
-def test_an_edited_result_counts_as_missing(home, words, capsys):
+def test_an_edited_result_counts_as_missing(home, words, capsys, call):
     path = next(iter(results(home).values()))
     result = json.loads(path.read_text())
     path.write_text(json.dumps(result | {"dev_perplexity": 1.0}))
     assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
-    assert main(["table", *words, "--store", str(home)]) == 0
-    out, err = capsys.readouterr()
+    out, err = call("table", *words, "--store", home)
     assert re.search(rf"result.json of table3-demo:.*N=1.*/\d \({path.parent}\) was edited", err)
     assert f"stopped at step {STEPS} of {STEPS}" in out
     path.write_text(path.read_text()[:50])
     assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
 
 
-def test_results_of_other_code_are_not_mixed_in_silence(home, words, capsys):
-    stored.made_by_other_code(next(iter(results(home).values())).parent)
+def test_results_of_other_code_are_not_mixed_in_silence(home, words, capsys, call):
+    old, *others = (path.parent for path in results(home).values())
+    stored.made_by_other_code(old)
     message = table(words, home, capsys, code=2)
     assert "differ in code" in message
     assert "0123456789ab: 1 run)" in message
     mixed = table(words, home, capsys, "--mix")
     assert "†" in mixed
-    assert "code 0123456789ab" in mixed
     assert "Made by code 0123456789ab" in mixed
-    only = json.loads(table(words, home, capsys, "--only", "0123", "--format", "json"))
-    assert sum(len(row["runs"]) for row in only) == 1
-    only = json.loads(table(words, home, capsys, "--only", "current", "--format", "json"))
-    assert sum(len(row["runs"]) for row in only) == 2 * ROWS - 1
-
-
-def test_a_table_of_one_older_version_says_which(home, words, capsys):
-    for path in results(home).values():
-        stored.made_by_other_code(path.parent)
-    capsys.readouterr()
-    assert main(["table", *words, "--store", str(home)]) == 0
-    text, said = capsys.readouterr()
+    for code, count in (("0123", 1), ("current", 2 * ROWS - 1)):
+        only = json.loads(table(words, home, capsys, "--only", code, "--format", "json"))
+        assert sum(len(row["runs"]) for row in only) == count
+    for directory in others:
+        stored.made_by_other_code(directory)
+    text, said = call("table", *words, "--store", home)
     assert "8 of 8 runs compute something else than this code (step)\n" in said
     assert "†" not in text
     assert text.count("Made by code 0123456789ab.\n") == 1
-
-
-def test_a_seed_of_other_programs_is_marked_though_nothing_was_compared(home, words, capsys):
-    for path in results(home).values():
-        stored.made_by_other_code(path.parent)
     stored.made_by_other_code(of_row(home, "E"), "likelihood")
-    (home / "programs.json").unlink()
-    capsys.readouterr()
-    assert "†" in table(words, home, capsys, "--mix")
-    assert main(["table", *words, "--store", str(home), "--mix"]) == 0
-    assert "8 of 8 runs are not compared with this code" in capsys.readouterr().err
+    (home / "programs.json").unlink()  # nothing was compared
+    text, said = call("table", *words, "--store", home, "--mix")
+    assert "†" in text
+    assert "8 of 8 runs are not compared with this code" in said
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -544,52 +523,32 @@ def test_edited_statistics_are_made_again_without_training(grid, home, words, ru
     assert numbers(words, home, capsys) == numbers(words, grid, capsys)
 
 
-def test_a_table_names_the_settings_of_what_the_store_holds(grid, words, capsys):
-    capsys.readouterr()
-    other = [*words, "--steps", "30", "--store", str(grid)]
-    assert main(["table", *other]) == 0
-    out, err = capsys.readouterr()
+def test_a_table_names_what_is_missing_and_the_settings_of_what_the_store_holds(grid, words, call):
+    out, err = call("table", *words, "--steps", "30", "--store", grid)
     assert "No run of this table is finished yet" in out
+    assert "Missing: base; D:P_drop=0.0" in out
     assert f"the store holds {2 * ROWS} runs, none of these settings" in err
     assert f"give --steps {STEPS}, or" in err
 
 
-LARGE = (
-    "table3-hour",
-    "table3-night",
-    "attention-demo",
-    "attention_flops-demo",
-    "modifications-hour",
-    "recall-diagnostic",
-    "hybrids-diagnostic",
+SMALL = "table3-demo", "table2-hour", "table4-treebank", "language_model-hour"
+LARGE = tuple(
+    """
+    table3-multi30k table3-hour table3-night attention-demo attention_flops-demo modifications-hour
+    multi30k-paper multi30k_lower-paper recall-diagnostic hybrids-diagnostic lengths-diagnostic
+    lengths_dyck-diagnostic induction-diagnostic
+    """.split()
 )
 
 
 @pytest.mark.parametrize(
-    "kept",
-    [
-        "table3-demo",
-        "table3-multi30k",
-        "table2-hour",
-        "table4-treebank",
-        "multi30k-paper",
-        "multi30k_lower-paper",
-        "language_model-hour",
-        "lengths-diagnostic",
-        "lengths_dyck-diagnostic",
-        "induction-diagnostic",
-        *(pytest.param(name, marks=pytest.mark.full) for name in LARGE),
-    ],
+    "kept", [*SMALL, *(pytest.param(name, marks=pytest.mark.full) for name in LARGE)]
 )
-def test_the_readmes_tables_are_those_of_the_stored_runs(kept, capsys):
-    """And so is what stands beside the runs, of which experiments/README.md is made."""
-    root = Path(__file__).parent.parent
-    home = root / "experiments" / "results" / kept
+def test_the_stored_tables_are_those_of_the_stored_runs(kept, capsys):
+    home = Path(__file__).parent.parent / "experiments" / "results" / kept
     mixed = ["--mix"] * (kept == "multi30k-paper")  # some runs began on another device
     shown = table([kept.split("-")[0]], home, capsys, "--format", "md", *mixed)
     assert shown == (home / "table.md").read_text()
-    for part in shown.split("**Cost of a run**"):
-        assert part.strip() in (root / "experiments" / "README.md").read_text()
 
 
 def test_language_models_among_rows_that_are_scored_have_a_perplexity_alone():
@@ -603,28 +562,12 @@ def test_language_models_among_rows_that_are_scored_have_a_perplexity_alone():
     assert any("PPL per subword on dev; mean" in x for x in note)
 
 
-def test_what_is_missing_is_said(words, tmp_path, capsys):
-    out = table(words, tmp_path, capsys)
-    assert "No run of this table is finished yet" in out
-    assert "Missing: base; D:P_drop=0.0" in out
-
-
-def test_a_store_that_does_not_exist_is_refused(words, tmp_path, capsys):
+@pytest.mark.parametrize("command", ["table table3", "plot table3", "report table3", "prune"])
+def test_a_store_that_does_not_exist_is_refused(command, tmp_path, refused):
     (tmp_path / "file").write_text("")
     for home in (tmp_path / "none", tmp_path / "file"):
-        for command in ("table", "plot", "report"):
-            refused([command, *words, "--store", home], capsys, f"there is no store {home}")
-
-
-def test_the_seeds_that_a_row_lacks_are_counted():
-    found = stored.compared(stored.grid())
-    most = found[0].runs * 3
-    for lacks, counted in ((1, "1 seed"), (2, "2 seeds")):
-        lines = [
-            dataclasses.replace(x, runs=most[: 3 - lacks * i]) for i, x in enumerate(found[:2])
-        ]
-        name = found[1].row.name
-        assert f"Missing: {name} ({counted})." in tables.quality(stored.grid(), lines).notes
+        refused([*command.split(), "--store", home], f"there is no store {home}")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_the_time_of_a_step_is_the_mean_of_the_runs_that_measured_it(tmp_path):
@@ -644,32 +587,18 @@ def test_the_time_of_a_step_is_the_mean_of_the_runs_that_measured_it(tmp_path):
         assert column.get(("time of", "a step (ms)"), "") == shown
 
 
-def refused(words, capsys, *mentions):
-    assert main([str(word) for word in words]) == 2
-    error = capsys.readouterr().err.strip().splitlines()[-1]
-    for mention in mentions:
-        assert mention in error, error
-
-
-def test_bad_words_are_refused(words, tmp_path, capsys):
-    refused(["run", "tabel3"], capsys, "'table3'")
-    refused(["run", "table3", "--preset", "demmo"], capsys, "'demo'")
-    refused(["run", "table3", "--rows", "C:N=3"], capsys, "did you mean 'C:N=")
-    refused(["run", "table3", "--d_modle", "3"], capsys, "--d_model")
-    refused(
-        ["run", "table3", "--h", "4"], capsys, "row A:h=1,d_k=512,d_v=512 of table3 sets h itself"
-    )
-    refused(["run", "table3", "--seed", "4"], capsys, "--seeds")
-    refused(["run", "table3", "--seeds", "0"], capsys, "--seeds")
-    refused(["list", "tabel3"], capsys, "'table3'")
-    refused(["list", "metrics"], capsys, "`t2t-jax help metric` describes them")
-    few = ["--encoder_attention", "linformer:n=40", "--store", tmp_path / "s"]
-    refused(
-        ["run", "table3", *few, "--rows", "base"], capsys, "has 40 positions", "n to 64 or more"
-    )
-    refused(["train", "grammar", *few[:2], "--run", tmp_path / "r"], capsys, "has 40 positions")
-    sweep = ["--sweep", "encoder_attention=linear;linformer:n=40", *few[2:], "--rows", "base"]
-    refused(["run", "table3", *sweep], capsys, "has 40 positions")
-    refused(["list", "fields", "--format", "json"], capsys, "--format json")
+def test_bad_words_are_refused(words, tmp_path, refused):
+    refused(["run", "tabel3"], "'table3'")
+    refused(["run", "table3", "--preset", "demmo"], "'demo'")
+    refused(["run", "table3", "--rows", "C:N=3"], "did you mean 'C:N=")
+    refused(["run", "table3", "--h", "4"], "row A:h=1,d_k=512,d_v=512 of table3 sets h itself")
+    refused(["run", "table3", "--seed", "4"], "--seeds")
+    refused(["run", "table3", "--seeds", "0"], "--seeds")
+    few, store = ["--encoder_attention", "linformer:n=40"], ["--store", tmp_path / "s"]
+    refused(["run", "table3", *few, *store, "--rows", "base"], "n to 64 or more")
+    refused(["train", "grammar", *few, "--run", tmp_path / "r"], "has 40 positions")
+    sweep = ["--sweep", "encoder_attention=linear;linformer:n=40", *store, "--rows", "base"]
+    refused(["run", "table3", *sweep], "has 40 positions")
+    refused(["list", "fields", "--format", "json"], "--format json")
     (tmp_path / "file").write_text("")
-    refused(["run", *words, "--store", tmp_path / "file" / "x"], capsys, "cannot write")
+    refused(["run", *words, "--store", tmp_path / "file" / "x"], "cannot write")

@@ -17,7 +17,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.bleu import sentence_statistics
 from t2t_jax.report import tuning
 from t2t_jax.report.study import study_page
-from t2t_jax.runs import claim, identity, names, provenance, published, store, workers
+from t2t_jax.runs import names, published, store, workers
 from t2t_jax.study import collecting, comparison, formats, publish, sweep, tables
 from t2t_jax.study.declaration import Row, study
 from t2t_jax.study.grid import Grid
@@ -81,19 +81,15 @@ def grid(corpus, tmp_path):
 
 def finish(job, open_data, PPL):
     """Makes a result, given the perplexity of the even and of the odd sentences of dev."""
-    dataset = open_data(job.c.data)
     files.make_directory(job.directory)
-    facts = identity.data_facts(dataset) | {"dtype": "float32"}
-    origin = provenance.origin(job.c, {"step": row_of(job)})  # a program for each row
-    claim.claim(job.directory, job.c, facts, dataset.vocabulary, origin)
     likelihood = [[float(np.log(PPL[i % 2])), 1] for i in range(20)]
     checksum = store.write_statistics(job.directory, store.LIKELIHOOD, likelihood)
-    result = {"dev_perplexity": 99.0, "likelihood": {"statistics": checksum}, "scores": {}}
-    result |= {"scoring": {}, "parameters": 9, "steps": 40, "trained_together": 1}
-    result |= {"training_seconds": 1.0, "overhead_seconds": 1.0, "memory": 1, "flops": 1.0}
-    result |= {"compiled_flops": 1.0, "peak_flops": None, "averaged_steps": [40]}
-    result |= {"environment": store.read_environment(job.directory)}
-    store.write_result(job.directory, result)
+    stored.finish(
+        job.directory, job.c, open_data(job.c.data), row_of(job),  # a program for each row
+        dev_perplexity=99.0, likelihood={"statistics": checksum}, training_seconds=1.0,
+        overhead_seconds=1.0, memory=1, flops=1.0, compiled_flops=1.0, peak_flops=None,
+        averaged_steps=[40],
+    )  # fmt: skip
 
 
 def fail(job, open_data):
@@ -201,23 +197,18 @@ def test_a_trial_of_other_code_is_not_compared_without_a_note(swept):
     assert "D:P_drop=0.2 at lr_scale=2.0 (code " in note
 
 
-def test_a_published_sweep_keeps_the_trials_that_failed(swept, tmp_path):
+def test_a_published_sweep_keeps_failed_trials_and_every_name(swept, tmp_path):
     trial = sweep.choices(swept)[1].trials[2]
     (trial.directory / "result.json").unlink()
     store.write_failure(trial.directory, RuntimeError("the loss is not a number"))
-    lines = stored.compared(swept)
     copied = dataclasses.replace(swept, home=tmp_path / "published")
     copied.home.mkdir()
-    published.write(copied.home, publish.runs_of(swept, lines, translations=False))
+    made = publish.runs_of(swept, stored.compared(swept), translations=False)
+    published.write(copied.home, made)
     assert [x.PPL for x in sweep.choices(copied)[1].trials] == pytest.approx([4, 8, np.inf])
-
-
-def test_a_published_run_that_is_both_untuned_and_chosen_has_both_names(swept, tmp_path):
-    lines = stored.compared(swept)
-    published.write(tmp_path, publish.runs_of(swept, lines, translations=False))
-    called = [names.names(directory) for directory in published.directories(tmp_path)]
+    called = [names.names(directory) for directory in published.directories(copied.home)]
     (both,) = (x for x in called if any(n.endswith("/base/0") and "lr_scale=1.0" in n for n in x))
-    assert len(both) == 2
+    assert len(both) == 2  # it is both untuned and chosen
     assert "lr_scale" not in both[0]
 
 
@@ -257,16 +248,16 @@ def test_a_score_on_dev_is_of_the_same_half_and_one_on_test_of_all_sentences(swe
 def test_the_table_shows_each_row_untuned_and_tuned_and_marks_an_edge(swept):
     lines = stored.compared(swept)
     table = tables.quality(swept, lines)
-    heads = [" ".join(head).strip() for head in table.header]
-    rows = [dict(zip(heads, cells, strict=True)) for group in table.groups for cells in group]
+    rows = cells(table)
     assert [row["tuned lr_scale"] for row in rows] == ["1.0", "0.5‡"]
     assert [row["PPL untuned"] for row in rows] == ["6.500 ± 0.707", "8.500 ± 0.707"]
     assert [row["PPL tuned"] for row in rows] == ["6.500 ± 0.707", "9.500 ± 0.707"]
     (note,) = [note for note in table.notes if note.startswith("Tuned:")]
     assert "lr_scale from 0.5, 1.0, 2.0; of 3 trials" in note
-    assert "‡" in note
-    assert "remaining sentences" in note
     assert not any("also differs from base in lr_scale" in note for note in table.notes)
+    text = formats.render([(swept, lines)], "latex")
+    assert r"0 & .5$^{\ddagger}$" in text
+    assert "‡" not in text
 
 
 def test_the_page_shows_every_trial_and_each_row_untuned(swept):
@@ -286,33 +277,22 @@ def test_the_page_shows_every_trial_and_each_row_untuned(swept):
     assert text.count("<td>untuned</td>") == text.count("<td>tuned</td>") == 4
 
 
-def test_runs_of_other_code_are_marked_in_both_columns(swept):
+def cells(table):
+    """Returns the cells of each row by their headings."""
+    heads = [" ".join(head).strip() for head in table.header]
+    return [dict(zip(heads, line, strict=True)) for group in table.groups for line in group]
+
+
+def test_runs_of_other_code_are_marked_in_the_column_that_they_are_in(swept):
     entry = collecting.collect(swept)[1].untuned
     stored.made_by_other_code(entry.runs[1].directory)
     lines = stored.compared(swept, mix=True)
-    assert not lines[1].unusual
-    assert lines[1].untuned.unusual
-    notes = [x for x in tables.quality(swept, lines).notes if x.startswith("†")]
-    assert len(notes) == 1
-    assert "/D:P_drop=0.2/1" in notes[0]
-    scored = dataclasses.replace(lines[1].untuned, score=lines[1].untuned.PPL)
-    line = dataclasses.replace(lines[1], untuned=scored)
-    (name,) = (name for name in swept.scores if name != "PPL")
-    _, untuned, _ = tables._scores(swept, line, name, best=0.0)
-    assert untuned.endswith("†")
-    _, untuned, tuned = tables._scores(swept, line, "PPL", best=0.0)
-    assert untuned.endswith("†")
-    assert not tuned.endswith("†")
-    assert tables._best("PPL", [lines[0], line.untuned]) == lines[0].PPL.spread.mean
-    worse = dataclasses.replace(line.untuned, PPL=lines[0].PPL)
-    assert tables._best("PPL", [lines[1], worse]) == lines[1].PPL.spread.mean
-
-
-def test_the_mark_of_an_edge_is_typeset(swept):
-    lines = stored.compared(swept)
-    text = formats.render([(swept, lines)], "latex")
-    assert r"0 & .5$^{\ddagger}$" in text
-    assert "‡" not in text
+    table = tables.quality(swept, lines)
+    _, row = cells(table)
+    assert row["PPL untuned"] == "8.500 ± 0.707†"
+    assert row["PPL tuned"] == "9.500 ± 0.707"
+    (note,) = [x for x in table.notes if x.startswith("†")]
+    assert "/D:P_drop=0.2/1" in note
 
 
 def test_the_expected_best_is_over_the_finished_trials(swept):
@@ -324,44 +304,28 @@ def test_the_expected_best_is_over_the_finished_trials(swept):
 
 
 def test_json_has_every_trial(swept):
-    lines = stored.compared(swept)
-    _, row = json.loads(formats.render([(swept, lines)], "json"))
-    assert row["chosen"] == {"lr_scale": 0.5}
-    assert row["at_edge"] == ["lr_scale"]
-    assert [(x["lr_scale"], round(x["PPL_choosing"], 6)) for x in row["trials"]] == [
-        (0.5, 4.0),
-        (1.0, 8.0),
-        (2.0, 9.0),
-    ]
+    _, row = json.loads(formats.render([(swept, stored.compared(swept))], "json"))
+    assert (row["chosen"], row["at_edge"]) == ({"lr_scale": 0.5}, ["lr_scale"])
+    trials = [(x["lr_scale"], round(x["PPL_choosing"], 6)) for x in row["trials"]]
+    assert trials == [(0.5, 4.0), (1.0, 8.0), (2.0, 9.0)]
     assert row["untuned"]["PPL"]["mean"] == pytest.approx(8.5)
     assert [run["PPL"] for run in row["runs"]] == pytest.approx([9, 10])
     assert all(",lr_scale=0.5/D:P_drop=0.2/" in run["name"] for run in row["runs"])
 
 
-def test_a_field_is_swept_or_given_but_not_both(grid):
-    both = dataclasses.replace(grid, changes={**grid.changes, "lr_scale": 0.5})
-    with pytest.raises(UsageError, match="--sweep varies lr_scale"):
-        both.check()
-    named = dataclasses.replace(grid, sweep={"h": (1, 2)}, changes={**grid.changes})
-    with pytest.raises(UsageError, match="--sweep varies h"):
-        named.check()
-
-
-def test_a_table_says_which_trials_are_not_finished(swept):
-    trial = collecting.collect(swept)[1].choice.trials[2].directory
-    (trial / "result.json").unlink()
-    entry = collecting.collect(swept)[1]
-    assert entry.choice.missing == 1
+def test_trials_that_are_not_finished_or_have_no_likelihoods(swept, grid):
+    first, *_, last = (trial.directory for trial in collecting.collect(swept)[1].choice.trials)
+    (last / "result.json").unlink()
     lines = stored.compared(swept)
+    assert lines[1].choice.missing == 1
     notes = tables.quality(swept, lines).notes
     assert "Trials that are not finished: D:P_drop=0.2 (1)." in notes
-
-
-def test_a_run_without_likelihoods_is_no_trial(swept, open_data):
-    job = next(sweep.stages(swept, 1, open_data))[0]
-    (job.directory / "likelihood.statistics.json").unlink()
+    (first / "likelihood.statistics.json").unlink()
     with pytest.raises(UsageError, match="did not keep the likelihood"):
         sweep.choices(swept)
+    for changes in (dict(changes=swept.changes | {"lr_scale": 0.5}), dict(sweep={"h": (1, 2)})):
+        with pytest.raises(UsageError, match=r"--sweep varies (lr_scale|h)"):
+            dataclasses.replace(swept, **changes).check()
 
 
 @pytest.mark.full

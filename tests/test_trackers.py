@@ -7,7 +7,6 @@ import types
 
 import pytest
 
-from t2t_jax.cli import main
 from t2t_jax.runs import names
 from t2t_jax.training import trackers
 from t2t_jax.training.progress import Metrics, read_metrics
@@ -194,25 +193,22 @@ def test_a_run_goes_on_without_a_tracker_that_fails(fails, directory, monkeypatc
     assert capsys.readouterr().err == said
 
 
-@pytest.mark.parametrize("command", ["train", "run"])
-def test_a_tracker_that_is_not_installed_is_refused(command, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("words", [["train", "grammar", "--run"], ["run", "table3", "--store"]])
+def test_a_tracker_that_is_not_installed_is_refused(words, tmp_path, refused, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    what = {"train": ["grammar", "--run"], "run": ["table3", "--store"]}[command]
-    words = [command, *what, str(tmp_path / "new"), "--track"]
-    assert main([*words, "aim"]) == 2
-    assert "--track aim needs a package: `pip install aim`." in capsys.readouterr().err
-    assert main([*words, "aimm"]) == 2
-    assert "invalid choice: 'aimm'" in capsys.readouterr().err
+    words = [*words, tmp_path / "new", "--track"]
+    refused([*words, "aim"], "`pip install aim`")
+    refused([*words, "aimm"], "'aimm'")
     assert not (tmp_path / "new").exists()
 
 
-def test_train_tracks_a_run(corpus, tmp_path, monkeypatch):
+def test_train_tracks_a_run(corpus, tmp_path, monkeypatch, call):
     calls = Calls()
     monkeypatch.setenv(trackers.VARIABLE, "")  # restored at the end
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "wandb")
     monkeypatch.setitem(sys.modules, "wandb", fake_wandb(calls))
     words = toy.train(corpus, tmp_path / "cache", steps=2, evaluate_every=2, num_buckets=1)
-    assert main([*words, "--run", str(tmp_path / "mine"), "--track", "wandb"]) == 0
+    call(*words, "--run", tmp_path / "mine", "--track", "wandb")
     (run,) = calls.runs.values()
     assert (run["name"], run["config"]["d_model"], run["ended"]) == ("mine", 32, 1)
     assert run["curves"] == read_metrics(tmp_path / "mine" / "metrics.jsonl")
