@@ -431,7 +431,7 @@ def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, cal
         ("profiles", "warmup"),
         ("recipes", "multi30k_tiny"),
         ("mechanisms", "scaled_dot_product"),
-        ("fields", "d_model"),
+        ("fields", "P_drop 0.1"),
         ("presets", "schedule linear (paper: inverse_sqrt)"),
     ],
 )

@@ -29,20 +29,15 @@ def test_a_curve_over_all_sentences_equals_the_score():
     assert min(halves) < entry.runs[0].score < max(halves)
 
 
-def test_a_row_without_a_score_has_no_curve(tmp_path):
-    lines = stored.compared(stored.grid())
-    lines[1] = dataclasses.replace(lines[1], score=None)
-    (by_dependency, _) = distances.curves(lines, stored.split(tmp_path))
-    assert list(by_dependency.rows) == [lines[0].row.name, lines[2].row.name]
-
-
 def test_every_row_has_a_curve_of_its_own(tmp_path):
-    lines = stored.compared(stored.grid())
-    by_dependency, by_length = distances.curves(lines, stored.split(tmp_path))
+    lines, split = stored.compared(stored.grid()), stored.split(tmp_path)
+    by_dependency, by_length = distances.curves(lines, split)
     assert [n for _, n in by_length.parts] == [500, 500]
     assert sum(n for _, n in by_dependency.parts) == stored.N
     halves = [np.arange(500), np.arange(500, 1000)]
     for line in lines:
-        entry = line
-        assert by_length.rows[entry.row.name] == distances.curve(entry, halves)
+        assert by_length.rows[line.row.name] == distances.curve(line, halves)
     assert len({tuple(values) for values in by_dependency.rows.values()}) == len(lines)
+    lines[1] = dataclasses.replace(lines[1], score=None)
+    (by_dependency, _) = distances.curves(lines, split)
+    assert list(by_dependency.rows) == [lines[0].row.name, lines[2].row.name]

@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from t2t_jax.cli import main
-from t2t_jax.study import comparison, declaration, formats, presets, tables
+from t2t_jax.study import declaration, formats, presets, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex, tex
 from t2t_jax.study.typeset import Cell, Table
@@ -18,28 +17,25 @@ STORED = {"table3": ("multi30k", 20), "table2": ("hour", 6), "attention": ("demo
 HEADER = ("", ""), ("", "d_model"), ("PPL", "paper"), ("PPL", "ours"), ("BLEU", "ours"), ("", "n")
 
 
-def best(text):
-    cell = Cell(text)
-    cell.best = True
-    return cell
-
-
 def made(*groups, header=HEADER, notes=()):
-    """Returns the lines of TeX of a table with these groups of lines of cells."""
-    cells = tuple(
-        tuple(tuple(x if isinstance(x, Cell) else Cell(x) for x in line) for line in group)
-        for group in groups
-    )
+    """Returns the lines of TeX of groups of lines of cells, of which `!` marks the best."""
+    cells = tuple(tuple(tuple(map(cell, line)) for line in group) for group in groups)
     return as_latex(Table("A title.", header, cells, notes), "a-label").splitlines()
+
+
+def cell(text):
+    made = Cell(text.removeprefix("!"))
+    made.best = text.startswith("!")
+    return made
 
 
 SMALL = (
     [("base", "512→64", "4.92", "11.753 ± 0.181", "30.21", "3")],
     [
-        ("(A)", "a long label", "", "9.5 ± 10.250*", best("31.73"), "1"),
+        ("(A)", "a long label", "", "9.5 ± 10.250*", "!31.73", "1"),
         ("(A)", "", "15.16", "inf ± nan", "", "1"),
     ],
-    [("big_one", "", "4.33", best("3.091*†"), "28.11", "12")],
+    [("big_one", "", "4.33", "!3.091*†", "28.11", "12")],
 )
 
 
@@ -84,14 +80,9 @@ def test_text_is_escaped_and_hyperparameters_are_symbols():
     assert tex("tau (-0.11 to 1e-3), x-1 of N × h") == (
         r"tau ($-$0.11 to 1e-3), x-1 of $N$ $\times$ $h$"
     )
-    assert tex("A:h=4,d_k=128 of max_length 5% in d_model_x") == (
-        r"A:$h$=4,$d_k$=128 of max\_length 5\% in d\_model\_x"
+    assert tex("A:h=4,d_k=128 of max_length 5% & P_drop in d_model_x") == (
+        r"A:$h$=4,$d_k$=128 of max\_length 5\% \& $P_{\mathrm{drop}}$ in d\_model\_x"
     )
-    assert made(*SMALL, notes=["One & two.", "P_drop 0.1"])[-3:] == [
-        r"One \& two.\par",
-        r"$P_{\mathrm{drop}}$ 0.1",
-        r"\end{table}",
-    ]
 
 
 def test_a_table_for_one_column_of_a_page_becomes_one_for_both_as_it_grows():
@@ -110,23 +101,19 @@ def test_a_table_for_one_column_of_a_page_becomes_one_for_both_as_it_grows():
 
 def test_columns_are_chosen():
     grid = stored.grid(rows=4)
-    lines = comparison.compare_with_base(grid, stored.entries(rows=4))
+    lines = stored.compared(grid)
     out = formats.render([(grid, lines)], "text", ("h", "n"), costs=False)
     assert re.split(r" {2,}", out.splitlines()[3].strip()) == ["h", *["paper", "ours"] * 2, "n"]
     assert "Cost of a run" not in out
-    assert "(A)" in out
-    out = formats.render([(grid, lines)], "md", ["N"])
-    table, _ = out.split("**Cost of a run**")
+    table, _ = formats.render([(grid, lines)], "md", ["N"]).split("**Cost of a run**")
     assert "| A:h=4,d_k=128,d_v=128 |" in table  # as no column shows how it differs
     assert "params" not in table.split("\n\n")[1]
 
 
-def test_unknown_columns_are_refused(capsys):
-    words = ["table", "table3", "--store", str(stored.DEMO), "--rows", "E", "--columns"]
-    assert main([*words, "h,d_modle"]) == 2
-    assert "did you mean 'd_model'" in capsys.readouterr().err
-    assert main([*words, "h", "--format", "csv"]) == 2
-    assert "leave out --columns" in capsys.readouterr().err
+def test_unknown_columns_are_refused(refused):
+    words = ["table", "table3", "--store", stored.DEMO, "--rows", "E", "--columns"]
+    refused([*words, "h,d_modle"], "did you mean 'd_model'")
+    refused([*words, "h", "--format", "csv"], "leave out --columns")
 
 
 PAGE = r"""\documentclass[twocolumn]{article}

@@ -38,24 +38,7 @@ def worse(lines, seed, share):
 
 
 REFERENCES = sentences(0)
-# BLEU's over the seeds of a study of attention, base first.
-DEVIATIONS = (
-    0.95,
-    1.11,
-    0.32,
-    2.66,
-    0.31,
-    0.44,
-    1.35,
-    1.84,
-    1.25,
-    0.16,
-    2.1,
-    0.85,
-    1.44,
-    1.42,
-    4.89,
-)
+DEVIATIONS = 0.95, 1.11, 0.32, 2.66, 0.31, 0.44, 1.35, 1.84, 1.25, 0.16, 2.1, 0.85, 1.44, 1.42, 4.89
 
 
 def counts(share, seed=1):
@@ -69,20 +52,9 @@ def test_spread():
     assert found.deviation == pytest.approx(standard.stdev(values))
     assert found.n == 3
     assert math.isnan(spread([1.0]).deviation)
-
-
-def test_perplexities_of_runs_that_nearly_diverged_are_infinite():
-    for values in ([1e200, 5.0], [1e308, 1e308]):
+    for values in ([1e200, 5.0], [1e308, 1e308]):  # perplexities of runs that nearly diverged
         assert spread(values).mean == math.inf
         assert math.isnan(spread(values).deviation)
-
-
-def test_summed_statistics_are_corpus_bleu():
-    for share in (0.1, 0.4):
-        hypotheses = worse(REFERENCES, 2, share)
-        wanted = sacrebleu.corpus_bleu(hypotheses, [REFERENCES]).score
-        found = np.array(sentence_statistics(hypotheses, REFERENCES)).sum(axis=0)
-        assert of_sums(found) == pytest.approx(wanted, abs=1e-9)
 
 
 def test_a_draw_is_the_bleu_of_the_sentences_drawn():
