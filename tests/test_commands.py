@@ -114,26 +114,21 @@ def test_a_language_model_has_a_perplexity_and_no_translations(words, tmp_path, 
 
 def test_translate_gives_a_line_for_each_line_in_order(run, said):
     text = "one two\n\ntwo\x0bthree\n   \nfive four three two\none two"
-    done = command(["translate", run], input=text.encode())
-    assert done.returncode == 0, done.stderr.decode()
-    lines = done.stdout.decode().split("\n")
+    lines = said(run, text).out.split("\n")
     assert len(lines) == 7
     assert lines[1] == lines[3] == lines[6] == ""
     assert lines[0] == lines[5] == "eins zwei"
-    assert said(run, "five four three two\n")[0].split("\n")[0] == lines[4] != ""
+    assert said(run, "five four three two\n").out.split("\n")[0] == lines[4] != ""
     assert said(run, "") == ("", "")
 
 
 @pytest.fixture
-def said(monkeypatch, capsysbinary):
+def said(call, monkeypatch):
     """A function that translates a text in this process; it returns output and errors."""
 
     def translated(run, text):
-        capsysbinary.readouterr()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        assert main(["translate", str(run)]) == 0
-        out, err = capsysbinary.readouterr()
-        return out.decode(), err.decode()
+        return call("translate", run)
 
     return translated
 

@@ -11,6 +11,7 @@ import pytest
 
 from t2t_jax import plotting
 from t2t_jax.report import charts, differences, learning
+from t2t_jax.report.study import study_page
 from t2t_jax.runs.results import Run
 from t2t_jax.study import comparison
 from t2t_jax.study.statistics import expected_least
@@ -44,6 +45,7 @@ def test_every_chart_is_written_as_png_svg_and_pdf(tmp_path):
         for line in lines[1:] if "differences" in path.name else lines:
             assert line.row.name in shown, (path, line.row.name)
     assert {"gender: distance, in words", "10 or more", "(1)"} <= {*shown}
+    assert "Contrastive accuracy." in study_page(grid, lines, None, [], False)
     Path(f"{split.stem}.extras.jsonl").unlink()  # the dependencies of each sentence
     drawn = charts.charts(grid, lines, dataclasses.replace(split))
     assert "distances" not in {chart.name for chart in drawn}

@@ -70,23 +70,33 @@ def results(home):
     return {p.parent.name: p for p in home.glob("*/result.json")}
 
 
-def table(words, home, capsys, *more, code=0):
-    """What `table` prints."""
-    capsys.readouterr()
-    assert main(["table", *words, "--store", str(home), *more]) == code
-    out, err = capsys.readouterr()
-    return out if code == 0 else err
+@pytest.fixture
+def table(words, call):
+    """A function that returns what `table` prints of a store."""
+    return lambda home, *more: call("table", *words, "--store", home, *more).out
 
 
-def numbers(words, home, capsys):
-    """Row, seed, perplexity and BLEU of every run."""
-    lines = csv.DictReader(io.StringIO(table(words, home, capsys, "--format", "csv")))
-    return {(x["row"], x["seed"]): (x["PPL"], x["BLEU"]) for x in lines}
+@pytest.fixture
+def numbers(table):
+    """A function that returns row, seed, perplexity and BLEU of every run of a store."""
+
+    def read(home):
+        lines = csv.DictReader(io.StringIO(table(home, "--format", "csv")))
+        return {(x["row"], x["seed"]): (x["PPL"], x["BLEU"]) for x in lines}
+
+    return read
 
 
-def test_every_row_has_one_result_under_every_seed(grid, words, capsys):
+@pytest.fixture
+def attention(words, run_words):
+    """What follows `run attention` for a row whose runs are those of base."""
+    changes, cache = words[words.index("E") + 1 :], run_words[run_words.index("--cache") :]
+    return ["--rows", "scaled dot product", *changes, *cache]
+
+
+def test_every_row_has_one_result_under_every_seed(grid, numbers):
     read = [json.loads(p.read_text()) for p in results(grid).values()]
-    assert len(read) == len(numbers(words, grid, capsys)) == 2 * ROWS
+    assert len(read) == len(numbers(grid)) == 2 * ROWS
     assert all(r["flops"] > 0 < r["memory"] for r in read)
     assert all(0.8 < r["compiled_flops"] / r["flops"] < 3 for r in read)
     for kind in ("png", "svg"):
@@ -96,17 +106,17 @@ def test_every_row_has_one_result_under_every_seed(grid, words, capsys):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_is_done_is_not_done_again(grid, run_words, capsys):
+def test_what_is_done_is_not_done_again(grid, run_words, call):
     before = {p: p.stat().st_mtime_ns for p in results(grid).values()}
     logs = {p: p.read_text() for p in (grid / "workers").iterdir()}
-    assert main([*run_words, "--store", str(grid)]) == 0
+    out = call(*run_words, "--store", grid).out
     assert {p: p.read_text() for p in (grid / "workers").iterdir()} == logs  # no worker began
     assert {p: p.stat().st_mtime_ns for p in results(grid).values()} == before
-    assert "base" in capsys.readouterr().out
+    assert "base" in out
 
 
-def test_the_table_is_that_of_the_runs(grid, words, capsys):
-    rows = json.loads(table(words, grid, capsys, "--format", "json"))
+def test_the_table_is_that_of_the_runs(grid, table):
+    rows = json.loads(table(grid, "--format", "json"))
     assert [r["row"] for r in rows][:2] == ["base", "D:P_drop=0.0"]
     for row in rows:
         values = [run["PPL"] for run in row["runs"]]
@@ -120,30 +130,28 @@ def test_the_table_is_that_of_the_runs(grid, words, capsys):
     assert rows[1]["difference"]["size"] == pytest.approx(
         rows[1]["BLEU"]["mean"] - rows[0]["BLEU"]["mean"]
     )
-    text = table(words, grid, capsys)
+    text = table(grid)
     best = min(r["PPL"]["mean"] for r in rows)
     assert f"[{best:.3f} ± " in text
     assert "24.6" in text.split("(D)")[1]  # the paper's BLEU of P_drop 0
-    markdown = table(words, grid, capsys, "--format", "md").splitlines()
+    markdown = table(grid, "--format", "md").splitlines()
     cells = [line.count("|") for line in markdown if line.startswith("|")]
     assert len(set(cells[: ROWS + 2])) == 1
 
 
-def test_a_table_without_flags_has_the_settings_of_run(grid, words, capsys, call):
-    asked = table(words, grid, capsys, "--format", "csv")
+def test_a_table_without_flags_has_the_settings_of_run(grid, call, table):
+    asked = table(grid, "--format", "csv")
     out, err = call("table", "table3", "--store", grid, "--format", "csv")
     assert out == asked
     assert f" --steps {STEPS} " in err
     assert len(list((grid / "studies").iterdir())) == 1  # which workers did not add to
 
 
-def test_metrics_are_computed_from_the_translations_of_finished_runs(
-    grid, words, run_words, capsys
-):
+def test_metrics_are_computed_from_the_translations_of_finished_runs(grid, run_words, table):
     before = {p: p.stat().st_mtime_ns for p in results(grid).values()}
     cache = run_words[-2:]
     form = "--metrics", "BLEU,chrF2,PPL", "--format"
-    rows = json.loads(table(words, grid, capsys, *form, "json", *cache))
+    rows = json.loads(table(grid, *form, "json", *cache))
     for row in rows:
         read = [json.loads((Path(r["directory"]) / "result.json").read_text()) for r in row["runs"]]
         kept = [result["scores"]["dev"]["chrf"]["score"] for result in read]
@@ -151,10 +159,10 @@ def test_metrics_are_computed_from_the_translations_of_finished_runs(
         assert row["chrF2"]["mean"] == pytest.approx(statistics.mean(kept))
         assert row["chrF2_difference"] is None or row["chrF2_difference"]["p"] > 0
     assert rows[1]["chrF2_difference"]["over"] == "seeds and sentences"
-    text = table(words, grid, capsys, *form, "text", *cache)
+    text = table(grid, *form, "text", *cache)
     assert text.index("BLEU") < text.index("chrF2") < text.index("PPL")
     assert "chrF2 on dev: nrefs:1|case:mixed|" in text
-    lines = table(words, grid, capsys, *form, "csv", *cache).splitlines()
+    lines = table(grid, *form, "csv", *cache).splitlines()
     assert lines[0].startswith("row,seed,BLEU,chrF2,PPL,parameters")
     assert {p: p.stat().st_mtime_ns for p in results(grid).values()} == before
 
@@ -169,7 +177,7 @@ def start(run_words, home):
 
 
 @pytest.mark.full
-def test_a_killed_grid_ends_as_one_left_alone(grid, words, run_words, tmp_path, capsys):
+def test_a_killed_grid_ends_as_one_left_alone(grid, run_words, tmp_path, numbers):
     moment = random.Random(0)
     for _ in range(10):
         process = start(run_words, tmp_path)
@@ -177,18 +185,18 @@ def test_a_killed_grid_ends_as_one_left_alone(grid, words, run_words, tmp_path, 
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     assert main([*run_words, "--store", str(tmp_path)]) == 0
-    assert numbers(words, tmp_path, capsys) == numbers(words, grid, capsys)
+    assert numbers(tmp_path) == numbers(grid)
 
 
 @pytest.mark.full
-def test_two_who_begin_together_share_a_grid(grid, words, run_words, tmp_path, capsys):
+def test_two_who_begin_together_share_a_grid(grid, run_words, tmp_path, numbers):
     processes = [start([*run_words, "--workers", "1"], tmp_path) for _ in range(2)]
     for process in processes:
         error = process.communicate(timeout=300)[1].decode()
         assert process.returncode == 0, error
     logs = "".join(p.read_text() for p in (tmp_path / "workers").iterdir())
     assert logs.count("translating dev") == 2 * ROWS  # none was run twice
-    assert numbers(words, tmp_path, capsys) == numbers(words, grid, capsys)
+    assert numbers(tmp_path) == numbers(grid)
 
 
 def test_a_population_whose_first_run_is_held_is_left_whole(corpus, tmp_path):
@@ -252,13 +260,12 @@ def no_file(directory):
 
 @pytest.mark.full
 @pytest.mark.parametrize("harm", [other_data, no_file])
-def test_a_row_that_fails_is_named_and_the_others_go_on(harm, grid, home, words, run_words, capsys):
+def test_a_row_that_fails_is_named_and_the_others_go_on(harm, grid, home, run_words, numbers, call):
     broken, others = of_row(home, "E"), [of_row(home, "E", 1), of_row(home, "D")]
     message = harm(broken)
     for directory in (broken, *others):
         (directory / "result.json").unlink()
-    assert main([*run_words, "--store", str(home)]) == 1
-    out, err = capsys.readouterr()
+    out, err = call(*run_words, "--store", home, code=1)
     assert f"1 of {2 * ROWS} runs failed" in err
     assert "E:positions=learned: seed 0 failed: " in out
     assert message in out
@@ -266,17 +273,18 @@ def test_a_row_that_fails_is_named_and_the_others_go_on(harm, grid, home, words,
     assert not (broken / "result.json").exists()
     shutil.rmtree(broken)
     assert main([*run_words, "--store", str(home)]) == 0
-    assert numbers(words, home, capsys) == numbers(words, grid, capsys)
+    assert numbers(home) == numbers(grid)
 
 
-def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, capsys, monkeypatch):
+def test_what_is_kept_gives_the_same_table(
+    grid, words, run_words, tmp_path, monkeypatch, table, numbers, call, refused
+):
     monkeypatch.setenv("T2T_JAX_CACHE", run_words[-1])
-    assert main(["publish", *words, "--store", str(grid), "--to", str(tmp_path)]) == 0
-    (kept,) = map(Path, capsys.readouterr().out.splitlines())
+    (kept,) = map(Path, call("publish", *words, "--store", grid, "--to", tmp_path).out.splitlines())
     assert kept.parent == tmp_path
-    assert numbers(words, kept, capsys) == numbers(words, grid, capsys)
+    assert numbers(kept) == numbers(grid)
     for home in (grid, kept):  # the likelihoods of sentences give PPL an interval
-        rows = json.loads(table(words, home, capsys, "--format", "json"))[1:]
+        rows = json.loads(table(home, "--format", "json"))[1:]
         assert all(row["PPL_difference"]["over"] == "seeds and sentences" for row in rows)
     kinds = "agreement", "cost", "differences", "learning"
     plots = [f"table3-demo-{kind}.png" for kind in kinds]
@@ -291,45 +299,44 @@ def test_what_is_kept_gives_the_same_table(grid, words, run_words, tmp_path, cap
     assert [run["config.json"]["seed"] for run in runs if "dev.de" in run] == [0] * ROWS
     assert {run["directory"] for run in runs} == results(grid).keys()
     assert runs[0]["config.json"]["train"] == ""  # where the corpus lay
-    text = table(words, grid, capsys, "--format", "md")
-    assert (kept / "table.md").read_text() == text == table(words, kept, capsys, "--format", "md")
+    text = table(grid, "--format", "md")
+    assert (kept / "table.md").read_text() == text == table(kept, "--format", "md")
     (tmp_path / "none").mkdir()
-    assert main(["publish", *words, "--store", str(tmp_path / "none"), "--to", str(tmp_path)]) == 2
-    assert "no finished run" in capsys.readouterr().err
+    empty = ["publish", *words, "--store", tmp_path / "none", "--to", tmp_path]
+    refused(empty, "no finished run")
 
 
 def test_plots_and_a_page_are_made_of_results(
-    grid, home, words, run_words, tmp_path, capsys, monkeypatch
+    grid, home, words, run_words, tmp_path, call, refused, monkeypatch
 ):
     monkeypatch.setenv("T2T_JAX_CACHE", run_words[-1])
-    cache = run_words[-2:]
+
+    def report(home, *more):
+        page, said = call("report", *words, "--store", home, *more)
+        return Path(page.strip()), said
+
     for plot in home.glob("*.png"):
         plot.unlink()
-    assert main(["report", *words, "--store", str(home), *cache]) == 0
-    page = Path(capsys.readouterr().out.strip())
+    page, _ = report(home)
     assert page == home / "table3-demo.html"
     assert 'id="samples"' in page.read_text()
     shown = html.unescape(page.read_text().split("<pre>t2t-jax")[-1].split("</pre>")[0])
     _, *others = f"t2t-jax{shown}".splitlines()  # `run`, the first, has no more to do
     assert len(others) == 3
-    for line in others:
-        assert main(shlex.split(line, comments=True)[1:]) == 0, line
-    made = [line for line in capsys.readouterr().out.splitlines() if line.endswith(".png")]
+    printed = "".join(call(*shlex.split(line, comments=True)[1:]).out for line in others)
+    made = [line for line in printed.splitlines() if line.endswith(".png")]
     assert len(made) == 4
     assert all(Path(path).exists() for path in made)
-    assert main(["report", *words, "--store", str(home), "--test", "other", *cache]) == 0
-    page, said = capsys.readouterr()
+    page, said = report(home, "--test", "other")
     assert "without the sentences of text" in said
-    assert 'id="samples"' not in Path(page.strip()).read_text()
+    assert 'id="samples"' not in page.read_text()
     (tmp_path / "none").mkdir()
-    assert main(["report", *words, "--store", str(tmp_path / "none"), *cache]) == 0
-    assert (
-        "No run of this table is finished yet" in Path(capsys.readouterr().out.strip()).read_text()
+    page, _ = report(tmp_path / "none")
+    assert "No run of this table is finished yet" in page.read_text()
+    refused(
+        ["report", *words, "--store", grid, "--out", "/dev/null/x"], "cannot write to /dev/null"
     )
-    assert main(["report", *words, "--store", str(grid), "--out", "/dev/null/x", *cache]) == 2
-    assert "cannot write to /dev/null" in capsys.readouterr().err
-    assert main(["plot", *words, "--store", str(tmp_path / "none"), *cache]) == 1
-    assert "no finished run" in capsys.readouterr().err
+    refused(["plot", *words, "--store", tmp_path / "none"], "no finished run", code=1)
 
 
 def test_a_page_is_made_anew_while_something_runs(home, words, run_words, monkeypatch):
@@ -350,19 +357,18 @@ def test_a_page_is_made_anew_while_something_runs(home, words, run_words, monkey
 
 
 @pytest.mark.full
-def test_a_task_is_one_row_alone(grid, words, run_words, tmp_path, capsys):
+def test_a_task_is_one_row_alone(grid, run_words, tmp_path, table, call, refused):
     home = tmp_path / "store"
     shutil.copytree(grid, home)
-    rows = json.loads(table(words, home, capsys, "--format", "json"))
+    rows = json.loads(table(home, "--format", "json"))
     for run in (*rows[1]["runs"], *rows[3]["runs"]):
         shutil.rmtree(run["directory"])
     before = set(results(home))
     task = ["--store", str(home), "--task"]
-    assert main([*run_words, *task, "3"]) == 0
+    call(*run_words, *task, "3")
     made = {Path(run["directory"]).name for run in rows[3]["runs"]}
     assert set(results(home)) - before == made
-    assert main([*run_words, *task, "4"]) == 2
-    assert "rows 0 to 3" in capsys.readouterr().err
+    refused([*run_words, *task, "4"], "rows 0 to 3")
 
 
 def test_a_job_array_has_a_task_for_every_row_named(run_words, tmp_path, call):
@@ -370,29 +376,27 @@ def test_a_job_array_has_a_task_for_every_row_named(run_words, tmp_path, call):
     assert not any(tmp_path.iterdir())
 
 
-def test_an_edited_result_counts_as_missing(home, words, capsys, call):
+def test_an_edited_result_counts_as_missing(home, words, call, numbers):
     path = next(iter(results(home).values()))
     result = json.loads(path.read_text())
     path.write_text(json.dumps(result | {"dev_perplexity": 1.0}))
-    assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
+    assert len(numbers(home)) == 2 * ROWS - 1
     out, err = call("table", *words, "--store", home)
     assert re.search(rf"result.json of table3-demo:.*N=1.*/\d \({path.parent}\) was edited", err)
     assert f"stopped at step {STEPS} of {STEPS}" in out
     path.write_text(path.read_text()[:50])
-    assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
+    assert len(numbers(home)) == 2 * ROWS - 1
 
 
-def test_results_of_other_code_are_not_mixed_in_silence(home, words, capsys, call):
+def test_results_of_other_code_are_not_mixed_in_silence(home, words, call, table, refused):
     old, *others = (path.parent for path in results(home).values())
     stored.made_by_other_code(old)
-    message = table(words, home, capsys, code=2)
-    assert "differ in code" in message
-    assert "0123456789ab: 1 run)" in message
-    mixed = table(words, home, capsys, "--mix")
+    refused(["table", *words, "--store", home], "differ in code", "0123456789ab: 1 run)")
+    mixed = table(home, "--mix")
     assert "†" in mixed
     assert "Made by code 0123456789ab" in mixed
     for code, count in (("0123", 1), ("current", 2 * ROWS - 1)):
-        only = json.loads(table(words, home, capsys, "--only", code, "--format", "json"))
+        only = json.loads(table(home, "--only", code, "--format", "json"))
         assert sum(len(row["runs"]) for row in only) == count
     for directory in others:
         stored.made_by_other_code(directory)
@@ -410,24 +414,22 @@ def test_results_of_other_code_are_not_mixed_in_silence(home, words, capsys, cal
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.full
 def test_run_says_what_was_made_by_other_code_and_makes_it_again_if_asked(
-    grid, home, words, run_words, capsys
+    grid, home, run_words, numbers, call
 ):
     old = of_row(home, "E")
     stored.made_by_other_code(old)
     edited = (old / "result.json").read_text()
-    assert main([*run_words, "--store", str(home)]) == 0
-    out, err = capsys.readouterr()
+    out, err = call(*run_words, "--store", home)
     assert f"this code computes another step in 1 of {2 * ROWS} runs: " in err
     assert "they are kept" in err
     assert "†" in out
     assert "Made by code 0123456789ab, " in out
     assert (old / "result.json").read_text() == edited
-    assert main([*run_words, "--store", str(home), "--rerun", "--workers", "1"]) == 0
-    out, err = capsys.readouterr()
+    out, err = call(*run_words, "--store", home, "--rerun", "--workers", "1")
     assert "they are made again; the old ones are in" in err
     assert "†" not in out
     assert (home / "replaced" / f"{old.name}-0" / "result.json").read_text() == edited
-    assert numbers(words, home, capsys) == numbers(words, grid, capsys)
+    assert numbers(home) == numbers(grid)
 
 
 @pytest.mark.parametrize(
@@ -438,7 +440,9 @@ def test_run_says_what_was_made_by_other_code_and_makes_it_again_if_asked(
         ("environment", {"jax": "0.11.2"}, "libraries (jax "),
     ],
 )
-def test_what_else_a_number_comes_from_is_not_mixed(file, change, name, home, words, capsys):
+def test_what_else_a_number_comes_from_is_not_mixed(
+    file, change, name, home, words, table, refused
+):
     directory = of_row(home, "E")
     if file == "environment":
         result = store.read_result(directory)
@@ -446,81 +450,73 @@ def test_what_else_a_number_comes_from_is_not_mixed(file, change, name, home, wo
     else:
         facts = json.loads((directory / file).read_text())
         files.write_json(directory / file, facts | change)
-    assert name in table(words, home, capsys, code=2)
-    rows = json.loads(table(words, home, capsys, "--mix", "--format", "json"))
+    refused(["table", *words, "--store", home], name)
+    rows = json.loads(table(home, "--mix", "--format", "json"))
     assert [row["difference"] is None for row in rows] == [True, False, False, True]
-    assert "†" in table(words, home, capsys, "--mix")
+    assert "†" in table(home, "--mix")
 
 
-def test_a_table_says_what_was_trained_at_once(home, words, capsys):
-    assert "at once with others" not in table(words, home, capsys).split("Cost of a run")[0]
+def test_a_table_says_what_was_trained_at_once(home, table):
+    assert "at once with others" not in table(home).split("Cost of a run")[0]
     for seed in (0, 1):
         directory = of_row(home, "E", seed)
         store.write_result(directory, store.read_result(directory) | {"trained_together": 2})
-    assert "one vectorised program: E:positions=learned." in table(words, home, capsys)
+    assert "one vectorised program: E:positions=learned." in table(home)
 
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.full
-def test_a_run_serves_every_study_that_shares_its_config(grid, home, words, run_words, capsys):
+def test_a_run_serves_every_study_that_shares_its_config(
+    grid, home, attention, numbers, call, refused
+):
     """It is scored on another split from its parameters, and not trained again."""
     base = next(p.parent for p in results(home).values() if is_base(p))
     trained = (base / "metrics.jsonl").stat().st_mtime_ns
-    changes = words[words.index("E") + 1 :]
-    study = ["attention", "--rows", "scaled dot product", *changes]
-    assert "is trained, but not scored on test: `run` scores it" in table(study, home, capsys)
-    cache = run_words[run_words.index("--cache") :]
-    assert main(["run", *study, "--workers", "1", *cache, "--store", str(home)]) == 0
-    out = capsys.readouterr().out
+    table, run = (["attention", *attention, "--store", home], ["--workers", "1"])
+    assert "is trained, but not scored on test: `run` scores it" in call("table", *table).out
+    out = call("run", *table, *run).out
     assert "not scored" not in out.split("seed 1")[0]
-    both = table(study, home, capsys, "--metrics", "BLEU,BLEU@dev", "--format", "csv").splitlines()
+    both = call("table", *table, "--metrics", "BLEU,BLEU@dev", "--format", "csv").out.splitlines()
     header, of_base, *_ = (line.split(",") for line in both)
     scores = json.loads((base / "result.json").read_text())["scores"]
     for name, split in (("BLEU", "test"), ("BLEU@dev", "dev")):
         assert float(of_base[header.index(name)]) == scores[split]["bleu"]["score"]
-    wrong = ["--metrics", "BLEU@dve", "--workers", "1", *cache, "--store", str(home)]
-    assert main(["run", *study, *wrong]) == 2
-    assert "corpus text has no such split: did you mean 'dev'?" in capsys.readouterr().err
+    refused(["run", *table, *run, "--metrics", "BLEU@dve"], "did you mean 'dev'?")
     assert (base / "metrics.jsonl").stat().st_mtime_ns == trained
     assert len(results(home)) == 2 * ROWS
-    result = json.loads((base / "result.json").read_text())
     for name in (base, "table3/base/0", "attention/scaled dot product/0"):
-        assert main(["evaluate", str(name), "--store", str(home), "--split", "test", *cache]) == 0
-        assert f"{result['scores']['test']['bleu']['score']:6.2f}  BLEU " in capsys.readouterr().out
-    assert main(["list", "runs", "--store", str(home)]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if str(base) in line]
+        evaluated = call("evaluate", name, "--store", home, "--split", "test", *attention[-2:])
+        assert f"{scores['test']['bleu']['score']:6.2f}  BLEU " in evaluated.out
+    listed = call("list", "runs", "--store", home).out.splitlines()
+    lines = [line for line in listed if str(base) in line]
     assert [line.split(":")[0] for line in lines] == ["attention-demo", "table3-demo"]
     assert all("BLEU dev" in line and "test" in line for line in lines)
-    assert numbers(words, home, capsys) == numbers(words, grid, capsys)
+    assert numbers(home) == numbers(grid)
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_without_parameters_cannot_be_scored_and_says_so(
-    grid, home, words, run_words, capsys
+    grid, home, attention, numbers, call
 ):
     for path in results(home).values():
         shutil.rmtree(path.parent / "final")
-    changes = words[words.index("E") + 1 :]
-    study = ["attention", "--rows", "scaled dot product", *changes]
-    more = ["--workers", "1", *run_words[run_words.index("--cache") :], "--store", str(home)]
-    assert main(["run", *study, *more]) == 1
-    out, err = capsys.readouterr()
-    assert "has no parameters (final/)" in out + err
-    assert numbers(words, home, capsys) == numbers(words, grid, capsys)
+    words = ["run", "attention", *attention, "--workers", "1", "--store", home]
+    assert "has no parameters (final/)" in "".join(call(*words, code=1))
+    assert numbers(home) == numbers(grid)
 
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.full
-def test_edited_statistics_are_made_again_without_training(grid, home, words, run_words, capsys):
+def test_edited_statistics_are_made_again_without_training(grid, home, run_words, numbers):
     directory = of_row(home, "E")
     path = directory / "dev.statistics.json"
     before, trained = path.read_text(), (directory / "metrics.jsonl").stat().st_mtime_ns
     path.write_text(before.replace("[", "[1", 2).replace("[1[", "[[", 1))
-    assert len(numbers(words, home, capsys)) == 2 * ROWS - 1
+    assert len(numbers(home)) == 2 * ROWS - 1
     assert main([*run_words, "--store", str(home), "--workers", "1"]) == 0
     assert path.read_text() == before
     assert (directory / "metrics.jsonl").stat().st_mtime_ns == trained
-    assert numbers(words, home, capsys) == numbers(words, grid, capsys)
+    assert numbers(home) == numbers(grid)
 
 
 def test_a_table_names_what_is_missing_and_the_settings_of_what_the_store_holds(grid, words, call):
@@ -544,10 +540,10 @@ LARGE = tuple(
 @pytest.mark.parametrize(
     "kept", [*SMALL, *(pytest.param(name, marks=pytest.mark.full) for name in LARGE)]
 )
-def test_the_stored_tables_are_those_of_the_stored_runs(kept, capsys):
+def test_the_stored_tables_are_those_of_the_stored_runs(kept, call):
     home = Path(__file__).parent.parent / "experiments" / "results" / kept
     mixed = ["--mix"] * (kept == "multi30k-paper")  # some runs began on another device
-    shown = table([kept.split("-")[0]], home, capsys, "--format", "md", *mixed)
+    shown = call("table", kept.split("-")[0], "--store", home, "--format", "md", *mixed).out
     assert shown == (home / "table.md").read_text()
 
 

@@ -3,10 +3,8 @@
 import dataclasses
 import io
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
+from contextlib import redirect_stdout
 from types import SimpleNamespace
 
 import flax.linen as nn
@@ -106,25 +104,20 @@ def cache(tmp_path_factory):
 def ran(cache, tmp_path_factory):
     """A folder with the study file and the runs that `run`, in the folder above, made beside it."""
     folder = tmp_path_factory.mktemp("anywhere") / "mine"
-    folder.mkdir()
-    (folder / "angles.py").write_text(TEXT)
-    words = ["run", "mine/angles.py", "--workers", "2", *ONE, *SMALL, *cache]
-    (folder / "printed.txt").write_text(printed_by(folder, words))
+    printed = printed_by(folder, ["--workers", "1", *ONE, *SMALL, *cache])
+    (folder / "printed.txt").write_text(printed)
     return folder
 
 
-def printed_by(folder, words):
-    """Returns what a command prints that another process runs in the folder above."""
-    done = subprocess.run(
-        [sys.executable, "-m", "t2t_jax.cli", *words],
-        cwd=folder.parent,
-        env=os.environ | {"PYTHONPATH": str(Path(study_file.__file__).parents[2])},
-        capture_output=True,
-        text=True,
-    )
-    logs = "".join(x.read_text() for x in folder.glob("runs/workers/*.txt"))
-    assert done.returncode == 0, done.stderr + logs
-    return done.stdout
+def printed_by(folder, options):
+    """Returns what `run` prints for the study file in a folder, from the folder above."""
+    folder.mkdir()
+    (folder / "angles.py").write_text(TEXT)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as out:
+        patch.chdir(folder.parent)
+        assert main(["run", "mine/angles.py", *options]) == 0
+    forget()
+    return out.getvalue()
 
 
 @pytest.fixture
@@ -158,9 +151,7 @@ def test_one_command_prints_the_table_of_a_file_and_keeps_its_runs_beside_it(fol
 
 @pytest.mark.full
 def test_one_command_prints_the_tuned_table_of_a_file(cache, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "angles.py").write_text(TEXT)
-    printed = printed_by(tmp_path / "mine", ["run", "mine/angles.py", *SMALL, *cache])
+    printed = printed_by(tmp_path / "mine", [*SMALL, *cache])
     assert "Tuned: lr_scale from 0.5, 1.0; of 2 trials of each row" in printed
     assert len(published.directories(tmp_path / "mine" / "runs")) == 4
 
@@ -219,22 +210,17 @@ def test_two_files_do_not_share_a_store_with_one_name_for_two_things(folder, cac
         other.unlink()
 
 
-def test_a_run_is_used_by_its_name_without_its_file(folder, cache, capsysbinary, monkeypatch):
+def test_a_run_is_used_by_its_name_without_its_file(folder, cache, call, monkeypatch):
     (folder / "angles.py").unlink()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a b c\nd\n")))
-    store = ["--store", str(folder / "runs")]
-    name = next(x for x in _names(folder) if x.endswith("angle/0"))
-    assert main(["translate", name, *store, *cache, "--beam", "1"]) == 0
-    assert capsysbinary.readouterr().out.count(b"\n") == 2
+    store = ["--store", folder / "runs"]
+    called = " ".join(x.read_text() for x in folder.glob("runs/*/names.txt"))
+    name = next(x for x in called.split() if x.endswith("angle/0"))
+    assert call("translate", name, *store, *cache, "--beam", "1").out.count("\n") == 2
     forget()
-    assert main(["list", "runs", *store]) == 0
-    printed = capsysbinary.readouterr()
-    assert b"angle/0" in printed.out
-    assert printed.err == b""
-
-
-def _names(folder):
-    return [line for x in folder.glob("runs/*/names.txt") for line in x.read_text().splitlines()]
+    out, err = call("list", "runs", *store)
+    assert "angle/0" in out
+    assert err == ""
 
 
 def test_a_run_without_its_copy_says_which_name_is_missing(folder, capsys, tmp_path):
@@ -275,21 +261,17 @@ def test_a_bad_file_is_refused_in_a_sentence(old, tmp_path, capsys):
         assert study_file.entries() == BEFORE
 
 
-def test_a_file_that_is_missing_or_has_several_studies_is_refused(tmp_path, capsys):
-    assert main(["run", str(tmp_path / "none.py")]) == 2
-    assert f"cannot read {tmp_path / 'none.py'}: No such file" in capsys.readouterr().err
+def test_a_file_that_is_missing_or_has_several_studies_is_refused(tmp_path, call, refused):
+    refused(["run", tmp_path / "none.py"], f"cannot read {tmp_path / 'none.py'}: No such file")
     path = tmp_path / "two.py"
     path.write_text(
         "from t2t_jax.study import Row, study\n"
         "@study('One', columns='', split='', V=9)\ndef one(): return [Row('base')]\n"
         "@study('Two', columns='', split='', V=9)\ndef two(): return [Row('first')]\n"
     )
-    assert main(["list", str(path)]) == 2
-    assert f"name one of them, {path}:one or {path}:two" in capsys.readouterr().err
-    assert main(["list", f"{path}:two"]) == 0
-    assert capsys.readouterr().out == "first\n"
-    assert main(["list", f"{path}:tow"]) == 2
-    assert "did you mean 'two'" in capsys.readouterr().err
+    refused(["list", path], f"name one of them, {path}:one or {path}:two")
+    assert call("list", f"{path}:two").out == "first\n"
+    refused(["list", f"{path}:tow"], "did you mean 'two'")
 
 
 def test_two_loaded_files_may_share_a_name_if_its_code_is_the_same(tmp_path):
