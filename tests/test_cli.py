@@ -1,6 +1,7 @@
-"""The help of commands, and what errors suggest for options that do not exist."""
+"""The help of commands, what errors suggest for options that do not exist, and the public names."""
 
 import argparse
+import doctest
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import t2t_jax
 from t2t_jax import config
 from t2t_jax.arguments import add_commands
 from t2t_jax.attention.registry import MECHANISMS
@@ -68,6 +70,8 @@ LIGHT = """
 import sys
 from t2t_jax.cli import main
 assert main(sys.argv[1:]) == 0
+import t2t_jax
+t2t_jax.Config(), t2t_jax.Row, t2t_jax.MECHANISMS, t2t_jax.load
 print(*sys.modules, file=sys.stderr)
 """
 
@@ -132,3 +136,15 @@ def test_other_names_are_of_fields_and_are_no_fields():
 def test_a_misspelt_choice_is_found_in_another_case():
     assert near("Linear", MECHANISMS) == "did you mean 'linear'?"
     assert near("zzz", ["one", "two"]) == "the choices are one, two."
+
+
+def test_every_public_name_exists_and_is_documented():
+    assert dir(t2t_jax) == sorted(t2t_jax.__all__)
+    for name in dir(t2t_jax):
+        assert getattr(t2t_jax, name).__doc__
+
+
+def test_the_examples_run():
+    results = doctest.testmod(t2t_jax)
+    assert results.attempted > 2
+    assert results.failed == 0

@@ -132,27 +132,6 @@ def test_bad_values_are_refused(changes, words):
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-@pytest.mark.parametrize(
-    ("changes", "needed"),
-    [
-        (dict(encoder_attention="linformer:n={}"), 64),
-        (dict(cross_attention="local:w=2,linformer:n={}"), 64),
-        (dict(decoder_attention="cosformer:M={}"), 64 + 7 - 1),
-        (dict(decoder_attention="cosformer:M={}", architecture="decoder"), 40),
-        (dict(encoder_attention="linformer:n={}", max_length=9), 16),
-    ],
-)
-def test_a_mechanism_needs_positions_for_sentences_as_translation_pads_them(changes, needed):
-    for given in (needed, needed - 1):
-        texts = {n: x.format(given) if isinstance(x, str) else x for n, x in changes.items()}
-        c = config.replace(Config(), **dict(max_length=40, max_extra=7) | texts)
-        if given == needed:
-            capacity.check(c)
-        else:
-            with pytest.raises(UsageError, match=f"has {given} positions, .* need {needed}: set"):
-                capacity.check(c)
-
-
 def lengths(source, target):
     """Returns a split with sentences of up to these numbers of tokens."""
     sides = [Ragged(np.zeros(0), np.array([0, 1, 1 + x])) for x in (source, target)]
@@ -162,6 +141,17 @@ def lengths(source, target):
 @pytest.mark.parametrize(
     ("changes", "translated", "needed"),
     [
+        # as translation pads sentences of up to max_length
+        (dict(encoder_attention="linformer:n={}", max_length=40), None, 64),
+        (dict(encoder_attention="linformer:n={}", max_length=9), None, 16),
+        (dict(cross_attention="local:w=2,linformer:n={}", max_length=40), None, 64),
+        (dict(decoder_attention="cosformer:M={}", max_length=40), None, 64 + 7 - 1),
+        (
+            dict(decoder_attention="cosformer:M={}", architecture="decoder", max_length=40),
+            None,
+            40,
+        ),
+        # of a split, whatever their length: only those of training are shorter than max_length
         (dict(encoder_attention="linformer:n={}"), False, 33),
         (dict(cross_attention="linformer:n={}"), False, 33),
         (dict(decoder_attention="cosformer:M={}"), False, 40),
@@ -171,17 +161,18 @@ def lengths(source, target):
         (dict(encoder_attention="linformer:n={}", architecture="encoder"), False, 40),
     ],
 )
-def test_a_mechanism_needs_positions_for_the_sentences_of_each_split(changes, translated, needed):
-    """Whatever their length: only those of training are shorter than max_length."""
-    for given in (needed, needed - 1):
-        texts = {n: x.format(given) for n, x in changes.items()}
-        c = config.replace(Config(), max_length=16, max_extra=7, **texts)
-        arguments = c, "dev", lengths(33, 40), None, translated
-        if given == needed:
-            capacity.check_split(*arguments)
+def test_a_mechanism_needs_positions_for_its_sentences(changes, translated, needed):
+    def check(positions):
+        texts = {n: x.format(positions) if isinstance(x, str) else x for n, x in changes.items()}
+        c = config.replace(Config(), **dict(max_length=16, max_extra=7) | texts)
+        if translated is None:
+            capacity.check(c)
         else:
-            with pytest.raises(UsageError, match=f"{given} positions, but the sentences of dev"):
-                capacity.check_split(*arguments)
+            capacity.check_split(c, "dev", lengths(33, 40), None, translated)
+
+    check(needed)
+    with pytest.raises(UsageError, match=f"{needed - 1} positions, "):
+        check(needed - 1)
 
 
 def test_learned_positions_limit_what_is_read_under_teacher_forcing():

@@ -14,7 +14,6 @@ from t2t_jax.report import charts, differences, learning
 from t2t_jax.report.study import study_page
 from t2t_jax.runs.results import Run
 from t2t_jax.study import comparison
-from t2t_jax.study.statistics import expected_least
 from tests import stored
 
 
@@ -228,10 +227,3 @@ def test_a_curve_has_the_seeds_at_the_steps_of_all(tmp_path):
     assert dev.amounts["steps"].tolist() == [20]
     np.testing.assert_allclose(dev.PPL, [[4], [16]])
     np.testing.assert_allclose(dev.mean, [8])
-
-
-def test_the_expected_best_is_that_of_all_draws():
-    values = np.array([5.0, 2.0, 9.0, 2.5])
-    draws = [itertools.product(values, repeat=n) for n in (1, 2, 3, 4)]
-    expected = [np.mean([min(draw) for draw in every]) for every in draws]
-    np.testing.assert_allclose(expected_least(values), expected)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from t2t_jax import files
-from t2t_jax.cli import main
 from t2t_jax.errors import UsageError
 from t2t_jax.report import learning
 from t2t_jax.report.samples import samples
@@ -64,14 +63,13 @@ def test_publishing_a_store_makes_the_same_file_again(home, tmp_path):
     assert len(written) == 3
 
 
-def test_a_published_folder_is_shown_with_its_settings_and_without_paths(home, tmp_path, capsys):
+def test_a_published_folder_is_shown_with_its_settings_and_without_paths(home, tmp_path, call):
     grid, found = lines(home)
     for changes in ({"beam": 1}, {"directory": "/data"}):  # the settings of the last time are kept
         folder = publish.publish(dataclasses.replace(grid, changes=changes), found, tmp_path)
     (path,) = (folder / "studies").iterdir()
     assert json.loads(path.read_text())["fields"] == {}
-    assert main(["table", "table3", "--store", str(folder)]) == 0
-    assert "1280" in capsys.readouterr().out
+    assert "1280" in call("table", "table3", "--store", folder).out
 
 
 def test_unpacking_restores_every_file_and_keeps_what_is_there(home, tmp_path):

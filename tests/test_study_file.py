@@ -294,10 +294,9 @@ def test_a_file_can_be_moved_and_renamed(tmp_path):
         path.write_text(TEXT)
         forget()
         study = declaration.find(str(path))
-        configs = [config.replace(study.config(row), N=1, P_drop=0.0) for row in study.rows]
-        digests.append([programs.programs(c, 14) for c in configs])
+        c = config.replace(study.config(study.rows[1]), N=1, P_drop=0.0)
+        digests.append(programs.programs(c, 14))
     assert digests[0] == digests[1]
-    assert digests[0][0] != digests[0][1]
 
 
 PARTS = """

@@ -1,0 +1,194 @@
+"""Scripts and tools of experiments/: what they write has the stored results' numbers.
+
+fidelity.py compares grids with the paper, mechanisms.py writes a page of all mechanisms, and
+tools/peers measures other toolkits and checkouts alternately with this one.
+"""
+
+import json
+import lzma
+import statistics
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments import fidelity, mechanisms
+from experiments.tools.peers import run
+from t2t_jax.bench import workload
+from t2t_jax.study.sweep import parse
+from tests import stored
+
+RESULTS = mechanisms.RESULTS
+
+
+@pytest.mark.parametrize("name", [n for n, regime in fidelity.GRIDS.items() if not regime.stored])
+def test_every_grid_is_valid_and_its_command_names_it(name, tmp_path):
+    grid = fidelity.grid(name, tmp_path)
+    grid.check()
+    words = fidelity.words(name)
+    assert words[-2:] == ["--store", str(fidelity.STORE)]
+    swept = [word.removeprefix("--sweep=") for word in words if word.startswith("--sweep=")]
+    assert parse(swept) == grid.sweep
+    fields = [word for word in words[1:-2] if not word.startswith("--sweep=")]
+    named = zip(fields[::2], fields[1::2], strict=True)
+    shown = {"preset": grid.preset.name} | grid.changes
+    assert dict(named) == {f"--{n}": str(x) for n, x in shown.items()}
+
+
+def test_a_part_has_base_and_its_groups_alone():
+    grid = stored.grid(rows=20)
+    lines = stored.compared(grid)
+    measured = fidelity.agreement_of(grid, lines)
+    for part, groups in (("all", "ABCDEbig"), ("C, D", "CD"), ("A, B, E", "ABE")):
+        kept = [x for x in lines if x.row.group == "base" or x.row.group in groups]
+        rows = [(x.row.paper["PPL"], x.PPL.spread.mean) for x in kept]
+        tau = stats.kendalltau(*zip(*rows, strict=True)).statistic
+        assert fidelity.tau({"agreement": measured}, part) == pytest.approx(tau)
+
+
+def test_the_cost_of_a_grid_is_that_of_all_its_runs():
+    measured, runs = fidelity.measure("demo", stored.DEMO)
+    results = [run["result.json"] for run in runs.values()]
+    assert measured["runs"] == len(results) == 20
+    assert measured["flops"] == pytest.approx(sum(r["flops"] for r in results))
+    seconds = [r["training_seconds"] + r["overhead_seconds"] for r in results]
+    scoring = [r["scoring"]["dev"]["seconds"] for r in results]
+    assert measured["core_hours"] == pytest.approx((np.sum(seconds) + np.sum(scoring)) / 3600)
+    assert not any("dev.de" in run for run in runs.values())
+
+
+@pytest.mark.parametrize(("metric", "gap"), [("PPL", 0.1), ("BLEU", 0.3)])
+def test_the_attainable_tau_is_that_of_a_random_order_of_close_rows(metric, gap):
+    paper = np.array([row.paper[metric] for row in stored.grid(rows=20).rows])
+    rng, n = np.random.default_rng(0), len(paper)
+    pairs = [(i, j) for i in range(n) for j in range(i)]
+    size = np.sqrt(len(pairs) * sum(paper[i] != paper[j] for i, j in pairs))  # tau-b's denominator
+
+    def tau():
+        far = (abs(paper[i] - paper[j]) > gap - 1e-6 for i, j in pairs)
+        return sum(1 if x else rng.choice([-1, 1]) for x in far) / size
+
+    drawn = [tau() for _ in range(400)]
+    assert fidelity.attainable(metric) == pytest.approx(np.mean(drawn), abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["muP", "tuned"])  # demo's runs are one trial of each tuned row
+def test_an_unfinished_grid_is_left_out(name):
+    assert fidelity.measure(name, stored.DEMO) is None
+
+
+@pytest.fixture(scope="module")
+def page():
+    cost = json.loads((RESULTS / "bench_attention" / "attention.json").read_text())
+    studies = ("attention", "demo"), ("attention_flops", "demo"), ("recall", "diagnostic")
+    return mechanisms.table(*(mechanisms.stored(*study) for study in studies), cost)
+
+
+def runs(folder, row):
+    with lzma.open(RESULTS / folder / "runs.jsonl.xz", "rt") as lines:
+        found = [json.loads(line) for line in lines]
+    return [x for x in found if f"/{row}/" in x["names.txt"]]
+
+
+def cells(page, row):
+    header, _, *lines = (line.strip("|\n").split("|") for line in page.splitlines())
+    (found,) = (line for line in lines if line[0].strip() == row)
+    return {name.strip(): cell.strip() for name, cell in zip(header, found, strict=True)}
+
+
+@pytest.mark.full
+def test_the_stored_page_is_that_of_the_stored_results(page):
+    assert (RESULTS / "mechanisms" / "table.md").read_text() == page
+
+
+def test_a_line_has_the_numbers_of_its_studies(page):
+    line, made = cells(page, "linear"), runs("attention-demo", "linear")
+    assert len(made) == 3
+    for name, split in (("BLEU", "test"), ("BLEU, longer", "test_long")):
+        assert line[name].split()[0] == mean(made, split, "bleu")
+    assert line["equal FLOPs"].split()[0] == mean(runs("attention_flops-demo", "linear"))
+    assert cells(page, "additive")["equal FLOPs"] == ""
+    far = [
+        judged
+        for run in made
+        for _, distance, judged in run["contrastive.statistics.json"]
+        if distance >= 5
+    ]
+    assert float(line["minimal pairs, far"]) == pytest.approx(100 * statistics.mean(far), abs=0.05)
+    assert line["roles"] == "all"
+
+
+def mean(runs, split="test", metric="bleu"):
+    return (
+        f"{statistics.mean(x['result.json']['scores'][split][metric]['score'] for x in runs):.1f}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "column"),
+    [
+        ("linear", "linear, d_k 8", "recall, d_k 8"),
+        ("linear", "linear, d_k 32", "d_k 32"),
+        ("scaled dot product", "softmax, d_k 8", "recall, d_k 8"),
+    ],
+)
+def test_recall_is_that_of_the_mechanism(page, row, name, column):
+    made = runs("recall-diagnostic", name)
+    assert len(made) == 3
+    assert cells(page, row)[column].split()[0] == mean(made, metric="accuracy")
+
+
+def test_a_state_that_keeps_all_keys_grows_and_a_memory_does_not(page):
+    name = "state at 2,048 (KiB)"
+    assert cells(page, "scaled dot product")[name] == f"{2 * 2048 * 8 * 64 * 4 // 1024:,}"
+    assert cells(page, "delta")[name] == f"{8 * 64 * 64 * 4 // 1024:,}"
+    assert cells(page, "nystrom")[name] == ""
+
+
+@pytest.fixture
+def one_short_round(monkeypatch):
+    monkeypatch.setattr(run, "ROUNDS", 1)
+    monkeypatch.setattr(run, "PAUSE", 0)
+
+
+def checkout(directory, program, text):
+    """Writes another checkout of this project whose program has this text."""
+    path = directory / program
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return directory
+
+
+def words(out, *more):
+    return ["--python", sys.executable, "--tasks", "greedy-tiny", "--out", str(out), *more]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("program", run.OURS, ids=str)
+def test_toolkits_and_checkouts_are_compared(program, one_short_round, tmp_path, capsys):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    endless = "while True: print(8.0, flush=True); input()"
+    before = checkout(tmp_path / "before", program, endless)
+    run.main(words(tmp_path, "--against", str(before)))
+    printed = capsys.readouterr()
+    assert "JoeyNMT is left out: ModuleNotFoundError" in printed.err
+    assert (tmp_path / "peers.txt").read_text() == printed.out
+    results = json.loads((tmp_path / "peers.json").read_text())
+    assert results["versions"] == {"CTranslate2": ctranslate2.__version__}
+    speeds = results["tasks"]["greedy-tiny"]
+    assert list(speeds) == ["t2t_jax, before", "CTranslate2", "CTranslate2, a batch a core"]
+    previous = speeds["t2t_jax, before"]
+    assert previous["per_second"] == [workload.SENTENCES / 8] * 3
+    _, least, most = previous["ours_per_second"]
+    assert previous["ours_to_it"][1:] == pytest.approx(
+        [8 * x / workload.SENTENCES for x in (least, most)]
+    )
+
+
+def test_a_contender_that_ends_early_is_named(one_short_round, tmp_path, monkeypatch):
+    root = checkout(tmp_path / "here", run.OURS[0], "print(1.0, flush=True); input(); print(1.0)")
+    other = checkout(tmp_path / "other", run.OURS[0], "print(1.0, flush=True); input()")
+    monkeypatch.setattr(run, "ROOT", root)
+    with pytest.raises(SystemExit, match="t2t_jax, other ended in round 1"):
+        run.main(words(tmp_path, "--against", str(other)))
