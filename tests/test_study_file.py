@@ -223,6 +223,57 @@ def test_a_run_is_used_by_its_name_without_its_file(folder, cache, call, monkeyp
     assert err == ""
 
 
+HEAD, REST = TEXT.split("EPSILON = 1e-6\n", 1)
+MECHANISM, REST = REST.split("@corpus", 1)
+BESIDE = {
+    "angles.py": f"{HEAD}\nimport scoring\n\n@corpus{REST}",
+    "scoring.py": f"{HEAD}\nfrom constants import EPSILON\n{MECHANISM}",
+    "constants.py": "EPSILON = 1e-6\n",
+}
+
+
+def test_a_file_imports_modules_beside_it_and_its_runs_keep_them(
+    tmp_path, cache, capsysbinary, monkeypatch
+):
+    for folder in "other", "mine":  # the names of modules belong to a folder
+        (tmp_path / folder).mkdir()
+        for name, text in BESIDE.items():
+            text = text.replace("1e-6", "1e-6" if folder == "mine" else "1.0")
+            for declared in "angle", "reversal":
+                text = text.replace(f'"{declared}', f'"{declared}_{folder}')
+            (tmp_path / folder / name).write_text(text)
+    study_file.load(tmp_path / "other" / "angles.py")
+    mine = tmp_path / "mine"
+    run = [str(mine / "angles.py"), *ONE, *SMALL]
+    assert main(["run", *run, "--task", "1", *cache]) == 0
+    (directory,) = published.directories(mine / "runs")
+    kept = json.loads((directory / "modules.json").read_text())
+    assert kept == {x: (mine / f"{x}.py").read_text() for x in ("scoring", "constants")}
+    edit(mine / "constants.py", "6", "2")
+    forget()
+    assert main(["table", *run, "--mix", "--compare"]) == 0
+    note = b"something else than this code (decoding, likelihood, step)"
+    assert note in b"".join(capsysbinary.readouterr())
+    for path in mine.glob("*.py"):
+        path.unlink()
+    forget()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a b c\nd\n")))
+    (name,) = (directory / "names.txt").read_text().split()
+    store = ["--store", str(mine / "runs")]
+    assert main(["translate", name, *store, *cache, "--beam", "1"]) == 0
+    assert sys.modules["constants"].EPSILON == 1e-6
+
+
+def test_a_bad_module_beside_a_file_is_named(tmp_path, capsys):
+    for name, text in BESIDE.items():
+        (tmp_path / name).write_text(text.replace("= 1e-6", "= 1e-6 +"))
+    assert main(["list", str(tmp_path / "angles.py")]) == 2
+    assert "constants.py cannot be loaded (SyntaxError: invalid syntax, line 1)" in (
+        capsys.readouterr().err
+    )
+    assert study_file.entries() == BEFORE
+
+
 def test_a_run_without_its_copy_says_which_name_is_missing(folder, capsys, tmp_path):
     (run,) = (x.parent for x in folder.glob("runs/*/names.txt") if "/angle/" in x.read_text())
     aside = (run / "study.py").rename(tmp_path / "study.py")

@@ -209,10 +209,9 @@ def _copy(shorter: Shorter, c: Config, directory: Path) -> None:
         shutil.rmtree(checkpoints, ignore_errors=True)  # left by a process that was killed here
         for step in map(str, shorter.checkpoints):
             shutil.copytree(donor / "checkpoints" / step, checkpoints / step)
-        for name in ("vocabulary.model", "data.json"):
-            shutil.copy(donor / name, directory / name)
-        if (donor / study_file.COPY).exists():
-            shutil.copy(donor / study_file.COPY, directory / study_file.COPY)
+        for name in ("vocabulary.model", "data.json", study_file.COPY, study_file.MODULES):
+            if (donor / name).exists():
+                shutil.copy(donor / name, directory / name)
         if (donor / "tensorboard").exists():
             shutil.copytree(donor / "tensorboard", directory / "tensorboard", dirs_exist_ok=True)
     records = (json.dumps(record) for record in _curve(shorter))

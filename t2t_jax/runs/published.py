@@ -25,6 +25,7 @@ KEPT = (  # files of a run that are published, besides its translations and stat
     "metrics.jsonl",
     "result.json",
     "study.py",
+    "modules.json",
 )
 Contents = dict[str, Any]
 

@@ -11,7 +11,8 @@
     result.json                                  written last, with its own checksum, and again when
                                                  another split or contrastive pairs are scored
     failed.json                                  instead of a result: why there is none
-    study.py                                     a copy of the study file, if the run uses its code
+    study.py modules.json                        a copy of the study file, if the run uses its code,
+                                                 and of the modules beside it that it imports
     names.txt                                    the names of the run, one a line
     lock                                         held by the process at work
 

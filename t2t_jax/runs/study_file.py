@@ -1,7 +1,8 @@
 """Study files: files outside of this package that define studies, mechanisms and other parts.
 
-A run that uses a part which such a file defines keeps a copy of the file, `study.py`. Commands that
-are given a run, not a study file, read the copy.
+A study file may import modules beside it, at its top level; what they define counts as the file's.
+A run that uses a part which such a file defines keeps a copy of the file, `study.py`, and of these
+modules, `modules.json`. Commands that are given a run, not a study file, read the copies.
 """
 
 import ast
@@ -10,6 +11,8 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -19,19 +22,48 @@ from t2t_jax.attention import registry
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.extend import TABLE_OF, TABLES, in_files
-from t2t_jax.files import write
+from t2t_jax.files import write, write_json
 from t2t_jax.runs import published
 
-COPY = "study.py"
+COPY, MODULES = "study.py", "modules.json"
 NOTHING = SimpleNamespace()  # the entry of a value that no table has
 Entries = Mapping[str, Mapping[str, Any]]  # by table and name
 
 
-def load(path: Path, text: str | None = None) -> ModuleType:
+class _Beside(MetaPathFinder, Loader):
+    """Imports the modules beside a study file while the file is executed.
+
+    Attributes:
+      copies: the content of modules by name, in place of the files beside the study file.
+      texts: the content of each module that was imported.
+    """
+
+    def __init__(self, study: str, copies: Mapping[str, str] | None) -> None:
+        self.study, self.copies, self.texts = study, copies, dict[str, str]()
+
+    def _path(self, name: str) -> Path:
+        return Path(self.study).with_name(f"{name}.py")
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        beside = self._path(fullname).is_file() if self.copies is None else fullname in self.copies
+        return ModuleSpec(fullname, self) if beside and path is None else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name, path = module.__name__, self._path(module.__name__)
+        text = self.texts[name] = _read(path) if self.copies is None else self.copies[name]
+        vars(module).update(__file__=str(path), __study__=self.study)
+        sys.modules[str(path)] = module
+        exec(compile(text, str(path), "exec"), vars(module))
+
+
+def load(
+    path: Path, text: str | None = None, copies: Mapping[str, str] | None = None
+) -> ModuleType:
     """Returns the module of a study file, which is executed once per process.
 
     Args:
       text: its content; None reads the path.
+      copies: the content of the modules beside it, by name; None reads their files.
 
     Raises:
       UsageError: it cannot be read or executed, or defines a name that another file defines with
@@ -41,9 +73,13 @@ def load(path: Path, text: str | None = None) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     text = _read(path) if text is None else text
-    module, before = ModuleType(name), entries()
-    vars(module).update(__file__=name, __source__=text)
+    module, before, beside = ModuleType(name), entries(), _Beside(name, copies)
+    vars(module).update(__file__=name, __source__=text, __beside__=beside.texts)
+    # Another study file may have imported a module of the same name from its own folder.
+    for other in [x for x in sys.modules if hasattr(sys.modules[x], "__study__") and "/" not in x]:
+        del sys.modules[other]
     sys.modules[name] = module
+    sys.meta_path.insert(0, beside)
     try:
         exec(compile(text, name, "exec"), vars(module))
         _set_versions(before)
@@ -51,6 +87,8 @@ def load(path: Path, text: str | None = None) -> ModuleType:
     except Exception as error:
         forget(path, before)
         raise UsageError(_message(path, error)) from None
+    finally:
+        sys.meta_path.remove(beside)
     return module
 
 
@@ -60,8 +98,11 @@ def entries() -> Entries:
 
 
 def forget(path: Path, before: Entries) -> None:
-    """Removes the module of a study file, and restores the tables to earlier entries."""
-    sys.modules.pop(str(path.resolve()), None)
+    """Removes the modules of a study file, and restores the tables to earlier entries."""
+    name = str(path.resolve())
+    for other in [x for x, m in sys.modules.items() if getattr(m, "__study__", "") == name]:
+        del sys.modules[other]
+    sys.modules.pop(name, None)
     for table, of_table in TABLES.items():
         of_table.clear()
         of_table.update(before[table])
@@ -75,7 +116,7 @@ def file_of(c: Config) -> str | None:
     """
     flat = config.flatten(c)
     files = {
-        where.rpartition(":")[0]: field
+        _study(where): field
         for field, table in TABLE_OF.items()
         for piece in registry.pieces(flat[field])  # only attention may name several, for layers
         for where in in_files(TABLES[table].get(piece.partition(":")[0], NOTHING))
@@ -90,14 +131,19 @@ def file_of(c: Config) -> str | None:
 
 
 def text_of(c: Config) -> str:
-    """Returns the text of the study file that defines what a config names; empty if none does."""
+    """Returns the text of the study file that defines what a config names; empty if none does.
+
+    The texts of the modules beside it that it imports follow.
+    """
     path = file_of(c)
-    return _text(path) if path else ""
+    return "\n".join(_texts(path)) if path else ""
 
 
 def keep_copy(directory: Path, path: str) -> None:
     """Writes a copy of a loaded study file into the directory of a run."""
-    write(directory / COPY, _text(path))
+    write(directory / COPY, _texts(path)[0])
+    if beside := getattr(sys.modules[path], "__beside__", {}):
+        write_json(directory / MODULES, beside)
 
 
 def load_copy(directory: Path) -> bool:
@@ -108,19 +154,27 @@ def load_copy(directory: Path) -> bool:
     """
     text = published.read(directory, COPY)
     if text is not None:
-        load(directory / COPY, text)
+        load(directory / COPY, text, published.read(directory, MODULES) or {})
     return text is not None
 
 
-def _text(path: str) -> str:
-    """Returns the text of a loaded study file, as it was executed."""
-    return getattr(sys.modules[path], "__source__", None) or _read(Path(path))
+def _study(where: str) -> str:
+    """Returns the study file to which `/PATH.py:name` belongs."""
+    path = where.rpartition(":")[0]
+    return getattr(sys.modules[path], "__study__", path)
+
+
+def _texts(path: str) -> list[str]:
+    """Returns the text of a loaded study file, and of the modules beside it, as executed."""
+    module = sys.modules[path]
+    text = getattr(module, "__source__", None) or _read(Path(path))
+    return [text, *(x for _, x in sorted(getattr(module, "__beside__", {}).items()))]
 
 
 def _digest(where: str) -> str:
-    """Returns twelve hex digits of the code of the file that `/PATH.py:name` names."""
-    tree = ast.parse(_text(where.rpartition(":")[0]))  # without comments and layout
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
+    """Returns twelve hex digits of the code of the study file of `/PATH.py:name`."""
+    trees = map(ast.parse, _texts(_study(where)))  # without comments and layout
+    return hashlib.sha256("".join(map(ast.dump, trees)).encode()).hexdigest()[:12]
 
 
 def _read(path: Path) -> str:
@@ -133,12 +187,15 @@ def _read(path: Path) -> str:
 
 
 def _message(path: Path, error: Exception) -> str:
-    """Returns why a study file cannot be loaded, with the line."""
-    name = str(path.resolve())
-    lines = [x.lineno for x in traceback.extract_tb(error.__traceback__) if x.filename == name]
-    if isinstance(error, SyntaxError) and error.filename == name:
-        lines, error = [error.lineno], SyntaxError(error.msg)
-    line = f", line {lines[-1]}" if lines else ""
+    """Returns why a study file or a module beside it cannot be loaded, with the line."""
+    folder = path.resolve().parent
+    frames = [(x.filename, x.lineno) for x in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        frames.append((error.filename or "", error.lineno))
+        error = SyntaxError(error.msg)
+    frames = [(file, line) for file, line in frames if Path(file).parent == folder]
+    line = f", line {frames[-1][1]}" if frames else ""
+    path = path.with_name(Path(frames[-1][0]).name) if frames else path
     if isinstance(error, UsageError):
         return f"{path}{line}: {error}" if line else str(error)
     return f"{path} cannot be loaded ({type(error).__name__}: {error}{line}): correct it."
