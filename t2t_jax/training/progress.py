@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
+from t2t_jax import files
 from t2t_jax.errors import writing
 from t2t_jax.training.trackers import Tracker
 
@@ -109,10 +110,8 @@ class Metrics:
     def __init__(self, directory: Path, step: int) -> None:
         path = directory / "metrics.jsonl"
         kept = [r for r in read_metrics(path) if r["step"] <= step]
-        aside = path.with_suffix(".part")
+        files.write(path, "".join(f"{json.dumps(r)}\n" for r in kept))
         with writing(path):
-            aside.write_text("".join(f"{json.dumps(r)}\n" for r in kept), "utf-8")
-            aside.rename(path)
             self.path, self.file = path, path.open("a", encoding="utf-8")
         self.tracker = Tracker(directory, step)
 
