@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.core import meta
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax.extend.core import jaxprs_in_params
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -19,7 +17,6 @@ from experiments.tools.layers import count
 from t2t_jax import attention
 from t2t_jax.attention import MECHANISMS, build, registry
 from t2t_jax.attention.dense import Dense, softmax
-from t2t_jax.attention.linear import Linear
 from t2t_jax.attention.softmax import entmax, sparsemax
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.errors import UsageError
@@ -137,6 +134,24 @@ def pull(name, variables, q, k, v, visibility, g):
     return out, back(g)
 
 
+def decode(mechanism, variables, q, k, v, visibility, **options):
+    """Returns the outputs [B, T, h, d_v] of all steps, and the state before and after them.
+
+    A causal mechanism begins without keys, and each step brings one; others begin with all.
+    """
+    known = visibility
+    if visibility.causal:
+        known = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
+    first = state = jax.jit(partial(mechanism.apply, variables, method="start"))(k, v, known)
+    step = jax.jit(partial(mechanism.apply, variables, method="step", **options))
+    outputs = []
+    for t in range(q.shape[1]):
+        new = [x[:, t : t + 1] for x in (k, v)] if visibility.causal else []
+        out, state = step(state, q[:, t : t + 1], jnp.int32(t), *new)
+        outputs.append(out)
+    return jnp.concatenate(outputs, axis=1), first, state
+
+
 def defined(name, variables, q, k, v, role, g, bias=None):
     """Returns what `pull` returns, computed by the reference in float64."""
     opts = dict(MECHANISMS[name].options) | SMALL.get(name, {})
@@ -199,28 +214,6 @@ def test_bfloat16_is_close_to_the_definition(name, role):
 
 
 @FULL
-@pytest.mark.parametrize(
-    ("name", "causal"), sorted({(name, role == "decoder") for name, role in ROLES})
-)
-@settings(max_examples=15, deadline=None)
-@given(data=st.data())
-def test_output_equals_the_definition_at_all_lengths(name, causal, data):
-    T, S = 7, 9
-    many = partial(st.lists, min_size=B, max_size=B)
-    q_lengths = np.array(data.draw(many(st.integers(0, T))))
-    kv_lengths = np.array(data.draw(many(st.integers(0, S))))
-    q, k, v = draw(name, T, S)
-    variables = weights(name)
-    visibility = Visibility(jnp.array(q_lengths), jnp.array(kv_lengths), causal)
-    actual = run(name, variables, q, k, v, visibility)
-    opts = dict(MECHANISMS[name].options) | SMALL.get(name, {})
-    own = variables.get("params", {})
-    wide = jax.tree.map(lambda x: np.asarray(x, np.float64), (own, q, k, v))
-    expected = reference.attention(name, opts, *wide, q_lengths, kv_lengths, causal, xp=np)
-    close(actual, expected, 1e-5)
-
-
-@FULL
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 @pytest.mark.parametrize("name", [n for n in MECHANISMS if "bias" in MECHANISMS[n].supports])
 def test_a_bias_is_added_to_the_scores(name, role):
@@ -237,14 +230,8 @@ def test_a_bias_is_added_to_the_scores(name, role):
     actual = apply(variables, q, k, v, visibility, bias=bias)
     close(actual, defined(name, variables, q, k, v, role, actual, by_distance)[0], 1e-5)
     if role == "decoder":
-        whole = apply(variables, q, k, v, Visibility(causal=True), bias=bias)
-        empty = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
-        state = apply(variables, k, v, empty, method="start")
-        for t in range(T):
-            new_q, new_k, new_v = (x[:, t : t + 1] for x in (q, k, v))
-            args = variables, state, new_q, jnp.int32(t), new_k, new_v
-            out, state = apply(*args, bias=bias, method="step")
-            close(out[:, 0], whole[:, t], 1e-5)
+        inputs = variables, q, k, v, Visibility(causal=True)
+        close(decode(make(name), *inputs, bias=bias)[0], apply(*inputs, bias=bias), 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -253,23 +240,17 @@ def test_a_bias_is_added_to_the_scores(name, role):
 def test_a_cross_attention_step_adds_a_bias_or_refuses_it(name):
     T, S = 5, 7
     q, k, v = draw(name, T, S)
-    variables, visibility = weights(name), Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]))
-    apply = partial(jax.jit(make(name).apply, static_argnames=("method", "bias")), variables)
-    state = apply(k, v, visibility, method="start")
+    inputs = weights(name), q, k, v, Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]))
 
     def bias(distance):
         return jnp.stack([jnp.sin(distance), 0.3 * distance])
 
-    def step(t):
-        return apply(state, q[:, t : t + 1], jnp.int32(t), bias=bias, method="step")[0]
-
-    if "bias" not in MECHANISMS[name].supports:
+    if "bias" in MECHANISMS[name].supports:
+        whole = jax.jit(partial(make(name).apply, bias=bias))(*inputs)
+        close(decode(make(name), *inputs, bias=bias)[0], whole, 1e-5)
+    else:
         with pytest.raises(ValueError, match="does not support bias"):
-            step(0)
-        return
-    whole = apply(q, k, v, visibility, bias=bias)
-    for t in range(T):
-        close(step(t)[:, 0], whole[:, t], 1e-5)
+            decode(make(name), *inputs, bias=bias)
 
 
 @FULL
@@ -378,15 +359,9 @@ def test_a_window_longer_than_the_sequence_costs_as_much_as_one_of_its_length(na
         traced = jax.make_jaxpr(partial(mechanism.apply, {}, visibility=visibility))(*one)
         assert products[-1] == count(traced.jaxpr)[0] / 2
         if causal:
-            known = Visibility(kv_lengths=jnp.full(B, 0), causal=True)
-            state = mechanism.apply({}, k, v, known, method="start")
+            out, state, _ = decode(mechanism, {}, q, k, v, visibility)
             states.append(sum(x.nbytes for x in jax.tree.leaves(state)))
-            step = jax.jit(partial(mechanism.apply, method="step"))
-            for t in range(T):
-                now = (x[:, t : t + 1] for x in (q, k, v))
-                query, *new = now
-                out, state = step({}, state, query, jnp.int32(t), *new)
-                close(out[:, 0], outputs[-1][:, t], 1e-5)
+            close(out, outputs[-1], 1e-5)
     close(outputs[1], outputs[0], 1e-6)
     if name == "sparse_fixed":  # no position is among the last c of a block of 300
         assert products[1] < products[0]
@@ -399,18 +374,11 @@ def test_a_window_longer_than_the_sequence_costs_as_much_as_one_of_its_length(na
 @pytest.mark.parametrize("name", each(CROSS))
 def test_cross_attention_steps_equal_the_full_output(name):
     T, S = 17, 6
-    q, k, v = draw(name, T, S, 4)
-    variables, mechanism = weights(name), make(name)
-    visibility = Visibility(kv_lengths=jnp.array([0, 1, 4, S]))
-    whole = run(name, variables, q, k, v, visibility)
-    start = jax.jit(partial(mechanism.apply, method="start"))
-    step = jax.jit(partial(mechanism.apply, method="step"))
-    source = after = start(variables, k, v, visibility)
+    inputs = weights(name), *draw(name, T, S, 4), Visibility(kv_lengths=jnp.array([0, 1, 4, S]))
+    out, before, after = decode(make(name), *inputs)
+    close(out, run(name, *inputs), 1e-5)
     changing = dict.fromkeys(MECHANISMS[name].changing)
-    for t in range(T):
-        out, after = step(variables, after, q[:, t : t + 1], jnp.int32(t))
-        close(out[:, 0], whole[:, t], 1e-5)
-        jax.tree.map(np.testing.assert_array_equal, after | changing, source | changing)
+    jax.tree.map(np.testing.assert_array_equal, after | changing, before | changing)
 
 
 GROUPED = [name for name in MECHANISMS if make(name).grouped]
@@ -428,21 +396,15 @@ def test_the_state_of_a_grouped_mechanism_holds_one_head_for_several_queries(nam
     q, k, v = draw(name, T, T, 13)
     q = np.concatenate([q, draw(name, T, T, 14)[0]], axis=2)
     few, many = (k, v), [np.repeat(x, 2, axis=2) for x in (k, v)]
-    visibility, known = Visibility(causal=causal), jnp.full(B, 0 if causal else T, jnp.int32)
+    visibility = Visibility(kv_lengths=jnp.full(B, T, jnp.int32), causal=causal)
     variables = meta.unbox(jax.jit(make(name).init)(jax.random.key(7), q, *many, Visibility()))
-    apply = jax.jit(make(name).apply, static_argnames="method")
-    whole = run(name, variables, q, *many, visibility)
-    states = [
-        apply(variables, *kv, Visibility(kv_lengths=known, causal=causal), method="start")
-        for kv in (few, many)
-    ]
-    for key, x in states[0].items():
-        assert states[1][key].size == x.size * (1 if key == "lengths" else 2)
-    state = states[0]
-    for t in range(T):
-        now = [x[:, t : t + 1] for x in few] if causal else []
-        out, state = apply(variables, state, q[:, t : t + 1], jnp.int32(t), *now, method="step")
-        close(out[:, 0], whole[:, t], 1e-5)
+    out, state, _ = decode(make(name), variables, q, *few, visibility)
+    close(out, run(name, variables, q, *many, visibility), 1e-5)
+    repeated = jax.eval_shape(
+        partial(make(name).apply, variables, method="start"), *many, visibility
+    )
+    for key, x in state.items():
+        assert repeated[key].size == x.size * (1 if key == "lengths" else 2)
 
 
 @FULL
@@ -506,52 +468,18 @@ class PositionScores(Dense):
         return jnp.einsum("bthd,bhsd->bhts", q, keys) + pairs[None, None]
 
 
-class PositionFeatures(Linear):
-    """Linear attention whose features depend on positions, as in cosFormer (Qin et al. 2022)."""
-
-    chunk: int = 4
-
-    def features(self, x, positions):
-        phi, a = super().features(x, positions)
-        angle = (positions / 20)[None, :, None, None]
-        return jnp.concatenate([phi * jnp.cos(angle), phi * jnp.sin(angle)], -1), a
-
-
-def position_weights(mechanism, q, k):
-    """Returns unnormalised weights [T, S] of one head, by definition in numpy."""
-    t, s = np.arange(len(q))[:, None], np.arange(len(k))[None]
-    if mechanism is PositionScores:
-        return np.exp(q @ (k * (1 + np.sin(s.T))).T + np.cos(0.7 * t + 0.4 * s))
-    phi_q, phi_k = (np.where(x > 0, x + 1, np.exp(x)) for x in (q, k))
-    return phi_q @ phi_k.T * np.cos((t - s) / 20)
-
-
-@pytest.mark.parametrize("role", [pytest.param("encoder", marks=FULL), "decoder", "cross"])
-@pytest.mark.parametrize("mechanism", [PositionScores, PositionFeatures])
-def test_position_dependent_mechanisms_decode_as_they_train(mechanism, role):
+@pytest.mark.parametrize("role", ["decoder", "cross"])
+def test_scores_and_keys_that_depend_on_positions_decode_as_they_train(role):
     T, S = (9, 7) if role == "cross" else (9, 9)
-    q, k, v = draw("linear", T, S, 12)
-    visibility = Visibility(kv_lengths=jnp.array([1, 3, S - 1, S]), causal=role == "decoder")
-    expected = np.zeros((B, T, H, D_V))
-    for b, i in itertools.product(range(B), range(H)):
-        a = position_weights(mechanism, *(np.float64(x[b, :, i]) for x in (q, k)))
-        a[:, visibility.kv_lengths[b] :] = 0
-        a = np.tril(a) if visibility.causal else a
-        expected[b, :, i] = a @ v[b, :, i] / a.sum(1, keepdims=True)
-    apply = jax.jit(partial(mechanism().apply, {}), static_argnames="method")
-    close(apply(q, k, v, visibility), expected, 1e-5)
-    if role == "encoder":
-        return
-    known = jnp.zeros(B, jnp.int32) if role == "decoder" else visibility.kv_lengths
-    start = Visibility(kv_lengths=known, causal=role == "decoder")
-    state = apply(k, v, start, method="start")
-    if role == "decoder":  # steps see no padding
-        expected = apply(q, k, v, Visibility(causal=True))
-    for t in range(T):
-        new = (k[:, t : t + 1], v[:, t : t + 1]) if role == "decoder" else ()
-        args = state, q[:, t : t + 1], jnp.int32(t), *new
-        out, state = apply(*args, method="step")
-        close(out[:, 0], expected[:, t], 1e-5)
+    q, k, v = draw("scaled_dot_product", T, S, 12)
+    t, s = np.arange(T)[:, None], np.arange(S)[None]
+    turned = k * (1 + np.sin(s))[..., None, None]
+    e = np.einsum("bthd,bshd->bhts", q, turned) + np.cos(0.7 * t + 0.4 * s)
+    a = np.exp(np.where((s <= t) | (role == "cross"), e, -np.inf))
+    expected = np.einsum("bhts,bshd->bthd", a / a.sum(-1, keepdims=True), v)
+    inputs = {}, q, k, v, Visibility(kv_lengths=jnp.full(B, S), causal=role == "decoder")
+    close(jax.jit(PositionScores().apply)(*inputs), expected, 1e-5)
+    close(decode(PositionScores(), *inputs)[0], expected, 1e-5)
 
 
 def check_rows_and_heads():
@@ -637,49 +565,14 @@ def test_no_array_of_all_pairs_exists(name, causal):
     assert used < n * n * 4
 
 
-def test_dense_attention_has_an_array_of_all_pairs():
+def test_dense_arrays_have_one_number_a_pair():
+    """Unlike the features of all pairs, of which additive attention has no array."""
     largest, used = largest_array("scaled_dot_product", 4096, 8, True)
     assert largest == 4096**2
     assert used > 4096**2
-
-
-def test_additive_has_no_array_of_the_features_of_all_pairs():
     largest, used = largest_array("additive", 512, 32, True)
     assert largest <= 512**2
     assert used < 512**2 * 32  # a quarter of the array
-
-
-LOOPS = "additive local_p block_select lsh sparsemax entmax".split()
-
-
-@pytest.mark.parametrize(
-    ("name", "causal"),
-    [
-        pytest.param(name, role == "decoder", marks=[FULL] * (not stands_alone(name, role)))
-        for name, role in ROLES
-        if name not in LOOPS and not is_chunked(name) and role != "cross"
-    ],
-)
-def test_counted_products_equal_those_of_the_compiled_program(name, causal):
-    """Only programs without a loop or a sort are compared.
-
-    XLA counts the body of a loop once, and the comparisons of a sort as FLOPs.
-    """
-    n, d = 256, 64
-    wide = {
-        "local": ":w=32",
-        "block_local": ":b=64",
-        "sparse_random": ":b=16,r=3",
-        "bigbird": ":b=16,r=3",
-    }
-    spec = name + wide.get(name, "")
-    x = jax.ShapeDtypeStruct((1, n, 1, d), jnp.float32)
-    mechanism, visibility = build(spec), Visibility(causal=causal)
-    variables = jax.eval_shape(mechanism.init, jax.random.key(0), x, x, x, visibility)
-    run = jax.jit(lambda *a: mechanism.apply(*a, visibility)).lower(meta.unbox(variables), x, x, x)
-    compiled = run.compile().cost_analysis()["flops"]
-    counted = 2 * registry.products(spec, registry.Shape(n, n, d, d, causal))
-    assert counted <= compiled <= 1.25 * counted
 
 
 def tanhs(jaxpr):
@@ -777,10 +670,14 @@ def test_more_features_approximate_the_softmax_better():
 
 
 def test_performer_is_finite_for_large_inputs():
-    q, k, v = (5 * x for x in draw("performer", 13, 13, 9))
-    out = run("performer", {}, q, k, v, Visibility(causal=True))
+    """Small and large keys alternate: the scale of the running sums changes by factors of e^100."""
+    q, k, v = draw("performer", 13, 13, 9)
+    scale = np.where(np.arange(13) % 5 < 2, 0.1, 30).astype(np.float32)
+    inputs = weights("performer"), 5 * q, k * scale[:, None, None], v, Visibility(causal=True)
+    out = run("performer", *inputs)
     assert np.isfinite(out).all()
     close(out[:, 0], v[:, 0], 1e-5)
+    close(decode(make("performer"), *inputs)[0], out, 1e-5)
 
 
 @pytest.mark.parametrize("causal", [pytest.param(False, marks=FULL), True])
@@ -892,35 +789,15 @@ def test_a_weak_decay_after_a_strong_one_is_exact(name):
     close(actual, defined(name, variables, q, k, v, "decoder", g), 1e-5)
 
 
-def test_cosformer_refuses_more_positions_than_it_has_weights_for():
+def test_more_positions_than_a_mechanism_has_weights_for_are_refused():
     q, k, v = draw("cosformer", 5, 5)
     mechanism = build("cosformer:M=4")
     with pytest.raises(UsageError, match=r"M=4 has weights for 4 .* has 5: set M"):
         mechanism.apply({}, q, k, v, Visibility(causal=True))
     with pytest.raises(UsageError, match="set M to the greatest length"):
         mechanism.apply({}, k, v, Visibility(jnp.zeros(B, jnp.int32)), method="start")
-
-
-def test_linformer_refuses_more_keys_than_it_projects():
     q, k, v = draw("linformer", 3, 5)
-    variables = build("linformer:n=4,k=2").init(jax.random.key(0), q, q, q, Visibility())
+    mechanism = build("linformer:n=4,k=2")
+    variables = mechanism.init(jax.random.key(0), q, q, q, Visibility())
     with pytest.raises(UsageError, match=r"n=4 projects at most 4 .* has 5: set n"):
-        build("linformer:n=4,k=2").apply(variables, q, k, v, Visibility())
-
-
-def test_performer_steps_are_finite_for_large_inputs():
-    """Small and large keys alternate: the scale of the running sums changes by factors of e^100."""
-    q, k, v = draw("performer", 6, 6, 9)
-    k = k * np.array([30, 0.1, 30, 0.1, 0.1, 30], np.float32)[None, :, None, None]
-    mechanism, variables = make("performer"), weights("performer")
-    whole = run("performer", variables, q, k, v, Visibility(causal=True))
-    state = mechanism.apply(
-        variables, k, v, Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True), method="start"
-    )
-    for t in range(6):
-        now = (x[:, t : t + 1] for x in (k, v))
-        out, state = mechanism.apply(
-            variables, state, q[:, t : t + 1], jnp.int32(t), *now, method="step"
-        )
-        assert np.isfinite(out).all()
-        close(out[:, 0], whole[:, t], 1e-5)
+        mechanism.apply(variables, q, k, v, Visibility())
