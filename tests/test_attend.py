@@ -173,6 +173,7 @@ def test_weights_do_not_depend_on_other_sentences_of_the_batch():
 def test_weights_of_subwords_are_merged_into_weights_of_words():
     assert word_of(["▁Der", "▁Hu", "nd", ",", "▁sie", "ht"]) == [0, 1, 1, 1, 2, 2]
     assert word_of(["▁", "Der", "▁Hund"]) == [0, 0, 1]
+    assert len(words("Der Hund, sieht")) == 3  # the corpus splits sentences at spaces, too
     weights = np.array([[[0.1, 0.2, 0.7], [0.5, 0.1, 0.4], [0.3, 0.3, 0.4]]])
     by_word = by_words(weights, [0, 0], [-1, 0, 0])  # without BOS and the last query
     np.testing.assert_allclose(by_word, [[[(0.9 + 0.5) / 2]]])
@@ -273,10 +274,3 @@ def test_attend_writes_a_page_and_refuses_bad_arguments(tmp_path, corpus, capsys
     assert "the sentence is empty" in capsys.readouterr().err
     assert main(["attend", str(tmp_path), "one", *out]) == 2
     assert "is not a run" in capsys.readouterr().err
-
-
-def test_subwords_merge_into_the_words_of_the_gold_alignment():
-    """The corpus splits sentences at spaces; a subword marks where a word begins."""
-    text = "Der Hund, der schläft, sieht ihn."
-    pieces = ["▁Der", "▁Hund", ",", "▁der", "▁schl", "äft", ",", "▁sieht", "▁ihn", "."]
-    assert word_of(pieces)[-1] + 1 == len(words(text))

@@ -51,8 +51,11 @@ CAUSAL = [name for name in MECHANISMS if "decoder" in MECHANISMS[name].roles]
 CROSS = [name for name in MECHANISMS if "cross" in MECHANISMS[name].roles]
 
 
-# They share all but features, gates or decays with linear, retention and delta.
-VARIANTS = "cosformer", "taylor", "mamba2", "gated_delta"
+# They share all but scores, weights, features, gates or predicates with another mechanism. By
+# default, they are compared with their definition; what every mechanism must do is tried by --full.
+VARIANTS = (
+    "cosformer taylor mamba2 gated_delta cosine sink entmax dilated longformer bigbird".split()
+)
 # They share all code of scaled_dot_product but that of their scores and weights.
 ALIKE = "cosine softmax1 sink sparsemax entmax talking_heads differential".split()
 # Each in all of its roles by default; the others stand on what these share with them.
@@ -337,7 +340,7 @@ def test_decoding_steps_equal_the_full_output_after_every_prefix(name):
             close(out[:, 0], expected[:, t], 1e-5)
 
 
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("causal", [True, pytest.param(False, marks=FULL)])
 @pytest.mark.parametrize(
     ("name", "size"),
     [

@@ -109,13 +109,6 @@ def slow_search(model, V, max_length, K, alpha, early=True):
     return living[0][0] / lp(max_length, alpha), living[0][1][1:]
 
 
-def greedy(model, V, max_length):
-    prefix = [BOS]
-    while len(prefix) <= max_length and prefix[-1] != EOS:
-        prefix.append(EOS + int(np.argmax(model(prefix)[EOS:V])))
-    return prefix[1:]
-
-
 A, B, C, D = UNK, UNK + 1, UNK + 2, UNK + 3
 
 
@@ -156,19 +149,7 @@ def test_the_length_penalty_favours_longer_outputs(alpha, path, score):
     np.testing.assert_allclose(scores, [score], rtol=1e-5)
 
 
-@settings(deadline=None, max_examples=60)
-@given(seed=st.integers(0, 10**6), alpha=st.sampled_from([0.0, 0.6, 1.0]))
-def test_a_beam_of_one_is_greedy(seed, alpha):
-    V, lengths = 9, [11, 1, 7]
-    log_p = random_chains(seed, len(lengths), V)
-    tokens, scores = search_chains(log_p, lengths, 1, alpha)
-    for row, score, chances, n in zip(tokens, scores, log_p, lengths, strict=True):
-        assert row == greedy(chain(chances), V, n)
-        total = sum(float(chain(chances)([BOS, *row[:i]])[x]) for i, x in enumerate(row))
-        np.testing.assert_allclose(score, total / lp(len(row), alpha), rtol=1e-4, atol=1e-5)
-
-
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     seed=st.integers(0, 10**6),
     alpha=st.sampled_from([0.0, 0.6, 1.0]),
@@ -184,11 +165,11 @@ def test_a_beam_as_wide_as_the_search_space_is_exact(seed, alpha, temperature):
         np.testing.assert_allclose(score, best, rtol=1e-4, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     alpha=st.sampled_from([0.0, 0.6, 1.0]),
-    K=st.sampled_from([2, 3, 5]),
+    K=st.sampled_from([1, 2, 3, 5]),  # one is greedy
     temperature=st.sampled_from([0.3, 1.5, 4.0]),
 )
 def test_search_equals_its_definition(seed, alpha, K, temperature):
@@ -292,18 +273,6 @@ def test_every_sentence_has_its_own_max_length(K):
     tokens, _ = search_chains(log_p, lengths, K, 0.6, capacity=10)
     assert [len(row) for row in tokens] == lengths
     assert all(x >= UNK for row in tokens for x in row)
-
-
-@pytest.mark.parametrize(
-    ("V", "K"), [(4, 7), (6, 100), *(pytest.param(*x, marks=FULL) for x in ((4, 3), (5, 16)))]
-)
-def test_a_beam_may_be_wider_than_the_vocabulary(V, K):
-    log_p = random_chains(7, 2, V)
-    tokens, scores = search_chains(log_p, [3, 2], K, 0.6)
-    for row, score, chances, n in zip(tokens, scores, log_p, [3, 2], strict=True):
-        best, path = slow_search(chain(chances), V, n, K, 0.6, early=False)
-        assert row == path
-        np.testing.assert_allclose(score, best, rtol=1e-4)
 
 
 def test_only_the_best_candidates_are_sorted():

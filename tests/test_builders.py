@@ -242,11 +242,6 @@ def test_downloaded_files_are_not_requested_again(captions, tmp_path, monkeypatc
     assert requested == [second]
 
 
-def test_every_published_file_has_a_checksum():
-    urls = {f"{s}.{x}.gz" for s in parallel.STEMS.values() for x in parallel.LANGUAGES}
-    assert urls == set(parallel.FILES)
-
-
 def test_opening_a_corpus_does_not_import_tfds():
     code = f"import sys, {preparation.__name__}; print('tensorflow_datasets' in sys.modules)"
     assert python(code) == "False\n"

@@ -1,6 +1,5 @@
 """Corpora are cached and read back, and malformed files are refused."""
 
-import collections
 import dataclasses
 import functools
 import gzip
@@ -8,8 +7,6 @@ import hashlib
 import multiprocessing
 import os
 import random
-import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -96,16 +93,6 @@ def test_a_prepared_corpus_is_read_back(texts, tmp_path):
             assert [split.sources, split.references] == sides
     with pytest.raises(UsageError, match="only dev and test splits keep their raw texts"):
         _ = dataset.splits["train"].references
-
-
-def test_gzipped_files_give_the_same_data(texts, tmp_path):
-    plain = open_dataset(prepare(request(texts), tmp_path / "a", quiet))
-    for prefix, en, de in texts.values():
-        write(prefix, en, de, ".gz")
-        for language in ("en", "de"):
-            Path(f"{prefix}.{language}").unlink()
-    packed = open_dataset(prepare(request(texts), tmp_path / "b", quiet))
-    assert plain.fingerprint == packed.fingerprint
 
 
 def test_an_existing_cache_is_not_rebuilt(texts, tmp_path, monkeypatch):
@@ -256,10 +243,19 @@ def refused(data, root, error=UsageError):
     return message
 
 
-def test_a_missing_file_is_named(texts, tmp_path):
-    os.unlink(f"{texts['dev'][0]}.de")
+def test_files_without_usable_pairs_are_refused(texts, tmp_path):
+    assert "raise max_length" in refused(request(texts, max_length=1), tmp_path / "c")
+    prefix, en, de = texts["train"]
+    write(prefix, en, [f"{line}\n".encode("latin-1") for line in de])
+    broken = [i for i, line in enumerate(de, 1) if not line.isascii()]
     message = refused(request(texts), tmp_path / "c")
-    assert f"neither {texts['dev'][0]}.de nor {texts['dev'][0]}.de.gz exists" in message
+    assert f"{len(broken)} of the 300 lines of {prefix}.en and {prefix}.de" in message
+    assert f"the first is line {broken[0]})" in message
+    write(prefix, [], [])
+    assert "there is no sentence pair in" in refused(request(texts), tmp_path / "c")
+    os.unlink(f"{prefix}.de")
+    message = refused(request(texts), tmp_path / "c")
+    assert f"neither {prefix}.de nor {prefix}.de.gz exists" in message
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -289,28 +285,6 @@ def test_a_damaged_gzip_is_refused(texts, tmp_path, damage):
         }[damage]
     )
     assert f"{path} is not a whole gzip file" in refused(request(texts), tmp_path / "c")
-
-
-def test_a_file_in_another_encoding_is_refused(texts, tmp_path):
-    prefix, en, de = texts["train"]
-    write(prefix, en, [f"{line}\n".encode("latin-1") for line in de])
-    broken = [i for i, line in enumerate(de, 1) if not line.isascii()]
-    message = refused(request(texts), tmp_path / "c")
-    assert f"{len(broken)} of the 300 lines of {prefix}.en and {prefix}.de" in message
-    assert f"the first is line {broken[0]})" in message
-
-
-def test_an_empty_file_is_refused(texts, tmp_path):
-    write(texts["test"][0], [], [])
-    assert "there is no sentence pair in" in refused(request(texts), tmp_path / "c")
-
-
-def test_a_corpus_without_a_short_enough_pair_is_refused(texts, tmp_path):
-    assert "raise max_length" in refused(request(texts, max_length=1), tmp_path / "c")
-
-
-def test_a_vocabulary_that_is_too_large_is_refused(texts, tmp_path):
-    assert "set vocabulary to at most" in refused(request(texts, vocabulary=5000), tmp_path / "c")
 
 
 @pytest.mark.parametrize(
@@ -349,6 +323,7 @@ def test_an_interrupt_leaves_no_files(texts, tmp_path, monkeypatch):
     assert not list((tmp_path / "c").iterdir())
 
 
+@pytest.mark.full
 def test_two_processes_can_prepare_one_corpus_at_once(texts, tmp_path):
     root = tmp_path / "c"
     context = multiprocessing.get_context("spawn")
@@ -467,31 +442,6 @@ def test_the_published_checksums_are_those_of_the_local_copy(multi30k):
         assert FILES[name] == (len(data), hashlib.sha256(data).hexdigest())
 
 
-def test_the_grammar_corpus_has_alignments(tmp_path, monkeypatch):
-    from t2t_jax import data
-    from t2t_jax.data.grammar import GRADES
-
-    pair = collections.namedtuple("Pair", ["source", "target", "alignment", "dependency"])
-    splits = {
-        name: [
-            pair(en, de, ((0, 1), (1, 0)), i)
-            for i, (en, de) in enumerate(
-                zip(sentences(EN, n, n), sentences(DE, n, n + 1), strict=True)
-            )
-        ]
-        for name, n in {"train": 200, "dev": 11, "test": 13, "test_long": 7}.items()
-    }
-    stub = types.SimpleNamespace(GRADES=GRADES, generate=lambda *_, **__: splits)
-    monkeypatch.setitem(sys.modules, "t2t_jax.data.grammar", stub)
-    monkeypatch.setattr(data, "grammar", stub, raising=False)
-    dataset = open_dataset(prepare(Data(corpus="grammar", vocabulary=75), tmp_path, quiet))
-    assert list(dataset.splits) == ["train", "dev", "test", "test_long"]
-    assert dataset.splits["test_long"].references == [p.target for p in splits["test_long"]]
-    expected = {"alignment": [[0, 1], [1, 0]], "dependency": 6}
-    assert dataset.splits["test_long"].extras[6] == expected
-    assert dataset.splits["train"].extras[199]["dependency"] == 199
-
-
 @pytest.fixture
 def small_grammar(monkeypatch):
     """The grammar corpus with 300 training pairs by default."""
@@ -528,6 +478,12 @@ def test_the_grammar_corpus_may_be_larger_than_by_default(tmp_path, small_gramma
     for split in ("dev", "test", "test_long", "test_deep"):
         assert larger.splits[split].sources == default.splits[split].sources
     assert larger.meta["vocabulary"]["trained_on_pairs"] == 390
+    from t2t_jax.data import grammar
+
+    for name, pairs in grammar.generate(train=300).items():
+        sides = [(x.alignment, x.dependency) for x in pairs]
+        kept = default.splits[name].extras
+        assert [(tuple(map(tuple, x["alignment"])), x["dependency"]) for x in kept] == sides
     assert "pairs" not in default.meta["asked"]
     assert (
         0 < len(texts_of(opened(tmp_path, pairs=340, max_length=30))) < 340

@@ -261,22 +261,11 @@ def test_options_that_do_not_fit_are_refused(task, options, size, expected):
         generate(task, parse_options(task, options), size)
 
 
-def test_a_vocabulary_of_special_tokens_alone_is_refused(tmp_path):
+def test_other_settings_without_an_answer_are_refused(tmp_path):
     with pytest.raises(UsageError, match="vocabulary=4 leaves corpus dyck without words"):
         prepare(Data(corpus="dyck", vocabulary=4), tmp_path, quiet)
-
-
-def test_expressions_that_are_hardly_ever_long_enough_are_refused():
     with pytest.raises(UsageError, match=r"more than 400 of the 800 words .* raise depth or lower"):
         nested.listops(random.Random(0), dict(length=800, depth=4))
-
-
-def test_the_smallest_vocabulary_of_recall_is_enough():
-    made = generate("recall", parse_options("recall", "keys=8"), 21, 5)
-    assert len(made["train"]) == 5
-
-
-def test_a_masked_model_is_refused():
     with pytest.raises(UsageError, match="predicts masked words"):
         config.replace(Config(), corpus="copy", architecture="encoder")
 

@@ -148,42 +148,6 @@ def test_fused_attention_keeps_to_what_jax_accepts(T, S, causal, monkeypatch):
     close(jnp.where(present, found, 0), expected)
 
 
-STRIDES = [(70, 9, True), (5, 8, False)]
-MORE_STRIDES = [
-    pytest.param(*x, marks=pytest.mark.full)
-    for x in ((70, 1, False), (70, 1, True), (70, 64, True), (130, 11, False), (130, 64, False))
-]
-
-
-@pytest.mark.parametrize(("T", "l", "causal"), STRIDES + MORE_STRIDES)
-def test_strided_attention_has_the_outputs_of_its_kernels(T, l, causal):
-    q, k, v = drawn((3, T, 2, 16), 0), drawn((3, T, 2, 16), 1), drawn((3, T, 2, 32), 2)
-    lengths = jnp.array([T, T // 2, 0])
-    visibility = Visibility(lengths, lengths, causal=causal)
-    strided = build_mechanism(f"sparse_strided:l={l}")
-    fused, plain = (
-        value_and_gradients(f, drawn((3, T, 2, 32), 3), q, k, v)
-        for f in (
-            lambda *x: strided.fused(*x, visibility),
-            lambda *x: strided.apply({}, *x, visibility),
-        )
-    )
-    close(fused, plain, 1e-4)
-
-
-def test_local_attention_has_the_outputs_of_its_kernel():
-    q, k, v = drawn((3, 70, 2, 16), 0), drawn((3, 70, 2, 16), 1), drawn((3, 70, 2, 32), 2)
-    lengths = jnp.array([70, 30, 0])
-    for causal in (False, True):
-        visibility, local = (
-            Visibility(lengths, lengths, causal=causal),
-            build_mechanism("local:w=9"),
-        )
-        expected = jax.jit(partial(local.apply, {}))(q, k, v, visibility)
-        fused = jax.jit(local.fused)
-        close(fused(q, k, v, visibility), expected)
-
-
 @pytest.mark.parametrize("name", ["scaled_dot_product:power=1", "dot_product", "general"])
 def test_dot_products_have_the_outputs_of_their_kernel(name):
     q, k, v = drawn((3, 7, 2, 4), 0), drawn((3, 7, 2, 4), 1), drawn((3, 7, 2, 6), 2)

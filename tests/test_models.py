@@ -105,9 +105,8 @@ alibi geglu gru-bahdanau gru-luong even-kernel learned lstm lstm-bahdanau mup mu
 no-positions qk-layer-norm qk-norm rotary unscaled
 """
 MIXES_FULL = """
-blocks-lsh-top_k gated gru-linear grouped-local-local_p halves-additive learned lstm lstm-coverage
-lstm-local multi-query-linear-general performer-linear-local pointwise random-local_p
-random-strided relative-local-fixed retention-mamba2
+blocks-lsh-top_k grouped-local-local_p learned lstm lstm-coverage multi-query-linear-general
+performer-linear-local pointwise relative-local-fixed retention-mamba2
 """
 
 
@@ -152,7 +151,6 @@ def test_logits_and_gradients_equal_the_definition(name):
 MIXES = {
     "base": {},
     "learned": dict(norm_placement="pre", positions="learned"),
-    "halves-additive": dict(positions="sinusoid_halves", cross_attention="additive"),
     "rotary-local-general": dict(
         positions="rotary", d_k=6, decoder_attention="local:w=2", cross_attention="general"
     ),
@@ -161,9 +159,6 @@ MIXES = {
     ),
     "performer-linear-local": dict(
         encoder_attention="performer:m=9", decoder_attention="linear", cross_attention="local:w=4"
-    ),
-    "random-strided": dict(
-        encoder_attention="sparse_random:b=2", decoder_attention="sparse_strided:l=3"
     ),
     "grouped-local-local_p": dict(
         h=4,
@@ -181,7 +176,6 @@ MIXES = {
         cross_attention="linear,additive,local:w=4",
         decoder_attention="linear,sparse_fixed:l=3,c=2,scaled_dot_product",
     ),
-    "random-local_p": dict(decoder_attention="sparse_random:b=2", cross_attention="local_p:w=3"),
     "blocks-lsh-top_k": dict(
         positions="rotary",
         d_k=6,
@@ -192,18 +186,11 @@ MIXES = {
     "retention-mamba2": dict(
         positions="rotary", d_k=6, encoder_attention="retention", decoder_attention="mamba2"
     ),
-    "gated": dict(encoder_attention="gated_linear", decoder_attention="gated_delta"),
     "lstm": recur("lstm", both=True)[0],
     "lstm-luong": recur("lstm", "output", "general")[0],
     "gru-bahdanau": recur("gru", "input", "additive", both=True)[0],
     "gru-coverage": recur("gru", "input", "coverage")[0],
     "lstm-coverage": recur("lstm", "output", "coverage")[0],
-    "lstm-local": dict(
-        architecture="recurrent", attention_feeding="output", cross_attention="local:w=1"
-    ),
-    "gru-linear": dict(
-        architecture="recurrent", attention_feeding="input", cross_attention="linear"
-    ),
     "convs2s": convolve(positions="learned", cross_attention="dot_product")[0],
     "bytenet-additive": convolve(N=3, dilation=2, cross_attention="additive")[0],
     "pointwise": convolve(kernel=1)[0],

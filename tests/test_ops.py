@@ -60,12 +60,6 @@ def agree(fast, plain, *arguments, tolerance=1e-5):
             np.testing.assert_allclose(x, z, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("equation", "x", "W", "summed"), CASES)
-def test_matmul_equals_its_plain_definition(equation, x, W, summed):
-    fast, plain = (lambda x, W, f=f: f(x, W, summed) for f in (matmul.matmul, matmul.plain))
-    agree(fast, plain, drawn(x, 0), drawn(W, 1))
-
-
 def test_target_logit_equals_its_plain_definition():
     target = jnp.asarray(np.random.default_rng(0).integers(0, 11, (2, 7)))
     logits = drawn((2, 7, 11), 1)

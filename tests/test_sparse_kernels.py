@@ -33,7 +33,13 @@ def full(*cases):
         ("streaming:w=9,g=3", 70, False),
         ("dilated:w=5,r=3", 70, True),
         ("block_local:b=9", 70, True),
+        ("local:w=9", 70, False),
+        ("sparse_strided:l=9", 70, True),
+        ("sparse_strided:l=8", 5, False),
         *full(
+            ("local:w=9", 70, True),
+            *((f"sparse_strided:l={l}", T, 0) for l, T in ((1, 70), (11, 130), (64, 130))),
+            *((f"sparse_strided:l={l}", 70, 1) for l in (1, 64)),
             *(
                 (f"streaming:w=9,g={g}", T, causal)
                 for g, T in ((80, 9), (65, 150))

@@ -1,6 +1,7 @@
 """Translation from text to text, with models whose translations are known."""
 
 import random
+import re
 
 import jax
 import jax.numpy as jnp
@@ -126,54 +127,37 @@ def test_every_sentence_is_in_exactly_one_batch_and_padded():
             assert row.tolist() == ids[i] + [PAD] * (source.shape[1] - len(ids[i]))
         seen += rows
     assert sorted(seen) == list(range(300))
-
-
-def test_a_single_line_has_a_batch_of_one():
     [(_, source)] = translating._batches([[5, 6, EOS]], 10**6)
     assert source.shape == (1, 16)
 
 
-def test_an_input_longer_than_the_positions_is_cut_with_a_warning():
-    warnings = []
-    inputs = ["ab", "", "abcdefghijklmnopqr", "abcdefghij"]
-    outputs = translate(
-        Reverse(), PARAMS, inputs, Letters(), Decoding(beam=2), longest=11, warn=warnings.append
-    )
-    assert outputs == ["ba", "", "jihgfedcba", "jihgfedcba"]
-    assert len(warnings) == 1
-    assert "line 3" in warnings[0]
-    assert "19 subwords" in warnings[0]
-    assert "11 positions" in warnings[0]
-
-
-def warnings_of(inputs, **limits):
-    """Returns the warnings of translating lines with a model trained on at most 8 subwords."""
-    warnings = []
-    limits = {"max_length": 8, "warn": warnings.append} | limits
+@pytest.mark.parametrize(
+    ("lines", "longest", "expected"),
+    [
+        ("abcdefg abcdefgh ab", None, ["line 2 has 9 subwords .* at most 8"]),  # EOS counted
+        ("abcdefgh ab abcdefghij abcdefgh", None, [r"3 lines \(1, 3, 4\) have up to 11 subwords"]),
+        (
+            "abcdefgh " * 12,
+            None,
+            [r"12 lines \(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, \.\.\.\) have up"],
+        ),
+        ("ab abcdefghijk", 10, ["line 2 has 12 subwords .* 10 positions"]),
+        (
+            "abcdefghij abcdefghijk abcdefgh",
+            10,
+            [r"2 lines \(1, 2\) have up to 12 subwords .* 10 positions", "line 3 has 9 subwords"],
+        ),
+    ],
+)
+def test_long_lines_are_named_and_cut_to_the_positions(lines, longest, expected):
+    """The model was trained on at most 8 subwords."""
+    warnings, inputs = [], lines.split()
+    limits = dict(max_length=8, longest=longest, warn=warnings.append)
     outputs = translate(Reverse(), PARAMS, inputs, Letters(), Decoding(), **limits)
-    if "longest" not in limits:
-        assert outputs == [s[::-1] for s in inputs]
-    return warnings
-
-
-def test_a_line_longer_than_any_in_training_is_named_with_its_length():
-    (warning,) = warnings_of(["abcdefg", "abcdefgh", "", "ab"])  # of 8 and 9, EOS counted
-    assert "line 2 has 9 subwords" in warning
-    assert "at most 8" in warning
-
-
-def test_many_lines_longer_than_any_in_training_are_named_together():
-    (warning,) = warnings_of(["abcdefgh", "ab", "abcdefghij", "abcdefgh"])
-    assert "3 lines (1, 3, 4) have up to 11 subwords" in warning
-    (warning,) = warnings_of(["abcdefgh"] * 12)
-    assert "12 lines (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...) have up to 9 subwords" in warning
-
-
-def test_lines_that_are_cut_are_named_together_and_only_once():
-    cut, long = warnings_of(["abcdefghij", "abcdefghijk", "abcdefgh"], longest=10)
-    assert "2 lines (1, 2) have up to 12 subwords" in cut
-    assert "10 positions" in cut
-    assert "line 3 has 9 subwords" in long
+    assert outputs == [s[: longest and longest - 1][::-1] for s in inputs]
+    assert len(warnings) == len(expected)
+    for warning, words in zip(warnings, expected, strict=True):
+        assert re.search(words, warning), warning
 
 
 def test_an_output_that_reaches_the_last_position_has_a_warning():

@@ -35,16 +35,9 @@ def test_text_round_trips_without_reserved_ids(model):
     assert vocabulary.decode(rows) == corpus(seed=2)
     assert min(map(min, rows)) > UNK
     assert max(map(max, rows)) < 71
-
-
-def test_pieces_spell_the_sentence(model):
-    vocabulary = Vocabulary(model)
     [ids] = vocabulary.encode(["der grün Hund"])
     assert "".join(vocabulary.pieces(ids)) == "▁der▁grün▁Hund"
-
-
-def test_an_unseen_character_is_unk(model):
-    assert UNK in Vocabulary(model).encode(["the 犬"])[0]
+    assert UNK in vocabulary.encode(["the 犬"])[0]
 
 
 def test_decode_stops_at_the_first_eos_and_drops_pad_and_bos(model):
