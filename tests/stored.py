@@ -77,6 +77,12 @@ def translated(directory, entries, text):
     return out
 
 
+def changed(entry, **changes):
+    """Returns an entry with changes in each of its runs."""
+    runs = tuple(dataclasses.replace(run, **changes) for run in entry.runs)
+    return dataclasses.replace(entry, runs=runs)
+
+
 def judged(entries, judgements, signature="set:1"):
     """Keeps judgements in the runs of entries, and returns these.
 

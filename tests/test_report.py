@@ -193,8 +193,5 @@ def test_a_row_with_one_seed_and_scores_without_counts_are_not_tested(attention)
     assert ", not tested: one seed" in text
     said = "PPL is not tested, as the counts of each sentence were not kept."
     assert said not in notes(grid, lines)
-    unknown = [
-        dataclasses.replace(e, runs=tuple(dataclasses.replace(r, likelihood=()) for r in e.runs))
-        for e in lines
-    ]
+    unknown = [stored.changed(entry, likelihood=()) for entry in lines]
     assert said in notes(grid, comparison.compare_with_base(grid, unknown))

@@ -500,7 +500,7 @@ def test_a_run_without_parameters_cannot_be_scored_and_says_so(
 ):
     for path in results(home).values():
         shutil.rmtree(path.parent / "final")
-    words = ["run", "attention", *attention, "--workers", "1", "--store", home]
+    words = ["run", "attention", *attention, "--task", "0", "--store", home]
     assert "has no parameters (final/)" in "".join(call(*words, code=1))
     assert numbers(home) == numbers(grid)
 

@@ -230,16 +230,8 @@ def test_a_score_on_dev_is_of_the_same_half_and_one_on_test_of_all_sentences(swe
     statistics = sentence_statistics(outputs, ["a b c d e"] * 20)
     for split in ("dev", "test"):
         made = dataclasses.replace(swept, study=dataclasses.replace(swept.study, split=split))
-        entries = [
-            dataclasses.replace(
-                entry,
-                runs=tuple(
-                    dataclasses.replace(run, score=25.0, statistics=statistics)
-                    for run in entry.runs
-                ),
-            )
-            for entry in collecting.collect(swept)
-        ]
+        found = collecting.collect(swept)
+        entries = [stored.changed(x, score=25.0, statistics=statistics) for x in found]
         for line in comparison.compare_with_base(made, entries):
             expected = 100.0 if split == "dev" else 25.0
             assert line.score.values == pytest.approx((expected, expected))

@@ -3,7 +3,8 @@
 import json
 import struct
 import sys
-import types
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -13,102 +14,28 @@ from t2t_jax.training.progress import Metrics, read_metrics
 from tests import toy
 
 RECORDS = [{"step": i, "loss": i / 2, "lr": 0.25} for i in (50, 100, 150)]
+CURVES = [({"loss": i / 2, "lr": 0.25}, i) for i in (50, 100, 150)]
 FIELDS = {"N": 3, "corpus": "grammar"}
+GROUP, NAME = "table3-demo:N=3", "A:h=4,d_k=16/1"
 
 
-class Calls:
-    """Stands for the packages of trackers: notes what they are called with."""
+@pytest.fixture
+def package(monkeypatch):
+    """A function that chooses a tracker and returns what stands for its package."""
 
-    def __init__(self):
-        self.runs, self.new = {}, 0
+    def choose(name):
+        monkeypatch.setenv(trackers.VARIABLE, name)
+        monkeypatch.setitem(sys.modules, name, mock.MagicMock())
+        return sys.modules[name]
 
-    def begin(self, key, **facts):
-        if key is None:
-            self.new += 1
-            key = f"id{self.new}"
-        run = self.runs.setdefault(key, {"curves": [], "begun": 0, "ended": 0})
-        run |= facts
-        run["begun"] += 1
-        return key
-
-    def write(self, key, curves, step):
-        self.runs[key]["curves"].append({"step": step, **curves})
-
-    def end(self, key):
-        self.runs[key]["ended"] += 1
-
-
-def fake_wandb(calls):
-    def init(project, group, name, config, dir, id, resume, reinit, settings):
-        assert (project, resume, reinit) == ("t2t_jax", "allow", "create_new")
-        key = calls.begin(id, group=group, name=name, config=config)
-        return types.SimpleNamespace(
-            id=key,
-            log=lambda curves, step: calls.write(key, curves, step),
-            finish=lambda: calls.end(key),
-        )
-
-    return types.SimpleNamespace(init=init, Settings=lambda console: console)
-
-
-def fake_mlflow(calls):
-    class Client:
-        def create_run(self, experiment, run_name):
-            key = calls.begin(None, group=experiment, name=run_name)
-            return types.SimpleNamespace(info=types.SimpleNamespace(run_id=key))
-
-        def update_run(self, key, status):
-            assert status == "RUNNING"
-            calls.runs[key]["begun"] = calls.runs[key].get("updates", 0) + 1
-            calls.runs[key]["updates"] = calls.runs[key]["begun"]
-
-        def log_batch(self, key, metrics=(), params=()):
-            if params:
-                calls.runs[key]["config"] = {n: {"3": 3}.get(x, x) for n, x in params}
-            if metrics:
-                steps = {step for _, _, _, step in metrics}
-                calls.write(key, {n: x for n, x, _, _ in metrics}, *steps)
-
-        def set_terminated(self, key):
-            calls.end(key)
-
-    return types.SimpleNamespace(
-        MlflowClient=Client,
-        set_experiment=lambda name: types.SimpleNamespace(experiment_id=name),
-        entities=types.SimpleNamespace(Param=lambda *x: x, Metric=lambda *x: x),
-    )
-
-
-def fake_aim(calls):
-    class Run:
-        def __init__(self, run_hash, experiment, system_tracking_interval, capture_terminal_logs):
-            self.hash = calls.begin(run_hash, group=experiment)
-
-        def __setattr__(self, name, value):
-            object.__setattr__(self, name, value)
-            if name == "name":
-                calls.runs[self.hash]["name"] = value
-
-        def __setitem__(self, name, value):
-            calls.runs[self.hash][name] = value
-
-        def track(self, curves, step):
-            calls.write(self.hash, curves, step)
-
-        def close(self):
-            calls.end(self.hash)
-
-    return types.SimpleNamespace(Run=Run)
-
-
-FAKES = {"wandb": fake_wandb, "mlflow": fake_mlflow, "aim": fake_aim}
+    return choose
 
 
 @pytest.fixture
 def directory(tmp_path):
     """A run of a store that has begun."""
     home = tmp_path / "store" / "105c230e313b"
-    names.add(home, "table3-demo:N=3/A:h=4,d_k=16/1")
+    names.add(home, f"{GROUP}/{NAME}")
     (home / "config.json").write_text(json.dumps(FIELDS))
     return home
 
@@ -120,24 +47,61 @@ def train(directory, step, records):
     metrics.close()
 
 
-@pytest.mark.parametrize("name", FAKES)
-def test_a_resumed_run_continues_its_tracked_run(name, directory, monkeypatch):
-    calls = Calls()
-    monkeypatch.setitem(sys.modules, name, FAKES[name](calls))
-    monkeypatch.setenv(trackers.VARIABLE, name)
+def interrupt(directory):
+    """Trains a run that is interrupted after two records."""
     train(directory, 0, RECORDS[:2])
     train(directory, 100, RECORDS[2:])
-    (run,) = calls.runs.values()
-    assert (run["group"], run["name"]) == ("table3-demo:N=3", "A:h=4,d_k=16/1")
-    assert run["config"] == FIELDS
-    assert run["curves"] == RECORDS == read_metrics(directory / "metrics.jsonl")
-    assert (run["begun"], run["ended"]) == (2, 2)
-    other = directory.parent / "mine"
+    assert read_metrics(directory / "metrics.jsonl") == RECORDS
+
+
+def test_a_resumed_run_continues_in_wandb(directory, package):
+    wandb = package("wandb")
+    run = wandb.init.return_value
+    run.id = "key"
+    interrupt(directory)
+    for key, begun in zip((None, "key"), wandb.init.call_args_list, strict=True):
+        facts = dict(group=GROUP, name=NAME, config=FIELDS, id=key, resume="allow")
+        assert facts.items() <= begun.kwargs.items()
+    assert run.log.call_args_list == [mock.call(*x) for x in CURVES]
+    assert run.finish.call_count == 2
+    other = directory.parent / "mine"  # a run that has no name
     other.mkdir()
     (other / "config.json").write_text(json.dumps(FIELDS))
     train(other, 0, RECORDS[:1])
-    _, run = calls.runs.values()
-    assert (run["group"], run["name"]) == ("t2t_jax", "mine")
+    facts = dict(group="t2t_jax", name="mine", id=None)
+    assert facts.items() <= wandb.init.call_args.kwargs.items()
+
+
+def test_a_resumed_run_continues_in_mlflow(directory, package):
+    mlflow = package("mlflow")
+    mlflow.entities = SimpleNamespace(
+        Param=lambda *x: x, Metric=lambda k, v, now, step: (k, v, step)
+    )
+    mlflow.set_experiment = lambda name: SimpleNamespace(experiment_id=name)
+    client = mlflow.MlflowClient.return_value
+    client.create_run.return_value.info.run_id = "key"
+    interrupt(directory)
+    client.create_run.assert_called_once_with(GROUP, run_name=NAME)
+    params = mock.call("key", params=[("N", "3"), ("corpus", "grammar")])
+    written = [
+        mock.call("key", [(k, v, step) for k, v in curves.items()]) for curves, step in CURVES
+    ]
+    assert client.log_batch.call_args_list == [params, *written[:2], params, *written[2:]]
+    assert client.update_run.call_args_list == 2 * [mock.call("key", status="RUNNING")]
+    assert client.set_terminated.call_args_list == 2 * [mock.call("key")]
+
+
+def test_a_resumed_run_continues_in_aim(directory, package):
+    aim = package("aim")
+    run = aim.Run.return_value
+    run.hash = "key"
+    interrupt(directory)
+    assert [x.kwargs["run_hash"] for x in aim.Run.call_args_list] == [None, "key"]
+    assert aim.Run.call_args.kwargs["experiment"] == GROUP
+    assert run.name == NAME
+    run.__setitem__.assert_called_with("config", FIELDS)
+    assert run.track.call_args_list == [mock.call(curves, step=step) for curves, step in CURVES]
+    assert run.close.call_count == 2
 
 
 def events(home):
@@ -177,16 +141,12 @@ def test_nothing_is_tracked_unless_it_is_asked_for(directory, monkeypatch):
     assert [path.name for path in directory.parent.iterdir()] == [directory.name]
 
 
-@pytest.mark.parametrize("fails", ["begin", "write", "end"])
-def test_a_run_goes_on_without_a_tracker_that_fails(fails, directory, monkeypatch, capsys):
-    calls = Calls()
-
-    def fail(*arguments, **facts):
-        raise ConnectionError("no route to host\nTraceback")
-
-    monkeypatch.setattr(calls, fails, fail)
-    monkeypatch.setitem(sys.modules, "wandb", fake_wandb(calls))
-    monkeypatch.setenv(trackers.VARIABLE, "wandb")
+@pytest.mark.parametrize("fails", ["init", "init.return_value.log", "init.return_value.finish"])
+def test_a_run_goes_on_without_a_tracker_that_fails(fails, directory, package, capsys):
+    wandb = package("wandb")
+    wandb.init.return_value.id = "key"
+    error = ConnectionError("no route to host\nTraceback")
+    wandb.configure_mock(**{f"{fails}.side_effect": error})
     train(directory, 0, RECORDS)
     assert read_metrics(directory / "metrics.jsonl") == RECORDS
     said = "t2t-jax: wandb failed (no route to host): training continues without it.\n"
@@ -202,14 +162,14 @@ def test_a_tracker_that_is_not_installed_is_refused(words, tmp_path, refused, mo
     assert not (tmp_path / "new").exists()
 
 
-def test_train_tracks_a_run(corpus, tmp_path, monkeypatch, call):
-    calls = Calls()
-    monkeypatch.setenv(trackers.VARIABLE, "")  # restored at the end
+def test_train_tracks_a_run(corpus, tmp_path, monkeypatch, package, call):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "wandb")
-    monkeypatch.setitem(sys.modules, "wandb", fake_wandb(calls))
+    wandb = package("wandb")
+    wandb.init.return_value.id = "key"
     words = toy.train(corpus, tmp_path / "cache", steps=2, evaluate_every=2, num_buckets=1)
     call(*words, "--run", tmp_path / "mine", "--track", "wandb")
-    (run,) = calls.runs.values()
-    assert (run["name"], run["config"]["d_model"], run["ended"]) == ("mine", 32, 1)
-    assert run["curves"] == read_metrics(tmp_path / "mine" / "metrics.jsonl")
-    assert "dev_perplexity" in run["curves"][-1]
+    begun = wandb.init.call_args.kwargs
+    assert (begun["name"], begun["config"]["d_model"]) == ("mine", 32)
+    written = [x.args[0] | {"step": x.args[1]} for x in wandb.init.return_value.log.call_args_list]
+    assert written == read_metrics(tmp_path / "mine" / "metrics.jsonl")
+    assert "dev_perplexity" in written[-1]
