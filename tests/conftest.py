@@ -96,6 +96,7 @@ def refused(call):
         assert error.endswith((".", "?", ")")), error
         for mention in mentions:
             assert str(mention) in error, error
+        return error
 
     return check
 

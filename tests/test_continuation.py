@@ -95,60 +95,45 @@ FACTS = "steps averaged_steps dev_perplexity likelihood scores flops compiled_fl
 
 @pytest.mark.full
 def test_a_run_continued_twice_equals_the_uninterrupted_one_to_the_bit(
-    words, whole, copy, capsys, monkeypatch
+    words, whole, copy, call, monkeypatch
 ):
     """First in a directory that `train` chooses, and then in one whose copy was cut short."""
     monkeypatch.chdir(copy.parent)
     copy.rename("runs")
     Path("runs/short").rename("runs/base-0")
     Path("runs/base-0/study.py").write_text("# what the run uses of a study file\n")
-    assert main([*words, "--steps", str(LONGER)]) == 0
-    assert "runs/base-0-130 goes on from base-0 at step 120" in capsys.readouterr().err
+    said = call(*words, "--steps", LONGER).err
+    assert "runs/base-0-130 goes on from base-0 at step 120" in said
     long = Path("runs/long")
-    cut_short(words, long, monkeypatch)
-    train(words, long, LONG)
-    said = capsys.readouterr().err
+    with monkeypatch.context() as patch:  # it ends while it copies checkpoints; one is lost
+        patch.setattr(continuation, "write_json", interrupt)
+        call(*words, "--steps", LONG, "--run", long, code=75)
+    assert not (long / "config.json").exists()
+    shutil.rmtree(long / "checkpoints" / str(SHORT))
+    said = call(*words, "--steps", LONG, "--run", long).err
     assert "runs/long goes on from base-0-130 at step 120" in said
     assert "resuming from step 120" in said
     same(long, whole)
     assert (long / "study.py").read_text() == "# what the run uses of a study file\n"
     assert result(long)["environment"]["continued"] == "from base-0-130 at step 120"
     assert "continued" not in result(whole)["environment"]
-    assert main(["list", "runs"]) == 0
-    (line,) = (x for x in capsys.readouterr().out.splitlines() if x.startswith("long "))
+    (line,) = (x for x in call("list", "runs").out.splitlines() if x.startswith("long "))
     assert line.endswith("runs/long, continued from base-0-130 at step 120")
-    for steps in (SHORT, LONGER):  # nothing is trained again
-        assert main([*words, "--steps", str(steps)]) == 0
-        where = "base-0" if steps == SHORT else "base-0-130"
-        assert f"runs/{where} is finished" in capsys.readouterr().err
+    for steps, name in ((SHORT, "base-0"), (LONGER, "base-0-130")):  # nothing is trained again
+        assert f"runs/{name} is finished" in call(*words, "--steps", steps).err
 
 
-def cut_short(words, directory, monkeypatch):
-    """Begins a run, and ends it while it copies checkpoints; one of them is lost."""
-
-    def fail(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(continuation, "write_json", fail)
-        assert main([*words, "--steps", str(LONG), "--run", str(directory)]) == 75
-    assert not (directory / "config.json").exists()
-    shutil.rmtree(directory / "checkpoints" / str(SHORT))
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
 @pytest.mark.full
-def test_early_stopping_ends_a_continued_run_where_it_would_have_ended(words, copy, capsys):
+def test_early_stopping_ends_a_continued_run_where_it_would_have_ended(words, copy, call):
     """The evaluation after the last step of the shorter run does not count."""
-    words = [
-        *words,
-        "--patience",
-        "2",
-        "--peak_lr",
-        "0.3",
-    ]  # no evaluation is better than the first
+    words = [*words, "--patience", "2", "--peak_lr", "0.3"]  # no evaluation beats the first
     train(words, copy / "brief", 110)
-    train(words, copy / "long", LONG)
-    assert "goes on from brief at step 80" in capsys.readouterr().err
+    said = call(*words, "--steps", LONG, "--run", copy / "long").err
+    assert "goes on from brief at step 80" in said
     same(copy / "long", train(words, copy / "alone" / "run", LONG))
     assert result(copy / "long")["steps"] == 120
 
@@ -244,14 +229,12 @@ def test_a_run_waits_for_a_shorter_one_that_another_process_reads(longer, copy):
     assert (copy / "x" / "checkpoints" / "120").exists()
 
 
-def test_a_study_of_more_steps_continues_its_runs(words, tmp_path, capsys):
+def test_a_study_of_more_steps_continues_its_runs(words, tmp_path, call):
     """One row in this process, as a task of a job array; its programs are those of `words`."""
     study = ["run", "table3", "--preset", "paper", "--rows", "base", "--task", "0", *words[2:]]
-    study += ["--evaluate_every", "10", "--store", str(tmp_path)]
-    assert main([*study, "--steps", "20"]) == 0
-    assert "fewer" not in capsys.readouterr().err
-    assert main([*study, "--steps", "30"]) == 0
-    said = capsys.readouterr().err
+    study += ["--evaluate_every", "10", "--store", tmp_path, "--steps"]
+    assert "fewer" not in call(*study, "20").err
+    said = call(*study, "30").err
     name = next(x for x in said.split() if "steps=30" in x)
     assert f"1 of 1 runs go on from finished runs of fewer steps: {name} from step 20" in said
     run = names.resolve(name, tmp_path)

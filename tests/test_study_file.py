@@ -134,17 +134,21 @@ def edit(path, old, new):
     path.write_text(text.replace(old, new))
 
 
-def table(folder, capsys, *words):
-    """Returns what `table` prints, and its notes on standard error."""
-    forget()
-    assert main(["table", str(folder / "angles.py"), "--mix", *ONE, *SMALL, *words]) == 0
-    return capsys.readouterr()
+@pytest.fixture
+def table(folder, call):
+    """A function that returns what `table` prints, and its notes on standard error."""
+
+    def shown(*words):
+        forget()
+        return call("table", folder / "angles.py", "--mix", *ONE, *SMALL, *words)
+
+    return shown
 
 
-def test_one_command_prints_the_table_of_a_file_and_keeps_its_runs_beside_it(folder, capsys):
+def test_one_command_prints_the_table_of_a_file_and_keeps_its_runs_beside_it(folder, table):
     printed = (folder / "printed.txt").read_text()
     assert printed.startswith("Cosine attention, preset demo.")
-    assert table(folder, capsys).out == printed.partition("plot: ")[0]
+    assert table().out == printed.partition("plot: ")[0]
     assert {x.name for x in folder.iterdir()} == {"angles.py", "printed.txt", "runs"}
     assert not (folder.parent / "runs").exists()
 
@@ -176,36 +180,34 @@ def test_a_run_keeps_a_copy_of_the_file_and_its_programs(folder):
         assert environment["programs"].keys() == kept
 
 
-def test_the_same_command_has_nothing_left_to_do(folder, cache, capsys):
+def test_the_same_command_has_nothing_left_to_do(folder, cache, call):
     before = {x: x.stat().st_mtime_ns for x in folder.glob("runs/*/result.json")}
-    assert main(["run", "mine/angles.py", "--task", "1", *ONE, *SMALL, *cache]) == 0
+    said = call("run", "mine/angles.py", "--task", "1", *ONE, *SMALL, *cache).err
     assert {x: x.stat().st_mtime_ns for x in folder.glob("runs/*/result.json")} == before
-    assert "angle/0: PPL" in capsys.readouterr().err
+    assert "angle/0: PPL" in said
 
 
-def test_changed_code_is_noticed_and_a_changed_comment_is_not(folder, capsys):
+def test_changed_code_is_noticed_and_a_changed_comment_is_not(folder, table):
     path, note = folder / "angles.py", "something else than this code (decoding, likelihood, step)"
     edit(path, "    tau: float\n", '    """An angle."""\n\n    tau: float  # a temperature\n')
     edit(path, '"softmax(tau cos(q, k)) v"', '"a better description"')
     edit(path, "range(200 if", "range(100 + 100 if")
-    assert "2 of 2 runs are not compared with this code" in "".join(table(folder, capsys))
-    assert "this code" not in "".join(table(folder, capsys, "--compare"))
+    assert "2 of 2 runs are not compared with this code" in "".join(table())
+    assert "this code" not in "".join(table("--compare"))
     edit(path, "EPSILON = 1e-6", "EPSILON = 1e-5")
-    assert f"1 of 2 runs compute {note}" in "".join(table(folder, capsys, "--compare"))
+    assert f"1 of 2 runs compute {note}" in "".join(table("--compare"))
     (folder / "runs" / provenance.MEMORY).unlink()
 
 
-def test_two_files_do_not_share_a_store_with_one_name_for_two_things(folder, cache, capsys):
+def test_two_files_do_not_share_a_store_with_one_name_for_two_things(folder, cache, call, refused):
     other = folder / "other.py"
+    words = ["run", other, "--task", "1", *ONE, *SMALL, *cache]
     other.write_text(TEXT.replace("EPSILON = 1e-6", "EPSILON = 1e-5"))
     try:
-        assert main(["run", str(other), "--task", "1", *ONE, *SMALL, *cache]) == 2
-        said = capsys.readouterr().err
-        assert f"{folder / 'angles.py'} has made angles-demo" in said
-        assert "--store" in said
+        refused(words, f"{folder / 'angles.py'} has made angles-demo", "--store")
         other.write_text(TEXT)  # with the same code, they share their runs
         forget()
-        assert main(["run", str(other), "--task", "1", *ONE, *SMALL, *cache]) == 0
+        call(*words)
     finally:
         other.unlink()
 
@@ -233,7 +235,7 @@ BESIDE = {
 
 
 def test_a_file_imports_modules_beside_it_and_its_runs_keep_them(
-    tmp_path, cache, capsysbinary, monkeypatch
+    tmp_path, cache, call, monkeypatch
 ):
     for folder in "other", "mine":  # the names of modules belong to a folder
         (tmp_path / folder).mkdir()
@@ -244,44 +246,37 @@ def test_a_file_imports_modules_beside_it_and_its_runs_keep_them(
             (tmp_path / folder / name).write_text(text)
     study_file.load(tmp_path / "other" / "angles.py")
     mine = tmp_path / "mine"
-    run = [str(mine / "angles.py"), *ONE, *SMALL]
-    assert main(["run", *run, "--task", "1", *cache]) == 0
+    run = [mine / "angles.py", *ONE, *SMALL]
+    call("run", *run, "--task", "1", *cache)
     (directory,) = published.directories(mine / "runs")
     kept = json.loads((directory / "modules.json").read_text())
     assert kept == {x: (mine / f"{x}.py").read_text() for x in ("scoring", "constants")}
     edit(mine / "constants.py", "6", "2")
     forget()
-    assert main(["table", *run, "--mix", "--compare"]) == 0
-    note = b"something else than this code (decoding, likelihood, step)"
-    assert note in b"".join(capsysbinary.readouterr())
+    note = "something else than this code (decoding, likelihood, step)"
+    assert note in "".join(call("table", *run, "--mix", "--compare"))
     for path in mine.glob("*.py"):
         path.unlink()
     forget()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a b c\nd\n")))
     (name,) = (directory / "names.txt").read_text().split()
-    store = ["--store", str(mine / "runs")]
-    assert main(["translate", name, *store, *cache, "--beam", "1"]) == 0
+    call("translate", name, "--store", mine / "runs", *cache, "--beam", "1")
     assert sys.modules["constants"].EPSILON == 1e-6
 
 
-def test_a_bad_module_beside_a_file_is_named(tmp_path, capsys):
+def test_a_bad_module_beside_a_file_is_named(tmp_path, refused):
     for name, text in BESIDE.items():
         (tmp_path / name).write_text(text.replace("= 1e-6", "= 1e-6 +"))
-    assert main(["list", str(tmp_path / "angles.py")]) == 2
-    assert "constants.py cannot be loaded (SyntaxError: invalid syntax, line 1)" in (
-        capsys.readouterr().err
-    )
+    message = "constants.py cannot be loaded (SyntaxError: invalid syntax, line 1)"
+    refused(["list", tmp_path / "angles.py"], message)
     assert study_file.entries() == BEFORE
 
 
-def test_a_run_without_its_copy_says_which_name_is_missing(folder, capsys, tmp_path):
+def test_a_run_without_its_copy_says_which_name_is_missing(folder, refused, tmp_path):
     (run,) = (x.parent for x in folder.glob("runs/*/names.txt") if "/angle/" in x.read_text())
     aside = (run / "study.py").rename(tmp_path / "study.py")
     try:
-        assert main(["evaluate", str(run)]) == 2
-        said = capsys.readouterr().err
-        assert "config.json of angles-demo" in said
-        assert "corpus cannot be 'reversal'" in said
+        refused(["evaluate", run], "config.json of angles-demo", "corpus cannot be 'reversal'")
     finally:
         aside.rename(run / "study.py")
 
@@ -300,14 +295,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("old", BAD)
-def test_a_bad_file_is_refused_in_a_sentence(old, tmp_path, capsys):
+def test_a_bad_file_is_refused_in_a_sentence(old, tmp_path, refused):
     new, message = BAD[old]
     path = tmp_path / "angles.py"
     path.write_text(TEXT.partition("@study")[0] if not new else TEXT.replace(old, new, 1))
     for _ in range(2):  # the second time is no different
-        assert main(["table", str(path)]) == 2
-        (said,) = capsys.readouterr().err.splitlines()
-        assert message in said
+        said = refused(["table", path], message)
     if "line" in said:  # the others are found out later
         assert study_file.entries() == BEFORE
 
@@ -482,29 +475,23 @@ def test_a_preset_leaves_the_corpus_of_a_file(scale, tmp_path):
     assert data.batch_tokens == other.batch_tokens
 
 
-def test_a_file_of_declarations_serves_every_command(tmp_path, corpus, capsys):
+def test_a_file_of_declarations_serves_every_command(tmp_path, corpus, call, refused):
     path, run, other = tmp_path / "parts.py", tmp_path / "run", tmp_path / "other.py"
     path.write_text(PARTS)
     train = toy.train(corpus, tmp_path / "cache", steps=4, evaluate_every=4, average=1)
-    train += ["--run", str(run), "--norm", "l1"]
-    assert main(train) == 2  # without the file
-    assert main([*train, "--import", str(tmp_path / "absent.py")]) == 2
-    assert "absent.py" in capsys.readouterr().err
-    assert main([*train, "--import", str(path)]) == 0
+    train += ["--run", run, "--norm", "l1"]
+    refused(train, "'l1'")  # without the file
+    refused([*train, "--import", tmp_path / "absent.py"], "absent.py")
+    call(*train, "--import", path)
     assert (run / "study.py").read_text() == PARTS
     path.unlink()
     forget()
-    sources = ["--sources", f"{corpus}/test.en", "--references", f"{corpus}/test.de"]
-    assert main(["evaluate", str(run), *sources, "--cache", str(tmp_path / "cache")]) == 0
+    sources = ["--sources", corpus / "test.en", "--references", corpus / "test.de"]
+    call("evaluate", run, *sources, "--cache", tmp_path / "cache")
     forget()
     path.write_text(PARTS)
-    other.write_text("from t2t_jax.study import optimizer\nimport optax\n@optimizer('sign')\n")
-    with other.open("a") as file:
-        file.write("def sign():\n    return optax.scale_by_sign()\n")
-    capsys.readouterr()
-    both = ["--import", str(path), "--import", str(other), "--optimizer", "sign"]
-    assert main([*train, "--run", str(tmp_path / "mixed"), *both]) == 2
-    said = capsys.readouterr().err
-    assert str(path) in said
-    assert str(other) in said
+    sign = "@optimizer('sign')\ndef sign():\n    return optax.scale_by_sign()\n"
+    other.write_text(f"from t2t_jax.study import optimizer\nimport optax\n{sign}")
+    both = ["--import", path, "--import", other, "--optimizer", "sign"]
+    refused([*train, "--run", tmp_path / "mixed", *both], path, other)
     assert not (tmp_path / "mixed").exists()

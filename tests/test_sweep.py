@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from t2t_jax import files
-from t2t_jax.cli import main
 from t2t_jax.commands import running
 from t2t_jax.data.prepare import opener
 from t2t_jax.errors import UsageError
@@ -322,41 +321,28 @@ def test_trials_that_are_not_finished_or_have_no_likelihoods(swept, grid):
 
 @pytest.mark.full
 def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
-    corpus, tmp_path, capsys, request
+    corpus, tmp_path, call, request
 ):
     """Workers run the trials, then the chosen values; a second call trains nothing."""
     fields = toy.fields(corpus, average=1, num_buckets=1, d_model=16, d_ff=32, d_k=2, d_v=2, h=8)
     fields |= dict(steps=30, evaluate_every=30, warmup=10, beam=1, max_extra=5)
     del fields["peak_lr"]
-    options = [
-        "table3",
-        "--preset",
-        "night",
-        "--rows",
-        "D:P_drop=0.0",  # which shares a program with base
-        *toy.options(fields),
-        "--sweep",
-        "lr_scale=0.001,1",
-    ]
-    options += ["--cache", str(tmp_path / "c"), "--store"]
-    words = ["run", *options, str(tmp_path / "s")]
-    assert main(words) == 0
-    table = capsys.readouterr().out.splitlines()
+    home = tmp_path / "s"
+    options = "table3 --preset night --sweep lr_scale=0.001,1 --rows D:P_drop=0.0".split()
+    options += [*toy.options(fields), "--cache", tmp_path / "c", "--store", home]
+    table = call("run", *options).out.splitlines()
     assert sum(" 1.0‡ " in line for line in table) == 2
-    results = sorted((tmp_path / "s").glob("*/result.json"))
+    results = sorted(home.glob("*/result.json"))
     scored = [bool(json.loads(path.read_text())["scores"]) for path in results]
     assert sorted(scored) == [False, False, True, True]  # trials that are not chosen need no scores
     before = [path.stat().st_mtime_ns for path in results]
     request.getfixturevalue("undrawn")
-    assert main(words) == 0
+    call("run", *options)
     assert [path.stat().st_mtime_ns for path in results] == before
 
-    assert main(["publish", *options, str(tmp_path / "s"), "--to", str(tmp_path / "to")]) == 0
-    shutil.rmtree(tmp_path / "s")
-    folder = tmp_path / "to" / "table3-night"
-    capsys.readouterr()
-    assert main([*words, "--published", str(folder)]) == 0
-    out, err = capsys.readouterr()
+    call("publish", *options, "--to", tmp_path / "to")
+    shutil.rmtree(home)
+    out, err = call("run", *options, "--published", tmp_path / "to" / "table3-night")
     assert out.splitlines() == [line for line in table if not line.startswith("plot: ")]
     assert "4 runs taken from" in err
-    assert not list((tmp_path / "s").glob("*/final"))
+    assert not list(home.glob("*/final"))
