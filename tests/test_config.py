@@ -51,6 +51,9 @@ def test_every_recipe_is_valid(name):
     assert isinstance(recipe(name), Config)
 
 
+LSTM = dict(architecture="recurrent", attention_feeding="output")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -100,14 +103,7 @@ def test_every_recipe_is_valid(name):
             ["decoder_attention=linear cannot be combined", "relative"],
         ),
         ({"N": 2, "cross_attention": "linear,linear,local"}, ["3 mechanisms", "at most 2"]),
-        (
-            {
-                "architecture": "recurrent",
-                "attention_feeding": "output",
-                "cross_attention": "dot_product,general",
-            },
-            ["2 mechanisms", "at most 1"],
-        ),
+        (LSTM | {"cross_attention": "dot_product,general"}, ["2 mechanisms", "at most 1"]),
         ({"h_kv": 3}, ["h_kv=3", "does not divide h=8"]),
         ({"h_kv": -1}, ["h_kv", "negative"]),
         ({"alpha": math.nan}, ["alpha", "finite", "nan"]),
@@ -115,12 +111,7 @@ def test_every_recipe_is_valid(name):
         ({"architecture": "convolutional", "h_kv": 2}, ["h_kv=2 has no effect"]),
         ({"encoder_attention": "differential", "d_k": 5}, ["encoder_attention=", "even, not 5"]),
         (
-            {
-                "architecture": "recurrent",
-                "attention_feeding": "output",
-                "cross_attention": "differential",
-                "d_model": 7,
-            },
+            LSTM | {"cross_attention": "differential", "d_model": 7},
             ["cross_attention=differential", "even, not 7"],
         ),
         ({"decoder_attention": "differential", "positions": "rotary"}, ["differential", "rotary"]),

@@ -1,19 +1,20 @@
-"""Published runs are read as those of a store, and a damaged file is refused."""
+"""Published runs are read as runs of a store, damaged ones refused; writers share a store."""
 
 import dataclasses
 import json
 import lzma
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
 import pytest
 
 from t2t_jax import files
-from t2t_jax.errors import UsageError
+from t2t_jax.errors import RunError, UsageError
 from t2t_jax.report import learning
 from t2t_jax.report.samples import samples
-from t2t_jax.runs import published, store
+from t2t_jax.runs import claim, published, store
 from t2t_jax.study import collecting, formats, publish
 from tests import stored
 
@@ -160,3 +161,27 @@ def test_what_is_published_is_only_read(tmp_path, call, refused):
 def test_a_name_has_the_changed_fields_behind_the_preset():
     grid = dataclasses.replace(stored.grid(), changes={"steps": 60, "N": 1, "train": "a/file"})
     assert grid.run_name(grid.rows[0], 2) == "table3-demo:steps=60,N=1/base/2"
+
+
+def test_writers_of_one_file_do_not_disturb_each_other(tmp_path):
+    path, contents = tmp_path / "request.json", [{"writer": "x" * 50_000 * i} for i in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(lambda i: files.write_json(path, contents[i % 8]), range(160)):
+            pass
+    assert files.read_json(path) in contents
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path):
+    (tmp_path / "result.json").mkdir()
+    with pytest.raises(RunError, match="cannot write"):
+        files.write(tmp_path / "result.json", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_lock_is_seen_by_who_may_write_and_free_to_who_may_not(tmp_path):
+    (tmp_path / "lock").touch()
+    assert not claim.is_locked(tmp_path)
+    (tmp_path / "lock").unlink()
+    (tmp_path / "lock").mkdir()  # which cannot be opened for writing
+    assert not claim.is_locked(tmp_path)
