@@ -24,21 +24,13 @@ from t2t_jax.errors import UsageError, near
 AXES = "population", "data", "fsdp", "tensor"
 ROWS = "data", "fsdp"
 
-# Logical axis and the mesh axes that divide it; None if every device holds the whole axis.
-RULES: tuple[tuple[str, str | tuple[str, ...] | None], ...] = (
+# Logical axis and the mesh axes that divide it; every device holds all other axes as a whole.
+RULES: tuple[tuple[str, str | tuple[str, ...]], ...] = (
     ("batch", ROWS),
     ("vocabulary", "tensor"),
     ("heads", "tensor"),
     ("d_ff", "tensor"),
     ("d_model", "fsdp"),
-    ("length", None),
-    ("position", None),
-    ("d_k", None),
-    ("d_v", None),
-    ("d_hidden", None),
-    ("bucket", None),
-    ("gates", None),
-    ("kernel", None),
 )
 
 
