@@ -74,6 +74,15 @@ def corpus(tmp_path_factory) -> Path:
     return toy.write(tmp_path_factory.mktemp("corpus"))
 
 
+@pytest.fixture(scope="session")
+def trained(corpus, tmp_path_factory) -> tuple[Path, Path]:
+    """The directory of a run of two steps on the toy corpus, and its cache, to be read alone."""
+    run, cache = (tmp_path_factory.mktemp(name) for name in ("run", "cache"))
+    words = toy.train(corpus, cache, steps=2, evaluate_every=2, num_buckets=1)
+    assert main([*words, "--run", str(run)]) == 0
+    return run, cache
+
+
 @pytest.fixture
 def call(capsys):
     """A function that runs a command in this process and returns what it prints, and its errors."""

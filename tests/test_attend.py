@@ -11,14 +11,12 @@ import pytest
 
 from t2t_jax import config
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.cli import main
 from t2t_jax.data.grammar.sentences import words
 from t2t_jax.evaluation import alignment
 from t2t_jax.evaluation.alignment import by_words, error_rate, links, tracked, word_of
 from t2t_jax.inference.weights import attention_maps
 from t2t_jax.models import build
 from t2t_jax.report.attention import Attended, Heads, attention_page, picture
-from tests import toy
 from tests.browser import open_page
 from tests.reference.attention import attention as reference
 
@@ -74,7 +72,7 @@ def maps_of_both(name):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(n, marks=[pytest.mark.full] * (n == "relative"))
+        pytest.param(n, marks=[pytest.mark.full] * (n in ("relative", "bahdanau", "coverage")))
         for n in MODELS
         if n not in ("differential", "memory")
     ],
@@ -248,29 +246,20 @@ def test_user_text_is_escaped(page):
     assert "<b>a</b>" not in page.read_text()
 
 
+def test_attend_writes_a_page_and_refuses_bad_arguments(trained, tmp_path, call):
+    run, cache = trained
+    out = "--out", tmp_path / "out", "--cache", cache
+    printed = call("attend", run, "one two", "--translation", "eins zwei", *out).out
+    assert printed.splitlines()[0] == "eins zwei"
+    html = (tmp_path / "out" / "attention.html").read_text()
+    layers = json.loads(html.split('id="layers">')[1].split("</script>")[0])
+    assert [len(layer["weights"]) for layer in layers] == [2, 2, 2]
+    assert "the sentence is empty" in call("attend", run, " ", *out, code=2).err
+    assert "is not a run" in call("attend", tmp_path, "one", *out, code=2).err
+
+
 def test_the_figure_has_every_head(shown, tmp_path):
     picture(shown, tmp_path / "attention")
     svg = (tmp_path / "attention.svg").read_text()
     assert svg.count("<image") == 12
     assert (tmp_path / "attention.png").stat().st_size > 10_000
-
-
-def test_attend_writes_a_page_and_refuses_bad_arguments(tmp_path, corpus, capsys):
-    run, cache = tmp_path / "run", tmp_path / "cache"
-    assert (
-        main(
-            [*toy.train(corpus, cache, steps=2, evaluate_every=2, num_buckets=1), "--run", str(run)]
-        )
-        == 0
-    )
-    out = ["--out", str(tmp_path / "out"), "--cache", str(cache)]
-    capsys.readouterr()
-    assert main(["attend", str(run), "one two", "--translation", "eins zwei", *out]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "eins zwei"
-    html = (tmp_path / "out" / "attention.html").read_text()
-    layers = json.loads(html.split('id="layers">')[1].split("</script>")[0])
-    assert [len(layer["weights"]) for layer in layers] == [2, 2, 2]
-    assert main(["attend", str(run), " ", *out]) == 2
-    assert "the sentence is empty" in capsys.readouterr().err
-    assert main(["attend", str(tmp_path), "one", *out]) == 2
-    assert "is not a run" in capsys.readouterr().err

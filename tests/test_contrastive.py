@@ -6,7 +6,6 @@ import json
 import math
 import random
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from t2t_jax.data.grammar import contrastive
 from t2t_jax.data.grammar.contrastive import contrastive_set
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Judgement, accuracies, judge, read
-from tests import toy
 
 
 @pytest.fixture(scope="module")
@@ -224,29 +222,24 @@ def test_a_file_of_another_format_is_refused(tmp_path):
         read(tmp_path / "none.json")
 
 
-def test_evaluate_prints_the_accuracy_on_a_file(corpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    words = [str(x) for x in toy.train(corpus, tmp_path / "cache", steps=1, evaluate_every=1)]
-    assert main([*words, "--run", "run"]) == 0
-    capsys.readouterr()
+def test_evaluate_prints_the_accuracy_on_a_file(trained, tmp_path, call):
+    path, (run, cache) = tmp_path / "set.json", trained
+    words = "evaluate", run, "--cache", cache
     item = {"source": "one", "reference": "two", "errors": [{"type": "t", "contrastive": "two"}]}
-    Path("set.json").write_text(json.dumps([item]))
-    assert main(["evaluate", "run", "--contrastive", "set.json"]) == 0
-    assert re.search(r"^t\s+0\.0%\s+0\.0 to \d+\.\d\s+1$", capsys.readouterr().out, re.MULTILINE)
-    for refused, message in (
-        (["none.json"], "cannot be read"),
-        (["grammar"], "was trained on text, and"),
-        (["grammar", "--metrics", "TER"], "translates nothing"),
-        (["set.json", "--split", "dev"], "translates nothing"),
-        (["set.json", "--beam", "3"], "translates nothing"),
+    path.write_text(json.dumps([item]))
+    printed = call(*words, "--contrastive", path).out
+    assert re.search(r"^t\s+0\.0%\s+0\.0 to \d+\.\d\s+1$", printed, re.MULTILINE)
+    pair = "--sources", path, "--references", path
+    for option, refused, message in (
+        ("--contrastive", ["none.json"], "cannot be read"),
+        ("--contrastive", ["grammar"], "was trained on text, and"),
+        ("--contrastive", ["grammar", "--metrics", "TER"], "translates nothing"),
+        ("--contrastive", [path, "--split", "dev"], "translates nothing"),
+        ("--contrastive", [path, "--beam", "3"], "translates nothing"),
+        ("--metrics", ["TER,contrastive"], "text, which has no minimal pairs"),
+        ("--metrics", ["contrastive", *pair], "has pairs of its own"),
     ):
-        assert main(["evaluate", "run", "--contrastive", *refused]) == 2
-        assert message in capsys.readouterr().err
-    assert main(["evaluate", "run", "--metrics", "TER,contrastive"]) == 2
-    assert "text, which has no minimal pairs" in capsys.readouterr().err
-    pair = ["--sources", "set.json", "--references", "set.json"]
-    assert main(["evaluate", "run", "--metrics", "contrastive", *pair]) == 2
-    assert "has pairs of its own" in capsys.readouterr().err
+        assert message in call(*words, option, *refused, code=2).err
 
 
 @pytest.mark.full

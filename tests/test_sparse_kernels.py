@@ -35,8 +35,8 @@ def full(*cases):
         ("block_local:b=9", 70, True),
         ("local:w=9", 70, False),
         ("sparse_strided:l=9", 70, True),
-        ("sparse_strided:l=8", 5, False),
         *full(
+            ("sparse_strided:l=8", 5, False),
             ("local:w=9", 70, True),
             *((f"sparse_strided:l={l}", T, 0) for l, T in ((1, 70), (11, 130), (64, 130))),
             *((f"sparse_strided:l={l}", 70, 1) for l in (1, 64)),
