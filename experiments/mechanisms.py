@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 
 from t2t_jax import files, plotting
-from t2t_jax.attention.registry import MECHANISMS, parse, pieces
+from t2t_jax.attention.choice import parse, pieces
+from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.bench.attention import BASE, crossing, state_bytes
 from t2t_jax.evaluation.metrics import parse as parse_metrics
 from t2t_jax.study import collecting, comparison, distances, measuring

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
-from t2t_jax.attention import registry
+from t2t_jax.attention import choice
 from t2t_jax.data.corpora import CORPORA, parse_options
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import (
@@ -411,11 +411,11 @@ def _validate_attention(c: Model) -> None:
         if role != "cross":
             needed = POSITIONS[c.positions].partners
             partners |= dict.fromkeys(needed, f"positions={c.positions}")
-        pieces = registry.pieces(getattr(c, f"{role}_attention"))
+        pieces = choice.pieces(getattr(c, f"{role}_attention"))
         for piece in pieces:
-            registry.check(piece, role, width, partners, c.architecture == "recurrent")
+            choice.check(piece, role, width, partners, c.architecture == "recurrent")
             _require(
-                has(c, "h") or not registry.gates(piece, c.d_k),
+                has(c, "h") or not choice.gates(piece, c.d_k),
                 f"{role}_attention={piece} needs gates, which architecture={c.architecture} does "
                 "not project: use a mechanism without gates.",
             )

@@ -32,9 +32,9 @@ from experiments.tools import roofline
 from experiments.tools.collectives import moves
 from experiments.tools.devices import DEVICES, SLICES, described, without_devices
 from t2t_jax import config
+from t2t_jax.attention.choice import build as build_mechanism
+from t2t_jax.attention.choice import parse as parse_mechanism
 from t2t_jax.attention.registry import MECHANISMS
-from t2t_jax.attention.registry import build as build_mechanism
-from t2t_jax.attention.registry import parse as parse_mechanism
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import keep
 from t2t_jax.bench.attention import B, D, H, default, is_causal, key_width, weighted_sum

@@ -45,9 +45,9 @@ state stores these, and a step repeats what it reads (`mechanism.repeat_heads`).
 
 `MECHANISMS` has an entry for every mechanism and does not import JAX. `build` makes the module that
 a config names, with options after a colon: `build("local:w=32")`. A config may name one for each
-layer in turn, "linear,linear,local:w=32" (`registry.of_layer`). A new mechanism is a file here and
+layer in turn, "linear,linear,local:w=32" (`choice.of_layer`). A new mechanism is a file here and
 an entry in `registry.py`.
 """
 
+from t2t_jax.attention.choice import build as build
 from t2t_jax.attention.registry import MECHANISMS as MECHANISMS
-from t2t_jax.attention.registry import build as build

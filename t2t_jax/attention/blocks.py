@@ -2,7 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+
+from t2t_jax.attention.reach import Reach
+from t2t_jax.attention.visibility import Visibility
 
 
 def blocks(x: Array, b: int, n: int, first: int = 0) -> Array:
@@ -38,10 +42,36 @@ def on_axis(axis: int, rank: int, x: Array) -> Array:
     return x.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 
-def scaled_products(equation: str, q: Array, k: Array, power: float = 0.5) -> Array:
-    """An einsum over d_k, the last axis, divided by d_k^power, in float32 or wider."""
-    wide = jnp.promote_types(q.dtype, jnp.float32)
-    products = jnp.einsum(equation, q, k, preferred_element_type=wide)
-    if power == 0.5:
-        return products / jnp.sqrt(q.shape[-1]).astype(wide)
-    return products / q.shape[-1] ** power
+def cut_parts(x: Array, r: int) -> Array:
+    """x [B, L, h, d] -> [B, n, r, h, d], part p in column p."""
+    return blocks(x, r, -(-x.shape[1] // r))
+
+
+def of_parts(lengths: Array, r: int) -> Array:
+    """The length of every part, [B, r]."""
+    return (jnp.maximum(lengths[:, None] - jnp.arange(r)[None], 0) + r - 1) // r
+
+
+def take_columns(x: Array, columns: np.ndarray) -> Array:
+    """x [B, S, ...] at positions that are known when it is compiled, each once."""
+    return x.at[:, columns].get(unique_indices=True, indices_are_sorted=True, mode="clip")
+
+
+def random_blocks(reach: Reach, visibility: Visibility, n: int, S: int) -> Array:
+    """The random blocks of S keys [B, n, r] that n blocks of queries see; -1 is none."""
+    i, lengths = jnp.arange(n)[None], visibility.kv_lengths
+    if visibility.causal:
+        candidates = jnp.broadcast_to(jnp.minimum(i, -(-S // reach.block)), (len(lengths), n))
+    else:
+        candidates = jnp.broadcast_to(-(-lengths[:, None] // reach.block), (len(lengths), n))
+    return draw_blocks(jnp.asarray(reach.uniform(n))[None], candidates[..., None])
+
+
+def draw_blocks(u: Array, m: Array) -> Array:
+    """floor(u m) of random numbers [..., r], each block once; -1 is none."""
+    j = jnp.minimum(jnp.floor(u * m).astype(jnp.int32), m - 1)
+    earlier = np.tri(j.shape[-1], k=-1, dtype=bool)
+    again = (j[..., :, None] == j[..., None, :]) & jnp.expand_dims(
+        earlier, tuple(range(j.ndim - 1))
+    )
+    return jnp.where(again.any(-1), -1, j)

@@ -10,10 +10,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.blocks import scaled_products
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, repeat_heads, write_at
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.flash_attention import MAX_WIDTH, flash_attention
+
+
+def scaled_products(equation: str, q: Array, k: Array, power: float = 0.5) -> Array:
+    """An einsum over d_k, the last axis, divided by d_k^power, in float32 or wider."""
+    wide = jnp.promote_types(q.dtype, jnp.float32)
+    products = jnp.einsum(equation, q, k, preferred_element_type=wide)
+    if power == 0.5:
+        return products / jnp.sqrt(q.shape[-1]).astype(wide)
+    return products / q.shape[-1] ** power
 
 
 def softmax(scores: Array, seen: Array) -> Array:

@@ -6,13 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.blocks import (
-    blocks,
-    on_axis,
-    scaled_products,
-    unblock,
-)
-from t2t_jax.attention.dense import softmax
+from t2t_jax.attention.blocks import blocks, on_axis, unblock
+from t2t_jax.attention.dense import scaled_products, softmax
 from t2t_jax.attention.mechanism import (
     Bias,
     Dropout,

@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.blocks import scaled_products
-from t2t_jax.attention.dense import softmax
+from t2t_jax.attention.dense import scaled_products, softmax
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding

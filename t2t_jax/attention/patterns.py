@@ -15,15 +15,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from t2t_jax.attention.blocks import blocks, on_axis, scaled_products, take_positions, unblock
-from t2t_jax.attention.dense import single_query, softmax, weighted_sum
+from t2t_jax.attention import pattern_kernels
+from t2t_jax.attention.blocks import (
+    blocks,
+    cut_parts,
+    draw_blocks,
+    of_parts,
+    on_axis,
+    random_blocks,
+    take_columns,
+    take_positions,
+    unblock,
+)
+from t2t_jax.attention.dense import scaled_products, single_query, softmax, weighted_sum
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
-from t2t_jax.attention.reach import Predicate, Reach
+from t2t_jax.attention.reach import Reach
 from t2t_jax.attention.visibility import Visibility, zero_padding
-from t2t_jax.ops.patterns import Pattern as TilePattern
-from t2t_jax.ops.patterns import Reached, ranges, table, tile_of
-from t2t_jax.ops.sparse_attention import TILE, has_kernel, sparse_attention
-from t2t_jax.ops.sparse_attention import Keys as FusedKeys
 
 
 class Keys(NamedTuple):
@@ -51,19 +58,16 @@ class Pattern(Mechanism):
 
     reach: Reach
 
-    def has_kernel(self) -> bool:
-        return type(self) is Pattern
-
     def attend(
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
         r, (B, T) = self.reach.parts, q.shape[:2]
         if r == 1:
             return self._attend(q, k, v, visibility, dropout, bias)
-        rows, keys = (_of_parts(n, r) for n in (visibility.q_lengths, visibility.kv_lengths))
+        rows, keys = (of_parts(n, r) for n in (visibility.q_lengths, visibility.kv_lengths))
         of_part = Visibility(rows.reshape(-1), keys.reshape(-1), visibility.causal)
         spread = None if bias is None else lambda distance: bias(r * distance)
-        q, k, v = (_parts(x, r).swapaxes(1, 2) for x in (q, k, v))
+        q, k, v = (cut_parts(x, r).swapaxes(1, 2) for x in (q, k, v))
         q, k, v = (x.reshape(B * r, *x.shape[2:]) for x in (q, k, v))
         out = self._attend(q, k, v, of_part, dropout, spread)
         return unblock(out.reshape(B, r, *out.shape[1:]).swapaxes(1, 2), T)
@@ -114,12 +118,14 @@ class Pattern(Mechanism):
             return jnp.concatenate(shifted, axis=2)
 
         r = self.reach.parts
-        return Keys("nsh", of_blocks(k), of_blocks(v), s, near_alone(self.reach, r * t, r * s))
+        return Keys("nsh", of_blocks(k), of_blocks(v), s, self.reach.near_alone(r * t, r * s))
 
     def _kept(self, k: Array, v: Array, t: Array) -> Keys:
         columns = self.reach.columns(k.shape[1])
         s = on_axis(3, 4, jnp.asarray(columns))
-        return Keys("sh", _take(k, columns), _take(v, columns), s, self.reach.sees(t, s))
+        return Keys(
+            "sh", take_columns(k, columns), take_columns(v, columns), s, self.reach.sees(t, s)
+        )
 
     def _strided(self, k: Array, v: Array, t: Array, l: int) -> Keys:
         m = -(-k.shape[1] // l)
@@ -140,89 +146,14 @@ class Pattern(Mechanism):
         return Keys("nsh", of_blocks(k), of_blocks(v), s, ~self.reach.sees(t, s))
 
     def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
-        """Parts, and positions at multiples of a stride, are more heads, which avoids a copy."""
-        reach, (B, T, h, _), causal = self.reach, q.shape, visibility.causal
-        g = tile_of(reach.block) if reach.r else TILE
-        if not g or not has_kernel(q, v):
-            return None
-        visibility = visibility.with_lengths(q, k)
-        lengths, r = (visibility.q_lengths, visibility.kv_lengths), reach.parts
-        if r > 1:
-            rows, keys = (jnp.repeat(_of_parts(n, r), h, axis=1) for n in lengths)
-            q, k, v = (_parts(x, r).reshape(B, -1, r * h, x.shape[-1]) for x in (q, k, v))
-            out, _ = self._tiled(q, k, v, Visibility(rows, keys, causal), g)
-            return unblock(out.reshape(B, -1, r, h, v.shape[-1]), T)
-        out, log_z = self._tiled(q, k, v, visibility, g)
-        if reach.stride:
-            out = _together((out, log_z), self._tiled_multiples(q, k, v, visibility))
-        if causal or not reach.rows:
+        out = pattern_kernels.attend(self.reach, q, k, v, visibility)
+        if out is None or visibility.causal or not self.reach.rows:
             return out
-        q, k, v = (
-            zero_padding(x, n) for x, n in ((q, lengths[0]), (k, lengths[1]), (v, lengths[1]))
-        )
+        visibility = visibility.with_lengths(q, k)
+        k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
+        q = zero_padding(q, visibility.q_lengths)
         out = self._with_rows(out, q, k, v, visibility, None, None)
-        return zero_padding(out, lengths[0])  # which also zeroes the gradient of padding
-
-    def _tiled(
-        self, q: Array, k: Array, v: Array, visibility: Visibility, g: int
-    ) -> tuple[Array, Array]:
-        """The near, kept and random keys by a kernel, and the log-sum-exp of their scores."""
-        reach, T, S, causal = self.reach, q.shape[1], k.shape[1], visibility.causal
-        r, lengths = reach.parts, visibility.kv_lengths
-
-        def pattern(seen: Predicate, s: np.ndarray, ends: Reached) -> TilePattern:
-            return TilePattern(_causal(seen) if causal else seen, s, ranges(T, g, s, ends))
-
-        near = pattern(
-            lambda t, s: near_alone(reach, r * t, r * s),
-            np.arange(S),
-            lambda first, last: reach.ends(first, last, causal),
-        )
-        if reach.r:
-            blocks = random_blocks(reach, visibility, -(-T // reach.block), S)
-            blocks = jnp.where(self._all_seen(blocks), -1, blocks)
-            listed = table(blocks, reach.block, g, T, S)
-            of_list = TilePattern(lambda t, s: ~reach.sees(t, s), b=reach.block)
-            sets = [FusedKeys(k, v, lengths, listed)]
-            patterns: list[tuple[TilePattern, ...]] = [(near, of_list)]
-        else:
-            sets, patterns = [FusedKeys(k, v, lengths)], [(near,)]
-        columns = reach.columns(S)
-        if len(columns):
-            sets.append(FusedKeys(_take(k, columns), _take(v, columns), lengths))
-            patterns.append((pattern(reach.sees, columns, _all_keys(causal)),))
-        scale = q.shape[-1] ** -0.5
-        return sparse_attention(q, visibility.q_lengths, tuple(sets), tuple(patterns), scale, g)
-
-    def _tiled_multiples(
-        self, q: Array, k: Array, v: Array, visibility: Visibility
-    ) -> tuple[Array, Array]:
-        """The keys at multiples of the stride, likewise."""
-        reach, (B, T, h, d_k), causal = self.reach, q.shape, visibility.causal
-        l = reach.stride
-        rows, keys = (
-            jnp.repeat(_of_parts(x, l), h, axis=1)
-            for x in (visibility.q_lengths, visibility.kv_lengths)
-        )
-        q, k, v = (_parts(x, l).reshape(B, -1, l * h, x.shape[-1]) for x in (q, k, v))
-        n, s = q.shape[1], np.arange(k.shape[1])
-        g = next(g for g in (16, 32, TILE) if g >= min(n, TILE))
-
-        def seen(t: Array, s: Array) -> Array:
-            return reach.sees(l * t, l * s) & ((s <= t) | (not causal))
-
-        pattern = TilePattern(seen, s, ranges(n, g, s, _all_keys(causal)))
-        sets = (FusedKeys(k, v, keys),)
-        out, log_z = sparse_attention(q, rows, sets, ((pattern,),), d_k**-0.5, g)
-        out = unblock(out.reshape(B, n, l, h, -1), T)
-        return out, log_z.reshape(B, l, h, n).transpose(0, 2, 3, 1).reshape(B, h, n * l)[:, :, :T]
-
-    def _all_seen(self, j: Array) -> Array:
-        """Whether all keys of random blocks j [B, n, r] are seen by `reach.sees`."""
-        b, i = self.reach.block, jnp.arange(j.shape[1])[None, :, None]
-        t = b * i[..., None, None] + on_axis(3, 5, jnp.arange(b))
-        s = b * j[..., None, None] + on_axis(4, 5, jnp.arange(b))
-        return self.reach.sees(t, s).all((-2, -1))
+        return zero_padding(out, visibility.q_lengths)  # also zeroes the gradient of padding
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values that later steps may see.
@@ -240,7 +171,7 @@ class Pattern(Mechanism):
         last = _ring(lengths[:, None] - 1, min(reach.window * reach.parts + 1, S))
         state = {"k": take_positions(k, last), "v": take_positions(v, last)}
         if len(columns := reach.columns(S)):
-            state |= {"k_kept": _take(k, columns), "v_kept": _take(v, columns)}
+            state |= {"k_kept": take_columns(k, columns), "v_kept": take_columns(v, columns)}
         return state
 
     def step_self(
@@ -274,7 +205,7 @@ class Pattern(Mechanism):
         if reach.parts > 1:  # only a part of the ring is of this sequence
             s = t - reach.parts * jnp.arange((size - 1) // reach.parts + 1)
             keys, values = (jnp.take(x, s % size, axis=1) for x in (keys, values))
-        seen = near_alone(reach, t, s)
+        seen = reach.near_alone(t, s)
         if "k_kept" in state:
             columns = jnp.asarray(reach.first_columns(state["k_kept"].shape[1]))
             keys, values = (
@@ -290,13 +221,13 @@ class Pattern(Mechanism):
         reach, b = self.reach, self.reach.block
         near = t - jnp.arange(min(reach.window + 1, S))
         columns = jnp.asarray(reach.columns(S))
-        sets = [(near, near_alone(reach, t, near)), (columns, reach.sees(t, columns))]
+        sets = [(near, reach.near_alone(t, near)), (columns, reach.sees(t, columns))]
         if reach.stride:
             s = t - b * jnp.arange(-(-S // b))
             sets.append((s, reach.sees(t, s)))
         if reach.r:
             i = t // b
-            j = _draw(jnp.asarray(reach.uniform(-(-S // b)))[i], i[None])
+            j = draw_blocks(jnp.asarray(reach.uniform(-(-S // b)))[i], i[None])
             s = (b * j[:, None] + jnp.arange(b)[None]).reshape(-1)
             sets.append((s, ~reach.sees(t, s)))
         positions, seen = (jnp.concatenate(x) for x in zip(*sets, strict=True))
@@ -318,57 +249,6 @@ class Pattern(Mechanism):
             k, v = (jnp.take(state[n], s, axis=1, mode="clip") for n in "kv")
         seen = (s >= 0)[None] & (s[None] < state["lengths"][:, None]) & reach.sees(t, s)[None]
         return single_query(q, k, v, seen, (s - t)[None], bias)
-
-
-def _causal(seen: Predicate) -> Predicate:
-    return lambda t, s: seen(t, s) & (s <= t)
-
-
-def _all_keys(causal: bool) -> Reached:
-    """The first and the last key that some queries may see if distance does not matter."""
-    return lambda first, last: (0, last if causal else np.iinfo(np.int32).max)
-
-
-def _together(*parts: tuple[Array, Array]) -> Array:
-    """The outputs [B, T, h, d_v] of one softmax from two parts: outputs and log-sum-exps."""
-    total = jnp.logaddexp(*(log_z for _, log_z in parts))
-    return sum(
-        (
-            out * jnp.exp(log_z - total).swapaxes(1, 2)[..., None].astype(out.dtype)
-            for out, log_z in parts
-        ),
-        start=jnp.zeros((), parts[0][0].dtype),
-    )
-
-
-def near_alone(reach: Reach, t: Array, s: Array) -> Array:
-    """Whether the query at t sees the key at s, which is neither kept nor at a multiple."""
-    seen = reach.sees(t, s)
-    if reach.kept:
-        seen &= ~reach.kept(s)
-    if reach.stride:
-        seen &= s % reach.stride != t % reach.stride
-    return seen
-
-
-def random_blocks(reach: Reach, visibility: Visibility, n: int, S: int) -> Array:
-    """The random blocks of S keys [B, n, r] that n blocks of queries see; -1 is none."""
-    i, lengths = jnp.arange(n)[None], visibility.kv_lengths
-    if visibility.causal:
-        candidates = jnp.broadcast_to(jnp.minimum(i, -(-S // reach.block)), (len(lengths), n))
-    else:
-        candidates = jnp.broadcast_to(-(-lengths[:, None] // reach.block), (len(lengths), n))
-    return _draw(jnp.asarray(reach.uniform(n))[None], candidates[..., None])
-
-
-def _draw(u: Array, m: Array) -> Array:
-    """floor(u m) of random numbers [..., r], each block once; -1 is none."""
-    j = jnp.minimum(jnp.floor(u * m).astype(jnp.int32), m - 1)
-    earlier = np.tri(j.shape[-1], k=-1, dtype=bool)
-    again = (j[..., :, None] == j[..., None, :]) & jnp.expand_dims(
-        earlier, tuple(range(j.ndim - 1))
-    )
-    return jnp.where(again.any(-1), -1, j)
 
 
 def _softmax(
@@ -409,21 +289,6 @@ def _products(
     return out.reshape(*x.shape[:2], *out.shape[1:])
 
 
-def _parts(x: Array, r: int) -> Array:
-    """x [B, L, h, d] -> [B, n, r, h, d], part p in column p."""
-    return blocks(x, r, -(-x.shape[1] // r))
-
-
-def _of_parts(lengths: Array, r: int) -> Array:
-    """The length of every part, [B, r]."""
-    return (jnp.maximum(lengths[:, None] - jnp.arange(r)[None], 0) + r - 1) // r
-
-
 def _ring(last: Array, size: int) -> Array:
     """The position in each slot if `last` [B, 1] is the newest; negative if there is none."""
     return last - (last - jnp.arange(size)[None]) % size
-
-
-def _take(x: Array, columns: np.ndarray) -> Array:
-    """x [B, S, ...] at positions that are known when it is compiled, each once."""
-    return x.at[:, columns].get(unique_indices=True, indices_are_sorted=True, mode="clip")

@@ -74,6 +74,15 @@ class Reach:
         stop = np.minimum(last + self.window, (last // b + near + 1) * b - 1)
         return start, last if causal else stop
 
+    def near_alone(self, t: Any, s: Any) -> Any:
+        """Whether the query at t sees the key at s, which is neither kept nor at a multiple."""
+        seen = self.sees(t, s)
+        if self.kept:
+            seen &= ~self.kept(s)
+        if self.stride:
+            seen &= s % self.stride != t % self.stride
+        return seen
+
     def columns(self, S: int) -> np.ndarray:
         """The positions of the kept keys among S."""
         s = np.arange(S)

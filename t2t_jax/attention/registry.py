@@ -1,20 +1,15 @@
 """The attention mechanisms by name, without JAX: roles, options, supported combinations, cost.
 
-A config names a mechanism and, after a colon, options that differ from the defaults: "local:w=32".
-Several such pieces, separated by commas, alternate over the layers of a stack: "linear,local:w=32".
 A new mechanism is a file of this folder and one entry of `MECHANISMS`, or a class of a study file
 (`t2t_jax/extend.py`).
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from t2t_jax.attention import costs, reach
 from t2t_jax.attention.costs import Number, Options, Shape
-from t2t_jax.errors import UsageError, near
-from t2t_jax.parts import implementation
 
 SELF, ALL = ("encoder", "decoder"), ("encoder", "decoder", "cross")
 
@@ -320,150 +315,3 @@ MECHANISMS: dict[str, Entry] = {
         supports=("mup",),
     ),
 }
-
-
-def pieces(text: str) -> list[str]:
-    """The mechanisms of layers 0, 1, ...; a deeper stack repeats the list.
-
-    The comma also separates options: "linear,sparse_fixed:l=8,c=2,local" has three mechanisms.
-    """
-    out: list[str] = []
-    for part in text.split(","):
-        if out and "=" in part.partition(":")[0]:  # one more option
-            out[-1] += f",{part}"
-        else:
-            out.append(part.strip())
-    return out
-
-
-def of_layer(text: str, layer: int) -> str:
-    """The mechanism of one layer."""
-    every = pieces(text)
-    return every[layer % len(every)]
-
-
-def parse(text: str) -> tuple[str, dict[str, Number]]:
-    """The name of one mechanism and the options that a config gives it, as in "local:w=32".
-
-    Raises:
-      UsageError: the mechanism or an option does not exist, or a value is out of range.
-    """
-    if len(pieces(text)) > 1:
-        raise UsageError(f"{text!r} has {len(pieces(text))} mechanisms, but one is needed.")
-    name, _, rest = text.partition(":")
-    if name not in MECHANISMS:
-        raise UsageError(f"there is no attention {name!r}: {near(name, MECHANISMS)}")
-    defaults = MECHANISMS[name].options
-    options = {}
-    for part in rest.split(",") if rest else []:
-        option, _, value = (x.strip() for x in part.partition("="))
-        if option not in defaults:
-            known = ", ".join(defaults) or "none"
-            raise UsageError(
-                f"attention {name} has no option {option!r} in {text!r}: it has {known}."
-            )
-        options[option] = _number(option, value, defaults[option], text)
-    full = {**defaults, **options}
-    for small, large in MECHANISMS[name].at_most.items():
-        bound = full[large] if isinstance(large, str) else large
-        if full[small] > bound:
-            what = f"{large}, which is {bound}" if isinstance(large, str) else bound
-            raise UsageError(f"{small} in {text!r} can be at most {what}.")
-    return name, options
-
-
-def _number(option: str, value: str, default: Number, text: str) -> Number:
-    """The value of an option: at least 1 (a seed: 0) if its default is an int, else positive."""
-    if isinstance(default, int):
-        least = 0 if option == "seed" else 1
-        if value.isdecimal() and int(value) >= least:
-            return int(value)
-        raise UsageError(f"{option} in {text!r} must be a whole number of at least {least}.")
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise UsageError(f"{option} in {text!r} must be a positive number.")
-    return number
-
-
-def check(
-    text: str, role: str, d_k: int, partners: Mapping[str, str], recurrent: bool = False
-) -> None:
-    """Checks that one mechanism can take a role and can be combined with other settings.
-
-    Args:
-      role: encoder, decoder or cross.
-      d_k: width of a head's queries.
-      partners: those names of `Entry.supports` that the config uses, each with the setting that
-        asks for it.
-      recurrent: whether the decoder is recurrent, so that it computes one query after another.
-
-    Raises:
-      UsageError: it cannot; the message says why, and what can be used instead.
-    """
-    name, given = parse(text)
-    entry = MECHANISMS[name]
-    if text.count("=") > len(given):
-        raise UsageError(f"{role}_attention={text} gives an option twice: give it once.")
-    if role not in entry.roles:
-        able = ", ".join(n for n, e in MECHANISMS.items() if role in e.roles)
-        raise UsageError(f"{name} cannot be {role}_attention, as {entry.why}: use one of {able}.")
-    if entry.changing and not recurrent:
-        raise UsageError(
-            f"{role}_attention={text} needs a decoder that computes one query after another: use "
-            "architecture=recurrent, or another mechanism."
-        )
-    if entry.halves and d_k % 2:
-        raise UsageError(
-            f"{role}_attention={text} halves the queries and keys of a head, so their width must "
-            f"be even, not {d_k}."
-        )
-    for partner, setting in partners.items():
-        if partner not in entry.supports:
-            able = ", ".join(
-                n for n, e in MECHANISMS.items() if role in e.roles and partner in e.supports
-            )
-            raise UsageError(
-                f"{role}_attention={text} cannot be combined with {setting}: change the latter, or "
-                f"set {role}_attention to one of {able}."
-            )
-
-
-def products(text: str, shape: Shape) -> Number:
-    """Multiply-adds of one head of a mechanism in the forward pass."""
-    return MECHANISMS[parse(text)[0]].products(attributes(text), shape)
-
-
-def gates(text: str, d_k: int) -> int:
-    """The number of features that a mechanism needs for each key and head beside d_k."""
-    return MECHANISMS[parse(text)[0]].gates(d_k)
-
-
-def changing(text: str) -> tuple[str, ...]:
-    """The entries of the state of a mechanism that a step of cross-attention changes."""
-    return MECHANISMS[parse(text)[0]].changing
-
-
-def capacity(text: str) -> tuple[str, Number]:
-    """The option of a mechanism that limits its positions, and how many it has."""
-    option = MECHANISMS[parse(text)[0]].capacity
-    return option, attributes(text)[option] if option else math.inf
-
-
-def attributes(text: str) -> dict[str, Number]:
-    """The attributes that the module of a mechanism is built with: its sizes and its options."""
-    name, options = parse(text)
-    return {**MECHANISMS[name].sizes, **MECHANISMS[name].options, **options}
-
-
-def build(text: str) -> Any:
-    """The Flax module of a mechanism."""
-    where = MECHANISMS[parse(text)[0]].where
-    made = implementation(where, "t2t_jax.attention")(**attributes(text))
-    if not isinstance(made, reach.Reach):
-        return made
-    from t2t_jax.attention.patterns import Pattern  # which imports JAX
-
-    return Pattern(made)

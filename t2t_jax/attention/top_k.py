@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.blocks import scaled_products
-from t2t_jax.attention.dense import Dense, softmax
+from t2t_jax.attention.dense import Dense, scaled_products, softmax
 
 
 class TopK(Dense):

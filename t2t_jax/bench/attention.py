@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from flax.core import meta
 
+from t2t_jax.attention.choice import build, gates, parse
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.parameters import PerHead
-from t2t_jax.attention.registry import MECHANISMS, build, gates, parse
+from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import NAIVE, align
 from t2t_jax.bench.lengths import ROUNDS, Point, Program, compiled, exponent, sweep

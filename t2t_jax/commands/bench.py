@@ -8,7 +8,8 @@ from t2t_jax.errors import UsageError
 
 def attention(arguments: Namespace) -> None:
     """Measures, stores and prints time and memory of mechanisms at every length, and plots them."""
-    from t2t_jax.attention.registry import MECHANISMS, parse
+    from t2t_jax.attention.choice import parse
+    from t2t_jax.attention.registry import MECHANISMS
     from t2t_jax.bench import NAIVE, keep
 
     lengths = arguments.lengths

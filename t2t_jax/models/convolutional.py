@@ -17,8 +17,8 @@ from flax import struct
 from jax import Array
 
 from t2t_jax.attention import build
+from t2t_jax.attention.choice import of_layer
 from t2t_jax.attention.mechanism import State
-from t2t_jax.attention.registry import of_layer
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter

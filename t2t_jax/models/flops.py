@@ -2,8 +2,8 @@
 
 from importlib import import_module
 
+from t2t_jax.attention.choice import gates, of_layer, products
 from t2t_jax.attention.costs import Number, Shape
-from t2t_jax.attention.registry import gates, of_layer, products
 from t2t_jax.config import Config, Model
 from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORM_PLACEMENTS
 

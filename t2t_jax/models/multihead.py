@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from t2t_jax import config
 from t2t_jax.attention import build
+from t2t_jax.attention.choice import gates, of_layer
 from t2t_jax.attention.mechanism import Bias, repeat_heads
-from t2t_jax.attention.registry import gates, of_layer
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.layers import parameter
 from t2t_jax.models.norms import norm

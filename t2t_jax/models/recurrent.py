@@ -21,7 +21,7 @@ from flax import struct
 from jax import Array
 
 from t2t_jax.attention import build
-from t2t_jax.attention.registry import changing
+from t2t_jax.attention.choice import changing
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t2t_jax import config, plotting
-from t2t_jax.attention.registry import of_layer
+from t2t_jax.attention.choice import of_layer
 from t2t_jax.data.cache import Split
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.evaluation import alignment

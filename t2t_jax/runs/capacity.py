@@ -4,7 +4,7 @@ Only what is to be trained is checked: a study's rows have the paper's max_lengt
 lowers it, and stored runs are shown whatever their config.
 """
 
-from t2t_jax.attention import registry
+from t2t_jax.attention import choice
 from t2t_jax.config import Config, has
 from t2t_jax.data.cache import Split
 from t2t_jax.errors import UsageError
@@ -63,8 +63,8 @@ def _check_mechanisms(
 ) -> None:
     for role, needed in (("encoder", source), ("cross", source), ("decoder", target)):
         name = f"{role}_attention"
-        for piece in registry.pieces(getattr(c.model, name)) if has(c.model, name) else ():
-            option, given = registry.capacity(piece)
+        for piece in choice.pieces(getattr(c.model, name)) if has(c.model, name) else ():
+            option, given = choice.capacity(piece)
             if given < needed:
                 raise UsageError(
                     f"{name}={piece} has {given} positions, but {sentences} need {needed}: set its "

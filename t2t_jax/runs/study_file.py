@@ -18,7 +18,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from t2t_jax import config
-from t2t_jax.attention import registry
+from t2t_jax.attention import choice
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 from t2t_jax.extend import TABLE_OF, TABLES, in_files
@@ -118,7 +118,7 @@ def file_of(c: Config) -> str | None:
     files = {
         _study(where): field
         for field, table in TABLE_OF.items()
-        for piece in registry.pieces(flat[field])  # only attention may name several, for layers
+        for piece in choice.pieces(flat[field])  # only attention may name several, for layers
         for where in in_files(TABLES[table].get(piece.partition(":")[0], NOTHING))
     }
     if len(files) > 1:
