@@ -38,6 +38,25 @@ def make(**changes):
     )
 
 
+def check_decoding(model, params):
+    """Logits of decoding step by step equal those by teacher forcing."""
+    variables, whole = {"params": params}, full_logits(model, params)
+
+    @jax.jit
+    def start(variables):
+        encoded = model.apply(variables, SOURCE, method="encode")
+        return model.apply(variables, encoded, TARGET.shape[1], method="start")
+
+    memory, state = start(variables)
+    for leaf in jax.tree.leaves((memory, state)):
+        assert leaf.shape[0] == len(SOURCE)
+    step = jax.jit(partial(model.apply, method="step"))
+    for t, tokens in enumerate(shift(TARGET).T):
+        logits, state = step(variables, memory, state, tokens, jnp.int32(t))
+        real = TARGET[:, t] != 0
+        np.testing.assert_allclose(logits[real], whole[real, t], rtol=1e-5, atol=1e-5)
+
+
 @partial(jax.jit, static_argnums=0)
 def full_logits(model, params, source=SOURCE, target=TARGET):
     """Returns logits [B, T, V] by teacher forcing."""

@@ -67,44 +67,39 @@ def test_an_epoch_has_every_pair_exactly_once(pairs, shapes, multiple, epoch):
     assert sorted(seen) == sorted(expected)
 
 
+def cost(pairs, rectangles):
+    """Returns the positions of all pairs, each in the smallest rectangle that holds it."""
+    fits = [[S + T for S, T in rectangles if a <= S and b <= T] for a, b in pairs]
+    return sum(map(min, fits)) if all(fits) else np.inf
+
+
 @settings(max_examples=30, deadline=None)
 @given(lengths, st.integers(1, 4))
 def test_bounds_cover_all_pairs_and_are_a_local_optimum(pairs, count):
-    """The oracle assigns pairs by brute force; moving any bound by one never lowers the cost."""
-    s, t = np.array(pairs).T
-
-    def cost(rectangles):
-        fits = [[S + T for S, T in rectangles if a <= S and b <= T] for a, b in pairs]
-        return sum(map(min, fits)) if all(fits) else np.inf
-
-    chosen = bounds(s, t, count)
+    """Moving any bound by one never lowers the cost."""
+    chosen = bounds(*np.array(pairs).T, count)
     assert len(chosen) <= count
-    least = cost(chosen)
+    least = cost(pairs, chosen)
     assert np.isfinite(least)
     for i, d in itertools.product(range(len(chosen)), ((1, 0), (-1, 0), (0, 1), (0, -1))):
         S, T = chosen[i]
-        assert cost([*chosen[:i], (S + d[0], T + d[1]), *chosen[i + 1 :]]) >= least
+        moved = [*chosen[:i], (S + d[0], T + d[1]), *chosen[i + 1 :]]
+        assert cost(pairs, moved) >= least
 
 
 def test_bounds_are_optimal_on_a_small_grid():
     random = np.random.default_rng(0)
     s, t = random.integers(1, 7, 40), random.integers(1, 6, 40)
-    grid = list(itertools.product(range(1, 7), range(1, 6)))
-
-    def cost(rectangles):
-        fits = [[S + T for S, T in rectangles if a <= S and b <= T] for a, b in zip(s, t)]  # noqa: B905
-        return sum(map(min, fits)) if all(fits) else np.inf
-
-    best = min(map(cost, itertools.combinations(grid, 3)))
-    assert cost(bounds(s, t, 3)) == best
+    grid, pairs = itertools.product(range(1, 7), range(1, 6)), [*zip(s, t, strict=True)]
+    best = min(cost(pairs, x) for x in itertools.combinations(grid, 3))
+    assert cost(pairs, bounds(s, t, 3)) == best
 
 
 def test_bounds_of_many_lengths_cover_them_with_little_padding():
     random = np.random.default_rng(1)
     s, t = random.integers(2, 700, 5000), random.integers(2, 500, 5000)
     chosen = bounds(s, t, 6)
-    positions = sum(min(S + T for S, T in chosen if a <= S and b <= T) for a, b in zip(s, t))  # noqa: B905
-    assert positions < 0.8 * len(s) * (s.max() + t.max())
+    assert cost(zip(s, t, strict=True), chosen) < 0.8 * len(s) * (s.max() + t.max())
 
 
 def padding_of(batches, epoch):

@@ -202,7 +202,7 @@ def captions(tmp_path, monkeypatch):
     return directory
 
 
-@pytest.mark.parametrize(("source", "target"), [("en", "de"), ("en", "fr"), ("de", "en")])
+@pytest.mark.parametrize(("source", "target"), [("en", "fr"), ("de", "en")])
 def test_multi30k_downloaded_equals_the_local_copy(captions, tmp_path, monkeypatch, source, target):
     """The download itself is replaced by reading a directory."""
     plain = builders._prepare

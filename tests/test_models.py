@@ -1,7 +1,5 @@
 """Every encoder-decoder equals its definition in plain numpy, and decodes as it trains."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +18,7 @@ from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import shift
 from tests.reference import convolutional, recurrent, transformer
 from tests.reference.loss import loss as reference_loss
-from tests.small import SENTENCES, SOURCE, TARGET, full_logits, make, padded
+from tests.small import SENTENCES, SOURCE, TARGET, check_decoding, full_logits, make, padded
 
 
 def recur(cell, feed="none", scores="", both=False):
@@ -231,22 +229,7 @@ def test_a_hybrid_is_layer_by_layer_the_model_of_each_mechanism():
 
 @pytest.mark.parametrize("name", each_of(MIXES, MIXES_FULL))
 def test_decoding_steps_equal_the_full_logits(name):
-    model, params = make(**MIXES[name])
-    variables, whole = {"params": params}, full_logits(model, params)
-
-    @jax.jit
-    def start(variables):
-        encoded = model.apply(variables, SOURCE, method="encode")
-        return model.apply(variables, encoded, TARGET.shape[1], method="start")
-
-    memory, state = start(variables)
-    for leaf in jax.tree.leaves((memory, state)):
-        assert leaf.shape[0] == len(SOURCE)
-    step = jax.jit(partial(model.apply, method="step"))
-    for t, tokens in enumerate(shift(TARGET).T):
-        logits, state = step(variables, memory, state, tokens, jnp.int32(t))
-        real = TARGET[:, t] != 0
-        np.testing.assert_allclose(logits[real], whole[real, t], rtol=1e-5, atol=1e-5)
+    check_decoding(*make(**MIXES[name]))
 
 
 ONE_OF_EACH = {

@@ -30,7 +30,7 @@ from t2t_jax.training import population, sharding
 from t2t_jax.training.step import _shapes, hyper, initialise, make_step, shift
 from tests import toy
 from tests.reference import transformer
-from tests.small import SENTENCES, SOURCE, TARGET, TRANSFORMER, V, full_logits, make
+from tests.small import SENTENCES, SOURCE, TARGET, TRANSFORMER, V, check_decoding, full_logits, make
 from tests.test_help import blocks
 
 MIXTURE = Path(__file__).with_name("mixture.py")
@@ -85,15 +85,7 @@ def test_parallel_sublayers_equal_their_definition():
     "changes", [dict(norm_placement="parallel"), dict(feed_forward="mixture")], ids=str
 )
 def test_decoding_steps_equal_the_full_logits(changes):
-    model, params = make(**changes)
-    variables, whole = {"params": params}, full_logits(model, params)
-    encoded = model.apply(variables, SOURCE, method="encode")
-    memory, state = model.apply(variables, encoded, TARGET.shape[1], method="start")
-    step = jax.jit(partial(model.apply, method="step"))
-    for t, tokens in enumerate(shift(TARGET).T):
-        logits, state = step(variables, memory, state, tokens, jnp.int32(t))
-        real = TARGET[:, t] != 0
-        np.testing.assert_allclose(logits[real], whole[real, t], rtol=1e-5, atol=1e-5)
+    check_decoding(*make(**changes))
 
 
 def loaded():
