@@ -14,6 +14,7 @@ from tensorflow_datasets.translate.wmt14 import Wmt14Translate
 
 from t2t_jax.config import Data
 from t2t_jax.data import builders, parallel
+from t2t_jax.data import multi30k as published
 from t2t_jax.data import prepare as preparation
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.prepare import prepare
@@ -192,10 +193,10 @@ def captions(tmp_path, monkeypatch):
     directory = tmp_path / "captions"
     directory.mkdir()
     for stem, n in (("train", 150), ("val", 12), ("test_2016_flickr", 9)):
-        for language in parallel.LANGUAGES:
+        for language in published.LANGUAGES:
             data = gzip.compress(text(lines(language, n, stem)), mtime=0)
             (directory / f"{stem}.{language}.gz").write_bytes(data)
-    known = infos(directory, [parallel.URL + name for name in parallel.FILES])
+    known = infos(directory, [published.URL + name for name in published.FILES])
     files = {info.filename: (info.size, info.checksum) for info in known.values()}
     monkeypatch.setattr(parallel, "FILES", files)
     monkeypatch.setattr(builders.Multi30k, "url_infos", known)
@@ -234,7 +235,7 @@ def test_downloaded_files_are_not_requested_again(captions, tmp_path, monkeypatc
     requested = []
     monkeypatch.setattr(builders, "_answers", lambda url: requested.append(url) or True)
     builder = builders._builder(builders.Multi30k, tmp_path, "de-en")
-    [first, second] = [parallel.URL + name for name in ("train.en.gz", "train.de.gz")]
+    [first, second] = [published.URL + name for name in ("train.en.gz", "train.de.gz")]
     name = tfds.download.resource.get_dl_fname(first, builder.url_infos[first].checksum)
     (tmp_path / "downloads" / "multi30k").mkdir(parents=True)
     (tmp_path / "downloads" / "multi30k" / name).write_bytes(b"")

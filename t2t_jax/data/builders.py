@@ -20,7 +20,7 @@ from typing import IO, Any
 import tensorflow_datasets as tfds
 from etils import epath
 
-from t2t_jax.data import parallel as published
+from t2t_jax.data import multi30k as published
 from t2t_jax.data.raw import FilesMissing, Raw, Stream
 from t2t_jax.data.tokenise import CHUNK
 from t2t_jax.errors import UsageError

@@ -2,14 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from t2t_jax.errors import UsageError, near
 
-if TYPE_CHECKING:
-    from t2t_jax.config import Data
-
-REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
 TRANSLATION = "BLEU", "BLEU lowercased", "BLEU international", "chrF2"
 MULTI30K = (*TRANSLATION, "BLEU Moses")  # as its literature scores it
 TREES = "F1", "recall", "precision", "valid trees", "F1 of right branches"
@@ -117,16 +112,3 @@ def parse_options(corpus: str, text: str) -> dict[str, int]:
             raise UsageError(f"task_options={text} gives {name} twice: give it once.")
         options[name] = int(value)
     return {**defaults, **options}
-
-
-def drawn_pairs(data: "Data") -> int:
-    """The number of training pairs if so many are drawn on request, else 0."""
-    above = CORPORA[data.corpus].drawn_above
-    return 0 if above is None or data.pairs <= above else data.pairs
-
-
-def request(data: "Data") -> dict[str, Any]:
-    """The fields that change a prepared corpus; some are left out if they have their default."""
-    fields = {name: getattr(data, name) for name in REQUEST}
-    chosen = dict(grade=data.grade, task_options=data.task_options, pairs=drawn_pairs(data))
-    return fields | {name: x for name, x in chosen.items() if x != getattr(type(data), name)}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from t2t_jax.config import Data
 from t2t_jax.data import nested, tasks
-from t2t_jax.data.corpora import drawn_pairs, parse_options
-from t2t_jax.data.raw import Raw, RawCorpus, Report, streams_of
+from t2t_jax.data.corpora import parse_options
+from t2t_jax.data.raw import Raw, RawCorpus, Report, drawn_pairs, streams_of
 from t2t_jax.data.tasks import Example, Options, Task
 from t2t_jax.errors import UsageError
 from t2t_jax.tokens import UNK

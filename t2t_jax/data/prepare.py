@@ -17,8 +17,8 @@ import numpy as np
 from t2t_jax import files
 from t2t_jax.config import Data
 from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence
-from t2t_jax.data.corpora import CORPORA, REQUEST, drawn_pairs, request
-from t2t_jax.data.raw import FilesMissing, raw_corpus
+from t2t_jax.data.corpora import CORPORA
+from t2t_jax.data.raw import REQUEST, FilesMissing, drawn_pairs, raw_corpus, request
 from t2t_jax.data.tokenise import build
 from t2t_jax.errors import UsageError
 

@@ -15,6 +15,7 @@ from t2t_jax.tokens import UNK
 
 HOME = "t2t_jax.data"  # the package in which the table of corpora names functions
 Report = Callable[[str], object]
+REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
 
 
 class FilesMissing(UsageError):
@@ -64,6 +65,19 @@ def raw_corpus(data: Data, root: Path, report: Report) -> RawCorpus:
     corpus = CORPORA[data.corpus]
     function = implementation(corpus.where, HOME)
     return _of_function(data, corpus, function) if corpus.splits else function(data, root, report)
+
+
+def drawn_pairs(data: Data) -> int:
+    """The number of training pairs if so many are drawn on request, else 0."""
+    above = CORPORA[data.corpus].drawn_above
+    return 0 if above is None or data.pairs <= above else data.pairs
+
+
+def request(data: Data) -> dict[str, Any]:
+    """The fields that change a prepared corpus; some are left out if they have their default."""
+    fields = {name: getattr(data, name) for name in REQUEST}
+    chosen = dict(grade=data.grade, task_options=data.task_options, pairs=drawn_pairs(data))
+    return fields | {name: x for name, x in chosen.items() if x != getattr(type(data), name)}
 
 
 def streams_of(

@@ -10,8 +10,8 @@ from typing import Any
 
 from t2t_jax.config import Data
 from t2t_jax.data.cache import SIDES
-from t2t_jax.data.corpora import CORPORA, drawn_pairs
-from t2t_jax.data.raw import Raw, RawCorpus, Report, check_languages, streams_of
+from t2t_jax.data.corpora import CORPORA
+from t2t_jax.data.raw import Raw, RawCorpus, Report, check_languages, drawn_pairs, streams_of
 
 SEED = 0
 VERSION = 1  # to be raised with a change of the pairs that are drawn

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
-from t2t_jax.data.corpora import CORPORA, drawn_pairs
-from t2t_jax.data.raw import HOME
+from t2t_jax.data.corpora import CORPORA
+from t2t_jax.data.raw import HOME, drawn_pairs
 from t2t_jax.environment import environment
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Accuracy, Judgement, accuracies, judge, read

@@ -8,7 +8,7 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.data.corpora import request
+from t2t_jax.data.raw import request
 from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.results import Run, Unfinished
 from t2t_jax.study.declaration import Row
