@@ -1,7 +1,7 @@
 """Attention weights of every mechanism, gold alignments, figure and page."""
 
 import json
-from functools import cache
+from functools import cache, partial
 
 import flax.linen as nn
 import jax
@@ -140,7 +140,8 @@ def test_weights_of_a_memory_are_those_before_its_norm():
         x = m.source_positions(m.embedding(ids))
         return x, m.encoder[0](x, Visibility(), None)
 
-    for layer, x in enumerate(model.apply({"params": params}, method=inputs)):
+    both = jax.jit(partial(model.apply, method=inputs))({"params": params})
+    for layer, x in enumerate(both):
         own = params[f"encoder_{layer}"]["attention"]
         q, k = (np.einsum("tm,mhd->htd", np.float64(x[0]), own[W]) for W in ("W_Q", "W_K"))
         expected = np.einsum("htd,hsd->hts", q, k) / 8**0.5 * decay

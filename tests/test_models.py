@@ -388,7 +388,11 @@ def test_training_begins_near_the_loss_of_equal_probabilities(changes):
     vocabulary, rng = 500, np.random.default_rng(0)
     source, target = rng.integers(3, vocabulary, (2, 8, 17))
     model = build(replace(Config(), N=5, d_model=64, max_length=20, **changes), vocabulary)
-    params = model.init(jax.random.key(0), source, target)["params"]
-    logits = model.apply({"params": params}, source, target[:, :-1])
+
+    @jax.jit
+    def first(key):
+        return model.apply(model.init(key, source, target), source, target[:, :-1])
+
+    logits = first(jax.random.key(0))
     losses = -np.take_along_axis(jax.nn.log_softmax(logits), target[:, 1:, None], axis=-1)
     assert np.mean(losses) == pytest.approx(np.log(vocabulary), abs=1)
