@@ -176,7 +176,12 @@ def pruned(run):
     return "there are no checkpoints at the last multiples of evaluate_every=40"
 
 
-@pytest.mark.parametrize("spoil", [linear, other_code, pruned])
+def one_checkpoint_less(run):
+    shutil.rmtree(run / "checkpoints" / "80")
+    return "there are no checkpoints at the last multiples of evaluate_every=40"
+
+
+@pytest.mark.parametrize("spoil", [linear, other_code, pruned, one_checkpoint_less])
 def test_what_cannot_be_repeated_is_trained_from_scratch_and_said(spoil, copy):
     said, reason = [], spoil(copy / "short")
     c = config.replace(store.read_config(copy / "short"), steps=LONG)
@@ -193,11 +198,19 @@ def test_what_cannot_be_repeated_is_trained_from_scratch_and_said(spoil, copy):
     assert not (copy / "x").exists()
 
 
-def other_device(run):
+def made_with(run, **changes):
     content = store.read_result(run)
-    environment = content["environment"] | {"device": "1 x H100"}
-    store.write_result(run, content | {"environment": environment})
+    store.write_result(run, content | {"environment": content["environment"] | changes})
+
+
+def other_device(run):
+    made_with(run, device="1 x H100")
     return "the software or the device differs (device 1 x H100 there, 1 x cpu here)"
+
+
+def other_library(run):
+    made_with(run, optax="0.1")
+    return "the software or the device differs (optax 0.1 there, "
 
 
 def other_data(run):
@@ -211,7 +224,7 @@ def damaged(run):
     return "the checkpoint of step 120 is damaged"
 
 
-@pytest.mark.parametrize("spoil", [other_device, other_data, damaged])
+@pytest.mark.parametrize("spoil", [other_device, other_library, other_data, damaged])
 def test_what_differs_on_this_machine_is_trained_from_scratch_and_said(spoil, longer, copy):
     reason, said = spoil(copy / "short"), []
     continuation.begin([(longer.c, copy / "x")], longer.dataset, said.append)

@@ -5,7 +5,7 @@
     gpu/bin/python -m experiments.tools.programs --mechanisms local --sizes       these alone
 
 Without options it compiles all programs of BENCHES that are not in experiments/results/programs
-yet; with options it writes to --out. Expected for an H100: at least 19 ms for a step of base at the
+yet; with options it writes to --out. Expected for an H100: at least 20 ms for a step of base at the
 paper's batch, and 30 ms with --kernels plain.
 
 Compiling needs JAX's packages for the device, but no device. A step has the paper's 25,000 tokens
