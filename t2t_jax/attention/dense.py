@@ -32,7 +32,9 @@ def softmax(scores: Array, seen: Array) -> Array:
     """
     scores = scores.astype(jnp.promote_types(scores.dtype, jnp.float32))
     scores = jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
+    # The maximum cancels in the quotient, so that no gradient passes through it.
     largest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
+    # Masked once more: if nothing is seen, all scores are equal and exp would be 1 everywhere.
     exponentials = jnp.where(seen, jnp.exp(scores - largest), 0)
     total = exponentials.sum(axis=-1, keepdims=True)
     return exponentials / jnp.where(total > 0, total, 1)
@@ -57,7 +59,7 @@ def weighted_sum(
     s = jnp.arange(v.shape[2])[None, None, :]
     if bias is not None:
         scores += bias((s - t)[0])[None]
-    a = weights(scores, visibility.allows(t, s)[:, None])
+    a = weights(scores, visibility.allows(t, s)[:, None])  # [B, h, T, S]
     if dropout is not None:
         a = dropout(a)
     return jnp.einsum("bhts,bhsd->bthd", a.astype(v.dtype), v)

@@ -42,13 +42,14 @@ class Mechanism(nn.Module):
           bias: int32 distances s - t [...] -> what is added to the scores, [h, ...].
         """
         visibility = visibility.with_lengths(q, k)
+        # Zeros, as 0 * NaN is NaN: a weight of zero would not silence what stands in padding.
         q = zero_padding(q, visibility.q_lengths)
         k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
 
         def attend(q: Array, k: Array, v: Array) -> Array:
             return self.finish(self.attend(q, k, v, visibility, dropout, bias))
 
-        if not visibility.causal:
+        if not visibility.causal:  # every key may be seen: a NaN among them is a NaN of the output
             return attend(q, k, v)
         return nan_guard(attend, q, k, v, length_mask(visibility.q_lengths, q.shape[1]))
 

@@ -140,10 +140,11 @@ def advance(S: Array, q: Array, keys: Keys, own: bool = True) -> tuple[Array, Ar
       own: whether a query sees the key of its own position.
     """
     k, u, log_a, e = keys
-    before = jnp.exp(jnp.cumsum(log_a, axis=1))  # the decay since the previous chunk
+    before = jnp.exp(jnp.cumsum(log_a, axis=1))  # the decay since the previous chunk; never above 1
     decay = _decay(log_a)
     if e is not None:
         u = u - jnp.einsum("bthm,bhmd->bthd", e * before, S)
+        # Each u depends on the earlier ones of its chunk: one triangular system for all of them.
         u = _solve(_pairs(e, k, decay, own=False), u)
     out = jnp.einsum("bthm,bhmd->bthd", q * before, S)
     out += jnp.einsum("bhts,bshd->bthd", _pairs(q, k, decay, own), u)

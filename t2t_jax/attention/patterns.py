@@ -267,6 +267,7 @@ def _softmax(
             jnp.broadcast_to(x, (*y.shape[:2], 1, *y.shape[3:]))
             for x, y in zip(seen, scores, strict=True)
         ]
+    # One softmax over disjoint sets: no key is counted twice.
     a = softmax(jnp.concatenate(scores, -1), jnp.concatenate(seen, -1))
     if dropout is not None:
         a = dropout(a)

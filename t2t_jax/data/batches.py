@@ -75,6 +75,7 @@ def _descend(
     pairs: np.ndarray, cost: np.ndarray, cells: list[tuple[int, int]]
 ) -> tuple[int, list[tuple[int, int]]]:
     """The total cost and the rectangles where the descent from `cells` of the grid ends."""
+    # Integers, so that equal costs compare equal on every machine and the shapes are the same.
     uncovered = int(pairs.sum() * cost.max()) + 1  # worse than any way to cover all pairs
 
     def cheapest(rectangles: list[tuple[int, int]]) -> np.ndarray:
@@ -91,6 +92,7 @@ def _descend(
             saving = np.zeros_like(cost)
             for value in np.unique(others):  # no more values than rectangles
                 inside = np.where(others == value, pairs, 0).cumsum(0).cumsum(1)
+                # All positions of rectangle r at once: what it saves on pairs that cost `value`.
                 saving += np.maximum(value - cost, 0) * inside
             best = int(saving.argmax())
             cells[r] = divmod(best, cost.shape[1])

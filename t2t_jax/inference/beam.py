@@ -133,12 +133,14 @@ def _advance(query: _Search, s: Beam) -> Beam:
     """One step: every living hypothesis grows by a token, or finishes."""
     # No value of a `top_k` is looked up by its index: XLA would then sort everything.
     B, K = s.log_p.shape
+    # At t = 0 nothing precedes: whatever is read there is replaced by BOS.
     previous = lax.dynamic_index_in_dim(s.tokens, s.t - 1, axis=2, keepdims=False)
     previous = jnp.where(s.t == 0, BOS, previous)
     logits, state = query.step(query.memory, s.state, previous.reshape(B * K), s.t)
     ends, words, ids = _continuations(logits.astype(jnp.float32), s.log_p)
     t = s.t + 1
 
+    # EOS competes with the words: only an EOS among the first K has finished its hypothesis.
     everything = jnp.concatenate([ends, words.reshape(B, -1)], axis=1)
     last = lax.top_k(everything, K)[0].min(axis=1, keepdims=True)
     in_first_K = (ends >= last) & (ends > -jnp.inf)
@@ -168,6 +170,7 @@ def _judge(query: _Search, s: Beam, ended: Array, ends: Array) -> Beam:
     ended = jnp.where(cut[:, None], s.tokens[:, 0], ended)
     living_log_p = s.log_p.max(axis=1)
     score = jnp.where(cut, living_log_p, ends.max(axis=1)) / query.penalty(s.t)
+    # A sentence that is done keeps its result, however long the others of its batch go on.
     better = ~s.done & ((score > s.score) | cut)
     best = jnp.where(better[:, None], ended, s.best)
     score = jnp.where(better, score, s.score)
@@ -191,6 +194,7 @@ def _continuations(logits: Array, log_p: Array) -> tuple[Array, Array, Array]:
     """
     B, K = log_p.shape
     words, ids = top_k(logits, min(K, logits.shape[1]), first=EOS + 1)  # PAD, BOS, EOS are no words
+    # The log-softmax of K words only: [B K, V] is read once for the sum, and never written.
     largest = jnp.maximum(words.max(axis=1), logits[:, : EOS + 1].max(axis=1))
     log_z = largest + jnp.log(jnp.exp(logits - largest[:, None]).sum(axis=1))
     base = log_p.reshape(B * K) - log_z

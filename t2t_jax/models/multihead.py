@@ -81,6 +81,7 @@ class MultiHead(nn.Module):
             for lengths, z in ((visibility.q_lengths, x), (visibility.kv_lengths, y))
         )
         q = self._projected(x, "Q", 0, x_present)
+        # Repeated keys and values cost no parameters; decoding stores h_kv heads.
         k, v = (repeat_heads(z, self.c.h) for z in self._keys_and_values(y, 0, y_present))
         drop = None
         if train and self.c.P_drop_attention:

@@ -39,9 +39,11 @@ class Transformer(Model):
     def setup(self) -> None:
         c, N = self.c, self.c.N
         multiplier = logit_multiplier(c)
+        # One matrix embeds both languages and gives the logits (section 3.4).
         self.embedding = Embedding(self.V, c.d_model, self.dtype, multiplier=multiplier)
         self.source_positions = Encoding(c.positions, self.longest, self.dtype)
         self.target_positions = Encoding(c.positions, self.longest, self.dtype)
+        # Layers are named, as checkpoints must not depend on the order of their construction.
         self.encoder = [Layer(c, "encoder", self.dtype, i, name=f"encoder_{i}") for i in range(N)]
         self.decoder = [
             Layer(c, "decoder", self.dtype, i, cross=True, name=f"decoder_{i}") for i in range(N)
@@ -71,6 +73,7 @@ class Transformer(Model):
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
         source = Visibility(kv_lengths=encoded.lengths)
+        # The source does not change: its keys and values are computed once for all steps.
         memory = [
             layer.cross_attention.start_cross(encoded.output, source) for layer in self.decoder
         ]
@@ -80,7 +83,7 @@ class Transformer(Model):
     def step(
         self, memory: Any, state: Any, tokens: jax.Array, t: jax.Array
     ) -> tuple[jax.Array, Any]:
-        x = self.target_positions(self.embedding(tokens[:, None]), t=t)
+        x = self.target_positions(self.embedding(tokens[:, None]), t=t)  # one position: [B, 1, d]
         next_state, bias = [], self.decoder_bias()
         for layer, cross, own in zip(self.decoder, memory, state, strict=True):
             x, own = layer.step(x, cross, own, t, bias)
@@ -130,7 +133,7 @@ class Layer(nn.Module):
         self, x: jax.Array, memory: Any, state: Any, t: jax.Array, bias: Bias = None
     ) -> tuple[jax.Array, Any]:
         """Position t: x [B, 1, d_model] -> the same, and the state after it."""
-        next_state = state
+        next_state = state  # of the self-attention, which the flow calls without knowing the state
 
         def attend(y: jax.Array) -> jax.Array:
             nonlocal next_state

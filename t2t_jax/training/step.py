@@ -153,18 +153,20 @@ def make_step(
     gradient_of = jax.grad(partial(_loss, model, t.smoothing), has_aux=True)
 
     def step(state: State, batch: Batch, h: Hyper) -> tuple[State, StepMetrics]:
+        # The key depends on seed and step alone, so that a resumed run draws the same dropout.
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(h.seed), 1), state.step)
         gradient, sums = _accumulate(gradient_of, t.accumulate, state.params, batch, h, key)
         gradient = nn.with_logical_constraint(gradient, axes)  # each device updates its part
-        tokens = jnp.maximum(sums["tokens"], 1)
+        tokens = jnp.maximum(sums["tokens"], 1)  # a batch of prompts alone has none
         # XLA recomputes a product where it is used, but would store a quotient in memory.
         per_token = 1 / tokens
         mean = jax.tree.map(lambda g: g * per_token, gradient)
         grad_norm = optax.tree.norm(gradient) * per_token
-        if t.clip_norm:
+        if t.clip_norm:  # static: without clipping, the program has no trace of it
             shrink = jnp.minimum(1, t.clip_norm / grad_norm)
             mean = jax.tree.map(lambda g: g * shrink, mean)
         direction, moments = optimizer.update(mean, state.optimizer, state.params)
+        # The paper counts steps from 1; at step 0 the warm-up would be zero.
         lr = learning_rate(state.step + 1, h.peak_lr, h.warmup, h.steps, t.schedule)
         # The norm waits for every gradient, after which XLA can update parameters in place.
         waited = jnp.where(jnp.isnan(grad_norm), jnp.nan, lr)
@@ -232,6 +234,7 @@ def _accumulate(
     # Every micro-batch has rows of every device, so that no row moves between devices.
     parts = jax.tree.map(lambda x: x.reshape(-1, count, *x.shape[1:]).swapaxes(0, 1), batch)
     first = jax.tree.map(lambda x: x[0], parts)
+    # A scan, not a loop in Python: the program does not grow with `count`.
     zeros = jax.tree.map(
         lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient_of, params, first, h, key)
     )
