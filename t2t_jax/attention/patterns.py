@@ -27,7 +27,7 @@ from t2t_jax.attention.blocks import (
     take_positions,
     unblock,
 )
-from t2t_jax.attention.dense import scaled_products, single_query, softmax, weighted_sum
+from t2t_jax.attention.dense import scaled_products, single_query, weighted_sum
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, write_at
 from t2t_jax.attention.reach import Reach
 from t2t_jax.attention.visibility import Visibility, zero_padding
@@ -262,17 +262,22 @@ def _softmax(
             products += jnp.moveaxis(bias(x.s - t), 0, 2)
         scores.append(products)
         seen.append((visibility.allows(t, x.s) & x.seen)[:, :, None])
-    if len(sets) > 1:
-        seen = [
-            jnp.broadcast_to(x, (*y.shape[:2], 1, *y.shape[3:]))
-            for x, y in zip(seen, scores, strict=True)
-        ]
-    # One softmax over disjoint sets: no key is counted twice.
-    a = softmax(jnp.concatenate(scores, -1), jnp.concatenate(seen, -1))
+    # One softmax over disjoint sets: no key is counted twice. Sets are not concatenated, which
+    # would copy the scores.
+    lowest = jnp.finfo(scores[0].dtype).min
+    scores = [jnp.where(x, y, lowest) for x, y in zip(seen, scores, strict=True)]
+    largest = reduce(jnp.maximum, (x.max(-1, keepdims=True, initial=lowest) for x in scores))
+    largest = jax.lax.stop_gradient(largest)
+    a = [jnp.where(x, jnp.exp(y - largest), 0) for x, y in zip(seen, scores, strict=True)]
+    total = reduce(add, (x.sum(-1, keepdims=True) for x in a))
+    a = [x / jnp.where(total > 0, total, 1) for x in a]
     if dropout is not None:
-        a = dropout(a)
-    parts = jnp.split(a.astype(q.dtype), np.cumsum([x.shape[-1] for x in scores])[:-1], axis=-1)
-    sums = (_products("znhqs", part, x, x.v, "znqhd") for part, x in zip(parts, sets, strict=True))
+        edges = np.cumsum([x.shape[-1] for x in a])[:-1]
+        a = jnp.split(dropout(jnp.concatenate(a, -1)), edges, axis=-1)
+    sums = (
+        _products("znhqs", x.astype(q.dtype), keys, keys.v, "znqhd")
+        for x, keys in zip(a, sets, strict=True)
+    )
     return reduce(add, sums)
 
 
