@@ -200,6 +200,7 @@ def check_division():
         assert all(spec == () for n, spec in leaves.items() if n.endswith("count"))
 
 
+@pytest.mark.full
 def test_the_state_is_divided_like_the_parameters():
     on_eight_devices(check_division)
 
