@@ -141,7 +141,9 @@ def test_a_schedule_of_a_file_is_the_whole_curve():
     np.testing.assert_allclose(rates, [0.2, 1, 2, 2, 1, 0], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["sgd", "muon", "factored"])
+@pytest.mark.parametrize(
+    "name", ["muon", *(pytest.param(x, marks=pytest.mark.full) for x in ("sgd", "factored"))]
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(name, tmp_path):
     """Two members, so that the state is also taken apart and stacked."""
     configs = [config.replace(C, optimizer=name, seed=seed, weight_decay=0.1) for seed in (0, 1)]
