@@ -61,7 +61,7 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
 
 
 def recipe(name: str, profile: str = "paper") -> Config:
-    """Returns the config of a recipe; fields that it does not set are those of the profile.
+    """Returns the config of a recipe; the profile sets the other fields.
 
     Raises:
       UsageError: there is no such recipe or profile, or the recipe takes no profile.

@@ -12,7 +12,7 @@ from t2t_jax.attention.parameters import PerHead, log_rate, log_time
 class Delta(Memory):
     """DeltaNet: S_t = (I - beta k k^T) S_{t-1} + beta k v^T (Yang et al. 2024, section 2.2).
 
-    The paper is "Parallelizing Linear Transformers with the Delta Rule"; the rule is that of Schlag
+    The paper is "Parallelizing Linear Transformers with the Delta Rule"; the rule is from Schlag
     et al. (2021). Queries and keys are SiLU(x) / |SiLU(x)|, and beta = sigmoid(W x). The short
     convolution is left out, and so is the SiLU of the values that follows it.
     """

@@ -1,8 +1,8 @@
 """The engine of sparse patterns, in O(n (window + kept keys)): a `Reach` decides what it computes.
 
-Keys are read in disjoint sets, whose scores are concatenated under one softmax: those near a query,
-the kept ones, those at multiples of a stride, and those of random blocks. In training, queries are
-cut into blocks, each of which reads its own block of keys and the neighbouring ones.
+Keys are read in disjoint sets, whose scores share one softmax: keys near a query, kept keys, keys
+at multiples of a stride, and random blocks of keys. In training, queries are cut into blocks, each
+of which reads its own block of keys and the neighbouring ones.
 """
 
 from collections.abc import Sequence

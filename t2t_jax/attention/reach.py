@@ -151,7 +151,8 @@ def longformer(w: int, g: int) -> Reach:
     """`streaming` whose first g queries see every key (Beltagy et al. 2020, section 3.1).
 
     Causal, it is `streaming`, as no query sees a later key. The window has w keys on either side;
-    that of Beltagy et al. has w / 2. They project queries and keys once more for global attention.
+    the window of Beltagy et al. has w / 2. They project queries and keys once more for global
+    attention.
     """
     return Reach(
         lambda t, s: (abs(s - t) <= w) | (s < g) | (t < g),

@@ -74,9 +74,9 @@ def measure(names: Sequence[str], lengths: Sequence[int], seconds: float) -> dic
 
     Returns:
       Results for JSON and `table`: shapes, environment, and for each mechanism its measurements at
-      each n and the exponents of their growth. `at` has those of value and gradient, `forward`
-      those of the value alone: seconds, and bytes of temporaries. `step` has those of a step that
-      decodes position n, for mechanisms of the decoder: seconds, and bytes of the state.
+      each n and the exponents of their growth. `at` measures value and gradient, `forward` the
+      value alone: seconds, and bytes of temporaries. `step` measures a step that decodes position
+      n, for mechanisms of the decoder: seconds, and bytes of the state.
     """
     curves = sweep(names, lengths, seconds, partial(_program, True))
     forward = sweep(names, lengths, seconds, partial(_program, False))

@@ -75,8 +75,8 @@ def measure_steps(name: str, w: Workload, steps: Steps) -> dict[str, Any]:
 
     Times are seconds per step (median, minimum and maximum over rounds), without the first round,
     which compiles. Speed is in tokens of both sides without padding. The share of peak is the
-    median over rounds; on a CPU the peak is that of a matrix product timed after each round. Bytes
-    are those of one model in the largest program.
+    median over rounds; on a CPU the peak is the speed of a matrix product timed after each
+    round. Bytes are counted for one model in the largest program.
     """
     peak = product_flops if jax.default_backend() == "cpu" else peak_flops
     times, peaks = list[float](), list[float | None]()

@@ -1,7 +1,7 @@
 """Diagnostic tasks that tell attention mechanisms apart: each draws one example.
 
 A task is a function of a random generator and its options that returns an `Example`. Options are
-those of `corpora.CORPORA` and V, the number of words. `length` is the length of the longest
+named in `corpora.CORPORA`, besides V, the number of words. `length` is the length of the longest
 examples. The answer is a function of the words before it, so an accuracy of 100% is possible.
 """
 

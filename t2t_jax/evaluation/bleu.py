@@ -1,7 +1,7 @@
 """Metrics of translations: BLEU, chrF and TER by sacreBLEU, COMET, and equality.
 
 BLEU is always computed against raw references. Scores with different signatures cannot be compared:
-those of the same translations vary by 1.5 points between the conventions below.
+the same translations score up to 1.5 points apart by the conventions below.
 """
 
 import functools
@@ -93,7 +93,7 @@ def moses(hypotheses: Texts, references: Texts, _: Texts, language: str) -> Coun
 def lc_norm_tok(lines: Texts, language: str) -> list[str]:
     """Lines lowercased, punctuation-normalised and tokenised, as Multi30k's `lc.norm.tok` files.
 
-    The steps and their order are those of `scripts/task1-tokenize.sh` in github.com/multi30k/
+    The steps and their order follow `scripts/task1-tokenize.sh` in github.com/multi30k/
     dataset (lowercase.perl, normalize-punctuation.perl, tokenizer.perl, hyphens left alone), in
     sacremoses' reimplementation of the Moses scripts.
     """

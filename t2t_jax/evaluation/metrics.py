@@ -140,7 +140,7 @@ def metric(
       fields: `lower_is_better` and other fields of `Metric`.
 
     Raises:
-      UsageError: the name is empty, contains a comma or an @, or is that of a metric of the
+      UsageError: the name is empty, contains a comma or an @, or belongs to a metric of the
         package.
     """
     if name in PACKAGE or {",", "@"} & {*name} or not name:

@@ -189,7 +189,7 @@ def _continuations(logits: Array, log_p: Array) -> tuple[Array, Array, Array]:
       log_p: float32 [B, K], of the hypotheses.
 
     Returns:
-      Total log-probabilities of ending in EOS float32 [B, K], those of the best k words after each
+      Total log-probabilities of ending in EOS float32 [B, K], and of the best k words after each
       hypothesis float32 [B, K, k], and the words' ids int32 [B, K, k]; k = K words are enough.
     """
     B, K = log_p.shape

@@ -46,7 +46,7 @@ class Map(NamedTuple):
 def attention_maps(
     model: Any, params: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> list[list[Map]]:
-    """For each pair the maps of all attention layers, those of the encoder first, cross last.
+    """For each pair the maps of all attention layers, the encoder's first, cross-attention last.
 
     Under teacher forcing, row t of a decoder's map belongs to the prediction of target token t, and
     column s to input s; the inputs are BOS and the target without its last token.

@@ -3,13 +3,13 @@
 Each set has keys of its own and the patterns (`ops.patterns`) by which the queries see them. Every
 tile of queries reads the tiles of keys that its patterns touch and keeps a running softmax (Dao et
 al. 2022, "FlashAttention"). The backward pass computes the scores again: one kernel for the
-gradient of the queries, and one for those of the keys and values of each set.
+gradient of the queries, and one for the gradients of the keys and values of each set.
 
 The log-sum-exp of the scores is a result, too. From it, the outputs of two calls can be combined
-into those of one softmax over the keys of both.
+into the outputs of one softmax over the keys of both.
 
 Gain: compiled for an H100 (B 1, h 8, d 64, n 4,096), forward and backward of fixed attention move a
-quarter of the bytes that XLA moves for the blocks it gathers, and those of random blocks a ninth
+quarter of the bytes that XLA moves for the blocks it gathers, and random blocks a ninth
 (`experiments/tools/programs.py`); on an H200 they are 1.8 to 2.4 times as fast
 (`experiments/tools/gpu.py kernels`).
 """
@@ -180,7 +180,7 @@ def _gradients(
     scale: float,
     g: int,
 ) -> tuple[Array, tuple[tuple[Array, Array], ...]]:
-    """The gradients of q, and of k and v of each set, from those of output and log-sum-exp."""
+    """The gradients of q, and of k and v of each set, from the gradients of its results."""
     T = q.shape[1]
     along = jnp.einsum("bthd,bthd->bht", d_out, out, preferred_element_type=jnp.float32)
     along -= d_log_z

@@ -110,8 +110,8 @@ def plain(boxed: Any) -> Any:
 def box_like(state: Any, params: Any) -> Any:
     """Gives the logical axes of parameters to the arrays of an optimizer's state.
 
-    An array has a parameter's axes if it has its shape, and its path ends with that of the
-    parameter, as in `mu/encoder_0/attention/W_Q`. Every device holds all others.
+    An array has a parameter's axes if it has its shape, and its path ends with the path of
+    the parameter, as in `mu/encoder_0/attention/W_Q`. Every device holds all others.
 
     Args:
       params: a tree of `flax.linen.LogicallyPartitioned`.

@@ -63,10 +63,10 @@ def contrastive_set(
     """Returns a set in the format of LingEval97: source, reference, and errors.
 
     Each type has `count` errors, or `count` at each of `DISTANCES`, unless such sentences are rare.
-    A sentence has one error. The sentences are as long and as deep as those of training.
+    A sentence has one error. The sentences are as long and as deep as in training.
 
     Args:
-      known: sources that are left out, as those of training should be.
+      known: sources that are left out, such as the training set's.
     """
     rng = random.Random(f"{seed} contrastive")
     cells: dict[tuple[str, int], int] = {}

@@ -46,7 +46,7 @@ def words(text: str) -> list[str]:
 
 
 def _text(phrase: list[Word], end: str) -> tuple[str, dict[int, list[int]], dict[Word, int]]:
-    """The text of words and a final mark, the positions of every key, and that of every word."""
+    """The text of words and a final mark, and the positions of every key and of every word."""
     texts: list[str] = []
     keys: dict[int, list[int]] = {}
     places: dict[Word, int] = {}
