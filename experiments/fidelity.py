@@ -85,11 +85,10 @@ def run(name, seeds):
 
 def grid(name, home):
     from t2t_jax.study.declaration import find
-    from t2t_jax.study.grid import Grid
-    from t2t_jax.study.presets import preset
+    from t2t_jax.study.requests import Request
 
-    regime, study = GRIDS[name], find("table3")
-    return Grid(study, preset(regime.preset), study.rows, regime.changes, home, regime.sweep)
+    changes, sweep, preset, _ = GRIDS[name]
+    return Request("table3", preset, changes, sweep).grid(find("table3"), home)
 
 
 def measure(name, home):

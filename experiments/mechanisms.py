@@ -14,11 +14,9 @@ from t2t_jax import files, plotting
 from t2t_jax.attention.choice import parse, pieces
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.bench.attention import BASE, crossing, state_bytes
-from t2t_jax.evaluation.metrics import parse as parse_metrics
 from t2t_jax.study import collecting, comparison, distances, measuring
 from t2t_jax.study.declaration import find
-from t2t_jax.study.grid import Grid
-from t2t_jax.study.presets import preset
+from t2t_jax.study.requests import Request
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results"
@@ -34,11 +32,7 @@ HEADS = (
 
 def stored(name, scale):
     """Returns the numbers of every row of a stored study."""
-    study, home = find(name), RESULTS / f"{name}-{scale}"
-    grid = Grid(study, preset(scale), study.rows, {}, home)
-    corpus = grid.data.corpus
-    metrics = parse_metrics(study.metrics.get(corpus, ""), corpus, table=True)
-    grid = Grid(study, preset(scale), study.rows, {}, home, metrics=metrics)
+    grid = Request(name, scale).grid(find(name), RESULTS / f"{name}-{scale}")
     found = collecting.collect(grid, mix=True)
     return comparison.compare_with_base(grid, found, measuring.measure(grid, found, {}))
 

@@ -24,8 +24,7 @@ from scipy import special
 from t2t_jax import files
 from t2t_jax.study.collecting import collect
 from t2t_jax.study.declaration import find
-from t2t_jax.study.grid import Grid
-from t2t_jax.study.presets import preset
+from t2t_jax.study.requests import Request
 from t2t_jax.study.statistics import p_value, spread, standard_error
 from t2t_jax.study.typeset import pipe_table
 
@@ -166,8 +165,7 @@ def power(scene: Scene, tables: int, procedure: Procedure) -> float:
 def over_seeds(name: str) -> tuple[float, ...]:
     """Returns the deviation of BLEU over the seeds of every row of a stored study, untuned."""
     study, scale = name.split("-")
-    grid = Grid(find(study), preset(scale), find(study).rows, {}, RESULTS.parent / name)
-    rows = collect(grid, mix=True)
+    rows = collect(Request(study, scale).grid(find(study), RESULTS.parent / name), mix=True)
     return tuple(spread([run.score for run in row.runs]).deviation for row in rows)
 
 

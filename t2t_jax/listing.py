@@ -78,13 +78,12 @@ def _agreement(preset: "Preset") -> list[str]:
     """Says how far the stored Table 3 of a preset, if there is one, agrees with the paper's."""
     from t2t_jax.study import agreement, collecting, comparison
     from t2t_jax.study.declaration import EXPERIMENTS, find
-    from t2t_jax.study.grid import Grid
+    from t2t_jax.study.requests import Request
 
     home = EXPERIMENTS / "results" / f"table3-{preset.name}"
     if not home.is_dir():
         return []
-    study = find("table3")
-    grid = Grid(study, preset, study.rows, {}, home)
+    grid = Request("table3", preset.name).grid(find("table3"), home)
     lines = comparison.compare_with_base(grid, collecting.collect(grid, mix=True))
     runs = sum(len(line.runs) for line in lines)
     taus = (f"{x.tau:.2f} ({x.metric})" for x in agreement.agreements(grid, lines))

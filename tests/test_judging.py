@@ -18,7 +18,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Judgement
 from t2t_jax.evaluation.metrics import Score
 from t2t_jax.runs import judging, store, tidy
-from t2t_jax.study import comparison, distances, metric, notes, publish
+from t2t_jax.study import comparison, distances, metric, notes, publish, requests
 from t2t_jax.study.measuring import judged, measure
 from t2t_jax.study.presets import preset
 from tests import stored
@@ -80,7 +80,14 @@ def test_a_table_judges_runs_once_and_compares_the_same_pairs(grid, monkeypatch,
             (directory / "final").mkdir()
     words = ["table", "table3", "--store", grid.home, "--metrics", "BLEU,contrastive"]
     words += ["--rows", *ROWS, "--format"]
-    base, row, blank = json.loads(call(*words, "json").out)
+    requests.remember(grid.home, dataclasses.replace(grid, metrics=("BLEU", "contrastive")))
+    said = call("table", "table3", "--store", grid.home)
+    assert not made  # the columns of `run` are shown, but nothing is judged without being asked
+    assert "contrastive needs `--metrics` or `run`, and parameters." in said.out
+    assert "judging" not in said.err
+    said = call(*words, "json")
+    assert "judging 2 of 3 runs" in said.err
+    base, row, blank = json.loads(said.out)
     assert base["contrastive"]["mean"] == pytest.approx(100 * values["base"].mean())
     assert row["runs"][0]["contrastive"] == pytest.approx(100 * values[ROWS[1]].mean())
     assert blank["contrastive"] is None
@@ -93,7 +100,7 @@ def test_a_table_judges_runs_once_and_compares_the_same_pairs(grid, monkeypatch,
     assert made == ROWS[:2]  # judged once
     assert f"{100 * values['base'].mean():.2f}" in printed
     assert "grade:g|set:7;" in printed
-    assert f"contrastive needs parameters, which are not stored for {ROWS[2]}." in printed
+    assert f"contrastive needs `--metrics` or `run`, and parameters for {ROWS[2]}." in printed
     data = {x["row"]: x for x in tidy.tables([grid.home], ["table3"], pytest.fail)[0]}
     assert data["base"]["contrastive"] == base["contrastive"]["mean"]
     assert data["base"]["contrastive_signature"] == "grade:g|set:7"

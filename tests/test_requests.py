@@ -1,5 +1,6 @@
 """What `run` was asked for in a store is what `table` and others show there."""
 
+import argparse
 import re
 import shlex
 
@@ -8,6 +9,7 @@ import pytest
 from t2t_jax.cli import _parse
 from t2t_jax.commands.shared import grid_of, grid_shown
 from t2t_jax.errors import UsageError
+from t2t_jax.evaluation import metrics
 from t2t_jax.study import requests
 
 HOUR = "--preset hour --P_drop 0.08 --sweep lr_scale=0.25,0.5,1 --rows base A"
@@ -25,11 +27,13 @@ def asked(home, flags):
 
 
 def facts(grid):
-    return grid.title, grid.study, grid.rows, grid.changes, grid.sweep, grid.home
+    return grid.title, grid.study, grid.rows, grid.changes, grid.sweep, grid.home, grid.metrics
 
 
 def shown(home, flags="", command="plot"):
-    return grid_shown(_parse([command, "table3", "--store", str(home), *shlex.split(flags)]))
+    several = ["table3", "--store", str(home)]
+    arguments = _parse([command, *several, *shlex.split(flags)])
+    return grid_shown(argparse.Namespace(**{**vars(arguments), "study": "table3", "store": home}))
 
 
 SETTINGS = [
@@ -53,6 +57,19 @@ def test_a_study_is_shown_with_the_settings_it_was_run_with(flags, tmp_path, cap
         flags = said.partition(f"in {tmp_path}: ")[2].partition("; other flags")[0]
         assert facts(shown(tmp_path, flags)) == ran
         assert not capsys.readouterr().err
+
+
+def test_the_metrics_of_run_are_shown_until_others_are_asked_for(tmp_path, monkeypatch, capsys):
+    run(tmp_path, "--metrics PPL,BLEU@test_long --preset hour")
+    assert shown(tmp_path).metrics == ("PPL", "BLEU@test_long")
+    assert shown(tmp_path, "--preset hour").metrics == ("PPL", "BLEU@test_long")
+    assert not shown(tmp_path, "--preset night").metrics
+    assert shown(tmp_path, "--metrics exact", "table").metrics == ("exact",)
+    run(tmp_path, "--metrics exact --preset hour")
+    assert shown(tmp_path).metrics == ("PPL", "BLEU@test_long", "exact")
+    monkeypatch.delitem(metrics.METRICS, "exact")  # of a file that is not imported here
+    assert shown(tmp_path).metrics == ("PPL", "BLEU@test_long")
+    assert "without exact" in capsys.readouterr().err
 
 
 def test_what_is_asked_for_is_shown_as_it_is_asked_for(tmp_path):

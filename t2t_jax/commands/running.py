@@ -67,7 +67,7 @@ def _show(grid: "Grid", arguments: Namespace, open_data: "OpenData") -> None:
     from t2t_jax.report import charts
     from t2t_jax.study.formats import render
 
-    lines = lines_of(grid, arguments.cache, mix=True)  # runs of other code are kept
+    lines = lines_of(grid, arguments.cache, mix=True, judge=True)  # runs of other code are kept
     print(render([(grid, lines)], "text"), end="")
     sentences = open_data(grid.data).splits.get(grid.study.split)
     for path in charts.draw(grid, lines, sentences):

@@ -1,6 +1,5 @@
 """What several commands share: configs and grids from arguments, datasets, and output."""
 
-import dataclasses
 import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from t2t_jax.study.collecting import RowRuns
     from t2t_jax.study.comparison import RowResult
     from t2t_jax.study.grid import Grid
+    from t2t_jax.study.requests import Request
 
 
 def changed_fields(arguments: Namespace) -> dict[str, Any]:
@@ -25,38 +25,49 @@ def changed_fields(arguments: Namespace) -> dict[str, Any]:
 
 def grid_of(arguments: Namespace) -> "Grid":
     """Returns the grid that a study, a preset, rows, fields and a store name, checked."""
-    from t2t_jax.evaluation import metrics
-    from t2t_jax.study.declaration import find, select
-    from t2t_jax.study.grid import Grid
-    from t2t_jax.study.presets import DEFAULT, preset
-    from t2t_jax.study.sweep import declared
+    from t2t_jax.study.declaration import find
 
-    study = find(arguments.study)
+    study, request = find(arguments.study), _request(arguments)
     arguments.store = arguments.store or default_store(arguments.study)
-    rows = select(study, arguments.rows)
-    scale, changes = preset(arguments.preset or DEFAULT), changed_fields(arguments)
-    sweep = declared(study, arguments.sweep, changes)
-    grid = Grid(study, scale, rows, changes, arguments.store, sweep)
-    names = getattr(arguments, "metrics", "") or study.metrics.get(grid.data.corpus, "")
-    shown = metrics.parse(names, grid.data.corpus, table=True)
-    grid = dataclasses.replace(grid, metrics=shown)
-    grid.check()
-    return grid
+    return request._replace(study=study.name).grid(study, arguments.store)
+
+
+def _request(arguments: Namespace) -> "Request":
+    """Returns the settings that a command line names."""
+    from t2t_jax.study import requests, sweep
+
+    fields, names = changed_fields(arguments), getattr(arguments, "metrics", "")
+    return requests.Request(
+        arguments.study,
+        arguments.preset or requests.DEFAULT,
+        fields,
+        sweep.parse(arguments.sweep),
+        arguments.rows,
+        [name.strip() for name in names.split(",")] if names else [],
+    )
 
 
 def grid_shown(arguments: Namespace) -> "Grid":
-    """Returns `grid_of` with the settings that `run` was given in the store, if none are given."""
-    from t2t_jax.study.declaration import find
-    from t2t_jax.study.requests import recall
+    """Returns `grid_of` with the settings that `run` was given in the store, if none are given.
 
-    settings = changed_fields(arguments)
-    arguments.store = arguments.store or default_store(arguments.study)
-    if not (arguments.preset or arguments.sweep or settings):
-        request = recall(arguments.store, find(arguments.study).name, say)
-        if request is not None:
-            rows = arguments.rows or request.rows
-            settings = dict(request.fields, preset=request.preset, sweep=request.sweeps, rows=rows)
-    return grid_of(Namespace(**{**vars(arguments), **settings}))
+    The metrics are those that `run` was given with these settings, if none are given.
+    """
+    from t2t_jax.study import requests
+    from t2t_jax.study.declaration import find
+
+    study, request = find(arguments.study), _request(arguments)
+    home = arguments.store = arguments.store or default_store(arguments.study)
+    request = request._replace(study=study.name)
+    if not (arguments.preset or arguments.sweep or request.fields):
+        recalled = requests.recall(home, study.name, say) or request
+        rows = request.rows or recalled.rows
+        request = recalled._replace(rows=rows, metrics=request.metrics or recalled.metrics)
+    elif not request.metrics:
+        same = (x for x in requests.known(home, study.name) if x.settings == request.settings)
+        request = request._replace(metrics=next(same, request).metrics)
+    if not getattr(arguments, "metrics", ""):
+        request = request.declared_alone(say)
+    return request.grid(study, home)
 
 
 def grids_shown(arguments: Namespace) -> "list[Grid]":
@@ -83,11 +94,15 @@ def default_store(study: str) -> Path:
     return Path("runs") if path is None else path.parent / "runs"
 
 
-def lines_of(grid: "Grid", cache: Path, mix: bool, only: str = "") -> "list[RowResult]":
+def lines_of(
+    grid: "Grid", cache: Path, mix: bool, only: str = "", judge: bool = False
+) -> "list[RowResult]":
     """Returns the numbers of every row of a grid, from its store.
 
     Args:
       mix, only: as of `study.collecting.collect`.
+      judge: whether runs are judged on minimal pairs, if the grid has a column of them; otherwise
+        it shows those that have been judged.
     """
     from t2t_jax.study.collecting import collect
     from t2t_jax.study.comparison import compare_with_base
@@ -96,9 +111,9 @@ def lines_of(grid: "Grid", cache: Path, mix: bool, only: str = "") -> "list[RowR
     rows = collect(grid, only=only, mix=mix, report=say)
     if not grid.computed:
         return compare_with_base(grid, rows)
-    rows = judged(grid, rows, cache, say)
+    rows = judged(grid, rows, cache, say) if judge else rows
     splits = _splits_of(grid, rows, cache)
-    return compare_with_base(grid, rows, measure(grid, rows, splits))
+    return compare_with_base(grid, rows, measure(grid, rows, splits, say))
 
 
 def sentences_of(grid: "Grid", rows: "Sequence[RowRuns]", cache: Path) -> "Split | None":

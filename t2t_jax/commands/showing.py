@@ -109,4 +109,5 @@ def _lines(grid: "Grid", arguments: Namespace) -> "list[RowResult]":
         from t2t_jax.runs import provenance, results
 
         provenance.compare(results.stored(grid.home, say))
-    return lines_of(grid, arguments.cache, arguments.mix, arguments.only)
+    judge = bool(getattr(arguments, "metrics", ""))  # what takes minutes must be asked for
+    return lines_of(grid, arguments.cache, arguments.mix, arguments.only, judge)

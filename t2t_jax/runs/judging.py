@@ -66,7 +66,7 @@ def judged(
 
     Without parameters, the result of a run that has no score stays as it is.
     """
-    if kept(directory, result) or not (directory / "final").exists():
+    if not is_waiting(directory, result):
         return result
     with claim.lock(directory, wait=True):
         result = store.read_result(directory) or result
@@ -83,6 +83,11 @@ def judged(
         result = {**result, store.CONTRASTIVE: entry}
         store.write_result(directory, result)
     return result
+
+
+def is_waiting(directory: Path, result: Mapping[str, Any]) -> bool:
+    """Returns whether a finished run has parameters and no judgements."""
+    return not kept(directory, result) and (directory / "final").exists()
 
 
 def kept(directory: Path, result: Mapping[str, Any]) -> list[Judgement]:

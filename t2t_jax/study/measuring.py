@@ -46,7 +46,13 @@ def judged(
         return list(rows)
     from t2t_jax.runs import judging
 
-    results = {d: judging.judged(d, run.result, cache, report) for d, run in _runs(grid, rows)}
+    runs = _runs(grid, rows)
+    if waiting := sum(judging.is_waiting(directory, run.result) for directory, run in runs):
+        report(
+            f"judging {waiting} of {len(runs)} runs on minimal pairs, which takes minutes: if you "
+            "stop it (Ctrl-C), those that have been judged stay so"
+        )
+    results = {path: judging.judged(path, run.result, cache, report) for path, run in runs}
 
     def updated(row: RowRuns) -> RowRuns:
         runs = (replace(x, result=results.get(x.directory, x.result)) for x in row.runs)
@@ -55,11 +61,17 @@ def judged(
     return [updated(row) for row in rows]
 
 
-def measure(grid: Grid, rows: Sequence[RowRuns], splits: "Mapping[str, Split]") -> Scores:
+def measure(
+    grid: Grid,
+    rows: Sequence[RowRuns],
+    splits: "Mapping[str, Split]",
+    report: Callable[[str], object] = lambda _: None,
+) -> Scores:
     """Returns the metrics of a grid that are computed on request, without those that are not known.
 
     Args:
       splits: the sentences of each split that are available.
+      report: receives a line before a metric of translations is computed, which may take minutes.
 
     Raises:
       UsageError: translations and references differ in number, or a metric needs a package.
@@ -69,6 +81,8 @@ def measure(grid: Grid, rows: Sequence[RowRuns], splits: "Mapping[str, Split]") 
         if name == CONTRASTIVE:
             scores[name] = _contrastive([run for _, run in runs])
             continue
+        if of_split(name)[0] != metric_of(grid.data.corpus).name and splits and runs:
+            report(f"computing {name} of the translations of {len(runs)} runs")
         found = {directory: _score(grid, name, run, splits) for directory, run in runs}
         scores[name] = {directory: score for directory, score in found.items() if score}
     return scores

@@ -111,7 +111,7 @@ def _signature(grid: Grid, name: str, runs: Sequence[Run]) -> str:
 def _requirements(name: str) -> tuple[str, str]:
     """Returns what a metric on request needs to be computed, and why it may not be tested."""
     if name == CONTRASTIVE:
-        return "parameters, which are not stored", "as base was not judged on the same pairs"
+        return "`--metrics` or `run`, and parameters", "as base was not judged on the same pairs"
     if of_split(name)[1]:
         return "`run` with this metric", _UNKNOWN
     return "translations, which are not stored", _UNKNOWN

@@ -4,16 +4,20 @@ Each request is a file of its own, studies/STUDY-PRESET-HASH.json, as several pr
 once.
 """
 
+import dataclasses
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from t2t_jax import files
 from t2t_jax.errors import UsageError
+from t2t_jax.evaluation import metrics
 from t2t_jax.runs.identity import sha256
+from t2t_jax.study.declaration import Study, select
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.presets import DEFAULT
+from t2t_jax.study.presets import DEFAULT, preset
 from t2t_jax.study.sweep import declared
 
 FOLDER = "studies"
@@ -26,13 +30,15 @@ class Request(NamedTuple):
       fields: config fields that the command line changes.
       sweep: values of each swept field, unless they are those that the study declares.
       rows: names of rows or groups; empty for all rows.
+      metrics: the columns of scores, unless they are those that the study declares.
     """
 
     study: str
-    preset: str
-    fields: Mapping[str, Any]
-    sweep: Mapping[str, Sequence[Any]]
-    rows: Sequence[str]
+    preset: str = DEFAULT
+    fields: Mapping[str, Any] = MappingProxyType({})
+    sweep: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    rows: Sequence[str] = ()
+    metrics: Sequence[str] = ()
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -61,6 +67,27 @@ class Request(NamedTuple):
         """Whether these are the settings of a command without flags other than --rows."""
         return self.settings == ("--preset", DEFAULT)
 
+    def declared_alone(self, report: Callable[[str], object]) -> "Request":
+        """Returns the request without metrics that no loaded file declares, which it reports."""
+        known = [name for name in self.metrics if metrics.of_split(name)[0] in metrics.METRICS]
+        if unknown := [name for name in self.metrics if name not in known]:
+            report(f"without {', '.join(unknown)}: --import the file that declares it.")
+        return self._replace(metrics=known)
+
+    def grid(self, study: Study, home: Path) -> Grid:
+        """Returns the grid of these settings in a store, checked.
+
+        Raises:
+          UsageError: the study has no such row, or the settings do not fit it.
+        """
+        rows, sweep = select(study, self.rows), declared(study, self.sweeps, self.fields)
+        grid = Grid(study, preset(self.preset), rows, self.fields, home, sweep)
+        corpus = grid.data.corpus
+        names = ",".join(self.metrics) or study.metrics.get(corpus, "")
+        grid = dataclasses.replace(grid, metrics=metrics.parse(names, corpus, table=True))
+        grid.check()
+        return grid
+
 
 def request_of(grid: Grid) -> Request:
     """Returns the request for a grid."""
@@ -68,7 +95,9 @@ def request_of(grid: Grid) -> Request:
     rows = [] if len(chosen) == len(every) else _words(every, chosen)
     own = declared(grid.study, [], {})  # the study's own sweep needs no flag
     sweep = {name: values for name, values in grid.sweep.items() if own.get(name) != values}
-    return Request(grid.study.name, grid.preset.name, {**grid.changes}, sweep, rows)
+    of_study = grid.study.metrics.get(grid.data.corpus, "").replace(" ", "")
+    asked = [] if ",".join(grid.metrics) == of_study else [*grid.metrics]
+    return Request(grid.study.name, grid.preset.name, {**grid.changes}, sweep, rows, asked)
 
 
 def _words(every: Sequence[Any], chosen: set[str]) -> list[str]:
@@ -81,6 +110,8 @@ def _words(every: Sequence[Any], chosen: set[str]) -> list[str]:
 def remember(home: Path, grid: Grid) -> None:
     """Writes the request for a grid into a store."""
     content = request_of(grid)._asdict()
+    if not content["metrics"]:  # as in the requests of older code, whose file this replaces
+        del content["metrics"]
     name = f"{grid.name}-{sha256(content)[:8]}.json"
     files.make_directory(home / FOLDER)
     files.write_json(home / FOLDER / name, content)
@@ -89,7 +120,7 @@ def remember(home: Path, grid: Grid) -> None:
 def recall(home: Path, study: str, report: Callable[[str], object]) -> Request | None:
     """Returns the request for a study in a store; None if `run` made none there.
 
-    Requests that differ only in their rows count as a single request for all of these rows. If
+    Requests that differ only in rows or metrics count as one request for all of these. If
     there are several requests, the plain one (`Request.is_plain`) is returned.
 
     Args:
@@ -98,7 +129,7 @@ def recall(home: Path, study: str, report: Callable[[str], object]) -> Request |
     Raises:
       UsageError: there are several requests, none of which is plain.
     """
-    requests = _requests(home, study)
+    requests = known(home, study)
     if not requests:
         return None
     plain = [request for request in requests if request.is_plain]
@@ -121,18 +152,19 @@ def _or(requests: Sequence[Request]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _requests(home: Path, study: str) -> list[Request]:
-    """Returns the requests for a study, those with the same settings as one."""
+def known(home: Path, study: str = "") -> list[Request]:
+    """Returns the requests for a study, or for all studies, those with the same settings as one."""
     merged: dict[tuple[str, ...], Request] = {}
     for path in sorted((home / FOLDER).glob("*.json")):
         try:
             request = Request(**files.read_json(path))
         except TypeError:
             raise UsageError(f"{path} is not a request of `run`: remove it.") from None
-        if request.study == study:
-            other = merged.get(request.settings, request)
-            rows = (
-                dict.fromkeys([*other.rows, *request.rows]) if other.rows and request.rows else ()
-            )
-            merged[request.settings] = request._replace(rows=list(rows))
+        if study in ("", request.study):
+            key = request.study, *request.settings
+            other = merged.get(key, request)
+            rows = [*other.rows, *request.rows] if other.rows and request.rows else []
+            names = dict.fromkeys([*other.metrics, *request.metrics])
+            request = request._replace(rows=list(dict.fromkeys(rows)), metrics=list(names))
+            merged[key] = request
     return list(merged.values())
