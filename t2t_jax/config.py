@@ -136,6 +136,11 @@ class Data:
     vocabulary: Count = _field(
         37_000, "subwords of both languages; diagnostic tasks: words, and 4 special tokens"
     )
+    normalization: Literal["corpus", "identity", "nmt_nfkc"] = _field(
+        "corpus",
+        "Unicode normalisation of all text, outputs included: identity leaves it as it is (your "
+        "own corpora, text, wmt14); nmt_nfkc writes ½ as 1⁄2 and … as three dots",
+    )
     max_length: Count = _field(256, "longest training sentence, in subwords including EOS")
     batch_tokens: Count = _field(25_000, "tokens in a batch, on each side")
     num_buckets: Annotated[Count, Check(lambda x: x < 256, "must be at most 255")] = _field(

@@ -1,9 +1,11 @@
 """Corpora are cached and read back, and malformed files are refused."""
 
+import bz2
 import dataclasses
 import functools
 import gzip
 import hashlib
+import lzma
 import multiprocessing
 import os
 import random
@@ -75,7 +77,7 @@ def test_a_prepared_corpus_is_read_back(texts, tmp_path):
     dataset = open_dataset(prepare(request(texts), tmp_path / "cache", lines.append))
     assert lines == [
         "text en-de: train 300 pairs kept, 0 longer than 64, 0 empty, 0 not UTF-8; dev 23; "
-        "test 17; vocabulary 75"
+        "test 17; vocabulary 75; unknown tokens: train 0.00%, dev 0.00%, test 0.00%"
     ]
     assert list(dataset.splits) == ["train", "dev", "test"]
     assert dataset.vocabulary.size == 75
@@ -97,7 +99,7 @@ def test_a_prepared_corpus_is_read_back(texts, tmp_path):
 
 def test_an_existing_cache_is_not_rebuilt(texts, tmp_path, monkeypatch):
     directory = prepare(request(texts), tmp_path, quiet)
-    monkeypatch.setattr(preparation, "build", None)
+    monkeypatch.setattr(tokenise, "build", None)
     assert prepare(request(texts, batch_tokens=999, num_buckets=3), tmp_path, quiet) == directory
 
 
@@ -121,6 +123,12 @@ def test_a_change_of_the_data_changes_the_cache_directory(texts, tmp_path, chang
         assert open_dataset(after).fingerprint != open_dataset(before).fingerprint
 
 
+def test_a_change_of_the_tokeniser_is_not_answered_from_the_cache(texts, tmp_path, monkeypatch):
+    before = prepare(request(texts), tmp_path, quiet)
+    monkeypatch.setattr(preparation.inspect, "getsource", lambda module: f"new {module.__name__}")
+    assert prepare(request(texts), tmp_path, quiet) != before
+
+
 def test_other_paths_to_the_same_content_share_a_cache(texts, tmp_path):
     before = prepare(request(texts), tmp_path / "cache", quiet)
     _, en, de = texts["train"]
@@ -134,14 +142,27 @@ def test_a_cache_made_elsewhere_needs_no_files(texts, tmp_path):
     Path(f"{texts['train'][0]}.en").unlink()
     lines = []
     assert prepare(request(texts), tmp_path / "cache", lines.append) == directory
-    assert "Continuing with the corpus prepared earlier" in lines[0]
+    assert str(texts["train"][0]) in lines[0]
+    assert str(directory) in lines[0]
     (tmp_path / "cache" / "other").mkdir()
     (tmp_path / "cache" / "other" / "meta.json").write_text("{")  # a damaged corpus
     assert prepare(request(texts), tmp_path / "cache", quiet) == directory
-    with pytest.raises(UsageError, match="exists: put the"):
+    with pytest.raises(UsageError, match="put the en side of train there"):
         prepare(request(texts, vocabulary=74), tmp_path / "cache", quiet)
-    with pytest.raises(UsageError, match="exists: put the"):
+    with pytest.raises(UsageError, match="put the en side of train there"):
         prepare(request(texts, source="de", target="en"), tmp_path / "cache", quiet)
+
+
+def test_files_of_another_folder_never_stand_in_for_missing_ones(texts, tmp_path, monkeypatch):
+    data = request(texts, **{split: f"my.{split}" for split in texts})
+    monkeypatch.chdir(tmp_path)
+    prepared = prepare(data, tmp_path / "cache", quiet)
+    Path("my.dev.de").unlink()
+    assert prepare(data, tmp_path / "cache", quiet) == prepared
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(UsageError, match=r"the de side of dev|the en side of train"):
+        prepare(data, tmp_path / "cache", quiet)
 
 
 def test_one_of_several_corpora_of_the_same_options_is_not_guessed(texts, tmp_path):
@@ -150,7 +171,7 @@ def test_one_of_several_corpora_of_the_same_options_is_not_guessed(texts, tmp_pa
     write(prefix, [*en, "another line"], [*de, "noch eine Zeile"])
     prepare(request(texts), tmp_path / "cache", quiet)
     Path(f"{prefix}.en").unlink()
-    with pytest.raises(UsageError, match="exists: put the"):
+    with pytest.raises(UsageError, match="put the en side of train there"):
         prepare(request(texts), tmp_path / "cache", quiet)
 
 
@@ -193,11 +214,11 @@ def test_only_a_newline_ends_a_line(texts, tmp_path):
     prefix, en, de = texts["test"]
     write(prefix, [*en, "a\x85dog\u2028a\rcat\r"], [*de, "der\x0bHund"])
     dataset = open_dataset(prepare(request(texts), tmp_path / "c", quiet))
-    assert dataset.splits["test"].sources[-1] == "a\x85dog\u2028a\rcat"
-    assert dataset.splits["test"].references[-1] == "der\x0bHund"
+    assert dataset.splits["test"].sources[-1] == "a dog a cat"
+    assert dataset.splits["test"].references[-1] == "der Hund"
 
 
-def test_samples_of_pairs_are_nested_and_leave_the_rest_as_it_is(texts, tmp_path):
+def test_samples_of_pairs_are_nested_and_leave_the_rest_as_it_is(texts, tmp_path, monkeypatch):
     def opened(pairs):
         return open_corpus(request(texts, pairs=pairs), tmp_path / "cache", report=quiet)
 
@@ -212,7 +233,11 @@ def test_samples_of_pairs_are_nested_and_leave_the_rest_as_it_is(texts, tmp_path
     assert [pair for pair in every if pair in pairs_of(large)] == pairs_of(large)
     assert [pair for pair in pairs_of(large) if pair in pairs_of(small)] == pairs_of(small)
     assert pairs_of(large) != every[:40]
-    assert small.fingerprint == whole.fingerprint
+    assert len({small.fingerprint, large.fingerprint, whole.fingerprint}) == 3
+    assert opened(13).fingerprint == small.fingerprint
+    with monkeypatch.context() as m:
+        m.setattr(np.random, "default_rng", lambda _, draw=np.random.default_rng: draw(1))
+        assert opened(13).fingerprint != small.fingerprint  # other sentences
     assert small.splits["dev"].references == whole.splits["dev"].references
     assert pairs_of(opened(13)) == pairs_of(small)
     with pytest.raises(UsageError, match=f"exceeds the {len(every)} training pairs of corpus text"):
@@ -255,7 +280,7 @@ def test_files_without_usable_pairs_are_refused(texts, tmp_path):
     assert "there is no sentence pair in" in refused(request(texts), tmp_path / "c")
     os.unlink(f"{prefix}.de")
     message = refused(request(texts), tmp_path / "c")
-    assert f"neither {prefix}.de nor {prefix}.de.gz exists" in message
+    assert f"{prefix}.de does not exist" in message
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
@@ -266,6 +291,50 @@ def test_sides_of_different_length_are_refused(texts, tmp_path, split, shorter):
     counts = (len(en) - 5, len(de)) if shorter == "en" else (len(en), len(de) - 5)
     message = refused(request(texts), tmp_path / "c")
     assert f"{prefix}.en has {counts[0]} lines and {prefix}.de has {counts[1]}" in message
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+)
+@pytest.mark.parametrize("words", [DE, ["猫", "狗", "房子", "看见"]])
+def test_other_unicode_encodings_are_refused_by_name(texts, tmp_path, encoding, words):
+    prefix, en, _ = texts["dev"]
+    text = "\n".join(sentences(words, len(en), 3)) + "\n"
+    Path(f"{prefix}.de").write_bytes(text.encode(encoding))
+    message = refused(request(texts), tmp_path / "c")
+    assert f"{prefix}.de is not UTF-8 but seems to be UTF-16" in message
+    assert "latin" not in message
+
+
+def test_text_that_a_vocabulary_loses_is_counted_and_said(texts, tmp_path):
+    prefix, en, de = texts["dev"]
+    write(prefix, en, [f"{de[0]} …", f"ﬁn {de[1]}", "犬 " * 9, *de[3:]])
+    prefix, en, de = texts["train"]
+    write(prefix, en, [*(f"{line} … ﬁn" for line in de[:9]), *de[9:]])
+    lines: list[str] = []
+    prepare(request(texts, vocabulary=80), tmp_path / "c", lines.append)
+    assert "dev 23 (1 with a reference that no output can equal)" in lines[0]
+    [warning] = lines[1:]
+    tokens = sum(len(line.split()) for line in de)  # at least: a word has one or more
+    assert "of the tokens of dev are unknown" in warning
+    assert 0 < float(warning.split("%")[0]) < 900 / min(tokens, 70)
+    prepare(request(texts, vocabulary=80, normalization="nmt_nfkc"), tmp_path / "c", lines.append)
+    assert "dev 23 (3 with a reference that no output can equal)" in lines[2]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".bz2"])
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def test_a_compressed_file_is_known_by_its_content(texts, tmp_path, module, suffix):
+    before = prepare(request(texts), tmp_path / "cache", quiet)
+    path = Path(f"{texts['dev'][0]}.de")
+    data = path.read_bytes()
+    path.unlink()
+    path.with_name(path.name + suffix).write_bytes(module.compress(data))
+    after = prepare(request(texts), tmp_path / "cache", quiet)
+    assert open_dataset(after).fingerprint == open_dataset(before).fingerprint
+    path.with_name(path.name + suffix).write_bytes(module.compress(data)[:-9])
+    with pytest.raises(UsageError, match="is not a whole"):
+        prepare(request(texts), tmp_path / "cache2", quiet)
 
 
 @pytest.mark.parametrize("damage", ["cut", "not gzip", "flipped", "garbled"])
@@ -284,7 +353,8 @@ def test_a_damaged_gzip_is_refused(texts, tmp_path, damage):
             "flipped": data[:middle] + bytes([data[middle] ^ 255]) + data[middle + 1 :],
         }[damage]
     )
-    assert f"{path} is not a whole gzip file" in refused(request(texts), tmp_path / "c")
+    reason = "is not compressed" if damage == "not gzip" else "is not a whole gz file"
+    assert f"{path} {reason}" in refused(request(texts), tmp_path / "c")
 
 
 @pytest.mark.parametrize(
@@ -299,7 +369,7 @@ def test_a_damaged_gzip_is_refused(texts, tmp_path, damage):
         ({"corpus": "grammar", "train": "x"}, "grammar reads no train"),
         ({"corpus": "wmt14", "grade": "hard"}, "corpus wmt14 reads no grade"),
         ({"corpus": "wmt14", "directory": "/not/there"}, "there is no directory /not/there"),
-        ({"corpus": "multi30k", "directory": "/not/there"}, "neither /not/there/train.en nor"),
+        ({"corpus": "multi30k", "directory": "/not/there"}, "/not/there/train.en does not exist"),
     ],
 )
 def test_options_that_a_corpus_lacks_are_refused(tmp_path, fields, expected):
@@ -392,7 +462,8 @@ def test_multi30k_is_read_from_a_local_copy(multi30k, tmp_path):
     directory = prepare(data, tmp_path, lines.append)
     assert lines == [
         "multi30k en-de: train 29,000 pairs kept, 0 longer than 64, 0 empty, 0 not UTF-8; "
-        "dev 1,014; test 1,000; vocabulary 8,000"
+        "dev 1,014; test 1,000; vocabulary 8,000; "
+        "unknown tokens: train 0.00%, dev 0.00%, test 0.00%"
     ]
     dataset = open_dataset(directory)
     with gzip.open(multi30k / "test_2016_flickr.de.gz") as file:

@@ -1,8 +1,11 @@
 """Subwords have fixed reserved ids, round-trip text and are a function of the lines."""
 
+import functools
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from t2t_jax.data.vocabulary import Vocabulary, train
 from t2t_jax.errors import UsageError
@@ -69,4 +72,31 @@ def test_a_vocabulary_too_small_is_refused():
 
 
 def test_a_nul_in_the_text_is_a_space(model):
-    assert train((line.replace(" ", "\0") for line in corpus()), 71) == model
+    nul = [line.replace(" ", "\0") for line in corpus()]
+    assert train(nul, 71) == model
+    assert Vocabulary(model).encode(nul) == Vocabulary(model).encode(corpus())
+
+
+ODD = "<unk> </s> <s> <pad> ▁ x▁y ⁇ &amp; … ½ ﬁn ² № ｆｕｌｌ Å Å".split()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(ODD + WORDS), min_size=1, max_size=9))
+def test_text_stays_text_whatever_it_is_called(words):
+    vocabulary, line = _odd(), " ".join(words)
+    [ids] = vocabulary.encode([line])
+    assert vocabulary.decode([ids]) == [line]
+    assert min(ids) > UNK
+
+
+@functools.cache
+def _odd():
+    return Vocabulary(train([*corpus(), *(" ".join(ODD) for _ in range(9))], 120))
+
+
+@pytest.mark.parametrize("n", [1, 30])
+def test_long_lines_are_trained_on(n):
+    long = "lange Zeile ñ " * 900
+    assert len(long.encode()) > 4192
+    vocabulary = Vocabulary(train([long] * n, 20))
+    assert UNK not in vocabulary.encode(["lange ñ"])[0]

@@ -25,8 +25,9 @@ import numpy as np
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError
 
-FORMAT = 1  # to be incremented when the meaning of the files changes
+FORMAT = 2  # to be incremented when the meaning of the files changes
 SIDES = ("source", "target")
+UNKNOWN = 0.01  # a larger share of unknown tokens is a sign of an error in the files
 
 
 @dataclass(frozen=True)
@@ -150,10 +151,32 @@ def sentence(meta: Mapping[str, Any]) -> str:
             long = f"{n['long']:,} longer than {meta['max_length']}"
             parts.append(f"train {n['pairs']:,} pairs kept, " + ", ".join([long, *left_out]))
         else:
-            dropped = f" ({', '.join(left_out)})" if n["empty"] or n["not_utf8"] else ""
-            parts.append(f"{name} {n['pairs']:,}{dropped}")
+            notes = left_out if n["empty"] or n["not_utf8"] else []
+            if n["unreachable"]:
+                notes = [*notes, f"{n['unreachable']:,} with a reference that no output can equal"]
+            parts.append(f"{name} {n['pairs']:,}" + f" ({', '.join(notes)})" * bool(notes))
     parts.append(f"vocabulary {meta['vocabulary']['size']:,}")
+    shares = (f"{name} {share:.2%}" for name, share in _unknown(meta).items())
+    parts.append(f"unknown tokens: {', '.join(shares)}")
     return f"{meta['corpus']} {meta['source']}-{meta['target']}: " + "; ".join(parts)
+
+
+def warnings(meta: Mapping[str, Any]) -> list[str]:
+    """A sentence for each split of a prepared corpus with many unknown tokens."""
+    return [
+        f"{share:.1%} of the tokens of {name} are unknown: check its encoding and language, or "
+        "train a larger vocabulary."
+        for name, share in _unknown(meta).items()
+        if share > UNKNOWN
+    ]
+
+
+def _unknown(meta: Mapping[str, Any]) -> dict[str, float]:
+    """The share of unknown tokens in each split, on the side that has more."""
+    return {
+        name: max(n[f"{side}_unknown"] / n[f"{side}_tokens"] for side in SIDES)
+        for name, n in meta["splits"].items()
+    }
 
 
 def _open_side(stem: Path, side: str, counts: Mapping[str, int], dtype: str) -> Ragged:

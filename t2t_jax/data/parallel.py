@@ -1,12 +1,15 @@
 """Corpora of parallel text: files of lines, Multi30k (Elliott et al. 2016) and WMT14."""
 
+import bz2
 import codecs
 import functools
 import gzip
 import itertools
+import lzma
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from t2t_jax.config import Data
 from t2t_jax.data.multi30k import FILES, LANGUAGES, STEMS
@@ -39,14 +42,22 @@ def _from_files(files: Mapping[str, tuple[Path, ...]]) -> RawCorpus:
 
 
 def _find(prefix: str, language: str, split: str) -> Path:
-    plain = Path(f"{prefix}.{language}")
-    for path in (plain, Path(f"{prefix}.{language}.gz")):
-        if path.is_file():
+    plain = f"{prefix}.{language}"
+    for suffix in ("", *(f".{name}" for name, _ in _COMPRESSED.values())):
+        if (path := Path(plain + suffix)).is_file():
             return path
     raise FilesMissing(
-        f"neither {plain} nor {plain}.gz exists: put the {language} side of {split} there, or "
-        "correct the path."
+        f"{plain} does not exist, nor does a compressed one (.gz, .xz, .bz2): put the {language} "
+        f"side of {split} there, or correct the path."
     )
+
+
+# First bytes of a compressed file -> its suffix, and the function that opens it.
+_COMPRESSED: dict[bytes, tuple[str, Callable[..., Any]]] = {
+    b"\x1f\x8b": ("gz", gzip.open),
+    b"\xfd7zXZ\0": ("xz", lzma.open),
+    b"BZh": ("bz2", bz2.open),
+}
 
 
 def _pairs(a: Path, b: Path) -> Iterator[Raw]:
@@ -64,16 +75,40 @@ def _pairs(a: Path, b: Path) -> Iterator[Raw]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file; only a newline ends a line, not Unicode's other line breaks."""
+    """The lines of a file; only a newline ends a line, not Unicode's other line breaks.
+
+    A compressed file is known by its first bytes, whatever its name.
+    """
+    with path.open("rb") as file:
+        start = file.read(6)
+    named = {f".{name}" for name, _ in _COMPRESSED.values()}
+    magic = next((x for x in _COMPRESSED if start.startswith(x)), b"")
+    if not magic and path.suffix in named:
+        raise UsageError(f"{path} is not compressed as its name says: correct its name.")
+    name, opened = _COMPRESSED[magic] if magic else ("", open)
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            if first := file.readline():
-                yield first.removeprefix(codecs.BOM_UTF8)
+        with opened(path, "rb") as file:
+            first = file.readline()
+            _refuse_utf16(path, first + file.read1(1 << 16))
+            file.seek(0)
+            yield file.readline().removeprefix(codecs.BOM_UTF8)
             yield from file
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if not magic or getattr(error, "errno", None):
+            raise
         raise UsageError(
-            f"{path} is not a whole gzip file ({error}): download or compress it again."
+            f"{path} is not a whole {name} file ({error}): download or compress it again."
         ) from error
+
+
+def _refuse_utf16(path: Path, start: bytes) -> None:
+    """Raises UsageError if a file begins as UTF-16 or UTF-32: every line then has a zero byte."""
+    marks = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE
+    if start.startswith(marks) or 2 * start.count(0) > start.count(b"\n") + 1:
+        raise UsageError(
+            f"{path} is not UTF-8 but seems to be UTF-16, as it has zero bytes in most lines: "
+            "convert it with iconv -f utf-16 -t utf-8 (utf-16le or utf-16be if it has no mark)."
+        )
 
 
 def multi30k(data: Data, root: Path, report: Report) -> RawCorpus:

@@ -6,6 +6,8 @@ to another machine, where the same config finds it without the corpus and withou
 
 import functools
 import hashlib
+import importlib.metadata
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,17 +18,17 @@ import numpy as np
 
 from t2t_jax import files
 from t2t_jax.config import Data
-from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence
+from t2t_jax.data import tokenise, vocabulary
+from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence, warnings
 from t2t_jax.data.corpora import CORPORA
-from t2t_jax.data.raw import REQUEST, FilesMissing, drawn_pairs, raw_corpus, request
-from t2t_jax.data.tokenise import build
+from t2t_jax.data.raw import PATHS, REQUEST, FilesMissing, drawn_pairs, raw_corpus, request
 from t2t_jax.errors import UsageError
 
 Report = Callable[[str], object]
 
 # The fields that change an opened corpus.
-_OPENED = (*REQUEST, "directory", "grade", "task_options", "pairs")
-_PATHS_OUT = dict.fromkeys(("train", "dev", "test"), "")  # the key has the content instead
+_OPENED = (*REQUEST, "normalization", "grade", "task_options", "pairs")
+_PATHS_OUT = dict.fromkeys(PATHS, "")  # the key has the content instead
 
 
 def opener(root: Path, report: Report = print) -> Callable[[Data], Dataset]:
@@ -64,7 +66,8 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
     order = np.random.default_rng(0).permutation(len(train.source))
     rows = np.sort(order[: data.pairs])
     sample = Split(select(train.source, rows), select(train.target, rows), train.stem)
-    return replace(dataset, splits={**dataset.splits, "train": sample})
+    selected = hashlib.sha256(f"{dataset.fingerprint} {rows.tolist()}".encode()).hexdigest()
+    return replace(dataset, splits={**dataset.splits, "train": sample}, fingerprint=selected)
 
 
 def prepare(data: Data, root: Path, report: Report = print) -> Path:
@@ -85,18 +88,28 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
         prepared = _prepared_earlier(root, requested)
         if prepared is None:
             raise
-        report(f"{error} Continuing with the corpus prepared earlier for these options: {prepared}")
+        report(f"{error} Continuing with what was prepared from it earlier: {prepared}")
         directory = prepared
     else:
-        keyed = [FORMAT, {**requested, **_PATHS_OUT}, corpus.content]
+        keyed = [FORMAT, _code(), {**requested, **_PATHS_OUT}, corpus.content]
         key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
         directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
         if not (directory / "meta.json").exists():
             about = {name: requested[name] for name in ("corpus", "source", "target")}
             about |= {"asked": requested, "content": corpus.content}
-            build(directory, about, corpus, data.vocabulary, data.max_length)
-    report(sentence(open_dataset(directory).meta))
+            sizes = data.vocabulary, data.max_length
+            tokenise.build(directory, about, corpus, *sizes, requested["normalization"])
+    meta = open_dataset(directory).meta
+    for line in (sentence(meta), *warnings(meta)):
+        report(line)
     return directory
+
+
+def _code() -> list[str]:
+    """What turns text into ids: the code here, and the version of SentencePiece."""
+    sources = (inspect.getsource(module).encode() for module in (tokenise, vocabulary))
+    release = importlib.metadata.version("sentencepiece")
+    return [*(hashlib.sha256(x).hexdigest() for x in sources), release]
 
 
 def _check_fields(data: Data) -> None:
@@ -113,14 +126,15 @@ def _check_fields(data: Data) -> None:
 def _prepared_earlier(root: Path, requested: Mapping[str, Any]) -> Path | None:
     """The corpus below `root` that was prepared, perhaps elsewhere, for the same fields.
 
-    It is None if there are several: their files differed, and nothing says which ones are meant.
+    A path that is given must be the same absolute path. It is None if there are several: their
+    files differed, and nothing says which ones are meant.
     """
-    found = []
+    found, free = [], {name: "" for name in PATHS if not requested[name]}
     for path in sorted(root.glob("*/meta.json")):
         try:
             meta = files.read_json(path)
         except UsageError:  # another corpus is damaged
             continue
-        if meta.get("format") == FORMAT and meta.get("asked") == requested:
+        if meta.get("format") == FORMAT and {**meta["asked"], **free} == requested:
             found.append(path.parent)
     return found[0] if len(found) == 1 else None

@@ -15,7 +15,8 @@ from t2t_jax.tokens import UNK
 
 HOME = "t2t_jax.data"  # the package in which the table of corpora names functions
 Report = Callable[[str], object]
-REQUEST = ("corpus", "source", "target", "train", "dev", "test", "vocabulary", "max_length")
+PATHS = ("directory", "train", "dev", "test")
+REQUEST = ("corpus", "source", "target", *PATHS, "vocabulary", "max_length")
 
 
 class FilesMissing(UsageError):
@@ -74,10 +75,21 @@ def drawn_pairs(data: Data) -> int:
 
 
 def request(data: Data) -> dict[str, Any]:
-    """The fields that change a prepared corpus; some are left out if they have their default."""
+    """The fields that change a prepared corpus; some are left out if they have their default.
+
+    Paths are absolute.
+    """
     fields = {name: getattr(data, name) for name in REQUEST}
+    fields |= {name: str(Path(fields[name]).resolve()) for name in PATHS if fields[name]}
+    fields["normalization"] = normalization(data)
     chosen = dict(grade=data.grade, task_options=data.task_options, pairs=drawn_pairs(data))
     return fields | {name: x for name, x in chosen.items() if x != getattr(type(data), name)}
+
+
+def normalization(data: Data) -> str:
+    """SentencePiece's rule for the text of a config."""
+    chosen = data.normalization
+    return CORPORA[data.corpus].normalization if chosen == "corpus" else chosen
 
 
 def streams_of(

@@ -22,12 +22,13 @@ import numpy as np
 
 from t2t_jax.data.cache import FORMAT, SIDES
 from t2t_jax.data.raw import RawCorpus, Stream
-from t2t_jax.data.vocabulary import Vocabulary, of_words, train
+from t2t_jax.data.vocabulary import Vocabulary, of_words, plain, train
 from t2t_jax.errors import RunError, UsageError
-from t2t_jax.tokens import EOS, PROMPT
+from t2t_jax.tokens import EOS, PROMPT, UNK
 
 CHUNK = 10_000  # pairs encoded at a time
 SAMPLE = 1_000_000  # pairs at most on which the vocabulary is trained
+_INVISIBLE = " \u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 BROKEN = 0.01  # if a larger share of the pairs is not UTF-8, the encoding is assumed to be another
 
 Item = TypeVar("Item")
@@ -41,17 +42,23 @@ class Pair(NamedTuple):
 
 
 def build(
-    directory: Path, about: Mapping[str, Any], corpus: RawCorpus, vocabulary: int, max_length: int
+    directory: Path,
+    about: Mapping[str, Any],
+    corpus: RawCorpus,
+    vocabulary: int,
+    max_length: int,
+    normalization: str,
 ) -> None:
     """Tokenises a corpus into a directory.
 
-    Training pairs with a side longer than `max_length` subwords (EOS included) are left out. In
-    every split, pairs with an empty side and pairs that are not UTF-8 are left out. meta.json has
-    the number of each.
+    Control characters become spaces, in references, too. Training pairs with a side longer than
+    `max_length` subwords (EOS included) are left out. In every split, pairs with an empty side and
+    pairs that are not UTF-8 are left out. meta.json has the number of each, and of unknown tokens.
 
     Args:
       about: further content of meta.json.
       vocabulary: number of subwords.
+      normalization: as `vocabulary.train`.
 
     Raises:
       UsageError: a stream cannot be read, has no valid pair, or is not UTF-8.
@@ -60,7 +67,7 @@ def build(
     aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
     try:
         aside.mkdir(parents=True)
-        _fill(aside, about, corpus, vocabulary, max_length)
+        _fill(aside, about, corpus, vocabulary, max_length, normalization)
         try:
             os.rename(aside, directory)
         except OSError:
@@ -88,7 +95,12 @@ def sample(items: Iterable[Item], limit: int) -> tuple[list[Item], int]:
 
 
 def _fill(
-    directory: Path, about: Mapping[str, Any], corpus: RawCorpus, vocabulary: int, max_length: int
+    directory: Path,
+    about: Mapping[str, Any],
+    corpus: RawCorpus,
+    vocabulary: int,
+    max_length: int,
+    normalization: str,
 ) -> None:
     streams, words = corpus.streams(), corpus.words
     for name, stream in streams.items():  # errors in the small splits show before the long work
@@ -99,13 +111,13 @@ def _fill(
     if words:
         subwords = Vocabulary(of_words(words))
     else:
-        subwords, trained_on = _train_vocabulary(streams["train"], vocabulary, corpus.whole_targets)
+        subwords, trained_on = _train_vocabulary(corpus, streams, vocabulary, normalization)
     (directory / "vocabulary.model").write_bytes(subwords.model)
     dtype = "uint16" if subwords.size <= 1 << 16 and not words else "int32"
     encode = prompt_encoder(subwords) if words else subwords.encode
     digest = hashlib.sha256(subwords.model)
     splits = {
-        name: _write_split(directory, name, stream, encode, dtype, max_length, digest)
+        name: _write_split(directory, name, stream, encode, dtype, max_length, digest, subwords)
         for name, stream in streams.items()
     }
     meta = {
@@ -128,13 +140,13 @@ def _fill(
 
 
 def _train_vocabulary(
-    stream: Stream, size: int, whole_targets: bool
+    corpus: RawCorpus, streams: Mapping[str, Stream], size: int, normalization: str
 ) -> tuple[Vocabulary, dict[str, int]]:
     """A vocabulary trained on a sample of the training pairs, and the size of the sample."""
-    sampled, stride = sample(_valid(stream, Counter()), SAMPLE)
-    lines = (text for pair in sampled for text in (pair.source, pair.target))
-    whole = {word for pair in sampled for word in pair.target.split()} if whole_targets else ()
-    model = train(lines, size, whole)
+    sampled, stride = sample(_valid(streams["train"], Counter()), SAMPLE)
+    lines = [text for pair in sampled for text in (pair.source, pair.target)]
+    words = {word for pair in sampled for word in pair.target.split()}
+    model = train(lines, size, words if corpus.whole_targets else (), normalization)
     return Vocabulary(model), {"trained_on_pairs": len(sampled), "one_pair_in": stride}
 
 
@@ -162,6 +174,7 @@ def _write_split(
     dtype: str,
     max_length: int,
     digest: Any,
+    subwords: Vocabulary,
 ) -> dict[str, int]:
     """Writes one split, updates `digest`, and returns the split's counts."""
     counts: Counter[str] = Counter()
@@ -175,11 +188,14 @@ def _write_split(
             counts["pairs"] += len(kept)
             for side, rows in zip(SIDES, ids, strict=True):
                 start = counts[f"{side}_tokens"]
-                written = _write_side(files, side, [rows[i] for i in kept], dtype, start)
-                counts[f"{side}_tokens"] += written
+                rows = [rows[i] for i in kept]
+                counts[f"{side}_tokens"] += _write_side(files, side, rows, dtype, start)
+                counts[f"{side}_unknown"] += sum(row.count(UNK) for row in rows)
                 if name != "train":
-                    texts = (getattr(chunk[i], side) for i in kept)
+                    texts = [getattr(chunk[i], side) for i in kept]
                     files.write(f"{side}.txt", "".join(f"{text}\n" for text in texts).encode())
+            if name != "train" and encode == subwords.encode:  # `texts` and `rows` are targets
+                counts["unreachable"] += _unreachable(subwords, texts, rows)
             for extra in (chunk[i].extra for i in kept):
                 if extra is not None:
                     line = json.dumps(extra, ensure_ascii=False, separators=(",", ":"))
@@ -189,8 +205,15 @@ def _write_split(
             f"no pair of {stream.where} can be used ({counts['long']} longer than {max_length}, "
             f"{counts['empty']} empty): raise max_length or give other files."
         )
-    names = ("pairs", "long", "empty", "not_utf8", *(f"{side}_tokens" for side in SIDES))
+    sides = (f"{side}_{what}" for what in ("tokens", "unknown") for side in SIDES)
+    names = ("pairs", "long", "empty", "not_utf8", "unreachable", *sides)
     return {name: counts[name] for name in names}
+
+
+def _unreachable(vocabulary: Vocabulary, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> int:
+    """The number of texts that no output equals, as encoding loses some of their characters."""
+    decoded = vocabulary.decode(ids)
+    return sum(a.split() != b.split() for a, b in zip(texts, decoded, strict=True))
 
 
 def _write_side(
@@ -235,20 +258,20 @@ def _valid(stream: Stream, counts: Counter[str]) -> Iterator[Pair]:
     total, first = 0, 0
     for total, raw in enumerate(stream.read(), start=1):
         try:
-            source, target = raw.source.decode().strip(), raw.target.decode().strip()
+            source, target = (plain(x.decode()).strip() for x in (raw.source, raw.target))
         except UnicodeDecodeError:
             counts["not_utf8"] += 1
             first = first or total
             continue
-        if source and target:
+        if source.strip(_INVISIBLE) and target.strip(_INVISIBLE):
             yield Pair(source, target, raw.extra)
         else:
             counts["empty"] += 1
     if counts["not_utf8"] > BROKEN * total:
         raise UsageError(
             f"{counts['not_utf8']:,} of the {total:,} lines of {stream.where} are not UTF-8 (the "
-            f"first is line {first:,}): convert the files, for instance with iconv -f latin1 -t "
-            "utf-8."
+            f"first is line {first:,}): convert the files from their encoding, with iconv -f "
+            "ENCODING -t utf-8."
         )
     if counts["empty"] + counts["not_utf8"] == total:
         raise UsageError(f"there is no sentence pair in {stream.where}: give other files.")

@@ -14,6 +14,19 @@ from t2t_jax.errors import UsageError
 from t2t_jax.tokens import BOS, EOS, PAD, UNK
 
 _SPECIAL: dict[str, Any] = dict(pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK)
+_SPACES = dict.fromkeys((*range(32), *range(127, 160), 0x2028, 0x2029), " ")
+# The text of a corpus has no control characters. So they may stand in a vocabulary for what is not
+# text: before the names of special tokens, and for SentencePiece's sign of a space as a character.
+_MARK, _SPACE_SIGN = "\x01", ("▁", "\x02")
+_NAMES = {
+    f"{name}_piece": f"{_MARK}<{text}>"
+    for name, text in (("pad", "pad"), ("bos", "s"), ("eos", "/s"), ("unk", "unk"))
+}
+
+
+def plain(text: str) -> str:
+    """Text in which each control character, and each line or paragraph separator, is a space."""
+    return text.translate(_SPACES)
 
 
 class Vocabulary:
@@ -40,38 +53,60 @@ class Vocabulary:
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Subword ids of each sentence, without EOS."""
-        return self._processor.encode(list(sentences))
+        texts = map(plain, sentences)
+        return self._processor.encode([*map(_escape, texts)] if self._escapes else [*texts])
 
     def decode(self, ids: Iterable[Iterable[int]]) -> list[str]:
         """The text of each row of ids up to its first EOS; PAD and BOS have no text."""
         rows = ([int(i) for i in row] for row in ids)
-        return self._processor.decode([x[: x.index(EOS)] if EOS in x else x for x in rows])
+        texts = self._processor.decode([x[: x.index(EOS)] if EOS in x else x for x in rows])
+        return [text.replace(*_SPACE_SIGN[::-1]) for text in texts]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The subword of each id; a leading `▁` marks the start of a word."""
-        return [self._processor.id_to_piece(int(i)) for i in ids]
+        return [self._processor.id_to_piece(int(i)).removeprefix(_MARK) for i in ids]
+
+    @functools.cached_property
+    def _escapes(self) -> bool:
+        return self._processor.id_to_piece(UNK).startswith(_MARK)
 
 
-def train(lines: Iterable[str], size: int, whole: Iterable[str] = ()) -> bytes:
+def _escape(text: str) -> str:
+    return text.replace(*_SPACE_SIGN)
+
+
+def train(
+    lines: Sequence[str], size: int, whole: Iterable[str] = (), normalization: str = "identity"
+) -> bytes:
     """A serialised SentencePiece BPE model of `size` subwords; a function of the lines.
 
     Args:
       whole: words that are never split: each is one of the subwords.
+      normalization: SentencePiece's rule for the text. With `identity`, every text of known
+        characters is decoded as it was encoded, even if it has the name of a special token.
 
     Raises:
       UsageError: the lines have fewer subwords, or more characters, than `size`.
     """
     import sentencepiece
 
-    model = io.BytesIO()
+    lines, model = [*map(plain, lines)], io.BytesIO()
+    options: dict[str, Any] = {}
+    if normalization == "identity":
+        lines, options = [*map(_escape, lines)], {**_NAMES}
+    longest = max((len(line.encode()) for line in lines), default=0)
+    if longest > _LONGEST:  # SentencePiece leaves out longer lines
+        options["max_sentence_length"] = longest
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(line.replace("\0", " ") for line in lines),
+            sentence_iterator=iter(lines),
+            normalization_rule_name=normalization,
             model_writer=model,
             model_type="bpe",
             vocab_size=size,
             character_coverage=COVERAGE,
             **_SPECIAL,
+            **options,
             user_defined_symbols=[f"▁{word}" for word in sorted(whole)],
             num_threads=4,  # stored in the model, so a change would change its fingerprint
             minloglevel=2,
@@ -101,6 +136,7 @@ def of_words(words: Sequence[str]) -> bytes:
 
 # The rarest characters, 0.001% of the text, become UNK: WMT has thousands of them.
 COVERAGE = 0.99999
+_LONGEST = 4192  # bytes; SentencePiece's default, stored in the model
 
 
 def _reason(message: str, size: int) -> str:
