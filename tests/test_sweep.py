@@ -120,15 +120,15 @@ def swept(grid, open_data):
         for job in jobs:
             if store.read_result(job.directory) is None:
                 even, odd = FOUND[row_of(job), job.c.training.lr_scale]
-                finish(job, open_data, (even, odd + job.c.training.seed))
+                finish(job, open_data, (even, odd + job.c.training.seed % sweep.TRIAL_SEED))
     return grid
 
 
-def test_trials_have_one_seed_and_the_chosen_ones_all(grid, open_data):
+def test_trials_have_a_seed_of_their_own_and_the_chosen_values_all_others(grid, open_data):
     stages = sweep.stages(grid, 2, open_data)
     trials = next(stages)
     assert len(trials) == 6
-    assert all(job.splits == () and job.c.training.seed == 0 for job in trials)
+    assert all(job.splits == () and job.c.training.seed == sweep.TRIAL_SEED for job in trials)
     assert {(row_of(job), job.c.training.lr_scale) for job in trials} == FOUND.keys()
     for job in trials:
         finish(job, open_data, FOUND[row_of(job), job.c.training.lr_scale])
@@ -136,6 +136,30 @@ def test_trials_have_one_seed_and_the_chosen_ones_all(grid, open_data):
     expected = {("base", 1.0), ("D:P_drop=0.2", 1.0), ("D:P_drop=0.2", 0.5)}
     found = [(row_of(job), job.c.training.lr_scale, job.c.training.seed) for job in final]
     assert sorted(found) == sorted((*pair, seed) for pair in expected for seed in (0, 1))
+
+
+@study("Rows that are all equal at all values", columns="P_drop", split="", V=9)
+def flat():
+    return [Row("base"), *(Row("D", dict(P_drop=i / 100)) for i in range(1, 41) if i != 10)]
+
+
+@pytest.mark.parametrize(("seed", "gain"), [(sweep.TRIAL_SEED, 0.0), (0, -0.85)])
+def test_a_flat_landscape_gains_nothing_from_trials(seed, gain, grid, open_data, monkeypatch):
+    """What the seed that chose, 0, would gain: the mean of the least of three normal values."""
+    monkeypatch.setattr(sweep, "TRIAL_SEED", seed)
+    monkeypatch.setattr(collecting, "TRIAL_SEED", sweep.TRIAL_SEED or None)
+    made, random = dataclasses.replace(grid, study=flat, rows=flat.rows), np.random.default_rng(1)
+    for jobs in sweep.stages(made, 1, open_data):
+        for job in jobs:
+            if store.read_result(job.directory) is None:
+                finish(job, open_data, [np.exp(random.normal())] * 2)  # of both halves of dev
+    found = sweep.choices(made)
+    assert {trial.seed for choice in found for trial in choice.trials} == {seed}
+    lines = stored.compared(made)
+    gains = [np.log(x.PPL.spread.mean / x.untuned.PPL.spread.mean) for x in lines]
+    assert np.mean(gains) == pytest.approx(gain, abs=0.35)
+    said = [x for x in tables.quality(made, lines).notes if "seed is also scored" in x]
+    assert len(said) == (seed == 0)
 
 
 def test_a_trial_that_diverged_is_not_chosen(grid, open_data):
@@ -334,7 +358,7 @@ def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
     assert sum(" 1.0‡ " in line for line in table) == 2
     results = sorted(home.glob("*/result.json"))
     scored = [bool(json.loads(path.read_text())["scores"]) for path in results]
-    assert sorted(scored) == [False, False, True, True]  # trials that are not chosen need no scores
+    assert sorted(scored) == [False] * 4 + [True] * 2  # trials need no scores
     before = [path.stat().st_mtime_ns for path in results]
     request.getfixturevalue("undrawn")
     call("run", *options)
@@ -344,5 +368,5 @@ def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
     shutil.rmtree(home)
     out, err = call("run", *options, "--published", tmp_path / "to" / "table3-night")
     assert out.splitlines() == [line for line in table if not line.startswith("plot: ")]
-    assert "4 runs taken from" in err
+    assert "6 runs taken from" in err
     assert not list(home.glob("*/final"))

@@ -50,7 +50,7 @@ def table(grid: Grid, lines: Sequence[RowResult]) -> Table:
             cells[-1].best = choice is not None and trial is choice.chosen
         groups.setdefault(row.group, []).append(tuple(cells))
     note = (
-        f"The {_MEASURED}, with seed 0. The chosen trial of a row is in bold; {EDGE}: a chosen "
+        f"The {_MEASURED}. The chosen trial of a row is in bold; {EDGE}: a chosen "
         "value is at the edge of its range."
     )
     return Table("Trials.", tuple(header), tuple(map(tuple, groups.values())), (note,))

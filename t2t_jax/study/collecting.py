@@ -13,7 +13,7 @@ from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.results import Run, Unfinished
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.sweep import Choice, choices
+from t2t_jax.study.sweep import TRIAL_SEED, Choice, choices
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,8 @@ def _read(
     for directory, c in results.stored(grid.home, report):
         key = identity.row_key(c)
         matching = [i for i, row_key in enumerate(keys) if row_key == key]
+        if c.training.seed == TRIAL_SEED:  # it has chosen values, and so must not score them
+            continue
         if not matching:
             others.append(c)
             continue

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -187,8 +187,8 @@ class Grid:
                 )
             rows[c] = row
 
-    def plan(self, seeds: int, open_data: "Callable[[Data], Dataset]") -> list[Job]:
-        """Returns a job for each row and each of the seeds 0, 1, ..., in the order of the rows.
+    def plan(self, seeds: Sequence[int], open_data: "Callable[[Data], Dataset]") -> list[Job]:
+        """Returns a job for each row and each of the seeds, in the order of the rows.
 
         Args:
           open_data: opens the corpus of a row.
@@ -207,7 +207,7 @@ class Grid:
                         f"{c.data.corpus} has no such split: {near(split, dataset.splits)}"
                     )
             facts = identity.data_facts(dataset)
-            for seed in range(seeds):
+            for seed in seeds:
                 seeded = config.replace(c, seed=seed)
                 directory = self.home / identity.key(seeded, facts)
                 jobs.append(Job(self.run_name(row, seed), seeded, directory, splits))

@@ -10,6 +10,7 @@ from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
 from t2t_jax.study.comparison import LEVEL, RowResult
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.sweep import TRIAL_SEED
 
 EDGE = "‡"  # marks a chosen value at the edge of its range
 _FOLLOWING = "evaluate_every", "steps"  # fields that a preset or equal FLOPs derive from others
@@ -140,10 +141,16 @@ def _tuning(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
         return []
     values = "; ".join(f"{n} from {', '.join(map(str, x))}" for n, x in grid.sweep.items())
     on = "PPL and the score are" if grid.study.split == "dev" else "PPL is"
+    seed = next((line.choice.trials[0].seed for line in lines if line.choice), TRIAL_SEED)
+    own = f"seed {seed}, which is not scored" if seed else "seed 0"
     note = (
-        f"Tuned: {values}; of {len(grid.trials)} trials of each row with seed 0, the best by PPL "
+        f"Tuned: {values}; of {len(grid.trials)} trials of each row with {own}, the best by PPL "
         f"on every other sentence of dev is chosen. {on} measured on the remaining sentences of "
         "dev, both untuned and tuned."
+    )
+    reused = (
+        "The trials' seed is also scored, which favours the tuned rows, most those whose trials "
+        "are close: `run` again gives trials a seed of their own."
     )
     edges = any(line.choice and line.choice.at_edge for line in lines)
     missing = [
@@ -160,7 +167,7 @@ def _tuning(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     ]
     untried += [f"Trials from other code, data or hardware: {'; '.join(others)}."] * bool(others)
     edge = f" {EDGE}: at the edge of its range; a wider range may have a better value."
-    return [note + edge * edges, *untried]
+    return [note + edge * edges, *[reused] * (seed == 0), *untried]
 
 
 def _agreements(grid: Grid, lines: Sequence[RowResult]) -> list[str]:

@@ -1,8 +1,9 @@
 """Sweeps: every row is tried at several values of some fields, and one of them is chosen for it.
 
-Every trial of a row has seed 0, and every row has the same number of trials. The trial with the
-lowest perplexity on one half of the sentences of dev is chosen, and runs under all seeds. Results
-on dev are of the other half, so that no row is scored on the sentences by which it was tuned.
+Every trial of a row has the seed `TRIAL_SEED`, and every row has the same number of trials. The
+trial with the lowest perplexity on one half of the sentences of dev is chosen, and its values run
+under the seeds 0, 1, ... Results on dev are of the other half. So no row is scored with the seed or
+on the sentences that chose its values: the best of several trials owes part of its lead to both.
 """
 
 import dataclasses
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from t2t_jax.study.grid import Grid
 
 CHOOSING = slice(0, None, 2)  # sentences of dev by which a trial is chosen
-SCORED = slice(1, None, 2)  # sentences of dev on which the chosen trial is scored
+SCORED = slice(1, None, 2)  # sentences of dev on which the chosen values are scored
+TRIAL_SEED = 1_000_000  # no study has so many seeds; trials of older code have seed 0
 Values = Mapping[str, Any]
 
 
@@ -40,11 +42,13 @@ class Trial:
       PPL: on the sentences `CHOOSING`; infinite if training failed; None if it is not finished.
       directory: of its run, if there is one.
       unusual: what differs in code, data or hardware from the table's runs, as text.
+      seed: of the run; trials of older code have seed 0, which is scored, too.
     """
 
     values: Values
     PPL: float | None = None
     directory: Path | None = None
+    seed: int = TRIAL_SEED
     unusual: str = ""
 
     @property
@@ -146,7 +150,7 @@ def _check_name(name: str) -> None:
     if name in (*config.SENTENCES, "vocabulary", "seed"):
         raise UsageError(
             f"{name} cannot be swept, as trials are compared by their perplexity on the same "
-            "subwords, with seed 0: sweep another field, or make a row for each value."
+            "subwords, with one seed: sweep another field, or make a row for each value."
         )
 
 
@@ -185,16 +189,16 @@ def stages(
     Without a sweep there is one stage. With a sweep the first has the trials, which are not
     translated, and the second has every row under all seeds, untuned and with its chosen values.
     """
-    untuned = dataclasses.replace(grid, sweep={}).plan(seeds, open_data)
+    untuned = dataclasses.replace(grid, sweep={}).plan(range(seeds), open_data)
     if not grid.sweep:
         yield untuned
         return
-    trials = [job for trial in grid.trials for job in trial.plan(1, open_data)]
+    trials = [job for trial in grid.trials for job in trial.plan([TRIAL_SEED], open_data)]
     yield _distinct([dataclasses.replace(job, splits=()) for job in trials])
     jobs = list(untuned)
     for row, choice in zip(grid.rows, choices(grid), strict=True):
         if choice.chosen:
-            jobs += grid.at(choice.chosen.values, row).plan(seeds, open_data)
+            jobs += grid.at(choice.chosen.values, row).plan(range(seeds), open_data)
     yield _distinct(jobs)
 
 
@@ -212,16 +216,20 @@ def choices(grid: "Grid") -> list[Choice]:
     values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
     keys = [[identity.row_key(trial.config(row)) for trial in grid.trials] for row in grid.rows]
     wanted = {key for row in keys for key in row}
-    newest: dict[str, Path] = {}
+    newest: dict[int, dict[str, Path]] = {TRIAL_SEED: {}, 0: {}}
     for directory, c in results.stored(grid.home, lambda _: None):
-        key = identity.row_key(c)
-        if c.training.seed == 0 and key in wanted:
-            both = newest.get(key, directory), directory
-            newest[key] = max(both, key=store.finished_at)
-    found = {key: (_perplexity(directory), directory) for key, directory in newest.items()}
+        key, of_seed = identity.row_key(c), newest.get(c.training.seed)
+        if of_seed is not None and key in wanted:
+            of_seed[key] = max(of_seed.get(key, directory), directory, key=store.finished_at)
+    seed = TRIAL_SEED if newest[TRIAL_SEED] else 0  # all rows alike, even if a few have both
+
+    def trial(v: Values, key: str) -> Trial:
+        directory = newest[seed].get(key)
+        PPL = None if directory is None else _perplexity(directory)
+        return Trial(v, PPL, directory, seed=seed)
+
     return [
-        Choice(tuple(Trial(v, *found.get(key, ())) for v, key in zip(values, row, strict=True)))
-        for row in keys
+        Choice(tuple(trial(v, key) for v, key in zip(values, row, strict=True))) for row in keys
     ]
 
 
