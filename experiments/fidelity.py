@@ -103,7 +103,7 @@ def measure(name, home):
     if not all(line.score for line in lines) or any(untried):
         return None
     runs = runs_of(made, lines, translations=False)
-    spent = [costs(run["result.json"]) for run in runs.values()]
+    spent = [costs(run["result.json"], run["metrics.jsonl"]) for run in runs.values()]
     parts = "training_seconds", "overhead_seconds", "scoring_seconds"
     seconds = sum(x[part] for x in spent for part in parts)
     seeds = [len(line.runs) for line in lines]

@@ -52,7 +52,9 @@ def test_the_cost_of_a_grid_is_that_of_all_its_runs():
     results = [run["result.json"] for run in runs.values()]
     assert measured["runs"] == len(results) == 20
     assert measured["flops"] == pytest.approx(sum(r["flops"] for r in results))
-    seconds = [r["training_seconds"] + r["overhead_seconds"] for r in results]
+    steps = [[x.get("seconds_per_step", np.nan) for x in r["metrics.jsonl"]] for r in runs.values()]
+    trained = [r["steps"] * np.nanmedian(x) for r, x in zip(results, steps, strict=True)]
+    seconds = np.add(trained, [r["overhead_seconds"] for r in results])
     scoring = [r["scoring"]["dev"]["seconds"] for r in results]
     assert measured["core_hours"] == pytest.approx((np.sum(seconds) + np.sum(scoring)) / 3600)
     assert not any("dev.de" in run for run in runs.values())

@@ -192,17 +192,20 @@ def test_a_scale_places_its_ends_at_those_of_the_axis():
     assert 1 < 3 / scale.low == pytest.approx(scale.high / 48)
 
 
+CPU = {"device": "1 x cpu"}
+
+
 def record(step, nll, seconds, tokens):
     return {"step": step, "nll": nll, "seconds_per_step": seconds, "tokens_per_second": tokens}
 
 
 def test_a_run_consumes_evenly_between_its_records_and_its_share_of_a_population():
-    result = {"flops": 900.0, "steps": 30, "trained_together": 2}
+    result = {"flops": 900.0, "steps": 30, "trained_together": 2, "environment": CPU}
     run = Run(Path("run"), 0, result)
-    records = [record(10, 1.0, 4.0, 100.0), record(20, 1.0, 1.0, 50.0)]
+    records = [record(10, 1.0, 4.0, 100.0), record(20, 1.0, 1.0, 50.0), record(25, 1.0, 2.0, 25.0)]
     amounts = learning.amounts(run, records, np.array([5, 10, 16, 30]))
     assert amounts["flops"].tolist() == [150, 300, 480, 900]
-    assert amounts["seconds"].tolist() == [10, 20, 23, 30]
+    assert amounts["seconds"].tolist() == [5, 10, 16, 30]
     assert amounts["tokens"].tolist() == [1000, 2000, 2150, 2500]
     untimed = learning.amounts(run, [], np.array([5]))
     assert untimed["flops"].tolist() == [150]
@@ -219,7 +222,9 @@ def test_a_curve_has_the_seeds_at_the_steps_of_all(tmp_path):
         records += [{"step": 20, "dev_perplexity": 4.0 ** (seed + 1)}]
         lines = "".join(f"{json.dumps(r)}\n" for r in records)
         (home / "metrics.jsonl").write_text(lines)
-        runs.append(Run(home, seed, {"flops": 1.0, "steps": 20, "trained_together": 1}))
+        runs.append(
+            Run(home, seed, {"flops": 1.0, "steps": 20, "trained_together": 1, "environment": CPU})
+        )
     training, dev = learning.curves(runs)
     assert training.amounts["steps"].tolist() == [10, 20]
     np.testing.assert_allclose(np.log(training.PPL), [[3, 1], [1, 2]])

@@ -36,7 +36,6 @@ from t2t_jax.training.progress import Progress
 from tests import stored, toy
 
 STEPS, ROWS = 60, 4
-MEASURED = '{"step": 9, "nll": 2.0, "seconds_per_step": 0.6}'
 
 
 @pytest.fixture(scope="module")
@@ -566,21 +565,44 @@ def test_a_store_that_does_not_exist_is_refused(command, tmp_path, refused):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_the_time_of_a_step_is_the_mean_of_the_runs_that_measured_it(tmp_path):
-    """Of none it is empty, and of three runs in one program a third of what they took."""
-    entry = stored.entries(1)[0]
-    runs = []
-    for seed, content in enumerate(('{"step": 9, "dev_perplexity": 4.0}', MEASURED)):
-        (tmp_path / str(seed)).mkdir()
-        (tmp_path / str(seed) / "metrics.jsonl").write_text(f"{content}\n")
-        result = {**entry.runs[0].result, "trained_together": 3}
-        runs.append(
-            dataclasses.replace(entry.runs[0], directory=tmp_path / str(seed), result=result)
-        )
-    for some, shown in ((runs[:1], ""), (runs, "200")):
-        table = tables.costs([dataclasses.replace(entry, runs=tuple(some))])
-        column = dict(zip(table.header, table.groups[0][0], strict=True))
-        assert column.get(("time of", "a step (ms)"), "") == shown
+def timed(directory, run, device, seconds):
+    """Returns a run of 60 steps, three at once, that was timed five times."""
+    directory.mkdir()
+    lines = (json.dumps({"step": i, "nll": 2.0, "seconds_per_step": x}) for i, x in seconds)
+    (directory / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    result = {**run.result, "trained_together": 3, "steps": 60, "peak_flops": 1e12}
+    result["environment"] = result["environment"] | {"device": device}
+    return dataclasses.replace(run, directory=directory, result=result)
+
+
+def test_a_pause_of_the_machine_costs_nothing(tmp_path):
+    """Four of five records say 0.6 s a step and one contains a pause; three runs share a step."""
+    entry, seconds = stored.entries(1)[0], [(i, 0.6) for i in range(4)] + [(4, 900.0)]
+    run = timed(tmp_path / "0", entry.runs[0], "1 x cpu", seconds)
+    assert run.costs["training_seconds"] == pytest.approx(60 * 0.2)
+    assert run.costs["wall_seconds"] == entry.runs[0].result["training_seconds"] / 3
+    column = cost_columns(entry, [run])
+    assert column["on 1 x cpu", "training (min)"] == "0.2"
+    assert column["on 1 x cpu", "a step (ms)"] == "200"
+    assert column["on 1 x cpu", "time x peak FLOP/s"] == "1.20e+13"
+    untimed = timed(tmp_path / "1", entry.runs[0], "1 x cpu", [])
+    assert untimed.costs["training_seconds"] is None
+    assert ("on 1 x cpu", "a step (ms)") not in cost_columns(entry, [untimed])
+
+
+def test_times_on_two_devices_have_columns_of_their_own(tmp_path):
+    entry, both = stored.entries(1)[0], []
+    both.append(timed(tmp_path / "0", entry.runs[0], "1 x cpu", [(1, 0.6)]))
+    both.append(timed(tmp_path / "1", entry.runs[0], "1 x H200", [(1, 0.03)]))
+    moved = timed(tmp_path / "2", entry.runs[0], "1 x H200, then 1 x cpu", [(1, 0.03)])
+    column = cost_columns(entry, [*both, moved])
+    steps = {upper: text for (upper, lower), text in column.items() if lower == "a step (ms)"}
+    assert steps == {"on 1 x cpu": "200", "on 1 x H200": "10"}
+
+
+def cost_columns(entry, runs):
+    table = tables.costs([dataclasses.replace(entry, runs=tuple(runs))])
+    return dict(zip(table.header, table.groups[0][0], strict=True))
 
 
 def test_bad_words_are_refused(words, tmp_path, refused):

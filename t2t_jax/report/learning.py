@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t2t_jax.plotting import CHOSEN, DASH, SHAPE, Axis, Spec, facets, panel, shown, tooltip
-from t2t_jax.runs import store
+from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.comparison import RowResult
 
@@ -14,7 +14,7 @@ AXES = {
     "steps": "steps",
     "tokens": "tokens, of source and target",
     "flops": "FLOPs, counted",
-    "seconds": "seconds",
+    "seconds": "seconds on ",
 }
 SHOWN = 5  # panels begin at 1 / SHOWN of their shortest run, before which rows hardly differ
 POINTS = 60  # of a curve in training; more would not be visible
@@ -64,25 +64,19 @@ def amounts(
 ) -> dict[str, np.ndarray]:
     """Returns what a run has consumed after some steps, by the names in `AXES`.
 
-    Tokens and seconds count training alone. They are interpolated between records, and
-    extrapolated after the last one; a run that was too short to be timed has nan. A run
-    that was trained at once with others has its share.
+    Tokens and seconds count training alone, and are nan where they are not known. Tokens are
+    interpolated between records, and extrapolated after the last one. Every step takes the median
+    time, so that pauses do not count. A run that was trained at once with others has its share.
     """
     flops = run.result["flops"] / run.result["steps"] * steps
+    seconds = np.multiply(steps, results.step_seconds(run.result, records) or np.nan)
     timed = [r for r in records if "tokens_per_second" in r]
-    if not timed:
-        unknown = np.full(len(steps), np.nan)
-        return {"steps": steps, "tokens": unknown, "flops": flops, "seconds": unknown}
     ends = np.array([0, *(r["step"] for r in timed)])
-    together = run.result["trained_together"]
-    seconds = np.array([r["seconds_per_step"] for r in timed]) / together
-    tokens = np.array([r["tokens_per_second"] for r in timed]) * seconds
-
-    def total(rates: np.ndarray) -> np.ndarray:
-        sums = np.concatenate([[0.0], np.cumsum(rates * np.diff(ends))])
-        return np.interp(steps, ends, sums) + rates[-1] * np.maximum(0, steps - ends[-1])
-
-    return {"steps": steps, "tokens": total(tokens), "flops": flops, "seconds": total(seconds)}
+    per_step = np.array([r["tokens_per_second"] * r["seconds_per_step"] for r in timed] or [np.nan])
+    sums = np.concatenate([[0.0], np.cumsum(per_step[: len(timed)] * np.diff(ends))])
+    after = per_step[-1] * np.maximum(0, steps - ends[-1])
+    tokens = (np.interp(steps, ends, sums) + after) / run.result["trained_together"]
+    return {"steps": steps, "tokens": tokens, "flops": flops, "seconds": seconds}
 
 
 def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:

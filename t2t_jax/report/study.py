@@ -16,7 +16,6 @@ from t2t_jax.report import pairs, tuning
 from t2t_jax.report.charts import Chart, charts
 from t2t_jax.report.page import page, vega
 from t2t_jax.report.samples import samples
-from t2t_jax.runs import results
 from t2t_jax.study import distances, factorial, tables
 from t2t_jax.study.comparison import LEVEL, RowResult
 from t2t_jax.study.formats import records, render, row_config
@@ -134,7 +133,18 @@ def _page_row(cells: tuple[Cell, ...], line: RowResult) -> PageRow:
 def _runs_table(grid: Grid, lines: Sequence[RowResult]) -> Table:
     """Returns a line for every seed of every row, with a sweep both untuned and tuned."""
     metric = metric_of(grid.data.corpus).name
-    names = "", "", "seed", "dev PPL", metric, "training (min)", "steps", "made by code", "name"
+    names = (
+        "",
+        "",
+        "seed",
+        "dev PPL",
+        metric,
+        "training (min)",
+        "device",
+        "steps",
+        "made by code",
+        "name",
+    )
     groups = {}
     for line in lines:
         both = [(line.untuned, "untuned"), (line, "tuned")] if line.untuned else [(line, "")]
@@ -148,11 +158,13 @@ def _runs_table(grid: Grid, lines: Sequence[RowResult]) -> Table:
 
 def _run_texts(grid: Grid, line: RowResult, i: int) -> tuple[str, ...]:
     run = line.runs[i]
+    seconds = run.costs["training_seconds"]
     return (
         str(run.seed),
         f"{line.PPL.values[i]:.3f}" if line.PPL else "",
         f"{line.score.values[i]:.2f}" if line.score else "",
-        f"{results.costs(run.result)['training_seconds'] / 60:.1f}",
+        "" if seconds is None else f"{seconds / 60:.1f}",
+        run.device,
         str(run.result["steps"]),
         f"{run.version}{'†' * bool(run.unusual)}",
         line.run_name(grid, run.seed),

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from t2t_jax.config import Config
@@ -14,8 +15,16 @@ from t2t_jax.runs import claim, provenance, published, store
 
 CURRENT = "current"  # the version of the code that makes the table
 _LIBRARIES = "jax", "flax", "optax"
-_SHARED = "training_seconds", "overhead_seconds"  # of all runs that were trained at once
-COSTS = ("parameters", "flops", "compiled_flops", *_SHARED, "scoring_seconds", "memory")
+COSTS = (
+    "parameters",
+    "flops",
+    "compiled_flops",
+    "training_seconds",
+    "wall_seconds",
+    "overhead_seconds",
+    "scoring_seconds",
+    "memory",
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,14 @@ class Run:
     changes: Sequence[str] | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     unusual: str = ""
+
+    @property
+    def device(self) -> str:
+        return str(self.result["environment"]["device"])
+
+    @property
+    def costs(self) -> dict[str, Any]:
+        return costs(self.result, store.read_curves(self.directory))
 
 
 class Unfinished(NamedTuple):
@@ -145,16 +162,33 @@ def with_versions(runs_of_rows: Sequence[Sequence[Run]]) -> list[list[Run]]:
     return out
 
 
-def costs(result: Mapping[str, Any]) -> dict[str, float]:
+def costs(result: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns the costs of a finished run, by the names in `COSTS`.
 
-    Of the time of runs that were trained at once, it has an equal share. Scoring is the time of all
-    splits.
+    Training time is the median time of a step times the number of steps, which no pause of the
+    machine changes; wall time is what the clock showed. Of the time of runs that were trained at
+    once, it has an equal share. Scoring is the time of all splits.
     """
-    scoring = sum(s["seconds"] for s in result["scoring"].values())
-    shares = {name: result[name] / result["trained_together"] for name in _SHARED}
-    known = {**result, **shares, "scoring_seconds": scoring}
+    step, together = step_seconds(result, curves), result["trained_together"]
+    known = {
+        **result,
+        "training_seconds": None if step is None else step * result["steps"],
+        "wall_seconds": result["training_seconds"] / together,
+        "overhead_seconds": result["overhead_seconds"] / together,
+        "scoring_seconds": sum(s["seconds"] for s in result["scoring"].values()),
+    }
     return {name: known[name] for name in COSTS}
+
+
+def step_seconds(result: Mapping[str, Any], curves: Sequence[Mapping[str, Any]]) -> float | None:
+    """Returns the median time of a training step, or a run's share of it.
+
+    It is None if no step was timed, or if the run went on with another device.
+    """
+    seconds = [r["seconds_per_step"] for r in curves if "seconds_per_step" in r]
+    if not seconds or ", then " in result["environment"]["device"]:
+        return None
+    return median(seconds) / float(result["trained_together"])
 
 
 def report_changes(runs: Sequence[Run], report: Callable[[str], object]) -> None:

@@ -83,7 +83,7 @@ def _run(directory: Path, c: Config) -> Row:
         **{n: x for n, x in config.flatten(c).items() if n not in (*config.PATHS, "seed")},
         "PPL": result.get("dev_perplexity"),
         **_scores(result),
-        **_costs(result),
+        **_costs(directory, result),
         **{
             n: x if isinstance(x, int) else str(x)
             for n, x in environment.items()
@@ -121,11 +121,11 @@ def _scores(result: Row) -> Row:
     return columns
 
 
-def _costs(result: Row) -> Row:
+def _costs(directory: Path, result: Row) -> Row:
     """Returns the costs of a run, and what they depend on; nothing of an unfinished run."""
     if not result:
         return {}
-    return results.costs(result) | {
+    return results.costs(result, store.read_curves(directory)) | {
         "trained_together": result["trained_together"],
         "averaged_steps": " ".join(map(str, result["averaged_steps"])),
     }

@@ -218,10 +218,10 @@ def _run_record(grid: Grid, line: RowResult, i: int) -> dict[str, Any]:
         "PPL": line.PPL and line.PPL.values[i],
         metric_of(grid.data.corpus).name: line.score and line.score.values[i],
         **{name: (x := line.measure(name)) and x.values[i] for name in grid.computed},
-        "device": run.result["environment"]["device"],
+        "device": run.device,
         "programs": run.programs,
         "version": run.version,
-    } | results.costs(run.result)
+    } | run.costs
 
 
 def _finite(value: float | None) -> float | None:

@@ -1,16 +1,14 @@
 """The result table of a study, with our values beside the paper's, and the table of its costs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import Any
-
-import numpy as np
 
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import METRICS, metric_of, of_split
-from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.comparison import Measure, RowResult, paper_score
@@ -20,26 +18,14 @@ from t2t_jax.study.notes import EDGE, mean_score, notes, subwords
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
 COUNTS = "n", "params"  # columns that are neither fields nor metrics
-_COSTS = (
-    ("", ""),
-    ("params", "(M)"),
-    ("training FLOPs", "paper"),
-    ("training FLOPs", "counted"),
-    ("training FLOPs", "compiled"),
-    ("training FLOPs", "time x peak"),
-    ("time of", "training (min)"),
-    ("time of", "a step (ms)"),
-    ("time of", "scoring (s)"),
-    ("time of", "compiling, dev (s)"),
-    ("memory", "(MB)"),
-    ("", "device"),
-)
+_COSTS = ("", ""), ("params", "(M)"), ("training FLOPs", "paper"), ("training FLOPs", "counted")
+_ON_DEVICE = "compiled FLOPs", "time x peak FLOP/s", "training (min)", "a step (ms)", "memory (MB)"
 _COSTS_NOTE = (
     "Counted FLOPs are matmul FLOPs, with a backward pass of twice the forward pass; compiled "
-    "FLOPs are XLA's count, which takes the body of a loop once; time x peak is training time "
-    "times the device's peak FLOP/s, as in the paper. Training time covers steps and checkpoints. "
-    "Of the runs that share a program, only the first compiles it. Runs that are trained together "
-    "share their time equally."
+    "FLOPs are XLA's count, which takes the body of a loop once. Training time is the median time "
+    "of a step times the number of steps, so that it contains neither pauses of the machine nor "
+    "compiling; time x peak is this time times the device's peak FLOP/s, as in the paper. Costs "
+    "are medians over seeds. Runs that are trained together share their time equally."
 )
 
 
@@ -174,52 +160,44 @@ def _measured(measure: Measure | None, digits: int, best: float = math.nan, mark
 
 
 def costs(rows: Sequence[RowRuns]) -> Table:
-    """Returns the costs of every row that has runs, as means over its seeds."""
+    """Returns the costs of every row that has runs, with columns for each device."""
+    devices = sorted({run.device for row in rows for run in row.runs})
     groups: dict[str, list[tuple[Cell, ...]]] = {}
     for row in rows:
         if row.runs:
-            groups.setdefault(row.row.group, []).append(_cost_cells(row))
-    return without_empty("Cost of a run", _COSTS, groups, (_COSTS_NOTE,))
+            groups.setdefault(row.row.group, []).append(_cost_cells(row, devices))
+    header = (*_COSTS, *((f"on {device}", name) for device in devices for name in _ON_DEVICE))
+    return without_empty("Cost of a run", header, groups, (_COSTS_NOTE,))
 
 
-def _cost_cells(row: RowRuns) -> tuple[Cell, ...]:
-    of_runs = [results.costs(run.result) for run in row.runs]
-    mean = {name: _mean([x[name] for x in of_runs]) for name in of_runs[0]}
-    at_peak = [flops for run in row.runs if (flops := _flops_at_peak(run)) is not None]
-    steps = [seconds for run in row.runs if (seconds := _step_seconds(run)) is not None]
-    devices = sorted({run.result["environment"]["device"] for run in row.runs})
+def _cost_cells(row: RowRuns, devices: Sequence[str]) -> tuple[Cell, ...]:
+    on_device = [text for device in devices for text in _on_device(row.runs, device)]
+    paper, counted = row.row.paper.get("FLOPs"), median(x.result["flops"] for x in row.runs)
     texts = (
         row.row.name,
-        f"{mean['parameters'] / 1e6:.2f}",
-        f"{paper:.1e}" if (paper := row.row.paper.get("FLOPs")) else "",
-        f"{mean['flops']:.2e}",
-        f"{mean['compiled_flops']:.2e}",
-        f"{_mean(at_peak):.2e}" if at_peak else "",
-        f"{mean['training_seconds'] / 60:.1f}",
-        f"{1e3 * _mean(steps):.0f}" if steps else "",
-        f"{mean['scoring_seconds']:.0f}",
-        f"{mean['overhead_seconds']:.0f}",
-        f"{mean['memory'] / 1e6:.0f}",
-        ", ".join(devices),
+        f"{row.runs[0].result['parameters'] / 1e6:.2f}",
+        f"{paper:.1e}" if paper else "",
+        f"{counted:.2e}",
+        *on_device,
     )
     return tuple(map(Cell, texts))
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _flops_at_peak(run: Run) -> float | None:
-    """Returns training time times the device's peak FLOP/s; None if the peak is unknown."""
-    peak = run.result.get("peak_flops")
-    return results.costs(run.result)["training_seconds"] * peak if peak else None
-
-
-def _step_seconds(run: Run) -> float | None:
-    """Returns the median time of a training step, or a run's share of it; None if unknown."""
-    records = store.read_curves(run.directory)
-    seconds = [r["seconds_per_step"] for r in records if "seconds_per_step" in r]
-    return float(np.median(seconds)) / run.result["trained_together"] if seconds else None
+def _on_device(every: Sequence[Run], device: str) -> Iterator[str]:
+    """Yields the cells of `_ON_DEVICE`; those of what is unknown are empty."""
+    runs = [run for run in every if run.device == device]
+    of_runs, peaks = [run.costs for run in runs], [run.result.get("peak_flops") for run in runs]
+    seconds = [x["training_seconds"] for x in of_runs]
+    timed = [(x, run) for x, run in zip(seconds, runs, strict=True) if x is not None]
+    at_peak = [x * peak for x, peak in zip(seconds, peaks, strict=True) if x and peak]
+    for values, unit, form in (
+        ([x["compiled_flops"] for x in of_runs], 1, ".2e"),
+        (at_peak, 1, ".2e"),
+        ([x for x, _ in timed], 60, ".1f"),
+        ([x / run.result["steps"] for x, run in timed], 1e-3, ".0f"),
+        ([x["memory"] for x in of_runs], 1e6, ".0f"),
+    ):
+        yield f"{median(values) / unit:{form}}" if values else ""
 
 
 def parameters(c: Config, V: int) -> int:
