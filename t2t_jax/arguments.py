@@ -187,7 +187,7 @@ table: print the table of studies from stored results
     showing.table studies --sweep --preset --rows --store:several --only --mix --compare \
     --metrics --cache --format:table --columns --no-cost +all
 results: write every run's config, scores, costs and curves as data, for pandas and others
-    showing.results studies:results --store:several --format:results --out:results
+    showing.results studies:results --store:several --format:results --out:results --cache
 plot: draw the plots of a study, as PNG, SVG and PDF
     showing.plot study --sweep --preset --rows --store --only --mix --compare --cache +all
 report: write a page of a study: table, curves, costs, translations

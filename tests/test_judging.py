@@ -17,8 +17,8 @@ from t2t_jax.data import synthetic
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Judgement
 from t2t_jax.evaluation.metrics import Score
-from t2t_jax.runs import judging, store, tidy
-from t2t_jax.study import comparison, distances, metric, notes, publish, requests
+from t2t_jax.runs import judging, store
+from t2t_jax.study import comparison, distances, metric, notes, publish, requests, tidy
 from t2t_jax.study.measuring import judged, measure
 from t2t_jax.study.presets import preset
 from tests import stored
@@ -101,7 +101,7 @@ def test_a_table_judges_runs_once_and_compares_the_same_pairs(grid, monkeypatch,
     assert f"{100 * values['base'].mean():.2f}" in printed
     assert "grade:g|set:7;" in printed
     assert f"contrastive needs `--metrics` or `run`, and parameters for {ROWS[2]}." in printed
-    data = {x["row"]: x for x in tidy.tables([grid.home], ["table3"], pytest.fail)[0]}
+    data = {x["row"]: x for x in tidy.tables([grid.home], ["table3"], pytest.fail, {})[0]}
     assert data["base"]["contrastive"] == base["contrastive"]["mean"]
     assert data["base"]["contrastive_signature"] == "grade:g|set:7"
     assert data[ROWS[2]]["contrastive"] is None

@@ -1,6 +1,7 @@
 """One table of several studies and stores, and the runs of stores as data for other programs."""
 
 import csv
+import dataclasses
 import io
 import json
 import shutil
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from t2t_jax.cli import main
-from t2t_jax.runs import store, tidy
-from t2t_jax.study import formats
+from t2t_jax.commands import shared
+from t2t_jax.evaluation.metrics import METRICS, Metric
+from t2t_jax.runs import store
+from t2t_jax.study import formats, requests, tidy
 from t2t_jax.study.typeset import Cell, Table
 from tests import stored
 
@@ -175,13 +178,13 @@ def test_data_of_a_study_alone_and_of_runs_that_studies_share(tmp_path, capsys):
     named = next(x for x in directory.iterdir() if "base/0" in (x / "names.txt").read_text())
     with (named / "names.txt").open("a") as file:
         file.write("depth-demo:steps=9,h=2/base/0\n")
-    runs, curves = tidy.tables([directory], ["depth"], pytest.fail)
+    runs, curves = tidy.tables([directory], ["depth"], pytest.fail, {})
     (run,) = runs
     assert (run["study"], run["preset"], run["changes"], run["row"]) == (
         "depth", "demo", "steps=9,h=2", "base",
     )  # fmt: skip
     assert {x["name"] for x in curves} == {"depth-demo:steps=9,h=2/base/0"}
-    assert len(tidy.tables([directory], ["depth", "table3-demo"], pytest.fail)[0]) == 21
+    assert len(tidy.tables([directory], ["depth", "table3-demo"], pytest.fail, {})[0]) == 21
     (tmp_path / "depth.py").write_text(DEPTH)
     directory.rename(tmp_path / "runs")
     of_file = "results", tmp_path / "depth.py", "--format", "jsonl", "--out", tmp_path
@@ -193,9 +196,40 @@ def test_data_of_a_study_alone_and_of_runs_that_studies_share(tmp_path, capsys):
     (named / "names.txt").unlink()
     (named / "result.json").unlink()
     (named / "environment.json").unlink()
-    runs, _ = tidy.tables([directory], [], pytest.fail)
+    runs, _ = tidy.tables([directory], [], pytest.fail, {})
     (alone,) = (x for x in runs if x["name"] == named.name)
     assert (alone["study"], alone["status"], alone["PPL"]) == (None, "stopped", None)
+
+
+@pytest.mark.parametrize("name", ["table2-hour", "table4-treebank", "table3-demo"])
+def test_the_recipe_of_the_help_gives_the_means_of_the_table(name, tmp_path, capsys):
+    study, folder = name.split("-")[0], stored.DEMO.parent / name
+    printed(capsys, "results", study, "--store", folder, "--out", tmp_path)
+    runs = read(tmp_path / "runs.csv")
+    table = json.loads(printed(capsys, "table", study, "--store", folder, "--format", "json"))
+    for row in table:
+        for role, of_table in (("chosen", row), ("untuned", row.get("untuned", row))):
+            of_role = [x for x in runs if x["row"] == row["row"] and x[role] == "True"]
+            mean = sum(float(x["PPL"]) for x in of_role) / len(of_role)
+            assert mean == pytest.approx(of_table["PPL"]["mean"])
+            assert len(of_role) == of_table["PPL"]["n"]
+    rows = [(x["directory"], x["row"]) for x in runs]
+    assert len(rows) == len(set(rows))  # though a run that was chosen has two names
+    trials = [x for x in runs if x["trial"] == "True"]
+    assert len(trials) == sum(len(row.get("trials", ())) for row in table)
+    assert not any(x["PPL"] for x in trials if x["chosen"] == x["untuned"] == "False")
+
+
+def test_data_has_the_metrics_that_run_was_given(home, tmp_path, capsys, monkeypatch):
+    grid = dataclasses.replace(stored.grid(home), metrics=("PPL", "words"))
+    monkeypatch.setitem(METRICS, "words", Metric("words", "words", lambda h, *_: len(h), None))
+    requests.remember(home, grid)
+    monkeypatch.setattr(shared, "_splits_of", lambda *_: {"dev": stored.split(tmp_path)})
+    printed(capsys, "results", "--store", home, "--out", tmp_path)
+    at = {x["row"]: x for x in read(tmp_path / "runs.csv")}
+    shutil.rmtree(home / "studies")
+    assert at["base"]["words"] == str(float(stored.N))
+    assert at["D:P_drop=0.0"]["words"] == ""  # is no row of that table
 
 
 def test_an_infinite_perplexity_is_null_in_json(tmp_path):

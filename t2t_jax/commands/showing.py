@@ -40,13 +40,24 @@ def table(arguments: Namespace) -> None:
 
 def results(arguments: Namespace) -> None:
     """Writes the runs of stores and their curves to two files, and prints their paths."""
-    from t2t_jax.runs import tidy
-    from t2t_jax.study.declaration import find, path_of
+    from t2t_jax.study import declaration, requests, tidy
 
     write, out = tidy.WRITERS[arguments.format], arguments.out
-    studies = [find(text).name if path_of(text) else text for text in arguments.studies]
+    files_of = {declaration.find(x).name: x for x in arguments.studies if declaration.path_of(x)}
+    studies = [*files_of, *(x for x in arguments.studies if not declaration.path_of(x))]
     beside = list(dict.fromkeys(map(default_store, arguments.studies)))
-    tables = tidy.tables(arguments.stores or beside or [Path("runs")], studies, say)
+    homes, parts = arguments.stores or beside or [Path("runs")], []
+    for home in filter(Path.is_dir, homes):
+        for request in requests.known(home):
+            if studies and not {request.study, f"{request.study}-{request.preset}"} & {*studies}:
+                continue
+            try:
+                study = declaration.find(files_of.get(request.study, request.study))
+                grid = request.declared_alone(say).grid(study, home)
+                parts.append((grid, lines_of(grid, arguments.cache, mix=True)))
+            except UsageError as error:
+                say(f"{home}: runs of {request.study} are not told apart from trials: {error}")
+    tables = tidy.tables(homes, studies, say, tidy.shown(parts))
     files.make_directory(out)
     for name, rows in zip(("runs", "curves"), tables, strict=True):
         write(path := out / f"{name}.{arguments.format}", rows)

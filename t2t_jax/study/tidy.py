@@ -1,6 +1,6 @@
 """The runs of stores as tidy data: one row per run, and one row per run and step of its curves.
 
-A run that several studies share has a row in each of them.
+A run that several tables share, of studies or of settings of `run`, has a row for each of them.
 """
 
 import csv
@@ -8,7 +8,7 @@ import datetime
 import io
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,62 @@ from t2t_jax import config, files
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.runs import names, provenance, published, results, store
+from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.sweep import TRIAL_SEED
 
 Row = dict[str, Any]
 Report = Callable[[str], object]
-NAMES = "name", "study", "preset", "changes", "row", "seed", "store", "directory"
+Shown = Mapping[Path, Sequence[Row]]  # by the directory of a run: what tables say about it
+NAMES = "name", "study", "preset", "changes", "row", "sweep", "seed", "store", "directory"
+ROLES = "trial", "untuned", "chosen"  # of a run in a table
+
+
+def shown(parts: Iterable[tuple[Grid, Sequence[RowResult]]]) -> Shown:
+    """Returns the runs that tables show, and the trials that chose values: a row for each table.
+
+    A row has the scores as the table counts them: after a sweep, on the sentences of dev that chose
+    nothing, so that a run that is only a trial has none. Of its roles, a run without a sweep is
+    both `untuned` and `chosen`.
+    """
+    out: dict[Path, list[Row]] = {}
+    for grid, lines in parts:
+        for line in lines:
+            for directory, row in _of_line(grid, line).items():
+                out.setdefault(directory, []).append(row)
+    return out
+
+
+def _of_line(grid: Grid, line: RowResult) -> dict[Path, Row]:
+    rows: dict[Path, Row] = {}
+    sweep = " ".join(f"{n}={','.join(map(str, x))}" for n, x in grid.sweep.items())
+
+    def row_of(directory: Path, seed: int) -> Row:
+        name = grid.run_name(line.row, seed)
+        row = _name(name, directory, seed, grid.home) | dict.fromkeys(ROLES, False)
+        return rows.setdefault(directory, row | {"sweep": sweep, "PPL": None})
+
+    for role, of in (("untuned", line.untuned or line), ("chosen", line)):
+        for i, run in enumerate(of.runs):
+            row = row_of(run.directory, run.seed)
+            scores = {n: x.values[i] for n in grid.scores if (x := of.measure(n))}
+            row.update(scores, name=of.run_name(grid, run.seed), **{role: True})
+    for trial in line.choice.finished if line.choice else ():
+        if trial.directory:
+            row = row_of(trial.directory, trial.seed)
+            row.update(trial=True, PPL_choosing=trial.PPL)
+    return rows
 
 
 def tables(
-    homes: Sequence[Path], studies: Sequence[str], report: Report
+    homes: Sequence[Path], studies: Sequence[str], report: Report, shown: Shown
 ) -> tuple[list[Row], list[Row]]:
     """Returns the runs of stores, and the records of their curves.
 
     Args:
       studies: only runs of these studies, such as `table3` or `table3-demo`; all runs if empty.
       report: receives a line about each run that cannot be read.
+      shown: as of `shown`. Other runs count as chosen, unless their table is known.
 
     Raises:
       UsageError: a store does not exist, or has no run of any of the studies.
@@ -37,15 +79,18 @@ def tables(
     runs: list[Row] = []
     curves: list[Row] = []
     known: set[str] = set()
+    judged = {_table_row(x) for rows in shown.values() for x in rows}
     for directory, c, home in _stored(homes, report):
-        called = [_name(name, directory, c, home) for name in names.names(directory)]
+        called = [*shown.get(directory, ())]
+        others = {_table_row(x): x for x in reversed(_called(directory, c, home, judged))}
+        called += [x for row, x in others.items() if row not in map(_table_row, called)]
         known |= {x["study"] for x in called if x["study"]}
         called = [x for x in called if not studies or _is_of(x, studies)]
         if not called:
             continue
         run, curve = _run(directory, c), _curve(directory)
-        runs += [name | run for name in called]
-        curves += [name | record for name in called for record in curve]
+        runs += [x | {n: y for n, y in run.items() if n not in x} for x in called]
+        curves += [{n: x[n] for n in NAMES} | record for x in called for record in curve]
     if not runs:
         where, of = " and ".join(map(str, homes)), " of " * bool(studies) + " or ".join(studies)
         hint = near(studies[0], known) if studies and known else "train one first."
@@ -59,9 +104,23 @@ def _stored(homes: Sequence[Path], report: Report) -> Iterator[tuple[Path, Confi
             yield directory, c, home
 
 
-def _name(name: str, directory: Path, c: Config, home: Path) -> Row:
-    """Returns the columns that identify the run of a row."""
-    values = name, *names.parts(name), c.training.seed, str(home), directory.name
+def _called(directory: Path, c: Config, home: Path, judged: Container[Any]) -> list[Row]:
+    """Returns a row for each name of a run; `judged` are rows of tables that are known."""
+    seed, rows = c.training.seed, []
+    for name in names.names(directory):
+        row = _name(name, directory, seed, home)
+        shows = seed != TRIAL_SEED and _table_row(row) not in judged
+        rows.append(row | {"trial": seed == TRIAL_SEED, "untuned": shows, "chosen": shows})
+    return rows
+
+
+def _table_row(row: Row) -> tuple[Any, ...]:
+    return row["study"], row["preset"], row["row"]
+
+
+def _name(name: str, directory: Path, seed: int, home: Path) -> Row:
+    """Returns the columns that identify the run of a row, outside of a sweep."""
+    values = name, *names.parts(name), "", seed, str(home), directory.name
     return dict(zip(NAMES, values, strict=True))
 
 
