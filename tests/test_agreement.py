@@ -26,7 +26,7 @@ def test_means_over_seeds_are_of_seeds_drawn_with_replacement():
     draws = np.array([[0.0], [10.0], [20.0]]).repeat(20_000, axis=1)
     means = statistics.over_seeds(draws, np.random.default_rng(0))
     assert means.mean() == pytest.approx(10, abs=0.1)
-    assert means.std() == pytest.approx(10 * np.sqrt(2 / 3) / np.sqrt(3), rel=0.02)
+    assert means.std() == pytest.approx(np.std([0, 10, 20], ddof=1) / np.sqrt(3), rel=0.02)
 
 
 ROWS = (  # the paper's PPL, and ours of two seeds
@@ -84,6 +84,30 @@ def test_tau_is_of_the_rows_that_have_a_value_in_both_tables():
     assert found.metric == "PPL"
     assert found.tau == pytest.approx(stats.kendalltau(PAPER, ours).statistic)
     assert found.low <= found.tau <= found.high
+
+
+def simulated(rng, n, noise, rows=20):
+    """Returns points of a table with n seeds, the paper's values and the tau without any noise."""
+    paper = rng.normal(size=rows)
+    true = 0.8 * paper + 0.6 * rng.normal(size=rows)
+    values = true + 0.2 * rng.normal(size=rows) + noise * rng.normal(size=(n, rows))
+    sentences = 0.2 * rng.normal(size=(1, 200, rows))
+    made = zip(values.T, sentences.transpose(2, 0, 1), strict=True)
+    measures = [comparison.Measure(statistics.spread(x), (*x,), x[:, None] + y) for x, y in made]
+    points = [agreement.Point(None, measure, 0, 0) for measure in measures]
+    return points, paper, stats.kendalltau(true, paper).statistic
+
+
+def test_the_interval_of_tau_covers_the_tau_of_a_table_without_noise():
+    rng, covered = np.random.default_rng(0), {2: 0, 3: 0}
+    for n in covered:
+        for _ in range(60):
+            points, paper, tau = simulated(rng, n, 0.5)
+            low, high = agreement._interval(points, paper)
+            covered[n] += low <= tau <= high
+    assert min(covered.values()) >= 56  # of 60; over seeds and sentences alone about 40
+    alone, paper, _ = simulated(rng, 1, 0.5)
+    assert agreement._interval(alone, paper) == (None, None)
 
 
 def test_accuracies_agree_with_those_of_a_paper():

@@ -12,7 +12,7 @@ from t2t_jax.report.study import study_page
 from t2t_jax.study import comparison, cross, factorial, formats, presets, study
 from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.statistics import Spread
+from t2t_jax.study.statistics import Spread, spread
 from tests import stored
 from tests.browser import open_page
 
@@ -106,6 +106,21 @@ def test_three_fields_have_three_interactions_and_a_sum_has_none():
         np.testing.assert_allclose(sizes[name], 0, atol=1e-12)
 
 
+def test_intervals_cover_the_effects_with_few_seeds():
+    """Two seeds in each of four cells of which no effect is true."""
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(400):
+        cells = np.empty((2, 2), dtype=object)
+        for place in np.ndindex(2, 2):
+            values = rng.normal(size=2)
+            draws = values[:, None] + np.zeros(1000)
+            cells[place] = comparison.Measure(spread(values), tuple(values), draws)
+        levels = {"h": [1, 2], "N": [1, 2]}
+        effect, *_ = factorial.effects(factorial.Factorial("BLEU", levels, cells))
+        covered += effect.low <= 0 <= effect.high
+    assert covered / 400 == pytest.approx(0.95, abs=0.03)
+
+
 def test_a_table_is_followed_by_the_effects(grid, lines):
     out = formats.render([(grid, lines)], "latex", costs=False)
     assert out.count(r"\begin{tabular}") == 2
@@ -113,7 +128,7 @@ def test_a_table_is_followed_by_the_effects(grid, lines):
     assert out.count("$h$ $\\times$ $d_{\\mathrm{model}}$ &") == 1
     text = formats.render([(grid, lines)], "text", costs=False)
     assert "Effects on BLEU" in text
-    assert "over sentences." in text
+    assert "over sentences, by" in text
     partial = [lines[0], dataclasses.replace(lines[1], score=None), *lines[2:]]
     assert factorial.factorial(grid, partial) is None
     assert factorial.factorial(grid, lines[:3]) is None

@@ -30,8 +30,9 @@ class Agreement:
 
     Attributes:
       tau: Kendall's tau-b of the rows' values, base included.
-      low, high: its 95% interval, by bootstrap over seeds and sentences; None if the statistics of
-        sentences were not kept.
+      low, high: its 95% interval, by bootstrap over rows, seeds and sentences; None if a row has
+        one seed or the statistics of its sentences were not kept.
+      seeds: the fewest seeds of a row.
       pairs: number of pairs of rows, base included, that differ by `SEPARATED` in the paper.
       ordered: number of those pairs that have the paper's order.
       tested: whether our rows have several seeds, and so are tested for significance.
@@ -45,6 +46,7 @@ class Agreement:
     tau: float
     low: float | None
     high: float | None
+    seeds: int
     pairs: int
     ordered: int
     tested: bool
@@ -91,30 +93,41 @@ def _agreement(
     same = tuple(x for x in separated if x.paper * x.ours > 0)
     low, high = _interval(points, paper_values)
     pairs, in_order = int(apart.sum()), int(ordered.sum())
-    return Agreement(name, points, tau, low, high, pairs, in_order, tested, separated, same)
+    n = min(point.measure.spread.n for point in points)
+    return Agreement(name, points, tau, low, high, n, pairs, in_order, tested, separated, same)
 
 
 def _interval(
     points: Sequence[Point], paper_values: np.ndarray
 ) -> tuple[float, float] | tuple[None, None]:
+    """Returns an interval of tau that covers the tau of all seeds, sentences and like rows.
+
+    Seeds and sentences alone, with the rows as they are, would not do: noise lowers tau, and a
+    bootstrap adds noise to noisy means. In simulated tables of 20 rows, whose deviation over seeds
+    is half of the rows' own, 95% intervals over seeds and sentences cover the true tau 60% of the
+    time for 2 seeds and 67% for 3, bias-corrected ones no more often, and these 99%. If seeds
+    differ as much as rows do, these cover it 81% of the time for 2 seeds and 91% for 3.
+    """
     random, columns = np.random.default_rng(0), []
     for point in points:
-        if point.measure.draws is None:
+        if point.measure.draws is None or point.measure.spread.n < 2:
             return None, None
         columns.append(statistics.over_seeds(point.measure.draws, random))
-    taus = statistics.kendall(np.stack(columns, axis=-1), paper_values)
+    values = np.stack(columns, axis=-1)
+    drawn = random.integers(len(points), size=values.shape)
+    taus = statistics.kendall(np.take_along_axis(values, drawn, axis=-1), paper_values[drawn])
     low, high = np.nanquantile(taus, [0.025, 0.975])
     return float(low), float(high)
 
 
 def sentence(agreement: Agreement) -> str:
     """Returns the agreement in words, as it stands under a table."""
-    name, points = agreement.metric, agreement.points
+    name = agreement.metric
     text = f"Kendall's tau between our {name} and the paper's is {agreement.tau:.2f}"
     if agreement.low is not None:
-        seeds = any(point.measure.spread.n > 1 for point in points)
-        over = "seeds and sentences" if seeds else "sentences"
-        text += f" (95% interval over {over}: {agreement.low:.2f} to {agreement.high:.2f})"
+        few = f"; {agreement.seeds} seeds are few, it may be too narrow" * (agreement.seeds < 3)
+        interval = f"{agreement.low:.2f} to {agreement.high:.2f}"
+        text += f" (95% interval over rows, seeds and sentences: {interval}{few})"
     gap = f"at least {SEPARATED[name]} {name} in the paper"
     if agreement.pairs:
         pairs = f"the {agreement.pairs} pairs of rows that differ by {gap}"

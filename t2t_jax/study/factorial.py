@@ -1,11 +1,13 @@
 """Main effects and interactions of a factorial study, the rows of which `study.cross` makes."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from t2t_jax import config
 from t2t_jax.study import statistics
@@ -82,22 +84,24 @@ def _ordered(values: Sequence[Any]) -> list[Any]:
 
 
 def effects(study: Factorial) -> list[Effect]:
-    """Returns the main effects of every field, then the interactions of every pair of fields."""
-    draws, out = _draws(study), []
-    for axis, (name, levels) in enumerate(study.levels.items()):
-        sizes = _main(study.means, axis, study.cells.ndim)
-        bounds = _bounds(None if draws is None else _main(draws, axis, study.cells.ndim))
-        for i, level in enumerate(levels):
-            out.append(Effect(name, str(level), float(sizes[i]), *bounds(i)))
-    for a, b in itertools.combinations(range(study.cells.ndim), 2):
-        sizes = _interaction(study.means, a, b, study.cells.ndim)
-        bounds = _bounds(None if draws is None else _interaction(draws, a, b, study.cells.ndim))
-        (first, first_levels), (second, second_levels) = (
-            list(study.levels.items())[i] for i in (a, b)
-        )
-        for i, j in np.ndindex(sizes.shape):
-            level = f"{first_levels[i]}, {second_levels[j]}"
-            out.append(Effect(f"{first} × {second}", level, float(sizes[i, j]), *bounds(i, j)))
+    """Returns the main effects of every field, then the interactions of every pair of fields.
+
+    An interval is Student's t times the deviation over draws, and its degrees of freedom are those
+    of all seeds; the quantiles of the draws would be too close for few seeds.
+    """
+    draws, names, out = _draws(study), list(study.levels), []
+    n = [cell.spread.n for cell in study.cells.flat]
+    t = special.stdtrit(sum(n) - len(n) if min(n) > 1 else math.inf, 0.975)
+    every = range(len(names))
+    for axes in (*itertools.combinations(every, 1), *itertools.combinations(every, 2)):
+        sizes = _sizes(study.means, axes, len(names))
+        halves = None if draws is None else t * _sizes(draws, axes, len(names)).std(axis=-1)
+        for place in np.ndindex(sizes.shape):
+            levels = (study.levels[names[a]][i] for a, i in zip(axes, place, strict=True))
+            size, half = float(sizes[place]), None if halves is None else float(halves[place])
+            ends = (None, None) if half is None else (size - half, size + half)
+            source = " × ".join(names[a] for a in axes)
+            out.append(Effect(source, ", ".join(map(str, levels)), size, *ends))
     return out
 
 
@@ -109,29 +113,20 @@ def _draws(study: Factorial) -> np.ndarray | None:
     return np.stack(kept).reshape(*study.cells.shape, -1) if len(kept) == len(every) else None
 
 
-def _main(cells: np.ndarray, axis: int, count: int) -> np.ndarray:
-    """Returns the mean of each level of a field minus the grand mean.
+def _sizes(cells: np.ndarray, axes: Sequence[int], count: int) -> np.ndarray:
+    """Returns the main effects of a field, or the interactions of two.
+
+    The former are the means of the levels minus the grand mean; the latter the means of the
+    combinations minus what the main effects predict.
 
     Args:
       cells: an array whose first `count` axes are the fields.
+      axes: of the field or the two fields.
     """
-    others = tuple(i for i in range(count) if i != axis)
-    return cells.mean(axis=others) - cells.mean(axis=tuple(range(count)))
-
-
-def _interaction(cells: np.ndarray, a: int, b: int, count: int) -> np.ndarray:
-    """Returns the mean of each combination of two fields minus what their main effects predict."""
-    means = cells.mean(axis=tuple(i for i in range(count) if i not in (a, b)))
-    of_rows, of_columns = means.mean(axis=1, keepdims=True), means.mean(axis=0, keepdims=True)
-    return means - of_rows - of_columns + means.mean(axis=(0, 1), keepdims=True)
-
-
-def _bounds(draws: np.ndarray | None) -> Any:
-    """Returns a function from an effect's place to its 95% interval, or to (None, None)."""
-    if draws is None:
-        return lambda *place: (None, None)
-    ends = np.quantile(draws, [0.025, 0.975], axis=-1)
-    return lambda *place: (float(ends[0][place]), float(ends[1][place]))
+    sizes = cells.mean(axis=tuple(i for i in range(count) if i not in axes))
+    for axis in range(len(axes)):
+        sizes = sizes - sizes.mean(axis=axis, keepdims=True)
+    return sizes
 
 
 def effects_table(study: Factorial) -> Table:
@@ -146,8 +141,7 @@ def effects_table(study: Factorial) -> Table:
     note = (
         "Levels are at the scale of the runs. A level's effect is its mean minus the grand mean; "
         "the interaction of two levels is the mean of their combination minus the grand mean and "
-        f"both effects. Intervals are bootstrapped over {over}"
-        f"{'; with few seeds they are too narrow' * (seeds > 1)}."
+        f"both effects. Intervals are over {over}, by Student's t with a bootstrapped deviation."
     )
     header = ("", ""), ("", "level"), (study.metric, "effect"), (study.metric, "95% interval")
     lines = tuple(tuple(group) for group in groups.values())

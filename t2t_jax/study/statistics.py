@@ -166,9 +166,9 @@ def expected_least(values: np.ndarray) -> np.ndarray:
 
 
 def kendall(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Returns Kendall's tau-b [...] of x [..., rows] and y [rows]; nan if either is constant."""
+    """Returns Kendall's tau-b [...] of x and y [..., rows]; nan where either is constant."""
     signs_x, signs_y = _orders(x), _orders(y)
-    untied = (signs_x != 0).sum(axis=-1) * (signs_y != 0).sum()
+    untied = (signs_x != 0).sum(axis=-1) * (signs_y != 0).sum(axis=-1)
     with np.errstate(invalid="ignore"):
         return (signs_x * signs_y).sum(axis=-1) / np.sqrt(untied)
 
@@ -183,9 +183,13 @@ def _orders(x: np.ndarray) -> np.ndarray:
 def over_seeds(draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Returns means over seeds drawn with replacement, [DRAWS]: one draw per draw of sentences.
 
+    Their deviations over seeds are enlarged by the factor sqrt(n / (n - 1)), without which the
+    variance of a mean of few seeds would be too small, by half of it for two seeds.
+
     Args:
       draws: `resampled` of the seeds of a row, [seeds, DRAWS].
     """
     n, count = draws.shape
-    drawn = random.integers(n, size=(n, count))
-    return np.take_along_axis(draws, drawn, axis=0).mean(axis=0)
+    drawn, mean = random.integers(n, size=(n, count)), draws.mean(axis=0)
+    means = np.take_along_axis(draws, drawn, axis=0).mean(axis=0)
+    return mean + (means - mean) * math.sqrt(n / max(1, n - 1))
