@@ -1,6 +1,7 @@
 """Atomic writes: a file is written under another name, then renamed; it is complete or absent."""
 
 import json
+import math
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,6 +40,16 @@ def write(path: Path, content: str | bytes) -> None:
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Writes indented JSON atomically."""
     write(path, json.dumps(content, indent=1) + "\n")
+
+
+def finite(value: Any) -> Any:
+    """Returns a value with infinities and nan replaced by None, which JSON can express."""
+    if isinstance(value, Mapping):
+        return {name: finite(x) for name, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(x) for x in value]
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    return None if infinite else value
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -272,7 +272,7 @@ def chart(
       paper: the colour of the background.
     """
     first, *rest = [title] if isinstance(title, str) else title
-    return finite({
+    return files.finite({
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "background": paper,
         "config": _THEME,
@@ -280,16 +280,6 @@ def chart(
         **({"title": {"text": first, "subtitle": rest}} if first else {}),
         **body,
     })  # fmt: skip
-
-
-def finite(value: Any) -> Any:
-    """Returns a value with infinities and nan replaced by None, which JSON can express."""
-    if isinstance(value, Mapping):
-        return {name: finite(x) for name, x in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(x) for x in value]
-    infinite = isinstance(value, float) and not math.isfinite(value)
-    return None if infinite else value
 
 
 def picture(spec: Spec) -> str:

@@ -3,13 +3,16 @@
 import re
 import shutil
 import subprocess
+import unicodedata
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from t2t_jax.study import declaration, formats, presets, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex, tex
-from t2t_jax.study.typeset import Cell, Table
+from t2t_jax.study.typeset import Cell, Table, as_markdown, as_text
 from tests import stored
 
 RESULTS = stored.DEMO.parent
@@ -45,26 +48,26 @@ def test_headings_are_shared_and_have_the_papers_symbols():
     assert r"\label{tab:a-label}" in lines
     i = lines.index(r"\toprule")
     assert lines[i + 1 : i + 5] == [
-        r" &  & \multicolumn{3}{c}{PPL} & \multicolumn{2}{c}{BLEU} &  \\",
-        r"\cmidrule(lr){3-5}",
-        r" & $d_{\mathrm{model}}$ & paper & \multicolumn{2}{c}{ours} & \multicolumn{2}{c}{ours} & "
-        r"$n$ \\",
+        r" &  & \multicolumn{2}{c}{PPL} & \multicolumn{1}{c}{BLEU} &  \\",
+        r"\cmidrule(lr){3-4}",
+        r" & $d_{\mathrm{model}}$ & \multicolumn{1}{c}{paper} & \multicolumn{1}{c}{ours} & "
+        r"\multicolumn{1}{c}{ours} & \multicolumn{1}{c}{$n$} \\",
         r"\midrule",
     ]
 
 
-def test_numbers_are_split_at_their_points_and_padded_to_equal_widths():
+def test_numbers_are_whole_in_their_cells_and_aligned_at_their_points():
     lines = made(*SMALL)
-    assert r"\begin{tabular}{lcrr@{}lr@{}lr}" in lines
+    assert r"\begin{tabular}{lcD{.}{.}{2.3}D{.}{.}{2.9}D{.}{.}{2.3}D{.}{.}{2.0}}" in lines
     i = lines.index(r"\midrule") + 1
     assert lines[i : i + 7] == [
-        r"base & 512$\to$64 & 4.92 & 11 & .753 $\pm$ \phantom{0}0.181 & 30 & .21 & 3 \\",
+        r"base & 512$\to$64 & 4.92 & 11.753\dev{0.181} & 30.21 & 3 \\",
         r"\midrule",
-        r"(A) & \multicolumn{2}{c}{a long label} & "
-        r"9 & .5\phantom{00} $\pm$ 10.250$^{*}$ & \textbf{31} & \textbf{.73} & 1 \\",
-        r" &  & 15.16 & \multicolumn{2}{c}{$\infty$} & & & 1 \\",
+        r"(A) & \multicolumn{2}{c}{a long label} & 9.5\dev{10.250}^{*} & "
+        r"\mathbf{31}.\mathbf{73} & 1 \\",
+        r" &  & 15.16 & \multicolumn{1}{c}{$\infty$} &  & 1 \\",
         r"\midrule",
-        r"big\_one &  & 4.33 & \textbf{3} & \textbf{.091}$^{*\dagger}$ & 28 & .11 & 12 \\",
+        r"big\_one &  & 4.33 & \mathbf{3}.\mathbf{091}^{*\dagger} & 28.11 & 12 \\",
         r"\bottomrule",
     ]
 
@@ -72,8 +75,8 @@ def test_numbers_are_split_at_their_points_and_padded_to_equal_widths():
 def test_powers_and_signs_are_those_of_mathematics():
     header = ("", ""), ("training FLOPs", "counted"), ("", "effect")
     lines = made([("a", "2.29e+13", "+0.50"), ("b", "1.10e+09", "-1.25")], header=header)
-    assert r"a & 2.29$\cdot10^{13}$ & $+$0.50 \\" in lines
-    assert r"b & 1.10$\cdot10^{9}$ & $-$1.25 \\" in lines
+    assert r"a & 2.29\cdot10^{13} & +0.50 \\" in lines
+    assert r"b & 1.10\cdot10^{9} & -1.25 \\" in lines
 
 
 def test_text_is_escaped_and_hyperparameters_are_symbols():
@@ -85,18 +88,58 @@ def test_text_is_escaped_and_hyperparameters_are_symbols():
     )
 
 
-def test_a_table_for_one_column_of_a_page_becomes_one_for_both_as_it_grows():
-    begun = []
-    for count in (3, 6, 8, 25):
-        header = ("", ""), *((f"metric {i}", "ours") for i in range(count))
-        lines = made([("a", *["30.21"] * count)], header=header)
-        begun.append((lines[1], lines[2].split("\\")[2]))
-    assert begun == [
-        (r"\begin{table}", "small"),
-        (r"\begin{table}", "scriptsize"),
-        (r"\begin{table*}", "small"),
-        (r"\begin{table*}", "scriptsize"),
+@pytest.mark.parametrize(("columns", "wide"), [(3, False), (5, False), (8, True)])
+def test_a_table_of_three_rows_and_six_columns_fits_a_column(columns, wide):
+    header = ("", ""), *((f"metric {i}", "ours") for i in range(columns))
+    numbers = [f"{x}.21 ± 0.18" for x in range(10, 10 + columns)]
+    lines = made(*([(name, *numbers)] for name in ("base", "(A)", "one of mine")), header=header)
+    assert lines[1] == r"\begin{table*}" if wide else r"\begin{table}"
+
+
+NAMES = st.text(st.sampled_from("[]|<>&*_\\`$%#{}~^\"'-αΩλé中½²ﬁ\n\t ab1.=") | st.characters())
+ESCAPES = re.compile(r"\\(?:[&%#_{}$]|\^\{\}|[A-Za-z]+)")
+
+
+@given(NAMES)
+@example("[12] of \\\\ α|<b>")
+def test_any_name_is_text_in_latex(name):
+    """Without commands and symbols, nothing is left that means something to TeX."""
+    rows = "\n".join(made([(name, "1.5"), ("b", name)], header=(("", ""), ("", "x"))))
+    body = rows.split("\\midrule\n")[1].split("\n\\bottomrule")[0]
+    assert body.count("\\\\\n") == 1
+    assert not re.search(r"\\\\\s*\[", body)
+    text = tex(name)
+    depth = 0
+    for c in re.sub(r"\\[{}]", "", text):
+        depth += (c == "{") - (c == "}")
+        assert depth >= 0
+    assert depth == 0
+    words = re.sub(r"\$[^$]*\$", "", text.replace(r"\$", ""))
+    assert not re.search(r"[&%#_^~$|<>\[\]`\\]", ESCAPES.sub("", re.sub(r"\{[\[\]`]\}", "", words)))
+    assert all(c.isascii() or unicodedata.normalize("NFD", c)[0] < "\x80" or c in "ßæøœłÆØŒŁ"
+               for c in words)  # fmt: skip
+
+
+@given(st.lists(NAMES, min_size=2, max_size=2))
+@example(["a|b", "<b>[x](y)</b>"])
+def test_any_name_is_text_in_markdown(names):
+    """GitHub's rules: a row has as many cells as its header, and a cell has no other markup."""
+    table = Table("", (("", "x"), ("y", "")), ((tuple(map(cell, names)),),), ())
+    row = as_markdown(table).split("\n")[4].removeprefix("| ").removesuffix(" |")
+    cells = re.split(r"(?<!\\)(?:\\\\)* \| ", row)
+    assert len(cells) == 2
+    parser = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False})
+    parsed = parser.parseInline(row.replace("**", "").replace(r"\|", "|"))[0].children
+    assert {token.type for token in parsed} <= {"text", "text_special"}
+    plain = "".join(token.content for token in parsed)
+    assert plain.split() == [
+        *"".join(c if c.isprintable() else " " for c in " | ".join(names)).split()
     ]
+
+
+def test_any_name_is_one_line_of_text():
+    table = Table("", (("", "x"), ("", "y")), (((cell("a\nb\x1b[31m"), cell("1")),),), ())
+    assert "a b [31m  1" in as_text(table).split("\n")
 
 
 def test_columns_are_chosen():
@@ -117,7 +160,7 @@ def test_unknown_columns_are_refused(refused):
 
 
 PAGE = r"""\documentclass[twocolumn]{article}
-\usepackage{times,booktabs,graphicx}
+\usepackage{times,booktabs,dcolumn,graphicx}
 \let\resized\resizebox
 \renewcommand{\resizebox}[3]{%%
   \sbox0{#3}\typeout{width \the\wd0 of \the\linewidth}\resized{#1}{#2}{\usebox0}}
@@ -140,7 +183,7 @@ def typeset(tables, directory):
 
 
 def installed():
-    words = ["kpsewhich", "times.sty", "booktabs.sty", "graphicx.sty", "ptmr7t.tfm"]
+    words = ["kpsewhich", "times.sty", "booktabs.sty", "dcolumn.sty", "ptmr7t.tfm"]
     which = shutil.which("pdflatex") and subprocess.run(words, capture_output=True, text=True)
     return bool(which) and len(which.stdout.split()) == len(words) - 1
 

@@ -13,8 +13,8 @@ import pytest
 from t2t_jax.cli import main
 from t2t_jax.commands import shared
 from t2t_jax.evaluation.metrics import METRICS, Metric
-from t2t_jax.runs import store
-from t2t_jax.study import formats, requests, tidy
+from t2t_jax.runs import published, store
+from t2t_jax.study import comparison, formats, requests, tidy
 from t2t_jax.study.typeset import Cell, Table
 from tests import stored
 
@@ -53,9 +53,8 @@ def printed(capsys, *words):
 def test_rows_of_two_stores_say_where_they_are_from(form, home, capsys):
     words = ["table", "table3", "--rows", "E", "--format", form, "--store"]
     both = printed(capsys, *words, stored.DEMO, home)
-    quality = both.split("Cost of a run")[0].replace(r"\_", "_")
-    for aligned in (r"} & \textbf{.", " & ."):  # LaTeX aligns numbers at the point
-        quality = quality.replace(aligned, ".")
+    quality = both.split("Cost of a run")[0].replace(r"\_", "_").replace("-{}-", "--")
+    quality = quality.replace("}.\\mathbf{", ".")
     PPL = {x.row.name: f"{x.runs[0].result['dev_perplexity']:.3f}" for x in stored.entries(None)}
     for place, of_base in ((stored.DEMO, PPL["base"]), (home, "3.21")):
         (line,) = (x for x in quality.splitlines() if str(place) in x and of_base in x)
@@ -232,7 +231,35 @@ def test_data_has_the_metrics_that_run_was_given(home, tmp_path, capsys, monkeyp
     assert at["D:P_drop=0.0"]["words"] == ""  # is no row of that table
 
 
-def test_an_infinite_perplexity_is_null_in_json(tmp_path):
+@pytest.mark.parametrize("language", ["json", "jsonl", "py"])
+def test_a_language_may_be_called_as_a_format_is(language, tmp_path):
+    """Its translations stay text in a run, published, and unpacked again."""
+    home = tmp_path / "a" / "run"
+    home.mkdir(parents=True)
+    (home / "config.json").write_text("{}")
+    (home / f"dev.{language}").write_text("7\n8\n")
+    published.write(
+        tmp_path, {home.name: published.contents(home, ["config.json", f"dev.{language}"])}
+    )
+    published.unpack(tmp_path, tmp_path / "b")
+    for place in (home, tmp_path / home.name, tmp_path / "b" / home.name):
+        assert store.read_translations(place, "dev", language) == ["7", "8"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_infinite_perplexity_is_null_in_json(value, tmp_path):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    entries = stored.entries()
+    diverged = [
+        dataclasses.replace(x, result=x.result | {"dev_perplexity": value}) for x in entries[1].runs
+    ]
+    entries[1] = dataclasses.replace(entries[1], runs=tuple(diverged))
+    grid = stored.grid(tmp_path)
+    text = formats.render([(grid, comparison.compare_with_base(grid, entries))], "json")
+    rows = json.loads(text, parse_constant=refuse)
+    assert rows[1]["PPL"]["mean"] is rows[1]["runs"][0]["PPL"] is None
     tidy.WRITERS["jsonl"](tmp_path / "x.jsonl", [{"PPL": float("inf"), "row": "é"}])
     assert (tmp_path / "x.jsonl").read_text() == '{"PPL": null, "row": "é"}\n'
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from t2t_jax import config, plotting
+from t2t_jax import config, files, plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.report import pairs, tuning
@@ -94,7 +94,7 @@ def study_page(
         command=lambda name: shlex.join(["t2t-jax", name, *words]),
         refresh=REFRESH if live else None,
         downloads=_downloads(grid, lines),
-        data=plotting.finite(_data(grid, lines, compared))
+        data=files.finite(_data(grid, lines, compared))
         | {"specs": {x.name: x.spec for x in drawn}},
         vega=vega() if drawn else "",
     )

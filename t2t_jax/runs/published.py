@@ -27,6 +27,7 @@ KEPT = (  # files of a run that are published, besides its translations and stat
     "study.py",
     "modules.json",
 )
+FAILURE = "failed.json"
 Contents = dict[str, Any]
 
 
@@ -47,9 +48,15 @@ def read(directory: Path, name: str) -> Any:
     path = directory / name
     if not path.exists():
         return _published(directory.parent).get(directory.name, {}).get(name)
-    if path.suffix == ".json":
+    if _is_json(name):
         return files.read_json(path)
-    return read_metrics(path) if path.suffix == ".jsonl" else path.read_text("utf-8")
+    return read_metrics(path) if name == "metrics.jsonl" else path.read_text("utf-8")
+
+
+def _is_json(name: str) -> bool:
+    """Returns whether a file has JSON; translations into a language `json` are test.json."""
+    named = name in (*KEPT, FAILURE) or name.endswith(".statistics.json")
+    return named and name.endswith(".json")
 
 
 def is_published(directory: Path) -> bool:
@@ -103,9 +110,9 @@ def unpack(folder: Path, home: Path) -> int:
 
 
 def _text(name: str, content: Any) -> str:
-    if name.endswith(".jsonl"):
+    if name == "metrics.jsonl":
         return "".join(f"{json.dumps(record)}\n" for record in content)
-    return json.dumps(content) if name.endswith(".json") else str(content)
+    return json.dumps(content) if _is_json(name) else str(content)
 
 
 def _published(home: Path) -> Mapping[str, Contents]:

@@ -32,13 +32,13 @@ from t2t_jax.files import write, write_json
 from t2t_jax.runs import published, study_file
 from t2t_jax.runs.identity import sha256
 from t2t_jax.runs.names import title
+from t2t_jax.runs.published import FAILURE
 
 if TYPE_CHECKING:
     from t2t_jax.data.vocabulary import Vocabulary
 
 # Names of statistics that do not belong to a split, and their keys in a result.
 LIKELIHOOD, CONTRASTIVE = "likelihood", "contrastive"
-FAILURE = "failed.json"
 
 
 def read_config(directory: Path) -> Config:

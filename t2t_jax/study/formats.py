@@ -8,13 +8,13 @@ import csv
 import io
 import itertools
 import json
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import metric_of
+from t2t_jax.files import finite
 from t2t_jax.runs import results
 from t2t_jax.study import factorial, tables
 from t2t_jax.study.comparison import RowResult, paper_score
@@ -156,7 +156,7 @@ def row_config(c: Config) -> dict[str, Any]:
 
 def records(grid: Grid, lines: Sequence[RowResult]) -> list[dict[str, Any]]:
     """Returns all that is known about every row, as JSON."""
-    return [_record(grid, line) for line in lines]
+    return [finite(_record(grid, line)) for line in lines]
 
 
 def _record(grid: Grid, line: RowResult) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _tuning_record(line: RowResult) -> dict[str, Any]:
     return {
         "chosen": choice.chosen and choice.chosen.values,
         "at_edge": choice.at_edge,
-        "trials": [{**trial.values, "PPL_choosing": _finite(trial.PPL)} for trial in choice.trials],
+        "trials": [{**trial.values, "PPL_choosing": trial.PPL} for trial in choice.trials],
         "untuned": {
             "PPL": untuned.PPL and _spread(untuned.PPL.spread),
             "score": untuned.score and _spread(untuned.score.spread),
@@ -224,9 +224,5 @@ def _run_record(grid: Grid, line: RowResult, i: int) -> dict[str, Any]:
     } | run.costs
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
 def _spread(value: Spread) -> dict[str, Any]:
-    return {"mean": value.mean, "deviation": _finite(value.deviation), "n": value.n}
+    return {"mean": value.mean, "deviation": value.deviation, "n": value.n}

@@ -1,18 +1,21 @@
 """Tables in LaTeX for a paper: the paper's symbols, and numbers aligned at decimal points."""
 
+import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from t2t_jax.study.typeset import Cell, Table, extends
+from t2t_jax.study.typeset import Cell, Table, extends, plain
 
-_ESCAPED = str.maketrans(
-    {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\^{}"}
-    | {"→": r"$\to$", "±": r"$\pm$", "†": r"$^\dagger$", "‡": r"$^\ddagger$", "×": r"$\times$"}
-    | {"*": r"$^*$", "\\": r"\textbackslash{}", "−": "$-$"}
-    | {"<": r"$<$", ">": r"$>$", "|": r"\textbar{}", "{": r"\{", "}": r"\}", "$": r"\$"}
-)
+_ESCAPED = {
+    **{"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "$": r"\$"},
+    **{"~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}", "|": r"\textbar{}"},
+    **{"<": "$<$", ">": "$>$", "[": "{[}", "]": "{]}", "*": "$^*$", "`": "{`}", '"': "{''}"},
+    **{"→": r"$\to$", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", "≤": r"$\le$", "≥": r"$\ge$"},
+    **{"†": r"$^\dagger$", "‡": r"$^\ddagger$", "–": "--", "—": "---", "’": "'"},
+}
 SYMBOLS = {
     "N": "$N$",
     "d_model": r"$d_{\mathrm{model}}$",
@@ -31,27 +34,21 @@ SYMBOLS = {
 _SYMBOL = re.compile(
     r"\b(?:d_model|d_ff|d_k|d_v|P_drop|eps_ls|[Nh](?==| ×|$))(?!\w)|(?<![\w.-])-(?=\d)"
 )
+_GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (\w+)")
+_LATIN = {"Α": "A", "Β": "B", "Ε": "E", "Ζ": "Z", "Η": "H", "Ι": "I", "Κ": "K", "Μ": "M", "Ν": "N",
+          "Ο": "O", "Ρ": "P", "Τ": "T", "Χ": "X", "ο": "o"}  # fmt: skip
 _NUMBER = re.compile(
-    r"(?P<sign>[+-]?)(?P<whole>\d+)(?P<decimals>\.\d+)?(?:e(?P<power>[+-]\d+))?"
+    r"(?P<whole>[+-]?\d+)(?P<decimals>\.\d+)?(?:e(?P<power>[+-]\d+))?"
     r"(?: ± (?P<deviation>[\d.]+))?(?P<marks>[*†‡]*)"
 )
 _MARKS = str.maketrans({"†": r"\dagger", "‡": r"\ddagger"})
 _UNKNOWN = re.compile(r"(nan|-?inf)( ± \w+)?[*†‡]*")
+COLUMN = 72  # digits across the column of a page, if it is shrunk to 6 pt
 
-# Environment, its width, size of type, width of an em, half the space between columns (in points).
-# A table takes the first of these that it fits. The widths are for a two-column article in
-# Computer Modern; Times, which conferences use, is an eighth narrower.
-_FITTINGS = (
-    ("table", 229, "small", 9.3, 4),
-    ("table", 229, "footnotesize", 8.5, 3),
-    ("table", 229, "scriptsize", 8, 2.5),
-    ("table*", 469, "small", 9.3, 4),
-    ("table*", 469, "footnotesize", 8.5, 3),
-    ("table*", 469, "scriptsize", 8, 2.5),
-)
-_FRAME = r"""%% \usepackage{booktabs,graphicx}
+_FRAME = r"""%% \usepackage{booktabs,dcolumn,graphicx}
 \begin{%(environment)s}
-\centering\%(size)s\setlength{\tabcolsep}{%(space)gpt}
+\centering\footnotesize\setlength{\tabcolsep}{3pt}
+\providecommand{\dev}[1]{\mbox{\tiny$\pm$#1}} %% a deviation
 \caption{%(caption)s}
 \label{tab:%(label)s}
 \smallskip
@@ -73,13 +70,13 @@ _FRAME = r"""%% \usepackage{booktabs,graphicx}
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of a table: one column of TeX's, or two that meet at the decimal point.
+    """A column of a table.
 
     Attributes:
       upper, lower: its headings, in TeX.
       format: its alignment, in TeX.
       cells: in TeX, one for each line of the table.
-      width: an estimate, in ems.
+      width: an estimate, in digits.
     """
 
     upper: str
@@ -88,32 +85,19 @@ class _Column:
     cells: tuple[str, ...]
     width: float
 
-    @property
-    def span(self) -> int:
-        """The number of columns of TeX's."""
-        return 2 if "@{}" in self.format else 1
-
-    @property
-    def heading(self) -> str:
-        return rf"\multicolumn{{2}}{{c}}{{{self.lower}}}" if self.span == 2 else self.lower
-
 
 def as_latex(table: Table, label: str) -> str:
     """Returns a floating table, as wide as one column of a page or both.
 
-    It needs the packages booktabs and graphicx.
+    It needs the packages booktabs, dcolumn and graphicx.
     """
     lines = [line for group in table.groups for line in group]
     columns = [_column(table.header[i], [x[i] for x in lines], i) for i in range(len(table.header))]
-    ems = _width(columns)
-    fitting = (x for x in _FITTINGS if x[3] * ems + 2 * x[4] * len(columns) <= x[1])
-    environment, _, size, _, space = next(fitting, _FITTINGS[-1])
+    width = sum(column.width + 1.4 for column in columns)
     return _FRAME % dict(
-        environment=environment,
-        size=size,
-        space=space,
+        environment="table" if width <= COLUMN else "table*",
         caption=tex(table.title),
-        label=label,
+        label=re.sub(r"[^A-Za-z0-9:._-]", "-", label),
         columns="".join(column.format for column in columns),
         header=_header(columns),
         body=_body(table, columns),
@@ -121,20 +105,31 @@ def as_latex(table: Table, label: str) -> str:
     )
 
 
-def _width(columns: Sequence[_Column]) -> float:
-    """Returns the approximate width of a table in ems, without the space between columns."""
-    groups = [list(group) for _, group in groupby(columns, key=lambda column: column.upper)]
-    widths = [(sum(column.width for column in group), _ems(group[0].upper)) for group in groups]
-    return sum(max(lower, upper) for lower, upper in widths)
-
-
 def tex(text: str) -> str:
     """Returns plain text in TeX, with the paper's symbols for hyperparameters."""
-    out, end = "", 0
+    out, end, text = "", 0, plain(text)
     for match in _SYMBOL.finditer(text):
-        out += text[end : match.start()].translate(_ESCAPED) + SYMBOLS[match.group()]
+        out += _escape(text[end : match.start()]) + SYMBOLS[match.group()]
         end = match.end()
-    return out + text[end:].translate(_ESCAPED)
+    return out + _escape(text[end:])
+
+
+def _escape(text: str) -> str:
+    return "".join(map(_character, re.sub("-(?=-)", "-\0", text))).replace("\0", "{}")
+
+
+def _character(c: str) -> str:
+    """Returns a character in TeX; one that pdflatex does not know is written as its code point."""
+    if c in _ESCAPED or c.isascii():
+        return _ESCAPED.get(c, c)
+    if greek := _GREEK.fullmatch(unicodedata.name(c, "")):
+        name = greek[2].replace("LAMDA", "LAMBDA").lower()
+        return _LATIN.get(c, f"$\\{name if greek[1] == 'SMALL' else name.title()}$")
+    compatible = unicodedata.normalize("NFKC", c)
+    if compatible.isascii():
+        return "".join(map(_character, compatible))
+    letter = unicodedata.normalize("NFD", c)[0].isascii() or c in "ßæøœłÆØŒŁ"
+    return c if letter else rf"\texttt{{U+{ord(c):04X}}}"
 
 
 def _heading(text: str) -> str:
@@ -147,82 +142,52 @@ def _column(headings: tuple[str, str], cells: Sequence[Cell], i: int) -> _Column
     finite = [cell for cell in cells if cell and not _UNKNOWN.fullmatch(cell)]
     numbers = [match for cell in finite if (match := _NUMBER.fullmatch(cell))]
     if numbers and len(numbers) == len(finite):
-        return _numbers(_heading(upper), _heading(lower), cells, numbers)
-    width = max((_ems(cell) for cell in cells if not (i == 1 and " " in cell)), default=0.0)
+        whole = max(len(x["whole"]) for x in numbers)
+        rest = max(map(_places, numbers))
+        aligned = f"D{{.}}{{.}}{{{whole}.{rest}}}"
+        one = rf"\multicolumn{{1}}{{c}}{{{_heading(lower)}}}"
+        width = max(whole + rest, len(lower))
+        return _Column(_heading(upper), one, aligned, tuple(map(_number, cells)), width)
+    width = max((len(cell) for cell in cells if not (i == 1 and " " in cell)), default=0)
     words = lower.replace("_", " ").split(" ", 1)
-    if not upper and lower not in SYMBOLS and len(words) > 1 and _ems(lower) > width:
+    if not upper and lower not in SYMBOLS and len(words) > 1 and len(lower) > width:
         upper, lower = words  # in two lines, as the heading is wider than the cells
-    every = tuple(_bold(tex(cell), cell.best) for cell in cells)
-    width = max(width, _ems(lower))
+    every = tuple(rf"\textbf{{{tex(cell)}}}" if cell.best else tex(cell) for cell in cells)
+    width = max(width, len(lower))
     return _Column(_heading(upper), _heading(lower), "c" if i else "l", every, width)
 
 
-def _numbers(
-    upper: str, lower: str, cells: Sequence[Cell], numbers: Sequence[re.Match[str]]
-) -> _Column:
-    """Returns a column of numbers, split before the decimal point unless all have the same form.
-
-    What follows the point is aligned at the left, so neither marks nor bold digits move it.
-    """
-    decimals, deviation, marks = (
-        max(len(x[name] or "") for x in numbers) for name in ("decimals", "deviation", "marks")
-    )
-    uneven = len({len(x["decimals"] or "") for x in numbers}) > 1 or any(
-        cell.best for cell in cells
-    )
-    split = uneven or deviation or marks
-
-    def texed(cell: Cell) -> str:
-        match = _NUMBER.fullmatch(cell)
-        if match is None:
-            unknown = cell.split(" ")[0].replace("inf", r"$\infty$")
-            return (
-                rf"\multicolumn{{{2 if split else 1}}}{{c}}{{{unknown}}}"
-                if cell
-                else "&" * bool(split)
-            )
-        sign, whole, fraction, power, error, mark = match.groups(default="")
-        after = _bold(fraction, cell.best) + _phantom(decimals - len(fraction))
-        after += rf"$\cdot10^{{{int(power)}}}$" if power else ""
-        after += rf" $\pm$ {_phantom(deviation - len(error))}{error}" if error else ""
-        after += f"$^{{{mark.translate(_MARKS)}}}$" if mark else ""
-        before = (f"${sign}$" if sign else "") + _bold(whole, cell.best)
-        return f"{before} & {after}" if split else before + after
-
-    whole = max(len(x["sign"] + x["whole"]) for x in numbers)
-    power = any(x["power"] for x in numbers)
-    width = 0.5 * (whole + decimals + deviation + marks) + 1.2 * bool(deviation) + 2.2 * power
-    alignment = "r@{}l" if split else "r"
-    return _Column(upper, lower, alignment, tuple(map(texed, cells)), max(width, _ems(lower)))
+def _places(number: re.Match[str]) -> int:
+    """Returns the width of what follows the point of a number, in digits."""
+    decimals, power, deviation, marks = (len(x or "") for x in number.groups()[1:])
+    small = 0.8 * (deviation + 1.5 * bool(deviation) + power + marks)
+    return math.ceil(1.15 * max(0, decimals - 1) + 3 * bool(power) + small)
 
 
-def _bold(text: str, best: bool) -> str:
-    return rf"\textbf{{{text}}}" if best and text else text
-
-
-def _phantom(digits: int) -> str:
-    """Returns blank space as wide as this number of digits."""
-    return rf"\phantom{{{'0' * digits}}}" if digits > 0 else ""
-
-
-def _ems(text: str) -> float:
-    """Returns the approximate width in ems of a text in TeX, without commands."""
-    printed = re.sub(r"\\[a-z]+|[${}^]", "", text)
-    return sum(0.3 if c in "iljtf.,:;'()|[] " else 0.8 if c in "mwMW→" else 0.52 for c in printed)
+def _number(cell: Cell) -> str:
+    """Returns a number for a column that dcolumn aligns at its only point in math mode."""
+    match = _NUMBER.fullmatch(cell)
+    if match is None:
+        unknown = cell.split(" ")[0].replace("inf", r"\infty").replace("nan", r"\mathrm{nan}")
+        return rf"\multicolumn{{1}}{{c}}{{${unknown}$}}" if cell else ""
+    whole, decimals, power, deviation, marks = match.groups(default="")
+    parts = [whole, decimals[1:]] if decimals else [whole]
+    out = ".".join(rf"\mathbf{{{x}}}" if cell.best else x for x in parts)
+    out += rf"\cdot10^{{{int(power)}}}" if power else ""
+    out += rf"\dev{{{deviation}}}" if deviation else ""
+    return out + (f"^{{{marks.translate(_MARKS)}}}" if marks else "")
 
 
 def _header(columns: Sequence[_Column]) -> str:
     """Returns both lines of headings; a rule joins the columns under one upper heading."""
     upper, rules, start = [], "", 1
     for text, group in groupby(columns, key=lambda column: column.upper):
-        together = list(group)
-        span = sum(column.span for column in together)
-        side = "r" if len(together) == 1 and together[0].format == "r" else "c"
-        upper += [rf"\multicolumn{{{span}}}{{{side}}}{{{text}}}"] if text else [""] * span
-        if text and len(together) > 1:
+        span = len(list(group))
+        upper += [rf"\multicolumn{{{span}}}{{c}}{{{text}}}"] if text else [""] * span
+        if text and span > 1:
             rules += rf"\cmidrule(lr){{{start}-{start + span - 1}}}"
         start += span
-    lower = " & ".join(column.heading for column in columns)
+    lower = " & ".join(column.lower for column in columns)
     return "\n".join([f"{' & '.join(upper)} \\\\", *([rules] if rules else []), f"{lower} \\\\"])
 
 
@@ -240,14 +205,8 @@ def _body(table: Table, columns: Sequence[_Column]) -> str:
             cells = list(next(rows))
             if n and line[0] == group[n - 1][0]:
                 cells[0] = ""
-            out.append(f"{' & '.join(_spread(line, cells))} \\\\")
+            if len(line) > 1 and extends(line, 1):  # a label takes the empty cells after it
+                end = next((j for j in range(2, len(line)) if line[j]), len(line))
+                cells[1:end] = [rf"\multicolumn{{{end - 1}}}{{c}}{{{cells[1]}}}"]
+            out.append(f"{' & '.join(cells)} \\\\")
     return "\n".join(out)
-
-
-def _spread(line: Sequence[Cell], cells: Sequence[str]) -> list[str]:
-    """Returns the cells of a line, in which a label takes the empty cells after it."""
-    if len(line) < 2 or not extends(line, 1):
-        return list(cells)
-    end = next((i for i in range(2, len(line)) if line[i]), len(line))
-    span = sum(1 + (cell == "&") for cell in cells[1:end])
-    return [cells[0], rf"\multicolumn{{{span}}}{{c}}{{{cells[1]}}}", *cells[end:]]

@@ -13,7 +13,7 @@ from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
 
-TRIAL = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", store.FAILURE, names.FILE
+TRIAL = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", published.FAILURE, names.FILE
 
 
 def publish(grid: Grid, lines: Sequence[RowResult], home: Path) -> Path:

@@ -7,7 +7,6 @@ import csv
 import datetime
 import io
 import json
-import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -219,11 +218,8 @@ def _write_csv(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _write_jsonl(path: Path, rows: Sequence[Row]) -> None:
-    def finite(value: Any) -> Any:  # JSON has no infinity
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    lines = ({n: finite(x) for n, x in row.items()} for row in rows)
-    files.write(path, "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
+    lines = (json.dumps(files.finite(row), ensure_ascii=False) for row in rows)
+    files.write(path, "".join(f"{line}\n" for line in lines))
 
 
 def _write_parquet(path: Path, rows: Sequence[Row]) -> None:

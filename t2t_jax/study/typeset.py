@@ -1,5 +1,6 @@
-"""Tables typeset as text and Markdown; `study.latex` typesets them in LaTeX."""
+"""Tables typeset as text and Markdown, which escape texts here; `study.latex` typesets LaTeX."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,26 +44,46 @@ def without_empty(
     )
 
 
+def extends(line: Sequence[str], i: int) -> bool:
+    """Returns whether a cell is a label that extends across the empty cells after it."""
+    return " " in line[i] and i + 1 < len(line) and i == 1 and not line[i + 1]
+
+
+def plain(text: str) -> str:
+    """Returns a text on one line: a space in place of whatever is not printed."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def markdown(text: str) -> str:
+    """Returns a text in Markdown."""
+    special = r"[\\`*~$]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<=\])[(\[]|(?<![^\W_])_|_(?![^\W_])"
+    return re.sub(special, r"\\\g<0>", plain(text))
+
+
+def _markdown_cell(text: str) -> str:
+    return markdown(text).replace("|", r"\|")
+
+
 def _texts(
-    table: Table, plain: Callable[[str], str], best: Callable[[str], str]
+    table: Table, escape: Callable[[str], str], best: Callable[[str], str]
 ) -> list[list[list[str]]]:
-    """Returns the cells of each group with `plain` applied, and then `best` to the best ones."""
+    """Returns the escaped cells of each group, with `best` applied to the best ones."""
     return [
-        [[best(plain(c)) if c.best else plain(c) for c in line] for line in group]
+        [[best(escape(c)) if c.best else escape(c) for c in line] for line in group]
         for group in table.groups
     ]
 
 
 def _header(table: Table) -> tuple[list[str], list[str]]:
     """Returns the upper and lower headings, the upper ones without repetitions."""
-    upper = [above for above, _ in table.header]
+    upper = [plain(above) for above, _ in table.header]
     shown = ["" if i and above == upper[i - 1] else above for i, above in enumerate(upper)]
-    return shown, [below for _, below in table.header]
+    return shown, [plain(below) for _, below in table.header]
 
 
 def as_text(table: Table) -> str:
     """Returns a table for a terminal."""
-    groups = _texts(table, str, "[{}]".format)
+    groups = _texts(table, plain, "[{}]".format)
     upper, lower = _header(table)
     every = [upper, lower, *(line for g in groups for line in g)]
     # A label that extends across the cells after it does not widen its own column.
@@ -81,16 +102,11 @@ def as_text(table: Table) -> str:
         return out.rstrip()
 
     rule = "-" * (sum(widths) + 2 * len(widths) - 2)
-    body = [table.title, "", set_line(upper), set_line(lower)]
+    body = [plain(table.title), "", set_line(upper), set_line(lower)]
     for group in groups:
         body += [rule, *map(set_line, group)]
-    notes = [note.replace("best in bold", "best in [brackets]") for note in table.notes]
+    notes = [plain(x).replace("best in bold", "best in [brackets]") for x in table.notes]
     return "\n".join([*body, rule, *notes]) + "\n"
-
-
-def extends(line: Sequence[str], i: int) -> bool:
-    """Returns whether a cell is a label that extends across the empty cells after it."""
-    return " " in line[i] and i + 1 < len(line) and i == 1 and not line[i + 1]
 
 
 def pipe_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -101,11 +117,7 @@ def pipe_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def as_markdown(table: Table) -> str:
     """Returns a Markdown table with its title and notes, without rules between groups."""
-
-    def plain(text: str) -> str:
-        return text.replace("*", "\\*")
-
-    names = [f"{upper} {lower}".strip() for upper, lower in table.header]
-    lines = (line for group in _texts(table, plain, "**{}**".format) for line in group)
-    notes = "\n".join(f"- {plain(note)}" for note in table.notes)
-    return f"**{table.title}**\n\n{pipe_table(names, lines)}\n{notes}\n"
+    names = [_markdown_cell(f"{upper} {lower}".strip()) for upper, lower in table.header]
+    body = pipe_table(names, (x for g in _texts(table, _markdown_cell, "**{}**".format) for x in g))
+    notes = "\n".join(f"- {markdown(note)}" for note in table.notes)
+    return f"**{markdown(table.title)}**\n\n{body}\n{notes}\n"
