@@ -35,7 +35,7 @@ def lowercased(hypotheses, references, _):
 
 @metric("BLEU lc tok", "Moses tokens of lowercased text", bleu.of_sums, key="bleu_moses_lc")
 def tokenised(hypotheses, references, sources):
-    return bleu.moses(hypotheses, references, sources, "de")
+    return bleu.moses(hypotheses, references, language="de")
 
 
 def recipe(name):

@@ -139,6 +139,9 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "further metrics, such as chrF2,TER,COMET,contrastive (`help metric`) [none]",
         metavar="NAMES",
     ),
+    "--bleu_tokenizer": dict(
+        default=argparse.SUPPRESS, help="sacreBLEU's tokeniser of BLEU [the target language's]"
+    ),
     "--out:export": _path("directory [RUN/ctranslate2]"),
     "sentence": dict(help="in the source language"),
     "--translation": dict(help="its translation [the model's own]"),
@@ -199,7 +202,7 @@ translate: translate standard input, line by line
     single.translate run --store:runs --cache +decoding
 evaluate: score a run on a test set
     single.evaluate run --store:runs --split --sources --references --contrastive \
-    --metrics:evaluate --cache +decoding
+    --metrics:evaluate --bleu_tokenizer --cache +decoding
 export: export a run's model for CTranslate2
     single.export run --store:runs --out:export
 attend: show what a model attends to in a sentence, as a picture and a page

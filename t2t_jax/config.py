@@ -118,6 +118,9 @@ class Data:
     corpus: str = _field("wmt14", "the corpus", CORPORA)
     source: str = _field("en", "source language")
     target: str = _field("de", "target language")
+    bleu_tokenizer: Literal[
+        "auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores200", "none"
+    ] = _field("auto", "sacreBLEU's tokeniser of BLEU; auto: of the target language, or 13a")
     directory: str = _field("", "directory with the files of the corpus")
     train: str = _field("", "text: path of the training files, without .LANGUAGE[.gz]")
     dev: str = _field("", "text: path of the development files, likewise")

@@ -11,9 +11,11 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from t2t_jax.config import Data
 from t2t_jax.errors import UsageError
+from t2t_jax.evaluation import metrics
 from t2t_jax.evaluation.bleu import lc_norm_tok, of_sums, sentence_statistics
-from t2t_jax.evaluation.metrics import Outputs, metrics_of, score
+from t2t_jax.evaluation.metrics import METRICS, Outputs, metrics_of, score
 from tests.process import python
 
 REFERENCES = [
@@ -45,28 +47,86 @@ def bleu(hypotheses, references):
     return 100 * min(1.0, math.exp(1 - r / h)) * precision
 
 
-def scores(hypotheses, references, corpus="multi30k"):
-    outputs = Outputs(hypotheses, references, [""] * len(references), language="de")
+def scores(hypotheses, references, corpus="multi30k", target="de"):
+    outputs = Outputs(hypotheses, references, [""] * len(references), data=Data(target=target))
     return score(outputs, metrics_of(corpus))[0]
 
 
+ZH = (
+    ["男恨鸟女后屋。", "他在2024年买了 iPhone，很贵。", "旧树。"],
+    ["男恨鸟和女后屋。", "他2024年买了iPhone，很贵！", "旧树。"],
+)
+KO = ["그는 개를 보았다.", "나무 가 있다"], ["그는 큰 개를 보았다.", "나무가 있다"]
+TH = ["แมวเห็นหมาสีดำ", "บ้านเก่า"], ["แมวเห็นหมาตัวใหญ่สีดำ", "บ้านเก่ามาก"]
+DE = HYPOTHESES, REFERENCES
+
+
 @pytest.mark.parametrize(
-    ("metric", "options"),
+    ("key", "target", "texts", "options"),
     [
-        ("bleu", []),
-        ("bleu_lc", ["-lc"]),
-        ("bleu_intl", ["-tok", "intl"]),
-        ("chrf", ["-m", "chrf"]),
+        ("bleu", "de", DE, "-l en-de"),
+        ("bleu_lc", "de", DE, "-lc"),
+        ("bleu_intl", "de", DE, "-tok intl"),
+        ("chrf", "de", DE, "-m chrf"),
+        ("bleu", "zh", ZH, "-l en-zh"),
+        ("bleu", "zh_CN", ZH, "-l en-zh"),
+        ("bleu_lc", "yue-Hant", ZH, "-l en-zh -lc"),
+        ("bleu_intl", "zh", ZH, "-tok intl"),
+        ("bleu", "ko", KO, "-tok char"),
+        ("bleu", "ja", ZH, "-tok char"),
+        ("bleu", "th", TH, "-tok char"),
+        ("bleu", "khm_Khmr", TH, "-tok char"),
+        ("bleu", "unknown", TH, ""),
     ],
 )
-def test_scores_equal_those_of_the_sacrebleu_command(tmp_path, metric, options):
-    for name, lines in (("h", HYPOTHESES), ("r", REFERENCES)):
+def test_scores_equal_those_of_the_sacrebleu_command(tmp_path, key, target, texts, options):
+    """MeCab, which sacreBLEU needs for Japanese and Korean, is taken as not installed."""
+    for name, lines in zip("hr", texts, strict=True):
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     files = [str(tmp_path / "r"), "-i", str(tmp_path / "h")]
-    command = [sys.executable, "-m", "sacrebleu", *files, *options, "-f", "text", "-w", "6"]
+    command = [sys.executable, "-m", "sacrebleu", *files, *options.split(), "-f", "text", "-w", "6"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    ours = scores(HYPOTHESES, REFERENCES)[metric]
+    ours = scores(*texts, target=target)[key]
     assert f"|{ours['signature']} = {ours['score']:.6f}" in printed
+
+
+def test_an_option_names_another_tokeniser():
+    outputs = Outputs(*ZH, ZH[1], data=Data(target="zh", bleu_tokenizer="char"))
+    value, _ = METRICS["BLEU"].measure(outputs)
+    assert value == pytest.approx(sacrebleu.corpus_bleu(ZH[0], [ZH[1]], tokenize="char").score)
+    assert "|tok:char|" in METRICS["BLEU"].describe(outputs)
+    outputs = Outputs(*KO, KO[1], data=Data(target="ko", bleu_tokenizer="ko-mecab"))
+    with pytest.raises(UsageError, match="bleu_tokenizer=ko-mecab cannot be used"):
+        METRICS["BLEU"].describe(outputs)
+
+
+def test_ter_counts_characters_of_chinese_and_refuses_thai():
+    value, _ = METRICS["TER"].measure(Outputs(*ZH, ZH[1], data=Data(target="zh")))
+    expected = sacrebleu.corpus_ter(ZH[0], [ZH[1]], normalized=True, asian_support=True).score
+    assert value == pytest.approx(expected)
+    with pytest.raises(UsageError, match="target=th"):
+        METRICS["TER"].measure(Outputs(*TH, TH[1], data=Data(target="th")))
+
+
+@pytest.mark.parametrize("name", ["BLEU", "BLEU lowercased", "chrF2", "TER"])
+def test_several_references_count_as_sacrebleu_counts_them(name):
+    others = [line.replace("Ein", "Der").replace("einem", "dem") for line in REFERENCES]
+    outputs = Outputs(HYPOTHESES, REFERENCES, REFERENCES, alternatives=[others])
+    of = {"chrF2": sacrebleu.corpus_chrf, "TER": sacrebleu.corpus_ter}
+    options = {"lowercase": True} if name == "BLEU lowercased" else {}
+    expected = of.get(name, sacrebleu.corpus_bleu)(HYPOTHESES, [REFERENCES, others], **options)
+    assert METRICS[name].measure(outputs)[0] == pytest.approx(expected.score)
+    assert "nrefs:2|" in METRICS[name].describe(outputs)
+    with pytest.raises(UsageError, match="exact compares with one reference"):
+        METRICS["exact"].measure(outputs)
+
+
+@pytest.mark.parametrize(("texts", "target", "said"), [(ZH, "x", 1), (ZH, "zh", 0), (DE, "x", 0)])
+def test_words_without_spaces_in_an_unknown_language_are_said(texts, target, said):
+    lines = []
+    outputs = Outputs((), texts[1], texts[1], data=Data(target=target))
+    metrics.check(metrics_of("text"), outputs, lines.append)
+    assert ["no spaces between words" in line for line in lines] == [True] * said
 
 
 def test_13a_comes_first_and_every_score_has_its_signature():

@@ -622,7 +622,7 @@ def test_a_file_declares_a_corpus_with_all_that_the_package_declares(own, tmp_pa
     assert len(as_read(decoder, dataset).splits["dev"].target[0]) == 3 + len(first)
     assert [metric.name for metric in metrics_of("own")] == ["ends", "accuracy"]
     assert metric_of("own").lower_is_better
-    scores, counts = score(outputs_of(dev, ["_b c", "_b c a"], "de"), metrics_of("own"))
+    scores, counts = score(outputs_of(dev, ["_b c", "_b c a"], own.data), metrics_of("own"))
     assert {key: x["score"] for key, x in scores.items()} == {"ends": 1, "accuracy": 100 * 2 / 3}
     assert counts == [(False,), (True,)]
     with pytest.raises(UsageError, match="set vocabulary=7"):

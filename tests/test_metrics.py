@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import lzma
+import math
 import random
 import shutil
 import sys
@@ -38,7 +39,7 @@ def texts(count=17, seed=0):
 @pytest.mark.parametrize("name", ORACLES)
 def test_sums_of_sentences_give_the_score_of_sacrebleu(name):
     hypotheses, references = texts()
-    counts = np.array(METRICS[name].function(hypotheses, references, []))
+    counts = np.array(METRICS[name].measure(metrics.Outputs(hypotheses, references, []))[1])
     assert len(counts) == 19
     times = np.random.default_rng(0).multinomial(19, np.full(19, 1 / 19), size=5)
     scores = METRICS[name].of_sums(times @ counts)
@@ -225,6 +226,19 @@ def test_names_of_metrics_are_checked():
     for name in ("PPL", "TER", "a,b", "a@b", ""):
         with pytest.raises(UsageError, match="choose another name"):
             metric(name, signature="")
+
+
+@pytest.mark.parametrize(
+    "returned", [[0.5, 0.7], "good", math.nan, [(0, 0)] * 2, [(1, 2)], [(1,)] * 2, {}]
+)
+def test_a_metric_that_returns_no_score_is_named_before_training(returned):
+    metric("bad", signature="v1")(lambda hypotheses, references, sources: returned)
+    outputs = metrics.Outputs((), ["a", "b"], ["c", "d"])
+    try:
+        with pytest.raises(UsageError, match="the metric bad "):
+            metrics.check([METRICS["bad"]], outputs, print)
+    finally:
+        del METRICS["bad"]
 
 
 class Comet:

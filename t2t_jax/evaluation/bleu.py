@@ -6,30 +6,72 @@ the same translations score up to 1.5 points apart by the conventions below.
 
 import functools
 import importlib.metadata
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from t2t_jax.config import Data
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.metrics import Counts, metric
+from t2t_jax.evaluation.metrics import Counts, Outputs, metric
 
 COMET = "Unbabel/wmt22-comet-da"
 Texts = Sequence[str]
 
 
+# sacreBLEU's tokenisers of Korean and of languages without spaces between words, by codes of ISO
+# 639 and two that are often written in their place; `char` where sacreBLEU has no other.
+_TOKENIZERS = {
+    code: tokenizer
+    for tokenizer, codes in {
+        "zh": "zh zho chi cmn yue wuu hak nan lzh cn",
+        "ja-mecab": "ja jpn jp",
+        "ko-mecab": "ko kor",
+        "char": "th tha lo lao km khm my mya bur bo bod tib dz dzo shn nod ksw kjp mnw",
+    }.items()
+    for code in codes.split()
+}
+_UNSPACED = re.compile("[\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff]")
+
+
+def tokenizer(data: Data) -> str:
+    """Returns sacreBLEU's tokeniser for the target language, unless `bleu_tokenizer` names one.
+
+    It is 13a for unknown languages, and `char` for Japanese and Korean without MeCab.
+
+    Raises:
+      UsageError: the tokeniser that is named cannot be used here.
+    """
+    name: str = data.bleu_tokenizer
+    if name == "auto":
+        name = _TOKENIZERS.get(re.split(r"[\W_]", data.target.lower())[0], "13a")
+    try:
+        _sacrebleu("BLEU", tokenize=name)
+    except (Exception, SystemExit) as error:  # a package or a download that is missing
+        if data.bleu_tokenizer == "auto":
+            return "char"
+        reason = " ".join(str(error).split())
+        raise UsageError(f"bleu_tokenizer={name} cannot be used: {reason}") from None
+    return name
+
+
+def unspaced(references: Texts, data: Data) -> bool:
+    """Returns whether BLEU splits references at spaces that are in a script without spaces."""
+    letters = [x for line in references[:1000] for x in line if x.isalpha()]
+    of_script = sum(map(bool, map(_UNSPACED.match, letters)))
+    return 2 * of_script > len(letters) and tokenizer(data) in ("13a", "intl", "none")
+
+
 @functools.cache
-def _sacrebleu(name: str, **options: Any) -> Any:
+def _sacrebleu(name: str, references: int = 1, **options: Any) -> Any:
     """Returns a metric of sacreBLEU."""
     import sacrebleu.metrics
 
     made = getattr(sacrebleu.metrics, name)(**options)
-    made.corpus_score(["a"], [["a"]])  # its signature needs the number of references
+    made.corpus_score(["a"], [["a"]] * references)  # its signature needs their number
     return made
-
-
-def _signature(name: str, **options: Any) -> Callable[[], str]:
-    return lambda: str(_sacrebleu(name, **options).get_signature())
 
 
 def of_sums(sums: np.ndarray) -> np.ndarray:
@@ -48,23 +90,36 @@ def of_sums(sums: np.ndarray) -> np.ndarray:
     return np.where(scorable, 100 * np.exp(log_precision + log_brevity), 0.0)
 
 
-def sentence_statistics(hypotheses: Texts, references: Texts, **options: Any) -> list[list[int]]:
+def sentence_statistics(hypotheses: Texts, *references: Texts, **options: Any) -> list[list[int]]:
     """The ten counts of each sentence whose sums give corpus BLEU with these options of sacreBLEU.
 
     They are sacreBLEU's number of matching n-grams for n = 1 to 4, the number of n-grams in the
     hypothesis for n = 1 to 4, and the lengths of hypothesis and reference.
+
+    Args:
+      references: one or more for each sentence.
     """
-    counts = _sacrebleu("BLEU", **options)._extract_corpus_statistics(hypotheses, [references])
+    counts = _sacrebleu("BLEU", **options)._extract_corpus_statistics(hypotheses, references)
     return [[*ngrams, length, of_reference] for length, of_reference, *ngrams in counts]
 
 
 def _declare(name: str, key: str, **options: Any) -> None:
-    """Declares BLEU with options of sacreBLEU, whose default is 13a tokenisation, cased."""
+    """Declares BLEU with options of sacreBLEU; by default, it is cased."""
 
-    def counts(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
-        return sentence_statistics(hypotheses, references, **options)
+    def made(outputs: Outputs) -> dict[str, Any]:
+        return {"tokenize": tokenizer(outputs.data)} | options
 
-    metric(name, _signature("BLEU", **options), of_sums, key=key)(counts)
+    def signature(outputs: Outputs) -> str:
+        return _signature("BLEU", outputs, **made(outputs))
+
+    def counts(outputs: Outputs) -> Counts:
+        return sentence_statistics(outputs.hypotheses, *outputs.all_references, **made(outputs))
+
+    metric(name, signature, of_sums, key=key, whole=True)(counts)
+
+
+def _signature(name: str, outputs: Outputs, **options: Any) -> str:
+    return str(_sacrebleu(name, len(outputs.all_references), **options).get_signature())
 
 
 _declare("BLEU", "bleu")
@@ -74,20 +129,26 @@ _declare("BLEU international", "bleu_intl", tokenize="intl")
 _TOKENISED: dict[str, Any] = dict(tokenize="none", force=True)
 
 
-def _moses_signature(language: str) -> str:
+def _moses_signature(outputs: Outputs) -> str:
     import sacremoses
 
     return (
-        f"{_signature('BLEU', **_TOKENISED)()} after lowercase, Moses normalize-punctuation and "
-        f"tokenizer -l {language} (sacremoses {sacremoses.__version__})"
+        f"{_signature('BLEU', outputs, **_TOKENISED)} after lowercase, Moses "
+        f"normalize-punctuation and tokenizer -l {outputs.data.target} (sacremoses "
+        f"{sacremoses.__version__})"
     )
 
 
-@metric("BLEU Moses", _moses_signature, of_sums, key="bleu_moses_lc", by_language=True)
-def moses(hypotheses: Texts, references: Texts, _: Texts, language: str) -> Counts:
+@metric("BLEU Moses", _moses_signature, of_sums, key="bleu_moses_lc", whole=True)
+def _moses(outputs: Outputs) -> Counts:
     """BLEU of both sides after `lc_norm_tok`, as the literature of Multi30k reports it."""
-    texts = (lc_norm_tok(lines, language) for lines in (hypotheses, references))
-    return sentence_statistics(*texts, **_TOKENISED)
+    sides = (outputs.hypotheses, *outputs.all_references)
+    return moses(*sides, language=outputs.data.target)
+
+
+def moses(*texts: Texts, language: str) -> Counts:
+    """The statistics of hypotheses and references after `lc_norm_tok`."""
+    return sentence_statistics(*(lc_norm_tok(lines, language) for lines in texts), **_TOKENISED)
 
 
 def lc_norm_tok(lines: Texts, language: str) -> list[str]:
@@ -114,30 +175,54 @@ def _chrf_of_sums(sums: np.ndarray) -> np.ndarray:
     return 100 * 5 * precision * recall / np.maximum(4 * precision + recall, 1e-300)
 
 
-@metric("chrF2", _signature("CHRF"), _chrf_of_sums, key="chrf")
-def _chrf(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
-    return _sacrebleu("CHRF")._extract_corpus_statistics(hypotheses, [references])
+@metric("chrF2", partial(_signature, "CHRF"), _chrf_of_sums, key="chrf", whole=True)
+def _chrf(outputs: Outputs) -> Counts:
+    found = _sacrebleu("CHRF")
+    return found._extract_corpus_statistics(outputs.hypotheses, outputs.all_references)
 
 
-@metric("TER", _signature("TER"), lower_is_better=True)
-def _ter(hypotheses: Texts, references: Texts, _: Texts) -> Counts:
-    return _sacrebleu("TER")._extract_corpus_statistics(hypotheses, [references])
+def _ter_options(data: Data) -> dict[str, Any]:
+    """Returns the options of TER, which splits Chinese and Japanese into characters.
+
+    Raises:
+      UsageError: TER has no words of the target language.
+    """
+    name = tokenizer(data)
+    if name == "char":
+        raise UsageError(
+            f"TER counts words between spaces, which target={data.target} has not: leave TER out."
+        )
+    return (
+        dict.fromkeys(("normalized", "asian_support"), True) if name in ("zh", "ja-mecab") else {}
+    )
+
+
+def _ter_signature(outputs: Outputs) -> str:
+    return _signature("TER", outputs, **_ter_options(outputs.data))
+
+
+@metric("TER", _ter_signature, lower_is_better=True, whole=True)
+def _ter(outputs: Outputs) -> Counts:
+    found = _sacrebleu("TER", **_ter_options(outputs.data))
+    return found._extract_corpus_statistics(outputs.hypotheses, outputs.all_references)
+
+
+def _comet_signature() -> str:
+    try:
+        return f"{COMET}|version:{importlib.metadata.version('unbabel-comet')}"
+    except importlib.metadata.PackageNotFoundError:
+        raise UsageError(
+            "the metric COMET needs its package: `pip install unbabel-comet`, or leave COMET out."
+        ) from None
 
 
 @functools.cache
 def _comet_model() -> Any:
     """Returns the model of COMET, which its package downloads once."""
-    try:
-        import comet
-    except ImportError:
-        raise UsageError(
-            "the metric COMET needs its package: `pip install unbabel-comet`, or leave COMET out."
-        ) from None
+    _comet_signature()
+    import comet
+
     return comet.load_from_checkpoint(comet.download_model(COMET))
-
-
-def _comet_signature() -> str:
-    return f"{COMET}|version:{importlib.metadata.version('unbabel-comet')}"
 
 
 @metric("COMET", _comet_signature)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from t2t_jax.config import Config
+from t2t_jax.config import Config, Data
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import ARCHITECTURES
@@ -40,14 +40,20 @@ class Outputs(NamedTuple):
 
     Attributes:
       extras: annotations of the sentences, if there are any.
-      language: the target language.
+      data: the corpus, with its target language.
+      alternatives: further references, each a text for every sentence.
     """
 
     hypotheses: Sequence[str]
     references: Sequence[str]
     sources: Sequence[str]
     extras: Sequence[Mapping[str, Any]] = ()
-    language: str = ""
+    data: Data = Data()
+    alternatives: Sequence[Sequence[str]] = ()
+
+    @property
+    def all_references(self) -> Sequence[Sequence[str]]:
+        return [self.references, *self.alternatives]
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Metric:
       of_sums: the metric [...] of summed counts [..., counts].
       key: its key in the scores of a result.
       annotation: the annotation of a sentence that is compared in place of its reference.
-      by_language: whether `function` and `signature` take the target language as last argument.
+      whole: whether `function` and `signature` take the `Outputs` as their only argument.
       teacher_forced: whether hypotheses are words predicted from the true words before them
         (`predictions.py`) instead of translations.
     """
@@ -75,7 +81,7 @@ class Metric:
     key: str = ""
     lower_is_better: bool = False
     annotation: str = ""
-    by_language: bool = False
+    whole: bool = False
     teacher_forced: bool = False
 
     def measure(self, outputs: Outputs) -> tuple[float, Counts]:
@@ -93,17 +99,48 @@ class Metric:
                     "a split of the corpus."
                 )
             references = [extra[self.annotation] for extra in outputs.extras]
-        language = [outputs.language] * self.by_language
-        counts = self.function(outputs.hypotheses, references, outputs.sources, *language)
-        if np.ndim(counts) == 0:
-            return float(counts), ()  # type: ignore[arg-type]
-        return float(self.of_sums(np.array(counts).sum(axis=0))), counts  # type: ignore[return-value]
+        if outputs.alternatives and not self.whole:
+            raise UsageError(f"{self.name} compares with one reference: give one file.")
+        arguments = (outputs.hypotheses, references, outputs.sources)
+        counts = self.function(outputs) if self.whole else self.function(*arguments)
+        return self._checked(counts, len(outputs.hypotheses))
 
-    def describe(self, language: str = "") -> str:
+    def _checked(self, returned: Any, sentences: int) -> tuple[float, Counts]:
+        """Returns the metric and the counts of each sentence of what its function returned."""
+        try:
+            counts = np.asarray(returned, dtype=float)
+        except (TypeError, ValueError):
+            counts = np.zeros(0)
+        if counts.ndim and (counts.ndim != 2 or len(counts) != sentences):
+            raise UsageError(
+                f"the metric {self.name} returns {returned!r:.60} for {sentences} sentences: "
+                "return one number, or for each sentence a row of counts, such as (value, 1)."
+            )
+        score = self._of_sums(counts.sum(axis=0)) if counts.ndim else float(counts)
+        if np.isnan(score):
+            raise UsageError(f"the metric {self.name} is not a number (NaN) for these outputs.")
+        return score, returned if counts.ndim else ()
+
+    def _of_sums(self, sums: np.ndarray) -> float:
+        """Returns the metric of summed counts [counts]; tables need it to map over other axes."""
+        several = np.stack([sums] * (len(sums) + 1))
+        try:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                scores = np.asarray(self.of_sums(several), dtype=float)
+        except (IndexError, TypeError, ValueError):
+            scores = np.zeros(0)
+        if scores.shape != several.shape[:1]:
+            raise UsageError(
+                f"of_sums of the metric {self.name} does not take {len(sums)} counts [..., counts] "
+                "to scores [...]: index the last axis, as in sums[..., 0] / sums[..., 1]."
+            )
+        return float(scores[0])
+
+    def describe(self, outputs: Outputs = Outputs((), (), ())) -> str:  # noqa: B008
         """Returns the signature."""
         if isinstance(self.signature, str):
             return self.signature
-        return self.signature(*[language] * self.by_language)
+        return self.signature(*[outputs] * self.whole)
 
 
 def percentage(sums: np.ndarray) -> np.ndarray:
@@ -192,14 +229,35 @@ def score(outputs: Outputs, metrics: Sequence[Metric]) -> tuple[dict[str, Any], 
     scores, statistics = {}, []
     for metric in metrics:
         value, counts = metric.measure(outputs)
-        scores[metric.key] = asdict(Score(metric.name, value, metric.describe(outputs.language)))
+        scores[metric.key] = asdict(Score(metric.name, value, metric.describe(outputs)))
         statistics.append(counts)
     return scores, statistics[0]
 
 
-def outputs_of(split: "Split", hypotheses: Sequence[str], language: str) -> Outputs:
+def outputs_of(split: "Split", hypotheses: Sequence[str], data: Data) -> Outputs:
     """Returns a model's outputs for the sentences of a split."""
-    return Outputs(hypotheses, split.references, split.sources, split.extras, language)
+    return Outputs(hypotheses, split.references, split.sources, split.extras, data)
+
+
+def check(metrics: Sequence[Metric], outputs: Outputs, report: Callable[[str], object]) -> None:
+    """Tries metrics on the references as outputs, before a model is trained or translates.
+
+    Raises:
+      UsageError: a metric cannot be computed here, or its function returns no score.
+    """
+    from t2t_jax.evaluation.bleu import unspaced
+
+    for metric in metrics:
+        metric.describe(outputs)
+        if metric.name not in PACKAGE:
+            metric.measure(outputs._replace(hypotheses=outputs.references))
+    words = [metric.name for metric in metrics if metric.name.startswith(("BLEU", "TER"))]
+    if words and unspaced(outputs.references, outputs.data):
+        report(
+            f"the references have no spaces between words, which {words[0]} needs with "
+            f"target={outputs.data.target}: name the language by its code, such as zh or th, set "
+            "bleu_tokenizer, such as zh or char, or read chrF2."
+        )
 
 
 def parse(text: str, corpus: str, *, table: bool = False) -> tuple[str, ...]:

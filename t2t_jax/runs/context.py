@@ -58,7 +58,7 @@ def make_context(
       UsageError: the config does not fit the data or the devices.
     """
     from t2t_jax.data.batches import Batches, in_order
-    from t2t_jax.evaluation.metrics import is_scored, metric_of, perplexity
+    from t2t_jax.evaluation.metrics import check, is_scored, metrics_of, outputs_of, perplexity
     from t2t_jax.evaluation.perplexity import sentence_likelihoods
     from t2t_jax.models import build
     from t2t_jax.training import sharding
@@ -68,9 +68,11 @@ def make_context(
     scored = [name for name in dataset.splits if is_scored(c) and to_score(name)]
     for name in ("train", "dev"):
         capacity.check_split(c, name, dataset.splits[name], model.limit, translated=False)
+    metrics = metrics_of(c.data.corpus)
     for name in scored:
-        translated = not metric_of(c.data.corpus).teacher_forced
-        capacity.check_split(c, name, dataset.splits[name], model.limit, translated)
+        split = dataset.splits[name]
+        capacity.check_split(c, name, split, model.limit, not metrics[0].teacher_forced)
+        check(metrics, outputs_of(split, (), c.data), progress.say)
     devices = sharding.make_mesh(mesh)
     params = abstract(model, c, devices).params  # raises if the mesh does not divide them
     train, sizes = dataset.splits["train"], (c.data.batch_tokens, c.data.num_buckets)

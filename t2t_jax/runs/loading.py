@@ -110,7 +110,8 @@ def evaluate(
     Raises:
       UsageError: there is no such split or metric, or the corpus is no longer the one trained on.
     """
-    from t2t_jax.evaluation.metrics import METRICS, Outputs, metrics_of, outputs_of, parse, score
+    from t2t_jax.evaluation.metrics import METRICS, Outputs, check, metrics_of, outputs_of, parse
+    from t2t_jax.evaluation.metrics import score as score_of
     from t2t_jax.inference.translate import translate
 
     c, model, params, vocabulary = load(directory, report)
@@ -119,12 +120,13 @@ def evaluate(
     more = [metric for metric in more if metric.function and metric not in own]
     if pair is None:
         sentences = _split(open_dataset_of(directory, c, cache, report), split)
-        outputs = outputs_of(sentences, (), c.data.target)
+        outputs = outputs_of(sentences, (), c.data)
     else:
-        outputs = Outputs((), pair[1], pair[0], language=c.data.target)
+        outputs = Outputs((), pair[1], pair[0], data=c.data)
+    check([*own, *more], outputs, report)
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
     hypotheses = translate(model, params, outputs.sources, vocabulary, c.decoding, **limits)
-    return score(outputs._replace(hypotheses=hypotheses), [*own, *more])[0]
+    return score_of(outputs._replace(hypotheses=hypotheses), [*own, *more])[0]
 
 
 def predictions(

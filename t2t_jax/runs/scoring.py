@@ -68,7 +68,7 @@ def _score(
 
     start, sentences = time.monotonic(), context.dataset.splits[split]
     hypotheses, checksum = _outputs(context, params, c, split), ""
-    outputs = outputs_of(sentences, hypotheses, c.data.target)
+    outputs = outputs_of(sentences, hypotheses, c.data)
     scores, statistics = score(outputs, metrics_of(c.data.corpus))
     if hosts.first():
         text = "".join(f"{h}\n" for h in hypotheses)

@@ -143,4 +143,4 @@ def _of_translations(
             f"{title(run.directory)} has {len(translations)} translations of {split}, which has "
             f"{len(sentences.references)} sentences: remove the run, then train it again."
         )
-    return RunScore(*metric.measure(outputs_of(sentences, translations, grid.data.target)))
+    return RunScore(*metric.measure(outputs_of(sentences, translations, grid.data)))

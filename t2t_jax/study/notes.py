@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, metric_of, of_split
+from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, Outputs, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
 from t2t_jax.study.comparison import LEVEL, RowResult
@@ -105,7 +105,7 @@ def _signature(grid: Grid, name: str, runs: Sequence[Run]) -> str:
         return f"{name} {METRICS[name].describe()}: {'; '.join(sets)}".removesuffix(": ")
     metric, split = of_split(name)
     own = metric == metric_of(grid.data.corpus).name
-    how = "the same" if own else METRICS[metric].describe(grid.data.target)
+    how = "the same" if own else METRICS[metric].describe(Outputs((), (), (), data=grid.data))
     return f"{metric} on {split or grid.study.split}: {how}"
 
 
