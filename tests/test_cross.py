@@ -60,6 +60,30 @@ def test_a_field_needs_different_values(levels, message):
         cross(**levels)
 
 
+def test_a_field_may_follow_from_the_others():
+    width = lambda row: row["d_model"] // row["h"]  # noqa: E731
+    rows = cross(d_k=width, h=[1, 8], d_model=[256, 512], d_v=lambda row: 2 * width(row))
+    assert rows[0].changes == dict(h=8, d_model=512, d_k=64, d_v=128)
+    assert {(*row.changes.values(),) for row in rows} == {
+        (1, 256, 256, 512), (1, 512, 512, 1024), (8, 256, 32, 64), (8, 512, 64, 128)
+    }  # fmt: skip
+
+
+def test_only_fields_that_do_not_follow_from_others_are_factors(grid, lines):
+    """Here d_ff follows from d_model, and the parameters change with both fields."""
+
+    def wider(x):
+        d_ff = 4 * config.flatten(x.c)["d_model"]
+        row = dataclasses.replace(x.row, changes={**x.row.changes, "d_ff": d_ff})
+        return dataclasses.replace(x, row=row, c=config.replace(x.c, d_ff=d_ff))
+
+    wide = [*map(wider, lines)]
+    crossed = factorial.factorial(grid, wide)
+    assert [*crossed.levels] == ["h", "d_model"]
+    assert "follow d_ff" in crossed.note
+    assert "changes with h" in crossed.note
+
+
 def test_the_cells_are_the_rows_in_the_order_of_the_levels(grid, lines):
     crossed = factorial.factorial(grid, lines)
     assert crossed.levels == {"h": [4, 8], "d_model": [32, 64]}

@@ -149,8 +149,12 @@ def _check(study: Study) -> None:
         raise UsageError(f"{study.name} has two rows {repeated[0]}: change one, or its group.")
 
 
-def cross(**levels: Sequence[Any]) -> list[Row]:
+def cross(**levels: Sequence[Any] | Callable[[Mapping[str, Any]], Any]) -> list[Row]:
     """Returns the rows of a factorial study: `cross(h=[1, 4, 8], d_model=[256, 512])` has 6.
+
+    A function in place of values gives a field that follows from the others, such as
+    `d_k=lambda row: row["d_model"] // row["h"]`. Its argument has all fields of the row. Fields
+    that are not named keep base's values, whatever the others are.
 
     The first row is base: each field has the value of Table 3's base if that is one of the values
     given, and otherwise the first of them. Every row names all of the fields, so a preset scales
@@ -160,14 +164,22 @@ def cross(**levels: Sequence[Any]) -> list[Row]:
       UsageError: there is no such field, or it has fewer than two values or one value twice.
     """
     defaults = config.flatten(Config())
-    for name, values in levels.items():
+    derived = {n: x for n, x in levels.items() if callable(x)}
+    factors = {n: x for n, x in levels.items() if not callable(x)}
+    for name in levels:
         config.field_type(name)
+    for name, values in factors.items():
         if len(values) < 2 or any(x in values[:i] for i, x in enumerate(values)):
             raise UsageError(f"cross({name}={list(values)}): name two values or more, each once.")
+
+    def complete(row: dict[str, Any]) -> dict[str, Any]:
+        return row | {name: of({**defaults, **row}) for name, of in derived.items()}
+
     rows = [
-        dict(zip(levels, values, strict=True)) for values in itertools.product(*levels.values())
+        complete(dict(zip(factors, values, strict=True)))
+        for values in itertools.product(*factors.values())
     ]
-    base = {n: defaults[n] if defaults[n] in values else values[0] for n, values in levels.items()}
+    base = complete({n: defaults[n] if defaults[n] in x else x[0] for n, x in factors.items()})
     return [Row("base", base), *(Row("A", row) for row in rows if row != base)]
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,11 +25,13 @@ class Factorial:
       metric: the name of what `cells` measure.
       levels: the values of each field at the scale of the runs, in ascending order if numeric.
       cells: the measures of the rows, an array with an axis for each field.
+      note: what changes with the fields, as a sentence.
     """
 
     metric: str
     levels: dict[str, list[Any]]
     cells: np.ndarray
+    note: str = ""
 
     @property
     def means(self) -> np.ndarray:
@@ -57,24 +60,36 @@ class Effect(NamedTuple):
 def factorial(grid: Grid, lines: Sequence[RowResult]) -> Factorial | None:
     """Returns the factorial part of a table, with the fields that its first row names.
 
-    It is None if a combination is missing, has no finished run, or has an unusual run.
+    The last of these may follow from the others, so that the rows are the combinations of the first
+    ones. It is None if a combination is missing, has no finished run, or has an unusual run.
     """
-    fields = list(lines[0].row.changes)
-    members = [line for line in lines if line.row.changes.keys() == set(fields)]
-    values = [[config.flatten(line.c)[name] for name in fields] for line in members]
+    named = list(lines[0].row.changes)
+    members = [line for line in lines if line.row.changes.keys() == set(named)]
+    values = [[config.flatten(line.c)[name] for name in named] for line in members]
+    different = [len({row[i] for row in values}) for i in range(len(named))]
+    if not named or min(different) < 2:
+        return None
+    combinations = [*itertools.accumulate(different, operator.mul)]
+    last = combinations.index(len(members)) if len(members) in combinations else len(named) - 1
+    fields, follow = named[: last + 1], named[last + 1 :]
     levels = {n: _ordered([row[i] for row in values]) for i, n in enumerate(fields)}
     cells: dict[tuple[int, ...], Measure] = {}
+    sizes: dict[tuple[int, ...], float] = {}
     for line, row in zip(members, values, strict=True):
         measure = main_measure(grid, line)
         if measure is not None and not line.unusual:
-            cells[tuple(levels[n].index(x) for n, x in zip(fields, row, strict=True))] = measure
+            place = tuple(levels[n].index(x) for n, x in zip(fields, row, strict=False))
+            cells[place], sizes[place] = measure, line.runs[0].result["parameters"]
     shape = tuple(len(x) for x in levels.values())
-    if not fields or min(shape) < 2 or len(cells) < np.prod(shape):
+    if len(cells) < np.prod(shape):
         return None
-    array = np.empty(shape, dtype=object)
-    for place, measure in cells.items():
-        array[place] = measure
-    return Factorial(main_metric(grid), levels, array)
+    array, parameters = np.empty(shape, dtype=object), np.empty(shape)
+    for place in cells:
+        array[place], parameters[place] = cells[place], sizes[place]
+    grow = [n for i, n in enumerate(fields) if (parameters.max(i) > parameters.min(i)).any()]
+    note = f"From these levels follow {' and '.join(follow)}. " if follow else ""
+    note += f"The number of parameters changes with {' and '.join(grow)}." if grow else ""
+    return Factorial(main_metric(grid), levels, array, note.strip())
 
 
 def _ordered(values: Sequence[Any]) -> list[Any]:
@@ -145,4 +160,5 @@ def effects_table(study: Factorial) -> Table:
     )
     header = ("", ""), ("", "level"), (study.metric, "effect"), (study.metric, "95% interval")
     lines = tuple(tuple(group) for group in groups.values())
-    return Table(f"Effects on {study.metric}", header, lines, (note,))
+    notes = (note, study.note) if study.note else (note,)
+    return Table(f"Effects on {study.metric}", header, lines, notes)
