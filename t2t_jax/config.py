@@ -256,6 +256,8 @@ def replace(config: Config, **changes: Any) -> Config:
         changes = {n: _FIELDS[n].default for n in lacking} | changes
     sections: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
+        if field_type(name) is float and type(value) is int:
+            value = float(value)  # 0 and 0.0 are one value, of one run
         sections.setdefault(_section(name), {})[name] = value
     updated = {s: dataclasses.replace(getattr(config, s), **c) for s, c in sections.items()}
     return dataclasses.replace(config, **updated)

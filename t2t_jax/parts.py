@@ -165,10 +165,12 @@ _LAYER = "feed_forward:FeedForward"
 _GATED: Any = dict(gated=True, products=three_matrices)
 FEED_FORWARD: dict[str, FeedForward] = {
     "relu": FeedForward(_LAYER, "max(0, x W_1 + b_1) W_2 + b_2 (paper)", {}, "relu"),
-    "gelu": FeedForward(_LAYER, "GELU(x W_1 + b_1) W_2 + b_2", dict(activation="GELUTanh"), "gelu"),
+    "gelu": FeedForward(
+        _LAYER, "GELU(x W_1 + b_1) W_2 + b_2, GELU by tanh", dict(activation="GELUTanh"), "gelu"
+    ),
     "geglu": FeedForward(
         _LAYER,
-        "(GELU(x W_1) * x W_3) W_2",
+        "(GELU(x W_1) * x W_3) W_2, GELU by tanh",
         dict(activation="GELUTanh", ffn_glu=True),
         "gelu",
         **_GATED,

@@ -21,6 +21,7 @@ from t2t_jax.attention.softmax import entmax, sparsemax
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.errors import UsageError
 from tests.eight import on_eight_devices
+from tests.process import python
 from tests.reference import attention as reference
 from tests.reference import memory
 
@@ -235,6 +236,18 @@ def test_a_bias_is_added_to_the_scores(name, role):
     if role == "decoder":
         inputs = variables, q, k, v, Visibility(causal=True)
         close(decode(make(name), *inputs, bias=bias)[0], apply(*inputs, bias=bias), 1e-5)
+
+
+def test_programs_that_users_compile_equal_the_definitions_too():
+    """The other default cases compile quickly; optimised programs round the same sums otherwise."""
+    code = (
+        "from tests.test_attention import *\n"
+        "for name in 'top_k sparsemax entmax'.split():\n"
+        "    test_a_bias_is_added_to_the_scores(name, 'decoder')\n"
+        "from tests.test_training import *\n"
+        "test_training_fits_a_batch()"
+    )
+    python(code, XLA_FLAGS="--xla_backend_optimization_level=1")  # as launch/environment.sh
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,11 @@ def test_a_flat_mapping_makes_the_config_again():
     assert config.difference(changed, Config()) == {n: (x, base[n]) for n, x in changes.items()}
 
 
+def test_an_integer_in_place_of_a_real_number_is_the_same_run():
+    a, b = (config.replace(Config(), eps_ls=x, lr_scale=x + 2) for x in (0, 0.0))
+    assert key(a, {}) == key(b, {})
+
+
 def test_t2t_differs_as_the_reference_says():
     assert config.difference(config.profile("t2t"), config.profile("paper")) == dict(
         norm_placement=("pre", "post"), positions=("sinusoid_halves", "sinusoid"),

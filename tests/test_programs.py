@@ -44,12 +44,12 @@ def test_names_of_symbols_do_not_count_and_their_places_do():
 PRINT = """
 import json
 from tests import golden
-print(json.dumps({name: golden.programs_of(name) for name in ("local", "linear")}))
+print(json.dumps({name: golden.programs_of(name) for name in NAMES}))
 """
 
 
-def programs_of_edited(root, *edits):
-    """Returns the programs of two configs, as an edited copy of the package lowers them."""
+def programs_of_edited(root, *edits, appended=(), names=("local", "linear")):
+    """Returns the programs of some configs, as an edited copy of the package lowers them."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(PACKAGE, root / PACKAGE.name, ignore=ignored)
     shutil.copytree(golden.FILE.parent, root / "tests", ignore=ignored)
@@ -58,8 +58,11 @@ def programs_of_edited(root, *edits):
         text = path.read_text()
         assert old in text, (name, old)
         path.write_text(text.replace(old, new))
+    for name, statement in dict(appended).items():
+        with (root / PACKAGE.name / "attention" / f"{name}.py").open("a") as file:
+            file.write(f"\n\n{statement}\n")
     done = subprocess.run(
-        [sys.executable, "-c", PRINT],
+        [sys.executable, "-c", PRINT.replace("NAMES", repr(names))],
         capture_output=True,
         text=True,
         check=True,
@@ -103,3 +106,16 @@ def test_a_change_is_seen_in_the_configs_that_it_reaches(tmp_path):
         ("training/step.py", "def shift(", f"{default}def shift("),
     )
     assert changed(after) == {"local": ["step"], "linear": ["decoding", "likelihood", "step"]}
+
+
+def test_what_modules_execute_after_their_definitions_is_seen(tmp_path):
+    """An entry of a table, an attribute of a class, a loop, and a function under `if`."""
+    statements = {
+        "registry": 'MECHANISMS["linear"].sizes["chunk"] = 32',
+        "lsh": "LSH.finish = lambda self, out: 2 * out",
+        "delta": "for _name in ['_features']:\n    globals()[_name] = lambda x: 2 * x",
+        "softmax": "if True:\n    def _sum(support, x):\n        return jnp.sum(x, -1, keepdims=True)",
+    }
+    names = ("linear", "lsh", "delta", "sparsemax", "additive")
+    after = programs_of_edited(tmp_path, names=names, appended=statements)
+    assert {*changed(after)} == {*names[:4]}

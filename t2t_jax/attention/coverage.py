@@ -14,7 +14,8 @@ from t2t_jax.attention.visibility import Visibility, length_mask
 class Coverage(Additive):
     """softmax(v^T tanh(W_q q + W_k k + w_c c)) v; c sums a key's weights at all earlier queries.
 
-    See et al. (2017), equations 10 and 11, without their coverage loss. Queries depend on each
+    See et al. (2017), equations 10 and 11, without the bias b_attn of the latter and without their
+    coverage loss. Queries depend on each
     other, so they are computed one by one.
     """
 

@@ -82,10 +82,22 @@ MECHANISMS: dict[str, Entry] = {
         "softmax(tau cos(q, k)) v, tau learned from its initial value",
         options=dict(tau=10.0),
     ),
-    "softmax1": Entry("softmax:Softmax1", "a softmax with 1 added to its denominator"),
-    "sink": Entry("softmax:Sink", "a softmax with exp of a learned logit added to its denominator"),
-    "sparsemax": Entry("softmax:Sparsemax", "the nearest point of the simplex: many weights are 0"),
-    "entmax": Entry("softmax:Entmax", "1.5-entmax, between softmax and sparsemax"),
+    "softmax1": Entry(
+        "softmax:Softmax1", "a softmax with 1 added to its denominator", options=dict(power=0.5)
+    ),
+    "sink": Entry(
+        "softmax:Sink",
+        "a softmax with exp of a learned logit added to its denominator",
+        options=dict(power=0.5),
+    ),
+    "sparsemax": Entry(
+        "softmax:Sparsemax",
+        "the nearest point of the simplex: many weights are 0",
+        options=dict(power=0.5),
+    ),
+    "entmax": Entry(
+        "softmax:Entmax", "1.5-entmax, between softmax and sparsemax", options=dict(power=0.5)
+    ),
     "talking_heads": Entry(
         "heads:TalkingHeads",
         "heads mixed by matrices before and after the softmax",
@@ -99,7 +111,9 @@ MECHANISMS: dict[str, Entry] = {
         options=dict(lambda_init=0.8),
         at_most=dict(lambda_init=0.99),
         halves=True,
-        supports=("bias", "dropout", "mup"),  # rotary would give the halves other wavelengths
+        # rotary would give the halves other wavelengths; lambda, a product of vectors [d_k / 2],
+        # would change with the width under muP
+        supports=("bias", "dropout"),
     ),
     "additive": Entry(
         "additive:Additive",
@@ -211,7 +225,7 @@ MECHANISMS: dict[str, Entry] = {
     "top_k": Entry(
         "top_k:TopK",
         "the k highest scores of each query",
-        options=dict(k=8),
+        options=dict(k=8, power=0.5),
     ),
     "linear": Entry(
         "linear:Linear",

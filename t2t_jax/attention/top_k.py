@@ -7,20 +7,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.dense import Dense, scaled_products, softmax
+from t2t_jax.attention.dense import ScaledDotProduct, softmax
 
 
-class TopK(Dense):
+class TopK(ScaledDotProduct):
     """softmax(q k^T / sqrt(d_k)) v over the k highest scores of each query, bias included.
 
     Keys whose scores equal the k-th highest are kept, too. All scores [B, h, T, S] exist at once,
     whereas Gupta et al. compute them for some queries at a time.
     """
 
-    k: int
-
-    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        return scaled_products("bthd,bhsd->bhts", q, keys)
+    k: int = 8
 
     def weights(self, scores: Array, seen: Array) -> Array:
         candidates = jnp.where(seen, jax.lax.stop_gradient(scores), -jnp.inf)

@@ -119,7 +119,11 @@ def rotary(x: Array, positions: Array) -> Array:
 
 
 def relative(module: nn.Module, h: int, causal: bool) -> Bias:
-    """T5's learned bias for each head and bucket of distances (Raffel et al. 2020, section 2.1)."""
+    """T5's learned bias for each head and bucket of distances (Raffel et al. 2020, section 2.1).
+
+    T5 adds it to products that are not divided by sqrt(d_k); here, the mechanism says how they are
+    scaled.
+    """
     init = nn.initializers.normal(0.1)
     table = parameter(module, "table", (h, BUCKETS), ("heads", "bucket"), init, jnp.float32)
     return lambda distance: jnp.take(table, bucket(distance, causal), axis=1)

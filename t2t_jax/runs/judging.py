@@ -8,10 +8,11 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.data.corpora import CORPORA
+from t2t_jax.data.prepare import open_corpus
 from t2t_jax.data.raw import HOME, drawn_pairs
 from t2t_jax.environment import environment
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.contrastive import Accuracy, Judgement, accuracies, judge, read
+from t2t_jax.evaluation.contrastive import Accuracy, Judgement, accuracies, judge, read, rule
 from t2t_jax.evaluation.metrics import Score
 from t2t_jax.parts import implementation
 from t2t_jax.runs import claim, identity, store
@@ -55,7 +56,7 @@ def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Jud
     share = 100 * sum(x.right for x in judgements) / len(judgements)
     graded = f"grade:{c.data.grade}|" * ("grade" in CORPORA[c.data.corpus].fields)
     fingerprint = identity.sha256(items)[:12]
-    signature = f"{graded}pairs:{len(judgements)}|set:{fingerprint}"
+    signature = f"{graded}pairs:{len(judgements)}|set:{fingerprint}|rule:{rule()}"
     return Score(store.CONTRASTIVE, share, signature), judgements
 
 
@@ -110,8 +111,9 @@ def _minimal_pairs(directory: Path, cache: Path) -> Set:
             f"{title(directory)} was trained on {c.data.corpus}, which has no minimal pairs: give "
             "a set of its own, --contrastive FILE."
         )
+    open_dataset_of(directory, c, cache, lambda _: None)  # raises if it is another corpus today
     whole = config.replace(c, pairs=drawn_pairs(c.data))
-    dataset = open_dataset_of(directory, whole, cache, lambda _: None)
+    dataset = open_corpus(whole.data, cache, lambda _: None)
     train = dataset.splits["train"].source
     known = dataset.vocabulary.decode(train[i] for i in range(len(train)))
     return implementation(corpus.minimal_pairs, HOME)(c.data, frozenset(known))
