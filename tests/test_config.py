@@ -12,6 +12,7 @@ from t2t_jax.data.cache import Ragged, Split
 from t2t_jax.errors import UsageError
 from t2t_jax.recipes import RECIPES, recipe
 from t2t_jax.runs import capacity
+from t2t_jax.runs.identity import key
 
 
 def test_defaults_are_the_papers_base():

@@ -15,6 +15,7 @@ from t2t_jax import config
 from t2t_jax.commands import shared
 from t2t_jax.data import synthetic
 from t2t_jax.errors import UsageError
+from t2t_jax.evaluation import contrastive
 from t2t_jax.evaluation.contrastive import Judgement
 from t2t_jax.evaluation.metrics import Score
 from t2t_jax.runs import judging, store
@@ -241,8 +242,8 @@ def test_a_run_is_judged_on_new_pairs_of_its_grade(monkeypatch, tmp_path):
     c = config.replace(config.Config(), corpus="grammar", grade="hard", pairs=50)
     sizes, drawn = [], []
 
-    def opened(directory, c, cache, report):
-        sizes.append(c.data.pairs)
+    def opened(data, cache, report):
+        sizes.append(data.pairs)
         vocabulary = types.SimpleNamespace(decode=lambda rows: [str(x) for x in rows])
         split = types.SimpleNamespace(source=["x", "y"])
         return types.SimpleNamespace(vocabulary=vocabulary, splits={"train": split})
@@ -253,7 +254,8 @@ def test_a_run_is_judged_on_new_pairs_of_its_grade(monkeypatch, tmp_path):
 
     found = [Judgement("a", 1, True), Judgement("a", 2, False), Judgement("b", 0, True)]
     monkeypatch.setattr(store, "read_config", lambda directory: c)
-    monkeypatch.setattr(judging, "open_dataset_of", opened)
+    monkeypatch.setattr(judging, "open_dataset_of", lambda *_: None)
+    monkeypatch.setattr(judging, "open_corpus", opened)
     monkeypatch.setattr(synthetic, "_drawn", draw)
     monkeypatch.setattr(judging, "_judge", lambda directory, items, report: found)
     score, judgements = judging.score(tmp_path, tmp_path, lambda line: None)
@@ -264,3 +266,6 @@ def test_a_run_is_judged_on_new_pairs_of_its_grade(monkeypatch, tmp_path):
     c = config.replace(c, pairs=70_000)
     judging.score(tmp_path, tmp_path, lambda line: None)
     assert sizes == [0, 70_000]
+    c, decide = config.replace(c, pairs=50), contrastive.decide
+    monkeypatch.setattr(contrastive, "decide", lambda e, right, wrong: decide(e, wrong, right * 2))
+    assert judging.score(tmp_path, tmp_path, print)[0].signature != score.signature
