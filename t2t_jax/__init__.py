@@ -9,7 +9,7 @@ The public names are loaded when they are first used:
 
 A trained run is loaded, translates, and returns its attention weights:
 
-    c, model, params, vocabulary = t2t_jax.load(Path("runs/grammar-0"))
+    c, model, params, vocabulary = t2t_jax.load("runs/grammar-0")
     t2t_jax.translate(model, params, ["The dog sleeps."], vocabulary, c.decoding)
     t2t_jax.attention_maps(model, params, [source_ids], [target_ids])
 

@@ -10,11 +10,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import t2t_jax
 from experiments.tools import gpu, kernels, readme
 from t2t_jax import config
 from t2t_jax.attention import MECHANISMS, build
 from t2t_jax.cli import _parse, main
 from t2t_jax.commands import machine
+from t2t_jax.errors import UsageError
 from t2t_jax.recipes import recipe
 from t2t_jax.runs import study_file
 from t2t_jax.study import declaration, presets
@@ -196,3 +198,8 @@ def test_the_code_of_the_readme_runs(corpus, tmp_path, monkeypatch, capsys):
     assert float(difference) > 0
     assert names["logits"].shape == (1, names["ids"][1].shape[1], names["vocabulary"].size)
     assert [x.split()[0] for x in maps] == ["encoder", "decoder", "cross"]
+    Path("runs/grammar-0/names.txt").write_text("distance-demo/base/0\n")
+    for name in ("distance/base/0", Path("runs/grammar-0")):
+        assert t2t_jax.load(name)[0] == names["c"]
+    with pytest.raises(UsageError, match="no run called 'distance/base/1'"):
+        t2t_jax.load("distance/base/1")

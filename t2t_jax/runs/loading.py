@@ -9,7 +9,7 @@ from t2t_jax.config import Config
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError, near
 from t2t_jax.runs import claim, identity, published, store
-from t2t_jax.runs.names import title
+from t2t_jax.runs.names import resolve, title
 
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset, Split
@@ -18,13 +18,18 @@ Report = Callable[[str], Any]
 
 
 def load(
-    directory: Path, report: Report | None = None, *, translating: bool = True
+    run: Path | str,
+    report: Report | None = None,
+    *,
+    home: Path | str = "runs",
+    translating: bool = True,
 ) -> tuple[Config, Any, Any, Vocabulary]:
     """Returns the config, model, parameters and vocabulary of a trained run.
 
     The parameters of a finished run are averaged over its last checkpoints.
 
     Args:
+      run: its directory, or its name in the store `home`, such as table3/base/0.
       report: receives a line about the checkpoint that is used if training is not finished;
         without `report`, an unfinished run is refused.
       translating: whether to refuse a model that does not translate.
@@ -33,6 +38,7 @@ def load(
       UsageError: there is no run, it has no parameters yet or parameters of another model or
         vocabulary, training is not finished, or the model does not translate.
     """
+    directory = resolve(str(run), Path(home))
     if published.is_published(directory):
         raise UsageError(
             f"{title(directory)} was published without its parameters: name a run of the store "
