@@ -183,10 +183,10 @@ class Training:
     accumulate: Count = _field(1, "micro-batches whose gradients a step sums")
     evaluate_every: Count = _field(1000, "steps between checkpoints, each with a dev perplexity")
     patience: Size = _field(
-        0, "stop after this many evaluations without improvement; 0 means never"
+        0, "stop after this many evaluations without improvement, with the best model; 0: never"
     )
     average: Count = _field(
-        1, "number of last checkpoints averaged at the end; 1 means no averaging (Table 3)"
+        1, "checkpoints averaged at the end, the last (with patience the best); 1: none (Table 3)"
     )
     seed: Annotated[Size, Check(lambda x: x < 2**32, "must be at most 2^32 - 1")] = _field(
         0, "seed of initialisation, dropout and batch order"

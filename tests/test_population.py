@@ -131,6 +131,35 @@ def test_a_perplexity_that_is_not_finite_stops_only_its_member(diverged, tmp_pat
     assert good.averaged == [3, 6]
 
 
+PERPLEXITIES = 9.0, 3.0, 5.0, 2.0, 8.0, 7.0, 9.0
+
+
+@pytest.mark.parametrize(("average", "steps"), [(1, [4]), (2, [3, 4]), (3, [2, 3, 4])])
+def test_early_stopping_returns_the_best_parameters(average, steps, tmp_path, capsys):
+    """The best of one, two and three checkpoints in a row, also if the run was interrupted."""
+    c = config.replace(C, steps=9, evaluate_every=1, patience=3, average=average)
+    seen = []
+
+    def evaluate(params):
+        seen.append(jax.tree.map(np.asarray, params))
+        return PERPLEXITIES[len(seen) - 1]
+
+    (best,) = run(tmp_path / "whole", [c], evaluate)
+    assert len(seen) == 7
+    assert best.averaged == steps
+    expected = [jax.tree.leaves(seen[step - 1]) for step in steps]
+    for actual, *leaves in zip(jax.tree.leaves(best.params), *expected, strict=True):
+        np.testing.assert_allclose(actual, np.mean(leaves, axis=0), rtol=1e-6, atol=1e-7)
+    said = capsys.readouterr().err
+    assert "ends at step 7, as 3 evaluations" in said
+    assert f"step {steps[0]}" in said
+    shutil.rmtree(tmp_path / "whole" / "0" / "checkpoints" / "7")
+    seen = seen[:6]
+    (resumed,) = run(tmp_path / "whole", [c], evaluate)
+    assert resumed.averaged == steps
+    assert_same(resumed, best, vectorised=False)
+
+
 def test_the_step_reads_traced_fields_from_hyper_alone():
     values = dict(P_drop=0.4, eps_ls=0.3, peak_lr=1e-3, lr_scale=0.5, warmup=4, seed=1)
     assert set(values) == set(TRACED)

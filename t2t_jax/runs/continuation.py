@@ -166,7 +166,7 @@ def _examined(directory: Path, c: Config) -> Shorter:
         return Shorter(
             directory, c, (), f"there are no checkpoints at the last multiples of {every}"
         )
-    return Shorter(directory, c, needed)
+    return Shorter(directory, c, steps if t.patience else needed)  # the best may be earlier
 
 
 def _difference(shorter: Shorter, dataset: Dataset) -> str:

@@ -1,7 +1,8 @@
 """Checkpoints with Orbax: saved in the background, restored to resume, averaged at the end."""
 
+import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,30 +50,53 @@ class History(NamedTuple):
         )
 
 
+Evaluations = Sequence[tuple[int, float]]  # (step, dev perplexity)
+
+
 @dataclass
 class _Retention:
-    """Keeps the last k evaluated checkpoints, and the newest of all.
+    """Keeps the last evaluated checkpoints, the newest of all and, with patience, the best.
 
-    A checkpoint that an interruption saves between two evaluations does not count as one of the k.
+    A checkpoint that an interruption saves between two evaluations does not count as evaluated. The
+    last evaluation does not count in a run that goes on to more steps, so the best without it stay.
     """
 
-    k: int
-    every: int
-    last: int
+    t: Training
+    evaluations: Callable[[], Evaluations]
 
     def should_preserve(self, checkpoints: Any, *, context: Any) -> list[bool]:
-        steps = [c.step for c in checkpoints]
-        evaluated = [s for s in steps if s % self.every == 0 or s == self.last]
-        kept = {*evaluated[-self.k :], *steps[-1:]}
+        steps, every = [c.step for c in checkpoints], self.t.evaluate_every
+        evaluated = [s for s in steps if s % every == 0 or s == self.t.steps]
+        kept = {*evaluated[-self.t.average - 1 :], *steps[-1:]}
+        if self.t.patience:
+            regular = [x for x in self.evaluations() if x[0] % every == 0]
+            for evaluations in (regular, self.evaluations()):
+                kept.update(best_window(evaluations, self.t.average, evaluated))
         return [s in kept for s in steps]
 
 
+def best_window(evaluations: Evaluations, k: int, saved: Collection[int]) -> list[int]:
+    """The steps of the k consecutive evaluations with the lowest geometric mean perplexity.
+
+    Args:
+      saved: the steps whose parameters are there; windows of others are left out.
+    """
+    k = min(k, len(evaluations))
+    windows = (evaluations[i : i + k] for i in range(len(evaluations) - k + 1))
+    whole = [window for window in windows if all(step in saved for step, _ in window)]
+    mean = lambda window: sum(math.log(perplexity) for _, perplexity in window)  # noqa: E731
+    return [step for step, _ in min(whole, key=mean, default=())]
+
+
 @contextmanager
-def manager(directory: Path, t: Training) -> Iterator[ocp.CheckpointManager]:
+def manager(
+    directory: Path, t: Training, evaluations: Callable[[], Evaluations] = lambda: ()
+) -> Iterator[ocp.CheckpointManager]:
     """The manager of a run's checkpoints.
 
-    It keeps one evaluated checkpoint more than `t` averages at the end, and the newest. Checkpoints
-    are saved in the background; leaving the context waits for the last.
+    It keeps one evaluated checkpoint more than `t` averages at the end, the newest, and with
+    patience the best of `evaluations`. Checkpoints are saved in the background; leaving the context
+    waits for the last.
 
     Raises:
       RunError: on leaving, if the last checkpoint cannot be written.
@@ -83,7 +107,7 @@ def manager(directory: Path, t: Training) -> Iterator[ocp.CheckpointManager]:
             manifest.write(unfinished)
 
     options = ocp.CheckpointManagerOptions(
-        preservation_policy=_Retention(t.average + 1, t.evaluate_every, t.steps),
+        preservation_policy=_Retention(t, evaluations),
         async_options=ocp.AsyncOptions(post_finalization_callback=before_commit),
     )
     source = ocp.CheckpointManager(directory.absolute(), options=options)
@@ -185,17 +209,19 @@ def newest(checkpoints: Path) -> Path | None:
 
 
 def average(
-    source: ocp.CheckpointManager, like: Any, history: History, k: int
+    source: ocp.CheckpointManager, like: Any, history: History, t: Training
 ) -> tuple[Any, list[int]]:
-    """Mean of the parameters of the last k evaluated checkpoints (section 6.1), and their steps.
+    """Mean of the parameters of `t.average` evaluated checkpoints (section 6.1), and their steps.
 
-    A checkpoint that an interruption saved between two evaluations does not count.
+    They are the last or, with patience, the best ones in a row. A checkpoint that an interruption
+    saved between two evaluations does not count.
 
     Args:
       like: arrays with the parameters' shapes, dtypes and layout.
     """
-    evaluated = {step for step, _ in history.evaluations}
-    steps = sorted(evaluated.intersection(source.all_steps()))[-k:]
+    saved = sorted({step for step, _ in history.evaluations}.intersection(source.all_steps()))
+    best = best_window(history.evaluations, t.average, saved) if t.patience else []
+    steps = best or saved[-t.average :]
     add = jax.jit(lambda a, b: jax.tree.map(jnp.add, a, b), donate_argnums=0)
     total = read_params(_directory(source, steps[0]), like)
     for step in steps[1:]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
+from operator import attrgetter
 
 import flax.linen as nn
 import jax
@@ -58,7 +60,9 @@ def train(
         outcomes: list[tuple[Member, Trained | RunError]] = []
         with sharding.use_mesh(mesh), ExitStack() as stack:
             for run in group:
-                opened = checkpoints.manager(run.directory / "checkpoints", run.c.training)
+                evaluations = partial(attrgetter("history.evaluations"), run)
+                kept = run.directory / "checkpoints", run.c.training, evaluations
+                opened = checkpoints.manager(*kept)
                 run.manager = stack.enter_context(opened)
             saved = [checkpoints.whole_steps(run.manager, progress.say) for run in group]
             for start, indices in _resume_points(saved):

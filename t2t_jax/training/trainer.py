@@ -104,9 +104,16 @@ class Trainer:
             checkpoints.finish(run.manager)
 
     def _average(self, run: Member) -> Trained:
-        params, k = population.member(self.state.params, run.index, self.P), self.c.training.average
-        averaged = checkpoints.average(run.manager, params, run.history, k)
-        return Trained(*averaged, run.history, self.P)
+        params, t = population.member(self.state.params, run.index, self.P), self.c.training
+        params, steps = checkpoints.average(run.manager, params, run.history, t)
+        if t.patience:
+            why = f", as {t.patience} evaluations brought no better dev perplexity"
+            chosen = f"step {steps[0]:,}" + f" to {steps[-1]:,}, averaged" * (len(steps) > 1)
+            self.progress.say(
+                f"training ends at step {self.step:,}{why * self._out_of_patience()}; the model is "
+                f"of {chosen}, the best on dev"
+            )
+        return Trained(params, steps, run.history, self.P)
 
     def _alive(self) -> list[Member]:
         return [run for run in self.runs if run.error is None]
