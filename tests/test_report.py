@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from scipy import stats
 
 from t2t_jax.report.samples import marked
 from t2t_jax.report.study import study_page
@@ -187,7 +188,15 @@ def test_a_row_with_one_seed_and_scores_without_counts_are_not_tested(attention)
     name = entries[2].row.name
     compared = comparison.compare_with_base(grid, entries)
     assert compared[2].score.p is None
-    assert compared[3].score.p == pytest.approx(14 * compared[3].score.difference.p)
+    shown = [x for line in compared for x in (line.PPL, line.score) if x.p is not None]
+    assert len(shown) == 2 * (len(lines) - 2)
+    assert {x.difference.tests for x in shown} == {len(shown)}  # all columns are one family
+    d = compared[3].score.difference
+    assert d.p == pytest.approx(
+        min(1, len(shown) * 2 * stats.t.sf(abs(d.size) / d.error, d.freedom))
+    )
+    for x in shown:
+        assert x.significant == (x.difference.low > 0 or x.difference.high < 0)
     text = study_page(grid, compared, None, [], False)
     assert f'class="open" title="{name} minus local: ' in text
     assert ", not tested: one seed" in text

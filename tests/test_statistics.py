@@ -12,6 +12,7 @@ from experiments import significance
 from t2t_jax.evaluation.bleu import of_sums, sentence_statistics
 from t2t_jax.study.statistics import (
     DRAWS,
+    Difference,
     compare,
     corrected,
     p_value,
@@ -125,15 +126,35 @@ def test_draws_that_never_vary_show_no_difference():
     """Nor do seeds without deviation: neither says how large a difference is by chance."""
     row, base = [0.0525, 0.0526, 0.0525], [0.0518, 0.0518, 0.0519]
     still = np.zeros((3, DRAWS))
-    assert compare(row, base, still, still + 1).p == 1
+    found = compare(row, base, still, still + 1)
+    assert found.p == 1
+    assert found.low <= 0 <= found.high
     drawn = np.random.default_rng(0).normal(size=(3, DRAWS))
     assert compare([5.0] * 3, [9.0] * 3, drawn, drawn[::-1] + still).p == 1
 
 
-def test_p_is_corrected_for_the_number_of_tests():
-    assert corrected([0.01, None, 0.4, 0.03]) == pytest.approx([0.03, None, 1, 0.09])
-    assert corrected([None]) == [None]
+def test_p_and_intervals_are_corrected_for_the_number_of_tests_and_agree():
+    one_seed = Difference(9.0, 8.0, 10.0, "sentences", None)
+    made = [Difference(size, 0, 0, "", 1.0, 0.5, 3.3) for size in (-2.2, 0.4, 1.9)]
+    found = corrected([one_seed, *made])
+    assert found[0] == one_seed
+    for x in found[1:]:
+        assert x.p == pytest.approx(min(1, 3 * 2 * stats.t.sf(abs(x.size) / 0.5, 3.3)))
+        half = stats.t.ppf(1 - 0.025 / 3, 3.3) * 0.5
+        assert (x.low, x.high) == pytest.approx((x.size - half, x.size + half))
+    every = [Difference(size, 0, 0, "", 1.0, 0.5, 3.3) for size in np.linspace(-4, 4, 400)]
+    assert {(x.p < 0.05) == (x.low > 0 or x.high < 0) for x in corrected(every)} == {True}
     assert corrected([]) == []
+
+
+@pytest.mark.parametrize(("freedom", "tests"), [(2.0, 1), (2.0, 40), (9.5, 40)])
+def test_four_of_five_differences_of_the_detectable_size_are_found(freedom, tests):
+    rng = np.random.default_rng(0)
+    least = Difference(0.0, 0, 0, "", 1.0, 0.7, freedom, tests).detectable
+    errors = 0.7 * np.sqrt(rng.chisquare(freedom, 20_000) / freedom)
+    sizes = least + 0.7 * rng.normal(size=20_000)
+    found = 2 * tests * stats.t.sf(np.abs(sizes) / errors, freedom) < 0.05
+    assert found.mean() == pytest.approx(0.8, abs=0.01)
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10])

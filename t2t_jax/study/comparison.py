@@ -38,15 +38,18 @@ class Measure:
       spread: mean and deviation of `values`, the metric of each seed.
       draws: the metric of `statistics.resampled` sentences, [seeds, DRAWS]; None if the statistics
         of sentences were not kept, or the model diverged.
-      difference: the difference from base; None for base, and for rows that are not comparable.
-      p: two-sided, of no difference from base, with Bonferroni's correction for the tested rows.
+      difference: the difference from base, corrected for all tests of the table; None for base, and
+        for rows that are not comparable.
     """
 
     spread: Spread
     values: tuple[float, ...]
     draws: np.ndarray | None = None
     difference: Difference | None = None
-    p: float | None = None
+
+    @property
+    def p(self) -> float | None:
+        return self.difference.p if self.difference else None
 
     @property
     def significant(self) -> bool:
@@ -87,16 +90,44 @@ def compare_with_base(
 ) -> list[RowResult]:
     """Returns the numbers of every row, and how it differs from base, the first row.
 
-    The rows of a sweep are compared twice: each tuned, and each untuned.
+    The rows of a sweep are compared twice: each tuned, and each untuned. All tests of the table are
+    one family: of all rows, in all columns, tuned and untuned.
 
     Args:
       computed: the scores of runs by metrics that are computed on request.
     """
     untuned = [row.untuned for row in rows if row.untuned]
     if not untuned:
-        return _compare(grid, rows, ALL, computed)
-    lines = [_compare(grid, x, SCORED, computed) for x in (rows, untuned)]
-    return [replace(line, untuned=untuned) for line, untuned in zip(*lines, strict=True)]
+        return _corrected(grid, _compare(grid, rows, ALL, computed))
+    tuned, others = (_compare(grid, x, SCORED, computed) for x in (rows, untuned))
+    pairs = zip(tuned, others, strict=True)
+    return _corrected(grid, [replace(line, untuned=other) for line, other in pairs])
+
+
+def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]:
+    """Returns the differences that a table tests, by the name of their column."""
+    every = [of for line in lines for of in (line, line.untuned) if of]
+    columns = {name: [line.measure(name) for line in every] for name in grid.scores}
+    return {
+        name: [x.difference for x in column if x and x.difference and x.p is not None]
+        for name, column in columns.items()
+    }
+
+
+def _corrected(grid: Grid, lines: Sequence[RowResult]) -> list[RowResult]:
+    """Returns the lines with every difference corrected for all tests of the table."""
+    count = sum(map(len, tests(grid, lines).values()))
+
+    def of_measure(x: Measure | None) -> Measure | None:
+        return x and replace(x, difference=x.difference and x.difference.corrected(max(1, count)))
+
+    def of_line(line: RowResult) -> RowResult:
+        computed = {name: of_measure(x) for name, x in line.computed.items()}
+        PPL, score = of_measure(line.PPL), of_measure(line.score)
+        untuned = line.untuned and of_line(line.untuned)
+        return replace(line, PPL=PPL, score=score, computed=computed, untuned=untuned)
+
+    return [of_line(line) for line in lines]
 
 
 def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores) -> list[RowResult]:
@@ -181,8 +212,7 @@ def _compared(
             out.append(replace(measure, difference=_difference(measure, base)))
         else:
             out.append(measure)
-    p = statistics.corrected([x.difference.p if x and x.difference else None for x in out])
-    return [None if x is None else replace(x, p=value) for x, value in zip(out, p, strict=True)]
+    return out
 
 
 def _kept(measure: Measure) -> bool:
@@ -217,7 +247,7 @@ def compare_pairs(
 ) -> dict[tuple[str, str], Difference]:
     """Returns the differences of all pairs of comparable rows, by name.
 
-    A difference is the first row minus the second; its p is corrected for all pairs.
+    A difference is the first row minus the second, corrected for all pairs.
     """
     measures = {
         line.row.name: measure
@@ -228,11 +258,7 @@ def compare_pairs(
         names: _difference(measures[names[0]], measures[names[1]])
         for names in itertools.combinations(measures, 2)
     }
-    corrected = statistics.corrected([difference.p for difference in differences.values()])
-    return {
-        names: difference._replace(p=p)
-        for (names, difference), p in zip(differences.items(), corrected, strict=True)
-    }
+    return dict(zip(differences, statistics.corrected([*differences.values()]), strict=True))
 
 
 def paper_score(grid: Grid, row: Row) -> float | None:

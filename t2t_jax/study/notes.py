@@ -1,6 +1,7 @@
 """The notes under a study's table: its scale, its metrics, its tests, its code, what is missing."""
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from t2t_jax import config
@@ -8,8 +9,9 @@ from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, Outputs, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
-from t2t_jax.study.comparison import LEVEL, RowResult
+from t2t_jax.study.comparison import LEVEL, RowResult, tests
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.statistics import Difference
 from t2t_jax.study.sweep import TRIAL_SEED
 
 EDGE = "‡"  # marks a chosen value at the edge of its range
@@ -179,26 +181,35 @@ def _agreements(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
 
 
 def _tests(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
-    """Says what a star means, and which rows are not tested."""
-    measures = [[line.measure(name) for name in grid.scores] for line in lines]
-    differing = [[x for x in row if x and x.difference] for row in measures]
-    compared = [row for row in differing if row]
-    tested, sentences = sum(any(x.p is not None for x in row) for row in compared), []
+    """Says what a star means, what the tests could have found, and what is not tested."""
+    tested, sentences = {n: x for n, x in tests(grid, lines).items() if x}, []
+    count = sum(map(len, tested.values()))
     if tested:
-        rows = "1 row" if tested == 1 else f"{tested} rows"
-        sentences.append(
-            f"*: differs from {lines[0].row.name} (Welch's t over seeds, variance over "
-            f"sentences added; Bonferroni's p < {LEVEL} over {rows}, in each column)."
-        )
-        for name, column in zip(grid.scores, zip(*measures, strict=True), strict=True):
-            stored = name not in grid.computed  # `_unmeasured` has the others
-            if stored and any(column[1:]) and not any(x and x.p is not None for x in column):
-                sentences.append(f"{name} is not tested, {_UNKNOWN}.")
-    if tested < len(compared):
+        family = "1 test" if count == 1 else f"the {count} tests of this table, all of its columns"
+        least = [f"{_least(found)} {name}" for name, found in tested.items()]
+        sentences += [
+            f"*: differs from {lines[0].row.name} (Welch's t over seeds, variance over sentences "
+            f"added; p < {LEVEL} after Bonferroni's correction for {family}). Intervals are "
+            "corrected likewise, so that they exclude 0 where there is a star.",
+            "No star is not equality: these tests find, with a probability of 80%, differences of "
+            f"{' and '.join(least)} (in the median row).",
+        ]
+    kept = [name for name in grid.scores if name not in grid.computed]  # `_unmeasured` has others
+    for name in kept if tested else ():
+        measures = [x for line in lines[1:] if (x := line.measure(name))]
+        if measures and name not in tested:
+            sentences.append(f"{name} is not tested, {_UNKNOWN}.")
+    columns = (x for line in lines for name in grid.scores if (x := line.measure(name)))
+    if any(x.difference and x.p is None for x in columns):
         sentences.append(
             "Rows with one seed are not tested, as one run does not show how much seeds differ."
         )
     return sentences
+
+
+def _least(found: Sequence[Difference]) -> str:
+    """Returns the difference that the median of these tests detects, with two digits."""
+    return f"{statistics.median(x.detectable for x in found):.2g}"
 
 
 def _baseline(grid: Grid, base: RowResult) -> list[str]:

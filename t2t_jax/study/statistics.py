@@ -24,9 +24,13 @@ class Difference(NamedTuple):
 
     Attributes:
       size: the row's mean minus base's.
-      low, high: the ends of its 95% confidence interval.
+      low, high: the ends of its confidence interval. The intervals of `corrected` differences
+        contain all true differences with a probability of 95%, and those without 0 have p < 0.05.
       over: what the interval covers, "seeds and sentences"; "sentences" if a row has one seed.
       p: two-sided, of no difference; None if a row has one seed.
+      error, freedom: the standard error of the difference and its degrees of freedom; nan if a row
+        has one seed, or if neither seeds nor sentences vary, so that p is 1 whatever the size.
+      tests: the number of tests that interval and p are corrected for.
     """
 
     size: float
@@ -34,6 +38,24 @@ class Difference(NamedTuple):
     high: float
     over: str
     p: float | None
+    error: float = math.nan
+    freedom: float = math.nan
+    tests: int = 1
+
+    def corrected(self, tests: int) -> "Difference":
+        """Returns the difference with the interval and the p of one of several tests."""
+        if self.p is None or math.isnan(self.error):
+            return self
+        half = float(special.stdtrit(self.freedom, 1 - 0.025 / tests) * self.error)
+        p = 2 * float(special.stdtr(self.freedom, -abs(self.size) / self.error))
+        low, high = self.size - half, self.size + half
+        return self._replace(low=low, high=high, p=min(1.0, tests * p), tests=tests)
+
+    @property
+    def detectable(self) -> float:
+        """The least true difference that the test finds with a probability of 80%."""
+        critical = special.stdtrit(self.freedom, 1 - 0.025 / self.tests)
+        return float(special.nctdtrinc(self.freedom, 0.2, critical) * self.error)
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -97,9 +119,10 @@ def compare(
     interaction = sum(_interaction(draws) / len(draws) for draws in (row_draws, base_draws))
     variances = np.array([np.var(row, ddof=1), np.var(base, ddof=1)])
     error, freedom = standard_error(variances, n, max(0.0, differences.var() - interaction))
-    half = float(special.stdtrit(freedom, 0.975) * error)
-    p = float(p_value(size, error, freedom)) if np.ptp(differences) else 1.0
-    return Difference(size, size - half, size + half, "seeds and sentences", p)
+    ends, over = (min(0.0, 2 * size), max(0.0, 2 * size)), "seeds and sentences"
+    if not (np.ptp(differences) and error):
+        return Difference(size, *ends, over, 1.0)
+    return Difference(size, *ends, over, 1.0, float(error), float(freedom)).corrected(1)
 
 
 def _interaction(draws: np.ndarray) -> float:
@@ -139,18 +162,19 @@ def p_value(size: Any, error: np.ndarray, freedom: np.ndarray) -> np.ndarray:
     return 2 * special.stdtr(freedom, t)
 
 
-def corrected(p: Sequence[float | None]) -> list[float | None]:
-    """Returns p values times their number, at most 1 (Bonferroni); None, for no test, stays None.
+def corrected(differences: Sequence[Difference]) -> list[Difference]:
+    """Returns differences corrected for the number of those that are tested (Bonferroni).
 
-    If values below 0.05 count as significant, the probability of any false one is at most 0.05,
-    whichever rows differ. Holm's step-down procedure (1979) has slightly more power, but tests its
-    last row at the full 0.05. At that level Welch's t, an approximation, is wrong in up to 7% of
-    tables with two or three seeds. The same holds for a table with a single comparison, if one
-    row's deviation is several times the other's. experiments/significance.py measures the rates of
-    both procedures, and of moderated and pooled variances.
+    A p is multiplied by it, and an interval widened to match. If values below 0.05 count as
+    significant, the probability of any false one is at most 0.05, whichever rows differ. Holm's
+    step-down procedure (1979) has slightly more power, but tests its last row at the full 0.05. At
+    that level Welch's t, an approximation, is wrong in up to 7% of tables with two or three seeds.
+    The same holds for a table with a single comparison, if one row's deviation is several times the
+    other's. experiments/significance.py measures the rates of both procedures, and of moderated and
+    pooled variances.
     """
-    tests = sum(x is not None for x in p)
-    return [None if x is None else min(1.0, tests * x) for x in p]
+    tests = sum(x.p is not None for x in differences)
+    return [x.corrected(tests) for x in differences]
 
 
 def expected_least(values: np.ndarray) -> np.ndarray:
