@@ -125,8 +125,8 @@ def test_the_table_is_that_of_the_runs(grid, table):
         for run in row["runs"]:
             result = json.loads((Path(run["directory"]) / "result.json").read_text())
             assert run["BLEU"] == result["scores"]["dev"]["bleu"]["score"]
-    assert rows[0]["difference"] is None
-    assert rows[1]["difference"]["size"] == pytest.approx(
+    assert rows[0]["BLEU_difference"] is None
+    assert rows[1]["BLEU_difference"]["size"] == pytest.approx(
         rows[1]["BLEU"]["mean"] - rows[0]["BLEU"]["mean"]
     )
     text = table(grid)
@@ -451,7 +451,7 @@ def test_what_else_a_number_comes_from_is_not_mixed(
         files.write_json(directory / file, facts | change)
     refused(["table", *words, "--store", home], name)
     rows = json.loads(table(home, "--mix", "--format", "json"))
-    assert [row["difference"] is None for row in rows] == [True, False, False, True]
+    assert [row["BLEU_difference"] is None for row in rows] == [True, False, False, True]
     assert "†" in table(home, "--mix")
 
 

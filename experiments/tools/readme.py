@@ -47,8 +47,10 @@ READING = """## Reading a table
 - **Bold.** The best value of a column, among the rows that can be compared: those without †, and
   for PPL those with base's vocabulary.
 - **The star, \\*.** The row differs significantly from base. The test is Welch's t over seeds,
-  with the variance over sentences added, and Bonferroni's correction over the rows that are
-  tested. A row with one seed has no test, because one run does not show how much seeds differ.
+  with the variance over sentences added, and Bonferroni's correction for all tests of the table,
+  in all of its columns. Intervals are corrected likewise: that of a starred row excludes 0. A row
+  with one seed has no test, because one run does not show how much seeds differ. A note says which
+  difference the tests would have found: a row without a star is not equal to base.
 - **"untuned" and "tuned".** With `--sweep`, each row is shown at the values of the preset, and at
   those that were chosen for it. ‡ marks a chosen value at the edge of its range.
 - **"Missing".** These rows have fewer seeds than the row with the most seeds.

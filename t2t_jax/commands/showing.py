@@ -28,14 +28,14 @@ def table(arguments: Namespace) -> None:
     """Prints the table of one or several studies, from one or several stores."""
     from t2t_jax.study.formats import TYPESET, render
 
-    columns, costs = arguments.columns, not arguments.no_cost
-    if arguments.format not in TYPESET and (columns or not costs):
+    columns, costs, p = arguments.columns, not arguments.no_cost, arguments.p
+    if arguments.format not in TYPESET and (columns or not costs or p):
         raise UsageError(
-            f"--format {arguments.format} has every field and every cost: leave out --columns "
+            f"--format {arguments.format} has every field, test and cost: leave out --columns, --p "
             "and --no-cost."
         )
     parts = [(grid, _lines(grid, arguments)) for grid in grids_shown(arguments)]
-    print(render(parts, arguments.format, columns, costs), end="")
+    print(render(parts, arguments.format, columns, costs, p), end="")
 
 
 def results(arguments: Namespace) -> None:

@@ -67,7 +67,10 @@ def _charts(
         body = differences.chart(grid, values, base)
         yield "differences", differences.describe(values), body
     if compared := agreement.agreements(grid, lines):
-        caption = "Differences from base against the paper's, with 95% intervals; Kendall's tau."
+        caption = (
+            "Differences from base against the paper's, with 95% intervals that are corrected as "
+            "the stars are; Kendall's tau."
+        )
         yield "agreement", caption, differences.agreement(compared, styles)
     if crossed := factorial.factorial(grid, lines):
         caption = f"{crossed.metric} against each field, with the deviation over seeds."

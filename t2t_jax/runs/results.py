@@ -154,7 +154,8 @@ def with_versions(runs_of_rows: Sequence[Sequence[Run]]) -> list[list[Run]]:
 
     out = []
     for runs in runs_of_rows:
-        kept = Counter(tuple(sorted(run.programs.items())) for run in runs if run.programs)
+        ordered = sorted(runs, key=lambda run: bool(run.changes))  # today's code wins a tie
+        kept = Counter(tuple(sorted(run.programs.items())) for run in ordered if run.programs)
         usual = [*kept.most_common(1)[0][0]] if kept else []
         out.append(
             [replace(run, origins={**run.origins, "code": version(run, usual)}) for run in runs]

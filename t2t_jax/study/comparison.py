@@ -98,10 +98,10 @@ def compare_with_base(
     """
     untuned = [row.untuned for row in rows if row.untuned]
     if not untuned:
-        return _corrected(grid, _compare(grid, rows, ALL, computed))
+        return corrected([(grid, _compare(grid, rows, ALL, computed))])[0]
     tuned, others = (_compare(grid, x, SCORED, computed) for x in (rows, untuned))
     pairs = zip(tuned, others, strict=True)
-    return _corrected(grid, [replace(line, untuned=other) for line, other in pairs])
+    return corrected([(grid, [replace(line, untuned=other) for line, other in pairs])])[0]
 
 
 def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]:
@@ -114,12 +114,12 @@ def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]
     }
 
 
-def _corrected(grid: Grid, lines: Sequence[RowResult]) -> list[RowResult]:
-    """Returns the lines with every difference corrected for all tests of the table."""
-    count = sum(map(len, tests(grid, lines).values()))
+def corrected(parts: Sequence[tuple[Grid, Sequence[RowResult]]]) -> list[list[RowResult]]:
+    """Returns the lines of each part of a table, corrected for the tests of all parts."""
+    found = [x for part in parts for column in tests(*part).values() for x in column]
 
     def of_measure(x: Measure | None) -> Measure | None:
-        return x and replace(x, difference=x.difference and x.difference.corrected(max(1, count)))
+        return x and replace(x, difference=x.difference and x.difference.corrected(len(found) or 1))
 
     def of_line(line: RowResult) -> RowResult:
         computed = {name: of_measure(x) for name, x in line.computed.items()}
@@ -127,7 +127,7 @@ def _corrected(grid: Grid, lines: Sequence[RowResult]) -> list[RowResult]:
         untuned = line.untuned and of_line(line.untuned)
         return replace(line, PPL=PPL, score=score, computed=computed, untuned=untuned)
 
-    return [of_line(line) for line in lines]
+    return [[of_line(line) for line in lines] for _, lines in parts]
 
 
 def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores) -> list[RowResult]:

@@ -17,7 +17,7 @@ from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.files import finite
 from t2t_jax.runs import results
 from t2t_jax.study import factorial, tables
-from t2t_jax.study.comparison import RowResult, paper_score
+from t2t_jax.study.comparison import RowResult, corrected, paper_score
 from t2t_jax.study.declaration import PAPER
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex
@@ -31,21 +31,27 @@ TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
     "latex": as_latex,
 }
 FORMATS = (*TYPESET, "csv", "json")
+_TESTED = "size", "low", "high", "p"  # of the difference from base
 _COMPARED = "Rows are compared, for bold and for tests, within one study and store."
 
 
 def render(
-    parts: Sequence[Part], format: str, columns: Sequence[str] = (), costs: bool = True
+    parts: Sequence[Part],
+    format: str,
+    columns: Sequence[str] = (),
+    costs: bool = True,
+    p: bool = False,
 ) -> str:
     """Returns the results of parts, each a grid and its lines, in one of `FORMATS`.
 
     Parts without runs are left out. Tables of several parts state the origin of each row.
 
     Args:
-      columns: of a typeset table, as of `tables.quality`.
+      columns, p: of a typeset table, as of `tables.quality`.
       costs: whether the table of costs follows a typeset table.
     """
     parts = [part for part in parts if _has_runs(part)] or parts[:1]
+    parts = [(grid, lines) for (grid, _), lines in zip(parts, corrected(parts), strict=True)]
     if format == "csv":
         return _csv(parts)
     if format == "json":
@@ -53,7 +59,7 @@ def render(
         return json.dumps(every, indent=1) + "\n"
     label = "-".join(dict.fromkeys(grid.name for grid, _ in parts))
     titles = dict.fromkeys(grid.title for grid, _ in parts)
-    quality = [tables.quality(grid, lines, columns) for grid, lines in parts]
+    quality = [tables.quality(grid, lines, columns, p) for grid, lines in parts]
     shown = {label: _merge(f"{'; '.join(titles)}.", parts, quality, _COMPARED)}
     crossed = factorial.factorial(*parts[0]) if len(parts) == 1 else None
     if crossed and crossed.cells.ndim > 1:
@@ -87,6 +93,7 @@ def _csv(parts: Sequence[Part]) -> str:
             "seed",
             *grid.scores,
             *results.COSTS,
+            *(f"{name}_{x}" for name in grid.scores for x in _TESTED),
             "device",
             "version",
             "name",
@@ -94,7 +101,11 @@ def _csv(parts: Sequence[Part]) -> str:
         )
         names |= dict.fromkeys((*source, *columns))
         for record in records(grid, of_grid):
-            lines += [source | run | {"row": record["row"]} for run in record["runs"]]
+            of_row = source | {"row": record["row"]}
+            for name in grid.scores:
+                difference = record[f"{name}_difference"] or {}
+                of_row |= {f"{name}_{x}": difference.get(x) for x in _TESTED}
+            lines += [run | of_row for run in record["runs"]]
     out = io.StringIO()
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -161,38 +172,29 @@ def records(grid: Grid, lines: Sequence[RowResult]) -> list[dict[str, Any]]:
 
 def _record(grid: Grid, line: RowResult) -> dict[str, Any]:
     metric, row = metric_of(grid.data.corpus).name, line.row
+    names = "PPL", metric, *grid.computed
     return {
         "row": row.name,
         "group": row.group,
         "changes": dict(row.changes),
         "config": row_config(line.c),
         "paper": {n: row.paper.get(n) for n in PAPER} | {metric: paper_score(grid, row)},
-        "PPL": line.PPL and _spread(line.PPL.spread),
-        metric: line.score and _spread(line.score.spread),
-        "difference": line.score and line.score.difference and line.score.difference._asdict(),
-        "p_bonferroni": line.score and line.score.p,
-        "PPL_difference": line.PPL and line.PPL.difference and line.PPL.difference._asdict(),
-        "PPL_p_bonferroni": line.PPL and line.PPL.p,
-        **_computed_record(line, grid.computed),
-        **_tuning_record(line),
+        **_scores_record(line, names),
+        **_tuning_record(line, names),
         "status": line.status,
         "runs": [_run_record(grid, line, i) for i in range(len(line.runs))],
     }
 
 
-def _computed_record(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the metrics that were computed on request."""
-    record: dict[str, Any] = {}
-    for name in names:
-        measure = line.measure(name)
-        record[name] = measure and _spread(measure.spread)
-        difference = measure and measure.difference
-        record[f"{name}_difference"] = difference and difference._asdict()
-        record[f"{name}_p_bonferroni"] = measure and measure.p
-    return record
+def _scores_record(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
+    """Returns the mean of each score, and its difference from base, as it is tested."""
+    measures = [(name, line.measure(name)) for name in names]
+    means = {name: x and _spread(x.spread) for name, x in measures}
+    differences = ((f"{n}_difference", x and x.difference) for n, x in measures)
+    return means | {name: x and x._asdict() for name, x in differences}
 
 
-def _tuning_record(line: RowResult) -> dict[str, Any]:
+def _tuning_record(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
     """Returns the trials of a row, its chosen values and its results without tuning."""
     choice, untuned = line.choice, line.untuned
     if choice is None or untuned is None:
@@ -201,10 +203,7 @@ def _tuning_record(line: RowResult) -> dict[str, Any]:
         "chosen": choice.chosen and choice.chosen.values,
         "at_edge": choice.at_edge,
         "trials": [{**trial.values, "PPL_choosing": trial.PPL} for trial in choice.trials],
-        "untuned": {
-            "PPL": untuned.PPL and _spread(untuned.PPL.spread),
-            "score": untuned.score and _spread(untuned.score.spread),
-        },
+        "untuned": _scores_record(untuned, names),
     }
 
 

@@ -183,9 +183,9 @@ def _agreements(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
 def _tests(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     """Says what a star means, what the tests could have found, and what is not tested."""
     tested, sentences = {n: x for n, x in tests(grid, lines).items() if x}, []
-    count = sum(map(len, tested.values()))
     if tested:
-        family = "1 test" if count == 1 else f"the {count} tests of this table, all of its columns"
+        count = max(x.tests for found in tested.values() for x in found)
+        family = "1 test" if count == 1 else f"the {count} tests of this table, in all columns"
         least = [f"{_least(found)} {name}" for name, found in tested.items()]
         sentences += [
             f"*: differs from {lines[0].row.name} (Welch's t over seeds, variance over sentences "

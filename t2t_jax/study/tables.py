@@ -17,6 +17,7 @@ from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes, subwords
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
+_TESTED = "difference", "95% interval", "p"  # from base, corrected for all tests of the table
 COUNTS = "n", "params"  # columns that are neither fields nor metrics
 _COSTS = ("", ""), ("params", "(M)"), ("training FLOPs", "paper"), ("training FLOPs", "counted")
 _ON_DEVICE = "compiled FLOPs", "time x peak FLOP/s", "training (min)", "a step (ms)", "memory (MB)"
@@ -29,11 +30,14 @@ _COSTS_NOTE = (
 )
 
 
-def quality(grid: Grid, lines: Sequence[RowResult], columns: Sequence[str] = ()) -> Table:
+def quality(
+    grid: Grid, lines: Sequence[RowResult], columns: Sequence[str] = (), p: bool = False
+) -> Table:
     """Returns the paper's table, with our columns beside the paper's.
 
     Args:
       columns: the fields and counts (`COUNTS`) to show; the study's fields and all counts if empty.
+      p: whether the tests of each score have columns (`_TESTED`).
 
     Raises:
       UsageError: a name in `columns` is neither a field nor in `COUNTS`.
@@ -46,7 +50,7 @@ def quality(grid: Grid, lines: Sequence[RowResult], columns: Sequence[str] = ())
         ("", ""),
         *(("", name) for name in fields),
         *(("tuned", name) for name in grid.sweep),
-        *((name, below) for name in grid.scores for below in ("paper", "untuned", ours)),
+        *((name, x) for name in grid.scores for x in ("paper", "untuned", ours, *_TESTED)),
         ("valid trees", "(%)"),
         ("", "n"),
         ("params (M)", "paper"),
@@ -60,7 +64,7 @@ def quality(grid: Grid, lines: Sequence[RowResult], columns: Sequence[str] = ())
             Cell(_label(row, fields)),
             *_changes(grid, line, fields),
             *_chosen(grid, line),
-            *(cell for name in grid.scores for cell in _scores(grid, line, name, best[name])),
+            *(cell for n in grid.scores for cell in _scores(grid, line, n, best[n], p)),
             Cell(mean_score(line, grid.study.split, "valid")),
             Cell(str(len(runs)) if runs and "n" in shown else ""),
             *_parameters(line, "params" in shown),
@@ -136,8 +140,8 @@ def _best(name: str, lines: Sequence[RowResult]) -> float:
     return (min if METRICS[of_split(name)[0]].lower_is_better else max)(means, default=math.nan)
 
 
-def _scores(grid: Grid, line: RowResult, name: str, best: float) -> tuple[Cell, Cell, Cell]:
-    """Returns the cells of a metric: the paper's, ours without tuning, and ours."""
+def _scores(grid: Grid, line: RowResult, name: str, best: float, p: bool) -> tuple[Cell, ...]:
+    """Returns the cells of a metric: the paper's, ours without tuning, and ours; then `_TESTED`."""
     row, untuned, own = line.row, line.untuned, metric_of(grid.data.corpus).name
     papers = {own: _number(paper_score(grid, row), 1), "PPL": _number(row.paper.get("PPL"), 2)}
     digits = 3 if name == "PPL" else 2
@@ -145,7 +149,14 @@ def _scores(grid: Grid, line: RowResult, name: str, best: float) -> tuple[Cell, 
     def ours(of: RowResult, best: float = math.nan) -> Cell:
         return _measured(of.measure(name), digits, best, "†" * of.unusual)
 
-    return Cell(papers.get(name, "")), ours(untuned) if untuned else Cell(""), ours(line, best)
+    values = Cell(papers.get(name, "")), ours(untuned) if untuned else Cell(""), ours(line, best)
+    measure = line.measure(name)
+    if not p or measure is None or measure.difference is None:
+        return *values, *(Cell("") for _ in _TESTED)
+    d = measure.difference
+    interval = f"{d.low:+.{digits}f} to {d.high:+.{digits}f}"
+    tested = f"{d.size:+.{digits}f}", interval, "" if d.p is None else f"{d.p:.2g}"
+    return *values, *map(Cell, tested)
 
 
 def _measured(measure: Measure | None, digits: int, best: float = math.nan, mark: str = "") -> Cell:
