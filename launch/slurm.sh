@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A study as a SLURM job array with a task for each row, or one large run on several nodes:
+# A study as a SLURM job array with a task for each seed of a row, or one large run on several nodes:
 #   launch/slurm.sh --gres=gpu:1 --time=24:00:00 -- run table3 --preset paper --store /shared/runs
 #   launch/slurm.sh --nodes=4 --gres=gpu:8 -- train big --mesh data=4,fsdp=8 --run /shared/big
 # Options before -- are for sbatch, the words after it for t2t-jax. A preempted task saves, is
@@ -15,11 +15,22 @@ case "${options[*]}" in *gpu*) extras="$extras cuda" ;; esac
 flags="${XLA_FLAGS:-}"
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 export T2T_JAX_ROOT="$root" XLA_FLAGS="$flags" # a task's machine sets the flags of its own device
-if [ "$1" = run ]; then
-  rows="$("$venv/bin/t2t-jax" "$@" --tasks)" # reports errors in the command before anything is queued
-  options+=("--array=0-$((rows - 1))")
-else
-  set -- "$@" --hosts auto
+if [ "$1" != run ]; then
+  exec sbatch --requeue --open-mode=append --signal=TERM@120 "${options[@]}" \
+    "$root/launch/slurm-task.sh" "$@" --hosts auto
 fi
-exec sbatch --requeue --open-mode=append --signal=TERM@120 "${options[@]}" \
-  "$root/launch/slurm-task.sh" "$@"
+# --array=%4 among the options limits the tasks that run at once; --array=3,7 chooses tasks.
+limit="" chosen=""
+for option in "${options[@]}"; do
+  case "$option" in --array=%*) limit="${option#--array=}" ;; --array=*) chosen=1 ;; esac
+done
+first=0 after=()
+counts="$("$venv/bin/t2t-jax" "$@" --tasks)" # reports errors before anything is queued
+for n in $counts; do
+  [ -n "$chosen" ] || after+=("--array=$first-$((first + n - 1))$limit")
+  job="$(sbatch --parsable --requeue --open-mode=append --signal=TERM@120 "${options[@]}" \
+    "${after[@]}" "$root/launch/slurm-task.sh" "$@")"
+  echo "Submitted batch job $job"
+  [ -n "$chosen" ] && break
+  first=$((first + n)) after=("--dependency=afterany:${job%%;*}") # seeds wait for the trials
+done

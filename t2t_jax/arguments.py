@@ -101,8 +101,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--workers": _number(
         "number of worker processes [one per GPU, or per CPU core without GPUs]", "W", 0
     ),
-    "--task": _number("run only row I, counted from 0; print no table", "I"),
-    "--tasks": _flag("only print the number of rows"),
+    "--task": _number("run only one task, a row with a trial or a seed, counted from 0", "I"),
+    "--tasks": _flag("only print the number of tasks, of trials before those of seeds"),
     "--published": _path("count runs published there as done", metavar="FOLDER"),
     "--rerun": _flag("repeat the runs that compute something else than this code"),
     # I/W and the stage, for workers that `run` starts

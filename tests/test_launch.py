@@ -15,7 +15,7 @@ echo "${0##*/} $* gpus=${CUDA_VISIBLE_DEVICES-} flags=${XLA_FLAGS-}" >>"$(dirnam
 
 @pytest.fixture
 def home(tmp_path):
-    """A checkout whose programs record how they are called; the study has 3 rows."""
+    """A checkout whose programs record how they are called; the study has 3 tasks."""
     for name in ("slurm.sh", "processes.sh", "environment.sh"):
         (tmp_path / "launch").mkdir(exist_ok=True)
         shutil.copy(LAUNCH / name, tmp_path / "launch")
@@ -40,15 +40,28 @@ def queue(home, *words, launcher="slurm.sh", **variables):
     return (programs / "calls").read_text()
 
 
-def test_a_study_is_an_array_with_a_task_for_each_row(home):
+def test_a_study_is_an_array_of_tasks(home):
     calls = queue(home, "--time=9", "--", "run", "table3", "--store", "/shared/runs")
     assert "t2t-jax run table3 --store /shared/runs --tasks gpus" in calls
     sbatch = calls.splitlines()[-1]
-    assert sbatch.startswith("sbatch --requeue ")
+    assert sbatch.startswith("sbatch --parsable --requeue ")
     assert " --time=9 --array=0-2 " in sbatch
+    assert "--dependency" not in sbatch
     assert sbatch.endswith("slurm-task.sh run table3 --store /shared/runs gpus= flags=")
     calls = queue(home, "--time=9", "--", "run", "table3", XLA_FLAGS="--own")
     assert calls.endswith(" flags=--own\n")  # not those of a machine without a GPU
+
+
+def test_seeds_wait_for_trials_and_a_limit_of_tasks_is_kept(home):
+    program = home / ".venv" / "bin" / "t2t-jax"
+    program.write_text(program.read_text().replace("echo 3", "echo 6 3"))
+    sbatch = home / ".venv" / "bin" / "sbatch"
+    sbatch.write_text(f"{sbatch.read_text()}echo '17;cluster'\n")
+    calls = queue(home, "--array=%4", "--", "run", "table3").splitlines()[-2:]
+    assert " --array=0-5%4 " in calls[0]
+    assert " --dependency=afterany:17 --array=6-8%4 " in calls[1]
+    [chosen] = [x for x in queue(home, "--array=3,7%2", "--", "run", "x").splitlines() if "sb" in x]
+    assert chosen.count("--array=") == chosen.count("--array=3,7%2 ") == 1
 
 
 def test_the_packages_of_a_gpu_are_installed_before_the_tasks_are_queued(home):

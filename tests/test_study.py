@@ -356,7 +356,7 @@ def test_a_page_is_made_anew_while_something_runs(home, words, run_words, monkey
 
 
 @pytest.mark.full
-def test_a_task_is_one_row_alone(grid, run_words, tmp_path, table, call, refused):
+def test_a_task_is_one_run_alone(grid, run_words, tmp_path, table, call, refused):
     home = tmp_path / "store"
     shutil.copytree(grid, home)
     rows = json.loads(table(home, "--format", "json"))
@@ -364,14 +364,14 @@ def test_a_task_is_one_row_alone(grid, run_words, tmp_path, table, call, refused
         shutil.rmtree(run["directory"])
     before = set(results(home))
     task = ["--store", str(home), "--task"]
-    call(*run_words, *task, "3")
-    made = {Path(run["directory"]).name for run in rows[3]["runs"]}
-    assert set(results(home)) - before == made
-    refused([*run_words, *task, "4"], "rows 0 to 3")
+    call(*run_words, *task, "7")
+    [made] = set(results(home)) - before
+    assert made == Path(rows[3]["runs"][1]["directory"]).name
+    refused([*run_words, *task, "8"], "0 to 7")
 
 
-def test_a_job_array_has_a_task_for_every_row_named(run_words, tmp_path, call):
-    assert call(*run_words, "--store", tmp_path, "--tasks").out == f"{ROWS}\n"
+def test_a_job_array_has_a_task_for_every_run(run_words, tmp_path, call):
+    assert call(*run_words, "--store", tmp_path, "--tasks").out == f"{2 * ROWS}\n"
     assert not any(tmp_path.iterdir())
 
 

@@ -13,6 +13,7 @@ from t2t_jax.errors import RunError, UsageError
 if TYPE_CHECKING:
     from t2t_jax.runs.job import Job
     from t2t_jax.runs.workers import OpenData
+    from t2t_jax.study.declaration import Row
     from t2t_jax.study.grid import Grid
     from t2t_jax.training.progress import Progress
 
@@ -29,35 +30,36 @@ def run(arguments: Namespace) -> None:
     from t2t_jax.training.progress import Progress
 
     grid = grid_of(arguments)
+    tasks = sweep.tasks(grid, arguments.seeds)
     if arguments.tasks:
-        print(len(grid.rows))
+        print(*map(len, tasks))
         return
-    _check(grid, arguments)
+    _check(grid, arguments, sum(map(len, tasks)))
     if arguments.track:
         trackers.choose(arguments.track)
-    progress, whole = Progress(), grid
+    progress, seeds = Progress(), range(arguments.seeds)
     try:
         open_data = opener(arguments.cache, progress.say)
         if arguments.published and not arguments.worker:
             n = published.unpack(arguments.published, arguments.store)
             progress.say(f"{n} runs taken from {arguments.published}")
         if arguments.task is not None:
-            grid = dataclasses.replace(grid, rows=(grid.rows[arguments.task],))
-        stages = sweep.stages(grid, arguments.seeds, open_data)
+            requests.remember(grid.home, grid)
+            failed = _run_task(grid, tasks, arguments, open_data, progress)
+            if failed:
+                raise RunError(f"{failed} run of the task failed: the same command tries it again.")
+            return
+        stages = sweep.stages(grid, seeds, open_data)
         if arguments.worker:
             _run_worker(stages, arguments, open_data, progress)
             return
         for stage, jobs in enumerate(stages):
-            requests.remember(whole.home, whole)
-            if arguments.task is None:
-                failed = _run_all(jobs, stage, arguments, progress)
-            else:
-                failed = _run_task(jobs, arguments, open_data, progress)
+            requests.remember(grid.home, grid)
+            failed = _run_all(jobs, stage, arguments, progress)
             # What fails in the last stage is reported; a trial that fails is a result.
     finally:
         progress.close()
-    if arguments.task is None:
-        _show(grid, arguments, open_data)
+    _show(grid, arguments, open_data)
     if failed:
         raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
 
@@ -74,7 +76,7 @@ def _show(grid: "Grid", arguments: Namespace, open_data: "OpenData") -> None:
         print(f"plot: {path}")
 
 
-def _check(grid: "Grid", arguments: Namespace) -> None:
+def _check(grid: "Grid", arguments: Namespace, tasks: int) -> None:
     """Raises an error if the arguments, the rows or the store do not allow training."""
     from t2t_jax.runs import capacity, published
 
@@ -82,9 +84,8 @@ def _check(grid: "Grid", arguments: Namespace) -> None:
         raise UsageError(f"--seeds {arguments.seeds}: give 1 or more.")
     if arguments.workers < 0:
         raise UsageError(f"--workers {arguments.workers}: give 1 or more, or 0 for one per device.")
-    if arguments.task is not None and not 0 <= arguments.task < len(grid.rows):
-        rows = f"rows 0 to {len(grid.rows) - 1}"
-        raise UsageError(f"--task {arguments.task}: choose one of {rows} of {grid.study.name}.")
+    if arguments.task is not None and not 0 <= arguments.task < tasks:
+        raise UsageError(f"--task {arguments.task}: choose one of 0 to {tasks - 1}.")
     if (grid.home / published.NAME).exists():
         raise UsageError(
             f"{grid.home} holds published runs, which are read-only: choose another --store."
@@ -111,11 +112,22 @@ def _run_worker(
 
 
 def _run_task(
-    jobs: "Sequence[Job]", arguments: Namespace, open_data: "OpenData", progress: "Progress"
+    grid: "Grid",
+    tasks: "Sequence[Sequence[tuple[Row, int]]]",
+    arguments: Namespace,
+    open_data: "OpenData",
+    progress: "Progress",
 ) -> int:
-    """Runs the jobs of one row in this process; returns how many runs failed."""
+    """Runs a trial or a seed of one row in this process; returns how many runs failed."""
     from t2t_jax.runs import workers
+    from t2t_jax.study import sweep
 
+    numbered = [(stage, *task) for stage, part in enumerate(tasks) for task in part]
+    stage, row, index = numbered[arguments.task]
+    stages = sweep.stages(dataclasses.replace(grid, rows=(row,)), [index], open_data)
+    jobs = list(itertools.islice(stages, stage + 1))[-1]
+    if stage < len(tasks) - 1:
+        jobs = jobs[index : index + 1]  # a trial
     _prepare_directories(jobs, arguments, progress)
     cache_programs(arguments.cache)
     return workers.run_row(jobs, open_data, progress, arguments.mesh)

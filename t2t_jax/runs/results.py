@@ -131,13 +131,15 @@ def read_run(
 def _origins(
     facts: Mapping[str, Any], environment: Mapping[str, Any], preparation: str, signature: str
 ) -> dict[str, str]:
+    own = environment.get("jaxlib", environment["jax"]) != environment["jax"]  # they go together
+    libraries = _LIBRARIES + ("jaxlib",) * own
     return {
         f"data{preparation}": facts["data"][:12],
         f"vocabulary{preparation}": facts["vocabulary"][:12],
         "metric": signature,
         "dtype": facts["dtype"],
         "device": re.sub(r"\d+ x ", "", environment["device"]),
-        "libraries": ", ".join(f"{name} {environment[name]}" for name in _LIBRARIES),
+        "libraries": ", ".join(f"{name} {environment[name]}" for name in libraries),
     }
 
 

@@ -25,7 +25,7 @@ from t2t_jax.runs.names import title
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset
     from t2t_jax.runs.job import Job
-    from t2t_jax.study.declaration import Study
+    from t2t_jax.study.declaration import Row, Study
     from t2t_jax.study.grid import Grid
 
 CHOOSING = slice(0, None, 2)  # sentences of dev by which a trial is chosen
@@ -181,15 +181,22 @@ def _range(name: str, text: str, kind: Any) -> tuple[float, ...]:
     return tuple(kind(float(f"{x:.3g}")) for x in np.geomspace(low, high, n))
 
 
+def tasks(grid: "Grid", seeds: int) -> "list[list[tuple[Row, int]]]":
+    """Returns the tasks of each stage of `stages`: rows with the index of a trial, or a seed."""
+    trials = [(row, i) for row in grid.rows for i in range(len(grid.trials))]
+    runs = [(row, seed) for row in grid.rows for seed in range(seeds)]
+    return [trials, runs] if grid.sweep else [runs]
+
+
 def stages(
-    grid: "Grid", seeds: int, open_data: "Callable[[Data], Dataset]"
+    grid: "Grid", seeds: Sequence[int], open_data: "Callable[[Data], Dataset]"
 ) -> "Iterator[list[Job]]":
     """Yields the jobs of a grid in stages, each of which depends on the results of the one before.
 
     Without a sweep there is one stage. With a sweep the first has the trials, which are not
     translated, and the second has every row under all seeds, untuned and with its chosen values.
     """
-    untuned = dataclasses.replace(grid, sweep={}).plan(range(seeds), open_data)
+    untuned = dataclasses.replace(grid, sweep={}).plan(seeds, open_data)
     if not grid.sweep:
         yield untuned
         return
@@ -198,7 +205,7 @@ def stages(
     jobs = list(untuned)
     for row, choice in zip(grid.rows, choices(grid), strict=True):
         if choice.chosen:
-            jobs += grid.at(choice.chosen.values, row).plan(range(seeds), open_data)
+            jobs += grid.at(choice.chosen.values, row).plan(seeds, open_data)
     yield _distinct(jobs)
 
 
