@@ -23,7 +23,6 @@ RESULTS = Path(__file__).parent / "results"
 FAR = "5 to 6", "7 to 9", "10 or more"  # words between two that must agree
 N = 2048  # the length at which speed and state are shown
 SEQUENCE = 56  # tokens of a sequence of recall, at most
-GROWS = {"colour": plotting.INK, "shape": "cross"}  # a state that grows with the sequence
 HEADS = (
     "mechanism", "roles", "PPL", "BLEU", "equal FLOPs", "BLEU, longer", "minimal pairs, far",
     "recall, d_k 8", "d_k 32", f"speed at {N:,}", "faster from", f"state at {N:,} (KiB)",
@@ -121,25 +120,27 @@ def memory(line):
 
 
 def plot_recall(lines, path):
-    """Plots the accuracy of recall against the bytes of the decoding state.
+    """Plots the accuracy of recall, with the range of seeds, against bytes of the decoding state.
 
     Rows above 99% whose state grows with the sequence have no label.
     """
-    values = []
+    rows, values = [line.row for line in lines], []
+    styles = plotting.styles([row.name for row in rows], [row.group for row in rows])
     for line in lines:
         size, fixed = memory(line)
-        mean, deviation = line.score.spread.mean, line.score.spread.deviation
-        style = {"colour": plotting.COLOURS[0], "shape": "circle"} if fixed else GROWS
-        values.append({"row": line.row.name, "size": size / 2**10, "mean": mean,
-                       "low": max(0, mean - deviation), "high": min(100, mean + deviation),
-                       "named": mean < 99 or fixed, **style})  # fmt: skip
+        mean, seeds = line.score.spread.mean, line.score.values
+        values.append({**styles[line.row.name], "size": size / 2**10, "mean": mean,
+                       "low": min(seeds), "high": max(seeds), "fixed": fixed})  # fmt: skip
     sizes = (v["size"] for v in values)
     x = plotting.Axis.over("size", "decoding state of the second layer (KiB)", sizes, log=True)
-    y = plotting.Axis("mean", "accuracy of recall (%), deviation over seeds", -4, 104)
-    layers = [plotting.interval(y), ({"type": "point", "size": 35}, plotting.SHAPE)]
-    named = [v for v in values if v["named"]]
-    body = plotting.panel(x, y, (380, 380), layers, named) | {"data": {"values": values}}
-    title = ["Recall and decoding state", "circles: of a fixed size; crosses: it grows"]
+    y = plotting.Axis("mean", "accuracy of recall (%), range of seeds", -4, 104)
+    filled = {"condition": {"test": "datum.fixed", "value": 1}, "value": 0}
+    point = {"type": "point", "size": 35, "filled": False}, plotting.SHAPE | {"fillOpacity": filled}
+    point[1]["fill"] = plotting.COLOUR["color"]
+    named = [v for v in values if v["mean"] < 99 or v["fixed"]]
+    body = plotting.panel(x, y, (380, 380), [plotting.interval(y), point], named)
+    title = ["Recall and decoding state", "filled: of a fixed size; open: it grows"]
+    body["data"] = {"values": values}
     plotting.write(path, plotting.chart(body, [v["row"] for v in values], title))
 
 

@@ -9,6 +9,8 @@ import io
 import itertools
 import json
 import math
+import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -23,18 +25,20 @@ Spec = dict[str, Any]
 # Okabe and Ito's colours, which colour-blind readers can tell apart; base has the colour of text.
 COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #e69f00 #56b4e9".split()
 INK = "currentColor"
+_SHADES = 0.0, -0.5, 0.35  # white mixed into a colour, or black
 _DASHES = [1, 0], [6, 3], [2, 2], [7, 2, 2, 2]
 _SHAPES = "circle square triangle-up diamond triangle-down triangle-left triangle-right cross"
+_SALT = 719_571  # of a million, the one with the fewest equal colours in a panel of our studies
 FACET = 5  # rows in a panel, if each is a group of its own
 _LINE = 11  # height of a label, in pixels
-_GAP = 14  # between a panel and its labels
+_GAP = 9  # between a panel, the marks of its labels, and their texts
 
 CHOSEN: Spec = {"filter": "indexof(chosen, datum.row) >= 0"}  # a transform
 COLOUR, DASH, SHAPE = (
     {channel: {"field": field, "type": "nominal", "scale": None}}
     for channel, field in (("color", "colour"), ("strokeDash", "dash"), ("shape", "shape"))
 )
-LINES = ("line", DASH), ("point", SHAPE)  # layers of `panel`
+LINES = ("line", DASH | {"detail": {"field": "row"}}), ("point", SHAPE)  # layers of `panel`
 
 _TEXT = {f"{part}Color": INK for part in ("label", "title")}
 _THEME: Spec = {
@@ -49,26 +53,50 @@ _THEME: Spec = {
     "legend": _TEXT | {"titleFontWeight": "normal"},
     "point": {"filled": True, "opacity": 1, "size": 25, "strokeWidth": 1.2},
     "line": {"strokeWidth": 1.2},
-    "text": {"fontSize": 9},
+    "text": {"fontSize": 9, "color": INK},
     "concat": {"spacing": 14},
 }  # fmt: skip
 
 
-def styles(names: Sequence[str]) -> dict[str, Spec]:
+def styles(names: Sequence[str], groups: Sequence[str] = ()) -> dict[str, Spec]:
     """Returns the fields of each row's data: its name, colour, dash and shape.
 
     The first row has the colour of text. Rows of the same colour differ in dash and shape.
+
+    Args:
+      groups: of the rows; a group has the same colour in all studies, in several shades.
     """
-    shapes = _SHAPES.split()
-    return {
-        name: {
+    shapes, before, out = _SHAPES.split(), Counter[int](), {}
+    places = map(_place, groups) if groups else range(len(names))
+    for i, (name, place) in enumerate(zip(names, places, strict=True)):
+        n = before[place] if i else 0  # rows of this group before
+        before[place] += i > 0
+        shade = _SHADES[(place // len(COLOURS) + n) % len(_SHADES)] if groups else 0.0
+        turn = place // len(COLOURS) + n if i else 0
+        out[name] = {
             "row": name,
-            "colour": COLOURS[i % len(COLOURS)] if i else INK,
-            "dash": _DASHES[i // len(COLOURS) % len(_DASHES)],
-            "shape": shapes[(i + i // len(COLOURS)) % len(shapes)],
+            "colour": _shaded(COLOURS[place % len(COLOURS)], shade) if i else INK,
+            "dash": _DASHES[turn % len(_DASHES)],
+            "shape": shapes[(place + turn) % len(shapes)] if i else shapes[0],
         }
-        for i, name in enumerate(names)
-    }
+    return out
+
+
+def _place(group: str) -> int:
+    """Returns the index of a group's colour and shade, which depends on its name alone.
+
+    Groups A, B, ... have the colours in turn, and others that of a hash of their names.
+    """
+    if len(group) == 1 and "A" <= group <= "Z":
+        return ord(group) - ord("A")
+    return zlib.crc32(group.encode(), _SALT) % (len(COLOURS) * len(_SHADES))
+
+
+def _shaded(colour: str, shade: float) -> str:
+    """Returns a colour mixed with a share of white, or of black if it is negative."""
+    rgb = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    mixed = (x + shade * (255 - x) if shade > 0 else x + shade * x for x in rgb)
+    return "#" + "".join(f"{round(x):02x}" for x in mixed)
 
 
 def facets(groups: Sequence[str]) -> list[list[int]]:
@@ -187,15 +215,12 @@ def panel(
     Args:
       size: width and height in pixels; more labels need a higher panel.
       layers: marks, each with its channels beside x, y and colour.
-      labelled: data whose row is written right of the panel; they have the fields of x and y.
+      labelled: data whose row is written right of the panel; they have the field of y.
       always: whether labels are shown even if their rows are not among the chosen ones.
     """
     labelled = list(labelled)
     width, height = size[0], max(size[1], _LINE * len(labelled))
-    ends = [
-        (float(x.pixels(v[x.field], width)), float(height - y.pixels(v[y.field], height)), v)
-        for v in labelled
-    ]
+    ends = [(float(height - y.pixels(v[y.field], height)), v) for v in labelled]
     shared = {"x": x.channel(), "y": y.channel()} | COLOUR
     marks = [{"mark": mark, "encoding": shared | channels} for mark, channels in layers]
     layer = [*marks, *labels(ends, width, height, always)]
@@ -215,48 +240,39 @@ def zero(channel: str) -> Spec:
 
 
 def labels(
-    points: Sequence[tuple[float, float, Mapping[str, Any]]],
+    points: Sequence[tuple[float, Mapping[str, Any]]],
     width: float,
     height: float,
     always: bool = False,
 ) -> list[Spec]:
-    """Returns layers that write the name of a row right of a panel, with a line to its point.
+    """Returns layers that write a row's mark and name right of a panel, at the height of its point.
 
-    Labels are moved apart by as little as possible, and no two lines cross. A point that is not
-    finite, such as the end of a run that diverged, has no label.
+    Labels are moved apart by as little as possible. A point that is not finite, such as the end of
+    a run that diverged, has its label below the others.
 
     Args:
-      points: x and y in pixels from the upper left corner of the panel, and a style.
+      points: y in pixels from the upper edge of the panel, and a style.
       always: whether a label is shown even if its row is not among the chosen ones.
     """
-    from scipy.optimize import isotonic_regression, linear_sum_assignment
+    from scipy.optimize import isotonic_regression
 
-    points = [p for p in points if math.isfinite(p[0] + p[1])]
-    if not points:
+    ordered = sorted(((y if math.isfinite(y) else height, i) for i, (y, _) in enumerate(points)))
+    if not ordered:
         return []
-    x, y = np.array([p[:2] for p in points]).T
-    steps = _LINE * np.arange(len(y))
-    middle = isotonic_regression(np.sort(y) - steps).x
+    steps = _LINE * np.arange(len(ordered))
+    middle = isotonic_regression(np.array([y for y, _ in ordered]) - steps).x
     slots = np.clip(middle, 0, max(0, height - steps[-1])) + steps
-    # The shortest lines in sum are lines that do not cross.
-    lengths = np.hypot(width + _GAP - x[:, None], slots - y[:, None])
-    slots = slots[linear_sum_assignment(lengths)[1]]
     values = [
-        {"row": style["row"], "colour": style["colour"], "x": round(a, 1), "y": round(b, 1),
-         "slot": round(slot, 1)}
-        for (a, b, style), slot in zip(points, slots.tolist(), strict=True)
-    ]  # fmt: skip
+        {**{name: points[i][1][name] for name in ("row", "colour", "shape")}, "slot": round(y, 1)}
+        for y, (_, i) in zip(slots.tolist(), ordered, strict=True)
+    ]
     data = {"data": {"values": values}} | ({} if always else {"transform": [CHOSEN]})
-    across, up, slot = (
-        {"field": field, "type": "quantitative", "scale": None, "axis": None}
-        for field in ("x", "y", "slot")
-    )
-    end = {"x2": {"value": width + _GAP - 3}, "y2": {"field": "slot"}}
-    line = {"x": across, "y": up} | end
-    text = {"x": {"value": width + _GAP}, "y": slot, "text": {"field": "row"}}
+    slot = {"y": {"field": "slot", "type": "quantitative", "scale": None, "axis": None}}
+    text = slot | {"x": {"value": width + 2 * _GAP}, "text": {"field": "row"}}
     return [
-        data | {"mark": {"type": "rule", "strokeWidth": 0.5}, "encoding": line | COLOUR},
-        data | {"mark": {"type": "text", "align": "left"}, "encoding": text | COLOUR},
+        data
+        | {"mark": "point", "encoding": slot | {"x": {"value": width + _GAP}} | COLOUR | SHAPE},
+        data | {"mark": {"type": "text", "align": "left"}, "encoding": text},
     ]
 
 
@@ -275,6 +291,7 @@ def chart(
     return files.finite({
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "background": paper,
+        "padding": 10,
         "config": _THEME,
         "params": [{"name": "chosen", "value": list(names)}],
         **({"title": {"text": first, "subtitle": rest}} if first else {}),

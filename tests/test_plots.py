@@ -1,7 +1,6 @@
 """Charts of the demo study's stored runs are written as files for a paper."""
 
 import dataclasses
-import itertools
 import json
 import re
 from pathlib import Path
@@ -64,15 +63,12 @@ def test_an_empty_study_has_no_charts(tmp_path):
 
 def test_a_row_has_one_style_in_every_chart(tmp_path):
     grid, lines = stored.attention()
-    styles, colours = {}, {}
+    styles = {}
 
     def collect(node):
         if isinstance(node, dict):
             if "row" in node and "colour" in node:
-                style = [str(node.get(name, "")) for name in ("colour", "dash", "shape")]
-                if all(style):  # not of a label, which has a colour only
-                    styles.setdefault(node["row"], set()).add(tuple(style))
-                colours.setdefault(node["row"], set()).add(node["colour"])
+                styles.setdefault(node["row"], set()).add((node["colour"], node["shape"]))
             node = list(node.values())
         if isinstance(node, list):
             for part in node:
@@ -81,7 +77,24 @@ def test_a_row_has_one_style_in_every_chart(tmp_path):
     for chart in charts.charts(grid, lines, None):
         collect(chart.body)
     assert styles.keys() == {line.row.name for line in lines}
-    assert {len(x) for x in (*styles.values(), *colours.values())} == {1}
+    assert {len(x) for x in styles.values()} == {1}
+    few = [lines[0], *lines[5:]]  # with other rows on the page
+    (cost,) = (x for x in charts.charts(grid, few, None) if x.name == "cost")
+    collect(cost.body)
+    assert {len(x) for x in styles.values()} == {1}
+
+
+def test_a_group_has_one_colour_in_all_studies():
+    """Its rows have shades of it, with red, green and blue in one order, and differ in shape."""
+    names, groups = ["base", "a", "b", "c", "d"], ["base", "C", "C", "C", "word"]
+    first = plotting.styles(names, groups)
+    second = plotting.styles(["first", "d", "x", "a"], ["first", "word", "D", "C"])
+    for name in ("a", "d"):
+        assert first[name]["colour"] == second[name]["colour"] != first["b"]["colour"]
+    rgb = [[int(first[n]["colour"][i : i + 2], 16) for i in (1, 3, 5)] for n in "abc"]
+    assert len({tuple(np.argsort(x)) for x in rgb}) == 1
+    assert len({first[n]["shape"] for n in "abc"}) == 3
+    assert first["base"]["colour"] == second["first"]["colour"] == plotting.INK
 
 
 def test_intervals_over_sentences_alone_are_dashed(tmp_path):
@@ -140,35 +153,29 @@ def test_a_panel_has_one_group_or_several_single_rows():
     assert plotting.facets(["base"]) == [[0]]
 
 
-def label_lines(points, width=100.0, height=200.0):
-    """Returns the ends of the line of each label by name."""
-    ends = [(x, y, {"row": name, "colour": "red"}) for name, (x, y) in points.items()]
-    layers = plotting.labels(ends, width, height)
-    values = layers[0]["data"]["values"] if layers else []
-    return {v["row"]: ((v["x"], v["y"]), (width, v["slot"])) for v in values}
+def label_slots(points, height=200.0):
+    """Returns the height of the label of each row."""
+    ends = [(y, {"row": name, "colour": "red", "shape": "circle"}) for name, y in points.items()]
+    layers = plotting.labels(ends, 100.0, height)
+    return {v["row"]: v["slot"] for v in layers[0]["data"]["values"]} if layers else {}
 
 
 def test_labels_are_moved_apart_in_the_order_of_their_points():
     heights = {"a": 100, "b": 40, "c": 102, "d": 98, "e": 180, "none": np.nan, "far": np.inf}
-    found = label_lines({name: (100, y) for name, y in heights.items()})
-    slots = {name: end[1] for name, (_, end) in found.items()}
-    assert slots == {"a": 100, "b": 40, "c": 111, "d": 89, "e": 180}
-    assert label_lines({"undefined": (np.nan, 1.0)}) == {}
+    slots = {"a": 100, "b": 40, "c": 111, "d": 89, "e": 178, "none": 189, "far": 200}
+    assert label_slots(heights) == slots
+    assert label_slots({}) == {}
 
 
-def test_lines_to_labels_do_not_cross_and_labels_stay_beside_the_panel():
-    rng = np.random.default_rng(0)
-    points = {str(i): tuple(rng.uniform(0, (100, 200)).tolist()) for i in range(15)}
-    found = label_lines(points)
-    assert all(0 <= slot <= 200 for _, (_, slot) in found.values())
-    assert sorted(np.diff(sorted(slot for _, (_, slot) in found.values())))[0] > 10.8
-
-    def side(a, b, c):
-        return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
-
-    for (a, b), (c, d) in itertools.combinations(found.values(), 2):
-        crossing = side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
-        assert not crossing
+def test_labels_stay_beside_the_panel_and_do_not_overlap():
+    heights = np.random.default_rng(0).uniform(0, 200, 15).tolist()
+    slots = label_slots({str(i): y for i, y in enumerate(heights)})
+    assert all(0 <= slot <= 200 for slot in slots.values())
+    assert np.diff(sorted(slots.values())).min() > 10.8
+    assert (
+        np.argsort([*slots.values()]).tolist()
+        == np.argsort([heights[int(name)] for name in slots]).tolist()
+    )
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,9 @@ def test_the_page_shows_every_trial_and_each_row_untuned(swept):
         assert f"{row}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) in trials
     (data,) = re.findall(r'id="data">(.*?)</script>', text)
     specs = json.loads(data)["specs"]
-    points = specs["trials"]["datasets"]["tried"]
+    (panels,) = (x["hconcat"] for x in specs["trials"]["vconcat"])
+    points = panels[0]["data"]["values"]
+    assert panels[1]["layer"][0]["encoding"]["x"]["axis"]["values"] == [1, 2, 3]  # whole trials
     assert [p["lr_scale"] for p in points if p["chosen"]] == [1, 0.5]
     (difference,) = specs["differences"]["data"]["values"]
     assert (difference["size"], difference["untuned"]) == pytest.approx((3, 2))

@@ -55,7 +55,8 @@ def _charts(
     grid: Grid, lines: Sequence[RowResult], split: Split | None
 ) -> Iterator[tuple[str, str, Spec]]:
     """Yields the name, caption and content of each chart."""
-    styles, metric = plotting.styles([line.row.name for line in lines]), main_metric(grid)
+    every, metric = grid.study.rows, main_metric(grid)  # a row's colour depends on no other choice
+    styles = plotting.styles([row.name for row in every], [row.group for row in every])
     base = lines[0].row.name
     seeds = any(len(line.runs) > 1 for line in lines)
     faint = " Thin lines and small points are seeds." * seeds
@@ -73,7 +74,7 @@ def _charts(
         )
         yield "agreement", caption, differences.agreement(compared, styles)
     if crossed := factorial.factorial(grid, lines):
-        caption = f"{crossed.metric} against each field, with the deviation over seeds."
+        caption = f"{crossed.metric} against each field, with the range of seeds."
         yield "fields", caption, factors.fields(crossed)
         if crossed.cells.ndim > 1:
             caption = f"{crossed.metric} by two fields, mean over seeds and other fields."
@@ -85,5 +86,5 @@ def _charts(
         caption = f"{name} on {grid.study.split} by distance (number of sentences)."
         yield "distances", caption, parts.chart(lines, curves, styles, name)
     if pairs := distances.contrastive_curves(distances.contrastive_accuracies(lines)):
-        caption = "Accuracy on minimal pairs by distance (number of pairs)."
+        caption = "Accuracy on minimal pairs by distance (number of pairs), with 95% intervals."
         yield "contrastive", caption, parts.chart(lines, pairs, styles, "accuracy (%)")

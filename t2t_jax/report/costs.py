@@ -17,18 +17,18 @@ def chart(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) ->
     metric = main_metric(grid)
     values = [value for line in lines for value in _values(grid, line, styles)]
     y = Axis.over("quality", metric, (v["quality"] for v in values))
-    size = {"size": {"condition": {"test": "datum.main", "value": 40}, "value": 8}}
-    panels: list[Spec] = []
-    for title in dict.fromkeys(v["cost"] for v in values):
+    grow = {"size": {"condition": {"test": "datum.main", "value": 40}, "value": 8}}
+    titles, panels = list(dict.fromkeys(v["cost"] for v in values)), list[Spec]()
+    means = list({v["row"]: v for v in values if v["main"]}.values())
+    size = WIDTH, max(HEIGHT, 11 * len(means))
+    for title in titles:
         own = [v for v in values if v["cost"] == title]
         fields = tooltip("row", "seed", ("spent", title), ("quality", metric),
                          quality=".2f", spent=".4~s")  # fmt: skip
         x = Axis.over("spent", title, (v["spent"] for v in own), log=True)
-        point = ("point", SHAPE | size | {"tooltip": fields})
-        means = [v for v in own if v["main"]]
-        height = max(HEIGHT, 11 * len(lines))
-        drawn = panel(x, y, (WIDTH, height), [point], means if "time" in title else ())
-        panels.append(drawn | {"data": {"values": own}})
+        point = ("point", SHAPE | grow | {"tooltip": fields})
+        panels.append(panel(x, y, size, [point], means * (title == titles[-1])))
+        panels[-1]["data"] = {"values": own}
         y = y._replace(title=None)
     return {"transform": [CHOSEN], "hconcat": panels}
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from t2t_jax.plotting import DASH, SHAPE, Axis, Spec, interval, panel, styles, tooltip
+from t2t_jax.plotting import LINES, SHAPE, Axis, Spec, interval, panel, styles, tooltip
 from t2t_jax.study.factorial import Factorial
 
 SIZE = 240, 200  # of a panel, in pixels
 
 
 def fields(study: Factorial) -> Spec:
-    """Returns a chart of the metric against each field, with the deviation over seeds.
+    """Returns a chart of the metric against each field, with the range of seeds.
 
     There is a line for each combination of the other fields.
     """
@@ -28,7 +28,7 @@ def _against(study: Factorial, name: str) -> Spec:
     else:
         x = Axis.of_levels("level", name, levels)
     shown = {"tooltip": tooltip(*study.levels, "mean", "n", mean=".2f")}
-    layers = [("line", DASH | shown), ("point", SHAPE | shown), interval(y)]
+    layers = [("line", LINES[0][1] | shown), ("point", SHAPE | shown), interval(y)]
     ends = [v for v in values if v[name] == levels[-1]]
     return panel(x, y, SIZE, layers, ends, always=True) | {"data": {"values": values}}
 
@@ -43,11 +43,9 @@ def _values(study: Factorial, name: str) -> list[dict[str, Any]]:
     names, out = list(study.levels), []
     for place, cell in np.ndenumerate(study.cells):
         levels = {n: study.levels[n][i] for n, i in zip(names, place, strict=True)}
-        deviation = float(np.nan_to_num(cell.spread.deviation))
-        mean = cell.spread.mean
         row = ", ".join(f"{n}={level}" for n, level in levels.items() if n != name)
-        out.append({"row": row, "mean": mean, "n": cell.spread.n, "low": mean - deviation,
-                    "high": mean + deviation,
+        out.append({"row": row, "mean": cell.spread.mean, "n": cell.spread.n,
+                    "low": min(cell.values), "high": max(cell.values),
                     "level": study.levels[name].index(levels[name]) if name else 0}
                    | levels)  # fmt: skip
     style = styles(list(dict.fromkeys(value["row"] for value in out)))

@@ -14,7 +14,7 @@ AXES = {
     "steps": "steps",
     "tokens": "tokens, of source and target",
     "flops": "FLOPs, counted",
-    "seconds": "seconds on ",
+    "seconds": "seconds",
 }
 SHOWN = 5  # panels begin at 1 / SHOWN of their shortest run, before which rows hardly differ
 POINTS = 60  # of a curve in training; more would not be visible
@@ -82,19 +82,23 @@ def amounts(
 def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
     """Returns a chart of perplexity against each of `AXES`, in training and on dev.
 
-    Every row of panels has base and a group of the table, or several groups of a single row.
+    Every row of panels has base and a group of the table, or several groups of a single row. Time
+    is shown if all runs have the same device.
     """
     found = {line.row.name: curves(line.runs) for line in lines if line.runs}
     every = {name: both for name, both in found.items() if all(x.PPL.size for x in both)}
     names = [line.row.name for line in lines]
     panels = [[names[i] for i in rows] for rows in facets([x.row.group for x in lines])]
     values = [x for name, both in every.items() for x in _values(lines, name, both, styles[name])]
-    y = _perplexities(list(every.values()))
+    devices = {run.device for line in lines for run in line.runs}
+    axes = AXES | {"seconds": f"seconds on {', '.join(devices)}"}
+    if len(devices) > 1:
+        del axes["seconds"]
     return {
         "data": {"values": values},
         "transform": [CHOSEN, {"flatten": ["PPL", *AXES]}],
         "vconcat": [
-            _panels({name: every[name] for name in rows if name in every}, styles, y)
+            _panels({name: every[name] for name in rows if name in every}, styles, axes)
             for rows in panels
         ],
     }
@@ -137,23 +141,22 @@ def _perplexities(every: Sequence[tuple[Curve, Curve]]) -> Axis:
     return Axis.over("PPL", "perplexity", np.concatenate([*late, []]).tolist(), log=True)
 
 
-def _panels(every: Mapping[str, tuple[Curve, Curve]], styles: Mapping[str, Spec], y: Axis) -> Spec:
-    """Returns a panel for each of `AXES`; the last one has labels."""
-    size = SIZE[0], max(SIZE[1], 11 * len(every))
+def _panels(
+    every: Mapping[str, tuple[Curve, Curve]], styles: Mapping[str, Spec], axes: Mapping[str, str]
+) -> Spec:
+    """Returns a panel for each of the axes; the last one has labels."""
+    size, y = (SIZE[0], max(SIZE[1], 11 * len(every))), _perplexities(list(every.values()))
     panels: list[Spec] = []
-    for name, title in AXES.items():
+    for name, title in axes.items():
         ends = [curve.amounts[name][-1] for both in every.values() for curve in both]
         ends = [x for x in ends if np.isfinite(x)] or [1.0]
         x = Axis(name, title, min(ends) / SHOWN, 1.1 * max(ends), log=True)
         up = y._replace(title=None) if panels else y
         inside = {"filter": f"datum.{name} >= {x.low} && datum.PPL <= {y.high}"}
-        last = [
-            styles[row] | {"seconds": min(dev.amounts["seconds"][-1], x.high), "PPL": dev.mean[-1]}
-            for row, (_, dev) in every.items()
-            if name == "seconds"
-        ]
+        last = [styles[row] | {"PPL": dev.mean[-1]} for row, (_, dev) in every.items()]
+        labelled = last if name == [*axes][-1] else []
         transform = {"transform": [*shown(list(every)), inside]}
-        panels.append(panel(x, up, size, _layers(), last) | transform)
+        panels.append(panel(x, up, size, _layers(), labelled) | transform)
         for layer, split in zip(panels[-1]["layer"], SPLITS, strict=False):
             layer["transform"] = [{"filter": f"datum.split === '{split}'"}]
     return {"hconcat": panels}
@@ -166,7 +169,8 @@ def _layers() -> list[tuple[str, Spec]]:
         return {"size": {"condition": {"test": "datum.main", "value": main}, "value": seed}}
 
     shared = {
-        "detail": {"field": "seed"},
+        "detail": [{"field": "row"}, {"field": "seed"}],
+        "opacity": {"condition": {"test": "datum.main", "value": 1}, "value": 0.4},
         "tooltip": tooltip("row", "seed", "split", "PPL", *AXES, **dict.fromkeys(AXES, ".4~s")),
     }
     return [("line", shared | DASH | sizes(1.2, 0.4)), ("point", shared | SHAPE | sizes(25, 5))]

@@ -10,14 +10,12 @@ import numpy as np
 from t2t_jax import config
 from t2t_jax.plotting import (
     CHOSEN,
-    DASH,
     LINES,
     SHAPE,
     Axis,
     Spec,
     facets,
     panel,
-    shown,
     tooltip,
 )
 from t2t_jax.study.comparison import RowResult
@@ -95,34 +93,33 @@ def chart(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) ->
     rows = []
     for members in facets([line.row.group for line in lines]):
         names = [lines[i].row.name for i in members]
-        against = [_against(name, tried, names) for name in grid.sweep]
-        rows.append({"hconcat": [*against, _expected(best, names)]})
-    return {"transform": [CHOSEN], "datasets": {"best": best, "tried": tried}, "vconcat": rows}
+        own, of_best = ([v for v in x if v["row"] in names] for x in (tried, best))
+        size = SIZE[0], max(SIZE[1], 11 * len(names))
+        panels = [_against(name, own, size) for name in grid.sweep]
+        rows.append({"hconcat": [*panels, _expected(of_best, size)]})
+    return {"transform": [CHOSEN], "vconcat": rows}
 
 
-def _expected(best: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Spec:
+def _expected(best: Sequence[Mapping[str, Any]], size: tuple[int, int]) -> Spec:
     most = max((v["trials"] for v in best), default=1)
-    x = Axis("trials", "trials, drawn at random", 0.8, most + 0.2, properties={"tickMinStep": 1})
+    ticks = {"values": list(range(1, most + 1))}
+    x = Axis("trials", "trials, drawn at random", 0.8, most + 0.2, properties=ticks)
     y = Axis.over("expected", "expected best perplexity", (v["expected"] for v in best), log=True)
-    last = {v["row"]: v for v in best if v["row"] in names}  # of the most trials
-    size = SIZE[0], max(SIZE[1], 11 * len(names))
-    drawn = panel(x, y, size, LINES, last.values())
-    return drawn | {"data": {"name": "best"}, "transform": shown(names)}
+    last = {v["row"]: v for v in best}  # of the most trials
+    return panel(x, y, size, LINES, last.values()) | {"data": {"values": best}}
 
 
-def _against(name: str, tried: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Spec:
+def _against(name: str, tried: Sequence[Mapping[str, Any]], size: tuple[int, int]) -> Spec:
     """Returns a panel of all trials against a swept field; a line follows the best ones."""
     values = list(dict.fromkeys(v[name] for v in tried))
     y = Axis.over("PPL", "perplexity", (v["PPL"] for v in tried), log=True)
     best = {"y": y.channel() | {"aggregate": "min"}}
     chosen: Spec = {"size": {"condition": {"test": "datum.chosen", "value": 90}, "value": 20},
               "tooltip": tooltip("row", "setting", "PPL", PPL=".3f")}  # fmt: skip
-    layers = [("line", DASH | best), ("point", SHAPE | chosen)]
-    size = SIZE[0], max(SIZE[1], 11 * len(names))
+    layers = [("line", LINES[0][1] | best), ("point", SHAPE | chosen)]
     if values and config.field_type(name) in (int, float):
         x = Axis.over(name, name, values, log=min(values) > 0, values=sorted(values))
     else:
         x = Axis.of_levels("level", name, values)
     level = {"calculate": f"indexof({json.dumps(values)}, datum['{name}'])", "as": "level"}
-    data = {"data": {"name": "tried"}, "transform": [*shown(names), level]}
-    return panel(x, y, size, layers) | data
+    return panel(x, y, size, layers) | {"data": {"values": tried}, "transform": [level]}

@@ -5,6 +5,7 @@ distance attention with a window fails.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -42,11 +43,13 @@ class Curves(NamedTuple):
       what: the quantity by which the sentences are divided.
       parts: for each part the range of that quantity, as text, and the number of sentences.
       rows: row name -> the metric on each part.
+      ends: row name -> the ends of its 95% interval on each part, if they are known.
     """
 
     what: str
     parts: Sequence[tuple[str, int]]
     rows: Mapping[str, Sequence[float]]
+    ends: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})
 
 
 def curves(lines: Sequence[RowResult], split: Split) -> list[Curves]:
@@ -112,12 +115,11 @@ def contrastive_curves(rows: Accuracies) -> list[Curves]:
     first = next(iter(rows.values()), ())
     out = []
     for kind in dict.fromkeys(x.type for x in first if x.distance):
-        parts = [(x.distance, x.n) for x in first if x.type == kind and x.distance]
-        shares = {
-            name: [x.share for x in row if x.type == kind and x.distance]
-            for name, row in rows.items()
-        }
-        out.append(Curves(f"{kind}: distance, in words", parts, shares))
+        far = {n: [x for x in row if x.type == kind and x.distance] for n, row in rows.items()}
+        parts = [(x.distance, x.n) for x in next(iter(far.values()))]
+        shares = {name: [x.share for x in row] for name, row in far.items()}
+        ends = {name: [(x.low, x.high) for x in row] for name, row in far.items()}
+        out.append(Curves(f"{kind}: distance, in words", parts, shares, ends))
     return out
 
 
