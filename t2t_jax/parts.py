@@ -39,12 +39,14 @@ class Architecture:
       fields: the config fields that it has besides the fields of every architecture (N, d_model,
         dtype, kernels); the fields of other architectures are refused.
       translates: whether it can decode a translation, by `start` and `step`.
+      masked: whether it predicts masked tokens instead of the next one.
     """
 
     where: str
     products: str
     fields: tuple[str, ...]
     translates: bool = True
+    masked: bool = False
 
 
 _FIGURE_1 = (
@@ -63,6 +65,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "flops:language_model",
         (*_FIGURE_1, "encoder_attention"),
         translates=False,
+        masked=True,
     ),
     "decoder": Architecture(
         "language_model:LanguageModel",

@@ -605,6 +605,13 @@ def cost_columns(entry, runs):
     return dict(zip(table.header, table.groups[0][0], strict=True))
 
 
+def test_a_pseudo_perplexity_is_not_compared_with_a_perplexity():
+    study, folder = declaration.find("language_model"), stored.DEMO.parent / "language_model-hour"
+    lines = stored.compared(Grid(study, preset("hour"), study.rows, {}, folder))
+    tested = [line.row.name for line in lines if line.PPL.difference]
+    assert tested == ["decoder, causal"]
+
+
 def test_bad_words_are_refused(words, tmp_path, refused):
     refused(["run", "tabel3"], "'table3'")
     refused(["run", "table3", "--preset", "demmo"], "'demo'")

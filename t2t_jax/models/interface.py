@@ -9,7 +9,7 @@ from jax import Array
 from t2t_jax import config
 from t2t_jax.ops.cross_entropy import supported
 from t2t_jax.ops.dropout import dropout
-from t2t_jax.parts import POSITIONS
+from t2t_jax.parts import ARCHITECTURES, POSITIONS
 
 
 class Model(nn.Module):
@@ -29,7 +29,11 @@ class Model(nn.Module):
     longest: int
     dtype: Any = jnp.float32
 
-    masked, translates = False, True
+    translates = True
+
+    @property
+    def masked(self) -> bool:
+        return ARCHITECTURES[self.c.architecture].masked
 
     @property
     def limit(self) -> int | None:

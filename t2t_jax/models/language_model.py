@@ -22,10 +22,6 @@ class LanguageModel(Model):
 
     translates = False
 
-    @property
-    def masked(self) -> bool:  # type: ignore[override]
-        return self.c.architecture == "encoder"
-
     def setup(self) -> None:
         c, role = self.c, self.c.architecture
         multiplier = logit_multiplier(c)

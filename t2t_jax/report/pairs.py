@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.study.comparison import LEVEL, RowResult, compare_pairs
+from t2t_jax.study.comparison import LEVEL, RowResult, compare_pairs, likelihood_of
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.notes import subwords
 from t2t_jax.study.statistics import Difference
 
 Pairs = Mapping[tuple[str, str], Difference]
@@ -28,7 +27,7 @@ class MatrixCell(NamedTuple):
 
 def of_metrics(grid: Grid, lines: Sequence[RowResult]) -> dict[str, Pairs]:
     """Returns the pairs by metric, the study's own first; metrics without pairs are left out."""
-    comparable = [line for line in lines if subwords(line) == subwords(lines[0])]
+    comparable = [line for line in lines if likelihood_of(line.c) == likelihood_of(lines[0].c)]
     metrics = {"PPL": compare_pairs(comparable, lambda line: line.PPL)}
     if grid.study.split:
         scores = compare_pairs(lines, lambda line: line.score)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from t2t_jax.config import Config
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import (
     CONTRASTIVE,
@@ -18,6 +19,7 @@ from t2t_jax.evaluation.metrics import (
     of_split,
     perplexity,
 )
+from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.study import statistics
 from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.declaration import Row
@@ -130,10 +132,18 @@ def corrected(parts: Sequence[tuple[Grid, Sequence[RowResult]]]) -> list[list[Ro
     return [[of_line(line) for line in lines] for _, lines in parts]
 
 
+def likelihood_of(c: Config) -> tuple[int, bool]:
+    """Returns what rows share whose PPL is compared: the vocabulary, and whether it is pseudo-PPL.
+
+    Pseudo-perplexity predicts each token from the tokens on both sides of it.
+    """
+    return c.data.vocabulary, ARCHITECTURES[c.model.architecture].masked
+
+
 def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores) -> list[RowResult]:
     usual = [not any(run.unusual for run in (*row.runs, *rows[0].runs)) for row in rows]
-    subwords = [row.c.data.vocabulary == rows[0].c.data.vocabulary for row in rows]
-    per_subword = [a and b for a, b in zip(usual, subwords, strict=True)]
+    same = [likelihood_of(row.c) == likelihood_of(rows[0].c) for row in rows]
+    per_subword = [a and b for a, b in zip(usual, same, strict=True)]
     perplexities = _compared([_perplexity(row, part) for row in rows], per_subword)
     scores = _compared([_score(grid, row, part) for row in rows], usual)
     on_request = {

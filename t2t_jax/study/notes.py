@@ -9,7 +9,7 @@ from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, Outputs, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
-from t2t_jax.study.comparison import LEVEL, RowResult, tests
+from t2t_jax.study.comparison import LEVEL, RowResult, likelihood_of, tests
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import Difference
 from t2t_jax.study.sweep import TRIAL_SEED
@@ -64,11 +64,6 @@ def _unnamed(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     return notes
 
 
-def subwords(line: RowResult) -> int:
-    """Returns the size of a row's vocabulary."""
-    return line.c.data.vocabulary
-
-
 def mean_score(line: RowResult, split: str, key: str) -> str:
     """Returns the mean of a score over a row's runs, as text; empty if its corpus has none."""
     scores = [run.result["scores"].get(split, {}) for run in line.runs]
@@ -78,12 +73,13 @@ def mean_score(line: RowResult, split: str, key: str) -> str:
 
 def _other_subwords(lines: Sequence[RowResult]) -> list[str]:
     """Names the rows whose PPL cannot be compared with base's."""
-    base = lines[0]
-    names = [line.row.name for line in lines if subwords(line) != subwords(base)]
-    return [
-        f"PPL is per subword, so it cannot be compared with {base.row.name}'s where the "
-        f"vocabulary differs: {'; '.join(names)}."
-    ] * bool(names)
+    base, notes = lines[0], []
+    for i, other in enumerate(("the vocabulary differs", "it predicts tokens from both sides")):
+        differ = (x for x in lines if likelihood_of(x.c)[i] != likelihood_of(base.c)[i])
+        if names := [line.row.name for line in differ]:
+            compared = f"PPL cannot be compared with {base.row.name}'s where {other}"
+            notes.append(f"{compared}: {'; '.join(names)}.")
+    return notes
 
 
 def _measured(grid: Grid, runs: Sequence[Run]) -> str:

@@ -11,10 +11,10 @@ from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import METRICS, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study.collecting import RowRuns
-from t2t_jax.study.comparison import Measure, RowResult, paper_score
+from t2t_jax.study.comparison import Measure, RowResult, likelihood_of, paper_score
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.notes import EDGE, mean_score, notes, subwords
+from t2t_jax.study.notes import EDGE, mean_score, notes
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
 _TESTED = "difference", "95% interval", "p"  # from base, corrected for all tests of the table
@@ -133,9 +133,11 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _best(name: str, lines: Sequence[RowResult]) -> float:
-    """Returns the best mean of a column, among rows without †; of PPL, with base's vocabulary."""
+    """Returns the best mean of a column, among rows without †; of PPL, of base's kind."""
     usual = [x for x in lines if not x.unusual]
-    compared = [x for x in usual if name != "PPL" or subwords(x) == subwords(lines[0])]
+    compared = [
+        x for x in usual if name != "PPL" or likelihood_of(x.c) == likelihood_of(lines[0].c)
+    ]
     means = [measure.spread.mean for x in compared if (measure := x.measure(name))]
     return (min if METRICS[of_split(name)[0]].lower_is_better else max)(means, default=math.nan)
 
