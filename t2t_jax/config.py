@@ -199,7 +199,9 @@ class Decoding:
 
     beam: Count = _field(4, "beam size; 1 is greedy")
     alpha: Amount = _field(0.6, "length penalty, GNMT form")
-    max_extra: Size = _field(50, "subwords by which an output may exceed its input")
+    max_extra: Size = _field(
+        50, "subwords by which an output may exceed its input; 50 is raised to what training needs"
+    )
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ def test_a_run_keeps_what_it_found(run):
     assert len((run / "test.de").read_text().splitlines()) == 13
     assert "tok:13a" in result["scores"]["test"]["bleu"]["signature"]
     assert result["scores"]["test"]["bleu"]["score"] > 50
+    assert result["scoring"]["test"]["cut"] == 0
     assert result["environment"]["device"]
     evaluated = [r["step"] for r in toy.records(run) if "dev_perplexity" in r]
     assert evaluated == [EVERY, 2 * EVERY, STEPS]
@@ -382,6 +383,23 @@ def test_more_output_than_learned_positions_is_cut_and_said(words, tmp_path, cap
     done = command(["translate", tmp_path / "run", "--max_extra", "200"], input=text.encode())
     assert done.returncode == 0, done.stderr.decode()
     assert b"23 positions" in done.stderr
+
+
+def test_cut_outputs_are_counted_and_long_targets_raise_the_limit(corpus, tmp_path, call):
+    for path in corpus.glob("*.*"):
+        words = [line.split()[0] for line in path.read_text().splitlines()]
+        more = " eins" * 60 if path.suffix == ".de" else ""
+        (tmp_path / path.name).write_text("".join(f"{word}{more}\n" for word in words))
+    run, small = tmp_path / "run", dict(steps=1, evaluate_every=1, average=1, d_model=4, beam=1)
+    words = toy.train(tmp_path, tmp_path / "cache", max_length=80, **small)
+    said = call(*words, "--run", run).err
+    c, _, _, vocabulary = load(run)
+    texts = [(tmp_path / f"train.{x}").read_text().splitlines() for x in ("en", "de")]
+    source, target = ([len(ids) for ids in vocabulary.encode(lines)] for lines in texts)
+    limit = max(t - s for s, t in zip(source, target, strict=True)) + 1
+    assert c.decoding.max_extra == limit >= 60
+    cut = json.loads((run / "result.json").read_text())["scoring"]["test"]["cut"]
+    assert re.search(rf"\n{cut} lines \(.*\) of 13: .* cut at {limit} subwords", said)
 
 
 def test_an_unfinished_run_says_which_step_is_used_and_is_not_exported(copy, said, call, refused):

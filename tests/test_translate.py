@@ -91,7 +91,10 @@ def test_empty_inputs_have_empty_outputs():
 def test_an_output_is_at_most_max_extra_longer_than_its_input(K, extra):
     inputs = ["abc", "c", LETTERS[:15], "ab"]  # the longest fills its batch's 16 positions
     decoding = Decoding(beam=K, max_extra=extra)
-    outputs = translate(Endless(), PARAMS, inputs, Letters(), decoding)
+    said = []
+    outputs = translate(Endless(), PARAMS, inputs, Letters(), decoding, warn=said.append)
+    assert outputs.cut == [0, 1, 2, 3]
+    assert f"4 lines (1, 2, 3, 4) of 4: translations are cut at {extra} " in said[0]
     assert [len(o) - len(i) for i, o in zip(inputs, outputs, strict=True)] == [extra] * 4
     assert all(o.startswith(i[::-1]) for i, o in zip(inputs, outputs, strict=True))
 
@@ -160,22 +163,47 @@ def test_long_lines_are_named_and_cut_to_the_positions(lines, longest, expected)
         assert re.search(words, warning), warning
 
 
-def test_an_output_that_reaches_the_last_position_has_a_warning():
-    warnings = []
-    outputs = translate(
-        Endless(), PARAMS, ["ab", "abc"], Letters(), Decoding(), longest=20, warn=warnings.append
-    )
-    assert [len(o) for o in outputs] == [20, 20]
-    assert [t.split(":")[0] for t in warnings] == ["line 2", "line 1"]
+class HalfEndless(Reverse):
+    """A model that does not end translations of sentences that begin with the first letter."""
+
+    def step(self, scale, memory, state, tokens, t):
+        logits, state = super().step(scale, memory, state, tokens, t)
+        endless = memory["source"][:, 0] == UNK + 1
+        return logits.at[:, EOS].set(jnp.where(endless, -1e4, logits[:, EOS])), state
+
+
+@pytest.mark.parametrize(("longest", "length"), [(None, 5), (4, 4)])
+def test_translations_without_an_end_are_counted_and_named(longest, length):
+    said, inputs = [], ["bc", "ab", "", "ba", "ac"]
+    limits = dict(longest=longest, warn=said.append, first=7)
+    outputs = translate(HalfEndless(), PARAMS, inputs, Letters(), Decoding(max_extra=3), **limits)
+    assert outputs.cut == [1, 4]
+    assert [len(x) for x in outputs] == [2, length, 0, 2, length]
+    assert "2 lines (8, 11) of 5: " in said[0]
+    assert ("the model's 4 positions" in said[0]) == (longest == 4)
+
+
+@pytest.mark.parametrize(
+    ("max_extra", "extra", "limit"),
+    [
+        (50, [80] * 3, 81),
+        (50, [1] * 98 + [51, 200], 201),
+        (50, [1] * 99 + [200], 50),
+        (49, [80] * 3, 49),
+        (100, [200] * 3, 100),
+        (50, [-9, 50], 50),
+    ],
+)
+def test_the_default_limit_is_raised_for_training_data_that_need_more(max_extra, extra, limit):
+    source = np.arange(len(extra)) + 2
+    decoding = Decoding(max_extra=max_extra)
+    assert translating.output_limit(decoding, source, source + extra) == limit
 
 
 def test_lines_within_all_limits_have_no_warning():
     warnings = []
-    for model in (Reverse(), Endless()):
-        decoding = Decoding(max_extra=3)
-        translate(
-            model, PARAMS, ["ab", "abcdefg"], Letters(), decoding, longest=11, warn=warnings.append
-        )
+    limits = dict(longest=11, warn=warnings.append)
+    translate(Reverse(), PARAMS, ["ab", "abcdefg"], Letters(), Decoding(max_extra=3), **limits)
     assert not warnings
 
 

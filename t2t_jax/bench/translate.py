@@ -36,7 +36,8 @@ def rounds(w: Workload, beam: int) -> Callable[[], None]:
     sources = [[*map(int, row), EOS] for row in workload.sentences(w.V)]
 
     def run_round() -> None:
-        outputs = translate_tokens(model, params, sources, Decoding(beam=beam, max_extra=0))
+        decoding, warn = Decoding(beam=beam, max_extra=0), lambda _: None
+        outputs = translate_tokens(model, params, sources, decoding, warn=warn)
         assert {len(output) for output in outputs} == {workload.LENGTH}
 
     return run_round

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import flax.linen as nn
 import jax
@@ -26,6 +26,27 @@ _MANY = 32  # with so many batches, it pays to compile the search for more shape
 _LISTED = 10  # line numbers in a warning, at most
 _SHORTEST = 16  # sources are padded to this length, or to a larger power of two
 Warn = Callable[[str], Any]
+T = TypeVar("T")
+
+
+class Translations(list[T]):
+    """Translations in the order of the sentences.
+
+    Attributes:
+      cut: indices of those without an end mark, which ended at the limit of their length.
+    """
+
+    cut: Sequence[int] = ()
+
+
+def output_limit(decoding: config.Decoding, source: np.ndarray, target: np.ndarray) -> int:
+    """How much longer than its input an output may be, given the lengths of the training pairs.
+
+    The default of `max_extra` is raised if more than 1% of the targets exceed their source by more.
+    """
+    extra, default = target - source, config.Decoding().max_extra
+    too_short = decoding.max_extra == default and np.mean(extra > default) > 0.01
+    return int(extra.max()) + 1 if too_short else decoding.max_extra  # 1 for the end mark
 
 
 def translate(
@@ -35,13 +56,16 @@ def translate(
     vocabulary: Vocabulary,
     decoding: config.Decoding,
     **limits: Any,
-) -> list[str]:
+) -> Translations[str]:
     """The translation of each sentence, in order; a blank sentence has an empty one.
 
     See `translate_tokens` for the other arguments.
     """
     ids = [[*tokens, EOS] for tokens in vocabulary.encode([s.strip() for s in sentences])]
-    return vocabulary.decode(translate_tokens(model, params, ids, decoding, **limits))
+    outputs = translate_tokens(model, params, ids, decoding, **limits)
+    texts = Translations(vocabulary.decode(outputs))
+    texts.cut = outputs.cut
+    return texts
 
 
 def translate_tokens(
@@ -52,8 +76,9 @@ def translate_tokens(
     *,
     longest: int | None = None,
     max_length: int | None = None,
+    first: int = 1,
     warn: Warn = warnings.warn,
-) -> list[list[int]]:
+) -> Translations[list[int]]:
     """The translations of token ids: inputs end in EOS, outputs do not.
 
     An output has at most `max_extra` subwords more than its input. The longest sentences are
@@ -65,11 +90,12 @@ def translate_tokens(
       decoding: beam size, length penalty, and how much longer than its input an output may be.
       longest: the model's number of positions, EOS included, if it has a limit.
       max_length: length of the longest training sentence, EOS included.
-      warn: called with a message if sentences are longer than either, with their line numbers.
+      first: line number of the first sentence.
+      warn: called with a message if sentences are longer than either, or translations are cut.
     """
     longest = longest or np.iinfo(np.int32).max
     lengths = np.array([len(sentences[i]) for i in range(len(sentences))], int)
-    _warn_of_long(lengths, longest, max_length or longest, warn)
+    _warn_of_long(lengths, longest, max_length or longest, first, warn)
     mesh, compiling = sharding.mesh_of(params), threading.Lock()
     batches = list(_batches(sentences, longest))
 
@@ -91,13 +117,18 @@ def translate_tokens(
     # On several devices collective operations must run in the same order everywhere.
     with ThreadPoolExecutor(2 if mesh.size == 1 else 1) as pool:
         decoded = list(pool.map(decode_batch, [source for _, source in batches]))
-    outputs: list[list[int]] = [[] for _ in lengths]
+    outputs, cut = Translations[list[int]]([] for _ in lengths), []
     for (rows, _), tokens in zip(batches, decoded, strict=True):
         for i, row in zip(rows, tokens, strict=False):
             ends = np.flatnonzero((row == EOS) | (row == PAD))
             outputs[i] = row[: ends[0] if len(ends) else None].tolist()
-            if len(outputs[i]) == longest < lengths[i] - 1 + decoding.max_extra:
-                warn(f"line {i + 1}: the translation is cut at the model's {longest} positions.")
+            if EOS not in row:
+                cut.append(i)
+    outputs.cut = sorted(cut)
+    if cut:
+        limit = f"{decoding.max_extra:,} subwords more than the input (max_extra)"
+        limit += f" or the model's {longest:,} positions" * (longest < np.iinfo(np.int32).max)
+        warn(f"{_lines(outputs.cut, first)} of {len(lengths):,}: translations are cut at {limit}.")
     return outputs
 
 
@@ -135,7 +166,9 @@ def decode(
     return nn.with_logical_constraint(result, ((None, None), (None,)))  # replicated on every host
 
 
-def _warn_of_long(lengths: np.ndarray, positions: int, max_length: int, warn: Warn) -> None:
+def _warn_of_long(
+    lengths: np.ndarray, positions: int, max_length: int, first: int, warn: Warn
+) -> None:
     """Warns of sentences longer than the model's positions or than its training sentences."""
     cut = lengths > positions
     for chosen, consequence in (
@@ -146,14 +179,16 @@ def _warn_of_long(lengths: np.ndarray, positions: int, max_length: int, warn: Wa
             "be cut short or unreliable, so split such lines into sentences.",
         ),
     ):
-        if not chosen.any():
-            continue
-        lines, most = np.flatnonzero(chosen) + 1, lengths[chosen].max()
-        listed = ", ".join(map(str, lines[:_LISTED])) + ", ..." * (len(lines) > _LISTED)
-        subject = f"{len(lines):,} lines ({listed}) have up to {most:,}"
-        if len(lines) == 1:
-            subject = f"line {lines[0]} has {most:,}"
-        warn(f"{subject} subwords with the end mark, but {consequence}")
+        if chosen.any():
+            has = "have up to" if chosen.sum() > 1 else "has"
+            lines = f"{_lines(np.flatnonzero(chosen), first)} {has} {lengths[chosen].max():,}"
+            warn(f"{lines} subwords with the end mark, but {consequence}")
+
+
+def _lines(rows: Sequence[int] | np.ndarray, first: int) -> str:
+    """Names lines by their numbers: `line 7`, or `2 lines (7, 9)`."""
+    listed = ", ".join(str(first + i) for i in rows[:_LISTED]) + ", ..." * (len(rows) > _LISTED)
+    return f"{len(rows):,} lines ({listed})" if len(rows) > 1 else f"line {listed}"
 
 
 def _batches(

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset, as_one
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.parts import ARCHITECTURES
-from t2t_jax.runs import capacity, programs, provenance
+from t2t_jax.runs import capacity, identity, programs, provenance
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Context:
       evaluate: parameters -> dev perplexity.
       batches: the training batches; a run has them in the order of its seed.
       scored: the splits that are to be scored.
+      max_extra: how much longer than its input an output may be.
     """
 
     model: Any
@@ -37,7 +39,14 @@ class Context:
     evaluate: Callable[[Any], float]
     batches: "Batches"
     scored: list[str]
+    max_extra: int
     progress: Progress
+
+    def facts(self, c: Config) -> dict[str, Any]:
+        """Returns what determines a run besides its config."""
+        facts = identity.data_facts(self.dataset) | {"dtype": self.model.dtype.name}
+        raised = self.max_extra != c.decoding.max_extra
+        return facts | ({"max_extra": self.max_extra} if raised else {})
 
     def origin(self, c: Config) -> dict[str, Any]:
         """Returns `provenance.origin` of a run."""
@@ -60,6 +69,7 @@ def make_context(
     from t2t_jax.data.batches import Batches, in_order
     from t2t_jax.evaluation.metrics import check, is_scored, metrics_of, outputs_of, perplexity
     from t2t_jax.evaluation.perplexity import sentence_likelihoods
+    from t2t_jax.inference.translate import output_limit
     from t2t_jax.models import build
     from t2t_jax.training import sharding
     from t2t_jax.training.step import abstract
@@ -68,14 +78,20 @@ def make_context(
     scored = [name for name in dataset.splits if is_scored(c) and to_score(name)]
     for name in ("train", "dev"):
         capacity.check_split(c, name, dataset.splits[name], model.limit, translated=False)
-    metrics = metrics_of(c.data.corpus)
+    metrics, train = metrics_of(c.data.corpus), dataset.splits["train"]
+    decodes, limit = model.translates and not metrics[0].teacher_forced, c.decoding.max_extra
+    if decodes:
+        limit = output_limit(c.decoding, train.source.lengths, train.target.lengths)
+    if limit != c.decoding.max_extra:
+        progress.say(f"outputs may be {limit} subwords longer than their input, as in training")
+    limited = config.replace(c, max_extra=limit)
     for name in scored:
         split = dataset.splits[name]
-        capacity.check_split(c, name, split, model.limit, not metrics[0].teacher_forced)
+        capacity.check_split(limited, name, split, model.limit, decodes)
         check(metrics, outputs_of(split, (), c.data), progress.say)
     devices = sharding.make_mesh(mesh)
     params = abstract(model, c, devices).params  # raises if the mesh does not divide them
-    train, sizes = dataset.splits["train"], (c.data.batch_tokens, c.data.num_buckets)
+    sizes = c.data.batch_tokens, c.data.num_buckets
     batches = Batches(train.source, train.target, *sizes, c.training.accumulate)
     placed = [
         (rows, sharding.put_batch(batch, devices))
@@ -90,7 +106,7 @@ def make_context(
         return float(perplexity(likelihoods(params).sum(axis=0)))
 
     return Context(
-        model, params, devices, dataset, likelihoods, evaluate, batches, scored, progress
+        model, params, devices, dataset, likelihoods, evaluate, batches, scored, limit, progress
     )
 
 

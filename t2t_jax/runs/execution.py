@@ -50,7 +50,7 @@ def execute(
     c = runs[0][0]
     dataset = as_read(c, dataset)
     context = make_context(c, dataset, to_score, progress, mesh)
-    facts = identity.data_facts(dataset) | {"dtype": context.model.dtype.name}
+    facts = context.facts(c)
     identities = [identity.identity(c) for c, _ in runs]
     axes = sharding.describe(context.mesh)
     hosts.agree({"config": identities, "source": provenance.source(c), "mesh": axes, **facts})

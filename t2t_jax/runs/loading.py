@@ -57,6 +57,9 @@ def load(
             f"{title(directory)} holds a language model (architecture={c.model.architecture}), "
             "which does not translate: name a run of another architecture."
         )
+    c = config.replace(
+        c, **{n: x for n, x in store.read_data(directory).items() if n == "max_extra"}
+    )
     like = abstract(model, c, sharding.make_mesh()).params
     newest = _newest_checkpoint(directory, c, report)
     return c, model, checkpoints.read_params(newest, like), vocabulary

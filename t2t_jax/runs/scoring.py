@@ -1,6 +1,7 @@
 """Scores of a trained run, from its outputs for the splits that are to be scored."""
 
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,20 +62,23 @@ def _score(
     """Translates a split, or predicts its words, and writes these outputs.
 
     Returns:
-      Its scores, and how they were computed: the seconds, and the checksum of the statistics.
+      Its scores, and how they were computed: the seconds, the checksum of the statistics, and the
+      number of translations that are cut at the limit of their length.
     """
     from t2t_jax.evaluation.metrics import metrics_of, outputs_of, score
+    from t2t_jax.inference.translate import Translations
     from t2t_jax.training import hosts
 
     start, sentences = time.monotonic(), context.dataset.splits[split]
     hypotheses, checksum = _outputs(context, params, c, split), ""
+    cut = {"cut": len(hypotheses.cut)} if isinstance(hypotheses, Translations) else {}
     outputs = outputs_of(sentences, hypotheses, c.data)
     scores, statistics = score(outputs, metrics_of(c.data.corpus))
     if hosts.first():
         text = "".join(f"{h}\n" for h in hypotheses)
         files.write(directory / f"{split}.{c.data.target}", text)
         checksum = store.write_statistics(directory, split, statistics)
-    return scores, {"seconds": time.monotonic() - start, "statistics": checksum}
+    return scores, {"seconds": time.monotonic() - start, "statistics": checksum, **cut}
 
 
 def _outputs(context: Context, params: Any, c: Config, split: str) -> list[str]:
@@ -89,4 +93,5 @@ def _outputs(context: Context, params: Any, c: Config, split: str) -> list[str]:
         return predict(model, params, sentences, vocabulary, c.data)
     progress.say(f"translating {split}: {len(sentences.sources):,} sentences")
     limits: Any = dict(longest=model.limit, warn=progress.say)
-    return translate(model, params, sentences.sources, vocabulary, c.decoding, **limits)
+    decoding = replace(c.decoding, max_extra=context.max_extra)
+    return translate(model, params, sentences.sources, vocabulary, decoding, **limits)
