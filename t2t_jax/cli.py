@@ -51,6 +51,16 @@ def main(words: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"t2t-jax: {error}.", file=sys.stderr)
         return 1
+    except (RuntimeError, OverflowError) as error:  # JAX's own types are RuntimeErrors
+        if "memory" not in str(error).lower() and not isinstance(error, OverflowError):
+            raise
+        reason = str(error).splitlines()[0].rstrip(".")
+        print(
+            f"t2t-jax: the arrays of this model are too large for the device ({reason}): lower "
+            "batch_tokens or the widths of the model, or divide it by --mesh.",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 

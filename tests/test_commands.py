@@ -450,3 +450,9 @@ def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, cal
 )
 def test_lists(what, listed, call):
     assert listed in " ".join(call("list", what).out.split())
+
+
+def test_a_model_that_is_too_large_leaves_its_directory_free(words, tmp_path, refused, call):
+    run = [*words, "--run", str(tmp_path / "run"), "--steps", "2", "--evaluate_every", "2"]
+    refused([*run, "--d_model", "1000000000"], "too large for the device", code=1)
+    call(*run)

@@ -60,7 +60,7 @@ def claim(
     Raises:
       UsageError: the directory holds another run; the message names the difference.
     """
-    if (directory / "config.json").exists():
+    if (directory / "config.json").exists() and _is_begun(directory):
         changes = config.difference(store.read_config(directory), c)
         for name in config.PATHS:  # the data itself is compared below
             changes.pop(name, None)
@@ -79,6 +79,13 @@ def claim(
         origin = {**origin, "study_file": path}
     write_json(directory / "environment.json", origin)
     write_json(directory / "config.json", config.flatten(c))
+
+
+def _is_begun(directory: Path) -> bool:
+    """Returns whether a run has trained a step; if it failed before, another may take its place."""
+    metrics = directory / "metrics.jsonl"
+    steps = any((directory / "checkpoints").glob("*"))
+    return steps or (metrics.exists() and metrics.stat().st_size > 0)
 
 
 def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:
