@@ -19,7 +19,7 @@ from t2t_jax.evaluation.metrics import METRICS
 from t2t_jax.runs import store
 from t2t_jax.study import comparison, formats, metric, statistics, tables
 from t2t_jax.study.measuring import RunScore, measure
-from tests import stored
+from tests import stored, toy
 
 WORDS = "der die das Hund Katze Mann sieht hört läuft schnell und sehr große rote".split()
 ORACLES = {"chrF2": sacrebleu.corpus_chrf, "TER": sacrebleu.corpus_ter}
@@ -239,6 +239,26 @@ def test_a_metric_that_returns_no_score_is_named_before_training(returned):
             metrics.check([METRICS["bad"]], outputs, print)
     finally:
         del METRICS["bad"]
+
+
+BAD = """
+from t2t_jax.study import Row, metric, study
+@metric("bad", signature="v1")
+def bad(hypotheses, references, sources):
+    return [float(x == y) for x, y in zip(hypotheses, references, strict=True)]
+@study("Bad", columns="h", split="test", V=50, base={fields})
+def bad_study():
+    return [Row("base")]
+"""
+
+
+def test_a_study_tries_its_metrics_before_it_trains(corpus, tmp_path, refused):
+    (tmp_path / "bad.py").write_text(BAD.format(fields=toy.of_a_grid(corpus)))
+    words = ["run", tmp_path / "bad.py", "--preset", "paper", "--cache", tmp_path / "cache"]
+    said = "the metric bad returns [1.0, 1.0, ", "for 13 sentences: return one number, or for each"
+    refused([*words, "--metrics", "bad"], *said)
+    assert not (tmp_path / "runs").exists()
+    del METRICS["bad"]
 
 
 class Comet:

@@ -26,6 +26,7 @@ def run(arguments: Namespace) -> None:
     from t2t_jax.data.prepare import opener
     from t2t_jax.runs import published
     from t2t_jax.study import requests, sweep
+    from t2t_jax.study.measuring import check
     from t2t_jax.training import trackers
     from t2t_jax.training.progress import Progress
 
@@ -40,6 +41,8 @@ def run(arguments: Namespace) -> None:
     progress, seeds = Progress(), range(arguments.seeds)
     try:
         open_data = opener(arguments.cache, progress.say)
+        if not arguments.worker:
+            check(grid, open_data(grid.data).splits, progress.say)
         if arguments.published and not arguments.worker:
             n = published.unpack(arguments.published, arguments.store)
             progress.say(f"{n} runs taken from {arguments.published}")

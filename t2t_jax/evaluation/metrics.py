@@ -5,6 +5,7 @@ one. `table STUDY --metrics BLEU,TER@test_long` computes others from the transla
 runs: such a metric is no part of a run.
 """
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -112,9 +113,10 @@ class Metric:
         except (TypeError, ValueError):
             counts = np.zeros(0)
         if counts.ndim and (counts.ndim != 2 or len(counts) != sentences):
+            shown = reprlib.repr(returned)
             raise UsageError(
-                f"the metric {self.name} returns {returned!r:.60} for {sentences} sentences: "
-                "return one number, or for each sentence a row of counts, such as (value, 1)."
+                f"the metric {self.name} returns {shown} for {sentences} sentences: return one "
+                "number, or for each sentence a row of counts, such as (value, 1)."
             )
         score = self._of_sums(counts.sum(axis=0)) if counts.ndim else float(counts)
         if np.isnan(score):

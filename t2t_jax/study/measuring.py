@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from t2t_jax.errors import UsageError
+from t2t_jax.evaluation import metrics
 from t2t_jax.evaluation.metrics import (
     CONTRASTIVE,
     METRICS,
     Metric,
     metric_of,
+    metrics_of,
     of_split,
     outputs_of,
 )
@@ -59,6 +61,19 @@ def judged(
         return replace(row, runs=tuple(runs), untuned=row.untuned and updated(row.untuned))
 
     return [updated(row) for row in rows]
+
+
+def check(grid: Grid, splits: "Mapping[str, Split]", report: Callable[[str], object]) -> None:
+    """Tries the metrics of a grid and of its corpus on the references, before anything is trained.
+
+    Raises:
+      UsageError: a metric cannot be computed.
+    """
+    own = [metric.name for metric in metrics_of(grid.data.corpus)] if grid.study.split else []
+    for metric, split in {of_split(name) for name in (*own, *grid.computed)}:
+        sentences = splits.get(split or grid.study.split)
+        if sentences and METRICS[metric].function:
+            metrics.check([METRICS[metric]], outputs_of(sentences, (), grid.data), report)
 
 
 def measure(
