@@ -3,6 +3,7 @@
 import dataclasses
 import io
 
+import numpy as np
 import pytest
 
 from t2t_jax import config
@@ -10,9 +11,10 @@ from t2t_jax.config import Config
 from t2t_jax.data.prepare import opener
 from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import run_flops
-from t2t_jax.runs import identity, workers
+from t2t_jax.runs import identity, store, workers
 from t2t_jax.runs.job import compile_key
-from t2t_jax.study import collecting, notes, tables
+from t2t_jax.runs.results import Run
+from t2t_jax.study import collecting, comparison, measuring, notes, tables
 from t2t_jax.study.declaration import Row, find, study
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
@@ -111,6 +113,41 @@ def test_rows_of_other_subwords_stand_in_one_table_but_are_not_compared(finished
     assert any("PPL is per subword" in x and "A:vocabulary=29600." in x for x in table.notes)
     best = [cell for group in table.groups for line in group for cell in line if cell.best]
     assert best == ["5.000"]
+
+
+def test_bits_per_character_compare_rows_of_other_subwords(grid, open_data):
+    grid = dataclasses.replace(grid, study=dataclasses.replace(seven, split=""))
+    dev, nats, random = open_data(grid.data).splits["dev"], {}, np.random.default_rng(0)
+    for job in grid.plan(range(2), open_data):
+        tokens = 20 if job.c.data.vocabulary == 50 else 30  # of each sentence
+        nats[job.name] = random.uniform(1, 2, len(dev.references)) * 20
+        made = [[float(x), tokens] for x in nats[job.name]]
+        job.directory.mkdir()
+        checksum = store.write_statistics(job.directory, store.LIKELIHOOD, made)
+        ppl, likelihood = float(np.exp(np.mean(made) / tokens)), {"statistics": checksum}
+        stored.finish(job.directory, job.c, open_data(job.c.data), dev_perplexity=ppl,
+                      likelihood=likelihood)  # fmt: skip
+    rows = collecting.collect(grid)
+    assert grid.scores[:2] == ("PPL", "BPC")
+    lines = comparison.compare_with_base(grid, rows, measuring.measure(grid, rows, {"dev": dev}))
+    characters = sum(map(len, dev.references))
+    for line in lines:
+        expected = [nats[grid.run_name(line.row, i)].sum() / characters / np.log(2) for i in (0, 1)]
+        assert line.measure("BPC").values == pytest.approx(expected)
+        other = line.row.changes.get("vocabulary") is not None
+        assert (line.PPL.difference is None) == (other or line is lines[0])
+        assert (line.measure("BPC").difference is None) == (line is lines[0])
+    assert not comparison.same_subwords(lines[6], lines[0])
+    assert comparison.same_subwords(lines[1], lines[0])
+
+
+def test_one_size_and_other_subwords_are_not_compared(grid, open_data):
+    rows = []
+    for row, tokens, vocabulary in zip("abc", (9, 8, 9), ("v", "v", "w"), strict=True):
+        origins = {"data": "d", "vocabulary": vocabulary}
+        run = Run(grid.home, 0, {}, likelihood=[[1.0, tokens]], origins=origins)
+        rows.append(collecting.RowRuns(Row(row * 2), grid.config(seven.rows[0]), (run,), ""))
+    assert [comparison.same_subwords(x, rows[0]) for x in rows] == [True, False, False]
 
 
 def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data, monkeypatch):

@@ -123,8 +123,10 @@ def sentences_of(grid: "Grid", rows: "Sequence[RowRuns]", cache: Path) -> "Split
 
 def _splits_of(grid: "Grid", rows: "Sequence[RowRuns]", cache: Path) -> "Mapping[str, Split]":
     """Returns the splits of the grid's corpus, or none if they are not available or not scored."""
+    from t2t_jax.evaluation.metrics import BPC
+
     finished = [row for row in rows if row.runs]
-    if not grid.study.split or not finished:
+    if not finished or not (grid.study.split or BPC in grid.scores):
         return {}
     c, directory = finished[0].c, finished[0].runs[0].directory
     dataset = available_dataset(directory, c, cache, f"the sentences of {grid.data.corpus}")

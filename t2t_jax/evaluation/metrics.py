@@ -5,6 +5,7 @@ one. `table STUDY --metrics BLEU,TER@test_long` computes others from the transla
 runs: such a metric is no part of a run.
 """
 
+import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Counts = Sequence[Sequence[float]]
 Function = Callable[..., Counts | float]
 F = TypeVar("F", bound=Function)
-PPL, CONTRASTIVE = "PPL", "contrastive"
+PPL, BPC, CONTRASTIVE = "PPL", "BPC", "contrastive"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Metric:
       signature: how it is computed, or a function that returns this if it has to import a package.
       function: (hypotheses, references, sources) -> for each sentence the counts whose sums give
         the metric; or a number, the score of all sentences, for which there is no significance
-        test. None for PPL and contrastive, which are computed from likelihoods instead of outputs.
+        test. None for PPL, BPC and contrastive, which are computed from likelihoods.
       of_sums: the metric [...] of summed counts [..., counts].
       key: its key in the scores of a result.
       annotation: the annotation of a sentence that is compared in place of its reference.
@@ -156,8 +157,14 @@ def perplexity(sums: np.ndarray) -> np.ndarray:
         return np.exp(sums[..., 0] / sums[..., 1])
 
 
+def bits(sums: np.ndarray) -> np.ndarray:
+    """Bits per character [...], from sums of the nats and the characters of sentences [..., 2]."""
+    return sums[..., 0] / sums[..., 1] / math.log(2)
+
+
 METRICS: dict[str, Metric] = {
     PPL: Metric(PPL, "per subword on dev", None, perplexity, PPL, lower_is_better=True),
+    BPC: Metric(BPC, "bits per character on dev", None, bits, BPC, lower_is_better=True),
     CONTRASTIVE: Metric(
         CONTRASTIVE, "on minimal pairs of the grammar", None, percentage, CONTRASTIVE
     ),
@@ -267,7 +274,7 @@ def parse(text: str, corpus: str, *, table: bool = False) -> tuple[str, ...]:
 
     Args:
       corpus: the corpus that is scored.
-      table: whether a name may have a split, as in `BLEU@test_long`, and may be PPL.
+      table: whether a name may have a split, as in `BLEU@test_long`, and may be PPL or BPC.
 
     Raises:
       UsageError: there is no such metric of this corpus, it is named twice, or it is perplexity or
@@ -276,13 +283,15 @@ def parse(text: str, corpus: str, *, table: bool = False) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",")) if text else ()
     own = CORPORA[corpus].metrics
     special = [n for n, x in METRICS.items() if x.teacher_forced or x.annotation]
-    choices = [n for n in METRICS if (n not in special or n in own) and (n != PPL or table)]
+    choices = [
+        n for n in METRICS if (n not in special or n in own) and (n not in (PPL, BPC) or table)
+    ]
     for name in names:
         metric, split = of_split(name) if table else (name, "")
         if metric not in choices:
             raise UsageError(f"there is no metric {name!r} here: {near(metric, choices)}")
-        if metric == PPL and split:
-            raise UsageError(f"{PPL} is measured on dev alone: leave out {name}.")
+        if metric in (PPL, BPC) and split:
+            raise UsageError(f"{metric} is measured on dev alone: leave out @{split}.")
         if metric == CONTRASTIVE and split:
             raise UsageError(f"{metric} has pairs of its own, and no split: leave out @{split}.")
         if names.count(name) > 1:

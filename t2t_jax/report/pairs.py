@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.study.comparison import LEVEL, RowResult, compare_pairs, likelihood_of
+from t2t_jax.study.comparison import LEVEL, RowResult, comparable, compare_pairs
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import Difference
 
@@ -27,8 +27,8 @@ class MatrixCell(NamedTuple):
 
 def of_metrics(grid: Grid, lines: Sequence[RowResult]) -> dict[str, Pairs]:
     """Returns the pairs by metric, the study's own first; metrics without pairs are left out."""
-    comparable = [line for line in lines if likelihood_of(line.c) == likelihood_of(lines[0].c)]
-    metrics = {"PPL": compare_pairs(comparable, lambda line: line.PPL)}
+    compared = [line for line in lines if comparable("PPL", line, lines[0])]
+    metrics = {"PPL": compare_pairs(compared, lambda line: line.PPL)}
     if grid.study.split:
         scores = compare_pairs(lines, lambda line: line.score)
         metrics = {metric_of(grid.data.corpus).name: scores, **metrics}

@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from t2t_jax.config import Config
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import (
+    BPC,
     CONTRASTIVE,
     METRICS,
     PPL,
@@ -132,22 +132,17 @@ def corrected(parts: Sequence[tuple[Grid, Sequence[RowResult]]]) -> list[list[Ro
     return [[of_line(line) for line in lines] for _, lines in parts]
 
 
-def likelihood_of(c: Config) -> tuple[int, bool]:
-    """Returns what rows share whose PPL is compared: the vocabulary, and whether it is pseudo-PPL.
-
-    Pseudo-perplexity predicts each token from the tokens on both sides of it.
-    """
-    return c.data.vocabulary, ARCHITECTURES[c.model.architecture].masked
-
-
 def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores) -> list[RowResult]:
     usual = [not any(run.unusual for run in (*row.runs, *rows[0].runs)) for row in rows]
-    same = [likelihood_of(row.c) == likelihood_of(rows[0].c) for row in rows]
-    per_subword = [a and b for a, b in zip(usual, same, strict=True)]
-    perplexities = _compared([_perplexity(row, part) for row in rows], per_subword)
+
+    def compared(name: str, measures: Sequence[Measure | None]) -> list[Measure | None]:
+        pairs = zip(usual, rows, strict=True)
+        return _compared(measures, [a and comparable(name, x, rows[0]) for a, x in pairs])
+
+    perplexities = compared(PPL, [_perplexity(row, part) for row in rows])
     scores = _compared([_score(grid, row, part) for row in rows], usual)
     on_request = {
-        name: _compared([_computed(grid, name, row, of_runs, part) for row in rows], usual)
+        name: compared(name, [_computed(grid, name, row, of_runs, part) for row in rows])
         for name, of_runs in computed.items()
     }
     return [
@@ -159,6 +154,39 @@ def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores)
         )
         for i, row in enumerate(rows)
     ]
+
+
+def comparable(name: str, row: RowRuns, base: RowRuns) -> bool:
+    """Returns whether two rows can be compared in a metric.
+
+    PPL and BPC cannot with pseudo-perplexity, which predicts each token from both sides of it, and
+    PPL cannot if it is per other subwords.
+    """
+    if name not in (PPL, BPC):
+        return True
+    masked = [ARCHITECTURES[x.c.model.architecture].masked for x in (row, base)]
+    return masked[0] == masked[1] and (name == BPC or same_subwords(row, base))
+
+
+def same_subwords(row: RowRuns, base: RowRuns) -> bool:
+    """Returns whether dev has the same subwords for both rows, so that their PPL can be compared.
+
+    They have the same vocabulary, and the same number of subwords in every sentence of dev. Rows
+    whose runs kept no likelihoods must share all of their data.
+    """
+    if row.c.data.vocabulary != base.c.data.vocabulary:
+        return False
+    if not row.runs or not base.runs:
+        return True
+
+    def fingerprints(x: RowRuns, name: str) -> set[str]:
+        return {y for run in x.runs for n, y in run.origins.items() if n.startswith(name)}
+
+    lengths = [[n for _, n in x.runs[0].likelihood] for x in (row, base)]
+    same_data = lengths[0] == lengths[1] if all(lengths) else None
+    if same_data is None:
+        same_data = fingerprints(row, "data") == fingerprints(base, "data")
+    return same_data and fingerprints(row, "vocabulary") == fingerprints(base, "vocabulary")
 
 
 def _perplexity(row: RowRuns, part: slice) -> Measure | None:
@@ -178,7 +206,8 @@ def _computed(
 ) -> Measure | None:
     """Returns a metric of a row; None unless it is known for all of its runs."""
     scores = [of_runs[run.directory] for run in row.runs if run.directory in of_runs]
-    on_dev = name != CONTRASTIVE and (of_split(name)[1] or grid.study.split) == "dev"
+    on_dev = name == BPC or (of_split(name)[1] or grid.study.split) == "dev"
+    on_dev = on_dev and name != CONTRASTIVE
     part = part if on_dev else ALL
     parts_known = part == ALL or all(len(x.statistics) for x in scores)
     if len(scores) < len(row.runs) or not parts_known:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from t2t_jax import config
 from t2t_jax.config import SENTENCES, Config, Data
 from t2t_jax.data.corpora import CORPORA
+from t2t_jax.data.raw import request
 from t2t_jax.errors import UsageError, near
-from t2t_jax.evaluation.metrics import CONTRASTIVE, PPL, is_scored, metric_of, of_split
+from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, PPL, is_scored, metric_of, of_split
 from t2t_jax.models.flops import step_flops
 from t2t_jax.runs import identity
 from t2t_jax.runs.job import Job
@@ -84,16 +85,21 @@ class Grid:
         """Base's data; every row has the same sentences."""
         return self.config(self.rows[0]).data
 
-    @property
+    @cached_property
     def scores(self) -> tuple[str, ...]:
-        """The metrics that have a column."""
-        return self.metrics or ("PPL", metric_of(self.data.corpus).name)
+        """The metrics that have a column; bits per character, if PPL is per different subwords."""
+        prepared = [request(self.config(row).data) for row in self.rows]
+        several = any(x != prepared[0] for x in prepared)
+        names = [*self.metrics] or [PPL, metric_of(self.data.corpus).name]
+        if several and PPL in names and BPC not in names:
+            names.insert(names.index(PPL) + 1, BPC)
+        return tuple(names)
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """The metrics that are computed on request."""
+        """The metrics that are computed for a table."""
         kept = PPL, metric_of(self.data.corpus).name
-        return tuple(name for name in self.metrics if name not in kept)
+        return tuple(name for name in self.scores if name not in kept)
 
     @property
     def name(self) -> str:
@@ -139,7 +145,7 @@ class Grid:
         if both := self.sweep.keys() & self.changes.keys():
             name = min(both)
             raise UsageError(f"--sweep varies {name}: leave out --{name}, or the sweep of it.")
-        if self.metrics and not self.study.split and self.metrics != ("PPL",):
+        if self.metrics and not self.study.split and not {*self.metrics} <= {PPL, BPC}:
             raise UsageError(
                 f"{self.study.name} measures perplexity alone, and translates nothing: leave out "
                 "--metrics, or give its study a split."

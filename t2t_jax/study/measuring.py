@@ -5,9 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import metrics
 from t2t_jax.evaluation.metrics import (
+    BPC,
     CONTRASTIVE,
     METRICS,
     Metric,
@@ -96,6 +99,11 @@ def measure(
         if name == CONTRASTIVE:
             scores[name] = _contrastive([run for _, run in runs])
             continue
+        if name == BPC:
+            every = _runs(grid, rows, translated=False)
+            bits = {directory: _bits(run, splits.get("dev")) for directory, run in every}
+            scores[name] = {directory: score for directory, score in bits.items() if score}
+            continue
         if of_split(name)[0] != metric_of(grid.data.corpus).name and splits and runs:
             report(f"computing {name} of the translations of {len(runs)} runs")
         found = {directory: _score(grid, name, run, splits) for directory, run in runs}
@@ -103,9 +111,10 @@ def measure(
     return scores
 
 
-def _runs(grid: Grid, rows: Sequence[RowRuns]) -> list[tuple[Path, Run]]:
-    """Returns the runs of all rows that translate, each once, by their directories."""
-    every = [x for row in rows for x in (row, row.untuned) if x and grid.split(x.c)]
+def _runs(grid: Grid, rows: Sequence[RowRuns], translated: bool = True) -> list[tuple[Path, Run]]:
+    """Returns the runs of all rows, or of those that translate, each once, by their directories."""
+    every = [x for row in rows for x in (row, row.untuned) if x]
+    every = [x for x in every if grid.split(x.c) or not translated]
     return list({run.directory: run for row in every for run in row.runs}.items())
 
 
@@ -125,6 +134,15 @@ def _contrastive(runs: Sequence[Run]) -> dict[Path, RunScore]:
         judgements = judging.kept(run.directory, run.result) if same else ()
         scores[run.directory] = RunScore(ours["score"], [(x.right, 1) for x in judgements])
     return scores
+
+
+def _bits(run: Run, dev: "Split | None") -> RunScore | None:
+    """Returns the bits per character of dev, if its sentences and their likelihoods are known."""
+    if dev is None or len(run.likelihood) != len(dev.references):
+        return None
+    lengths = map(len, dev.references)
+    counts = [(nats, n) for (nats, _), n in zip(run.likelihood, lengths, strict=True)]
+    return RunScore(float(METRICS[BPC].of_sums(np.array(counts).sum(axis=0))), counts)
 
 
 def _score(grid: Grid, name: str, run: Run, splits: "Mapping[str, Split]") -> RunScore | None:

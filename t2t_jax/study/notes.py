@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.evaluation.metrics import CONTRASTIVE, METRICS, Outputs, metric_of, of_split
+from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, Outputs, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
-from t2t_jax.study.comparison import LEVEL, RowResult, likelihood_of, tests
+from t2t_jax.study.comparison import LEVEL, RowResult, comparable, same_subwords, tests
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import Difference
 from t2t_jax.study.sweep import TRIAL_SEED
@@ -74,11 +74,18 @@ def mean_score(line: RowResult, split: str, key: str) -> str:
 def _other_subwords(lines: Sequence[RowResult]) -> list[str]:
     """Names the rows whose PPL cannot be compared with base's."""
     base, notes = lines[0], []
-    for i, other in enumerate(("the vocabulary differs", "it predicts tokens from both sides")):
-        differ = (x for x in lines if likelihood_of(x.c)[i] != likelihood_of(base.c)[i])
-        if names := [line.row.name for line in differ]:
-            compared = f"PPL cannot be compared with {base.row.name}'s where {other}"
-            notes.append(f"{compared}: {'; '.join(names)}.")
+    sided = [line.row.name for line in lines if not comparable(BPC, line, base)]
+    subwords = [line.row.name for line in lines if not same_subwords(line, base)]
+    if subwords:
+        notes.append(
+            f"PPL is per subword, so it cannot be compared with {base.row.name}'s where the "
+            f"subwords differ: {'; '.join(subwords)}. BPC, bits per character, can."
+        )
+    if sided:
+        notes.append(
+            f"PPL cannot be compared with {base.row.name}'s where it predicts tokens from both "
+            f"sides: {'; '.join(sided)}."
+        )
     return notes
 
 
@@ -101,6 +108,8 @@ def _signature(grid: Grid, name: str, runs: Sequence[Run]) -> str:
     if name == CONTRASTIVE:
         sets = sorted({run.result[name]["signature"] for run in runs if name in run.result})
         return f"{name} {METRICS[name].describe()}: {'; '.join(sets)}".removesuffix(": ")
+    if name == BPC:
+        return f"{BPC}: {METRICS[BPC].describe()}"
     metric, split = of_split(name)
     own = metric == metric_of(grid.data.corpus).name
     how = "the same" if own else METRICS[metric].describe(Outputs((), (), (), data=grid.data))
@@ -111,6 +120,8 @@ def _requirements(name: str) -> tuple[str, str]:
     """Returns what a metric on request needs to be computed, and why it may not be tested."""
     if name == CONTRASTIVE:
         return "`--metrics` or `run`, and parameters", "as base was not judged on the same pairs"
+    if name == BPC:
+        return "the corpus, and the likelihoods of sentences", _UNKNOWN
     if of_split(name)[1]:
         return "`run` with this metric", _UNKNOWN
     return "translations, which are not stored", _UNKNOWN

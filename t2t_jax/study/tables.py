@@ -11,7 +11,7 @@ from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import METRICS, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study.collecting import RowRuns
-from t2t_jax.study.comparison import Measure, RowResult, likelihood_of, paper_score
+from t2t_jax.study.comparison import Measure, RowResult, comparable, paper_score
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes
@@ -133,13 +133,13 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _best(name: str, lines: Sequence[RowResult]) -> float:
-    """Returns the best mean of a column, among rows without †; of PPL, of base's kind."""
+    """Returns the best mean of a column, among rows without †, which base can be compared with."""
     usual = [x for x in lines if not x.unusual]
-    compared = [
-        x for x in usual if name != "PPL" or likelihood_of(x.c) == likelihood_of(lines[0].c)
-    ]
+    compared = [x for x in usual if comparable(name, x, lines[0])]
     means = [measure.spread.mean for x in compared if (measure := x.measure(name))]
-    return (min if METRICS[of_split(name)[0]].lower_is_better else max)(means, default=math.nan)
+    if len(means) < 2:  # a value that nothing can be compared with is not the best
+        return math.nan
+    return (min if METRICS[of_split(name)[0]].lower_is_better else max)(means)
 
 
 def _scores(grid: Grid, line: RowResult, name: str, best: float, p: bool) -> tuple[Cell, ...]:
