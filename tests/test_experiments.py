@@ -1,6 +1,6 @@
 """Scripts and tools of experiments/: what they write has the stored results' numbers.
 
-fidelity.py compares grids with the paper, mechanisms.py writes a page of all mechanisms, and
+scale.py compares grids with the paper, mechanisms.py writes a page of all mechanisms, and
 tools/peers measures other toolkits and checkouts alternately with this one.
 """
 
@@ -13,44 +13,48 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import fidelity, mechanisms
+from experiments import mechanisms, scale
 from experiments.tools.peers import run
 from t2t_jax.bench import workload
-from t2t_jax.study.sweep import parse
+from t2t_jax.study import requests
+from t2t_jax.study.declaration import find
 from tests import stored
 
 RESULTS = mechanisms.RESULTS
 
 
-@pytest.mark.parametrize("name", [n for n, regime in fidelity.GRIDS.items() if not regime.stored])
+@pytest.mark.parametrize("name", [n for n, regime in scale.GRIDS.items() if not regime.stored])
 def test_every_grid_is_valid_and_its_command_names_it(name, tmp_path):
-    grid = fidelity.grid(name, tmp_path)
-    grid.check()
-    words = fidelity.words(name)
-    assert words[-2:] == ["--store", str(fidelity.STORE)]
-    swept = [word.removeprefix("--sweep=") for word in words if word.startswith("--sweep=")]
-    assert parse(swept) == grid.sweep
-    fields = [word for word in words[1:-2] if not word.startswith("--sweep=")]
-    named = zip(fields[::2], fields[1::2], strict=True)
-    shown = {"preset": grid.preset.name} | grid.changes
-    assert dict(named) == {f"--{n}": str(x) for n, x in shown.items()}
+    request = scale.request(name, tmp_path)
+    grid = request.grid(find("table3"), tmp_path)
+    assert requests.request_of(grid).flags == request.flags
+    reads_text = grid.data.corpus == "text"
+    assert (f"{tmp_path}/dev" in request.flags) == reads_text
+    c = grid.config(grid.rows[0])
+    if reads_text:  # the paper's warm-up and heads, at an eighth of its width
+        assert c.training.warmup == round(0.04 * c.training.steps)
+        assert (c.model.h, c.model.d_k, c.model.d_model) == (8, 8, 64)
 
 
 def test_a_part_has_base_and_its_groups_alone():
     grid = stored.grid(rows=20)
     lines = stored.compared(grid)
-    measured = fidelity.agreement_of(grid, lines)
+    measured = scale.agreement_of(grid, lines)
     for part, groups in (("all", "ABCDEbig"), ("C, D", "CD"), ("A, B, E", "ABE")):
         kept = [x for x in lines if x.row.group == "base" or x.row.group in groups]
         rows = [(x.row.paper["PPL"], x.PPL.spread.mean) for x in kept]
         tau = stats.kendalltau(*zip(*rows, strict=True)).statistic
-        assert fidelity.tau({"agreement": measured}, part) == pytest.approx(tau)
+        assert measured[part]["PPL"]["tau"] == pytest.approx(tau)
 
 
 def test_the_cost_of_a_grid_is_that_of_all_its_runs():
-    measured, runs = fidelity.measure("demo", stored.DEMO)
+    measured, runs = scale.measure("demo", stored.DEMO)
     results = [run["result.json"] for run in runs.values()]
-    assert measured["runs"] == len(results) == 20
+    assert measured["rows"] == len(results) == 20
+    base = next(run for run in runs.values() if "/base/" in run["names.txt"])
+    lengths = [n for _, n in base["likelihood.statistics.json"]]
+    expected = 2000 * np.mean(lengths) / base["result.json"]["parameters"]
+    assert measured["tokens_per_parameter"] == pytest.approx(expected)
     assert measured["flops"] == pytest.approx(sum(r["flops"] for r in results))
     steps = [[x.get("seconds_per_step", np.nan) for x in r["metrics.jsonl"]] for r in runs.values()]
     trained = [r["steps"] * np.nanmedian(x) for r, x in zip(results, steps, strict=True)]
@@ -72,12 +76,12 @@ def test_the_attainable_tau_is_that_of_a_random_order_of_close_rows(metric, gap)
         return sum(1 if x else rng.choice([-1, 1]) for x in far) / size
 
     drawn = [tau() for _ in range(400)]
-    assert fidelity.attainable(metric) == pytest.approx(np.mean(drawn), abs=0.01)
+    assert scale.attainable(metric) == pytest.approx(np.mean(drawn), abs=0.01)
 
 
-@pytest.mark.parametrize("name", ["muP", "tuned"])  # demo's runs are one trial of each tuned row
+@pytest.mark.parametrize("name", ["hour, tuned", "text, 1,400 pairs, 6 epochs"])
 def test_an_unfinished_grid_is_left_out(name):
-    assert fidelity.measure(name, stored.DEMO) is None
+    assert scale.measure(name, stored.DEMO)[0] is None
 
 
 @pytest.fixture(scope="module")

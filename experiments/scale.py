@@ -1,0 +1,266 @@
+"""How small can Table 3 be and still tell what the paper's tells?
+
+    launch/local.sh experiments/scale.py --text DIR --seeds 3 GRID ...   runs grids
+    launch/local.sh experiments/scale.py                                 only makes table and figure
+
+The paper's base has 65 M parameters and reads 135 M target tokens about 18 times: 2 tokens of text
+for every parameter, with a warm-up of 4% of the steps. A grid is Table 3 in miniature. Grids of
+real text vary the tokens for each parameter, by the number of training pairs, and the epochs; DIR
+has train.en, train.de, dev.en and so on (the stored runs read English and German software
+documentation and other prose, 285,042 pairs). The other grids are presets on the built-in corpus,
+some with changes. A grid on real text of d_model 64 takes a core 1 to 20 minutes for each run.
+
+Runs are stored in runs/scale, and a stopped grid continues there. What is finished is published in
+experiments/results/scale, also of unfinished grids, from which a new machine continues. The stored
+tables of presets are grids, too, and are not run again.
+
+The agreement is Kendall's tau with the paper's values, and the share of the pairs of rows that the
+paper separates which have its order. No regime was chosen by looking at groups A, B and E.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from t2t_jax.study.typeset import pipe_table
+
+RESULTS = Path(__file__).parent / "results" / "scale"
+STORE = Path("runs/scale")
+
+
+class Regime(NamedTuple):
+    """How a grid differs from Table 3 with the paper's own scale.
+
+    Attributes:
+      rows: names or groups of the rows that are run; empty for all.
+      stored: of a grid that is not run here, its folder in experiments/results.
+    """
+
+    changes: Mapping[str, Any] = {}
+    sweep: Mapping[str, tuple[float, ...]] = {}
+    preset: str = "demo"
+    rows: tuple[str, ...] = ()
+    stored: str = ""
+
+
+# Batches of 1,024 tokens hold 39 pairs. The peak is base's best of four at 22,400 pairs and 6
+# epochs, with pre-norm and a linear schedule. With post-norm and the paper's schedule, base is far
+# worse there at each of three peaks.
+PEAK, PAIRS_A_STEP = 0.00531, 39.07
+TEXT = dict(
+    corpus="text", max_length=128, batch_tokens=1024, num_buckets=4, d_model=64, d_ff=256, d_k=8,
+    d_v=8, N=3, vocabulary=4600, norm_placement="pre", schedule="linear", beam=1,
+)  # fmt: skip
+ALL_BUT_BIG = ("base", "A", "B", "C", "D", "E")  # big takes half of the time of a grid
+
+
+def text(pairs: int, epochs: int) -> Regime:
+    """Returns the regime of real text at d_model 64, with the paper's warm-up, 4% of the steps."""
+    steps = round(pairs * epochs / PAIRS_A_STEP)
+    warmup = round(0.04 * steps)
+    lr_scale = round(PEAK * (TEXT["d_model"] * warmup) ** 0.5, 3)
+    lengths = dict(pairs=pairs, steps=steps, warmup=warmup, evaluate_every=steps)
+    return Regime(TEXT | lengths | dict(lr_scale=lr_scale), preset="paper", rows=ALL_BUT_BIG)
+
+
+HALF = dict(pairs=2500, steps=3840)
+SHORT_WARMUP = HALF | dict(P_drop=0.06, warmup=240)
+GRIDS = {
+    **{f"text, {n:,} pairs, {e} epochs": text(n, e)
+       for e in (6, 18) for n in (1400, 5600, 22_400, 56_000)},
+    "demo": Regime(stored="table3-demo"),
+    "demo, quarter of the steps": Regime(dict(steps=320)),
+    "hour": Regime(preset="hour", stored="table3-hour"),
+    "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5, 0.7)}, "hour", stored="table3-hour"),
+    "night": Regime(preset="night", stored="table3-night"),
+    "night, half": Regime(HALF | dict(warmup=960), preset="night"),
+    "night, half, short warm-up": Regime(SHORT_WARMUP | dict(lr_scale=0.5), preset="night"),
+    "night, half, short warm-up, tuned": Regime(SHORT_WARMUP, {"lr_scale": (0.25, 0.5)}, "night"),
+}  # fmt: skip
+PARTS = {"all": "", "C, D": "CD", "A, B, E": "ABE"}  # groups; base belongs to each
+
+
+def request(name, directory=None):
+    """Returns the request for a grid; its paths are those of a directory, if it reads text."""
+    from t2t_jax.study.requests import Request
+
+    changes, sweep, preset, rows, _ = GRIDS[name]
+    if directory and changes.get("corpus") == "text":
+        changes = changes | {split: f"{directory}/{split}" for split in ("train", "dev", "test")}
+    return Request("table3", preset, changes, sweep, rows)
+
+
+def run(name, seeds, directory):
+    """Runs a grid, or continues it."""
+    words = ["run", "table3", *request(name, directory).flags, "--store", STORE, "--seeds", seeds]
+    subprocess.run([sys.executable, "-m", "t2t_jax.cli", *map(str, words)], check=True)
+
+
+def measure(name, home):
+    """Returns agreement and cost of a grid, None if a row is missing; and its runs."""
+    from t2t_jax.runs.results import costs
+    from t2t_jax.study import collecting, comparison
+    from t2t_jax.study.declaration import find
+    from t2t_jax.study.publish import runs_of
+
+    made = request(name).grid(find("table3"), home)
+    lines = comparison.compare_with_base(made, collecting.collect(made, mix=True))
+    runs = runs_of(made, lines, translations=False)
+    untried = (line.choice and line.choice.missing for line in lines)
+    if not all(line.score for line in lines) or any(untried):
+        return None, runs
+    spent = [costs(run["result.json"], run["metrics.jsonl"]) for run in runs.values()]
+    parts = "training_seconds", "overhead_seconds", "scoring_seconds"
+    seeds = [len(line.runs) for line in lines]
+    return {
+        "rows": len(lines),
+        "seeds": [min(seeds), max(seeds)],
+        "flops": sum(x["flops"] for x in spent),
+        "core_hours": sum(x[part] for x in spent for part in parts) / 3600,
+        "tokens_per_parameter": tokens(made, lines[0].runs[0]),
+        "agreement": agreement_of(made, lines),
+    }, runs
+
+
+def tokens(made, base):
+    """Returns target tokens of text for each parameter of base, with sentences as long as dev's."""
+    from t2t_jax.runs.store import LIKELIHOOD, read_statistics
+
+    lengths = [n for _, n in read_statistics(base.directory, base.result, LIKELIHOOD)]
+    return made.data.pairs * sum(lengths) / len(lengths) / base.result["parameters"]
+
+
+def agreement_of(made, lines):
+    """Returns tau, its interval and the pairs of rows in the paper's order, by part and metric."""
+    from t2t_jax.study.agreement import agreements
+
+    def of_part(groups):
+        chosen = [x for x in lines if not groups or x.row.group in ("base", *groups)]
+        return {
+            x.metric: {
+                "tau": x.tau,
+                "interval": [x.low, x.high],
+                "ordered": x.ordered,
+                "pairs": x.pairs,
+            }
+            for x in agreements(made, chosen)
+        }
+
+    return {part: of_part(groups) for part, groups in PARTS.items()}
+
+
+def attainable(metric):
+    """Returns the expected tau of a table that orders as the paper the pairs that it separates.
+
+    The order of the other pairs is random.
+    """
+    import numpy as np
+
+    from t2t_jax.study.agreement import SEPARATED
+    from t2t_jax.study.declaration import find
+
+    values = np.array([row.paper[metric] for row in find("table3").rows])
+    gaps = np.abs(values[:, None] - values)[np.triu_indices(len(values), k=1)].round(6)
+    return (gaps >= SEPARATED[metric]).sum() / np.sqrt(len(gaps) * (gaps > 0).sum())
+
+
+def table(results):
+    """Returns Markdown: the cost and the agreement of every grid, and what they mean."""
+    metrics = [(metric, part) for metric in ("PPL", "BLEU") for part in PARTS]
+    heads = ["grid", "rows", "seeds", "core-hours", "FLOPs", "tokens per parameter"]
+    heads += [f"tau of {metric}, {part}" for metric, part in metrics]
+    heads += ["pairs in order, PPL", "pairs in order, BLEU"]
+    notes = [
+        "Tokens per parameter: target tokens of the training text for each parameter of base (the "
+        "paper: 2).",
+        "A table with the paper's order in all pairs of rows that the paper separates (by 0.1 PPL "
+        "or 0.3 BLEU), and a random order in the others, has an expected tau of "
+        f"{attainable('PPL'):.2f} (PPL) and {attainable('BLEU'):.2f} (BLEU).",
+        "In parentheses: the 95% interval over rows, seeds and sentences, where there are several "
+        "seeds. FLOPs and core-hours cover all seeds; core-hours depend on what else the machine "
+        "did.",
+    ]
+
+    def line(name, x):
+        low, high = x["seeds"]
+        cells = [name, f"{x['rows']}", f"{low}" if low == high else f"{low} to {high}"]
+        cells += [f"{x['core_hours']:.2f}", f"{x['flops']:.1e}"]
+        cells += [f"{x['tokens_per_parameter']:.2g}"]
+        for metric, part in metrics:
+            value, (low, high) = (x["agreement"][part][metric][n] for n in ("tau", "interval"))
+            interval = "" if low is None else f" ({low:.2f} to {high:.2f})"
+            cells.append(f"{value:.2f}{interval}")
+        both = (x["agreement"]["all"][metric] for metric in ("PPL", "BLEU"))
+        return [*cells, *(f"{one['ordered']} of {one['pairs']}" for one in both)]
+
+    lines = [line(name, x) for name, x in results.items()]
+    return pipe_table(heads, lines) + "\n" + "".join(f"- {note}\n" for note in notes)
+
+
+def draw(results):
+    """Plots tau of PPL over the tokens for each parameter and over the FLOPs of a grid."""
+    from t2t_jax import plotting
+
+    names = [f"{corpus}: {part}" for corpus in ("real text", "built-in") for part in PARTS]
+    styles, values = plotting.styles(names), []
+    for name, x in results.items():
+        corpus = "real text" if name.startswith("text") else "built-in"
+        for part in PARTS:
+            found = x["agreement"][part]["PPL"]
+            low, high = found["interval"]
+            values.append(
+                styles[f"{corpus}: {part}"]
+                | {"grid": name, "tokens": x["tokens_per_parameter"], "flops": x["flops"]}
+                | {"tau": found["tau"], "low": low, "high": high}
+            )
+    ends = [v[n] for v in values for n in ("tau", "low", "high") if v[n] is not None]
+    y = plotting.Axis.over("tau", "Kendall's tau with the paper's PPL", ends)
+    layers = [plotting.interval(y), ({"type": "point", "size": 40}, plotting.SHAPE)]
+    titles = {"tokens": "target tokens per parameter of base", "flops": "FLOPs of the whole grid"}
+    axes = [plotting.Axis.over(n, t, [v[n] for v in values], log=True) for n, t in titles.items()]
+    panels = [
+        plotting.panel(x, y, (240, 240), layers, values[-len(PARTS) :] if x is axes[-1] else ())
+        | {"data": {"values": values}}
+        for x in axes
+    ]
+    plotting.write(RESULTS / "scale", plotting.chart({"hconcat": panels}, names))
+
+
+def main():
+    names = [name for name, regime in GRIDS.items() if not regime.stored]
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("grids", nargs="*", metavar="GRID", help=f"to run: {'; '.join(names)}")
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each row [1]")
+    parser.add_argument("--text", type=Path, help="folder with train.en, train.de, dev.en, ...")
+    arguments = parser.parse_args()
+    from t2t_jax import files
+    from t2t_jax.runs import published
+
+    if unknown := [name for name in arguments.grids if name not in names]:
+        parser.error(f"there is no grid {unknown[0]!r} to run: choose from {'; '.join(names)}.")
+    if any(name.startswith("text") for name in arguments.grids) and not arguments.text:
+        parser.error("grids of real text need --text DIR, the folder of train.en, train.de, ....")
+    demo = RESULTS.parent / GRIDS["demo"].stored
+    for folder in (RESULTS, demo):  # tuned grids have runs of demo
+        if (folder / published.NAME).exists():
+            published.unpack(folder, STORE)
+    for name in arguments.grids:
+        run(name, arguments.seeds, arguments.text)
+    measured = {
+        name: measure(name, RESULTS.parent / regime.stored if regime.stored else STORE)
+        for name, regime in GRIDS.items()
+    }
+    results = {name: found for name, (found, _) in measured.items() if found}
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    published.write(RESULTS, {key: run for n in names for key, run in measured[n][1].items()})
+    files.write_json(RESULTS / "agreement.json", results)
+    files.write(RESULTS / "table.md", table(results))
+    draw(results)
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()
