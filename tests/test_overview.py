@@ -11,6 +11,7 @@ import pytest
 from t2t_jax.runs import names, store, view
 from t2t_jax.runs.job import Job
 from t2t_jax.runs.view import Standing, Watch, seconds_left, summary
+from t2t_jax.training import progress
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
 
@@ -171,19 +172,39 @@ def seen(jobs, out, monkeypatch, age=-1):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("out", [Terminal, io.StringIO])
-def test_runs_at_work_done_and_waiting_are_shown(jobs, out, monkeypatch):
-    text = seen(jobs, out(), monkeypatch)
-    assert ("\x1b" in text) == (out is Terminal)
-    assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4)" in text
-    assert "failed: RuntimeError('[boom] it went wrong')  (2 of 4)" in text
+def test_runs_at_work_done_and_waiting_are_shown_on_a_terminal(jobs, monkeypatch):
+    text = seen(jobs, Terminal(), monkeypatch)
+    assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4, about 18 min 40 s left)" in text
+    assert "failed: RuntimeError('[boom] it went wrong')  (2 of 4" in text
     assert "2 of 4 runs have ended, 1 of them failed; 1 running; 1 waiting" in text
     row = next(line for line in text.splitlines() if "320/1,280" in line)
     for part in ("table3-demo/A:h=4,d_k=128,d_v=128/0", "4.48", "12,345", "8 min 00 s"):
         assert part in row
-    text = seen(jobs, out(), monkeypatch, age=1)  # its process was killed
+    text = seen(jobs, Terminal(), monkeypatch, age=1)  # its process was killed
     assert "320/1,280" not in text
     assert "0 running; 2 waiting" in text
+
+
+def test_a_pipe_gets_a_line_for_each_run_that_ends_and_one_a_minute_with_an_estimate(
+    jobs, monkeypatch
+):
+    """A clock of ten minutes, at the fifth of which the first run ends."""
+    now, out = [1000.0], io.StringIO()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    written = time.time() + 9
+    os.utime(jobs[2].directory / "metrics.jsonl", (written, written))
+    with view.View(jobs, Progress(out)) as watched:
+        watched.shown.remove(jobs[0])
+        for second in range(600):
+            now[0] += 1
+            ended = jobs[:1] if second >= 300 else []
+            monkeypatch.setattr(view, "ended", ended.__contains__)
+            watched.refresh()
+    first, *lines = out.getvalue().splitlines()
+    assert first == "2 of 4 runs are done already"
+    assert all(line.endswith("left") or "left)" in line for line in lines)
+    assert ["PPL 5.500" in line for line in lines].count(True) == 1
+    assert len(lines) == 10
 
 
 @pytest.fixture

@@ -136,6 +136,7 @@ class View:
         self.jobs, self.progress, self.began = jobs, progress, time.time()
         self.shown = {job for job in jobs if ended(job)}
         self.live: Live | None = None
+        self.left: float | None = None  # the last estimate, while no run makes steps
         if self.shown:
             progress.say(f"{len(self.shown)} of {len(jobs)} runs are done already")
 
@@ -149,19 +150,23 @@ class View:
 
     def refresh(self) -> None:
         """Reports the runs that ended since the last refresh, and the progress of the others."""
-        for job in self.jobs:
-            if job not in self.shown and ended(job):
-                self.shown.add(job)
-                line = f"{outcome(job)}  ({len(self.shown)} of {len(self.jobs)})"
-                if self.live:
-                    self.live.console.print(Text(line))
-                else:
-                    self.progress.say(line)
-        lines = summary([self._standing(job) for job in self.jobs])
+        new = [job for job in self.jobs if job not in self.shown and ended(job)]
+        before = len(self.shown)
+        self.shown |= {*new}
+        standings = [self._standing(job) for job in self.jobs]
+        self.left = seconds_left(standings) or self.left
+        left = 0 if len(self.shown) == len(self.jobs) else self.left
+        estimate = f", about {duration(left)} left" if left else ""
+        for n, job in enumerate(new, before + 1):
+            line = f"{outcome(job)}  ({n} of {len(self.jobs)}{estimate})"
+            if self.live:
+                self.live.console.print(Text(line))
+            else:
+                self.progress.say(line)
         if self.live:
-            _redraw(self.live, lines)
-        else:
-            self.progress.show("  ".join(line.strip() for line in lines[:2]))
+            _redraw(self.live, summary(standings))
+        elif seconds_left(standings):
+            self.progress.show(summary(standings)[0])
 
     def _standing(self, job: Job) -> Standing:
         """Returns the progress of a job. No lock is tried, as a worker may want it just then."""

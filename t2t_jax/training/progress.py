@@ -12,6 +12,8 @@ from t2t_jax import files
 from t2t_jax.errors import writing
 from t2t_jax.training.trackers import Tracker
 
+PIPE_SECONDS = 60.0  # between lines about what is going on, in a pipe
+
 
 class Progress:
     """Prints to a stream: on a terminal one line that is overwritten, in a pipe plain lines."""
@@ -23,8 +25,11 @@ class Progress:
         self.open = False  # whether the cursor is behind a line that `show` wrote
 
     def show(self, line: str) -> None:
-        """Shows a line that the next one overwrites, at most one a second; in a pipe every 15 s."""
-        if time.monotonic() - self.last < (1 if self.live else 15):
+        """Shows a line that the next one overwrites, at most one a second.
+
+        In a pipe, it waits until a minute has passed since the last line of any kind.
+        """
+        if time.monotonic() - self.last < (1 if self.live else PIPE_SECONDS):
             return
         self.last, self.open = time.monotonic(), self.live
         self._write(line, "" if self.live else "\n")
@@ -33,6 +38,8 @@ class Progress:
         """Prints a line that stays."""
         self._write(line, "\n")
         self.open = False
+        if not self.live:
+            self.last = time.monotonic()
 
     def _write(self, line: str, end: str) -> None:
         self.out.write("\r\x1b[K" * self.live + line + end)
