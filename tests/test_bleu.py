@@ -71,7 +71,7 @@ DE = HYPOTHESES, REFERENCES
         ("bleu", "zh", ZH, "-l en-zh"),
         ("bleu", "zh_CN", ZH, "-l en-zh"),
         ("bleu_lc", "yue-Hant", ZH, "-l en-zh -lc"),
-        ("bleu_intl", "zh", ZH, "-tok intl"),
+        ("bleu_intl", "zh", ZH, "-tok zh"),
         ("bleu", "ko", KO, "-tok char"),
         ("bleu", "ja", ZH, "-tok char"),
         ("bleu", "th", TH, "-tok char"),

@@ -104,10 +104,14 @@ def sentence_statistics(hypotheses: Texts, *references: Texts, **options: Any) -
 
 
 def _declare(name: str, key: str, **options: Any) -> None:
-    """Declares BLEU with options of sacreBLEU; by default, it is cased."""
+    """Declares BLEU with options of sacreBLEU; by default, it is cased.
+
+    A tokeniser among them is for languages that 13a could tokenise, too.
+    """
 
     def made(outputs: Outputs) -> dict[str, Any]:
-        return {"tokenize": tokenizer(outputs.data)} | options
+        chosen = tokenizer(outputs.data)
+        return {"tokenize": chosen} | options | ({} if chosen == "13a" else {"tokenize": chosen})
 
     def signature(outputs: Outputs) -> str:
         return _signature("BLEU", outputs, **made(outputs))
