@@ -136,7 +136,7 @@ class Data:
         "training pairs, a random sample of the corpus; 0 means all (grammar: 60,000, and more on "
         "request; diagnostic tasks: 20,000, or as many as requested)",
     )
-    vocabulary: Count = _field(
+    vocabulary: Annotated[int, Check(lambda x: x > 4, "must exceed the 4 special tokens")] = _field(
         37_000, "subwords of both languages; diagnostic tasks: words, and 4 special tokens"
     )
     normalization: Literal["corpus", "identity", "nmt_nfkc"] = _field(

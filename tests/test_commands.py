@@ -349,8 +349,11 @@ def test_a_damaged_or_foreign_directory_is_refused(copy, words, refused):
     refused(["translate", copy], copy / "final", "_METADATA is missing")
     (copy / "final" / "sha256.json").write_text("{")
     refused(["translate", copy], copy / "final", "sha256.json")
-    for name in ("final", "checkpoints"):
-        shutil.rmtree(copy / name)
+    shutil.rmtree(copy / "final")
+    for others in (["translate", copy], ["export", copy], ["attend", copy, "one"]):
+        refused(others, "is finished but has no parameters (final/)")
+    shutil.rmtree(copy / "checkpoints")
+    (copy / "result.json").unlink()
     refused(["translate", copy], copy, "no checkpoint")
     change_config(copy, d_modle=3)
     refused(["translate", copy], "config.json", "d_modle", "'d_model'")

@@ -73,6 +73,7 @@ LSTM = dict(architecture="recurrent", attention_feeding="output")
         ({"P_drop": 1.0}, ["P_drop", "below 1"]),
         ({"beta2": -0.1}, ["beta2"]),
         ({"seed": -1}, ["seed", "negative"]),
+        ({"vocabulary": 4}, ["vocabulary", "4 special tokens"]),
         ({"seed": 2**32}, ["seed", "at most"]),
         ({"num_buckets": 256}, ["num_buckets", "at most 255"]),
         ({"eps": 0.0}, ["eps", "positive"]),

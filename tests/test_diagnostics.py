@@ -348,7 +348,8 @@ def test_a_whole_prediction_is_right_where_greedy_decoding_is():
     params["embedding"] = jax.tree.map(lambda x: 0.1 * x, params["embedding"])
     rng = np.random.default_rng(1)
     sources = [[*rng.integers(4, 29, n), EOS] for n in (3, 1, 5, 8, 2, 7, 4, 6)]
-    greedy = translate_tokens(model, params, sources, config.Decoding(beam=1, max_extra=4))
+    decoding = config.Decoding(beam=1, max_extra=4)
+    greedy = translate_tokens(model, params, sources, decoding, warn=str)
     right = [[*tokens[:4], -EOS] for tokens in greedy]
     assert len({*map(tuple, right)}) > 3  # the outputs depend on the sources
     wrong = [[*row[:-2], 4 + (row[-2] - 3) % 25, -EOS] for row in right]

@@ -143,6 +143,8 @@ def attend(arguments: Namespace) -> None:
     c = config.replace(c, **changed_fields(arguments))
     if not (sentence := arguments.sentence.strip()):
         raise UsageError("the sentence is empty: give one.")
+    if arguments.translation is not None and not arguments.translation.strip():
+        raise UsageError("--translation is empty: give one, or leave it out for the model's own.")
     if c.model.architecture == "recurrent" and c.model.attention_feeding == "none":
         raise UsageError(
             f"{title(directory)} has no attention (attention_feeding=none): name another run."

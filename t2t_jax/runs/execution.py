@@ -12,8 +12,9 @@ from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, RunError, UsageError
 from t2t_jax.runs import claim, identity, provenance, store
 from t2t_jax.runs.context import Context, as_read, make_context
+from t2t_jax.runs.loading import final_parameters
 from t2t_jax.runs.names import title
-from t2t_jax.runs.scoring import Result, add_scores, missing_splits, read_final_params
+from t2t_jax.runs.scoring import Result, add_scores, missing_splits
 from t2t_jax.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -91,11 +92,12 @@ def _claim(
 def _complete(context: Context, c: Config, directory: Path, result: Result) -> Outcome:
     """Returns the result of a finished run, with its missing scores added."""
     from t2t_jax.training import hosts
+    from t2t_jax.training.checkpoints import read_params
 
     if not hosts.decide(partial(missing_splits, context, directory, result)):
         return result
     try:
-        params = read_final_params(directory, context.params)
+        params = read_params(final_parameters(directory), context.params)
         return add_scores(context, c, directory, params, result)
     except (UsageError, RunError) as error:
         return error

@@ -65,18 +65,28 @@ def load(
     return c, model, checkpoints.read_params(newest, like), vocabulary
 
 
+def final_parameters(directory: Path) -> Path:
+    """Returns the directory of the parameters with which a finished run was scored.
+
+    Raises:
+      UsageError: they were not kept.
+    """
+    if not (directory / "final").exists():
+        raise UsageError(
+            f"{title(directory)} is finished but has no parameters (final/): restore them, or "
+            "remove result.json and repeat the command that made it, which goes on from the last "
+            "checkpoint if there is one."
+        )
+    return directory / "final"
+
+
 def _newest_checkpoint(directory: Path, c: Config, report: Report | None) -> Path:
     """Returns the final parameters of a run, or else its newest checkpoint, and reports that."""
     from t2t_jax.training import checkpoints
 
-    if (final := directory / "final").exists():
-        return final
+    if (directory / "final").exists() or store.read_result(directory) is not None:
+        return final_parameters(directory)
     newest = checkpoints.newest(directory / "checkpoints")
-    if newest is None and store.read_result(directory) is not None:
-        raise UsageError(
-            f"{title(directory)} is finished, but has no checkpoint and no parameters (final/): "
-            "restore them, or remove the directory to train it again."
-        )
     if newest is None:
         raise UsageError(f"{title(directory)} has no checkpoint yet: train it first.")
     step, steps = int(newest.name), c.training.steps

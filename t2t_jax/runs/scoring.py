@@ -8,10 +8,8 @@ from typing import Any
 
 from t2t_jax import files
 from t2t_jax.config import Config
-from t2t_jax.errors import UsageError
 from t2t_jax.runs import provenance, store
 from t2t_jax.runs.context import Context
-from t2t_jax.runs.names import title
 
 Result = dict[str, Any]
 
@@ -35,25 +33,6 @@ def add_scores(context: Context, c: Config, directory: Path, params: Any, result
     if hosts.first():
         store.write_result(directory, result)
     return result
-
-
-def read_final_params(directory: Path, like: Any) -> Any:
-    """Returns the parameters of a finished run.
-
-    Args:
-      like: abstract parameters: their shapes and layout.
-
-    Raises:
-      UsageError: they were not kept.
-    """
-    from t2t_jax.training.checkpoints import read_params
-
-    if not (directory / "final").exists():
-        raise UsageError(
-            f"{title(directory)} is finished but has no parameters (final/), so no other split can "
-            "be scored: restore them, or remove the directory to train it again."
-        )
-    return read_params(directory / "final", like)
 
 
 def _score(
