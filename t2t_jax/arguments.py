@@ -120,6 +120,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "params]",
     ),
     "--no-cost": _flag("leave out the table of costs"),
+    "--notes": _flag("print all notes below the table: agreement, code, what rows differ in, ..."),
     "--p": _flag("show differences from base with their intervals and p, corrected"),
     "--format:results": _choice("[csv]", *("csv", "jsonl", "parquet"), default="csv"),
     "--out:results": _path("directory for runs.FORMAT and curves.FORMAT [results]", "results"),
@@ -189,7 +190,7 @@ run: run a study: every row under every seed, then its table
     --published --rerun --mesh --track --worker --stage --metrics --cache +all
 table: print the table of studies from stored results
     showing.table studies --sweep --preset --rows --store:several --only --mix --compare \
-    --metrics --cache --format:table --columns --no-cost --p +all
+    --metrics --cache --format:table --columns --no-cost --p --notes +all
 results: write every run's config, scores, costs and curves as data, for pandas and others
     showing.results studies:results --store:several --format:results --out:results --cache
 plot: draw the plots of a study, as PNG, SVG and PDF

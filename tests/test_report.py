@@ -129,13 +129,20 @@ def attention():
 
 def test_a_study_without_values_of_the_paper(attention, tmp_path):
     grid, lines = attention
+    lines = [*lines[:2], dataclasses.replace(lines[2], status="stopped at step 3"), *lines[3:]]
     text = study_page(grid, lines, None, ["attention"], False)
+    assert "Kendall" not in text
     assert "the paper's" not in text.partition('id="differences"')[2].partition("</figure>")[0]
     (tmp_path / "page.html").write_text(text)
     with open_page(tmp_path / "page.html", 1200) as page:
         assert page.locator("#result tbody tr").count() == len(lines)
         assert page.locator(".matrix tbody tr").count() == len(lines)
         wait_for_charts(page, 4)
+        note = page.get_by_text(f"{lines[2].row.name}: stopped at step 3.")
+        for row, visible in ((1, False), (2, True)):  # notes follow the rows that are shown
+            page.locator(f"#result tr[data-index='{row}'] input").check()
+            assert note.is_visible() == visible
+        assert page.get_by_text("mean ± standard deviation").is_visible()
 
 
 def test_words_added_to_the_reference_and_omitted_from_it_are_marked():

@@ -239,8 +239,9 @@ def test_a_trial_of_other_code_is_not_compared_without_a_note(swept):
         collecting.collect(swept)
     lines = stored.compared(swept, mix=True)
     assert not any(line.unusual or line.untuned.unusual for line in lines)
-    (note,) = [x for x in tables.quality(swept, lines).notes if x.startswith("Trials from other")]
-    assert "D:P_drop=0.2 at lr_scale=2.0 (code " in note
+    (note,) = [x for x in tables.quality(swept, lines).notes if x.startswith("The trial of")]
+    assert "D:P_drop=0.2 at lr_scale=2.0 is of code " in note
+    assert note.detail
 
 
 def test_a_published_sweep_keeps_failed_trials_and_every_name(swept, tmp_path):
@@ -332,7 +333,8 @@ def test_runs_of_other_code_are_marked_in_the_column_that_they_are_in(swept):
     assert row["PPL untuned"] == "8.500 ± 0.707†"
     assert row["PPL tuned"] == "9.500 ± 0.707"
     (note,) = [x for x in table.notes if x.startswith("†")]
-    assert "/D:P_drop=0.2/1" in note
+    assert note.endswith("(D:P_drop=0.2, seed 1).")
+    assert note.rows == ("D:P_drop=0.2",)
 
 
 def test_the_expected_best_is_over_the_finished_trials(swept):
@@ -359,7 +361,7 @@ def test_trials_that_are_not_finished_or_have_no_likelihoods(swept, grid):
     lines = stored.compared(swept)
     assert lines[1].choice.missing == 1
     notes = tables.quality(swept, lines).notes
-    assert "Trials that are not finished: D:P_drop=0.2 (1)." in notes
+    assert "D:P_drop=0.2: 1 of 3 trials not finished." in notes
     (first / "likelihood.statistics.json").unlink()
     with pytest.raises(UsageError, match="did not keep the likelihood"):
         sweep.choices(swept)

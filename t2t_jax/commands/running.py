@@ -73,7 +73,7 @@ def _show(grid: "Grid", arguments: Namespace, open_data: "OpenData") -> None:
     from t2t_jax.study.formats import render
 
     lines = lines_of(grid, arguments.cache, mix=True, judge=True)  # runs of other code are kept
-    print(render([(grid, lines)], "text"), end="")
+    print(render([(grid, lines)], "text", details=False), end="")
     sentences = open_data(grid.data).splits.get(grid.study.split)
     for path in charts.draw(grid, lines, sentences):
         print(f"plot: {path}")

@@ -35,7 +35,7 @@ def table(arguments: Namespace) -> None:
             "and --no-cost."
         )
     parts = [(grid, _lines(grid, arguments)) for grid in grids_shown(arguments)]
-    print(render(parts, arguments.format, columns, costs, p), end="")
+    print(render(parts, arguments.format, columns, costs, p, arguments.notes), end="")
 
 
 def results(arguments: Namespace) -> None:

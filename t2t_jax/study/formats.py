@@ -9,6 +9,7 @@ import io
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from t2t_jax import config
@@ -41,6 +42,7 @@ def render(
     columns: Sequence[str] = (),
     costs: bool = True,
     p: bool = False,
+    details: bool = True,
 ) -> str:
     """Returns the results of parts, each a grid and its lines, in one of `FORMATS`.
 
@@ -49,6 +51,7 @@ def render(
     Args:
       columns, p: of a typeset table, as of `tables.quality`.
       costs: whether the table of costs follows a typeset table.
+      details: whether all notes follow it; otherwise those that are needed to read it.
     """
     parts = [part for part in parts if _has_runs(part)] or parts[:1]
     parts = [(grid, lines) for (grid, _), lines in zip(parts, corrected(parts), strict=True)]
@@ -60,6 +63,7 @@ def render(
     label = "-".join(dict.fromkeys(grid.name for grid, _ in parts))
     titles = dict.fromkeys(grid.title for grid, _ in parts)
     quality = [tables.quality(grid, lines, columns, p) for grid, lines in parts]
+    quality = quality if details else list(map(_brief, quality))
     shown = {label: _merge(f"{'; '.join(titles)}.", parts, quality, _COMPARED)}
     crossed = factorial.factorial(*parts[0]) if len(parts) == 1 else None
     if crossed and crossed.cells.ndim > 1:
@@ -69,6 +73,13 @@ def render(
         of_costs = [tables.costs(lines) for _, lines in run]
         shown[f"{label}-cost"] = _merge(of_costs[0].title, run, of_costs)
     return "\n".join(TYPESET[format](table, name) for name, table in shown.items())
+
+
+def _brief(table: Table) -> Table:
+    """Returns a table without the notes that are details."""
+    notes = [x for x in table.notes if not getattr(x, "detail", False)]
+    more = len(table.notes) - len(notes)
+    return replace(table, notes=(*notes, *[f"{more} more notes: --notes."] * bool(more)))
 
 
 def _has_runs(part: Part) -> bool:

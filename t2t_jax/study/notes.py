@@ -20,24 +20,46 @@ _FOLLOWING = "evaluate_every", "steps"  # fields that a preset or equal FLOPs de
 _UNKNOWN = "as the counts of each sentence were not kept"
 
 
-def notes(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
-    """Returns all notes, in order."""
-    first = [scale(grid), *_unnamed(grid, lines), *_other_subwords(lines)]
+class Note(str):
+    """A sentence below a table.
+
+    Attributes:
+      rows: the names of the rows that it is about; empty if it is about the table.
+      detail: whether it is shown on request only.
+    """
+
+    rows: tuple[str, ...] = ()
+    detail = False
+
+
+def note(text: str, *rows: str, detail: bool = False) -> Note:
+    made = Note(text)
+    made.rows, made.detail = rows, detail
+    return made
+
+
+def notes(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
+    """Returns all notes, the most important first: the scale, what is measured, and the tests."""
+    first = [note(scale(grid)), *_other_subwords(lines)]
+    unnamed = _unnamed(grid, lines)
     runs = [run for line in lines for run in line.runs]
     if not runs:
-        return [*first, *_missing(lines), "No run of this table is finished yet."]
+        none = note("No run of this table is finished yet.")
+        return [*first, *_missing(lines), none, *unnamed]
+    versions = ", ".join(sorted({run.version for run in runs}))
     return [
         *first,
-        _measured(grid, runs),
+        note(_measured(grid, runs)),
+        *map(note, _tests(grid, lines)),
+        *_unusual(lines),
         *_tuning(grid, lines),
-        *_tests(grid, lines),
         *_unmeasured(grid, lines),
-        *_baseline(grid, lines[0]),
-        *_unusual(grid, lines),
-        f"Made by code {', '.join(sorted({run.version for run in runs}))}.",
-        *_populations(lines),
-        *_agreements(grid, lines),
         *_missing(lines),
+        *(note(x, detail=True) for x in _agreements(grid, lines)),
+        *unnamed,
+        *_populations(lines),
+        *_baseline(grid, lines[0]),
+        note(f"Made by code {versions}.", detail=True),
     ]
 
 
@@ -50,7 +72,7 @@ def scale(grid: Grid) -> str:
     return f"Base differs from the paper's in {fields}." if fields else "Base is the paper's."
 
 
-def _unnamed(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
+def _unnamed(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
     """Names the fields in which a row differs from base without naming them."""
     base, notes = grid.config(grid.study.rows[0]), []
     for line in lines:
@@ -60,7 +82,8 @@ def _unnamed(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
         both = (n for n in fields if config.has(c.model, n) and config.has(base.model, n))
         unnamed = [f"{n} {fields[n][0]} (base: {fields[n][1]})" for n in both if n not in others]
         if unnamed:
-            notes.append(f"{row.name} also differs from base in {', '.join(unnamed)}.")
+            text = f"{row.name} also differs from base in {', '.join(unnamed)}."
+            notes.append(note(text, row.name, detail=True))
     return notes
 
 
@@ -71,21 +94,23 @@ def mean_score(line: RowResult, split: str, key: str) -> str:
     return f"{math.fsum(values) / len(values):.1f}" if values else ""
 
 
-def _other_subwords(lines: Sequence[RowResult]) -> list[str]:
+def _other_subwords(lines: Sequence[RowResult]) -> list[Note]:
     """Names the rows whose PPL cannot be compared with base's."""
     base, notes = lines[0], []
     sided = [line.row.name for line in lines if not comparable(BPC, line, base)]
     subwords = [line.row.name for line in lines if not same_subwords(line, base)]
     if subwords:
-        notes.append(
+        text = (
             f"PPL is per subword, so it cannot be compared with {base.row.name}'s where the "
             f"subwords differ: {'; '.join(subwords)}. BPC, bits per character, can."
         )
+        notes.append(note(text, *subwords))
     if sided:
-        notes.append(
+        text = (
             f"PPL cannot be compared with {base.row.name}'s where it predicts tokens from both "
             f"sides: {'; '.join(sided)}."
         )
+        notes.append(note(text, *sided))
     return notes
 
 
@@ -127,7 +152,7 @@ def _requirements(name: str) -> tuple[str, str]:
     return "translations, which are not stored", _UNKNOWN
 
 
-def _unmeasured(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
+def _unmeasured(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
     """Says for each metric that is computed on request which rows lack it, or are not tested."""
     finished, notes = [line for line in lines if line.runs], []
     for name in grid.computed:
@@ -140,43 +165,42 @@ def _unmeasured(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
             (untested, f"{name} is not tested, {reason}"),
         ):
             of_rows = "" if len(rows) == len(finished) else f" for {'; '.join(rows)}"
-            notes += [f"{lack}{of_rows}."] * bool(rows)
+            notes += [note(f"{lack}{of_rows}.", *rows)] * bool(rows)
     return notes
 
 
-def _tuning(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
+def _tuning(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
     """Says how the values of a sweep were chosen, and which are at the edge of their range."""
     if not grid.sweep:
         return []
     values = "; ".join(f"{n} from {', '.join(map(str, x))}" for n, x in grid.sweep.items())
     on = "PPL and the score are" if grid.study.split == "dev" else "PPL is"
-    seed = next((line.choice.trials[0].seed for line in lines if line.choice), TRIAL_SEED)
+    tried = [(line.row.name, line.choice) for line in lines if line.choice]
+    seed = tried[0][1].trials[0].seed if tried else TRIAL_SEED
     own = f"seed {seed}, which is not scored" if seed else "seed 0"
-    note = (
+    text = (
         f"Tuned: {values}; of {len(grid.trials)} trials of each row with {own}, the best by PPL "
         f"on every other sentence of dev is chosen. {on} measured on the remaining sentences of "
         "dev, both untuned and tuned."
     )
-    reused = (
-        "The trials' seed is also scored, which favours the tuned rows, most those whose trials "
-        "are close: `run` again gives trials a seed of their own."
-    )
-    edges = any(line.choice and line.choice.at_edge for line in lines)
-    missing = [
-        f"{line.row.name} ({line.choice.missing})"
-        for line in lines
-        if line.choice and line.choice.missing
-    ]
-    untried = [f"Trials that are not finished: {'; '.join(missing)}."] * bool(missing)
-    others = [
-        f"{line.row.name} at {trial.setting} ({trial.unusual})"
-        for line in lines
-        for trial in (line.choice.trials if line.choice else ())
-        if trial.unusual
-    ]
-    untried += [f"Trials from other code, data or hardware: {'; '.join(others)}."] * bool(others)
-    edge = f" {EDGE}: at the edge of its range; a wider range may have a better value."
-    return [note + edge * edges, *[reused] * (seed == 0), *untried]
+    if any(choice.at_edge for _, choice in tried):
+        text += f" {EDGE}: at the edge of its range; a wider range may have a better value."
+    notes = [note(text)]
+    if not seed:
+        text = (
+            "The trials' seed is also scored, which favours the tuned rows, most those whose "
+            "trials are close: `run` again gives trials a seed of their own."
+        )
+        notes.append(note(text))
+    for name, choice in tried:
+        if choice.missing:
+            unfinished = f"{choice.missing} of {len(choice.trials)} trials not finished"
+            notes.append(note(f"{name}: {unfinished}.", name))
+        for trial in choice.trials:
+            if trial.unusual:
+                text = f"The trial of {name} at {trial.setting} is of {trial.unusual}."
+                notes.append(note(text, name, detail=True))
+    return notes
 
 
 def _agreements(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
@@ -219,24 +243,30 @@ def _least(found: Sequence[Difference]) -> str:
     return f"{statistics.median(x.detectable for x in found):.2g}"
 
 
-def _baseline(grid: Grid, base: RowResult) -> list[str]:
+def _baseline(grid: Grid, base: RowResult) -> list[Note]:
     f1 = mean_score(base, grid.study.split, "baseline")
-    return [f"Right-branching trees reach an F1 of {f1}."] if f1 else []
+    return [note(f"Right-branching trees reach an F1 of {f1}.", detail=True)] if f1 else []
 
 
-def _unusual(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
-    """Names the runs from other code, data or hardware than most, and what differs."""
-    shown = [*lines, *(line.untuned for line in lines if line.untuned)]
-    notes = (
-        f"†, not compared with other rows: {run.unusual} ({x.run_name(grid, run.seed)})."
-        for x in shown
-        for run in x.runs
-        if run.unusual
-    )
-    return list(dict.fromkeys(notes))
+def _unusual(lines: Sequence[RowResult]) -> list[Note]:
+    """Says why rows have a dagger: what differs in code, data or hardware from most runs."""
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for line in lines:
+        shown = {run.directory: run for x in (line, line.untuned) if x for run in x.runs}
+        for run in shown.values():
+            if run.unusual:
+                reasons.setdefault(run.unusual, {}).setdefault(line.row.name, []).append(
+                    str(run.seed)
+                )
+    notes = []
+    for reason, rows in reasons.items():
+        named = (f"{row}, seed {' and '.join(seeds)}" for row, seeds in rows.items())
+        text = f"†, not compared with other rows: {reason} ({'; '.join(named)})."
+        notes.append(note(text, *rows))
+    return notes
 
 
-def _populations(lines: Sequence[RowResult]) -> list[str]:
+def _populations(lines: Sequence[RowResult]) -> list[Note]:
     """Names the rows that were trained together with others, if some were and some were not."""
     together = {
         line.row.name: any(run.result["trained_together"] > 1 for run in line.runs)
@@ -246,13 +276,16 @@ def _populations(lines: Sequence[RowResult]) -> list[str]:
     names = [name for name, vectorised in together.items() if vectorised]
     if not names or len(names) == len(together):
         return []
-    return [f"Trained at once with others, in one vectorised program: {'; '.join(names)}."]
+    text = f"Trained at once with others, in one vectorised program: {'; '.join(names)}."
+    return [note(text, *names, detail=True)]
 
 
-def _missing(lines: Sequence[RowResult]) -> list[str]:
+def _missing(lines: Sequence[RowResult]) -> list[Note]:
     """Gives the status of unfinished runs, and names the rows that lack seeds."""
     most = max(1, *(len(line.runs) for line in lines))
-    unfinished = [f"{x.row.name}: {x.status.rstrip('.')}." for x in lines if x.status]
+    notes = [note(f"{x.row.name}: {x.status.rstrip('.')}.", x.row.name) for x in lines if x.status]
     lacking = [(x, most - len(x.runs)) for x in lines if not x.status and len(x.runs) < most]
     names = [x.row.name + (f" ({n} seed{'s' * (n > 1)})" if x.runs else "") for x, n in lacking]
-    return unfinished + ([f"Missing: {'; '.join(names)}."] if names else [])
+    if names:
+        notes.append(note(f"Missing: {'; '.join(names)}.", *(x.row.name for x, _ in lacking)))
+    return notes

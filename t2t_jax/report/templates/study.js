@@ -26,6 +26,9 @@ function update() {
     const unseen = "seed" in node.dataset && seeds && !seeds.checked;
     node.hidden = unseen || !rows.includes(Number(row)) || !rows.includes(Number(other));
   }
+  for (const node of every("[data-rows]")) {
+    node.hidden = !node.dataset.rows.trim().split(" ").some((row) => rows.includes(Number(row)));
+  }
   for (const node of every("[data-sentence]")) node.hidden = node.dataset.sentence !== sentence.value;
   const count = rows.length === lines.length ? "All" : `${rows.length} of`;
   chosen.textContent = `${count} ${lines.length} rows are shown.`;
