@@ -98,6 +98,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     # run
     "--seeds": _number("number of seeds of each row [1]", "K", 1),
+    "--base-seeds": _number(
+        "number of seeds of base, which all rows are compared with [of several seeds: sqrt(rows) "
+        "times as many]",
+        "K",
+    ),
     "--workers": _number(
         "number of worker processes [one per GPU, or per CPU core without GPUs]", "W", 0
     ),
@@ -186,8 +191,8 @@ train: train a model and score it on its test sets
 prepare: tokenise a corpus into the cache that training reads
     training.prepare recipe --cache +data
 run: run a study: every row under every seed, then its table
-    running.run study --sweep --preset:run --rows --store --seeds --workers --task --tasks \
-    --published --rerun --mesh --track --worker --stage --metrics --cache +all
+    running.run study --sweep --preset:run --rows --store --seeds --base-seeds --workers --task \
+    --tasks --published --rerun --mesh --track --worker --stage --metrics --cache +all
 table: print the table of studies from stored results
     showing.table studies --sweep --preset --rows --store:several --only --mix --compare \
     --metrics --cache --format:table --columns --no-cost --p --notes +all

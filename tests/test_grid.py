@@ -53,7 +53,7 @@ def grid(corpus, tmp_path):
 
 
 def test_seven_rows_are_seven_runs_and_populations_share_their_data(grid, open_data):
-    cells = grid.plan(range(2), open_data)
+    cells = grid.plan(lambda _: range(2), open_data)
     assert len({cell.directory for cell in cells}) == 2 * len(seven.rows)
     for cell in cells:
         key = identity.key(cell.c, identity.data_facts(open_data(cell.c.data)))
@@ -68,7 +68,7 @@ def test_seven_rows_are_seven_runs_and_populations_share_their_data(grid, open_d
 
 
 def test_a_program_with_more_than_a_workers_share_is_divided(grid, open_data, monkeypatch):
-    cells = grid.plan(range(3), open_data)
+    cells = grid.plan(lambda _: range(3), open_data)
     whole = workers._populations(cells, open_data)
     assert workers._populations(cells, open_data, 50) == whole  # compiling would take longer
     monkeypatch.setattr(workers, "LEAST_FLOPS", 1.0)
@@ -88,7 +88,7 @@ def test_a_program_with_more_than_a_workers_share_is_divided(grid, open_data, mo
 
 @pytest.mark.full
 def test_seven_rows_have_seven_results(grid, open_data):
-    cells = grid.plan(range(1), open_data)
+    cells = grid.plan(lambda _: range(1), open_data)
     workers.run_jobs(cells, open_data, Progress(io.StringIO()), "")
     entries = collecting.collect(grid)
     assert all(len(e.runs) == 1 for e in entries), [e.status for e in entries]
@@ -102,7 +102,7 @@ def test_seven_rows_have_seven_results(grid, open_data):
 def finished(grid, open_data):
     """As if every row had been run, for perplexity alone."""
     grid = dataclasses.replace(grid, study=dataclasses.replace(seven, split=""))
-    for i, cell in enumerate(grid.plan(range(1), open_data)):
+    for i, cell in enumerate(grid.plan(lambda _: range(1), open_data)):
         ppl = 5.0 + (i if cell.c.data.vocabulary == 50 else -1)  # least with fewer subwords
         stored.finish(cell.directory, cell.c, open_data(cell.c.data), dev_perplexity=ppl)
     return grid
@@ -118,7 +118,7 @@ def test_rows_of_other_subwords_stand_in_one_table_but_are_not_compared(finished
 def test_bits_per_character_compare_rows_of_other_subwords(grid, open_data):
     grid = dataclasses.replace(grid, study=dataclasses.replace(seven, split=""))
     dev, nats, random = open_data(grid.data).splits["dev"], {}, np.random.default_rng(0)
-    for job in grid.plan(range(2), open_data):
+    for job in grid.plan(lambda _: range(2), open_data):
         tokens = 20 if job.c.data.vocabulary == 50 else 30  # of each sentence
         nats[job.name] = random.uniform(1, 2, len(dev.references)) * 20
         made = [[float(x), tokens] for x in nats[job.name]]
@@ -153,7 +153,9 @@ def test_one_size_and_other_subwords_are_not_compared(grid, open_data):
 def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data, monkeypatch):
     """Runs of a row that has other subwords than base must still share theirs."""
     other = next(
-        job for job in finished.plan(range(2), open_data) if "/A:vocabulary=29600/" in job.name
+        job
+        for job in finished.plan(lambda _: range(2), open_data)
+        if "/A:vocabulary=29600/" in job.name
     )
     dataset = open_data(other.c.data)
     facts = identity.data_facts(dataset) | {"data": "another"}

@@ -48,7 +48,8 @@ def words(corpus):
 @pytest.fixture(scope="module")
 def run_words(words, tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
-    return ["run", *words, "--seeds", "2", "--workers", "2", "--cache", str(cache)]
+    seeds = ["--seeds", "2", "--base-seeds", "2"]
+    return ["run", *words, *seeds, "--workers", "2", "--cache", str(cache)]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from t2t_jax.report import tuning
 from t2t_jax.report.study import study_page
 from t2t_jax.runs import names, published, store, workers
 from t2t_jax.study import collecting, comparison, formats, publish, sweep, tables
-from t2t_jax.study.declaration import Row, study
+from t2t_jax.study.declaration import Row, find, study
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
 from tests import stored, toy
@@ -116,7 +116,7 @@ FOUND = {
 @pytest.fixture
 def swept(grid, open_data):
     """The grid with all of its runs, under two seeds."""
-    for jobs in sweep.stages(grid, range(2), open_data):
+    for jobs in sweep.stages(grid, lambda _: range(2), open_data):
         for job in jobs:
             if store.read_result(job.directory) is None:
                 even, odd = FOUND[row_of(job), job.c.training.lr_scale]
@@ -125,7 +125,7 @@ def swept(grid, open_data):
 
 
 def test_trials_have_a_seed_of_their_own_and_the_chosen_values_all_others(grid, open_data):
-    stages = sweep.stages(grid, range(2), open_data)
+    stages = sweep.stages(grid, lambda _: range(2), open_data)
     trials = next(stages)
     assert len(trials) == 6
     assert all(job.splits == () and job.c.training.seed == sweep.TRIAL_SEED for job in trials)
@@ -149,7 +149,7 @@ def test_a_flat_landscape_gains_nothing_from_trials(seed, gain, grid, open_data,
     monkeypatch.setattr(sweep, "TRIAL_SEED", seed)
     monkeypatch.setattr(collecting, "TRIAL_SEED", sweep.TRIAL_SEED or None)
     made, random = dataclasses.replace(grid, study=flat, rows=flat.rows), np.random.default_rng(1)
-    for jobs in sweep.stages(made, [0], open_data):
+    for jobs in sweep.stages(made, lambda _: [0], open_data):
         for job in jobs:
             if store.read_result(job.directory) is None:
                 finish(job, open_data, [np.exp(random.normal())] * 2)  # of both halves of dev
@@ -163,7 +163,7 @@ def test_a_flat_landscape_gains_nothing_from_trials(seed, gain, grid, open_data,
 
 
 def test_a_trial_that_diverged_is_not_chosen(grid, open_data):
-    stages = sweep.stages(grid, [0], open_data)
+    stages = sweep.stages(grid, lambda _: [0], open_data)
     for job in next(stages):
         if job.c.training.lr_scale == 1.0:
             fail(job, open_data)
@@ -177,7 +177,7 @@ def test_a_trial_that_diverged_is_not_chosen(grid, open_data):
 
 
 def test_a_row_whose_trials_all_failed_is_run_untuned(grid, open_data):
-    stages = sweep.stages(grid, [0], open_data)
+    stages = sweep.stages(grid, lambda _: [0], open_data)
     for job in next(stages):
         fail(job, open_data)
     assert [choice.chosen for choice in sweep.choices(grid)] == [None, None]
@@ -195,7 +195,7 @@ def test_a_trial_that_could_not_be_scored_keeps_its_perplexity(swept):
 
 def test_workers_run_the_stage_that_they_are_started_for(grid, open_data, monkeypatch):
     """Even if a trial failed that is to run again, as a row at the preset's own values is."""
-    stages, done = sweep.stages(grid, range(2), open_data), []
+    stages, done = sweep.stages(grid, lambda _: range(2), open_data), []
     for job in next(stages):
         if job.c.training.lr_scale != 1.0:  # the preset's, whose failure has been deleted
             finish(job, open_data, FOUND[row_of(job), job.c.training.lr_scale])
@@ -203,20 +203,32 @@ def test_workers_run_the_stage_that_they_are_started_for(grid, open_data, monkey
     monkeypatch.setattr(running, "cache_programs", lambda cache: None)
     monkeypatch.setattr(workers, "run_jobs", lambda jobs, *_: done.extend(jobs))
     arguments = argparse.Namespace(worker="0/1", stage=1, cache=None, mesh="")
-    running._run_worker(sweep.stages(grid, range(2), open_data), arguments, open_data, None)
+    running._run_worker(
+        sweep.stages(grid, lambda _: range(2), open_data), arguments, open_data, None
+    )
     (final,) = stages
     assert [job.name for job in done] == [job.name for job in final]
     assert {job.c.training.seed for job in done} == {0, 1}
 
 
+def test_base_has_sqrt_k_times_the_seeds_of_k_rows(grid):
+    table3 = dataclasses.replace(grid, rows=find("table3").rows)
+    for rows, seeds, base, expected in ((20, 3, None, 12), (20, 1, None, 1), (20, 3, 5, 5)):
+        made = dataclasses.replace(table3, rows=table3.rows[:rows])
+        of = sweep.seeds_of(made, seeds, base)
+        assert [len(of(row)) for row in made.rows] == [expected] + [seeds] * (rows - 1)
+    of = sweep.seeds_of(dataclasses.replace(table3, rows=table3.rows[:4]), 3)
+    assert [len(of(row)) for row in table3.rows[:4]] == [6, 3, 3, 3]
+
+
 def test_tasks_are_the_trials_and_the_seeds_of_rows(grid, open_data, monkeypatch):
     """Each is run alone: its trial, or its seed, untuned and tuned."""
-    tasks, done = sweep.tasks(grid, 2), []
+    tasks, done = sweep.tasks(grid, lambda _: range(2)), []
     monkeypatch.setattr(running, "cache_programs", lambda cache: None)
     monkeypatch.setattr(running, "_prepare_directories", lambda *_: None)
     monkeypatch.setattr(workers, "run_row", lambda jobs, *_: done.append(jobs) or 0)
     expected = []
-    for stage, jobs in enumerate(sweep.stages(grid, range(2), open_data)):
+    for stage, jobs in enumerate(sweep.stages(grid, lambda _: range(2), open_data)):
         first = sum(map(len, tasks[:stage]))
         for i in range(first, first + len(tasks[stage])):
             arguments = argparse.Namespace(task=i, cache=None, mesh="")

@@ -31,14 +31,15 @@ def run(arguments: Namespace) -> None:
     from t2t_jax.training.progress import Progress
 
     grid = grid_of(arguments)
-    tasks = sweep.tasks(grid, arguments.seeds)
+    seeds = sweep.seeds_of(grid, arguments.seeds, arguments.base_seeds)
+    tasks = sweep.tasks(grid, seeds)
     if arguments.tasks:
         print(*map(len, tasks))
         return
     _check(grid, arguments, sum(map(len, tasks)))
     if arguments.track:
         trackers.choose(arguments.track)
-    progress, seeds = Progress(), range(arguments.seeds)
+    progress = Progress()
     try:
         open_data = opener(arguments.cache, progress.say)
         if not arguments.worker:
@@ -83,8 +84,9 @@ def _check(grid: "Grid", arguments: Namespace, tasks: int) -> None:
     """Raises an error if the arguments, the rows or the store do not allow training."""
     from t2t_jax.runs import capacity, published
 
-    if arguments.seeds < 1:
-        raise UsageError(f"--seeds {arguments.seeds}: give 1 or more.")
+    for flag, count in (("--seeds", arguments.seeds), ("--base-seeds", arguments.base_seeds)):
+        if count is not None and count < 1:
+            raise UsageError(f"{flag} {count}: give 1 or more.")
     if arguments.workers < 0:
         raise UsageError(f"--workers {arguments.workers}: give 1 or more, or 0 for one per device.")
     if arguments.task is not None and not 0 <= arguments.task < tasks:
@@ -127,7 +129,7 @@ def _run_task(
 
     numbered = [(stage, *task) for stage, part in enumerate(tasks) for task in part]
     stage, row, index = numbered[arguments.task]
-    stages = sweep.stages(dataclasses.replace(grid, rows=(row,)), [index], open_data)
+    stages = sweep.stages(dataclasses.replace(grid, rows=(row,)), lambda _: [index], open_data)
     jobs = list(itertools.islice(stages, stage + 1))[-1]
     if stage < len(tasks) - 1:
         jobs = jobs[index : index + 1]  # a trial

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset
 
 
+Seeds = Callable[[Row], Sequence[int]]
+
+
 @dataclass(frozen=True, eq=False)
 class Grid:
     """Rows of a study at a preset's scale.
@@ -193,10 +196,11 @@ class Grid:
                 )
             rows[c] = row
 
-    def plan(self, seeds: Sequence[int], open_data: "Callable[[Data], Dataset]") -> list[Job]:
-        """Returns a job for each row and each of the seeds, in the order of the rows.
+    def plan(self, seeds: Seeds, open_data: "Callable[[Data], Dataset]") -> list[Job]:
+        """Returns a job for each row and each of its seeds, in the order of the rows.
 
         Args:
+          seeds: the seeds of a row.
           open_data: opens the corpus of a row.
 
         Raises:
@@ -213,7 +217,7 @@ class Grid:
                         f"{c.data.corpus} has no such split: {near(split, dataset.splits)}"
                     )
             facts = identity.data_facts(dataset)
-            for seed in seeds:
+            for seed in seeds(row):
                 seeded = config.replace(c, seed=seed)
                 directory = self.home / identity.key(seeded, facts)
                 jobs.append(Job(self.run_name(row, seed), seeded, directory, splits))

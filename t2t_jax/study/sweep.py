@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset
     from t2t_jax.runs.job import Job
     from t2t_jax.study.declaration import Row, Study
-    from t2t_jax.study.grid import Grid
+    from t2t_jax.study.grid import Grid, Seeds
 
 CHOOSING = slice(0, None, 2)  # sentences of dev by which a trial is chosen
 SCORED = slice(1, None, 2)  # sentences of dev on which the chosen values are scored
@@ -181,15 +181,27 @@ def _range(name: str, text: str, kind: Any) -> tuple[float, ...]:
     return tuple(kind(float(f"{x:.3g}")) for x in np.geomspace(low, high, n))
 
 
-def tasks(grid: "Grid", seeds: int) -> "list[list[tuple[Row, int]]]":
+def seeds_of(grid: "Grid", seeds: int, base: int | None = None) -> "Seeds":
+    """Returns a function that gives the seeds of a row: 0 to `seeds` - 1, and more of base.
+
+    Every row is compared with base. So base's mean should be the surest: by default it has sqrt(k)
+    times as many seeds as each of k other rows, which has the most power for the same number of
+    runs (Dunnett 1955), unless that is one seed.
+    """
+    default = seeds * max(1, round(math.sqrt(len(grid.rows) - 1))) if seeds > 1 else 1
+    first, counts = grid.rows[0].name, (default if base is None else base, seeds)
+    return lambda row: range(counts[row.name != first])
+
+
+def tasks(grid: "Grid", seeds: "Seeds") -> "list[list[tuple[Row, int]]]":
     """Returns the tasks of each stage of `stages`: rows with the index of a trial, or a seed."""
     trials = [(row, i) for row in grid.rows for i in range(len(grid.trials))]
-    runs = [(row, seed) for row in grid.rows for seed in range(seeds)]
+    runs = [(row, seed) for row in grid.rows for seed in seeds(row)]
     return [trials, runs] if grid.sweep else [runs]
 
 
 def stages(
-    grid: "Grid", seeds: Sequence[int], open_data: "Callable[[Data], Dataset]"
+    grid: "Grid", seeds: "Seeds", open_data: "Callable[[Data], Dataset]"
 ) -> "Iterator[list[Job]]":
     """Yields the jobs of a grid in stages, each of which depends on the results of the one before.
 
@@ -200,7 +212,9 @@ def stages(
     if not grid.sweep:
         yield untuned
         return
-    trials = [job for trial in grid.trials for job in trial.plan([TRIAL_SEED], open_data)]
+    trials = [
+        job for trial in grid.trials for job in trial.plan(lambda row: [TRIAL_SEED], open_data)
+    ]
     yield _distinct([dataclasses.replace(job, splits=()) for job in trials])
     jobs = list(untuned)
     for row, choice in zip(grid.rows, choices(grid), strict=True):
