@@ -1,7 +1,6 @@
 """The commands as a person uses them: a fresh store, a killed run, bad input, a pipe."""
 
 import gzip
-import io
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 import jax
 import pytest
 import sentencepiece
-from sacrebleu.metrics import TER
+from sacrebleu.metrics import BLEU, TER
 
 from t2t_jax import config
 from t2t_jax.cli import main
@@ -123,13 +122,29 @@ def test_translate_gives_a_line_for_each_line_in_order(run, said):
     assert said(run, "") == ("", "")
 
 
+def test_translate_streams_what_a_pipe_brings(run):
+    """The first translations come before the last lines are there, and line numbers go on."""
+    words = [sys.executable, "-m", "t2t_jax.cli", "translate", str(run)]
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with subprocess.Popen(words, **pipes) as process:
+        process.stdin.write(b"\xef\xbb\xbfone two\ntwo one\nfive f")
+        process.stdin.flush()
+        assert [process.stdout.readline() for _ in range(2)] == [b"eins zwei\n", b"zwei eins\n"]
+        out, err = process.communicate(b"our\n\n" + b"one " * 100 + b"\ntwo", timeout=100)
+    lines = out.decode().split("\n")
+    assert (lines[0].split()[-1], lines[1], lines[3:]) == ("vier", "", ["zwei", ""])
+    assert "line 5 has 101 subwords" in err.decode()
+
+
 @pytest.fixture
-def said(call, monkeypatch):
+def said(call, monkeypatch, tmp_path):
     """A function that translates a text in this process; it returns output and errors."""
 
     def translated(run, text):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        return call("translate", run)
+        (tmp_path / "input").write_text(text)
+        with (tmp_path / "input").open() as file:
+            monkeypatch.setattr(sys, "stdin", file)
+            return call("translate", run)
 
     return translated
 
@@ -173,6 +188,13 @@ def test_evaluate_agrees_with_the_run(run, corpus, tmp_path, call, refused):
     assert f"{ter:6.2f}  TER  [" in printed
     assert printed.count("chrF2") == 1
     files = ["--sources", sources, "--references", references]
+    second = references.read_text().replace("eins", "ein")
+    (tmp_path / "second").write_text(second)
+    printed = call("evaluate", run, *files, tmp_path / "second").out
+    alternatives = [lines[1], second.splitlines()]
+    both = BLEU().corpus_score(lines[0], alternatives)
+    assert f"{both.score:6.2f}  BLEU  [nrefs:2|" in printed
+    refused(["evaluate", run, *files, corpus / "dev.de"], "has 13 lines and", "has 20")
     refused(["evaluate", run, *files, "--metrics", "PPL"], "there is no metric 'PPL' here")
     refused(["evaluate", run, *files, "--split", "dev"], "--split names a split")
     refused(["evaluate", run, "--split", "tset"], "tset", "'test'")

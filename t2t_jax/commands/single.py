@@ -15,7 +15,7 @@ from t2t_jax.commands.shared import (
     print_scores,
     say,
 )
-from t2t_jax.commands.text import read_lines, split_lines
+from t2t_jax.commands.text import lines_at_hand, read_lines
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 
@@ -24,20 +24,22 @@ if TYPE_CHECKING:
 
 
 def translate(arguments: Namespace) -> None:
-    """Translates standard input, line by line."""
+    """Translates standard input, line by line; what is at hand is translated at once."""
     from t2t_jax.runs.loading import load
 
     cache_programs(arguments.cache)
     c, model, params, vocabulary = load(_directory(arguments), say)
     c = config.replace(c, **changed_fields(arguments))
-    lines = split_lines("standard input", sys.stdin.buffer.read())
-    translations = _translate(c, model, params, vocabulary, lines)
-    sys.stdout.buffer.write("".join(f"{line}\n" for line in translations).encode())
-    sys.stdout.buffer.flush()
+    first = 1
+    for lines in lines_at_hand("standard input", sys.stdin.buffer):
+        translations = _translate(c, model, params, vocabulary, lines, first)
+        sys.stdout.buffer.write("".join(f"{line}\n" for line in translations).encode())
+        sys.stdout.buffer.flush()
+        first += len(lines)
 
 
 def evaluate(arguments: Namespace) -> None:
-    """Scores a run on splits of its corpus, on two files or on a contrastive set."""
+    """Scores a run on splits of its corpus, on files or on a contrastive set."""
     from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, parse
     from t2t_jax.runs import judging, store
     from t2t_jax.runs.loading import evaluate
@@ -55,20 +57,20 @@ def evaluate(arguments: Namespace) -> None:
             "metric."
         )
     if paths[0] and arguments.split != "test":
-        raise UsageError("--split names a split of the corpus: leave it out, or the two files.")
-    pair = None if paths[0] is None else _read_pair(*paths)
+        raise UsageError("--split names a split of the corpus: leave it out, or the files.")
+    texts = None if paths[0] is None else _read_texts([paths[0], *paths[1]])
     cache_programs(arguments.cache)
     directory, changes = _directory(arguments), changed_fields(arguments)
     splits = [name.strip() for name in arguments.split.split(",")]
     corpus = store.read_config(directory).data.corpus
     if metric_of(corpus).teacher_forced:
-        decodes = bool(pair or changes or arguments.metrics)
+        decodes = bool(texts or changes or arguments.metrics)
         _print_accuracy(arguments, directory, splits, decodes)
         return
     parse(arguments.metrics, corpus)  # before the long work
     accuracy = judging.score(directory, arguments.cache, say)[0] if contrastive else None
-    for split in splits if pair is None else splits[:1]:
-        where = arguments.cache, split, pair
+    for split in splits if texts is None else splits[:1]:
+        where = arguments.cache, split, texts
         scores = evaluate(directory, *where, changes, arguments.metrics, say)
         print_scores(str(paths[0] or split), scores)
     if accuracy:
@@ -176,27 +178,28 @@ def _directory(arguments: Namespace) -> Path:
 
 
 def _translate(
-    c: Config, model: Any, params: Any, vocabulary: Any, lines: Sequence[str]
+    c: Config, model: Any, params: Any, vocabulary: Any, lines: Sequence[str], first: int = 1
 ) -> list[str]:
     from t2t_jax.inference.translate import translate
 
-    limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=say)
+    limits: Any = dict(longest=model.limit, max_length=c.data.max_length, first=first, warn=say)
     return translate(model, params, lines, vocabulary, c.decoding, **limits)
 
 
-def _read_pair(sources: Path, references: Path) -> tuple[list[str], list[str]]:
-    """Returns the lines of two files, without the space around them, as corpora have them.
+def _read_texts(paths: Sequence[Path]) -> list[list[str]]:
+    """Returns the lines of files, without the space around them, as corpora have them.
 
     Raises:
       UsageError: they have different numbers of lines.
     """
-    a, b = ([line.strip() for line in read_lines(path)] for path in (sources, references))
-    if len(a) != len(b):
-        raise UsageError(
-            f"{sources} has {len(a)} lines and {references} has {len(b)}: they must match line by "
-            "line."
-        )
-    return a, b
+    texts = [[line.strip() for line in read_lines(path)] for path in paths]
+    for path, lines in zip(paths, texts, strict=True):
+        if len(lines) != len(texts[0]):
+            raise UsageError(
+                f"{paths[0]} has {len(texts[0])} lines and {path} has {len(lines)}: they must "
+                "match line by line."
+            )
+    return texts
 
 
 def _check_length(length: int, limit: int | None) -> None:

@@ -1,45 +1,54 @@
 """Lines of UTF-8 text, from files and standard input."""
 
-import codecs
-import gzip
-import zlib
+import io
+import os
+import select
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
+from t2t_jax.data import parallel
 from t2t_jax.errors import UsageError
+
+_PAUSE = 0.2  # seconds without input after which the lines at hand are used
 
 
 def read_lines(path: Path) -> list[str]:
-    """Returns the lines of a text file, which may be compressed with gzip."""
+    """Returns the lines of a text file, which may be compressed, as the corpus `text` reads it."""
     try:
-        content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or "it is not a complete gzip file"
-        raise UsageError(f"cannot read {path}: {reason}.") from None
-    return split_lines(str(path), content)
+        return _decoded(str(path), filter(None, parallel.lines_of(path)), 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
 
 
-def split_lines(name: str, content: bytes) -> list[str]:
-    """Returns the lines of a text; only the newline separates lines.
-
-    Args:
-      name: of the text, for the error message.
+def lines_at_hand(name: str, file: BinaryIO) -> Iterator[list[str]]:
+    """Yields the lines of a stream, as many at a time as can be read without waiting for more.
 
     Raises:
       UsageError: a line is not UTF-8.
     """
-    content = content.removeprefix(codecs.BOM_UTF8)
-    lines = content.removesuffix(b"\n").split(b"\n") if content else []
-    try:
-        return [line.decode() for line in lines]
-    except UnicodeDecodeError:
-        number = next(i for i, line in enumerate(lines, 1) if not _is_utf8(line))
-        raise UsageError(f"{name}, line {number}, is not UTF-8: convert it.") from None
+    content, number, ended = bytearray(), 1, False
+    while not ended:
+        while b"\n" not in content or select.select([file], [], [], _PAUSE)[0]:
+            read = os.read(file.fileno(), 1 << 20)
+            content += read
+            if ended := not read:
+                break
+        if number == 1:
+            parallel.refuse_utf16(name, bytes(content[: 1 << 16]))
+            content = content.removeprefix(b"\xef\xbb\xbf")
+        whole = len(content) if ended else content.rindex(b"\n") + 1
+        if lines := _decoded(name, io.BytesIO(content[:whole]), number):
+            yield lines
+        number, content = number + len(lines), content[whole:]
 
 
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def _decoded(name: str, lines: Iterable[bytes], first: int) -> list[str]:
+    """Returns lines as text; only the newline separates lines."""
+    out = []
+    for number, line in enumerate(lines, first):
+        try:
+            out.append(line.removesuffix(b"\n").decode())
+        except UnicodeDecodeError:
+            raise UsageError(f"{name}, line {number}, is not UTF-8: convert it.") from None
+    return out

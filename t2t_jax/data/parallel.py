@@ -62,7 +62,7 @@ _COMPRESSED: dict[bytes, tuple[str, Callable[..., Any]]] = {
 
 def _pairs(a: Path, b: Path) -> Iterator[Raw]:
     """Line n of the first file with line n of the second."""
-    left, right = _lines(a), _lines(b)
+    left, right = lines_of(a), lines_of(b)
     for n, (x, y) in enumerate(itertools.zip_longest(left, right)):
         if x is None or y is None:
             longer = n + 1 + sum(1 for _ in (left if y is None else right))
@@ -74,7 +74,7 @@ def _pairs(a: Path, b: Path) -> Iterator[Raw]:
         yield Raw(x, y)
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def lines_of(path: Path) -> Iterator[bytes]:
     """The lines of a file; only a newline ends a line, not Unicode's other line breaks.
 
     A compressed file is known by its first bytes, whatever its name.
@@ -89,7 +89,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     try:
         with opened(path, "rb") as file:
             first = file.readline()
-            _refuse_utf16(path, first + file.read1(1 << 16))
+            refuse_utf16(path, first + file.read1(1 << 16))
             file.seek(0)
             yield file.readline().removeprefix(codecs.BOM_UTF8)
             yield from file
@@ -101,7 +101,7 @@ def _lines(path: Path) -> Iterator[bytes]:
         ) from error
 
 
-def _refuse_utf16(path: Path, start: bytes) -> None:
+def refuse_utf16(path: Path | str, start: bytes) -> None:
     """Raises UsageError if a file begins as UTF-16 or UTF-32: every line then has a zero byte."""
     marks = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE
     if start.startswith(marks) or 2 * start.count(0) > start.count(b"\n") + 1:

@@ -114,7 +114,7 @@ def evaluate(
     directory: Path,
     cache: Path,
     split: str,
-    pair: tuple[Sequence[str], Sequence[str]] | None,
+    texts: Sequence[Sequence[str]] | None,
     changes: dict[str, Any],
     metrics: str,
     report: Report,
@@ -122,7 +122,7 @@ def evaluate(
     """Returns the scores of a run on a split of its corpus, or on sources and references.
 
     Args:
-      pair: sources and references; None for the split.
+      texts: sources, and one or several references of each; None for the split.
       changes: decoding fields that differ from the run's.
       metrics: names of further metrics, separated by commas.
 
@@ -137,11 +137,12 @@ def evaluate(
     c, own = config.replace(c, **changes), metrics_of(c.data.corpus)
     more = [METRICS[name] for name in parse(metrics, c.data.corpus)]
     more = [metric for metric in more if metric.function and metric not in own]
-    if pair is None:
+    if texts is None:
         sentences = _split(open_dataset_of(directory, c, cache, report), split)
         outputs = outputs_of(sentences, (), c.data)
     else:
-        outputs = Outputs((), pair[1], pair[0], data=c.data)
+        sources, references, *alternatives = texts
+        outputs = Outputs((), references, sources, data=c.data, alternatives=alternatives)
     check([*own, *more], outputs, report)
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
     hypotheses = translate(model, params, outputs.sources, vocabulary, c.decoding, **limits)
