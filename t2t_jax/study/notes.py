@@ -59,6 +59,7 @@ def notes(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
         *unnamed,
         *_populations(lines),
         *_baseline(grid, lines[0]),
+        *_memorised(grid),
         note(f"Made by code {versions}.", detail=True),
     ]
 
@@ -246,6 +247,19 @@ def _least(found: Sequence[Difference]) -> str:
 def _baseline(grid: Grid, base: RowResult) -> list[Note]:
     f1 = mean_score(base, grid.study.split, "baseline")
     return [note(f"Right-branching trees reach an F1 of {f1}.", detail=True)] if f1 else []
+
+
+def _memorised(grid: Grid) -> list[Note]:
+    """Says that a model may know dev by heart; experiments/grades.py measures it."""
+    data = grid.config(grid.study.rows[0]).data
+    if data.corpus != "grammar" or data.grade != "easy" or 0 < data.pairs < 20_000:
+        return []
+    return [
+        note(
+            "Of the dev sentences of grade easy, 43% differ by at most one word from one of 60,000 "
+            "training sentences (normal: 9%), so that memorising flatters."
+        )
+    ]
 
 
 def _unusual(lines: Sequence[RowResult]) -> list[Note]:
