@@ -52,6 +52,7 @@ def notes(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
         note(_measured(grid, runs)),
         *map(note, _tests(grid, lines)),
         *_unusual(lines),
+        *_cut(grid.study.split, lines),
         *_tuning(grid, lines),
         *_unmeasured(grid, lines),
         *_missing(lines),
@@ -278,6 +279,17 @@ def _unusual(lines: Sequence[RowResult]) -> list[Note]:
         text = f"†, not compared with other rows: {reason} ({'; '.join(named)})."
         notes.append(note(text, *rows))
     return notes
+
+
+def _cut(split: str, lines: Sequence[RowResult]) -> list[Note]:
+    """Says how many outputs of the scored split ended at the limit of their length."""
+    scoring = {x.row.name: [r.result["scoring"].get(split, {}) for r in x.runs] for x in lines}
+    cut = {row: sum(x.get("cut", 0) for x in of_runs) for row, of_runs in scoring.items()}
+    rows = [f"{row} {n:,}" for row, n in cut.items() if n]
+    if not rows:
+        return []
+    said = f"Outputs for {split} that were cut at the limit of their length (max_extra), all runs"
+    return [note(f"{said}: {', '.join(rows)}.", *(row for row, n in cut.items() if n))]
 
 
 def _populations(lines: Sequence[RowResult]) -> list[Note]:
