@@ -107,7 +107,7 @@ def test_a_table_has_the_metrics_it_is_asked_for(own, grid, tmp_path):
     assert best["TER"] == [x == min(ter) for x in ter]
     assert best["words"] == [x == max(words) for x in words]
     said = " ".join(table.notes)
-    assert "words on dev: tok:space; mean" in notes
+    assert "words on dev: tok:space; mean" in said
     assert "total is not tested, as the counts of each sentence were not kept." in said
     for form in formats.FORMATS:
         assert "words" in formats.render([(grid, lines)], form)
