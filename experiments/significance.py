@@ -4,13 +4,15 @@
 
 Writes experiments/results/significance. Scores are simulated with the standard deviations over
 seeds of the stored studies, with and without the variation over sentences that the seeds of a row
-share (a standard deviation of 0.3 BLEU; 0.3 to 0.4 in these studies). A false star marks a
-difference where there is none.
+share (a standard deviation of 0.3 BLEU and 0.005 nats; 0 to 0.3 and 0 to 0.005 in the median of
+these studies' rows). A false star marks a difference where there is none. `3 + 12` are 3 seeds of
+each row and 12 of base.
 
-Expected: with Welch's t and Bonferroni's correction, which `t2t_jax.study.statistics` uses, at most
-5% of tables have a false star, whichever rows differ. It is up to 6.2% with Holm's correction, 24%
-with moderated variances, 37% with one pooled variance, and 99.9% with a normal distribution, to
-which a bootstrap over seeds amounts.
+Expected: with the procedure of `t2t_jax.study.statistics` (Welch's t, with more seeds of base also
+a pooled variance, Bonferroni's correction for all rows of two columns), at most 5% of tables have a
+false star, whichever rows differ; with Welch's t alone, up to 30% where base has more seeds. With
+12 seeds of base in place of 3, the same 3 seeds of the other rows find several times as many
+differences.
 """
 
 import math
@@ -30,9 +32,10 @@ from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "significance"
 STUDIES = "attention-demo", "table2-hour"
-SEEDS, EFFECTS = (2, 3, 5, 10), (1, 2, 3, 5)
-SENTENCES = 0.3  # BLEU
-LEVEL = 0.05
+SEEDS = (2, 2), (2, 8), (3, 3), (3, 12), (5, 5), (5, 20), (10, 10)  # of each row, and of base
+EFFECTS = {"BLEU": (1, 2, 3, 5), "NLL": (0.01, 0.02, 0.05, 0.1)}
+SENTENCES, SENTENCES_NLL = 0.3, 0.005  # BLEU, and nats for each token
+LEVEL, COLUMNS = 0.05, 2  # a table tests PPL and BLEU
 
 
 class Scene(NamedTuple):
@@ -40,6 +43,7 @@ class Scene(NamedTuple):
 
     Attributes:
       deviations: standard deviation of every row over seeds; the first row is base.
+      seeds: of each row, and of base.
       sentences: standard deviation over sentences, which the seeds of a row share.
       over: which comparisons are made: those with "base", or all "pairs".
       others_differ: whether all rows differ except base and the row that varies most.
@@ -47,7 +51,7 @@ class Scene(NamedTuple):
     """
 
     deviations: tuple[float, ...]
-    seeds: int
+    seeds: tuple[int, int]
     sentences: float = 0.0
     over: str = "base"
     others_differ: bool = False
@@ -61,6 +65,11 @@ class Scene(NamedTuple):
         means[1 + np.argmax(self.deviations[1:])] = 0
         return means
 
+    def counts(self) -> np.ndarray:
+        """Returns the number of seeds of every row."""
+        row, base = self.seeds
+        return np.array([base, *[row] * (len(self.deviations) - 1)])
+
     def comparisons(self) -> tuple[np.ndarray, np.ndarray]:
         rows = len(self.deviations)
         if self.over == "pairs":
@@ -69,13 +78,21 @@ class Scene(NamedTuple):
 
 
 def welch(scene, sizes, variances):
-    """Returns p [tables, comparisons] as the package does; variances over seeds [tables, rows]."""
+    """Returns p [tables, comparisons] by Welch's t; variances over seeds [tables, rows]."""
     return p_value(sizes, *_error(scene, variances))
+
+
+def guarded(scene, sizes, variances):
+    """Returns p as the package does: base's extra seeds count only with a pooled variance, too."""
+    p = welch(scene, sizes, variances)
+    row, base = scene.seeds
+    return np.maximum(p, pooled(scene, sizes, variances)) if base > row else p
 
 
 def _error(scene, variances):
     of_both = np.stack([variances[:, rows] for rows in scene.comparisons()])
-    return standard_error(of_both, np.full((2, 1, 1), scene.seeds), 2 * scene.sentences**2)
+    n = np.stack([scene.counts()[rows] for rows in scene.comparisons()])
+    return standard_error(of_both, n[:, None], 2 * scene.sentences**2)
 
 
 def normal(scene, sizes, variances):
@@ -85,22 +102,23 @@ def normal(scene, sizes, variances):
 
 def pooled(scene, sizes, variances):
     """Returns p with one variance for all rows (Dunnett 1955)."""
-    mean = np.broadcast_to(variances.mean(axis=1, keepdims=True), variances.shape)
-    return p_value(sizes, _error(scene, mean)[0], variances.shape[1] * (scene.seeds - 1))
+    own = scene.counts() - 1
+    mean = np.average(variances, axis=1, weights=own)[:, None]
+    return p_value(sizes, _error(scene, np.broadcast_to(mean, variances.shape))[0], own.sum())
 
 
 def moderated(scene, sizes, variances):
     """Returns p with the variance of each row shrunk towards a common one (Smyth 2004)."""
-    own, rows = scene.seeds - 1, variances.shape[1]
-    logs = np.log(variances) - special.digamma(own / 2) + math.log(own / 2)
-    beyond = logs.var(axis=1, ddof=1, keepdims=True) - special.polygamma(1, own / 2)
+    own = scene.counts() - 1
+    logs = np.log(variances) - special.digamma(own / 2) + np.log(own / 2)
+    beyond = logs.var(axis=1, ddof=1, keepdims=True) - special.polygamma(1, own / 2).mean()
     prior = 2 * _inverse_trigamma(np.maximum(beyond, 1e-3))
     common = np.exp(logs.mean(axis=1, keepdims=True) + special.digamma(prior / 2)) / (prior / 2)
     shrunk = (prior * common + own * variances) / (prior + own)
-    freedom = np.minimum(prior + own, rows * own)
-    a, b = (shrunk[:, part] for part in scene.comparisons())
-    freedom = (a + b) ** 2 / ((a**2 + b**2) / freedom)
-    return p_value(sizes, np.sqrt((a + b) / scene.seeds + 2 * scene.sentences**2), freedom)
+    squares, freedom = shrunk / (own + 1), np.minimum(prior + own, own.sum())
+    (a, b), (m, n) = ([x[:, part] for part in scene.comparisons()] for x in (squares, freedom))
+    joint = (a + b) ** 2 / (a**2 / m + b**2 / n)
+    return p_value(sizes, np.sqrt(a + b + 2 * scene.sentences**2), joint)
 
 
 def _inverse_trigamma(y):
@@ -113,13 +131,13 @@ def _inverse_trigamma(y):
 
 def bonferroni(p):
     """Returns which comparisons have a star, bool [tables, comparisons]."""
-    return p * p.shape[1] < LEVEL
+    return p * p.shape[1] * COLUMNS < LEVEL
 
 
 def holm(p):
     """Corrects each p, smallest first, for the comparisons left (Holm 1979); as `bonferroni`."""
     order = np.argsort(p, axis=1)
-    factors = np.arange(p.shape[1], 0, -1)
+    factors = COLUMNS * np.arange(p.shape[1], 0, -1)
     below = np.take_along_axis(p, order, axis=1) * factors < LEVEL
     out = np.empty_like(below)
     np.put_along_axis(out, order, np.logical_and.accumulate(below, axis=1), axis=1)
@@ -127,9 +145,10 @@ def holm(p):
 
 
 Procedure = tuple[Callable, Callable]
-WELCH: Procedure = welch, bonferroni
+OURS: Procedure = guarded, bonferroni
 PROCEDURES: dict[str, Procedure] = {
-    "Welch's t, Bonferroni": WELCH,
+    "ours: Welch's t and pooled, Bonferroni": OURS,
+    "Welch's t, Bonferroni": (welch, bonferroni),
     "Welch's t, Holm": (welch, holm),
     "moderated t, Holm": (moderated, holm),
     "pooled variance, Holm": (pooled, holm),
@@ -141,13 +160,18 @@ def stars(scene: Scene, tables: int, procedure: Procedure) -> tuple[np.ndarray, 
     """Returns stars [tables, comparisons], and which comparisons are of equal rows."""
     random = np.random.default_rng(0)
     deviations, rows = np.array(scene.deviations), len(scene.deviations)
-    scores = deviations[:, None] * random.normal(size=(tables, rows, scene.seeds))
+    n = scene.counts()
+    scores = deviations[:, None] * random.normal(size=(tables, rows, n.max()))
+    drawn = np.arange(n.max()) < n[:, None]
+    averages = (scores * drawn).sum(axis=2) / n
+    squares = (scores - averages[..., None]) ** 2
+    variances = (squares * drawn).sum(axis=2) / (n - 1)
     shared = scene.sentences * random.normal(size=(tables, rows))
     i, j = scene.comparisons()
-    means = scores.mean(axis=2) + shared + scene.means()
+    means = averages + shared + scene.means()
     p, star = procedure
     equal = scene.means()[i] == scene.means()[j]
-    return star(p(scene, means[:, i] - means[:, j], scores.var(axis=2, ddof=1))), equal
+    return star(p(scene, means[:, i] - means[:, j], variances)), equal
 
 
 def false_stars(scene: Scene, tables: int, procedure: Procedure) -> float:
@@ -162,11 +186,15 @@ def power(scene: Scene, tables: int, procedure: Procedure) -> float:
     return float(drawn[:, ~equal].mean())
 
 
-def over_seeds(name: str) -> tuple[float, ...]:
-    """Returns the deviation of BLEU over the seeds of every row of a stored study, untuned."""
+def over_seeds(name: str, metric: str = "BLEU") -> tuple[float, ...]:
+    """Returns the deviation over the seeds of every row of a stored study, untuned."""
     study, scale = name.split("-")
     rows = collect(Request(study, scale).grid(find(study), RESULTS.parent / name), mix=True)
-    return tuple(spread([run.score for run in row.runs]).deviation for row in rows)
+
+    def value(run):
+        return run.score if metric == "BLEU" else math.log(run.result["dev_perplexity"])
+
+    return tuple(spread([value(run) for run in row.runs]).deviation for row in rows)
 
 
 def grids() -> dict[str, tuple[float, ...]]:
@@ -198,13 +226,15 @@ def rates(tables):
     }
 
 
-def powers(tables):
+def powers(tables, metric):
     """Returns {procedure: {seeds: [power at each effect]}}, with the first study's deviations."""
-    deviations = grids()[STUDIES[0]]
+    deviations = over_seeds(STUDIES[0], metric)
+    sentences = SENTENCES if metric == "BLEU" else SENTENCES_NLL
     return {
         name: {
             n: [
-                power(Scene(deviations, n, SENTENCES, effect=e), tables, procedure) for e in EFFECTS
+                power(Scene(deviations, n, sentences, effect=e), tables, procedure)
+                for e in EFFECTS[metric]
             ]
             for n in SEEDS
         }
@@ -214,11 +244,11 @@ def powers(tables):
 
 def in_detail(measured, tables):
     """Returns the rates of the package's procedure, a row for each scene."""
-    (by_grid,) = [measured[name] for name, p in PROCEDURES.items() if p is WELCH]
+    (by_grid,) = [measured[name] for name, p in PROCEDURES.items() if p is OURS]
     head = ["deviations of", "compared", "rows that differ", "sentences", *map(seeds_of, SEEDS)]
     lines = []
     for grid, by_seeds in by_grid.items():
-        for k, scene in enumerate(scenes((1.0, 1.0), 2)):
+        for k, scene in enumerate(scenes((1.0, 1.0), (2, 2))):
             compared = "all pairs" if scene.over == "pairs" else "with base"
             differ = "all but two" if scene.others_differ else "none"
             cells = [f"{100 * by_seeds[n][k]:.1f}" for n in SEEDS]
@@ -226,36 +256,39 @@ def in_detail(measured, tables):
     error = 100 * math.sqrt(LEVEL * (1 - LEVEL) / tables)
     return (
         f"**Tables with a false star, % of {tables:,} (standard error at 5%: {error:.1f}): "
-        f"Welch's t, Bonferroni**\n\n{pipe_table(head, lines)}"
+        f"ours**\n\n{pipe_table(head, lines)}"
     )
 
 
 def against_others(measured, shares):
     """Returns the worst rate and the power of every procedure and number of seeds."""
-    head = ["", "seeds", "none differ", "all but two differ", *(f"{e} BLEU" for e in EFFECTS)]
+    effects = [f"{e} {metric}" for metric, sizes in EFFECTS.items() for e in sizes]
+    head = ["", "seeds", "none differ", "all but two differ", *effects]
     lines = []
-    differ = [scene.others_differ for scene in scenes((1.0, 1.0), 2)]
+    differ = [scene.others_differ for scene in scenes((1.0, 1.0), (2, 2))]
     for name, by_grid in measured.items():
         for n in SEEDS:
             each = np.array([by_seeds[n] for by_seeds in by_grid.values()])
             worst = [each[:, np.array(differ) == d].max() for d in (False, True)]
-            numbers = [*worst, *shares[name][n]]
-            lines.append([name, str(n), *(f"{100 * share:.1f}" for share in numbers)])
+            numbers = [*worst, *(share for metric in EFFECTS for share in shares[metric][name][n])]
+            lines.append([name, f"{n[0]} + {n[1]}", *(f"{100 * share:.1f}" for share in numbers)])
     return (
-        "**Worst rate of false stars (% of tables), and power at differences of 1 to 5 BLEU (% of "
-        f"rows that differ; with base, sentences vary, {STUDIES[0]})**\n\n{pipe_table(head, lines)}"
+        "**Worst rate of false stars (% of tables), and power (% of rows that differ) at "
+        "differences of BLEU and of negative log-likelihood in nats for each token (with base, "
+        f"sentences vary, {STUDIES[0]})**\n\n{pipe_table(head, lines)}"
     )
 
 
 def seeds_of(n):
-    return f"{n} seeds"
+    return f"{n[0]} + {n[1]} seeds"
 
 
 def main():
     tables = 10_000
     RESULTS.mkdir(parents=True, exist_ok=True)
     measured = rates(tables)
-    text = f"{in_detail(measured, tables)}\n{against_others(measured, powers(tables // 5))}"
+    shares = {metric: powers(tables // 5, metric) for metric in EFFECTS}
+    text = f"{in_detail(measured, tables)}\n{against_others(measured, shares)}"
     files.write(RESULTS / "table.md", text)
     print(text)
 

@@ -157,7 +157,7 @@ def test_four_of_five_differences_of_the_detectable_size_are_found(freedom, test
     assert found.mean() == pytest.approx(0.8, abs=0.01)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5, 10])
+@pytest.mark.parametrize("seeds", [(2, 2), (2, 8), (3, 3), (3, 12), (10, 10)])
 @pytest.mark.parametrize("over", ["base", "pairs"])
 def test_few_tables_without_a_difference_have_a_star(seeds, over):
     """The rates that experiments/significance.py has more exactly, within 3 standard errors."""
@@ -166,9 +166,32 @@ def test_few_tables_without_a_difference_have_a_star(seeds, over):
     for sentences in (0.0, significance.SENTENCES):
         for others_differ in (False, True):
             scene = significance.Scene(DEVIATIONS, seeds, sentences, over, others_differ)
-            assert significance.false_stars(scene, tables, significance.WELCH) < bound, scene
+            assert significance.false_stars(scene, tables, significance.OURS) < bound, scene
 
 
-def test_most_differences_of_5_bleu_have_a_star_at_5_seeds():
-    scene = significance.Scene(DEVIATIONS, 5, significance.SENTENCES, effect=5.0)
-    assert significance.power(scene, 500, significance.WELCH) > 0.8
+def test_more_seeds_of_base_alone_find_more_differences():
+    three, more, ten = (
+        significance.power(
+            significance.Scene(DEVIATIONS, seeds, significance.SENTENCES, effect=5.0),
+            500,
+            significance.OURS,
+        )
+        for seeds in ((3, 3), (3, 12), (10, 10))
+    )
+    assert 1.5 * three < more < ten
+
+
+def test_with_more_seeds_of_base_a_difference_must_stand_a_pooled_variance_too():
+    random = np.random.default_rng(0)
+    row, base = random.normal(2, 0.01, 3), random.normal(0, 0.4, 12)
+    draws = random.normal(size=DRAWS) + 0.1 * random.normal(size=(12, DRAWS))
+    found = compare(row, base, draws[:3], draws, (1.5, 30))
+    error = math.sqrt(1.5 / 3 + 1.5 / 12)
+    assert found.p == pytest.approx(2 * stats.t.sf(found.size / error, 30), rel=0.02)
+    assert found.high - found.size == pytest.approx(stats.t.ppf(0.975, 30) * error, rel=0.02)
+    assert (
+        compare(row, base, draws[:3], draws, (0.001, 30)).p
+        == compare(row, base, draws[:3], draws).p
+    )
+    same = base[:3], draws[:3], draws[3:6]  # equal numbers of seeds
+    assert compare(row, *same, (1.5, 30)).p == compare(row, *same).p

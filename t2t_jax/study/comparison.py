@@ -245,10 +245,11 @@ def _compared(
 ) -> list[Measure | None]:
     """Returns the measures of a column; comparable rows have their difference from the first."""
     base, out = measures[0], list[Measure | None]()
+    pooled = _pooled([x for x, usual in zip(measures, comparable, strict=True) if x and usual])
     for measure, usual in zip(measures, comparable, strict=True):
         tested = usual and measure is not None and measure is not base
         if tested and base and measure and _kept(measure) and _kept(base):
-            out.append(replace(measure, difference=_difference(measure, base)))
+            out.append(replace(measure, difference=_difference(measure, base, pooled)))
         else:
             out.append(measure)
     return out
@@ -258,10 +259,19 @@ def _kept(measure: Measure) -> bool:
     return measure.draws is not None
 
 
-def _difference(row: Measure, base: Measure) -> Difference:
+def _pooled(measures: Sequence[Measure]) -> tuple[float, float] | None:
+    """Returns one variance over seeds for all rows, and its degrees of freedom."""
+    spreads = [x.spread for x in measures if x.spread.n > 1 and _kept(x)]
+    freedom = sum(x.n - 1 for x in spreads)
+    if not freedom:
+        return None
+    return sum((x.n - 1) * x.deviation**2 for x in spreads) / freedom, freedom
+
+
+def _difference(row: Measure, base: Measure, pooled: tuple[float, float] | None) -> Difference:
     assert row.draws is not None
     assert base.draws is not None
-    return statistics.compare(row.values, base.values, row.draws, base.draws)
+    return statistics.compare(row.values, base.values, row.draws, base.draws, pooled)
 
 
 def main_metric(grid: Grid) -> str:
@@ -293,8 +303,9 @@ def compare_pairs(
         for line in lines
         if (measure := measure_of(line)) and _kept(measure) and not line.unusual
     }
+    pooled = _pooled([*measures.values()])
     differences = {
-        names: _difference(measures[names[0]], measures[names[1]])
+        names: _difference(measures[names[0]], measures[names[1]], pooled)
         for names in itertools.combinations(measures, 2)
     }
     return dict(zip(differences, statistics.corrected([*differences.values()]), strict=True))
