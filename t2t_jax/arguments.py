@@ -104,7 +104,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "K",
     ),
     "--workers": _number(
-        "number of worker processes [one per GPU, or per CPU core without GPUs]", "W", 0
+        "number of worker processes [one per GPU, or per CPU core without GPUs]", "W"
     ),
     "--task": _number("run only one task, a row with a trial or a seed, counted from 0", "I"),
     "--tasks": _flag("only print the number of tasks, of trials before those of seeds"),
@@ -181,7 +181,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--format:list": _choice("format of a study's rows [text]", "text", "json", default="text"),
     "--store:list": _path("directory of runs, for `list runs` [runs]"),
     "--watch:list": _flag("for `list runs`: show progress and time left until all have ended"),
-    "topic": dict(help=f"one of {', '.join(topics())}"),
+    "topic": dict(nargs="?", default="", help=f"one of {', '.join(topics())}"),
 }
 
 # Two lines each: name and help; function of t2t_jax/commands, arguments, sections of config fields.

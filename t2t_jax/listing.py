@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_jax import config
 from t2t_jax.attention import MECHANISMS
 from t2t_jax.config import SECTIONS, Config
-from t2t_jax.errors import UsageError, near
+from t2t_jax.errors import UsageError, near, warn
 from t2t_jax.extend import PARTS
 from t2t_jax.recipes import RECIPES
 
@@ -43,9 +44,7 @@ def listing(what: str, format: str, home: Path | None) -> list[str]:
     if format != "text":
         raise UsageError(f"--format {format} is for the rows of a study, as in `list table3`.")
     if what == "runs":
-        from t2t_jax.runs import overview
-
-        return overview.lines(home or Path("runs"))
+        return _runs(home or Path("runs"))
     if what:
         return _LISTS[what]()
     runnable = ("studies", "presets", "recipes")
@@ -127,6 +126,77 @@ def _row_record(study: "Study", row: "Row") -> dict[str, Any]:
         "vocabulary": study.V,
         "paper": {name: row.paper.get(name) for name in PAPER},
     }
+
+
+def _runs(home: Path) -> list[str]:
+    """Returns a line for each name of each run of a store, below a heading.
+
+    The age is the time since the run ended, or since its last record if it has not ended.
+    """
+    from t2t_jax.bench import align
+    from t2t_jax.runs import names, results, store
+
+    rows = []
+    for directory, c in results.stored(home, warn):
+        try:
+            cells = _run_cells(directory, c)
+        except UsageError as error:
+            warn(str(error))
+            continue
+        rows += [(name, *cells) for name in names.names(directory)]
+    for path in home.glob(f"*/{store.FAILURE}"):  # what failed before it was a run
+        failure, directory = store.read_failure(path.parent), path.parent
+        if not (directory / "config.json").exists():
+            cells = "failed", "", _age(directory), "", "", f"{directory}: {failure}"
+            rows += [(name, *cells) for name in names.names(directory)]
+    if not rows:
+        return [f"{home} has no runs."]
+    heading = "run", "status", "step", "age", "dev PPL", "scores", "location"
+    table = [heading, *sorted(rows)]
+    places = [row[-1] for row in table]
+    aligned = align([row[:-1] for row in table])
+    width = max(map(len, aligned))
+    return [f"{x:{width}}  {place}" for x, place in zip(aligned, places, strict=True)]
+
+
+def _run_cells(directory: Path, c: Config) -> tuple[str, ...]:
+    """Returns the columns of a run after its name."""
+    from t2t_jax.evaluation.metrics import metric_of
+    from t2t_jax.runs import published, results, store
+
+    status, step = results.status(directory)
+    metric, result = metric_of(c.data.corpus), store.read_result(directory, warn) or {}
+    ppl = result.get("dev_perplexity")
+    if ppl is None:
+        evaluations = (r.get("dev_perplexity") for r in reversed(store.read_curves(directory)))
+        ppl = next((x for x in evaluations if x is not None), None)
+    scores: dict[str, Any] = result.get("scores", {})
+    texts = [f"{split} {s[metric.key]['score']:.2f}" for split, s in scores.items()]
+    begun = published.read(directory, "environment.json") or {}
+    about = str(published.location(directory)), begun.get("continued")
+    failure = store.read_failure(directory)
+    location = ", continued ".join(filter(None, about))
+    return (
+        status,
+        f"{step:,}/{c.training.steps:,}",
+        _age(directory),
+        "" if ppl is None else f"{ppl:.3f}",
+        f"{metric.name} {', '.join(texts)}" if texts else "",
+        location if failure is None else f"{location}: {failure}",
+    )
+
+
+def _age(directory: Path) -> str:
+    """Returns the time since a run ended or wrote its last record; empty if it is published."""
+    files = ("failed.json", "result.json", "metrics.jsonl", "config.json")
+    path = next((directory / name for name in files if (directory / name).exists()), None)
+    if path is None:
+        return ""
+    seconds = max(0.0, time.time() - path.stat().st_mtime)
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s"
 
 
 def _profiles() -> list[str]:

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from t2t_jax.commands import machine
 from t2t_jax.runs import names, store, view
 from t2t_jax.runs.job import Job
 from t2t_jax.runs.view import Standing, Watch, seconds_left, summary
@@ -205,6 +206,43 @@ def test_a_pipe_gets_a_line_for_each_run_that_ends_and_one_a_minute_with_an_esti
     assert all(line.endswith("left") or "left)" in line for line in lines)
     assert ["PPL 5.500" in line for line in lines].count(True) == 1
     assert len(lines) == 10
+
+
+def test_what_failed_before_it_was_a_run_is_listed_with_the_log_of_its_worker(tmp_path, call):
+    """A row of a study whose code raises an error before its config is written."""
+    finish(begin(tmp_path, "done", 60))
+    names.add(tmp_path / "lost", "mine-demo/row/0")
+    log = tmp_path / "workers" / "worker-1.txt"
+    store.write_failure(tmp_path / "lost", ValueError("2 is no shape\nof an array"), log)
+    _, *lines = call("list", "runs", "--store", tmp_path).out.splitlines()
+    line = next(x for x in lines if x.startswith("mine-demo/row/0"))
+    assert line.split()[1] == "failed"
+    assert line.endswith(
+        f"{tmp_path / 'lost'}: ValueError('2 is no shape\\nof an array') (traceback: {log})"
+    )
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("prune --store {}/none", "list runs --store {}/none", "run table3 --workers 0"),
+        *("list {}/empty.py", "run {}/empty.py", "table table2 --store {demo}"),
+        *("report table2 --store {demo}", "plot table2 --store {demo}", "help nothing"),
+        *("table table3 --only zzz --store {demo}", "plot table3 --only zzz --store {demo}"),
+    ],
+)
+def test_what_is_not_there_is_wrong_use(words, tmp_path, refused):
+    text = (
+        'from t2t_jax.study import study\n@study("", columns="", split="", V=9)\ndef empty(): {}\n'
+    )
+    (tmp_path / "empty.py").write_text(text.format("return []"))
+    refused(words.format(tmp_path, demo=stored.DEMO).split())
+
+
+def test_help_alone_lists_its_topics(call):
+    lines = call("help").out.splitlines()
+    assert [line.split()[0] for line in lines] == machine.topics()
 
 
 @pytest.fixture

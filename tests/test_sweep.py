@@ -202,7 +202,7 @@ def test_workers_run_the_stage_that_they_are_started_for(grid, open_data, monkey
     monkeypatch.setattr(workers, "set_up_worker", lambda number: None)
     monkeypatch.setattr(running, "cache_programs", lambda cache: None)
     monkeypatch.setattr(workers, "run_jobs", lambda jobs, *_: done.extend(jobs))
-    arguments = argparse.Namespace(worker="0/1", stage=1, cache=None, mesh="")
+    arguments = argparse.Namespace(worker="0/1", stage=1, cache=None, mesh="", store=grid.home)
     running._run_worker(
         sweep.stages(grid, lambda _: range(2), open_data), arguments, open_data, None
     )

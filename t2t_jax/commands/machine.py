@@ -1,11 +1,13 @@
 """`doctor`, `prune`, `list` and `help`: this machine, and what the package has."""
 
+import shutil
 import sys
 from argparse import Namespace
 from pathlib import Path
 
-from t2t_jax.errors import RunError, UsageError, near
+from t2t_jax.errors import Busy, RunError, UsageError, near, writing
 
+_LEFT = ".pruned"  # suffix of a directory that is being deleted
 _HELP = Path(__file__).parents[1] / "help"
 
 
@@ -28,14 +30,50 @@ def doctor(arguments: Namespace) -> None:
 
 
 def prune(arguments: Namespace) -> None:
-    """Deletes the checkpoints of finished runs, and prints how many bytes that frees."""
-    from t2t_jax.runs import pruning
+    """Deletes the checkpoints of the finished runs of a store, and prints the bytes that frees.
 
-    options = arguments.parameters, arguments.dry_run
-    pruned = pruning.prune(arguments.store, *options, report=print)
-    freed = "would be freed" if arguments.dry_run else "freed"
-    kept = f"; {pruned.unfinished} unfinished runs are kept as they are" * bool(pruned.unfinished)
-    print(f"{pruned.runs} finished runs: {pruned.size / 1e6:,.1f} MB {freed}{kept}")
+    With --parameters it also deletes the final parameters, without which a run cannot be used.
+    Other runs are not touched.
+    """
+    from t2t_jax.runs import claim, published, results
+    from t2t_jax.runs.names import title
+
+    size = runs = unfinished = 0
+    for directory, _ in results.stored(arguments.store, print):
+        if published.is_published(directory):
+            continue
+        if results.status(directory)[0] != "finished":
+            unfinished += 1
+            continue
+        try:
+            with claim.lock(directory):  # no process scores, continues or replaces the run
+                freed = _prune(directory, arguments.parameters, arguments.dry_run)
+        except Busy:
+            print(f"{title(directory)} is in use by another process, and is kept as it is")
+            continue
+        if freed:
+            print(f"{title(directory)}: {freed / 1e6:,.1f} MB")
+            size, runs = size + freed, runs + 1
+    freed_text = "would be freed" if arguments.dry_run else "freed"
+    kept = f"; {unfinished} unfinished runs are kept as they are" * bool(unfinished)
+    print(f"{runs} finished runs: {size / 1e6:,.1f} MB {freed_text}{kept}")
+
+
+def _prune(directory: Path, parameters: bool, dry_run: bool) -> int:
+    """Deletes what a finished run does not need; returns the number of bytes."""
+    paths = [*directory.glob(f"*{_LEFT}")]
+    if parameters or (directory / "final").exists():  # checkpoints may be the only parameters
+        paths += [directory / "checkpoints", *directory.glob("damaged-*")]
+    if parameters:
+        paths += [directory / "final"]
+    paths = [path for path in paths if path.exists()]
+    size = sum(file.stat().st_size for path in paths for file in path.rglob("*") if file.is_file())
+    for path in [] if dry_run else paths:
+        with writing(path):  # if the process is killed, no directory that is left looks whole
+            aside = path if path.suffix == _LEFT else path.with_name(f"{path.name}{_LEFT}")
+            path.rename(aside)
+            shutil.rmtree(aside)
+    return size
 
 
 def list_(arguments: Namespace) -> None:
@@ -62,7 +100,11 @@ def topics() -> list[str]:
 
 
 def help_(arguments: Namespace) -> None:
-    """Prints the text on a topic."""
+    """Prints the text on a topic, or the topics."""
+    if not arguments.topic:
+        titles = {x: (_HELP / f"{x}.md").read_text("utf-8").partition("\n")[0] for x in topics()}
+        print("\n".join(f"{name:18}{title.removeprefix('# ')}" for name, title in titles.items()))
+        return
     if arguments.topic not in topics():
         raise UsageError(
             f"there is no help on {arguments.topic!r}: {near(arguments.topic, topics())}"

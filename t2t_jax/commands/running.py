@@ -84,11 +84,10 @@ def _check(grid: "Grid", arguments: Namespace, tasks: int) -> None:
     """Raises an error if the arguments, the rows or the store do not allow training."""
     from t2t_jax.runs import capacity, published
 
-    for flag, count in (("--seeds", arguments.seeds), ("--base-seeds", arguments.base_seeds)):
+    for flag in ("seeds", "base_seeds", "workers"):
+        count = getattr(arguments, flag)
         if count is not None and count < 1:
-            raise UsageError(f"{flag} {count}: give 1 or more.")
-    if arguments.workers < 0:
-        raise UsageError(f"--workers {arguments.workers}: give 1 or more, or 0 for one per device.")
+            raise UsageError(f"--{flag.replace('_', '-')} {count}: give 1 or more.")
     if arguments.task is not None and not 0 <= arguments.task < tasks:
         raise UsageError(f"--task {arguments.task}: choose one of 0 to {tasks - 1}.")
     if (grid.home / published.NAME).exists():
@@ -112,8 +111,9 @@ def _run_worker(
     workers.set_up_worker(arguments.worker)
     cache_programs(arguments.cache)
     jobs = next(itertools.islice(stages, arguments.stage, None))
-    count = int(arguments.worker.partition("/")[2])
-    workers.run_jobs(jobs, open_data, progress, arguments.mesh, count)
+    number, _, count = arguments.worker.partition("/")
+    log = arguments.store / "workers" / f"worker-{number}.txt"
+    workers.run_jobs(jobs, open_data, progress, arguments.mesh, int(count), log)
 
 
 def _run_task(

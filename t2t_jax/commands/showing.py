@@ -34,7 +34,10 @@ def table(arguments: Namespace) -> None:
             f"--format {arguments.format} has every field, test and cost: leave out --columns, --p "
             "and --no-cost."
         )
-    parts = [(grid, _lines(grid, arguments)) for grid in grids_shown(arguments)]
+    grids = grids_shown(arguments)
+    parts = [(grid, _lines(grid, arguments, needed=False)) for grid in grids]
+    if not any(line.runs or line.status for _, lines in parts for line in lines):
+        raise UsageError(grids[0].no_run)
     print(render(parts, arguments.format, columns, costs, p, arguments.notes), end="")
 
 
@@ -72,7 +75,7 @@ def plot(arguments: Namespace) -> None:
     lines = _lines(grid, arguments)
     paths = charts.draw(grid, lines, sentences_of(grid, lines, arguments.cache))
     if not paths:
-        raise RunError(grid.no_run)
+        raise RunError(f"{grid.home} has no finished run of {grid.study.name} to draw.")
     print(*paths, sep="\n")
 
 
@@ -87,7 +90,7 @@ def report(arguments: Namespace) -> None:
     words += ["--metrics", arguments.metrics] if arguments.metrics else []
     idle = 0  # successive refreshes with no running run; a single one may fall between two runs
     while True:
-        lines = _lines(grid, arguments)
+        lines = _lines(grid, arguments, needed=not arguments.watch)
         idle = 0 if any(line.running for line in lines) else idle + 1
         live = arguments.watch and idle < 2
         sentences = sentences_of(grid, lines, arguments.cache)
@@ -115,10 +118,18 @@ def publish(arguments: Namespace) -> None:
     print(folder)
 
 
-def _lines(grid: "Grid", arguments: Namespace) -> "list[RowResult]":
+def _lines(grid: "Grid", arguments: Namespace, needed: bool = True) -> "list[RowResult]":
+    """Returns the lines of a grid.
+
+    Raises:
+      UsageError: it has no run, finished or not, and one is needed.
+    """
     if arguments.compare:
         from t2t_jax.runs import provenance, results
 
         provenance.compare(results.stored(grid.home, say))
     judge = bool(getattr(arguments, "metrics", ""))  # what takes minutes must be asked for
-    return lines_of(grid, arguments.cache, arguments.mix, arguments.only, judge)
+    lines = lines_of(grid, arguments.cache, arguments.mix, arguments.only, judge)
+    if needed and not any(line.runs or line.status for line in lines):
+        raise UsageError(grid.no_run)
+    return lines

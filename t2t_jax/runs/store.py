@@ -167,11 +167,13 @@ def read_statistics(
     return None
 
 
-def write_failure(directory: Path, error: Exception) -> None:
-    """Writes failed.json: why a run has no result."""
+def write_failure(directory: Path, error: Exception, log: Path | None = None) -> None:
+    """Writes failed.json: why a run has no result, and where the traceback of its error is."""
     directory.mkdir(parents=True, exist_ok=True)
-    message = str(error) if isinstance(error, (RunError, UsageError)) else repr(error)
-    write_json(directory / FAILURE, {"error": message.strip().split("\n")[0]})
+    expected = isinstance(error, (RunError, UsageError))
+    message = (str(error) if expected else repr(error)).strip().split("\n")[0]
+    traceback = "" if expected or log is None else f" (traceback: {log})"
+    write_json(directory / FAILURE, {"error": message + traceback})
 
 
 def read_failure(directory: Path) -> str | None:

@@ -33,7 +33,12 @@ OpenData = Callable[[Data], Dataset]
 
 
 def run_jobs(
-    jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str, workers: int = 1
+    jobs: Sequence[Job],
+    open_data: OpenData,
+    progress: Progress,
+    mesh: str,
+    workers: int = 1,
+    log: Path | None = None,
 ) -> None:
     """Runs the jobs that have neither a result nor an error, until none is left.
 
@@ -43,13 +48,16 @@ def run_jobs(
       open_data: opens the corpus of a job; jobs that share a program also share the corpus.
       mesh: as `sharding.make_mesh` parses it.
       workers: the number of workers that share the jobs.
+      log: the file of this worker's output.
 
     Raises:
       Interrupted: the same call continues from there.
     """
     populations = _populations(jobs, open_data, 1 if mesh else workers)
     while populations:
-        remaining = [_run_population(group, open_data, progress, mesh) for group in populations]
+        remaining = [
+            _run_population(group, open_data, progress, mesh, log) for group in populations
+        ]
         populations = [group for group in remaining if group]
         if populations:  # other workers hold these
             time.sleep(POLL_SECONDS)
@@ -96,7 +104,7 @@ def _populations(jobs: Sequence[Job], open_data: OpenData, workers: int = 1) -> 
 
 
 def _run_population(
-    jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str
+    jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str, log: Path | None
 ) -> list[Job]:
     """Runs jobs that share a program; returns those that another worker holds."""
     from t2t_jax.runs import continuation
@@ -119,18 +127,18 @@ def _run_population(
         outcomes = [error] * len(jobs)
     for job, result in zip(jobs, outcomes, strict=True):
         if isinstance(result, Exception) and not isinstance(result, Busy) and not ended(job):
-            store.write_failure(job.directory, result)
+            store.write_failure(job.directory, result, log)
     return [job for job, result in zip(jobs, outcomes, strict=True) if isinstance(result, Busy)]
 
 
 def supervise(
-    jobs: Sequence[Job], command: Sequence[str], workers: int, logs: Path, progress: Progress
+    jobs: Sequence[Job], command: Sequence[str], workers: int | None, logs: Path, progress: Progress
 ) -> int:
     """Starts workers on jobs and shows their progress until they end.
 
     Args:
       command: the command line of a worker without its number.
-      workers: the number of workers; 0 means one per GPU, or per CPU core without GPUs.
+      workers: the number of workers; None means one per GPU, or per CPU core without GPUs.
       logs: the directory for the output of the workers.
 
     Returns:

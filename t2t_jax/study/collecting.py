@@ -9,6 +9,7 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.raw import request
+from t2t_jax.errors import UsageError, near
 from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.results import Run, Unfinished
 from t2t_jax.study.declaration import Row
@@ -112,6 +113,11 @@ def _collect(
     finished, tried = versioned[: len(rows)], [run for (run,) in versioned[len(rows) :]]
     finished = [[run for run in runs if results.has_origin(run, only)] for runs in finished]
     taken = [run for run in tried if results.has_origin(run, only)]
+    if any(versioned) and not taken and not any(finished):
+        origins = dict.fromkeys(
+            x for runs in versioned for run in runs for x in run.origins.values()
+        )
+        raise UsageError(f"{grid.home} has no run {only!r} of --only: {near(only, origins)}")
     every_run = list({run.directory: run for runs in (taken, *finished) for run in runs}.values())
     results.report_changes(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)

@@ -116,7 +116,7 @@ def study(
             name=rows.__name__,
             title=title,
             columns=tuple(columns.split()),
-            rows=tuple(rows()),
+            rows=tuple(rows() or ()),
             split=split,
             V=V,
             equal_flops=equal_flops,
@@ -132,6 +132,9 @@ def study(
 
 def _check(study: Study) -> None:
     """Raises an error if a row or a name of it is invalid, or if two rows have the same name."""
+    if not study.rows or not all(isinstance(row, Row) for row in study.rows):
+        other = next((type(x).__name__ for x in study.rows if not isinstance(x, Row)), "nothing")
+        raise UsageError(f"study {study.name} returns {other}: return a list of rows, base first.")
     for row in study.rows:
         study.config(row)
         if unknown := [name for name in row.paper if name not in PAPER]:
