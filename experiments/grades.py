@@ -3,7 +3,9 @@
     launch/local.sh experiments/grades.py        1 minute on one CPU core
 
 Writes experiments/results/grades, which `help corpus` repeats. The table has means and counts over
-the 60,000 default training pairs; the last two columns are shares of pairs. A type is a word form,
+the 60,000 default training pairs; the last columns are shares of pairs, the very last the share of
+dev sentences that differ by at most one word from a training sentence, which a model may know by
+heart. A type is a word form,
 in lower case in English; the unigram perplexity is the perplexity of English words and grows as
 their frequencies become more even. An ambiguous word is one whose translation another word of the
 sentence decides, such as bank or you. A pronoun for a noun of an earlier clause takes the gender of
@@ -15,7 +17,7 @@ to 1.00) and more ambiguous (6% to 34% have an ambiguous word); easy has half of
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +31,7 @@ RESULTS = Path(__file__).parent / "results" / "grades"
 HEADER = (
     "grade", "English words", "German words", "English types", "German types",
     "unigram perplexity", "depth", "ambiguous word, %", "ambiguous word or pronoun, %",
+    "dev near train, %",
 )  # fmt: skip
 
 
@@ -43,9 +46,10 @@ class Measures(NamedTuple):
     depth: float
     ambiguous: float  # the share of pairs with a cue
     dependent: float  # the share of pairs with a cue or an antecedent
+    near: float  # the share of dev sentences at most one word from a training sentence
 
 
-def measure(pairs: Sequence[Pair]) -> Measures:
+def measure(pairs: Sequence[Pair], dev: Sequence[Pair] = ()) -> Measures:
     sources = [words(pair.source.lower()) for pair in pairs]
     targets = [words(pair.target) for pair in pairs]
     kinds = [{dependency.kind for dependency in pair.dependencies} for pair in pairs]
@@ -59,7 +63,21 @@ def measure(pairs: Sequence[Pair]) -> Measures:
         sum(pair.depth for pair in pairs) / n,
         sum("cue" in kind for kind in kinds) / n,
         sum(not kind.isdisjoint({"cue", "antecedent"}) for kind in kinds) / n,
+        near(pairs, dev),
     )
+
+
+def near(pairs: Sequence[Pair], others: Sequence[Pair]) -> float:
+    """Returns the share of other sources of which a source differs by at most one word."""
+    known = set(itertools.chain.from_iterable(map(_gapped, pairs)))
+    return sum(not known.isdisjoint(_gapped(pair)) for pair in others) / max(1, len(others))
+
+
+def _gapped(pair: Pair) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+    """Yields the source without each of its words in turn, with the place of that word."""
+    every = tuple(pair.source.split())
+    for i in range(len(every)):
+        yield len(every), i, every[:i] + every[i + 1 :]
 
 
 def _perplexity(sentences: Iterable[Iterable[str]]) -> float:
@@ -72,15 +90,16 @@ def _perplexity(sentences: Iterable[Iterable[str]]) -> float:
 def line(name: str, m: Measures) -> list[str]:
     """Returns a line of the table."""
     counts = [f"{m.source_types:,}", f"{m.target_types:,}", f"{m.perplexity:.0f}"]
-    shares = [f"{100 * share:.0f}" for share in (m.ambiguous, m.dependent)]
+    shares = [f"{100 * share:.0f}" for share in (m.ambiguous, m.dependent, m.near)]
     lengths = [f"{m.source_words:.1f}", f"{m.target_words:.1f}"]
     return [name, *lengths, *counts, f"{m.depth:.2f}", *shares]
 
 
 def table() -> str:
     """Returns the Markdown table of all grades."""
-    corpora = {name: generate(0, grade)["train"] for name, grade in GRADES.items()}
-    return pipe_table(HEADER, [line(name, measure(pairs)) for name, pairs in corpora.items()])
+    corpora = {name: generate(0, grade) for name, grade in GRADES.items()}
+    lines = [line(name, measure(x["train"], x["dev"])) for name, x in corpora.items()]
+    return pipe_table(HEADER, lines)
 
 
 def main():

@@ -21,6 +21,7 @@ from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results"
 FAR = "5 to 6", "7 to 9", "10 or more"  # words between two that must agree
+FASTER = 1.5  # a smaller gain may be noise
 N = 2048  # the length at which speed and state are shown
 SEQUENCE = 56  # tokens of a sequence of recall, at most
 HEADS = (
@@ -100,8 +101,7 @@ def costs(measured, mechanism):
         ours, dense = measured[mechanism]["at"], measured[BASE]["at"]
         mine, base = ({x["n"]: x["seconds"] for x in m}.get(N) for m in (ours, dense))
         speed = f"{base / mine:.2g}x" if mine and base else ""
-        # A smaller gain may be noise, as between dot products with and without the scale.
-        n = crossing(ours, dense) if mine and base and base / mine > 1.2 else None
+        n = crossing(ours, dense) if mine and base and base / mine > FASTER else None
         from_n = f"{n:,.0f}" if n else ""
     if mechanism and "decoder" in MECHANISMS[mechanism].roles:
         state = f"{state_bytes(mechanism, N) / 2**10:,.0f}"

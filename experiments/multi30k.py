@@ -3,8 +3,8 @@
     launch/local.sh run multi30k --preset paper --directory DIR --seeds 3
     launch/local.sh run multi30k_lower --preset paper --directory DIR --seeds 3    in lower case
 
-On 2 CPU cores, a seed of `quick` takes about 10 minutes, of `hour` an hour, and of `best` an
-estimated 2 hours (on an H200, three seeds of `best` take 3 minutes). Expected
+By their FLOPs, a seed of `quick` takes about 10 minutes on 2 CPU cores, of `hour` an hour, and of
+`best` 2 hours; the stored runs are an H200's, where a seed of `best` took 3.0 minutes. Expected
 (experiments/results/multi30k-paper): 36.7, 39.5 and 40.8 BLEU on tokenised, lowercased text, for
 which Wu et al. report 41.02. They train on such text. These recipes read raw text, but `best` of
 `multi30k_lower` reads it in lower case: 40.4 BLEU (experiments/results/multi30k_lower-paper).

@@ -6,8 +6,8 @@
     launch/local.sh run table3 --preset multi30k       on real text
     launch/local.sh run table3 --preset paper          as in the paper, on WMT14
 
-The first takes 15 minutes on 2 CPU cores, the second 20 minutes a seed, the third 2 hours a seed,
-the fourth 5 hours. Expected (experiments/results/table3-demo, -hour, -night, -multi30k): base
+The first takes 15 minutes on 2 CPU cores, the second 20 minutes a seed, the third 2 h 20 min a
+seed, the fourth 5 hours. Expected (experiments/results/table3-demo, -hour, -night, -multi30k): base
 reaches 62.0, 74.2, 71.6 and 30.2 BLEU, and big 77.4, 81.5, 85.4 and 30.8; the rows below hold the
 values of the paper.
 

@@ -31,21 +31,21 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
         dict(d_model=1024, d_ff=4096, h=16, P_drop=0.3, steps=300_000),
     ),
     "grammar": (
-        "the built-in corpus, 2 CPU cores, under 5 minutes",
+        "the built-in corpus, under 5 minutes on 2 CPU cores",
         _TINY
         | _SMALL_UPDATES
         | dict(corpus="grammar", vocabulary=2000, N=2, warmup=600, steps=2500, evaluate_every=500),
     ),
     "multi30k_quick": (
-        "Multi30k EN-DE, 2 CPU cores, 10 minutes",
+        "Multi30k EN-DE, an estimated 10 minutes on 2 CPU cores",
         _MULTI30K | dict(P_drop=0.05, steps=3400, evaluate_every=200, average=3),
     ),
     "multi30k_hour": (
-        "Multi30k EN-DE, 2 CPU cores, an hour",
+        "Multi30k EN-DE, an estimated hour on 2 CPU cores",
         _MULTI30K | dict(P_drop=0.2, peak_lr=3.5e-3, steps=20_000, evaluate_every=500, average=5),
     ),
     "multi30k_best": (
-        "Multi30k EN-DE, 2 CPU cores, an estimated 2 hours",
+        "Multi30k EN-DE, an estimated 2 hours on 2 CPU cores",
         _MULTI30K
         | dict(vocabulary=9717, batch_tokens=4096, P_drop=0.3, warmup=2000)
         | dict(steps=10_000, evaluate_every=500, average=5),

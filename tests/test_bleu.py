@@ -104,6 +104,8 @@ def test_ter_counts_characters_of_chinese_and_refuses_thai():
     value, _ = METRICS["TER"].measure(Outputs(*ZH, ZH[1], data=Data(target="zh")))
     expected = sacrebleu.corpus_ter(ZH[0], [ZH[1]], normalized=True, asian_support=True).score
     assert value == pytest.approx(expected)
+    characters = Data(target="ja", bleu_tokenizer="char")
+    assert METRICS["TER"].measure(Outputs(*ZH, ZH[1], data=characters))[0] == value
     with pytest.raises(UsageError, match="target=th"):
         METRICS["TER"].measure(Outputs(*TH, TH[1], data=Data(target="th")))
 

@@ -17,7 +17,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import bleu, metrics
 from t2t_jax.evaluation.metrics import METRICS
 from t2t_jax.runs import store
-from t2t_jax.study import comparison, formats, metric, statistics, tables
+from t2t_jax.study import comparison, formats, metric, notes, statistics, tables
 from t2t_jax.study.measuring import RunScore, measure
 from tests import stored, toy
 
@@ -106,9 +106,9 @@ def test_a_table_has_the_metrics_it_is_asked_for(own, grid, tmp_path):
     words = [line.measure("words").spread.mean for line in lines]
     assert best["TER"] == [x == min(ter) for x in ter]
     assert best["words"] == [x == max(words) for x in words]
-    notes = " ".join(table.notes)
-    assert "words on dev: tok:space; mean" in notes
-    assert "total is not tested, as the counts of each sentence were not kept." in notes
+    said = " ".join(table.notes)
+    assert "words on dev: tok:space; mean" in said
+    assert "total is not tested, as the counts of each sentence were not kept." in said
     for form in formats.FORMATS:
         assert "words" in formats.render([(grid, lines)], form)
     (record, *_) = json.loads(formats.render([(grid, lines)], "json"))
@@ -134,12 +134,12 @@ def test_a_table_says_which_metrics_lack_translations(own, grid, tmp_path):
     (home / entries[1].runs[0].directory.name / "dev.de").unlink()
     (tmp_path / "sentences").mkdir()
     lines, table = shown(grid, entries, stored.split(tmp_path / "sentences"))
-    row, notes = lines[1].row.name, table.notes
+    row, said = lines[1].row.name, table.notes
     assert lines[1].measure("TER") is None
     result = entries[1].runs[0].result["scores"]["dev"]["chrf"]["score"]
     assert lines[1].measure("chrF2").values == (result,)
-    assert f"TER needs translations, which are not stored for {row}." in notes
-    assert f"chrF2 is not tested, as the counts of each sentence were not kept for {row}." in notes
+    assert f"TER needs translations, which are not stored for {row}." in said
+    assert f"chrF2 is not tested, as the counts of each sentence were not kept for {row}." in said
     _, table = shown(grid, entries, None)
     assert "words needs translations, which are not stored." in table.notes
 
@@ -173,9 +173,9 @@ def test_a_metric_can_be_of_another_split(tmp_path):
     assert lines[2].measure("TER@test_deep") is None
     table = tables.quality(grid, lines)
     assert [above for above, below in table.header if below == "ours"] == [*names, "params (M)"]
-    notes = " ".join(table.notes)
-    assert "BLEU on test_deep: the same, TER on test_deep: nrefs" in notes
-    assert "BLEU@test_deep needs `run` with this metric for" in notes
+    said = " ".join(table.notes)
+    assert "BLEU on test_deep: the same, TER on test_deep: nrefs" in said
+    assert "BLEU@test_deep needs `run` with this metric for" in said
     best = {above: column for (above, below), *column in columns(table) if below == "ours"}
     assert [cell.best for cell in best["TER@test_deep"][:2]] == [
         line.measure("TER").spread.mean == min(x.measure("TER").spread.mean for x in lines[:2])
@@ -239,6 +239,18 @@ def test_a_metric_that_returns_no_score_is_named_before_training(returned):
             metrics.check([METRICS["bad"]], outputs, print)
     finally:
         del METRICS["bad"]
+
+
+def test_a_table_counts_the_outputs_that_were_cut():
+    def line(name, *counts):
+        runs = [types.SimpleNamespace(result={"scoring": {"dev": x}}) for x in counts]
+        return types.SimpleNamespace(row=types.SimpleNamespace(name=name), runs=runs)
+
+    lines = [line("base", {"cut": 0}, {}), line("A", {"cut": 1200}, {"cut": 34}), line("B", {})]
+    (note,) = notes._cut("dev", lines)
+    assert note.endswith("all runs: A 1,234.")
+    assert note.rows == ("A",)
+    assert not notes._cut("test", lines)
 
 
 BAD = """

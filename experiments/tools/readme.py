@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax.runs import published
+from t2t_jax.runs.results import costs
 from t2t_jax.study.typeset import pipe_table
 from t2t_jax.training.progress import duration
 
@@ -58,14 +59,15 @@ READING = """## Reading a table
   commit. A run keeps hashes of the programs that it computed, so code may be renamed and moved
   without changing a result. `table` refuses to mix runs of a row whose programs differ, or runs
   with other dtypes, devices or libraries, unless `--mix` marks them with †.
-- **"20 runs, 58 min in sum".** The time of training, compiling and scoring, summed over runs.
-  Workers run side by side, so the command takes less. Times of a CPU, and its peak, which is
-  measured once in each process, also depend on what else the machine did.
+- **"20 runs, 16 min of training in sum".** The training time of every run, its median step times
+  its number of steps, summed over runs. Workers run side by side, and also compile and score. Times
+  of a CPU also depend on what else the machine did.
 - **Difference plots.** The difference in BLEU or F1 from base, with a 95% interval. A dashed
   interval covers the choice of sentences alone, because the row or base has one seed. The paper's
   differences have the axis above, which has another scale and the same 0.
 - **Learning plots.** Perplexity against steps, tokens, FLOPs and training time: base in every row
-  of panels, with one group of the table or several single rows. Thin lines are seeds.
+  of panels, with one group of the table or several single rows. Thin lines are seeds. A group has
+  the same colour in every plot, and its rows have shades of it.
 - **Distance plots.** The score against the longest dependency in a sentence, and against the
   length of the sentence. Larger points are scores of more sentences.
 
@@ -139,10 +141,10 @@ def scores(result: dict[str, Any]) -> str:
         [split, *(f"{found[s]['score']:.2f}" for s in kept)]
         for split, found in result["scores"].items()
     ]
-    took = duration(_seconds(result))
+    took = duration(result["training_seconds"])
     facts = [f"{x['name']}: `{x['signature']}`" for x in names.values()] + [
         f"{result['parameters']:,} parameters, {result['steps']:,} steps, dev perplexity "
-        f"{result['dev_perplexity']:.3f}, {took} for training, compiling and scoring"
+        f"{result['dev_perplexity']:.3f}, {took} of training"
     ]
     return "\n".join([pipe_table(heads, lines), *(f"- {fact}" for fact in facts)])
 
@@ -156,8 +158,11 @@ def origin(path: Path) -> str:
         return ""
     results = _results(path.parent)
     made = list(dict.fromkeys(_made_on(result["environment"]) for result in results))
-    total = duration(math.fsum(map(_seconds, results)))
-    count = f"{len(results)} runs, {total} in sum. " if len(results) > 1 else ""
+    seconds = [x for result in results if (x := result["training_seconds"]) is not None]
+    total = f"{duration(math.fsum(seconds))} of training in sum"
+    untimed = len(results) - len(seconds)
+    partly = f" of the {len(seconds)} that have times" * bool(untimed)
+    count = f"{len(results)} runs, {total}{partly}. " if len(results) > 1 else ""
     return count + " ".join(made)
 
 
@@ -169,15 +174,12 @@ def _made_on(environment: dict[str, Any]) -> str:
 
 
 def _results(folder: Path) -> list[dict[str, Any]]:
-    """The result of every run that is published in a folder."""
-    return [published.read(run, "result.json") for run in published.directories(folder)]
-
-
-def _seconds(result: dict[str, Any]) -> float:
-    """Seconds of training, compiling, evaluating and scoring; of a population, the run's share."""
-    shared = result["training_seconds"] + result["overhead_seconds"]
-    scoring = sum(split["seconds"] for split in result["scoring"].values())
-    return shared / result["trained_together"] + scoring
+    """The result of every run that is published in a folder, with the costs that tables show."""
+    found = []
+    for run in published.directories(folder):
+        result = published.read(run, "result.json")
+        found.append(result | costs(result, published.read(run, "metrics.jsonl")))
+    return found
 
 
 def _wall_clock(log: str) -> str:

@@ -142,14 +142,19 @@ def open_dataset(directory: Path) -> Dataset:
     return Dataset(directory, Vocabulary(model.read_bytes()), splits, meta["fingerprint"], meta)
 
 
-def sentence(meta: Mapping[str, Any]) -> str:
-    """The numbers of pairs that a prepared corpus keeps and leaves out, in one line."""
+def sentence(meta: Mapping[str, Any], drawn: int = 0) -> str:
+    """The numbers of pairs that a prepared corpus keeps and leaves out, in one line.
+
+    Args:
+      drawn: how many of the training pairs are trained on, if not all are.
+    """
     parts = []
     for name, n in meta["splits"].items():
         left_out = [f"{n['empty']:,} empty", f"{n['not_utf8']:,} not UTF-8"]
         if name == "train":
             long = f"{n['long']:,} longer than {meta['max_length']}"
-            parts.append(f"train {n['pairs']:,} pairs kept, " + ", ".join([long, *left_out]))
+            used = f" ({drawn:,} of them are trained on)" * (0 < drawn < n["pairs"])
+            parts.append(f"train {n['pairs']:,} pairs kept{used}, " + ", ".join([long, *left_out]))
         else:
             notes = left_out if n["empty"] or n["not_utf8"] else []
             if n["unreachable"]:

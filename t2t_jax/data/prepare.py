@@ -100,7 +100,7 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
             sizes = data.vocabulary, data.max_length
             tokenise.build(directory, about, corpus, *sizes, requested["normalization"])
     meta = open_dataset(directory).meta
-    for line in (sentence(meta), *warnings(meta)):
+    for line in (sentence(meta, data.pairs), *warnings(meta)):
         report(line)
     return directory
 

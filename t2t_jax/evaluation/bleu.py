@@ -36,6 +36,10 @@ _TOKENIZERS = {
 _UNSPACED = re.compile("[\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff]")
 
 
+def _of_language(target: str) -> str:
+    return _TOKENIZERS.get(re.split(r"[\W_]", target.lower())[0], "13a")
+
+
 def tokenizer(data: Data) -> str:
     """Returns sacreBLEU's tokeniser for the target language, unless `bleu_tokenizer` names one.
 
@@ -46,7 +50,7 @@ def tokenizer(data: Data) -> str:
     """
     name: str = data.bleu_tokenizer
     if name == "auto":
-        name = _TOKENIZERS.get(re.split(r"[\W_]", data.target.lower())[0], "13a")
+        name = _of_language(data.target)
     try:
         _sacrebleu("BLEU", tokenize=name)
     except (Exception, SystemExit) as error:  # a package or a download that is missing
@@ -191,7 +195,7 @@ def _ter_options(data: Data) -> dict[str, Any]:
     Raises:
       UsageError: TER has no words of the target language.
     """
-    name = tokenizer(data)
+    name = _of_language(data.target)
     if name == "char":
         raise UsageError(
             f"TER counts words between spaces, which target={data.target} has not: leave TER out."

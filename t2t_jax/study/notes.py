@@ -52,6 +52,7 @@ def notes(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
         note(_measured(grid, runs)),
         *map(note, _tests(grid, lines)),
         *_unusual(lines),
+        *_cut(grid.study.split, lines),
         *_tuning(grid, lines),
         *_unmeasured(grid, lines),
         *_missing(lines),
@@ -59,6 +60,7 @@ def notes(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
         *unnamed,
         *_populations(lines),
         *_baseline(grid, lines[0]),
+        *_memorised(grid),
         note(f"Made by code {versions}.", detail=True),
     ]
 
@@ -248,6 +250,19 @@ def _baseline(grid: Grid, base: RowResult) -> list[Note]:
     return [note(f"Right-branching trees reach an F1 of {f1}.", detail=True)] if f1 else []
 
 
+def _memorised(grid: Grid) -> list[Note]:
+    """Says that a model may know dev by heart; experiments/grades.py measures it."""
+    data = grid.config(grid.study.rows[0]).data
+    if data.corpus != "grammar" or data.grade != "easy" or 0 < data.pairs < 20_000:
+        return []
+    return [
+        note(
+            "Of the dev sentences of grade easy, 43% differ by at most one word from one of 60,000 "
+            "training sentences (normal: 9%), so that memorising flatters."
+        )
+    ]
+
+
 def _unusual(lines: Sequence[RowResult]) -> list[Note]:
     """Says why rows have a dagger: what differs in code, data or hardware from most runs."""
     reasons: dict[str, dict[str, list[str]]] = {}
@@ -264,6 +279,17 @@ def _unusual(lines: Sequence[RowResult]) -> list[Note]:
         text = f"†, not compared with other rows: {reason} ({'; '.join(named)})."
         notes.append(note(text, *rows))
     return notes
+
+
+def _cut(split: str, lines: Sequence[RowResult]) -> list[Note]:
+    """Says how many outputs of the scored split ended at the limit of their length."""
+    scoring = {x.row.name: [r.result["scoring"].get(split, {}) for r in x.runs] for x in lines}
+    cut = {row: sum(x.get("cut", 0) for x in of_runs) for row, of_runs in scoring.items()}
+    rows = [f"{row} {n:,}" for row, n in cut.items() if n]
+    if not rows:
+        return []
+    said = f"Outputs for {split} that were cut at the limit of their length (max_extra), all runs"
+    return [note(f"{said}: {', '.join(rows)}.", *(row for row, n in cut.items() if n))]
 
 
 def _populations(lines: Sequence[RowResult]) -> list[Note]:

@@ -1,0 +1,181 @@
+"""What README.md and experiments/README.md say of results is true of the stored numbers.
+
+If a test fails after a result has changed, correct the sentence.
+"""
+
+import contextlib
+import functools
+import io
+import json
+import re
+from pathlib import Path
+
+from experiments import attention, mechanisms
+from experiments.tools import readme
+from t2t_jax.attention import MECHANISMS, build
+from t2t_jax.cli import main
+from t2t_jax.models.flops import step_flops
+from t2t_jax.study import comparison, declaration, notes, presets
+from t2t_jax.study.collecting import RowRuns
+from t2t_jax.study.grid import Grid
+
+ROOT = Path(__file__).parents[1]
+README, RESULTS = ROOT / "README.md", ROOT / "experiments" / "README.md"
+
+
+@functools.cache
+def rows_of(folder):
+    """Returns the record of each row of a stored study, as `table --format json` prints it."""
+    home, out = readme.RESULTS / folder, io.StringIO()
+    study = Path(folder).name.rpartition("-")[0]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        assert main(["table", study, "--store", str(home), "--mix", "--format", "json"]) == 0
+    return {row["row"]: row for row in json.loads(out.getvalue())}
+
+
+def mean(folder, row, metric="BLEU", part="tuned"):
+    record = rows_of(folder)[row]
+    return (record["untuned"] if part == "untuned" else record)[metric]["mean"]
+
+
+def gap(folder, row, base, metric="BLEU", part="tuned"):
+    return mean(folder, row, metric, part) - mean(folder, base, metric, part)
+
+
+def cost(folder, row, name):
+    return rows_of(folder)[row]["runs"][0][name]
+
+
+def recipe_claims():
+    """Yields sentences about recipes, as (sentence, whether it is true of the stored runs)."""
+    ratio = cost("multi30k-paper", "best", "flops") / cost("table3-multi30k", "base", "flops")
+    hours = ratio * cost("table3-multi30k", "base", "training_seconds") / 2 / 3600
+    for name, part in (("quick", 1 / 6), ("hour", 1), ("best", 2)):
+        share = cost("multi30k-paper", name, "flops") / cost("multi30k-paper", "best", "flops")
+        yield f"recipe {name}", 0.7 * part < share * hours < 1.4 * part
+    minutes = cost("multi30k-paper", "best", "training_seconds") / 60
+    yield f"a seed of `best` took {minutes:.1f} minutes", True
+    raw, lower = (mean(f"{x}-paper", "best", "BLEU lc tok") for x in ("multi30k", "multi30k_lower"))
+    yield f"It is {raw - lower:.1f} BLEU below `best` on raw text", True
+
+
+def claims():
+    """Yields sentences of both pages as (sentence, whether it is true of the stored numbers)."""
+    night = rows_of("table3-night")
+    wrong = [
+        f"{name} on {metric}"
+        for metric in ("PPL", "BLEU")
+        for name, row in night.items()
+        if name[0] in "CD"
+        and gap("table3-night", name, "base", metric)
+        * (row["paper"][metric] - night["base"]["paper"][metric]) <= 0
+    ]  # fmt: skip
+    yield (
+        "except C:N=8 and D:eps_ls=0.2 on BLEU",
+        wrong == ["C:N=8 on BLEU", "D:eps_ls=0.2 on BLEU"],
+    )
+    one = -gap("table3-night", "A:h=1,d_k=512,d_v=512", "base")
+    yield f"a single one is {one:.1f} BLEU worse", True
+    better = gap("table3-night", "A:h=4,d_k=128,d_v=128", "base")
+    yield "so that four wider heads are better", better > 0
+    dropped = "D:P_drop=0.0"
+    yield (
+        "has a worse perplexity, but not a worse BLEU",
+        (gap("table3-hour", dropped, "base", "PPL") > 0 <= gap("table3-hour", dropped, "base")),
+    )
+    for group in "AB":
+        ours, papers = (
+            [name for name in sorted(rows_of("table3-hour"), key=key) if name[0] == group]
+            for key in (
+                lambda name: mean("table3-hour", name),
+                lambda name: rows_of("table3-hour")[name]["paper"]["BLEU"],
+            )
+        )
+        yield "of groups A and B have the paper's order", ours == papers
+    real = {name: mean("table3-multi30k", name) for name in rows_of("table3-multi30k")}
+    del real["big"]
+    yield "the one without dropout is the best", max(real, key=real.get) == dropped
+    parts = {name: mean("modifications-hour", name) for name in rows_of("modifications-hour")}
+    yield "A norm of queries and keys helps most", max(parts, key=parts.get) == "QK-norm"
+    base, dot, additive = "Transformer base", "LSTM, dot", "LSTM, additive"
+    flops = {name: cost("table2-hour", name, "flops") for name in (base, dot, additive)}
+    yield f"with {flops[dot] / flops[base]:.0%} of its FLOPs for dot products", True
+    yield "and as many for additive attention", abs(flops[additive] / flops[base] - 1) < 0.02
+    yield f"and is {-gap('table2-hour', 'ConvS2S', base, part='untuned'):.0f} BLEU behind", True
+    lead, later = gap("table2-hour", dot, base), gap("longer/table2-hour", dot, base)
+    yield f"lead, {lead:.1f} BLEU after 1,280 steps, is {later:.1f} BLEU here", True
+    trees = rows_of("table4-treebank").values()
+    yield "Both rows chose the lower", {row["chosen"]["lr_scale"] for row in trees} == {1.0}
+    yield (
+        "with fewer parameters and FLOPs",
+        all(
+            cost("table4-treebank", "LSTM with attention", name)
+            < cost("table4-treebank", "Transformer", name)
+            for name in ("parameters", "flops")
+        ),
+    )
+    for keys, sentence in ((8, "reaches an accuracy of 34%"), (4, "has an accuracy of 52%")):
+        guess = sum(1 / (keys - i) for i in range(keys)) / keys
+        yield sentence, f"{guess:.0%}" in sentence
+    speeds = json.loads((readme.RESULTS / "bench_attention" / "attention.json").read_text())
+    at = {
+        name: next(x["seconds"] for x in speeds["mechanisms"][name]["at"] if x["n"] == 2048)
+        for name in ("scaled_dot_product", "softmax1")
+    }
+    ratio = at["scaled_dot_product"] / at["softmax1"]
+    yield f"and was {ratio:.1f} times as fast there", ratio < mechanisms.FASTER
+    yield f"if it is more than {mechanisms.FASTER} times as fast at 2,048", True
+
+
+def test_what_the_pages_say_of_stored_results_is_true():
+    written = " ".join(RESULTS.read_text().split())
+    for sentence, true in claims():
+        assert sentence in written, sentence
+        assert true, sentence
+
+
+def test_what_is_said_of_recipes_is_true_of_their_stored_runs():
+    sources = RESULTS.read_text() + (ROOT / "experiments" / "multi30k.py").read_text()
+    written = " ".join(sources.split())
+    for sentence, true in recipe_claims():
+        assert sentence in written or sentence.startswith("recipe"), sentence
+        assert true, sentence
+    (grammar,) = readme._results(readme.RESULTS / "grammar")
+    spent = grammar["training_seconds"] + grammar["overhead_seconds"] + grammar["scoring_seconds"]
+    assert "in four minutes on two CPU cores" in README.read_text()
+    assert spent < 4.5 * 60
+
+
+def test_kernels_are_said_of_mechanisms_that_have_one():
+    sentence = " ".join(RESULTS.read_text().split()).split("These mechanisms have kernels:")[1]
+    named = re.findall(r"\b[a-z_]{5,}\b", sentence.split(".")[0].replace("causal", ""))
+    have = [name for name in MECHANISMS if "fused" in vars(type(build(name)))]
+    assert sorted(named) == sorted(have)
+    assert not (ROOT / "t2t_jax" / "ops" / "feed_forward.py").exists()
+    assert "ReLU" not in README.read_text()
+
+
+def test_rows_at_equal_flops_are_those_whose_flops_differ_by_more_than_7_percent():
+    study = declaration.find("attention")
+    grid = Grid(study, presets.preset("demo"), study.rows, {}, Path())
+    flops = {row.name: step_flops(grid.config(row).model, 1000, 1, 15, 15) for row in grid.rows}
+    base = flops[attention.BASE]
+    assert [n for n, x in flops.items() if abs(x / base - 1) > 0.07] == attention.OTHER_FLOPS
+
+
+def test_what_is_said_of_memorising_is_what_grades_measures():
+    lines = (readme.RESULTS / "grades" / "table.md").read_text().splitlines()
+    near = {cells[1]: cells[-2] for line in lines if (cells := line.split("|"))}
+    near = {name.strip(): value.strip() for name, value in near.items()}
+    study = declaration.find("table3")
+    for pairs, said in ((2000, False), (0, True)):
+        grid = Grid(study, presets.preset("demo"), study.rows, {"pairs": pairs}, Path())
+        notes = " ".join(notes_of(grid))
+        assert (f"{near['easy']}% differ" in notes) == said
+        assert (f"(normal: {near['normal']}%)" in notes) == said
+
+
+def notes_of(grid):
+    rows = [RowRuns(row, grid.config(row), (), "") for row in grid.rows]
+    lines = comparison.compare_with_base(grid, rows)
+    return [*notes.notes(grid, lines), *notes._memorised(grid)]
