@@ -228,11 +228,6 @@ def panel(
     return {"width": width, "height": height, "layer": layer}
 
 
-def shown(names: Sequence[str]) -> list[Spec]:
-    """Returns transforms that keep the data of these rows."""
-    return [{"filter": {"field": "row", "oneOf": list(names)}}]
-
-
 def zero(channel: str) -> Spec:
     """Returns a layer with a line at 0 of the channel x or y."""
     ends = {"x": {"y": {"value": 0}, "y2": {"value": "height"}}, "y": {}}[channel]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_jax.plotting import CHOSEN, DASH, SHAPE, Axis, Spec, facets, panel, shown, tooltip
+from t2t_jax.plotting import CHOSEN, DASH, SHAPE, Axis, Spec, facets, panel, tooltip
 from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.comparison import RowResult
@@ -134,18 +134,14 @@ def _rounded(values: np.ndarray) -> list[float]:
     return [float(f"{x:.4g}") for x in values.tolist()]
 
 
-def _perplexities(every: Sequence[tuple[Curve, Curve]]) -> Axis:
-    """Returns the axis of perplexity, over the steps that are shown."""
-    least = min((training.amounts["steps"][-1] for training, _ in every), default=0) / SHOWN
-    late = [c.mean[c.amounts["steps"] >= least] for both in every for c in both]
-    return Axis.over("PPL", "perplexity", np.concatenate([*late, []]).tolist(), log=True)
-
-
 def _panels(
     every: Mapping[str, tuple[Curve, Curve]], styles: Mapping[str, Spec], axes: Mapping[str, str]
 ) -> Spec:
     """Returns a panel for each of the axes; the last one has labels."""
-    size, y = (SIZE[0], max(SIZE[1], 11 * len(every))), _perplexities(list(every.values()))
+    size = SIZE[0], max(SIZE[1], 11 * len(every))
+    least = min((x.amounts["steps"][-1] for x, _ in every.values()), default=0) / SHOWN
+    late = [x.mean[x.amounts["steps"] >= least] for both in every.values() for x in both]
+    y = Axis.over("PPL", "perplexity", np.concatenate([*late, []]).tolist(), log=True)
     panels: list[Spec] = []
     for name, title in axes.items():
         ends = [curve.amounts[name][-1] for both in every.values() for curve in both]
@@ -155,8 +151,8 @@ def _panels(
         inside = {"filter": f"datum.{name} >= {x.low} && datum.PPL <= {y.high}"}
         last = [styles[row] | {"PPL": dev.mean[-1]} for row, (_, dev) in every.items()]
         labelled = last if name == [*axes][-1] else []
-        transform = {"transform": [*shown(list(every)), inside]}
-        panels.append(panel(x, up, size, _layers(), labelled) | transform)
+        own = {"filter": {"field": "row", "oneOf": list(every)}}
+        panels.append(panel(x, up, size, _layers(), labelled) | {"transform": [own, inside]})
         for layer, split in zip(panels[-1]["layer"], SPLITS, strict=False):
             layer["transform"] = [{"filter": f"datum.split === '{split}'"}]
     return {"hconcat": panels}

@@ -45,22 +45,15 @@ def samples(grid: Grid, lines: Sequence[RowResult], split: Split) -> list[Sample
     if not read:
         return []
     chosen = np.unique(np.linspace(0, len(split.sources) - 1, SENTENCES).astype(int))
-    return [
-        Sample(
-            split.sources[i],
-            split.references[i],
-            [
-                Translation(
-                    line.row.name,
-                    run.seed,
-                    run is line.runs[0],
-                    marked(text[i], split.references[i]),
-                )
-                for line, run, text in read
-            ],
-        )
-        for i in chosen.tolist()
-    ]
+    out = []
+    for i in chosen.tolist():
+        source, reference = split.sources[i], split.references[i]
+        translations = [
+            Translation(x.row.name, run.seed, run is x.runs[0], marked(text[i], reference))
+            for x, run, text in read
+        ]
+        out.append(Sample(source, reference, translations))
+    return out
 
 
 def marked(text: str, reference: str) -> list[tuple[str, str]]:

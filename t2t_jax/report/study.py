@@ -132,19 +132,8 @@ def _page_row(cells: tuple[Cell, ...], line: RowResult) -> PageRow:
 
 def _runs_table(grid: Grid, lines: Sequence[RowResult]) -> Table:
     """Returns a line for every seed of every row, with a sweep both untuned and tuned."""
-    metric = metric_of(grid.data.corpus).name
-    names = (
-        "",
-        "",
-        "seed",
-        "dev PPL",
-        metric,
-        "training (min)",
-        "device",
-        "steps",
-        "made by code",
-        "name",
-    )
+    names = ",,seed,dev PPL,{},training (min),device,steps,made by code,name".split(",")
+    header = [("", name.format(metric_of(grid.data.corpus).name)) for name in names]
     groups = {}
     for line in lines:
         both = [(line.untuned, "untuned"), (line, "tuned")] if line.untuned else [(line, "")]
@@ -153,7 +142,7 @@ def _runs_table(grid: Grid, lines: Sequence[RowResult]) -> Table:
             for x, tuning in both
             for i in range(len(x.runs))
         ]
-    return without_empty("Every run.", [("", name) for name in names], groups, ())
+    return without_empty("Every run.", header, groups, ())
 
 
 def _run_texts(grid: Grid, line: RowResult, i: int) -> tuple[str, ...]:
@@ -196,7 +185,9 @@ def _data(
     for record in records(grid, lines):
         shown = {}
         for metric in measures:
-            shown[metric] = _spread(metric, record[metric])
+            mean, deviation, _ = (record[metric] or dict(mean=None, deviation=None, n=0)).values()
+            both = [text for x in (mean, deviation) if (text := _number(metric, x))]
+            shown[metric] = " ± ".join(both)
             for run in record["runs"]:
                 shown[f"{metric}, seed {run['seed']}"] = _number(metric, run[metric])
         rows.append({"name": record["row"], "config": record["config"], "results": shown})
@@ -209,13 +200,6 @@ def _data(
                 texts = numbers[0], f"{numbers[1]} to {numbers[2]}", p
                 differences.setdefault(f"{index[first]},{index[second]}", {})[metric] = texts
     return {"rows": rows, "pairs": differences}
-
-
-def _spread(metric: str, spread: Mapping[str, Any] | None) -> str:
-    if not spread:
-        return ""
-    deviation = _number(metric, spread["deviation"])
-    return _number(metric, spread["mean"]) + (f" ± {deviation}" if deviation else "")
 
 
 def _number(metric: str, value: float | None) -> str:

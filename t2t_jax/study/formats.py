@@ -99,18 +99,9 @@ def _csv(parts: Sequence[Part]) -> str:
     """Returns a line for each run, unrounded; a metric that a study does not have is blank."""
     lines, names = [], dict[str, None]()
     for (grid, of_grid), source in _sources(parts):
-        columns = (
-            "row",
-            "seed",
-            *grid.scores,
-            *results.COSTS,
-            *(f"{name}_{x}" for name in grid.scores for x in _TESTED),
-            "device",
-            "version",
-            "name",
-            "directory",
-        )
-        names |= dict.fromkeys((*source, *columns))
+        tested = (f"{name}_{x}" for name in grid.scores for x in _TESTED)
+        columns = "row", "seed", *grid.scores, *results.COSTS, *tested
+        names |= dict.fromkeys((*source, *columns, "device", "version", "name", "directory"))
         for record in records(grid, of_grid):
             of_row = source | {"row": record["row"]}
             for name in grid.scores:

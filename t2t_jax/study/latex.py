@@ -4,8 +4,8 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from t2t_jax.study.typeset import Cell, Table, extends, plain
 
@@ -68,16 +68,8 @@ _FRAME = r"""%% \usepackage{booktabs,dcolumn,graphicx}
 """
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A column of a table.
-
-    Attributes:
-      upper, lower: its headings, in TeX.
-      format: its alignment, in TeX.
-      cells: in TeX, one for each line of the table.
-      width: an estimate, in digits.
-    """
+class _Column(NamedTuple):
+    """A column in TeX: its headings, alignment and cells, and its approximate width in digits."""
 
     upper: str
     lower: str
@@ -142,19 +134,22 @@ def _column(headings: tuple[str, str], cells: Sequence[Cell], i: int) -> _Column
     finite = [cell for cell in cells if cell and not _UNKNOWN.fullmatch(cell)]
     numbers = [match for cell in finite if (match := _NUMBER.fullmatch(cell))]
     if numbers and len(numbers) == len(finite):
-        whole = max(len(x["whole"]) for x in numbers)
-        rest = max(map(_places, numbers))
-        aligned = f"D{{.}}{{.}}{{{whole}.{rest}}}"
-        one = rf"\multicolumn{{1}}{{c}}{{{_heading(lower)}}}"
-        width = max(whole + rest, len(lower))
-        return _Column(_heading(upper), one, aligned, tuple(map(_number, cells)), width)
-    width = max((len(cell) for cell in cells if not (i == 1 and " " in cell)), default=0)
+        whole, rest = max(len(x["whole"]) for x in numbers), max(map(_places, numbers))
+        format, width, made = (
+            f"D{{.}}{{.}}{{{whole}.{rest}}}",
+            whole + rest,
+            [_number(x) for x in cells],
+        )
+    else:
+        format = "c" if i else "l"
+        width = max((len(cell) for cell in cells if not (i == 1 and " " in cell)), default=0)
+        made = [rf"\textbf{{{tex(x)}}}" if x.best else tex(x) for x in cells]
     words = lower.replace("_", " ").split(" ", 1)
     if not upper and lower not in SYMBOLS and len(words) > 1 and len(lower) > width:
         upper, lower = words  # in two lines, as the heading is wider than the cells
-    every = tuple(rf"\textbf{{{tex(cell)}}}" if cell.best else tex(cell) for cell in cells)
-    width = max(width, len(lower))
-    return _Column(_heading(upper), _heading(lower), "c" if i else "l", every, width)
+    below = _heading(lower)
+    centred = rf"\multicolumn{{1}}{{c}}{{{below}}}" if format.startswith("D") else below
+    return _Column(_heading(upper), centred, format, tuple(made), max(width, len(lower)))
 
 
 def _places(number: re.Match[str]) -> int:
