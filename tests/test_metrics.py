@@ -253,6 +253,15 @@ def test_a_table_counts_the_outputs_that_were_cut():
     assert not notes._cut("test", lines)
 
 
+def test_a_metric_that_fails_is_named_with_the_line():
+    metric("bad", signature="v1")(lambda hypotheses, references, sources: 1 / 0)
+    try:
+        with pytest.raises(UsageError, match=r"bad fails in .*test_metrics.py, line \d+: ZeroDiv"):
+            metrics.check([METRICS["bad"]], metrics.Outputs((), ["a"], ["c"]), print)
+    finally:
+        del METRICS["bad"]
+
+
 BAD = """
 from t2t_jax.study import Row, metric, study
 @metric("bad", signature="v1")

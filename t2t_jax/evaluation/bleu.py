@@ -7,19 +7,18 @@ the same translations score up to 1.5 points apart by the conventions below.
 import functools
 import importlib.metadata
 import re
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from t2t_jax.config import Data
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.metrics import Counts, Outputs, metric
+from t2t_jax.evaluation.metrics import Counts, Outputs, metric, percentage
 
 COMET = "Unbabel/wmt22-comet-da"
 Texts = Sequence[str]
-
+Options = Callable[[Data], dict[str, Any]]
 
 # sacreBLEU's tokenisers of Korean and of languages without spaces between words, by codes of ISO
 # 639 and two that are often written in their place; `char` where sacreBLEU has no other.
@@ -107,32 +106,67 @@ def sentence_statistics(hypotheses: Texts, *references: Texts, **options: Any) -
     return [[*ngrams, length, of_reference] for length, of_reference, *ngrams in counts]
 
 
-def _declare(name: str, key: str, **options: Any) -> None:
-    """Declares BLEU with options of sacreBLEU; by default, it is cased.
+def _signature(kind: str, outputs: Outputs, **options: Any) -> str:
+    return str(_sacrebleu(kind, len(outputs.all_references), **options).get_signature())
 
-    A tokeniser among them is for languages that 13a could tokenise, too.
-    """
 
-    def made(outputs: Outputs) -> dict[str, Any]:
-        chosen = tokenizer(outputs.data)
-        return {"tokenize": chosen} | options | ({} if chosen == "13a" else {"tokenize": chosen})
-
-    def signature(outputs: Outputs) -> str:
-        return _signature("BLEU", outputs, **made(outputs))
+def _declare(name: str, key: str, kind: str, of_sums: Any, options: Options, **fields: Any) -> None:
+    """Declares a metric of sacreBLEU, with the options that the corpus asks for."""
 
     def counts(outputs: Outputs) -> Counts:
-        return sentence_statistics(outputs.hypotheses, *outputs.all_references, **made(outputs))
+        texts, chosen = (outputs.hypotheses, *outputs.all_references), options(outputs.data)
+        if kind == "BLEU":
+            return sentence_statistics(*texts, **chosen)
+        return _sacrebleu(kind, **chosen)._extract_corpus_statistics(texts[0], texts[1:])
 
-    metric(name, signature, of_sums, key=key, whole=True)(counts)
+    def signature(outputs: Outputs) -> str:
+        return _signature(kind, outputs, **options(outputs.data))
+
+    metric(name, signature, of_sums, key=key, whole=True, **fields)(counts)
 
 
-def _signature(name: str, outputs: Outputs, **options: Any) -> str:
-    return str(_sacrebleu(name, len(outputs.all_references), **options).get_signature())
+def _bleu(**options: Any) -> Options:
+    """Options of BLEU; a tokeniser among them is for languages that 13a could tokenise, too."""
+
+    def of(data: Data) -> dict[str, Any]:
+        chosen = tokenizer(data)
+        return {"tokenize": chosen} | options | ({} if chosen == "13a" else {"tokenize": chosen})
+
+    return of
 
 
-_declare("BLEU", "bleu")
-_declare("BLEU lowercased", "bleu_lc", lowercase=True)
-_declare("BLEU international", "bleu_intl", tokenize="intl")
+def _ter(data: Data) -> dict[str, Any]:
+    """Options of TER, which splits Chinese and Japanese into characters.
+
+    Raises:
+      UsageError: TER has no words of the target language.
+    """
+    name = _of_language(data.target)
+    if name == "char":
+        raise UsageError(
+            f"TER counts words between spaces, which target={data.target} has not: leave TER out."
+        )
+    return (
+        dict.fromkeys(("normalized", "asian_support"), True) if name in ("zh", "ja-mecab") else {}
+    )
+
+
+def _chrf_of_sums(sums: np.ndarray) -> np.ndarray:
+    """chrF2 [...] of n-grams in hypothesis, reference and both [..., 3 per order]."""
+    hypothesis, reference, both = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
+    defined = (hypothesis > 0) & (reference > 0)
+    orders = np.maximum(defined.sum(axis=-1), 1)
+    precision = np.where(defined, both / np.maximum(hypothesis, 1), 0).sum(axis=-1) / orders
+    recall = np.where(defined, both / np.maximum(reference, 1), 0).sum(axis=-1) / orders
+    return 100 * 5 * precision * recall / np.maximum(4 * precision + recall, 1e-300)
+
+
+_declare("BLEU", "bleu", "BLEU", of_sums, _bleu())
+_declare("BLEU lowercased", "bleu_lc", "BLEU", of_sums, _bleu(lowercase=True))
+_declare("BLEU international", "bleu_intl", "BLEU", of_sums, _bleu(tokenize="intl"))
+_declare("chrF2", "chrf", "CHRF", _chrf_of_sums, lambda data: {})
+_declare("TER", "TER", "TER", percentage, _ter, lower_is_better=True)
+
 # Without a warning that the text looks tokenised.
 _TOKENISED: dict[str, Any] = dict(tokenize="none", force=True)
 
@@ -149,13 +183,11 @@ def _moses_signature(outputs: Outputs) -> str:
 
 @metric("BLEU Moses", _moses_signature, of_sums, key="bleu_moses_lc", whole=True)
 def _moses(outputs: Outputs) -> Counts:
-    """BLEU of both sides after `lc_norm_tok`, as the literature of Multi30k reports it."""
-    sides = (outputs.hypotheses, *outputs.all_references)
-    return moses(*sides, language=outputs.data.target)
+    return moses(outputs.hypotheses, *outputs.all_references, language=outputs.data.target)
 
 
 def moses(*texts: Texts, language: str) -> Counts:
-    """The statistics of hypotheses and references after `lc_norm_tok`."""
+    """BLEU of both sides after `lc_norm_tok`, as the literature of Multi30k reports it."""
     return sentence_statistics(*(lc_norm_tok(lines, language) for lines in texts), **_TOKENISED)
 
 
@@ -171,48 +203,6 @@ def lc_norm_tok(lines: Texts, language: str) -> list[str]:
     normalise = sacremoses.MosesPunctNormalizer(language).normalize
     tokenise = sacremoses.MosesTokenizer(language).tokenize
     return [tokenise(normalise(line.lower()), return_str=True) for line in lines]
-
-
-def _chrf_of_sums(sums: np.ndarray) -> np.ndarray:
-    """chrF2 [...] of n-grams in hypothesis, reference and both [..., 3 per order]."""
-    hypothesis, reference, both = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
-    defined = (hypothesis > 0) & (reference > 0)
-    orders = np.maximum(defined.sum(axis=-1), 1)
-    precision = np.where(defined, both / np.maximum(hypothesis, 1), 0).sum(axis=-1) / orders
-    recall = np.where(defined, both / np.maximum(reference, 1), 0).sum(axis=-1) / orders
-    return 100 * 5 * precision * recall / np.maximum(4 * precision + recall, 1e-300)
-
-
-@metric("chrF2", partial(_signature, "CHRF"), _chrf_of_sums, key="chrf", whole=True)
-def _chrf(outputs: Outputs) -> Counts:
-    found = _sacrebleu("CHRF")
-    return found._extract_corpus_statistics(outputs.hypotheses, outputs.all_references)
-
-
-def _ter_options(data: Data) -> dict[str, Any]:
-    """Returns the options of TER, which splits Chinese and Japanese into characters.
-
-    Raises:
-      UsageError: TER has no words of the target language.
-    """
-    name = _of_language(data.target)
-    if name == "char":
-        raise UsageError(
-            f"TER counts words between spaces, which target={data.target} has not: leave TER out."
-        )
-    return (
-        dict.fromkeys(("normalized", "asian_support"), True) if name in ("zh", "ja-mecab") else {}
-    )
-
-
-def _ter_signature(outputs: Outputs) -> str:
-    return _signature("TER", outputs, **_ter_options(outputs.data))
-
-
-@metric("TER", _ter_signature, lower_is_better=True, whole=True)
-def _ter(outputs: Outputs) -> Counts:
-    found = _sacrebleu("TER", **_ter_options(outputs.data))
-    return found._extract_corpus_statistics(outputs.hypotheses, outputs.all_references)
 
 
 def _comet_signature() -> str:

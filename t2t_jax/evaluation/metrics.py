@@ -7,6 +7,7 @@ runs: such a metric is no part of a run.
 
 import math
 import reprlib
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -103,8 +104,17 @@ class Metric:
             references = [extra[self.annotation] for extra in outputs.extras]
         if outputs.alternatives and not self.whole:
             raise UsageError(f"{self.name} compares with one reference: give one file.")
-        arguments = (outputs.hypotheses, references, outputs.sources)
-        counts = self.function(outputs) if self.whole else self.function(*arguments)
+        texts = (outputs.hypotheses, references, outputs.sources)
+        try:
+            counts = self.function(outputs) if self.whole else self.function(*texts)
+        except Exception as error:
+            if isinstance(error, UsageError) or self.name in PACKAGE:
+                raise
+            line = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{line.filename}, line {line.lineno}"
+            raise UsageError(
+                f"the metric {self.name} fails in {where}: {type(error).__name__}: {error}."
+            ) from error
         return self._checked(counts, len(outputs.hypotheses))
 
     def _checked(self, returned: Any, sentences: int) -> tuple[float, Counts]:
