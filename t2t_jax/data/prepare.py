@@ -97,8 +97,7 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
         if not (directory / "meta.json").exists():
             about = {name: requested[name] for name in ("corpus", "source", "target")}
             about |= {"asked": requested, "content": corpus.content}
-            sizes = data.vocabulary, data.max_length
-            tokenise.build(directory, about, corpus, *sizes, requested["normalization"])
+            tokenise.build(directory, about, corpus, data)
     meta = open_dataset(directory).meta
     for line in (sentence(meta, data.pairs), *warnings(meta)):
         report(line)

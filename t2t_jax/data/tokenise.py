@@ -20,8 +20,9 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
+from t2t_jax.config import Data
 from t2t_jax.data.cache import FORMAT, SIDES
-from t2t_jax.data.raw import RawCorpus, Stream
+from t2t_jax.data.raw import RawCorpus, Stream, normalization
 from t2t_jax.data.vocabulary import Vocabulary, of_words, plain, train
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.tokens import EOS, PROMPT, UNK
@@ -41,14 +42,7 @@ class Pair(NamedTuple):
     extra: Mapping[str, Any] | None
 
 
-def build(
-    directory: Path,
-    about: Mapping[str, Any],
-    corpus: RawCorpus,
-    vocabulary: int,
-    max_length: int,
-    normalization: str,
-) -> None:
+def build(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Data) -> None:
     """Tokenises a corpus into a directory.
 
     Control characters become spaces, in references, too. Training pairs with a side longer than
@@ -57,8 +51,6 @@ def build(
 
     Args:
       about: further content of meta.json.
-      vocabulary: number of subwords.
-      normalization: as `vocabulary.train`.
 
     Raises:
       UsageError: a stream cannot be read, has no valid pair, or is not UTF-8.
@@ -67,7 +59,7 @@ def build(
     aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
     try:
         aside.mkdir(parents=True)
-        _fill(aside, about, corpus, vocabulary, max_length, normalization)
+        _fill(aside, about, corpus, data)
         try:
             os.rename(aside, directory)
         except OSError:
@@ -94,14 +86,7 @@ def sample(items: Iterable[Item], limit: int) -> tuple[list[Item], int]:
     return kept, stride
 
 
-def _fill(
-    directory: Path,
-    about: Mapping[str, Any],
-    corpus: RawCorpus,
-    vocabulary: int,
-    max_length: int,
-    normalization: str,
-) -> None:
+def _fill(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Data) -> None:
     streams, words = corpus.streams(), corpus.words
     for name, stream in streams.items():  # errors in the small splits show before the long work
         if name != "train":
@@ -111,19 +96,21 @@ def _fill(
     if words:
         subwords = Vocabulary(of_words(words))
     else:
-        subwords, trained_on = _train_vocabulary(corpus, streams, vocabulary, normalization)
+        subwords, trained_on = _train_vocabulary(corpus, streams, data)
     (directory / "vocabulary.model").write_bytes(subwords.model)
     dtype = "uint16" if subwords.size <= 1 << 16 and not words else "int32"
     encode = prompt_encoder(subwords) if words else subwords.encode
     digest = hashlib.sha256(subwords.model)
     splits = {
-        name: _write_split(directory, name, stream, encode, dtype, max_length, digest, subwords)
+        name: _write_split(
+            directory, name, stream, encode, dtype, data.max_length, digest, subwords
+        )
         for name, stream in streams.items()
     }
     meta = {
         "format": FORMAT,
         **about,
-        "max_length": max_length,
+        "max_length": data.max_length,
         "splits": splits,
         "vocabulary": {
             "size": subwords.size,
@@ -140,13 +127,14 @@ def _fill(
 
 
 def _train_vocabulary(
-    corpus: RawCorpus, streams: Mapping[str, Stream], size: int, normalization: str
+    corpus: RawCorpus, streams: Mapping[str, Stream], data: Data
 ) -> tuple[Vocabulary, dict[str, int]]:
     """A vocabulary trained on a sample of the training pairs, and the size of the sample."""
     sampled, stride = sample(_valid(streams["train"], Counter()), SAMPLE)
     lines = [text for pair in sampled for text in (pair.source, pair.target)]
     words = {word for pair in sampled for word in pair.target.split()}
-    model = train(lines, size, words if corpus.whole_targets else (), normalization)
+    whole = words if corpus.whole_targets else ()
+    model = train(lines, data.vocabulary, whole, normalization(data))
     return Vocabulary(model), {"trained_on_pairs": len(sampled), "one_pair_in": stride}
 
 
