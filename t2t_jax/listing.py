@@ -144,11 +144,10 @@ def _runs(home: Path) -> list[str]:
             warn(str(error))
             continue
         rows += [(name, *cells) for name in names.names(directory)]
-    for path in home.glob(f"*/{store.FAILURE}"):  # what failed before it was a run
-        failure, directory = store.read_failure(path.parent), path.parent
-        if not (directory / "config.json").exists():
-            cells = "failed", "", _age(directory), "", "", f"{directory}: {failure}"
-            rows += [(name, *cells) for name in names.names(directory)]
+    for directory in results.failed_early(home):
+        why = f"{directory}: {store.read_failure(directory)}"
+        cells = "failed", "", _age(directory), "", "", why
+        rows += [(name, *cells) for name in names.names(directory)]
     if not rows:
         return [f"{home} has no runs."]
     heading = "run", "status", "step", "age", "dev PPL", "scores", "location"

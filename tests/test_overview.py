@@ -221,6 +221,9 @@ def test_what_failed_before_it_was_a_run_is_listed_with_the_log_of_its_worker(tm
         f"{tmp_path / 'lost'}: ValueError('2 is no shape\\nof an array') (traceback: {log})"
     )
     assert len(lines) == 2
+    standings, unbegun = Watch(tmp_path).look()  # so that --watch ends
+    assert [x.status for x in standings] == ["finished", "failed"]
+    assert unbegun == 0
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def _charts(
         yield "differences", differences.describe(values), body
     if compared := agreement.agreements(grid, lines):
         caption = (
-            "Differences from base against the paper's, with 95% intervals that are corrected as "
-            "the stars are; Kendall's tau."
+            "Differences from base against the paper's, with 95% intervals, those of tested rows "
+            "corrected for all tests of the table; Kendall's tau."
         )
         yield "agreement", caption, differences.agreement(compared, styles)
     if crossed := factorial.factorial(grid, lines):

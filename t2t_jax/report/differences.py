@@ -32,12 +32,13 @@ def values(
 
 def describe(values: Sequence[Mapping[str, Any]]) -> str:
     """Describes the marks of the chart of differences, and what its intervals cover."""
-    over = " or, dashed, ".join(sorted({v["over"] for v in values}))
+    corrected = {"seeds and sentences": " (corrected for all tests of the table)"}
+    every = sorted({v["over"] for v in values})
+    over = " or, dashed, ".join(f"{x}{corrected.get(x, '')}" for x in every)
     marks = {"seeds": "seeds (small)", "untuned": "untuned (rings)", "paper": "the paper's "
              "(diamonds, on the axis above)"}  # fmt: skip
     others = [text for n, text in marks.items() if any(v[n] not in (None, []) for v in values)]
-    corrected = ", corrected for all tests of the table" * any(v["p"] is not None for v in values)
-    return ", ".join(["Ours (dots)", *others]) + f"; 95% intervals over {over}{corrected}."
+    return ", ".join(["Ours (dots)", *others]) + f"; 95% intervals over {over}."
 
 
 def chart(grid: Grid, values: Sequence[Mapping[str, Any]], base: str) -> Spec:

@@ -89,6 +89,12 @@ def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, 
             report(str(error))
 
 
+def failed_early(home: Path) -> list[Path]:
+    """Returns the directories of a store whose runs failed before their configs were written."""
+    failed = {path.parent for path in home.glob(f"*/{published.FAILURE}")}
+    return sorted(failed - {*published.directories(home)})
+
+
 def read_run(
     directory: Path, c: Config, split: str, preparation: str, report: Callable[[str], object]
 ) -> Run | Unfinished:

@@ -215,8 +215,10 @@ class Watch:
     def look(self) -> tuple[list[Standing], int]:
         """Returns the progress of the runs, and the number of runs that no process has begun."""
         standings = [self._standing(*run) for run in results.stored(self.home, warn)]
+        early = results.failed_early(self.home)
+        standings += [Standing(names.names(x)[0], "failed", 0, 0, 0.0, {}) for x in early]
         named = {path.parent for path in self.home.glob(f"*/{names.FILE}")}
-        return standings, len(named - {*published.directories(self.home)})
+        return standings, len(named - {*published.directories(self.home), *early})
 
     def _standing(self, directory: Path, c: Config) -> Standing:
         status, step = results.status(directory)

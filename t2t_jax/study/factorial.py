@@ -156,7 +156,8 @@ def effects_table(study: Factorial) -> Table:
     note = (
         "Levels are at the scale of the runs. A level's effect is its mean minus the grand mean; "
         "the interaction of two levels is the mean of their combination minus the grand mean and "
-        f"both effects. Intervals are over {over}, by Student's t with a bootstrapped deviation."
+        f"both effects. Intervals are over {over}, by Student's t with a bootstrapped deviation; "
+        "each alone covers its effect with 95%, without a correction for the others."
     )
     header = ("", ""), ("", "level"), (study.metric, "effect"), (study.metric, "95% interval")
     lines = tuple(tuple(group) for group in groups.values())
