@@ -4,7 +4,7 @@
     launch/local.sh run language_model --preset multi30k   on real text
 
 The first takes 4 minutes on 2 CPU cores for each of --seeds. Expected with 3 seeds
-(experiments/results/language_model-hour): a perplexity of 1.59 ± 0.02 for the encoder-decoder, 10.1
+(experiments/results/language_model-hour): a perplexity of 1.59 ± 0.01 for the encoder-decoder, 10.1
 ± 0.0 for the decoder and 55.9 ± 1.4 for the encoder, 35.6 ± 2.7 after three times the steps.
 
 Every model predicts the target's subwords: the decoder (a causal language model) from those before,

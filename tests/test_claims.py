@@ -10,6 +10,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from experiments import attention, mechanisms
 from experiments.tools import readme
 from t2t_jax.attention import MECHANISMS, build
@@ -179,3 +181,81 @@ def notes_of(grid):
     rows = [RowRuns(row, grid.config(row), (), "") for row in grid.rows]
     lines = comparison.compare_with_base(grid, rows)
     return [*notes.notes(grid, lines), *notes._memorised(grid)]
+
+
+def spread(folder, row, metric="BLEU", digits=1):
+    found = rows_of(folder)[row][metric]
+    return f"{found['mean']:.{digits}f} ± {found['deviation']:.{digits}f}"
+
+
+def expectations():
+    """Yields sentences of the docstrings of experiments, as (file, sentence)."""
+    presets_of = ("demo", "tuned"), ("hour", "untuned"), ("night", "tuned"), ("multi30k", "tuned")
+    base, big = (
+        "{:.1f}, {:.1f}, {:.1f} and {:.1f}".format(
+            *(mean(f"table3-{preset}", row, part=part) for preset, part in presets_of)
+        )
+        for row in ("base", "big")
+    )
+    yield "table3", f"base reaches {base} BLEU, and big {big};"
+    names = "scaled dot product", "talking heads", "local", "linear", "dot product"
+    said = "base reaches {} BLEU, talking heads {}, local attention {}, linear {}, unscaled dot "
+    said = said.format(*(spread("attention-demo", name) for name in names[:-1]))
+    yield "attention", said + f"products {spread('attention-demo', names[-1])};"
+    both = (f"{name} {spread('attention_flops-demo', name)}" for name in ("linear", "delta"))
+    yield "attention", ", ".join(both)
+    names = "Transformer base", "LSTM", "LSTM, dot", "ConvS2S"
+    said = (
+        "base reaches {} BLEU, the LSTM without attention {}, with dot-product attention {}, and "
+    )
+    yield "table2", (said + "ConvS2S {}").format(*(spread("table2-hour", name) for name in names))
+    F1 = [mean("table4-treebank", x, "F1") for x in ("Transformer", "LSTM with attention")]
+    yield "table4", f"an F1 of {F1[0]:.1f} for the Transformer, {F1[1]:.1f} for the LSTM"
+    names = "decoder, causal", "encoder, masked", "encoder, masked, 3 x"
+    others = [spread("language_model-hour", name, "PPL") for name in names]
+    said = "{} for the decoder and {} for the encoder, {} after three times".format(*others)
+    whole = spread("language_model-hour", "both", "PPL", 2)
+    yield "language_model", f"a perplexity of {whole} for the encoder-decoder, {said}"
+
+
+def test_what_experiments_expect_is_what_is_stored():
+    for name, sentence in expectations():
+        text = " ".join((ROOT / "experiments" / f"{name}.py").read_text().split())
+        assert sentence in text, (name, sentence)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "minutes", "folder", "share"),
+    [
+        ("table3", "The first takes 15 minutes on 2 CPU cores", 15, "table3-demo", 1),
+        ("table3", "the second 20 minutes a seed", 20, "table3-hour", 20 / 134),
+        ("table3", "the third 2 h 20 min a seed", 140, "table3-night", 1),
+        ("table3", "the fourth 5 hours", 300, "table3-multi30k", 1),
+        ("attention", "the first takes about 85 minutes", 85, "attention-demo", 1),
+        ("attention", "the second 20", 20, "attention_flops-demo", 1),
+        ("recall", "the first takes about 30 minutes", 30, "recall-diagnostic", 1),
+        ("recall", "the second 15", 15, "hybrids-diagnostic", 1),
+        ("recall", "the third 3", 3, "induction-diagnostic", 1),
+        ("lengths", "Each takes about five minutes", 5, "lengths-diagnostic", 1),
+        ("lengths", "Each takes about five minutes", 5, "lengths_dyck-diagnostic", 1),
+        ("modifications", "10 minutes on 2 CPU cores", 10, "modifications-hour", 1 / 3),
+        ("language_model", "The first takes 4 minutes", 4, "language_model-hour", 1 / 3),
+        ("table4", "of the second takes 20 minutes on one CPU core", 20, "table4-treebank", 1 / 4),
+        ("table2", "The first takes about 12 minutes", 12, "table2-hour", 6 / 44),
+    ],
+)  # fmt: skip
+def test_experiments_take_as_long_as_they_say(name, sentence, minutes, folder, share):
+    """By the times of their stored runs on two cores; a third is for other machines and pauses."""
+    assert sentence in " ".join((ROOT / "experiments" / f"{name}.py").read_text().split())
+    runs = readme._results(readme.RESULTS / folder)
+    parts = "training_seconds", "overhead_seconds", "scoring_seconds"
+    spent = sum(run[part] for run in runs for part in parts) / 2 / 60 * share
+    assert 2 / 3 < minutes / spent < 3 / 2
+
+
+def test_the_first_command_takes_as_long_as_the_readme_says():
+    log = (readme.RESULTS / "bench" / "table3.txt").read_text()
+    minutes, seconds = re.findall(r"^real\t(\d+)m([\d.]+)s$", log, re.M)[-1]
+    assert (
+        f"{int(minutes) + float(seconds) / 60:.0f} minutes on two CPU cores" in README.read_text()
+    )
