@@ -210,5 +210,7 @@ def test_a_row_with_one_seed_and_scores_without_counts_are_not_tested(attention)
     assert ", not tested: one seed" in text
     said = "PPL is not tested, as the counts of each sentence were not kept."
     assert said not in notes(grid, lines)
+    still = [stored.changed(entry, likelihood=[[1.0, 1]] * 9) for entry in lines]
+    assert not any(" nan " in x for x in notes(grid, comparison.compare_with_base(grid, still)))
     unknown = [stored.changed(entry, likelihood=()) for entry in lines]
     assert said in notes(grid, comparison.compare_with_base(grid, unknown))

@@ -214,6 +214,7 @@ def test_the_recipe_of_the_help_gives_the_means_of_the_table(name, tmp_path, cap
             assert len(of_role) == of_table["PPL"]["n"]
     rows = [(x["directory"], x["row"]) for x in runs]
     assert len(rows) == len(set(rows))  # though a run that was chosen has two names
+    assert len({x["name"] for x in runs}) == len(runs)
     trials = [x for x in runs if x["trial"] == "True"]
     assert len(trials) == sum(len(row.get("trials", ())) for row in table)
     assert not any(x["PPL"] for x in trials if x["chosen"] == x["untuned"] == "False")

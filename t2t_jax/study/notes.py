@@ -11,7 +11,6 @@ from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
 from t2t_jax.study.comparison import LEVEL, RowResult, comparable, same_subwords, tests
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.statistics import Difference
 from t2t_jax.study.sweep import TRIAL_SEED
 
 EDGE = "‡"  # marks a chosen value at the edge of its range
@@ -219,13 +218,14 @@ def _tests(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     if tested:
         count = max(x.tests for found in tested.values() for x in found)
         family = "1 test" if count == 1 else f"the {count} tests of this table, in all columns"
-        least = [f"{_least(found)} {name}" for name, found in tested.items()]
+        sizes = {n: [x.detectable for x in found if x.error > 0] for n, found in tested.items()}
+        least = [f"{statistics.median(x):.2g} {name}" for name, x in sizes.items() if x]
         sentences += [
             f"*: differs from {lines[0].row.name} (Welch's t over seeds, variance over sentences "
             f"added; p < {LEVEL} after Bonferroni's correction for {family}). Intervals are "
             "corrected likewise, so that they exclude 0 where there is a star.",
             "No star is not equality: these tests find, with a probability of 80%, differences of "
-            f"{' and '.join(least)} (in the median row).",
+            f"{', '.join(least) or 'no known size'} (in the median row).",
         ]
     kept = [name for name in grid.scores if name not in grid.computed]  # `_unmeasured` has others
     for name in kept if tested else ():
@@ -238,11 +238,6 @@ def _tests(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
             "Rows with one seed are not tested, as one run does not show how much seeds differ."
         )
     return sentences
-
-
-def _least(found: Sequence[Difference]) -> str:
-    """Returns the difference that the median of these tests detects, with two digits."""
-    return f"{statistics.median(x.detectable for x in found):.2g}"
 
 
 def _baseline(grid: Grid, base: RowResult) -> list[Note]:

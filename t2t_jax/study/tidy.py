@@ -58,6 +58,8 @@ def _of_line(grid: Grid, line: RowResult) -> dict[Path, Row]:
     for trial in line.choice.finished if line.choice else ():
         if trial.directory:
             row = row_of(trial.directory, trial.seed)
+            if not (row["untuned"] or row["chosen"]):
+                row["name"] = grid.at(trial.values).run_name(line.row, trial.seed)
             row.update(trial=True, PPL_choosing=trial.PPL)
     return rows
 
