@@ -119,6 +119,7 @@ class Axis(NamedTuple):
 
     Attributes:
       properties: of the axis in Vega-Lite, such as `values`, the ticks.
+      symlog: where an axis with both signs becomes logarithmic; 0 for an axis that does not.
     """
 
     field: str
@@ -127,6 +128,7 @@ class Axis(NamedTuple):
     high: float
     log: bool = False
     properties: Mapping[str, Any] = MappingProxyType({})
+    symlog: float = 0.0
 
     @classmethod
     def over(
@@ -156,12 +158,20 @@ class Axis(NamedTuple):
 
     def channel(self, field: str = "") -> Spec:
         """Returns the channel of its field, or of another one on the same scale."""
-        kind = {"type": "log"} if self.log else {"type": "linear", "zero": False}
+        kind: Spec = {"type": "log"} if self.log else {"type": "linear", "zero": False}
+        if self.symlog:
+            kind = {"type": "symlog", "constant": self.symlog}
         scale = kind | {"domain": [self.low, self.high], "nice": False}
         prefixed = self.high >= 10_000 and self.low >= 0.1  # 20k; 0.01 would be 10m
         ticks: Spec = {"tickCount": 5, "format": ".3~s" if prefixed else ".6~g"}
         if self.log:
             ticks |= {"values": self.ticks()}
+        if self.symlog:
+            unit = 10.0 ** round(math.log10(self.symlog))
+            sizes = [unit * x for x in (1, 3, 10, 30, 100, 300)]
+            both = [*(-x for x in reversed(sizes)), 0, *sizes]
+            inside = [x for x in both if self.low <= x <= self.high]
+            ticks |= {"values": inside, "labelOverlap": "greedy"}
         return {"field": field or self.field, "type": "quantitative", "title": self.title,
                 "scale": scale, "axis": {**ticks, **self.properties}}  # fmt: skip
 

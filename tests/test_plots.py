@@ -136,6 +136,15 @@ def test_the_papers_axis_has_its_own_scale_and_the_same_zero(tmp_path, lines):
     assert 1 < high < 1.5
 
 
+@pytest.mark.parametrize(("far", "kind"), [(-48.0, "symlog"), (-4.0, "linear")])
+def test_one_row_does_not_stretch_the_axis_of_all(far, kind, tmp_path):
+    row = {"seeds": [], "untuned": None, "over": "", "p": None, "paper": None}
+    values = [row | {"low": x - 1, "high": x + 1, "size": x} for x in (0.5, -1.0, 1.5, far)]
+    drawn = differences.chart(stored.grid(tmp_path), values, "base")["layer"][0]["layer"]
+    scales = [layer["encoding"]["x"]["scale"] for layer in drawn[1:]]
+    assert {scale["type"] for scale in scales} == {kind}
+
+
 @pytest.mark.parametrize("n", [1, 7, 39])
 def test_rows_of_one_colour_differ_in_dash_and_shape(n):
     styles = [*plotting.styles([str(i) for i in range(n)]).values()]

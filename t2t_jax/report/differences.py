@@ -1,6 +1,7 @@
 """Charts of differences from base, beside the paper's and against the paper's."""
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from t2t_jax.plotting import CHOSEN, COLOUR, INK, SHAPE, Axis, Spec, interval, panel, tooltip, zero
@@ -9,6 +10,7 @@ from t2t_jax.study.comparison import RowResult, main_measure, main_metric, paper
 from t2t_jax.study.grid import Grid
 
 WIDTH = 420  # of the chart of differences, in pixels
+STRETCHED = 10  # times the median difference, above which the axis is logarithmic
 SIZE = 380, 280  # of a panel of the chart of agreement
 
 
@@ -51,6 +53,9 @@ def chart(grid: Grid, values: Sequence[Mapping[str, Any]], base: str) -> Spec:
     gaps = [v["paper"] for v in values if v["paper"] is not None]
     ours = f"{title}, ours" if gaps else title
     x = Axis.over("size", ours, [0, *ends, *(seed for v in values for seed in v["seeds"])])
+    middle = median(abs(v["size"]) for v in values)
+    if not gaps and max(map(abs, ends)) > STRETCHED * middle > 0:
+        x = x._replace(symlog=middle, title=f"{title} (logarithmic)")
     if gaps:  # an eighth of the axis at least, even if all rows are better than base, or all worse
         margin = 0.14 * max(-x.low, x.high)
         x = x._replace(low=min(x.low, -margin), high=max(x.high, margin))
