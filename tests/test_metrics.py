@@ -306,3 +306,12 @@ def test_comet_scores_with_its_package(monkeypatch):
     assert METRICS["COMET"].of_sums(np.sum(counts, axis=0)) == pytest.approx(3.0)
     assert METRICS["COMET"].describe() == "Unbabel/wmt22-comet-da|version:2.2 of unbabel-comet"
     bleu._comet_model.cache_clear()
+
+
+def test_rows_with_fewer_seeds_than_base_are_not_missing():
+    grid, lines = stored.attention(4)
+    few = [lines[0], *(dataclasses.replace(x, runs=x.runs[:2]) for x in lines[1:])]
+    assert not [x for x in tables.quality(grid, few).notes if x.startswith("Missing")]
+    few[2] = dataclasses.replace(few[2], runs=few[2].runs[:1])
+    [missing] = [x for x in tables.quality(grid, few).notes if x.startswith("Missing")]
+    assert missing == f"Missing: {few[2].row.name} (1 seed)."

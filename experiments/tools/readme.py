@@ -49,12 +49,14 @@ READING = """## Reading a table
   for PPL those with base's vocabulary.
 - **The star, \\*.** The row differs significantly from base. The test is Welch's t over seeds,
   with the variance over sentences added, and Bonferroni's correction for all tests of the table,
-  in all of its columns. Intervals are corrected likewise: that of a starred row excludes 0. A row
-  with one seed has no test, because one run does not show how much seeds differ. A note says which
-  difference the tests would have found: a row without a star is not equal to base.
+  in all of its columns. Where base has more seeds than a row, their difference must also be
+  significant with one variance for all rows. Intervals are corrected likewise: that of a starred
+  row excludes 0. A row with one seed has no test, because one run does not show how much seeds
+  differ. A note says which difference the tests would have found: a row without a star is not
+  equal to base.
 - **"untuned" and "tuned".** With `--sweep`, each row is shown at the values of the preset, and at
   those that were chosen for it. ‡ marks a chosen value at the edge of its range.
-- **"Missing".** These rows have fewer seeds than the row with the most seeds.
+- **"Missing".** These rows have fewer seeds than the row with the most seeds, base apart.
 - **"Made by code".** The commits of the runs; a hash of the code where it was edited or has no
   commit. A run keeps hashes of the programs that it computed, so code may be renamed and moved
   without changing a result. `table` refuses to mix runs of a row whose programs differ, or runs

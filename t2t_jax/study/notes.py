@@ -303,7 +303,8 @@ def _populations(lines: Sequence[RowResult]) -> list[Note]:
 
 def _missing(lines: Sequence[RowResult]) -> list[Note]:
     """Gives the status of unfinished runs, and names the rows that lack seeds."""
-    most = max(1, *(len(line.runs) for line in lines))
+    others = lines[1:] or lines  # base may have more seeds than they
+    most = max(1, *(len(line.runs) for line in others))
     notes = [note(f"{x.row.name}: {x.status.rstrip('.')}.", x.row.name) for x in lines if x.status]
     lacking = [(x, most - len(x.runs)) for x in lines if not x.status and len(x.runs) < most]
     names = [x.row.name + (f" ({n} seed{'s' * (n > 1)})" if x.runs else "") for x, n in lacking]
