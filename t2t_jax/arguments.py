@@ -178,7 +178,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "the name or file of a study",
         nargs="?",
     ),
-    "--format:list": _choice("format of a study's rows [text]", "text", "json", default="text"),
     "--store:list": _path("directory of runs, for `list runs` [runs]"),
     "--watch:list": _flag("for `list runs`: show progress and time left until all have ended"),
     "topic": dict(nargs="?", default="", help=f"one of {', '.join(topics())}"),
@@ -227,7 +226,7 @@ doctor: check whether this machine can train, and say what to fix
 prune: delete the checkpoints of finished runs
     machine.prune --store:runs --parameters --dry-run
 list: list what the package has, the rows of a study, or the runs of a store
-    machine.list_ what --format:list --store:list --watch:list
+    machine.list_ what --store:list --watch:list
 help: show how to add a study, a mechanism, a corpus and so on
     machine.help_ topic
 """

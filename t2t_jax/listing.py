@@ -1,6 +1,5 @@
 """The output of `t2t-jax list`: the entries of a kind, the rows of a study, the runs of a store."""
 
-import json
 import textwrap
 import time
 from collections.abc import Callable
@@ -16,11 +15,11 @@ from t2t_jax.extend import PARTS
 from t2t_jax.recipes import RECIPES
 
 if TYPE_CHECKING:
-    from t2t_jax.study.declaration import Row, Study
+    from t2t_jax.study.declaration import Study
     from t2t_jax.study.presets import Preset
 
 
-def listing(what: str, format: str, home: Path | None) -> list[str]:
+def listing(what: str, home: Path | None) -> list[str]:
     """Returns lines about a kind of entry, a study or the runs of a store.
 
     Args:
@@ -28,21 +27,19 @@ def listing(what: str, format: str, home: Path | None) -> list[str]:
       home: the store that `runs` lists; None means the directory `runs`.
 
     Raises:
-      UsageError: there is nothing with that name, or it is not available as JSON.
+      UsageError: there is nothing with that name.
     """
     from t2t_jax.study.declaration import find, path_of, study_files
 
     if home is not None and what != "runs":
         raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
     if path_of(what) or what in (known := study_files()):
-        return _rows(find(what), format)
+        return _rows(find(what))
     if topic := _TOPICS.get(what):
         raise UsageError(f"there is no list of {what}: `t2t-jax help {topic}` describes them.")
     if what and what != "runs" and what not in _LISTS:
         hint = near(what, ["runs", *_LISTS, *known])
         raise UsageError(f"there is nothing called {what!r} to list: {hint}")
-    if format != "text":
-        raise UsageError(f"--format {format} is for the rows of a study, as in `list table3`.")
     if what == "runs":
         return _runs(home or Path("runs"))
     if what:
@@ -92,12 +89,10 @@ def _agreement(preset: "Preset") -> list[str]:
     ]
 
 
-def _rows(study: "Study", format: str) -> list[str]:
-    """Returns a study's rows with the paper's values and their changes; JSON has configs, too."""
+def _rows(study: "Study") -> list[str]:
+    """Returns a study's rows with the paper's values and their changes."""
     from t2t_jax.study.declaration import PAPER
 
-    if format == "json":
-        return json.dumps([_row_record(study, row) for row in study.rows], indent=1).split("\n")
     width = max(len(row.name) for row in study.rows) + 2
     columns = [n for n in PAPER if any(n in row.paper for row in study.rows)]
     names = [f"{'params (M)' if n == 'params' else n:>12}" for n in columns]
@@ -109,23 +104,6 @@ def _rows(study: "Study", format: str) -> list[str]:
         changes = "" if row.name_lists_changes else " ".join(listed)
         lines.append(f"{row.name:{width}}{cells}{changes:>{len(changes) + 2}}".rstrip())
     return lines
-
-
-def _row_record(study: "Study", row: "Row") -> dict[str, Any]:
-    """Returns a row as JSON, at the paper's scale."""
-    from t2t_jax.study.declaration import PAPER
-    from t2t_jax.study.tables import parameters
-
-    c = study.config(row)
-    return {
-        "row": row.name,
-        "group": row.group,
-        "changes": dict(row.changes),
-        "config": config.flatten(c),
-        "parameters": parameters(c, study.V),
-        "vocabulary": study.V,
-        "paper": {name: row.paper.get(name) for name in PAPER},
-    }
 
 
 def _runs(home: Path) -> list[str]:

@@ -1,12 +1,16 @@
 """Studies and presets: the paper's table to the digit, and what holds at every scale."""
 
+import math
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
+from t2t_jax.models import build
 from t2t_jax.models.flops import step_flops
 from t2t_jax.study import declaration
 from t2t_jax.study.collecting import RowRuns, collect
@@ -15,7 +19,6 @@ from t2t_jax.study.declaration import Row, find, select, studies, study
 from t2t_jax.study.formats import records
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import PRESETS, preset, shrink
-from t2t_jax.study.tables import parameters
 
 # The paper's Table 3: group, N, d_model, d_ff, h, d_k, d_v, P_drop, eps_ls, steps (K), PPL, BLEU,
 # parameters (M).
@@ -41,6 +44,15 @@ D    6  512 2048  8  64  64 0.1 0.2 100 5.47 25.7   -
 E    6  512 2048  8  64  64 0.1 0.1 100 4.92 25.7   -
 big  6 1024 4096 16  64  64 0.3 0.1 300 4.33 26.4 213
 """
+
+
+def parameters(c, V):
+    """Returns the number of parameters of a model with V subwords, without allocating them."""
+    token = jnp.ones((1, 1), jnp.int32)
+    shapes = jax.eval_shape(build(c, V).init, jax.random.key(0), token, token)
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(shapes["params"]))
+
+
 COLUMNS = "N d_model d_ff h d_k d_v P_drop eps_ls".split()
 
 

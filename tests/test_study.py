@@ -625,6 +625,5 @@ def test_bad_words_are_refused(words, tmp_path, refused):
     refused(["train", "grammar", *few, "--run", tmp_path / "r"], "has 40 positions")
     sweep = ["--sweep", "encoder_attention=linear;linformer:n=40", *store, "--rows", "base"]
     refused(["run", "table3", *sweep], "has 40 positions")
-    refused(["list", "fields", "--format", "json"], "--format json")
     (tmp_path / "file").write_text("")
     refused(["run", *words, "--store", tmp_path / "file" / "x"], "cannot write")

@@ -91,7 +91,7 @@ def list_(arguments: Namespace) -> None:
 
         watch(arguments.store or Path("runs"), Progress(sys.stdout))
         return
-    print("\n".join(listing(arguments.what, arguments.format, arguments.store)))
+    print("\n".join(listing(arguments.what, arguments.store)))
 
 
 def topics() -> list[str]:

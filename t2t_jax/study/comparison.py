@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from t2t_jax.evaluation.metrics import (
     PPL,
     metric_of,
     of_split,
-    perplexity,
 )
 from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.study import statistics
@@ -133,27 +133,28 @@ def corrected(parts: Sequence[tuple[Grid, Sequence[RowResult]]]) -> list[list[Ro
 
 
 def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores) -> list[RowResult]:
-    usual = [not any(run.unusual for run in (*row.runs, *rows[0].runs)) for row in rows]
+    own, usual = metric_of(grid.data.corpus).name, [_is_usual(rows[0], row) for row in rows]
 
-    def compared(name: str, measures: Sequence[Measure | None]) -> list[Measure | None]:
+    def column(name: str) -> list[Measure | None]:
+        of_runs, split = computed.get(name), grid.study.split
+        measures = [_measure(name, row, of_runs, split, part) for row in rows]
         pairs = zip(usual, rows, strict=True)
         return _compared(measures, [a and comparable(name, x, rows[0]) for a, x in pairs])
 
-    perplexities = compared(PPL, [_perplexity(row, part) for row in rows])
-    scores = _compared([_score(grid, row, part) for row in rows], usual)
-    on_request = {
-        name: compared(name, [_computed(grid, name, row, of_runs, part) for row in rows])
-        for name, of_runs in computed.items()
-    }
+    columns = {name: column(name) for name in (PPL, own, *computed)}
     return [
         RowResult(
             **{f.name: getattr(row, f.name) for f in fields(RowRuns)} | {"untuned": None},
-            PPL=perplexities[i],
-            score=scores[i],
-            computed={name: column[i] for name, column in on_request.items()},
+            PPL=columns[PPL][i],
+            score=columns[own][i],
+            computed={name: columns[name][i] for name in computed},
         )
         for i, row in enumerate(rows)
     ]
+
+
+def _is_usual(*rows: RowRuns) -> bool:
+    return not any(run.unusual for row in rows for run in row.runs)
 
 
 def comparable(name: str, row: RowRuns, base: RowRuns) -> bool:
@@ -176,66 +177,46 @@ def same_subwords(row: RowRuns, base: RowRuns) -> bool:
     """
     if row.c.data.vocabulary != base.c.data.vocabulary:
         return False
-    if not row.runs or not base.runs:
-        return True
 
-    def fingerprints(x: RowRuns, name: str) -> set[str]:
+    def origins(x: RowRuns, name: str) -> set[str]:
         return {y for run in x.runs for n, y in run.origins.items() if n.startswith(name)}
 
-    lengths = [[n for _, n in x.runs[0].likelihood] for x in (row, base)]
-    same_data = lengths[0] == lengths[1] if all(lengths) else None
-    if same_data is None:
-        same_data = fingerprints(row, "data") == fingerprints(base, "data")
-    return same_data and fingerprints(row, "vocabulary") == fingerprints(base, "vocabulary")
+    def dev(x: RowRuns) -> Any:
+        return [n for _, n in x.runs[0].likelihood] or origins(x, "data")
 
-
-def _perplexity(row: RowRuns, part: slice) -> Measure | None:
-    values = [run.result["dev_perplexity"] for run in row.runs]
-    return _measure(values, [run.likelihood for run in row.runs], perplexity, part)
-
-
-def _score(grid: Grid, row: RowRuns, part: slice) -> Measure | None:
-    values = [run.score for run in row.runs if run.score is not None]
-    of_sums = metric_of(grid.data.corpus).of_sums
-    part = part if grid.study.split == "dev" else ALL
-    return _measure(values, [run.statistics for run in row.runs], of_sums, part)
-
-
-def _computed(
-    grid: Grid, name: str, row: RowRuns, of_runs: Mapping[Path, RunScore], part: slice
-) -> Measure | None:
-    """Returns a metric of a row; None unless it is known for all of its runs."""
-    scores = [of_runs[run.directory] for run in row.runs if run.directory in of_runs]
-    on_dev = name == BPC or (of_split(name)[1] or grid.study.split) == "dev"
-    on_dev = on_dev and name != CONTRASTIVE
-    part = part if on_dev else ALL
-    parts_known = part == ALL or all(len(x.statistics) for x in scores)
-    if len(scores) < len(row.runs) or not parts_known:
-        return None
-    values, sentences = [x.value for x in scores], [x.statistics for x in scores]
-    return _measure(values, sentences, METRICS[of_split(name)[0]].of_sums, part)
+    same = origins(row, "vocabulary") == origins(base, "vocabulary")
+    return not (row.runs and base.runs) or (same and dev(row) == dev(base))
 
 
 def _measure(
-    values: Sequence[float],
-    sentences: Sequence[Sequence[Sequence[float]]],
-    of_sums: Callable[[np.ndarray], np.ndarray],
-    part: slice,
+    name: str, row: RowRuns, of_runs: Mapping[Path, RunScore] | None, split: str, part: slice
 ) -> Measure | None:
     """Returns a metric of a row, without its difference from base.
 
+    It is None unless it is known for all runs.
+
     Args:
-      values: the metric of each seed.
-      sentences: the statistics of each seed, [sentences, counts]; empty if they were not kept.
-      of_sums: the metric of sums [..., counts].
-      part: the sentences that are counted.
+      of_runs: the scores of runs, if the metric is computed on request.
+      split: the split that the study is scored on.
+      part: the sentences of dev that are counted.
     """
-    if not values:
+    on_dev = name in (PPL, BPC) or (of_split(name)[1] or split) == "dev"
+    if name == PPL:
+        scores = [RunScore(run.result["dev_perplexity"], run.likelihood) for run in row.runs]
+    elif of_runs is not None:
+        scores = [of_runs[run.directory] for run in row.runs if run.directory in of_runs]
+    else:
+        scores = [RunScore(x.score, x.statistics) for x in row.runs if x.score is not None]
+    sentences, of_sums = [x.statistics for x in scores], METRICS[of_split(name)[0]].of_sums
+    values = [x.value for x in scores]
+    if not values or len(values) < len(row.runs):
         return None
-    if part != ALL:
+    if part != ALL and on_dev and name != CONTRASTIVE:
+        if not all(map(len, sentences)):
+            return None
         sentences = [x[part] for x in sentences]
         values = [float(of_sums(np.array(x).sum(axis=0))) for x in sentences]
-    kept = all(len(x) for x in sentences) and np.isfinite(values).all()
+    kept = all(map(len, sentences)) and np.isfinite(values).all()
     draws = statistics.resampled([np.array(x) for x in sentences], of_sums) if kept else None
     return Measure(statistics.spread(values), tuple(values), draws)
 

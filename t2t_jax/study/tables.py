@@ -6,7 +6,6 @@ from statistics import median
 from typing import Any
 
 from t2t_jax import config
-from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import METRICS, metric_of, of_split
 from t2t_jax.runs.results import Run
@@ -211,15 +210,3 @@ def _on_device(every: Sequence[Run], device: str) -> Iterator[str]:
         ([x["memory"] for x in of_runs], 1e6, ".0f"),
     ):
         yield f"{median(values) / unit:{form}}" if values else ""
-
-
-def parameters(c: Config, V: int) -> int:
-    """Returns the number of parameters of a model with V subwords, without allocating them."""
-    import jax
-    import jax.numpy as jnp
-
-    from t2t_jax.models import build
-
-    token = jnp.ones((1, 1), jnp.int32)
-    shapes = jax.eval_shape(build(c, V).init, jax.random.key(0), token, token)
-    return sum(math.prod(x.shape) for x in jax.tree.leaves(shapes["params"]))
