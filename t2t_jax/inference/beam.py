@@ -53,7 +53,6 @@ def search(
     capacity: int,
     beam: int,
     alpha: float | Array,
-    compact_below: int = 0,
 ) -> tuple[Array, Array]:
     """The best hypothesis that beam search finds for each sentence. Pure; wrap it in `jax.jit`.
 
@@ -84,8 +83,6 @@ def search(
       capacity: the largest number of tokens in a hypothesis; static.
       beam: K; static.
       alpha: exponent of the length penalty, at least 0.
-      compact_below: once this many sentences remain, the batch is compacted to them, which spares
-        the work on those that are done; 0 for never; static.
 
     Returns:
       tokens int32 [B, capacity], EOS included and PAD after it, and scores float32 [B].
@@ -93,12 +90,9 @@ def search(
     max_lengths = jnp.minimum(max_lengths, capacity)
     memory, state = jax.tree.map(lambda x: jnp.repeat(x, beam, axis=0), (memory, state))
     query = _Search(step, memory, max_lengths, alpha)
-    end = _run(query, _start(state, max_lengths, capacity, beam), compact_below)
-    if not compact_below:
-        return end.best, end.score
-    rows = jnp.argsort(end.done)[:compact_below]  # sentences that are not done come first
-    last = _run(*_compact(query, end, rows), 0)
-    return end.best.at[rows].set(last.best), end.score.at[rows].set(last.score)
+    start, advance = _start(state, max_lengths, capacity, beam), partial(_advance, query)
+    end = lax.while_loop(lambda s: (~s.done).sum() > 0, advance, start)
+    return end.best, end.score
 
 
 def _start(state: Tree, max_lengths: Array, capacity: int, K: int) -> Beam:
@@ -113,20 +107,6 @@ def _start(state: Tree, max_lengths: Array, capacity: int, K: int) -> Beam:
         finished=jnp.zeros(B, jnp.int32),
         done=max_lengths <= 0,
     )
-
-
-def _run(query: _Search, s: Beam, remaining: int) -> Beam:
-    """The state after as many steps as it takes until at most `remaining` sentences remain."""
-    return lax.while_loop(lambda s: (~s.done).sum() > remaining, partial(_advance, query), s)
-
-
-def _compact(query: _Search, s: Beam, rows: Array) -> tuple[_Search, Beam]:
-    """The search for the sentences `rows` [fewer than B] alone."""
-    K = s.log_p.shape[1]
-    hypotheses = (rows[:, None] * K + jnp.arange(K)[None]).reshape(-1)
-    state, memory = jax.tree.map(lambda x: x[hypotheses], (s.state, query.memory))
-    chosen = Beam(s.t, state, *(x[rows] for x in s[2:]))
-    return query._replace(memory=memory, max_lengths=query.max_lengths[rows]), chosen
 
 
 def _advance(query: _Search, s: Beam) -> Beam:

@@ -22,7 +22,7 @@ from t2t_jax.training import sharding
 
 _ROWS = 64  # sentences in a batch; fewer if it is padded to more than _LENGTH
 _LENGTH = 64
-_MANY = 32  # with so many batches, it pays to compile the search for more shapes
+_MANY = 2048  # for so many sentences, it pays to compile the search for more shapes
 _LISTED = 10  # line numbers in a warning, at most
 _SHORTEST = 16  # sources are padded to this length, or to a larger power of two
 Warn = Callable[[str], Any]
@@ -109,7 +109,6 @@ def translate_tokens(
                 np.float32(decoding.alpha),
                 beam=decoding.beam,
                 capacity=min(source.shape[1] - 1 + decoding.max_extra, longest),
-                compact_below=len(source) // 4 if len(batches) >= _MANY else 0,
             )
         return np.asarray(tokens)
 
@@ -132,7 +131,7 @@ def translate_tokens(
     return outputs
 
 
-@partial(jax.jit, static_argnames=("model", "beam", "capacity", "compact_below"))
+@partial(jax.jit, static_argnames=("model", "beam", "capacity"))
 def decode(
     model: Any,
     params: Any,
@@ -142,7 +141,6 @@ def decode(
     *,
     beam: int,
     capacity: int,
-    compact_below: int = 0,
 ) -> tuple[Array, Array]:
     """Beam search: source int32 [B, S] -> tokens int32 [B, capacity], scores float32 [B].
 
@@ -161,7 +159,6 @@ def decode(
         capacity=capacity,
         beam=beam,
         alpha=alpha,
-        compact_below=compact_below,
     )
     return nn.with_logical_constraint(result, ((None, None), (None,)))  # replicated on every host
 
@@ -199,7 +196,7 @@ def _batches(
     order = [int(i) for i in np.argsort(-lengths, kind="stable") if lengths[i] > 1]
     most = min(_ROWS, _power_of_two(len(order)))
     bucket = max(_SHORTEST, _power_of_two(int(lengths.max(initial=0))))
-    by = 2 if len(order) >= _MANY * _ROWS else 4
+    by = 2 if len(order) >= _MANY else 4
     while order:
         while bucket // by >= max(_SHORTEST, lengths[order[0]]):
             bucket //= by
