@@ -155,7 +155,12 @@ def attend(arguments: Namespace) -> None:
     if translation is None:
         (translation,) = _translate(c, model, params, vocabulary, [sentence])
     source, target = vocabulary.encode([sentence, translation])
-    _check_length(max(len(source), len(target)) + 1, model.limit)
+    length = max(len(source), len(target)) + 1
+    if model.limit and length > model.limit:
+        raise UsageError(
+            f"the sentence or its translation has {length} subwords, but the model {model.limit} "
+            "positions: shorten it."
+        )
     attended = attention.attended(model, params, vocabulary, source, target)
     dataset = available_dataset(
         directory, c, arguments.cache, "the corpus, on which heads are measured"
@@ -200,11 +205,3 @@ def _read_texts(paths: Sequence[Path]) -> list[list[str]]:
                 "match line by line."
             )
     return texts
-
-
-def _check_length(length: int, limit: int | None) -> None:
-    if limit and length > limit:
-        raise UsageError(
-            f"the sentence or its translation has {length} subwords, but the model {limit} "
-            "positions: shorten it."
-        )

@@ -2,6 +2,7 @@
 
 import io
 from argparse import Namespace
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 def train(arguments: Namespace) -> None:
     """Trains a recipe's model, scores it on its test sets, and prints the scores."""
+    from t2t_jax.data import prepare
     from t2t_jax.runs import capacity
-    from t2t_jax.training import trackers
+    from t2t_jax.training import hosts, trackers
     from t2t_jax.training.progress import Progress, duration
 
     if arguments.track:
@@ -25,7 +27,10 @@ def train(arguments: Namespace) -> None:
     c = _config(arguments, arguments.profile)
     capacity.check(c)
     directory = arguments.run or _directory(c, arguments.recipe)
-    first = not arguments.hosts or _join(arguments.hosts, c.data, arguments.cache)
+    if arguments.hosts:  # the first process prepares the corpus for all
+        hosts.join(arguments.hosts)
+        hosts.decide(lambda: prepare.prepare(c.data, arguments.cache, report=say))
+    first = not arguments.hosts or hosts.first()
     progress = Progress() if first else Progress(io.StringIO())
     try:
         result = _execute(c, directory, arguments, progress)
@@ -79,25 +84,8 @@ def _execute(
     cache_programs(arguments.cache)
     runs = [(c, directory)]
     hosts.decide(lambda: continuation.begin(runs, dataset, progress.say))
-    (result,) = execute(runs, dataset, _is_test, progress, arguments.mesh)
+    is_test = methodcaller("startswith", "test")
+    (result,) = execute(runs, dataset, is_test, progress, arguments.mesh)
     if isinstance(result, Exception):
         raise result
     return result
-
-
-def _is_test(split: str) -> bool:
-    return split.startswith("test")
-
-
-def _join(hosts: str, data: config.Data, cache: Path) -> bool:
-    """Joins the other processes, the first of which prepares the corpus for all.
-
-    Returns:
-      Whether this process is the first.
-    """
-    from t2t_jax.data.prepare import prepare
-    from t2t_jax.training import hosts as processes
-
-    processes.join(hosts)
-    processes.decide(lambda: prepare(data, cache, report=say))
-    return processes.first()
