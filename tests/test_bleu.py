@@ -123,12 +123,15 @@ def test_several_references_count_as_sacrebleu_counts_them(name):
         METRICS["exact"].measure(outputs)
 
 
-@pytest.mark.parametrize(("texts", "target", "said"), [(ZH, "x", 1), (ZH, "zh", 0), (DE, "x", 0)])
-def test_words_without_spaces_in_an_unknown_language_are_said(texts, target, said):
+@pytest.mark.parametrize(
+    ("texts", "target", "said"),
+    [(ZH, "x", "no spaces between"), (ZH, "zh", ""), (DE, "x", ""), (KO, "ko", "sacrebleu[ko]`")],
+)
+def test_words_that_bleu_cannot_find_are_said(texts, target, said):
     lines = []
     outputs = Outputs((), texts[1], texts[1], data=Data(target=target))
     metrics.check(metrics_of("text"), outputs, lines.append)
-    assert ["no spaces between words" in line for line in lines] == [True] * said
+    assert [said in line for line in lines] == [True] * bool(said)
 
 
 def test_13a_comes_first_and_every_score_has_its_signature():
@@ -176,15 +179,6 @@ def test_the_moses_score_is_plain_bleu_on_moses_tokens():
     ]
     actual = scores(HYPOTHESES, REFERENCES)["bleu_moses_lc"]["score"]
     assert actual == pytest.approx(bleu(hypotheses, references), abs=1e-9)
-
-
-def test_only_cased_scores_depend_on_case():
-    uppercase = [line.upper().replace("SS", "ß") for line in REFERENCES]
-    actual = scores(uppercase, REFERENCES)
-    assert actual["bleu_lc"]["score"] == pytest.approx(100)
-    assert actual["bleu_moses_lc"]["score"] == pytest.approx(100)
-    assert actual["bleu"]["score"] < 50
-    assert actual["bleu_intl"]["score"] < 50
 
 
 def test_bleu_of_a_worked_example():

@@ -11,17 +11,12 @@ SIGNATURE = "words that are asked for, given the true words before"
 EXACT = "sequences that equal their reference"
 
 
-def of_sums(sums: np.ndarray) -> np.ndarray:
-    """Accuracy in percent [...] of summed `sentence_statistics` [..., 4]."""
-    return 100 * sums[..., 0] / sums[..., 1]
-
-
 def exact_of_sums(sums: np.ndarray) -> np.ndarray:
     """Sequences that are right as a whole, in percent [...] of `sentence_statistics` [..., 4]."""
     return 100 * sums[..., 2] / sums[..., 3]
 
 
-@metric("accuracy", SIGNATURE, of_sums, teacher_forced=True)
+@metric("accuracy", SIGNATURE, teacher_forced=True)
 def sentence_statistics(
     predicted: Sequence[str], references: Sequence[str], _: Sequence[str] = ()
 ) -> list[list[int]]:

@@ -60,11 +60,23 @@ def tokenizer(data: Data) -> str:
     return name
 
 
-def unspaced(references: Texts, data: Data) -> bool:
-    """Returns whether BLEU splits references at spaces that are in a script without spaces."""
+def caution(references: Texts, data: Data) -> str:
+    """Returns what to know about the words of BLEU in these references; empty if nothing."""
+    chosen, own = tokenizer(data), _of_language(data.target)
+    if data.bleu_tokenizer == "auto" and chosen != own:
+        package = f"sacrebleu[{own.removesuffix('-mecab')}]"
+        return (
+            f"BLEU is of characters, as MeCab is not installed: `pip install {package}` for words"
+        )
     letters = [x for line in references[:1000] for x in line if x.isalpha()]
     of_script = sum(map(bool, map(_UNSPACED.match, letters)))
-    return 2 * of_script > len(letters) and tokenizer(data) in ("13a", "intl", "none")
+    if 2 * of_script <= len(letters) or chosen not in ("13a", "intl", "none"):
+        return ""
+    return (
+        f"the references have no spaces between words, which BLEU needs with target={data.target}: "
+        "name the language by its code, such as zh or th, set bleu_tokenizer, such as zh or char, "
+        "or read chrF2."
+    )
 
 
 @functools.cache

@@ -264,19 +264,15 @@ def check(metrics: Sequence[Metric], outputs: Outputs, report: Callable[[str], o
     Raises:
       UsageError: a metric cannot be computed here, or its function returns no score.
     """
-    from t2t_jax.evaluation.bleu import unspaced
+    from t2t_jax.evaluation.bleu import caution
 
     for metric in metrics:
         metric.describe(outputs)
         if metric.name not in PACKAGE:
             metric.measure(outputs._replace(hypotheses=outputs.references))
-    words = [metric.name for metric in metrics if metric.name.startswith(("BLEU", "TER"))]
-    if words and unspaced(outputs.references, outputs.data):
-        report(
-            f"the references have no spaces between words, which {words[0]} needs with "
-            f"target={outputs.data.target}: name the language by its code, such as zh or th, set "
-            "bleu_tokenizer, such as zh or char, or read chrF2."
-        )
+    of_words = any(metric.name.startswith("BLEU") for metric in metrics)
+    if of_words and (said := caution(outputs.references, outputs.data)):
+        report(said)
 
 
 def parse(text: str, corpus: str, *, table: bool = False) -> tuple[str, ...]:

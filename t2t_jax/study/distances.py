@@ -13,7 +13,7 @@ import numpy as np
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation import accuracy, contrastive
 from t2t_jax.evaluation.contrastive import DISTANCES, Accuracy, Judgement, accuracies
-from t2t_jax.evaluation.metrics import metric_of
+from t2t_jax.evaluation.metrics import metric_of, percentage
 from t2t_jax.runs import judging, store
 from t2t_jax.study import statistics
 from t2t_jax.study.collecting import RowRuns
@@ -168,7 +168,7 @@ def diagnostic_table(title: str, predicted: Mapping[str, tuple[Sequence[str], Sp
 
 
 def _line(name: str, length: str, distance: str, counts: np.ndarray) -> tuple[Cell, ...]:
-    measured = (_interval(counts, x) for x in (accuracy.of_sums, accuracy.exact_of_sums))
+    measured = (_interval(counts, x) for x in (percentage, accuracy.exact_of_sums))
     return tuple(map(Cell, (name, length, distance, f"{len(counts):,}", *measured)))
 
 
