@@ -331,12 +331,11 @@ def test_plots_and_a_page_are_made_of_results(
     assert "without the sentences of text" in said
     assert 'id="samples"' not in page.read_text()
     (tmp_path / "none").mkdir()
-    page, _ = report(tmp_path / "none")
-    assert "No run of this table is finished yet" in page.read_text()
     refused(
         ["report", *words, "--store", grid, "--out", "/dev/null/x"], "cannot write to /dev/null"
     )
-    refused(["plot", *words, "--store", tmp_path / "none"], "no finished run", code=1)
+    for command in ("plot", "report"):
+        refused([command, *words, "--store", tmp_path / "none"], "no finished run")
 
 
 def test_a_page_is_made_anew_while_something_runs(home, words, run_words, monkeypatch):
@@ -519,10 +518,8 @@ def test_edited_statistics_are_made_again_without_training(grid, home, run_words
     assert numbers(home) == numbers(grid)
 
 
-def test_a_table_names_what_is_missing_and_the_settings_of_what_the_store_holds(grid, words, call):
-    out, err = call("table", *words, "--steps", "30", "--store", grid)
-    assert "No run of this table is finished yet" in out
-    assert "Missing: base; D:P_drop=0.0" in out
+def test_a_table_of_other_settings_is_wrong_use_and_names_those_that_the_store_holds(grid, words, call):
+    err = call("table", *words, "--steps", "30", "--store", grid, code=2).err
     assert f"the store holds {2 * ROWS} runs, none of these settings" in err
     assert f"give --steps {STEPS}, or" in err
 

@@ -116,7 +116,7 @@ def _called(directory: Path, c: Config, home: Path, judged: Container[Any]) -> l
 
 
 def _table_row(row: Row) -> tuple[Any, ...]:
-    return row["study"], row["preset"], row["row"]
+    return row["store"], row["study"], row["preset"], row["row"]
 
 
 def _name(name: str, directory: Path, seed: int, home: Path) -> Row:
