@@ -50,9 +50,6 @@ class History(NamedTuple):
         )
 
 
-Evaluations = Sequence[tuple[int, float]]  # (step, dev perplexity)
-
-
 @dataclass
 class _Retention:
     """Keeps the last evaluated checkpoints, the newest of all and, with patience, the best.
@@ -62,20 +59,22 @@ class _Retention:
     """
 
     t: Training
-    evaluations: Callable[[], Evaluations]
+    history: Callable[[], History]
 
     def should_preserve(self, checkpoints: Any, *, context: Any) -> list[bool]:
         steps, every = [c.step for c in checkpoints], self.t.evaluate_every
         evaluated = [s for s in steps if s % every == 0 or s == self.t.steps]
         kept = {*evaluated[-self.t.average - 1 :], *steps[-1:]}
         if self.t.patience:
-            regular = [x for x in self.evaluations() if x[0] % every == 0]
-            for evaluations in (regular, self.evaluations()):
+            every_one = self.history().evaluations
+            for evaluations in (every_one, [x for x in every_one if x[0] % every == 0]):
                 kept.update(best_window(evaluations, self.t.average, evaluated))
         return [s in kept for s in steps]
 
 
-def best_window(evaluations: Evaluations, k: int, saved: Collection[int]) -> list[int]:
+def best_window(
+    evaluations: Sequence[tuple[int, float]], k: int, saved: Collection[int]
+) -> list[int]:
     """The steps of the k consecutive evaluations with the lowest geometric mean perplexity.
 
     Args:
@@ -90,12 +89,12 @@ def best_window(evaluations: Evaluations, k: int, saved: Collection[int]) -> lis
 
 @contextmanager
 def manager(
-    directory: Path, t: Training, evaluations: Callable[[], Evaluations] = lambda: ()
+    directory: Path, t: Training, history: Callable[[], History] = History
 ) -> Iterator[ocp.CheckpointManager]:
     """The manager of a run's checkpoints.
 
     It keeps one evaluated checkpoint more than `t` averages at the end, the newest, and with
-    patience the best of `evaluations`. Checkpoints are saved in the background; leaving the context
+    patience the best of its history. Checkpoints are saved in the background; leaving the context
     waits for the last.
 
     Raises:
@@ -107,7 +106,7 @@ def manager(
             manifest.write(unfinished)
 
     options = ocp.CheckpointManagerOptions(
-        preservation_policy=_Retention(t, evaluations),
+        preservation_policy=_Retention(t, history),
         async_options=ocp.AsyncOptions(post_finalization_callback=before_commit),
     )
     source = ocp.CheckpointManager(directory.absolute(), options=options)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from operator import attrgetter
 
 import flax.linen as nn
 import jax
@@ -60,8 +59,11 @@ def train(
         outcomes: list[tuple[Member, Trained | RunError]] = []
         with sharding.use_mesh(mesh), ExitStack() as stack:
             for run in group:
-                evaluations = partial(attrgetter("history.evaluations"), run)
-                kept = run.directory / "checkpoints", run.c.training, evaluations
+                kept = (
+                    run.directory / "checkpoints",
+                    run.c.training,
+                    partial(getattr, run, "history"),
+                )
                 opened = checkpoints.manager(*kept)
                 run.manager = stack.enter_context(opened)
             saved = [checkpoints.whole_steps(run.manager, progress.say) for run in group]
