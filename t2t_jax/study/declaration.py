@@ -142,6 +142,8 @@ def _check(study: Study) -> None:
                 f"row {row.name} of {study.name} has a value {unknown[0]!r} of the paper: "
                 f"{near(unknown[0], PAPER)}"
             )
+        if not row.name.isprintable():
+            raise UsageError(f"row {row.name!r} of {study.name}: write its name on one line.")
         if "seed" in {**study.base, **row.changes}:
             raise UsageError(
                 f"row {row.name} of {study.name} names the seed: leave it out, every row runs "

@@ -63,7 +63,7 @@ def render(
     label = "-".join(dict.fromkeys(grid.name for grid, _ in parts))
     titles = dict.fromkeys(grid.title for grid, _ in parts)
     quality = [tables.quality(grid, lines, columns, p) for grid, lines in parts]
-    quality = quality if details else list(map(_brief, quality))
+    quality = quality if details else [_brief(table, format) for table in quality]
     shown = {label: _merge(f"{'; '.join(titles)}.", parts, quality, _COMPARED)}
     crossed = factorial.factorial(*parts[0]) if len(parts) == 1 else None
     if crossed and crossed.cells.ndim > 1:
@@ -75,11 +75,12 @@ def render(
     return "\n".join(TYPESET[format](table, name) for name, table in shown.items())
 
 
-def _brief(table: Table) -> Table:
-    """Returns a table without the notes that are details."""
+def _brief(table: Table, format: str) -> Table:
+    """Returns a table without the notes that are details; a terminal has their number instead."""
     notes = [x for x in table.notes if not getattr(x, "detail", False)]
     more = len(table.notes) - len(notes)
-    return replace(table, notes=(*notes, *[f"{more} more notes: --notes."] * bool(more)))
+    hint = f"Notes that are not shown: {more} (--notes shows them)."
+    return replace(table, notes=(*notes, *[hint] * (more > 0 and format == "text")))
 
 
 def _has_runs(part: Part) -> bool:
