@@ -51,19 +51,22 @@ class Regime(NamedTuple):
 # worse there at each of three peaks.
 PEAK, PAIRS_A_STEP = 0.00531, 39.07
 TEXT = dict(
-    corpus="text", max_length=128, batch_tokens=1024, num_buckets=4, d_model=64, d_ff=256, d_k=8,
-    d_v=8, N=3, vocabulary=4600, norm_placement="pre", schedule="linear", beam=1,
+    corpus="text", max_length=128, batch_tokens=1024, num_buckets=4, N=3, norm_placement="pre",
+    schedule="linear", beam=1,
 )  # fmt: skip
 ALL_BUT_BIG = ("base", "A", "B", "C", "D", "E")  # big takes half of the time of a grid
 
 
-def text(pairs: int, epochs: int) -> Regime:
-    """Returns the regime of real text at d_model 64, with the paper's warm-up, 4% of the steps."""
+def text(pairs: int, epochs: int, d_model: int = 64) -> Regime:
+    """Returns a regime of real text; heads, vocabulary and warm-up are in the paper's ratios."""
     steps = round(pairs * epochs / PAIRS_A_STEP)
     warmup = round(0.04 * steps)
-    lr_scale = round(PEAK * (TEXT["d_model"] * warmup) ** 0.5, 3)
-    lengths = dict(pairs=pairs, steps=steps, warmup=warmup, evaluate_every=steps)
-    return Regime(TEXT | lengths | dict(lr_scale=lr_scale), preset="paper", rows=ALL_BUT_BIG)
+    lr_scale = round(PEAK * (64 * warmup) ** 0.5, 3)  # the peak falls as d_model^-0.5
+    widths = dict(d_model=d_model, d_ff=4 * d_model, d_k=d_model // 8, d_v=d_model // 8)
+    vocabulary = round(72 * d_model, -2)
+    lengths = dict(vocabulary=vocabulary, pairs=pairs, steps=steps, warmup=warmup)
+    changes = TEXT | widths | lengths | dict(evaluate_every=steps, lr_scale=lr_scale)
+    return Regime(changes, preset="paper", rows=ALL_BUT_BIG)
 
 
 HALF = dict(pairs=2500, steps=3840)
@@ -71,6 +74,8 @@ SHORT_WARMUP = HALF | dict(P_drop=0.06, warmup=240)
 GRIDS = {
     **{f"text, {n:,} pairs, {e} epochs": text(n, e)
        for e in (6, 18) for n in (1400, 5600, 22_400, 56_000)},
+    **{f"text, d_model 128, {n:,} pairs, 6 epochs": text(n, 6, 128)
+       for n in (6400, 25_600, 102_400, 256_000)},
     "demo": Regime(stored="table3-demo"),
     "demo, quarter of the steps": Regime(dict(steps=320)),
     "hour": Regime(preset="hour", stored="table3-hour"),
@@ -190,17 +195,18 @@ def table(results):
         cells += [f"{x['core_hours']:.2f}", f"{x['flops']:.1e}"]
         cells += [f"{x['tokens_per_parameter']:.2g}"]
         for metric, part in metrics:
-            value, (low, high) = (x["agreement"][part][metric][n] for n in ("tau", "interval"))
-            interval = "" if low is None else f" ({low:.2f} to {high:.2f})"
-            cells.append(f"{value:.2f}{interval}")
-        both = (x["agreement"]["all"][metric] for metric in ("PPL", "BLEU"))
-        return [*cells, *(f"{one['ordered']} of {one['pairs']}" for one in both)]
+            if found := x["agreement"][part].get(metric):  # none if all rows are equal
+                low, high = found["interval"]
+                interval = "" if low is None else f" ({low:.2f} to {high:.2f})"
+            cells.append(f"{found['tau']:.2f}{interval}" if found else "")
+        both = (x["agreement"]["all"].get(metric) for metric in ("PPL", "BLEU"))
+        return [*cells, *(f"{one['ordered']} of {one['pairs']}" if one else "" for one in both)]
 
     lines = [line(name, x) for name, x in results.items()]
     return pipe_table(heads, lines) + "\n" + "".join(f"- {note}\n" for note in notes)
 
 
-def draw(results):
+def draw(results, folder):
     """Plots tau of PPL over the tokens for each parameter and over the FLOPs of a grid."""
     from t2t_jax import plotting
 
@@ -209,7 +215,8 @@ def draw(results):
     for name, x in results.items():
         corpus = "real text" if name.startswith("text") else "built-in"
         for part in PARTS:
-            found = x["agreement"][part]["PPL"]
+            if not (found := x["agreement"][part].get("PPL")):
+                continue
             low, high = found["interval"]
             values.append(
                 styles[f"{corpus}: {part}"]
@@ -226,7 +233,7 @@ def draw(results):
         | {"data": {"values": values}}
         for x in axes
     ]
-    plotting.write(RESULTS / "scale", plotting.chart({"hconcat": panels}, names))
+    plotting.write(folder / "scale", plotting.chart({"hconcat": panels}, names))
 
 
 def main():
@@ -236,7 +243,6 @@ def main():
     parser.add_argument("--seeds", type=int, default=1, help="runs of each row [1]")
     parser.add_argument("--text", type=Path, help="folder with train.en, train.de, dev.en, ...")
     arguments = parser.parse_args()
-    from t2t_jax import files
     from t2t_jax.runs import published
 
     if unknown := [name for name in arguments.grids if name not in names]:
@@ -249,17 +255,26 @@ def main():
             published.unpack(folder, STORE)
     for name in arguments.grids:
         run(name, arguments.seeds, arguments.text)
+    print(collect(RESULTS))
+
+
+def collect(folder):
+    """Publishes all finished runs in a folder, with the table, which it returns, and the figure."""
+    from t2t_jax import files
+    from t2t_jax.runs import published
+
+    names = [name for name, regime in GRIDS.items() if not regime.stored]
     measured = {
         name: measure(name, RESULTS.parent / regime.stored if regime.stored else STORE)
         for name, regime in GRIDS.items()
     }
     results = {name: found for name, (found, _) in measured.items() if found}
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    published.write(RESULTS, {key: run for n in names for key, run in measured[n][1].items()})
-    files.write_json(RESULTS / "agreement.json", results)
-    files.write(RESULTS / "table.md", table(results))
-    draw(results)
-    print(table(results))
+    folder.mkdir(parents=True, exist_ok=True)
+    published.write(folder, {key: run for n in names for key, run in measured[n][1].items()})
+    files.write_json(folder / "agreement.json", results)
+    files.write(folder / "table.md", table(results))
+    draw(results, folder)
+    return table(results)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,12 @@ import pytest
 from scipy import stats
 
 from experiments import mechanisms, scale
+from experiments.tools import gpu
 from experiments.tools.peers import run
 from t2t_jax.bench import workload
 from t2t_jax.study import requests
 from t2t_jax.study.declaration import find
-from tests import stored
+from tests import stored, toy
 
 RESULTS = mechanisms.RESULTS
 
@@ -31,9 +32,10 @@ def test_every_grid_is_valid_and_its_command_names_it(name, tmp_path):
     reads_text = grid.data.corpus == "text"
     assert (f"{tmp_path}/dev" in request.flags) == reads_text
     c = grid.config(grid.rows[0])
-    if reads_text:  # the paper's warm-up and heads, at an eighth of its width
+    if reads_text:  # the paper's warm-up, heads and vocabulary
         assert c.training.warmup == round(0.04 * c.training.steps)
-        assert (c.model.h, c.model.d_k, c.model.d_model) == (8, 8, 64)
+        assert c.model.h * c.model.d_k == c.model.d_model
+        assert c.data.vocabulary / c.model.d_model == pytest.approx(37_000 / 512, rel=0.01)
 
 
 def test_a_part_has_base_and_its_groups_alone():
@@ -82,6 +84,20 @@ def test_the_attainable_tau_is_that_of_a_random_order_of_close_rows(metric, gap)
 @pytest.mark.parametrize("name", ["hour, tuned", "text, 1,400 pairs, 6 epochs"])
 def test_an_unfinished_grid_is_left_out(name):
     assert scale.measure(name, stored.DEMO)[0] is None
+
+
+def test_the_part_of_a_gpu_runs_wide_grids_and_collects_them(tmp_path, monkeypatch):
+    """Here on a CPU, three rows of a few steps."""
+    few = toy.of_a_grid(toy.write(tmp_path)) | dict(steps=2, evaluate_every=2, P_drop=0.1)
+    regime = scale.Regime(few, preset="paper", rows=("base", "D:P_drop=0.0", "D:eps_ls=0.2"))
+    monkeypatch.setattr(scale, "GRIDS", {"text, d_model 128": regime})
+    monkeypatch.setattr(scale, "STORE", tmp_path / "store")
+    monkeypatch.setenv("T2T_JAX_TEXT", str(tmp_path))
+    monkeypatch.setenv("T2T_JAX_CACHE", str(tmp_path / "cache"))
+    assert gpu.scale_grids(tmp_path, [])
+    measured = json.loads((tmp_path / "agreement.json").read_text())["text, d_model 128"]
+    assert measured["rows"] == 3
+    assert measured["seeds"] == [3, 3]
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ H200 with 16 cores, so that all parts share the programs that one has compiled. 
 compiled side by side: the tuning of 26 at a time took more than 150 s. Those of a grid, which
 several processes compile at once, are not tuned. It also runs on a CPU. It needs only the built-in
 corpus and the packages jax, flax, optax, orbax-checkpoint, sacrebleu, sentencepiece, pillow,
-vl-convert-python, jinja2 and packaging; `peers` needs PyTorch, and `multi30k` needs sacremoses and
-the files of the corpus in runs/data/multi30k.
+vl-convert-python, jinja2 and packaging; `peers` needs PyTorch, `multi30k` needs sacremoses and the
+files of the corpus in runs/data/multi30k, and `scale` a folder of text.
 """
 
 import argparse
@@ -72,6 +72,22 @@ def grid(name, preset, *words):
         return call(out, "publish", *study, "--to", str(out)) and succeeded
 
     return part
+
+
+def scale_grids(out, sizes):
+    """Runs the wide grids of experiments/scale.py, and collects all that are finished.
+
+    The text is read from the folder T2T_JAX_TEXT, or from the corpus that was prepared from it.
+    """
+    from experiments import scale
+
+    os.environ.setdefault("XLA_FLAGS", UNTUNED)
+    text, succeeded = os.environ["T2T_JAX_TEXT"], True
+    for name in (name for name in scale.GRIDS if "d_model 128" in name):
+        words = [*scale.request(name, text).flags, "--store", str(scale.STORE), "--workers", "8"]
+        succeeded = call(out, "run", "table3", *words, *SEEDS) and succeeded
+    scale.collect(out)
+    return succeeded
 
 
 def doctor(out, sizes):
@@ -263,6 +279,7 @@ PARTS = {
     "demo": grid("table3", "demo", "--workers", "8", *AS_ON_CPU),
     "hour": grid("table3", "hour", "--workers", "8", *AS_ON_CPU),
     "night": grid("table3", "night", "--workers", "8", *AS_ON_CPU),
+    "scale": scale_grids,
 }
 
 
