@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -99,11 +98,11 @@ def compare_with_base(
       computed: the scores of runs by metrics that are computed on request.
     """
     untuned = [row.untuned for row in rows if row.untuned]
-    if not untuned:
-        return corrected([(grid, _compare(grid, rows, ALL, computed))])[0]
-    tuned, others = (_compare(grid, x, SCORED, computed) for x in (rows, untuned))
-    pairs = zip(tuned, others, strict=True)
-    return corrected([(grid, [replace(line, untuned=other) for line, other in pairs])])[0]
+    lines = _compare(grid, rows, SCORED if untuned else ALL, computed)
+    if untuned:
+        others = _compare(grid, untuned, SCORED, computed)
+        lines = [replace(x, untuned=y) for x, y in zip(lines, others, strict=True)]
+    return corrected([(grid, lines)])[0]
 
 
 def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]:
@@ -227,12 +226,10 @@ def _compared(
     """Returns the measures of a column; comparable rows have their difference from the first."""
     base, out = measures[0], list[Measure | None]()
     pooled = _pooled([x for x, usual in zip(measures, comparable, strict=True) if x and usual])
-    for measure, usual in zip(measures, comparable, strict=True):
-        tested = usual and measure is not None and measure is not base
-        if tested and base and measure and _kept(measure) and _kept(base):
-            out.append(replace(measure, difference=_difference(measure, base, pooled)))
-        else:
-            out.append(measure)
+    for x, usual in zip(measures, comparable, strict=True):
+        if x and base and usual and x is not base and _kept(x) and _kept(base):
+            x = replace(x, difference=_difference(x, base, pooled))
+        out.append(x)
     return out
 
 
@@ -267,8 +264,10 @@ def main_measure(grid: Grid, line: RowResult) -> Measure | None:
 
 def paper_difference(grid: Grid, row: Row) -> float | None:
     """Returns the paper's difference of a row from base in the `main_metric`; None if unknown."""
-    value = partial(paper_score, grid) if grid.study.split else lambda row: row.paper.get("PPL")
-    of_row, of_base = value(row), value(grid.study.rows[0])
+    of_row, of_base = (
+        paper_score(grid, x) if grid.study.split else x.paper.get("PPL")
+        for x in (row, grid.study.rows[0])
+    )
     return None if of_row is None or of_base is None else of_row - of_base
 
 

@@ -192,13 +192,8 @@ def p_value(size: Any, error: np.ndarray, freedom: np.ndarray) -> np.ndarray:
 def corrected(differences: Sequence[Difference]) -> list[Difference]:
     """Returns differences corrected for the number of those that are tested (Bonferroni).
 
-    A p is multiplied by it, and an interval widened to match. If values below 0.05 count as
-    significant, the probability of any false one is at most 0.05, whichever rows differ. Holm's
-    step-down procedure (1979) has slightly more power, but tests its last row at the full 0.05. At
-    that level Welch's t, an approximation, is wrong in up to 7% of tables with two or three seeds.
-    The same holds for a table with a single comparison, if one row's deviation is several times the
-    other's. experiments/significance.py measures the rates of both procedures, and of moderated and
-    pooled variances.
+    A p is multiplied by it, and an interval widened to match. Welch's t is an approximation, which
+    Holm's procedure would use at the full 0.05: experiments/significance.py measures false stars.
     """
     tests = sum(x.p is not None for x in differences)
     return [x.corrected(tests) for x in differences]
