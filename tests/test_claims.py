@@ -7,6 +7,7 @@ import contextlib
 import functools
 import io
 import json
+import operator
 import re
 from pathlib import Path
 
@@ -72,10 +73,7 @@ def claims():
         and gap("table3-night", name, "base", metric)
         * (row["paper"][metric] - night["base"]["paper"][metric]) <= 0
     ]  # fmt: skip
-    yield (
-        "except C:N=8 and D:eps_ls=0.2 on BLEU",
-        wrong == ["C:N=8 on BLEU", "D:eps_ls=0.2 on BLEU"],
-    )
+    yield f"except {' and '.join(x.removesuffix(' on BLEU') for x in wrong)} on BLEU", True
     one = -gap("table3-night", "A:h=1,d_k=512,d_v=512", "base")
     yield f"a single one is {one:.1f} BLEU worse", True
     better = gap("table3-night", "A:h=4,d_k=128,d_v=128", "base")
@@ -108,13 +106,19 @@ def claims():
     yield f"lead, {lead:.1f} BLEU after 1,280 steps, is {later:.1f} BLEU here", True
     trees = rows_of("table4-treebank").values()
     yield "Both rows chose the lower", {row["chosen"]["lr_scale"] for row in trees} == {1.0}
+    lstm, transformer = (
+        [cost("table4-treebank", row, name) for name in ("parameters", "flops")]
+        for row in ("LSTM with attention", "Transformer")
+    )
+    yield "with fewer parameters and FLOPs", all(map(operator.lt, lstm, transformer))
+    hybrids = rows_of("hybrids-diagnostic").items()
+    solved = {name: sum(run["accuracy"] > 99 for run in row["runs"]) for name, row in hybrids}
+    yield "a softmax layer find the value with every seed", solved["window, softmax last"] == 3
+    last = [solved[f"{name}, softmax last"] for name in ("linear", "delta")]
+    yield "followed by a softmax layer, with none", last == [0, 0]
     yield (
-        "with fewer parameters and FLOPs",
-        all(
-            cost("table4-treebank", "LSTM with attention", name)
-            < cost("table4-treebank", "Transformer", name)
-            for name in ("parameters", "flops")
-        ),
+        "two of three seeds, and softmax in all four layers with none",
+        (solved["linear and softmax"] == 2 and solved["softmax"] == 0),
     )
     for keys, sentence in ((8, "reaches an accuracy of 34%"), (4, "has an accuracy of 52%")):
         guess = sum(1 / (keys - i) for i in range(keys)) / keys

@@ -155,14 +155,9 @@ def attention_page(shown: Attended, c: config.Model, known: Heads | None) -> str
         queries, keys = shown.sides(role)
         mechanism = of_layer(getattr(c, f"{role}_attention"), layer_map.layer)
         name = f"{ROLES[role]}, layer {layer_map.layer}: {mechanism}"
-        layers.append(
-            {
-                "name": name + (" (effective weights)" if layer_map.effective else ""),
-                "queries": queries,
-                "keys": keys,
-                "weights": layer_map.weights.round(3).tolist(),
-            }
-        )
+        name += " (effective weights)" * layer_map.effective
+        weights = layer_map.weights.round(3).tolist()
+        layers.append(dict(name=name, queries=queries, keys=keys, weights=weights))
     effective = any(layer_map.effective for layer_map in shown.maps)
     return page("attention.html", shown=shown, layers=layers, heads=known, effective=effective)
 

@@ -22,7 +22,6 @@ from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE
 from t2t_jax.study.statistics import expected_least
-from t2t_jax.study.sweep import Trial
 from t2t_jax.study.typeset import Cell, Table
 
 _MEASURED = "perplexity on the sentences of dev by which a trial is chosen"
@@ -44,7 +43,9 @@ def table(grid: Grid, lines: Sequence[RowResult]) -> Table:
         cells = [Cell(row.name)]
         for trial in choice.trials if choice else ():
             edge = EDGE * bool(trial is choice.chosen and choice.at_edge) if choice else ""
-            cells.append(Cell(_text(trial) + edge))
+            PPL = math.nan if trial.PPL is None else trial.PPL
+            text = f"{PPL:.3f}" if math.isfinite(PPL) else "diverged"
+            cells.append(Cell(("unfinished" if trial.PPL is None else text) + edge))
             cells[-1].best = choice is not None and trial is choice.chosen
         groups.setdefault(row.group, []).append(tuple(cells))
     note = (
@@ -52,12 +53,6 @@ def table(grid: Grid, lines: Sequence[RowResult]) -> Table:
         "value is at the edge of its range."
     )
     return Table("Trials.", tuple(header), tuple(map(tuple, groups.values())), (note,))
-
-
-def _text(trial: Trial) -> str:
-    if trial.PPL is None:
-        return "unfinished"
-    return f"{trial.PPL:.3f}" if math.isfinite(trial.PPL) else "diverged"
 
 
 def expected(line: RowResult) -> np.ndarray:

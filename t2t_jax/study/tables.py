@@ -103,7 +103,8 @@ def _changes(grid: Grid, line: RowResult, fields: Sequence[str]) -> list[Cell]:
         shown = {n for n in shown if ours[n] != base[n]} | {*row.changes}
     if study.equal_flops:
         shown |= {"steps"}
-    cells = [Cell(_scaled(paper[n], ours[n]) if n in shown else "") for n in fields]
+    scaled = {n: f"{_short(paper[n])}→{_short(ours[n])}" for n in shown if paper[n] != ours[n]}
+    cells = [Cell(scaled.get(n, str(paper[n])) if n in shown else "") for n in fields]
     if row.label and cells and not any(cells):
         cells[0] = Cell(row.label)
     return cells
@@ -116,10 +117,6 @@ def _chosen(grid: Grid, line: RowResult) -> list[Cell]:
         return [Cell("") for _ in grid.sweep]
     marks = dict.fromkeys(choice.at_edge, EDGE)
     return [Cell(f"{x}{marks.get(name, '')}") for name, x in choice.chosen.values.items()]
-
-
-def _scaled(paper: Any, ours: Any) -> str:
-    return str(paper) if paper == ours else f"{_short(paper)}→{_short(ours)}"
 
 
 def _short(value: Any) -> str:
