@@ -220,6 +220,22 @@ def test_the_recipe_of_the_help_gives_the_means_of_the_table(name, tmp_path, cap
     assert not any(x["PPL"] for x in trials if x["chosen"] == x["untuned"] == "False")
 
 
+def test_data_does_not_say_that_a_table_shows_runs_of_a_study_that_is_not_found(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    for run in stored.unpacked(tmp_path / "runs").iterdir():
+        text = (run / "names.txt").read_text()
+        (run / "names.txt").write_text(text.replace("table3-", "mine-"))
+    requests.remember(tmp_path / "runs", stored.grid(rows=1))
+    request = next((tmp_path / "runs" / "studies").iterdir())
+    request.write_text(request.read_text().replace('"table3"', '"mine"'))
+    words = "results", "--store", tmp_path / "runs", "--out", tmp_path
+    printed(capsys, *words)
+    assert {x["chosen"] for x in read(tmp_path / "runs.csv")} == {""}
+    (tmp_path / "mine.py").write_text(DEPTH.replace("depth", "mine"))  # beside the store
+    printed(capsys, *words)
+    assert {x["chosen"] for x in read(tmp_path / "runs.csv")} == {"True"}
+
+
 def test_data_has_the_metrics_that_run_was_given(home, tmp_path, capsys, monkeypatch):
     grid = dataclasses.replace(stored.grid(home), metrics=("PPL", "words"))
     monkeypatch.setitem(METRICS, "words", Metric("words", "words", lambda h, *_: len(h), None))

@@ -49,18 +49,23 @@ def results(arguments: Namespace) -> None:
     files_of = {declaration.find(x).name: x for x in arguments.studies if declaration.path_of(x)}
     studies = [*files_of, *(x for x in arguments.studies if not declaration.path_of(x))]
     beside = list(dict.fromkeys(map(default_store, arguments.studies)))
-    homes, parts = arguments.stores or beside or [Path("runs")], []
+    homes, parts, lost = arguments.stores or beside or [Path("runs")], [], set()
     for home in filter(Path.is_dir, homes):
+        places = {n: f"{path}:{n}" for n, path in declaration.study_files(home.parent).items()}
+        places |= files_of
         for request in requests.known(home):
             if studies and not {request.study, f"{request.study}-{request.preset}"} & {*studies}:
                 continue
             try:
-                study = declaration.find(files_of.get(request.study, request.study))
+                study = declaration.find(places.get(request.study, request.study))
                 grid = request.declared_alone(say).grid(study, home)
                 parts.append((grid, lines_of(grid, arguments.cache, mix=True)))
             except UsageError as error:
-                say(f"{home}: runs of {request.study} are not told apart from trials: {error}")
+                say(f"{home}: what `table` shows of {request.study} is not known: {error}")
+                lost.add(request.study)
     tables = tidy.tables(homes, studies, say, tidy.shown(parts))
+    for row in tables[0]:
+        row |= {"untuned": None, "chosen": None} if row["study"] in lost else {}
     files.make_directory(out)
     for name, rows in zip(("runs", "curves"), tables, strict=True):
         write(path := out / f"{name}.{arguments.format}", rows)
