@@ -284,10 +284,10 @@ def seeds_of(n):
 
 
 def main():
-    tables = 10_000
+    tables = 3_000
     RESULTS.mkdir(parents=True, exist_ok=True)
     measured = rates(tables)
-    shares = {metric: powers(tables // 5, metric) for metric in EFFECTS}
+    shares = {metric: powers(tables // 3, metric) for metric in EFFECTS}
     text = f"{in_detail(measured, tables)}\n{against_others(measured, shares)}"
     files.write(RESULTS / "table.md", text)
     print(text)
