@@ -125,7 +125,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "params]",
     ),
     "--no-cost": _flag("leave out the table of costs"),
-    "--notes": _flag("print all notes below the table: agreement, code, what rows differ in, ..."),
+    "--notes": _flag("print all notes below the table: code, what rows differ in, ..."),
     "--p": _flag("show differences from base with their intervals and p, corrected"),
     "--format:results": _choice("[csv]", *("csv", "jsonl", "parquet"), default="csv"),
     "--out:results": _path("directory for runs.FORMAT and curves.FORMAT [results]", "results"),

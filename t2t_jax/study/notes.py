@@ -55,7 +55,7 @@ def notes(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
         *_tuning(grid, lines),
         *_unmeasured(grid, lines),
         *_missing(lines),
-        *(note(x, detail=True) for x in _agreements(grid, lines)),
+        *map(note, _agreements(grid, lines)),
         *unnamed,
         *_populations(lines),
         *_baseline(grid, lines[0]),
