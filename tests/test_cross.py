@@ -70,18 +70,20 @@ def test_a_field_may_follow_from_the_others():
 
 
 def test_only_fields_that_do_not_follow_from_others_are_factors(grid, lines):
-    """Here d_ff follows from d_model, and the parameters change with both fields."""
+    """Here d_ff and the number of parameters follow from d_model."""
 
     def wider(x):
         d_ff = 4 * config.flatten(x.c)["d_model"]
         row = dataclasses.replace(x.row, changes={**x.row.changes, "d_ff": d_ff})
-        return dataclasses.replace(x, row=row, c=config.replace(x.c, d_ff=d_ff))
+        results = ({**run.result, "parameters": d_ff} for run in x.runs)
+        runs = [dataclasses.replace(a, result=b) for a, b in zip(x.runs, results, strict=True)]
+        return dataclasses.replace(x, row=row, c=config.replace(x.c, d_ff=d_ff), runs=runs)
 
     wide = [*map(wider, lines)]
     crossed = factorial.factorial(grid, wide)
     assert [*crossed.levels] == ["h", "d_model"]
     assert "follow d_ff" in crossed.note
-    assert "changes with h" in crossed.note
+    assert crossed.note.endswith("The number of parameters changes with d_model.")
 
 
 def test_the_cells_are_the_rows_in_the_order_of_the_levels(grid, lines):

@@ -542,7 +542,9 @@ LARGE = tuple(
 def test_the_stored_tables_are_those_of_the_stored_runs(kept, call):
     home = Path(__file__).parent.parent / "experiments" / "results" / kept
     mixed = ["--mix"] * (kept == "multi30k-paper")  # some runs began on another device
-    shown = call("table", kept.split("-")[0], "--store", home, "--format", "md", "--notes", *mixed).out
+    shown = call(
+        "table", kept.split("-")[0], "--store", home, "--format", "md", "--notes", *mixed
+    ).out
     assert shown == (home / "table.md").read_text()
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import sys
 from contextlib import redirect_stdout
-from types import SimpleNamespace
 
 import flax.linen as nn
 import jax
@@ -212,9 +211,17 @@ def test_two_files_do_not_share_a_store_with_one_name_for_two_things(folder, cac
         other.unlink()
 
 
-def test_a_run_is_used_by_its_name_without_its_file(folder, cache, call, monkeypatch):
+@pytest.fixture
+def lines(tmp_path):
+    """A file with two lines to translate."""
+    (tmp_path / "input").write_text("a b c\nd\n")
+    with (tmp_path / "input").open() as file:
+        yield file
+
+
+def test_a_run_is_used_by_its_name_without_its_file(folder, cache, call, monkeypatch, lines):
     (folder / "angles.py").unlink()
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a b c\nd\n")))
+    monkeypatch.setattr(sys, "stdin", lines)
     store = ["--store", folder / "runs"]
     called = " ".join(x.read_text() for x in folder.glob("runs/*/names.txt"))
     name = next(x for x in called.split() if x.endswith("angle/0"))
@@ -235,7 +242,7 @@ BESIDE = {
 
 
 def test_a_file_imports_modules_beside_it_and_its_runs_keep_them(
-    tmp_path, cache, call, monkeypatch
+    tmp_path, cache, call, monkeypatch, lines
 ):
     for folder in "other", "mine":  # the names of modules belong to a folder
         (tmp_path / folder).mkdir()
@@ -258,7 +265,7 @@ def test_a_file_imports_modules_beside_it_and_its_runs_keep_them(
     for path in mine.glob("*.py"):
         path.unlink()
     forget()
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a b c\nd\n")))
+    monkeypatch.setattr(sys, "stdin", lines)
     (name,) = (directory / "names.txt").read_text().split()
     call("translate", name, "--store", mine / "runs", *cache, "--beam", "1")
     assert sys.modules["constants"].EPSILON == 1e-6

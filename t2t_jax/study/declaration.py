@@ -188,11 +188,14 @@ def cross(**levels: Sequence[Any] | Callable[[Mapping[str, Any]], Any]) -> list[
     return [Row("base", base), *(Row("A", row) for row in rows if row != base)]
 
 
-def study_files(folder: Path = EXPERIMENTS) -> dict[str, Path]:
-    """Returns the file of every study in a folder, by name; no file is executed."""
+def study_files(folder: Path | None = None) -> dict[str, Path]:
+    """Returns the file of every study in a folder, by default experiments/, by name.
+
+    No file is executed.
+    """
     return {
         name: path
-        for path in sorted(folder.glob("*.py"))
+        for path in sorted((folder or EXPERIMENTS).glob("*.py"))
         for name in _DECLARATION.findall(path.read_text("utf-8", errors="replace"))
     }
 
