@@ -36,7 +36,11 @@ PRINTED = {  # what the output of a command must contain
         "report": b"depth-demo.html",
     },
     "metric": {"run": b"first_word on dev: case:mixed|version:1"},
-    "mechanism": {"run": b"Tuned: lr_scale from 0.25, 0.5, 1", "list": b"sinks"},
+    "mechanism": {
+        "run distance.py": b"Tuned: lr_scale from 0.25, 0.5, 1",
+        "run learned.py": b"learned",
+        "list": b"sinks",
+    },
     "part": {"run": b"log_bias"},
     "corpus": {"run": b"Reversal, preset demo"},
 }
