@@ -94,7 +94,8 @@ def request(name, directory=None):
 
     changes, sweep, preset, rows, _ = GRIDS[name]
     if directory and changes.get("corpus") == "text":
-        changes = changes | {split: f"{directory}/{split}" for split in ("train", "dev", "test")}
+        paths = {split: f"{directory}/{split}" for split in ("train", "dev", "test")}
+        changes = {**changes, **paths}
     return Request("table3", preset, changes, sweep, rows)
 
 
@@ -134,7 +135,8 @@ def tokens(made, base):
     """Returns target tokens of text for each parameter of base, with sentences as long as dev's."""
     from t2t_jax.runs.store import LIKELIHOOD, read_statistics
 
-    lengths = [n for _, n in read_statistics(base.directory, base.result, LIKELIHOOD)]
+    statistics = read_statistics(base.directory, base.result, LIKELIHOOD) or []
+    lengths = [n for _, n in statistics]
     return made.data.pairs * sum(lengths) / len(lengths) / base.result["parameters"]
 
 
