@@ -276,6 +276,10 @@ def test_files_without_usable_pairs_are_refused(texts, tmp_path):
     message = refused(request(texts), tmp_path / "c")
     assert f"{len(broken)} of the 300 lines of {prefix}.en and {prefix}.de" in message
     assert f"the first is line {broken[0]})" in message
+    write(prefix, [], de)
+    assert f"{prefix}.en has 0 lines and {prefix}.de has 300" in refused(
+        request(texts), tmp_path / "c"
+    )
     write(prefix, [], [])
     assert "there is no sentence pair in" in refused(request(texts), tmp_path / "c")
     os.unlink(f"{prefix}.de")

@@ -15,7 +15,7 @@ from t2t_jax.commands.shared import (
     print_scores,
     say,
 )
-from t2t_jax.commands.text import lines_at_hand, read_lines
+from t2t_jax.commands.text import arriving_lines, read_lines
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def translate(arguments: Namespace) -> None:
-    """Translates standard input, line by line; what is at hand is translated at once."""
+    """Translates the lines of standard input, in batches of those that have arrived."""
     from t2t_jax.runs.loading import load
 
     cache_programs(arguments.cache)
     c, model, params, vocabulary = load(_directory(arguments), say)
     c = config.replace(c, **changed_fields(arguments))
     first = 1
-    for lines in lines_at_hand("standard input", sys.stdin.buffer):
+    for lines in arriving_lines("standard input", sys.stdin.buffer):
         translations = _translate(c, model, params, vocabulary, lines, first)
         sys.stdout.buffer.write("".join(f"{line}\n" for line in translations).encode())
         sys.stdout.buffer.flush()

@@ -10,19 +10,19 @@ from typing import BinaryIO
 from t2t_jax.data import parallel
 from t2t_jax.errors import UsageError
 
-_PAUSE = 0.2  # seconds without input after which the lines at hand are used
+_PAUSE = 0.2  # seconds to wait for further lines before those that have arrived are translated
 
 
 def read_lines(path: Path) -> list[str]:
     """Returns the lines of a text file, which may be compressed, as the corpus `text` reads it."""
     try:
-        return _decoded(str(path), filter(None, parallel.lines_of(path)), 1)
+        return _decoded(str(path), parallel.lines_of(path), 1)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}.") from None
 
 
-def lines_at_hand(name: str, file: BinaryIO) -> Iterator[list[str]]:
-    """Yields the lines of a stream, as many at a time as can be read without waiting for more.
+def arriving_lines(name: str, file: BinaryIO) -> Iterator[list[str]]:
+    """Yields the lines of a stream in batches, each of the lines that have arrived until then.
 
     Raises:
       UsageError: a line is not UTF-8.

@@ -91,7 +91,8 @@ def lines_of(path: Path) -> Iterator[bytes]:
             first = file.readline()
             refuse_utf16(path, first + file.read1(1 << 16))
             file.seek(0)
-            yield file.readline().removeprefix(codecs.BOM_UTF8)
+            if first := file.readline():
+                yield first.removeprefix(codecs.BOM_UTF8)
             yield from file
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         if not magic or getattr(error, "errno", None):

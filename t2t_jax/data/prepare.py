@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from t2t_jax import files
-from t2t_jax.config import Data
+from t2t_jax.config import PATHS, Data
 from t2t_jax.data import tokenise, vocabulary
 from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence, warnings
 from t2t_jax.data.corpora import CORPORA
-from t2t_jax.data.raw import PATHS, REQUEST, FilesMissing, drawn_pairs, raw_corpus, request
+from t2t_jax.data.raw import REQUEST, FilesMissing, drawn_pairs, raw_corpus, request
 from t2t_jax.errors import UsageError
 
 Report = Callable[[str], object]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from t2t_jax.config import Data
+from t2t_jax.config import PATHS, Data
 from t2t_jax.data.corpora import CORPORA, Corpus, parse_options
 from t2t_jax.errors import UsageError
 from t2t_jax.parts import implementation
@@ -15,7 +15,6 @@ from t2t_jax.tokens import UNK
 
 HOME = "t2t_jax.data"  # the package in which the table of corpora names functions
 Report = Callable[[str], object]
-PATHS = ("directory", "train", "dev", "test")
 REQUEST = ("corpus", "source", "target", *PATHS, "vocabulary", "max_length")
 
 

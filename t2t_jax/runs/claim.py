@@ -60,7 +60,7 @@ def claim(
     Raises:
       UsageError: the directory holds another run; the message names the difference.
     """
-    if (directory / "config.json").exists() and _is_begun(directory):
+    if (directory / "config.json").exists() and _has_trained(directory):
         changes = config.difference(store.read_config(directory), c)
         for name in config.PATHS:  # the data itself is compared below
             changes.pop(name, None)
@@ -81,7 +81,7 @@ def claim(
     write_json(directory / "config.json", config.flatten(c))
 
 
-def _is_begun(directory: Path) -> bool:
+def _has_trained(directory: Path) -> bool:
     """Returns whether a run has trained a step; if it failed before, another may take its place."""
     metrics = directory / "metrics.jsonl"
     steps = any((directory / "checkpoints").glob("*"))
