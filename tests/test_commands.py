@@ -21,6 +21,7 @@ from t2t_jax.cli import main
 from t2t_jax.commands.shared import cache_programs
 from t2t_jax.inference.translate import translate
 from t2t_jax.recipes import RECIPES
+from t2t_jax.runs import execution
 from t2t_jax.runs.loading import load
 from tests import stored, toy
 from tests.eight import EIGHT
@@ -480,4 +481,13 @@ def test_lists(what, listed, call):
 def test_a_model_that_is_too_large_leaves_its_directory_free(words, tmp_path, refused, call):
     run = [*words, "--run", str(tmp_path / "run"), "--steps", "2", "--evaluate_every", "2"]
     refused([*run, "--d_model", "1000000000"], "too large for the device", code=1)
+
+    def fail(*_):
+        raise RuntimeError("Out of memory allocating 9 bytes")
+
+    with pytest.MonkeyPatch.context() as m:  # after the directory was claimed
+        m.setattr(execution, "_train", fail)
+        refused([*run, "--d_ff", "24"], "too large for the device", code=1)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["d_ff"] == 24
     call(*run)
+    refused([*run, "--d_ff", "24"], "holds a run of another config")

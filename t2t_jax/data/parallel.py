@@ -104,8 +104,7 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 def refuse_utf16(path: Path | str, start: bytes) -> None:
     """Raises UsageError if a file begins as UTF-16 or UTF-32: every line then has a zero byte."""
-    marks = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE
-    if start.startswith(marks) or 2 * start.count(0) > start.count(b"\n") + 1:
+    if 2 * start.count(0) > start.count(b"\n") + 1:
         raise UsageError(
             f"{path} is not UTF-8 but seems to be UTF-16, as it has zero bytes in most lines: "
             "convert it with iconv -f utf-16 -t utf-8 (utf-16le or utf-16be if it has no mark)."
