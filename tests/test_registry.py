@@ -102,6 +102,15 @@ def test_what_holds_at_the_papers_scale_holds_at_every_scale(name):
         assert small.model.h == full.model.h
 
 
+def test_fewer_heads_are_wider_and_keep_the_width_of_all_together():
+    table3, flags = find("table3"), dict(h=4, d_k=16, d_v=16, d_model=64)
+    rows = {row.name: shrink(Config(), row.changes, preset("paper"), flags) for row in table3.rows}
+    heads = [(c.model.h, c.model.d_k, c.model.d_v) for c in rows.values() if c.model.d_model == 64]
+    assert heads[:7] == [
+        (4, 16, 16), (1, 64, 64), (2, 32, 32), (8, 8, 8), (16, 4, 4), (4, 4, 16), (4, 8, 16)
+    ]  # fmt: skip
+
+
 def test_parameters_at_the_papers_scale_round_to_the_papers():
     table3 = find("table3")
     for row in table3.rows[:-1]:  # big fits no vocabulary that the others do
@@ -233,7 +242,7 @@ BESIDE = dict(  # what a study's base needs for a field to mean anything
     dilation=CONVOLUTIONAL, mup_width=dict(parametrization="mup"), task_options=dict(corpus="copy"),
 )  # fmt: skip
 PROPORTIONAL = (
-    "d_model d_ff d_k d_v mup_width N P_drop steps warmup batch_tokens vocabulary max_length "
+    "d_model d_ff d_k d_v h mup_width N P_drop steps warmup batch_tokens vocabulary max_length "
     "evaluate_every"
 ).split()
 
@@ -319,7 +328,7 @@ def test_a_command_line_gives_bases_value_and_rows_keep_their_proportion():
 @pytest.mark.parametrize(
     ("name", "scale", "changes", "message"),
     [
-        ("table3", "demo", dict(h=4), "row A:h=1,d_k=512,d_v=512 of table3 sets h itself"),
+        ("table3", "demo", dict(eps_ls=0.3), r"row D:eps_ls=0\.0 of table3 sets eps_ls itself"),
         ("table3", "demo", dict(d_ff=101), "d_ff=1024 x 101/2048 is not a positive integer"),
         ("table3", "demo", dict(architecture="recurrent"), "h=1 has no effect with arch"),
         ("table3", "demo", dict(position="learned"), "'positions'"),

@@ -625,7 +625,10 @@ def test_bad_words_are_refused(words, tmp_path, refused):
     refused(["run", "tabel3"], "'table3'")
     refused(["run", "table3", "--preset", "demmo"], "'demo'")
     refused(["run", "table3", "--rows", "C:N=3"], "did you mean 'C:N=")
-    refused(["run", "table3", "--h", "4"], "row A:h=1,d_k=512,d_v=512 of table3 sets h itself")
+    refused(
+        ["run", "table3", "--positions", "learned"],
+        "row E:positions=learned of table3 sets positions itself",
+    )
     refused(["run", "table3", "--seed", "4"], "--seeds")
     refused(["run", "table3", "--seeds", "0"], "--seeds")
     few, store = ["--encoder_attention", "linformer:n=40"], ["--store", tmp_path / "s"]

@@ -2,7 +2,8 @@
 
 A row overrides a preset, and a command line overrides both. A field that a row names is scaled by
 base's factor, so ratios to base are kept at every scale, as are relations between fields, such as
-h d_k = d_model. A field that is not scaled keeps its value.
+h d_k = d_model: heads are narrower where a row would have less than one. A field that is not scaled
+keeps its value.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +18,7 @@ from t2t_jax.errors import UsageError, near
 
 WIDTHS = "d_model", "d_ff", "d_k", "d_v", "mup_width"
 INTEGER = (*WIDTHS, "N", "steps")  # refused if scaling does not give an integer
-ROUNDED = "warmup", "batch_tokens", "vocabulary", "max_length", "evaluate_every"
+ROUNDED = "h", "warmup", "batch_tokens", "vocabulary", "max_length", "evaluate_every"
 OF_CORPUS = "grade", "task_options", "pairs"  # a preset sets them only for its own corpus
 DEFAULT = "demo"
 SCALED = (*INTEGER, *ROUNDED, "P_drop")
@@ -181,6 +182,11 @@ def shrink(
     base = config.replace(base, **deciding)
     full = config.replace(base, **row)
     flat, factors = config.flatten(full), _factors(base, preset, flags)
+    if heads := flat.get("h"):
+        exact = heads * factors["h"]
+        factors |= {
+            n: factors[n] * exact / _scale("h", heads, factors["h"]) for n in ("d_k", "d_v")
+        }
     scaled = {n: _scale(n, flat[n], factors[n]) for n in SCALED if config.has(full.model, n)}
     chosen = {n: x for n, x in preset.changes.items() if config.has(full.model, n)}
     if {**flags, **row}.get("corpus", chosen.get("corpus")) != chosen.get("corpus"):
