@@ -126,15 +126,15 @@ class Data:
     dev: str = _field("", "text: path of the development files, likewise")
     test: str = _field("", "text: path of the test files, likewise")
     grade: Literal["easy", "normal", "hard"] = _field(
-        "normal", "grammar: difficulty of the sentences (`help corpus`)"
+        "normal", "grammar and grammar_trees: difficulty of the sentences (`help corpus`)"
     )
     task_options: str = _field(
         "", "diagnostic tasks: options, such as keys=8,length=64 (`help corpus`)"
     )
     pairs: Size = _field(
         0,
-        "training pairs, a random sample of the corpus; 0 means all (grammar: 60,000, and more on "
-        "request; diagnostic tasks: 20,000, or as many as requested)",
+        "training pairs, a random sample of the corpus; 0 means all (grammar, grammar_trees: "
+        "60,000, and more on request; diagnostic tasks: 20,000, or as many as requested)",
     )
     vocabulary: Annotated[int, Check(lambda x: x > 4, "must exceed the 4 special tokens")] = _field(
         37_000, "subwords of both languages; diagnostic tasks: words, and 4 special tokens"

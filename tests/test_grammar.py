@@ -11,6 +11,7 @@ import pytest
 
 from experiments import grades
 from t2t_jax.config import Data
+from t2t_jax.data import trees
 from t2t_jax.data.grammar import (
     GRADES,
     NORMAL,
@@ -349,7 +350,10 @@ def test_the_corpus_is_a_function_of_its_seed_in_any_process():
 def test_the_normal_grade_keeps_its_bytes():
     """Stored runs were trained on this corpus."""
     expected = "f22f9a616b41228f7b31021dadd2ee80abb87a61376daf2e0f72e98977a28d4b"
-    assert digest(corpus_of("normal")) == expected
+    corpus = corpus_of("normal")
+    pairs = {split: [p._replace(tree="") for p in pairs] for split, pairs in corpus.items()}
+    text = repr(pairs).replace(", tree=''", "")  # it is no part of the parallel corpus
+    assert hashlib.sha256(text.encode()).hexdigest() == expected
 
 
 def test_the_config_has_the_grades_and_their_default():
@@ -422,6 +426,31 @@ def test_sentences_are_well_formed_text(pairs):
         assert p.source[-1] == p.target[-1]
         assert not re.search(r"\b(\w+ \w+) \1\b", p.target), p.target
         assert words(p.target) == re.findall(r"[\w']+", p.target)
+
+
+TREES = """
+(S (NP (NP A girl) (SBAR (WHNP who) (S (VP does not (VP work))))) (VP knows (NP two tired fathers)) .)
+(S (ADVP Yesterday) (NP the friend) (VP received (NP (NP the invitations) (SBAR (WHNP that) (S (NP Maria) (VP brought (NP her tired students)))))) .)
+(S (SBAR While (S (NP meat) (VP is (VP eaten (PP by (NP the young horse)))))) , (NP we) (VP write (NP a diary)) .)
+(S (S (ADVP Yesterday) (NP the small pupils) (VP read (NP a cheap diary))) , and (S (NP the writer) (VP (ADVP rarely) thanked (NP them))) .)
+(S (NP They) (VP think (SBAR that (S (NP Karl) (VP reads (NP the story))))) .)
+(S (NP A young woman) (VP sees (NP (NP Maria's) old newspaper)) .)
+(SQ (WHADVP Why) do (NP you) (VP know (NP villages)) , (NP children) ?)
+""".strip().splitlines()  # noqa: E501
+
+
+def test_the_tree_of_a_sentence_is_that_of_its_derivation():
+    rng = random.Random(1)
+    drawn = {re.sub(r"\((?:XX|,|\.) (\S+?)\)", r"\1", draw(rng).tree) for _ in range(25)}
+    assert drawn >= set(TREES)
+
+
+def test_trees_have_the_words_of_their_sentences(pairs):
+    for p in pairs:
+        (tree,) = trees.parse(p.tree, "here")
+        text = " ".join(word for _, word in trees.leaves(tree))
+        assert re.sub(r" ([,.?])", r"\1", text) == p.source
+        assert trees.rebuild(trees.linearise(tree), trees.leaves(tree)) == (tree, True)
 
 
 def test_alignments_and_dependencies_are_in_range(pairs):

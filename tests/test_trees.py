@@ -227,6 +227,22 @@ def test_a_whole_treebank_has_the_standard_splits(tmp_path):
     assert pieces == [*brackets, "</s>"], "a bracket is one subword"
 
 
+def test_the_treebank_of_the_grammar_reads_as_the_wsj_does(tmp_path):
+    data = Data(corpus="grammar_trees", target="tree", grade="easy", vocabulary=800)
+    dataset = open_dataset(prepare(data, tmp_path, report=lambda _: None))
+    assert [len(split.source) for split in dataset.splits.values()][:3] == [60_000, 1000, 1000]
+    dev = dataset.splits["dev"]
+    for source, target, extra in zip(dev.sources, dev.references, dev.extras, strict=True):
+        (tree,) = trees.parse(extra["tree"], "dev")
+        assert source.split() == [word for _, word in trees.leaves(tree)]
+        assert target.split() == trees.linearise(tree)
+    gold = [extra["tree"] for extra in dev.extras]
+    for matched, *others in parseval.sentence_statistics(dev.references, gold):
+        assert others == [matched, matched, 1]
+    pieces = dataset.vocabulary.pieces(dev.target[0])
+    assert pieces == [*(f"▁{bracket}" for bracket in dev.references[0].split()), "</s>"]
+
+
 def test_a_directory_without_the_files_of_a_split_is_refused(tmp_path):
     directory = sample_of(tmp_path / "some", (0, 1, 5))
     files = treebank.splits(directory, "wsj_sample")

@@ -76,6 +76,13 @@ CORPORA: dict[str, Corpus] = {
         drawn_above=60_000,
         minimal_pairs="synthetic:minimal_pairs",
     ),
+    "grammar_trees": Corpus(
+        "synthetic:treebank",
+        TREES,
+        fields=("grade",),
+        scalable=True,
+        drawn_above=60_000,
+    ),
     "multi30k": _downloaded("parallel:multi30k", MULTI30K),
     "multi30k_lower": _downloaded("parallel:multi30k_lower", MULTI30K),
     "wmt14": Corpus("parallel:wmt14", fields=("directory",), scalable=True),

@@ -76,9 +76,7 @@ def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:
 
 
 def pairs(files: Sequence[Path]) -> Iterator[Raw]:
-    """The words and the linearised tree of every sentence, with the gold tree as an extra.
-
-    A sentence that consists of traces is left out.
+    """The examples of files. A sentence that consists of traces is left out.
 
     Raises:
       UsageError: a file is damaged.
@@ -90,9 +88,15 @@ def pairs(files: Sequence[Path]) -> Iterator[Raw]:
                 continue
             if tree.is_word:
                 raise UsageError(f"{path} has a tree that is a single word: restore the file.")
-            words = " ".join(word for _, word in trees.leaves(tree))
-            target = " ".join(trees.linearise(tree))
-            yield Raw(words.encode(), target.encode(), {"tree": trees.write(tree)})
+            yield example(tree)
+
+
+def example(tree: trees.Tree) -> Raw:
+    """The words and the linearised string of a stripped tree, with the tree as an extra."""
+    words = " ".join(word for _, word in trees.leaves(tree))
+    return Raw(
+        words.encode(), " ".join(trees.linearise(tree)).encode(), {"tree": trees.write(tree)}
+    )
 
 
 def _span(sections: set[int]) -> str:

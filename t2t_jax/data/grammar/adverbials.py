@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from t2t_jax.data.grammar import choice, phrases
-from t2t_jax.data.grammar.draft import Draft, Phrase, Reject, Word
+from t2t_jax.data.grammar.draft import Draft, Phrase, Reject, Word, mark
 from t2t_jax.data.grammar.inflection import Slot, Verb
 from t2t_jax.data.grammar.plans import UNNEGATED, ClauseSpec, Plan
 from t2t_jax.data.grammar.verbs import Clause
@@ -37,12 +37,12 @@ def add_adverbials(
     if plan.often or (plan.tense == "perfect" and not bare and d.chance(_PERFECT_ADVERB)):
         pool = choice.FREQUENCY if plan.often else choice.PERFECT
         en, out.often = d.pair(*d.draw(pool))
-        c.en_rest[:0] = en
+        c.en_rest[:0] = mark("ADVP", en)
         if en[0].text in ("never", "rarely") and any(w.text in UNNEGATED for w in c.en_rest):
             raise Reject
     if plan.mannered:
         en, out.manner = d.pair(*d.draw(choice.MANNER))
-        c.en_rest += en
+        c.en_rest += mark("ADVP", en)
     if plan.passive:
         # A passive names who does it where that decides a translation.
         cued = verb.english[0] == "eat" and f"eat {verb.particle}" in choice.CUED_VERBS
@@ -73,13 +73,13 @@ def add_adverbials(
 
 def _time(d: Draft, past: bool, plan: Plan) -> tuple[list[Word], list[Word]]:
     """A time adverbial that agrees with the tense, or a circumstance: during the storm."""
-    if plan.tense == "future":
-        return d.pair(*d.draw(choice.TIMES["future"]))
-    if d.rng.random() < _CIRCUMSTANCE:
+    if plan.tense != "future" and d.rng.random() < _CIRCUMSTANCE:
         weather = phrases.noun_phrase(d, d.draw(choice.WEATHER), "g", determiner=phrases.THE)
         phrases.prefix(d, *d.rng.choice(_WEATHER), weather)
         return weather.en, weather.de
-    pair = d.draw(choice.TIMES["past" if past else "present"])
+    tense = "future" if plan.tense == "future" else "past" if past else "present"
+    pair = d.draw(choice.TIMES[tense])
     if plan.negated and pair[0].startswith("every"):
         raise Reject
-    return d.pair(*pair)
+    en, de = d.pair(*pair)
+    return mark("ADVP", en), de

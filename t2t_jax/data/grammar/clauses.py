@@ -3,7 +3,7 @@
 from t2t_jax.data.grammar import choice, phrases
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.adverbials import Adverbials, add_adverbials
-from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Reject, Word, below
+from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Reject, Word, below, mark
 from t2t_jax.data.grammar.inflection import (
     DATIVE_LAST,
     INVOLUNTARY,
@@ -60,20 +60,24 @@ def relative(d: Draft, phrase: Phrase, past: bool, level: int) -> None:
             c = copula(d, past, subject, level)
         else:
             c = clause(d, ClauseSpec(past, level), subject=subject)
-        phrase.en += english(c)
-        phrase.tail = last(c)
-        return
-    verb, i = d.draw(choice.object_verbs(noun, True))
-    slot = verb.slots[i]
-    german, case = _government(slot, noun)
-    dative = case == "d" and not german and len(verb.slots) > 1  # to whom the man gives the book
-    before = "to" if dative else slot.english
-    text = "whom" if person else "which" if before else "that"
-    pronoun = _relative_pronoun(d, phrase, case, text, key)
-    preposition = d.key() if german else key
-    c = clause(d, ClauseSpec(past, level), verb=verb, complements={i: pronoun})
-    phrase.en += [Word(before, preposition)] * bool(before) + pronoun.en + english(c)
-    phrase.tail = [Word(german, preposition)] * bool(german) + pronoun.de + last(c)
+        opening_en, opening_de, clause_en = subject.en, list[Word](), english(c)[1:]
+    else:
+        verb, i = d.draw(choice.object_verbs(noun, True))
+        slot = verb.slots[i]
+        german, case = _government(slot, noun)
+        dative = case == "d" and not german and len(verb.slots) > 1  # to whom he gives the book
+        before = "to" if dative else slot.english
+        text = "whom" if person else "which" if before else "that"
+        pronoun = _relative_pronoun(d, phrase, case, text, key)
+        preposition = d.key() if german else key
+        c = clause(d, ClauseSpec(past, level), verb=verb, complements={i: pronoun})
+        opening_en, clause_en = pronoun.en, english(c)
+        if before:
+            opening_en = mark("WHPP", [Word(before, preposition), *pronoun.en])
+        opening_de = [Word(german, preposition)] * bool(german) + pronoun.de
+    phrase.en += mark("SBAR", opening_en + mark("S", clause_en))
+    mark("NP", phrase.en)
+    phrase.tail = opening_de + last(c)
 
 
 def _relative_pronoun(d: Draft, phrase: Phrase, case: str, text: str, key: int) -> Phrase:
@@ -237,6 +241,8 @@ def clause(
         c.en_rest.remove(particle)
         c.en_rest.append(particle)  # picks it up
     adverbials = add_adverbials(d, spec, c, verb, plan, filled)
+    if c.en_aux:
+        mark("VP", c.en_rest)
     _order(c, filled, plan, kein, adverbials)
     return c
 
@@ -328,6 +334,7 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
     word = Word(text_de, adjective_key)
     if adjective.english in choice.CUED_ADJECTIVES:
         d.depend("cue", word, subject.head)
-    c.en_rest = [*degree_en, *(Word(text, adjective_key) for text in text_en.split()), *than_en]
+    adjective_en = [Word(text, adjective_key) for text in text_en.split()]
+    c.en_rest = mark("ADJP", [*degree_en, *adjective_en, *than_en])
     c.middle = [*degree_de, word]
     return c

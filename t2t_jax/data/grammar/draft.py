@@ -21,12 +21,26 @@ class Reject(Exception):
 
 
 class Word:
-    """A word; words of the two languages with equal keys are aligned."""
+    """A word; words of the two languages with equal keys are aligned.
 
-    __slots__ = ("key", "text")
+    Attributes:
+      opens: the labels of the constituents that begin with the word, the outermost first.
+      closes: number of those that end with it.
+    """
+
+    __slots__ = ("closes", "key", "opens", "text")
 
     def __init__(self, text: str, key: int) -> None:
         self.text, self.key = text, key
+        self.opens: tuple[str, ...] = ()
+        self.closes = 0
+
+
+def mark(label: str, words: list[Word]) -> list[Word]:
+    """Makes a constituent of words, around the constituents in them; returns the words."""
+    words[0].opens = (label, *words[0].opens)
+    words[-1].closes += 1
+    return words
 
 
 COMMA = Word(",", -1)  # attached to the word before it; a repeated or final comma is dropped
@@ -81,6 +95,9 @@ class Phrase:
     tail: list[Word] = field(default_factory=list)
     closed: bool = False
     adjectives: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        mark("WHNP" if self.kind == "relative" else "NP", self.en)
 
 
 @dataclass(slots=True)

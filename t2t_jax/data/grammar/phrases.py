@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from t2t_jax.data.grammar import choice
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Word, below
+from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Word, below, mark
 from t2t_jax.data.grammar.inflection import Noun
 
 HIS, HER, THEIR = ("his", "sein"), ("her", "ihr"), ("their", "ihr")
@@ -264,6 +264,7 @@ def prefix(d: Draft, english: str, german: str, phrase: Phrase) -> Phrase:
     key = d.key() if german else phrase.de[0].key  # `to him`: ihm
     if english:
         phrase.en[:0] = [Word(word, key) for word in english.split()]
+        mark("PP", phrase.en)
     if not german:
         return phrase
     first = phrase.de[0]

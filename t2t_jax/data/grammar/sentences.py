@@ -8,7 +8,7 @@ from typing import NamedTuple
 from t2t_jax.data.grammar import choice, clauses, phrases
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.clauses import clause, copula
-from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word, below
+from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word, below, mark
 from t2t_jax.data.grammar.grades import NORMAL, Grade
 from t2t_jax.data.grammar.plans import ClauseSpec
 from t2t_jax.data.grammar.verbs import Clause, english, last, second
@@ -38,6 +38,7 @@ class Pair(NamedTuple):
     dependencies: tuple[Dependency, ...]
     dependency: int  # the longest |position - head|, in target words; 0 if there is none
     depth: int  # how deeply clauses are nested; a main clause alone has 0
+    tree: str = ""  # of the source, as `trees.write` writes it; punctuation marks are words
 
 
 def words(text: str) -> list[str]:
@@ -63,6 +64,20 @@ def _text(phrase: list[Word], end: str) -> tuple[str, dict[int, list[int]], dict
     return " ".join(texts), keys, places
 
 
+def _tree(phrase: list[Word], end: str) -> str:
+    """The tree of a sentence as text; words have no parts of speech, but all have the label XX."""
+    parts = ["(SQ" if end == "?" else "(S"]
+    for i, word in enumerate(phrase):
+        if word is COMMA:
+            continue
+        if i and phrase[i - 1] is COMMA:
+            parts.append("(, ,)")
+        text = word.text if i else word.text[0].upper() + word.text[1:]
+        parts += [f"({label}" for label in word.opens]
+        parts.append(f"(XX {text}" + ")" * (1 + word.closes))
+    return " ".join([*parts, f"(. {end}))"])
+
+
 def _pair(d: Draft, en: list[Word], de: list[Word], end: str) -> Pair:
     source, en_keys, _ = _text(en, end)
     target, de_keys, places = _text(de, end)
@@ -75,7 +90,8 @@ def _pair(d: Draft, en: list[Word], de: list[Word], end: str) -> Pair:
         if word in places and head in places
     )
     longest = max((abs(x.position - x.head) for x in dependencies), default=0)
-    return Pair(source, target, tuple(alignment), dependencies, longest, d.depth)
+    tree = _tree(en, end)
+    return Pair(source, target, tuple(alignment), dependencies, longest, d.depth, tree)
 
 
 _GOVERNING = {kind: Pool(verbs) for kind, verbs in forms.GOVERNING.items()}
@@ -107,7 +123,7 @@ def _subordinate(d: Draft, c: Clause, english_word: str, german_word: str) -> tu
     """Both sides of a subordinate clause behind its conjunction."""
     en, de = d.pair(english_word, german_word)
     d.depend("conjunction", c.finite, de[0])
-    return en + english(c), de + last(c)
+    return mark("SBAR", en + mark("S", english(c))), de + last(c)
 
 
 def _statement(d: Draft) -> Sides:
@@ -205,12 +221,12 @@ def _report(d: Draft) -> Sides:
     past = d.rng.random() < _PAST_REPORT
     kind = "that" if d.rng.random() < _THAT else "whether"
     m = _matrix(d, kind, past)
-    en, de = english(m), second(m)
     spec = ClauseSpec(past, 1)
     c = _with_pronoun(d, spec) if d.rng.random() < _REFERS_IN_REPORT * d.grade.refer else None
     c = c or clause(d, spec)
     sub_en, sub_de = _subordinate(d, c, kind, "dass" if kind == "that" else "ob")
-    return [*en, *sub_en], [*de, COMMA, *sub_de], "."
+    m.en_rest += sub_en
+    return english(m), [*second(m), COMMA, *sub_de], "."
 
 
 def _purpose(d: Draft) -> Sides:
@@ -228,25 +244,30 @@ def _purpose(d: Draft) -> Sides:
         m = clause(d, spec, subject=subject, verb=d.draw(_EVENTS))
         without = kind == "without"
         opener_en, opener_de = d.pair("without", "ohne") if without else d.pair("in order", "um")
-    en, de = english(m), second(m)
     spec = ClauseSpec(past, 1, mode="ing" if kind == "without" else "to")
     c = clause(d, spec, subject=m.subject, verb=verb)
+    infinitive_en = mark("S", mark("VP", c.en_rest))
+    if opener_en:
+        en = english(m) + mark("SBAR", opener_en + infinitive_en)
+    else:
+        m.en_rest += infinitive_en
+        en = english(m)
     bare = not opener_de and not c.clitic + c.middle + c.extra
     infinitive = opener_de + c.clitic + c.middle + c.right + c.extra
     comma = [] if bare else [COMMA]
-    return [*en, *opener_en, *c.en_rest], [*de, *comma, *infinitive], "."
+    return en, [*second(m), *comma, *infinitive], "."
 
 
 def _coordination(d: Draft) -> Sides:
     """Two main clauses."""
     past = d.rng.random() < _PAST_COORDINATION
     a = clause(d, ClauseSpec(past, 0, top=True))
-    en, de = english(a), second(a)
+    en, de = mark("S", english(a)), second(a)
     spec = ClauseSpec(past, 0)
     b = _with_pronoun(d, spec) if d.rng.random() < _REFERS_IN_COORDINATION * d.grade.refer else None
     b = b or clause(d, spec)
     and_en, and_de = d.pair(*(("and", "und") if d.rng.random() < _AND else ("but", "aber")))
-    return [*en, COMMA, *and_en, *english(b)], [*de, COMMA, *and_de, *second(b)], "."
+    return [*en, COMMA, *and_en, *mark("S", english(b))], [*de, COMMA, *and_de, *second(b)], "."
 
 
 def _feminine(d: Draft) -> Sides:
@@ -290,6 +311,7 @@ def _question(d: Draft) -> Sides:
     opener_en, opener_de = list[Word](), list[Word]()
     if kind in _QUESTION_WORDS:
         opener_en, opener_de = d.pair(kind, _QUESTION_WORDS[kind])
+        mark("WHADVP", opener_en)
     where = kind == "where"
     spec = ClauseSpec(past, 0, ask=True, event=kind == "when", plain=where)
     c = clause(d, spec, verb=d.draw(_PLACED) if where else None)
@@ -305,6 +327,7 @@ def _question_to_you(d: Draft, past: bool) -> Sides:
     opener_en, opener_de = list[Word](), list[Word]()
     if d.rng.random() < _WHY_ADDRESS:
         opener_en, opener_de = d.pair("why", "warum")
+        mark("WHADVP", opener_en)
     subject = phrases.pronoun(d, who, "n")
     plain = d.rng.random() < _PLAIN_ADDRESS
     c = clause(d, ClauseSpec(past, 0, ask=True, plain=plain), subject=subject)
@@ -325,11 +348,11 @@ def _address(d: Draft, who: str) -> tuple[list[Word], list[Word], Word]:
                 (("children", "Kinder"), ("boys", "Jungs"), ("my friends", "meine Freunde"))
             )
         )
-        return en, de, de[-1]
+        return mark("NP", en), de, de[-1]
     title = d.pair(*d.rng.choice((("Mr", "Herr"), ("Mrs", "Frau"))))
     text = d.draw(_SURNAMES)
     surname = d.pair(text, text)
-    return title[0] + surname[0], title[1] + surname[1], title[1][0]
+    return mark("NP", title[0] + surname[0]), title[1] + surname[1], title[1][0]
 
 
 CONSTRUCTIONS: dict[str, Callable[[Draft], Sides]] = {

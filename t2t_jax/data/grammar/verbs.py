@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word
+from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word, mark
 from t2t_jax.data.grammar.inflection import Verb
 from t2t_jax.data.grammar.phrases import REFLEXIVE
 
@@ -209,7 +209,7 @@ def infinitive(d: Draft, verb: Verb, subject: Phrase, ing: bool = False) -> Clau
 def _finish(c: Clause, verb: Verb, key: int) -> None:
     """Adds an English particle and a German reflexive."""
     if verb.particle:
-        c.en_rest.append(Word(verb.particle, key))
+        c.en_rest += mark("PRT", [Word(verb.particle, key)])
     if verb.reflexive:
         c.clitic = [Word(REFLEXIVE[c.subject.person], key)]
 
@@ -224,7 +224,7 @@ def english(c: Clause, ask: bool = False) -> list[Word]:
     if ask:
         return c.en_aux[:1] + c.subject.en + c.en_aux[1:] + c.en_rest
     comma = [COMMA] if len(c.front_en) > 1 else []
-    return c.front_en + comma + c.subject.en + c.en_aux + c.en_rest
+    return c.front_en + comma + c.subject.en + mark("VP", c.en_aux + c.en_rest)
 
 
 def second(c: Clause, front: list[Word] | None = None) -> list[Word]:
