@@ -7,8 +7,9 @@ The paper's base has 65 M parameters and reads 135 M target tokens about 18 time
 for every parameter, with a warm-up of 4% of the steps. A grid is Table 3 in miniature. Grids of
 real text vary the tokens for each parameter, by the number of training pairs, and the epochs; DIR
 has train.en, train.de, dev.en and so on (the stored runs read English and German software
-documentation and other prose, 285,042 pairs). The other grids are presets on the built-in corpus,
-some with changes. A grid on real text of d_model 64 takes a core 1 to 20 minutes for each run.
+documentation and other prose, 285,042 pairs), or the files of Multi30k. The other grids are presets
+on the built-in corpus, some with changes. A grid on real text of d_model 64 takes a core 1 to 20
+minutes for each run.
 
 Runs are stored in runs/scale, and a stopped grid continues there. What is finished is published in
 experiments/results/scale, also of unfinished grids, from which a new machine continues. The stored
@@ -46,30 +47,36 @@ class Regime(NamedTuple):
     stored: str = ""
 
 
-# Batches of 1,024 tokens hold 39 pairs. The peak is base's best of four at 22,400 pairs and 6
+# Pairs in a batch of 1,024 tokens, by corpus. The peak is base's best of four at 22,400 pairs and 6
 # epochs, with pre-norm and a linear schedule. With post-norm and the paper's schedule, base is far
 # worse there at each of three peaks.
-PEAK, PAIRS_A_STEP = 0.00531, 39.07
+PEAK, PAIRS_A_STEP = 0.00531, {"text": 39.07, "multi30k": 41.79}
 TEXT = dict(
-    corpus="text", max_length=128, batch_tokens=1024, num_buckets=4, N=3, norm_placement="pre",
+    max_length=128, batch_tokens=1024, num_buckets=4, N=3, norm_placement="pre",
     schedule="linear", beam=1, max_extra=128,  # learned positions for the longest sentence of dev
 )  # fmt: skip
 ALL_BUT_BIG = ("base", "A", "B", "C", "D", "E")  # big takes half of the time of a grid
 
 
-def text(pairs: int, epochs: int, d_model: int = 64, h: int = 8) -> Regime:
+def text(pairs: int, epochs: int, d_model: int = 64, h: int = 8, corpus: str = "text") -> Regime:
     """Returns a regime of real text; vocabulary and warm-up are in the paper's ratios.
 
     So are heads if h is 8; fewer are wider, and rows of A have as many of base's as the paper's.
     """
-    steps = round(pairs * epochs / PAIRS_A_STEP)
+    steps = round(pairs * epochs / PAIRS_A_STEP[corpus])
     warmup = round(0.04 * steps)
     lr_scale = round(PEAK * (64 * warmup) ** 0.5, 3)  # the peak falls as d_model^-0.5
     widths = dict(d_model=d_model, d_ff=4 * d_model, d_k=d_model // h, d_v=d_model // h)
     widths |= dict(h=h) if h != 8 else {}
     vocabulary = round(72 * d_model, -2)
     lengths = dict(vocabulary=vocabulary, pairs=pairs, steps=steps, warmup=warmup)
-    changes = TEXT | widths | lengths | dict(evaluate_every=steps, lr_scale=lr_scale)
+    changes = (
+        dict(corpus=corpus)
+        | TEXT
+        | widths
+        | lengths
+        | dict(evaluate_every=steps, lr_scale=lr_scale)
+    )
     return Regime(changes, preset="paper", rows=ALL_BUT_BIG)
 
 
@@ -81,6 +88,8 @@ GRIDS = {
     **{f"text, 4 heads, {n:,} pairs, 6 epochs": text(n, 6, h=4) for n in (5600, 22_400)},
     **{f"text, d_model 128, {n:,} pairs, 6 epochs": text(n, 6, 128)
        for n in (6400, 25_600, 102_400, 256_000)},
+    "Multi30k, 29,000 pairs, 6 epochs": text(29_000, 6, corpus="multi30k"),
+    "multi30k": Regime(preset="multi30k", stored="table3-multi30k"),
     "demo": Regime(stored="table3-demo"),
     "demo, quarter of the steps": Regime(dict(steps=320)),
     "demo, 4 heads": Regime(dict(h=4, d_k=16, d_v=16)),
@@ -93,7 +102,15 @@ GRIDS = {
     "night, half, short warm-up": Regime(SHORT_WARMUP | dict(lr_scale=0.5), preset="night"),
     "night, half, short warm-up, tuned": Regime(SHORT_WARMUP, {"lr_scale": (0.25, 0.5)}, "night"),
 }  # fmt: skip
+BUILT_IN = "built-in corpus"
 PARTS = {"all": "", "C, D": "CD", "A, B, E": "ABE"}  # groups; base belongs to each
+
+
+def corpus_of(name):
+    """Returns the name of a grid's corpus in the figure."""
+    regime = GRIDS[name]
+    known = {"text": "text", "multi30k": "Multi30k"}
+    return known.get(regime.changes.get("corpus", regime.preset), BUILT_IN)
 
 
 def request(name, directory=None):
@@ -104,6 +121,8 @@ def request(name, directory=None):
     if directory and changes.get("corpus") == "text":
         paths = {split: f"{directory}/{split}" for split in ("train", "dev", "test")}
         changes = {**changes, **paths}
+    if directory and changes.get("corpus") == "multi30k":
+        changes = {**changes, "directory": str(directory)}
     return Request("table3", preset, changes, sweep, rows)
 
 
@@ -226,10 +245,10 @@ def draw(results, folder):
     """Plots tau of PPL over the tokens for each parameter and over the FLOPs of a grid."""
     from t2t_jax import plotting
 
-    names = [f"{corpus}: {part}" for corpus in ("real text", "built-in") for part in PARTS]
+    names = [f"{c}: {part}" for c in dict.fromkeys(map(corpus_of, results)) for part in PARTS]
     styles, values = plotting.styles(names), []
     for name, x in results.items():
-        corpus = "real text" if name.startswith("text") else "built-in"
+        corpus = corpus_of(name)
         for part in PARTS:
             if not (found := x["agreement"][part].get("PPL")):
                 continue
@@ -257,14 +276,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("grids", nargs="*", metavar="GRID", help=f"to run: {'; '.join(names)}")
     parser.add_argument("--seeds", type=int, default=1, help="runs of each row [1]")
-    parser.add_argument("--text", type=Path, help="folder with train.en, train.de, dev.en, ...")
+    parser.add_argument("--text", type=Path, help="folder of the files of text or Multi30k")
     arguments = parser.parse_args()
     from t2t_jax.runs import published
 
     if unknown := [name for name in arguments.grids if name not in names]:
         parser.error(f"there is no grid {unknown[0]!r} to run: choose from {'; '.join(names)}.")
-    if any(name.startswith("text") for name in arguments.grids) and not arguments.text:
-        parser.error("grids of real text need --text DIR, the folder of train.en, train.de, ....")
+    if not arguments.text and any(corpus_of(name) != BUILT_IN for name in arguments.grids):
+        parser.error("grids of text and Multi30k need --text DIR, the folder of their files.")
     demo = RESULTS.parent / GRIDS["demo"].stored
     for folder in (RESULTS, demo):  # tuned grids have runs of demo
         if (folder / published.NAME).exists():
