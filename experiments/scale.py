@@ -89,7 +89,6 @@ GRIDS = {
     **{f"text, d_model 128, {n:,} pairs, 6 epochs": text(n, 6, 128)
        for n in (6400, 25_600, 102_400, 256_000)},
     "Multi30k, 29,000 pairs, 6 epochs": text(29_000, 6, corpus="multi30k"),
-    "multi30k": Regime(preset="multi30k", stored="table3-multi30k"),
     "demo": Regime(stored="table3-demo"),
     "demo, quarter of the steps": Regime(dict(steps=320)),
     "demo, 4 heads": Regime(dict(h=4, d_k=16, d_v=16)),
@@ -108,9 +107,8 @@ PARTS = {"all": "", "C, D": "CD", "A, B, E": "ABE"}  # groups; base belongs to e
 
 def corpus_of(name):
     """Returns the name of a grid's corpus in the figure."""
-    regime = GRIDS[name]
     known = {"text": "text", "multi30k": "Multi30k"}
-    return known.get(regime.changes.get("corpus", regime.preset), BUILT_IN)
+    return known.get(GRIDS[name].changes.get("corpus"), BUILT_IN)
 
 
 def request(name, directory=None):
