@@ -153,6 +153,7 @@ def measure(name, home):
         "core_hours": sum(x[part] for x in spent for part in parts) / 3600,
         "tokens_per_parameter": tokens(made, lines[0].runs[0]),
         "agreement": agreement_of(made, lines),
+        "wrong": wrong(made, lines),
     }, runs
 
 
@@ -182,6 +183,27 @@ def agreement_of(made, lines):
         }
 
     return {part: of_part(groups) for part, groups in PARTS.items()}
+
+
+def wrong(made, lines):
+    """Returns for each row, by metric, the other rows on whose wrong side it is.
+
+    Pairs of rows count that the paper separates.
+    """
+    from t2t_jax.study.agreement import SEPARATED, agreements
+
+    def of_metric(x):
+        far = SEPARATED[x.metric] - 1e-6
+        return {
+            p.line.row.name: [
+                q.line.row.name
+                for q in x.points
+                if abs(p.paper - q.paper) > far and (p.paper - q.paper) * (p.ours - q.ours) <= 0
+            ]
+            for p in x.points
+        }
+
+    return {x.metric: of_metric(x) for x in agreements(made, lines)}
 
 
 def attainable(metric, groups):
@@ -236,7 +258,22 @@ def table(results):
         return [*cells, *(f"{one['ordered']} of {one['pairs']}" if one else "" for one in both)]
 
     lines = [line(name, x) for name, x in results.items()]
-    return pipe_table(heads, lines) + "\n" + "".join(f"- {note}\n" for note in notes)
+    below = "".join(f"- {note}\n" for note in notes)
+    return f"{pipe_table(heads, lines)}\n{below}\n{rows_table(results)}"
+
+
+def rows_table(results):
+    """Returns Markdown: for each row and grid, the number of rows on whose wrong side it is."""
+    rows = dict.fromkeys(row for x in results.values() for row in x["wrong"]["PPL"])
+    cells = [
+        [row, *(f"{len(x['wrong']['PPL'][row])}" if row in x["wrong"]["PPL"] else ""
+                for x in results.values())]
+        for row in rows
+    ]  # fmt: skip
+    title = (
+        "Rows of Table 3 by PPL: how many others, which the paper separates, are on the wrong side"
+    )
+    return f"{title}:\n\n{pipe_table(['row', *results], cells)}"
 
 
 def draw(results, folder):

@@ -18,6 +18,7 @@ from experiments.tools import gpu
 from experiments.tools.peers import run
 from t2t_jax.bench import workload
 from t2t_jax.study import requests
+from t2t_jax.study.agreement import agreements
 from t2t_jax.study.declaration import find
 from tests import stored, toy
 
@@ -63,6 +64,16 @@ def test_the_cost_of_a_grid_is_that_of_all_its_runs():
     scoring = [r["scoring"]["dev"]["seconds"] for r in results]
     assert measured["core_hours"] == pytest.approx((np.sum(seconds) + np.sum(scoring)) / 3600)
     assert not any("dev.de" in run for run in runs.values())
+
+
+def test_a_pair_of_rows_on_the_wrong_side_counts_for_both():
+    grid = stored.grid(rows=20)
+    lines = stored.compared(grid)
+    found = scale.wrong(grid, lines)
+    for x in agreements(grid, lines):
+        others = found[x.metric]
+        assert sum(map(len, others.values())) == 2 * (x.pairs - x.ordered)
+        assert all(row in others[other] for row in others for other in others[row])
 
 
 @pytest.mark.parametrize("groups", ["", "ABE"])
