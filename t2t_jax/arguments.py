@@ -10,7 +10,7 @@ from t2t_jax.commands.machine import topics
 from t2t_jax.recipes import RECIPES
 
 _HOME = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-_CACHE = Path(os.environ.get("T2T_JAX_CACHE") or f"{_HOME}/t2t_jax").expanduser()
+CACHE = Path(os.environ.get("T2T_JAX_CACHE") or f"{_HOME}/t2t_jax").expanduser()
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         action="append",
         metavar="FILE",
     ),
-    "--cache": _path("directory of corpora [$T2T_JAX_CACHE, or ~/.cache/t2t_jax]", _CACHE),
+    "--cache": _path("directory of corpora [$T2T_JAX_CACHE, or ~/.cache/t2t_jax]", CACHE),
     "--mesh": _text(
         "devices along each axis, such as data=2,fsdp=2,tensor=2 (or population) [all along data]"
     ),

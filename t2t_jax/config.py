@@ -22,6 +22,7 @@ from t2t_jax.parts import (
     NORMS,
     OF_OPTIMIZERS,
     OPTIMIZERS,
+    OUTPUT_RULES,
     POSITIONS,
     SCHEDULES,
 )
@@ -202,6 +203,9 @@ class Decoding:
     max_extra: Size = _field(
         50, "subwords by which an output may exceed its input; 50 is raised to what training needs"
     )
+    output_rule: str = _field(
+        "none", "rule that outputs keep (`list parts`): trees for trees", ("none",), OUTPUT_RULES
+    )
 
 
 @dataclass(frozen=True)
@@ -357,6 +361,11 @@ def _validate(config: Config) -> None:
         m.architecture != "encoder" or not CORPORA[d.corpus].prompts,
         f"architecture=encoder predicts masked words, which corpus {d.corpus} does not ask for: "
         "use architecture=decoder or transformer.",
+    )
+    rule = config.decoding.output_rule
+    _require(
+        rule in ("none", CORPORA[d.corpus].output_rule),
+        f"output_rule={rule} is not for outputs of corpus {d.corpus}: leave it out.",
     )
     able = ", ".join(name for name, other in OPTIMIZERS.items() if other.mup)
     _require(

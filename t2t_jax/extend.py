@@ -23,6 +23,7 @@ from t2t_jax.parts import (
     NORMS,
     OF_OPTIMIZERS,
     OPTIMIZERS,
+    OUTPUT_RULES,
     POSITIONS,
     SCHEDULES,
     FeedForward,
@@ -45,6 +46,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "positions": POSITIONS,
     "optimizer": OPTIMIZERS,
     "schedule": SCHEDULES,
+    "output_rule": OUTPUT_RULES,
 }
 TABLES = {"attention": registry.MECHANISMS, **PARTS, "corpus": CORPORA}
 TABLE_OF = {  # the table that has the values of a config field
@@ -102,6 +104,14 @@ def _inherited(mechanism: type) -> dict[str, Any]:
 def norm(name: str, about: str = "") -> Decorator:
     """Adds a norm: a Flax module with the attributes of `models.norms.LayerNorm`."""
     return _adding("norm", name, lambda where: Part(where, about))
+
+
+def output_rule(name: str, about: str = "") -> Decorator:
+    """Adds a rule for outputs: a class as those of `inference.well_formed`.
+
+    The corpora that it is for declare it: `@corpus(..., output_rule=name)`.
+    """
+    return _adding("output_rule", name, lambda where: Part(where, about))
 
 
 def norm_placement(name: str, about: str = "", **fields: Any) -> Decorator:

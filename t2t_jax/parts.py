@@ -101,6 +101,9 @@ class Part:
     ctranslate2: Mapping[str, Any] | None = None
 
 
+OUTPUT_RULES: dict[str, Part] = {
+    "trees": Part("well_formed:Trees", "well-formed trees with as many words as the input"),
+}
 NORMS: dict[str, Part] = {  # over the last axis
     "layer_norm": Part("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", {}),
     "rms_norm": Part("norms:RMSNorm", "root mean square 1, scale, no bias", dict(rms_norm=True)),

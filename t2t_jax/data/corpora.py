@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from t2t_jax.errors import UsageError, near
 
@@ -39,6 +39,7 @@ class Corpus:
       minimal_pairs: the function that returns its contrastive set, named as `where`. Its arguments
         are a `config.Data` and the set of training sources, and it returns items in LingEval97's
         format (`evaluation.contrastive`), none of whose sources is in that set.
+      output_rule: what the field `output_rule` may be besides none.
     """
 
     where: str
@@ -55,6 +56,7 @@ class Corpus:
     drawn_above: int | None = None
     normalization: Literal["identity", "nmt_nfkc"] = "identity"
     minimal_pairs: str = ""
+    output_rule: str = ""
 
 
 def _diagnostic(**options: int) -> Corpus:
@@ -62,9 +64,8 @@ def _diagnostic(**options: int) -> Corpus:
     return Corpus(where, WORDS, options=options, prompts=True, drawn_above=0)
 
 
-def _downloaded(where: str, metrics: tuple[str, ...], sample: bool = False) -> Corpus:
-    rule: Literal["nmt_nfkc"] = "nmt_nfkc"
-    return Corpus(where, metrics, ("directory",), scalable=True, sample=sample, normalization=rule)
+def _downloaded(where: str, metrics: tuple[str, ...], **fields: Any) -> Corpus:
+    return Corpus(where, metrics, ("directory",), scalable=True, normalization="nmt_nfkc", **fields)
 
 
 CORPORA: dict[str, Corpus] = {
@@ -82,13 +83,14 @@ CORPORA: dict[str, Corpus] = {
         fields=("grade",),
         scalable=True,
         drawn_above=60_000,
+        output_rule="trees",
     ),
     "multi30k": _downloaded("parallel:multi30k", MULTI30K),
     "multi30k_lower": _downloaded("parallel:multi30k_lower", MULTI30K),
     "wmt14": Corpus("parallel:wmt14", fields=("directory",), scalable=True),
     "text": Corpus("parallel:text", fields=("train", "dev", "test"), scalable=True),
-    "wsj": _downloaded("treebank:treebank", TREES),
-    "wsj_sample": _downloaded("treebank:treebank", TREES, sample=True),
+    "wsj": _downloaded("treebank:treebank", TREES, output_rule="trees"),
+    "wsj_sample": _downloaded("treebank:treebank", TREES, sample=True, output_rule="trees"),
     "recall": _diagnostic(length=32, keys=4, fewest=0),
     "copy": _diagnostic(length=16),
     "reverse": _diagnostic(length=16),

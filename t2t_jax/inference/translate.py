@@ -2,7 +2,7 @@
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -17,6 +17,8 @@ from t2t_jax import config
 from t2t_jax.data.cache import Ragged
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.inference import beam as beam_search
+from t2t_jax.inference.well_formed import constrain
+from t2t_jax.parts import OUTPUT_RULES, implementation
 from t2t_jax.tokens import EOS, PAD
 from t2t_jax.training import sharding
 
@@ -49,6 +51,13 @@ def output_limit(decoding: config.Decoding, source: np.ndarray, target: np.ndarr
     return int(extra.max()) + 1 if too_short else decoding.max_extra  # 1 for the end mark
 
 
+def output_rule(decoding: config.Decoding, pieces: Iterable[str]) -> Any:
+    """The rule that outputs keep, as a pytree (`well_formed.py`); None if there is none."""
+    if decoding.output_rule == "none":
+        return None
+    return implementation(OUTPUT_RULES[decoding.output_rule].where, __package__).of([*pieces])
+
+
 def translate(
     model: Any,
     params: Any,
@@ -62,7 +71,8 @@ def translate(
     See `translate_tokens` for the other arguments.
     """
     ids = [[*tokens, EOS] for tokens in vocabulary.encode([s.strip() for s in sentences])]
-    outputs = translate_tokens(model, params, ids, decoding, **limits)
+    rule = output_rule(decoding, (vocabulary.pieces([i])[0] for i in range(vocabulary.size)))
+    outputs = translate_tokens(model, params, ids, decoding, rule=rule, **limits)
     texts = Translations(vocabulary.decode(outputs))
     texts.cut = outputs.cut
     return texts
@@ -77,6 +87,7 @@ def translate_tokens(
     longest: int | None = None,
     max_length: int | None = None,
     first: int = 1,
+    rule: Any = None,
     warn: Warn = warnings.warn,
 ) -> Translations[list[int]]:
     """The translations of token ids: inputs end in EOS, outputs do not.
@@ -91,6 +102,7 @@ def translate_tokens(
       longest: the model's number of positions, EOS included, if it has a limit.
       max_length: length of the longest training sentence, EOS included.
       first: line number of the first sentence.
+      rule: the rule that outputs keep, as `output_rule` makes it.
       warn: called with a message if sentences are longer than either, or translations are cut.
     """
     longest = longest or np.iinfo(np.int32).max
@@ -109,6 +121,7 @@ def translate_tokens(
                 np.float32(decoding.alpha),
                 beam=decoding.beam,
                 capacity=min(source.shape[1] - 1 + decoding.max_extra, longest),
+                rule=rule,
             )
         return np.asarray(tokens)
 
@@ -141,21 +154,27 @@ def decode(
     *,
     beam: int,
     capacity: int,
+    rule: Any = None,
 ) -> tuple[Array, Array]:
     """Beam search: source int32 [B, S] -> tokens int32 [B, capacity], scores float32 [B].
 
-    An output is at most `max_extra` longer than its source without EOS. The output of a row that
-    is all PAD is all PAD.
+    An output is at most `max_extra` longer than its source without EOS, and keeps the rule, if
+    there is one. The output of a row that is all PAD is all PAD.
     """
     variables = {"params": params}
     subwords = (source != PAD).sum(axis=1) - 1
     encoded = model.apply(variables, source, method="encode")
     memory, state = model.apply(variables, encoded, capacity, method="start")
+    step = partial(model.apply, variables, method="step")
+    max_lengths = jnp.where(subwords < 0, 0, subwords + max_extra)
+    if rule is not None:
+        state = state, jax.vmap(rule.start)(source, jnp.minimum(max_lengths, capacity))
+        step = constrain(step, rule, model.V)
     result = beam_search.search(
-        partial(model.apply, variables, method="step"),
+        step,
         memory,
         state,
-        max_lengths=jnp.where(subwords < 0, 0, subwords + max_extra),
+        max_lengths=max_lengths,
         capacity=capacity,
         beam=beam,
         alpha=alpha,

@@ -73,7 +73,7 @@ def _lowered(c: Config, V: int) -> Mapping[str, str]:
     from t2t_jax.evaluation.metrics import metric_of
     from t2t_jax.evaluation.perplexity import negative_log_likelihood
     from t2t_jax.evaluation.predictions import predictions
-    from t2t_jax.inference.translate import decode
+    from t2t_jax.inference.translate import decode, output_rule
     from t2t_jax.models import build
     from t2t_jax.training import sharding, step
 
@@ -101,5 +101,6 @@ def _lowered(c: Config, V: int) -> Mapping[str, str]:
     capacity = source.shape[1] - 1 + c.decoding.max_extra
     shapes = dict(beam=c.decoding.beam, capacity=min(capacity, model.limit or capacity))
     limits = jnp.int32(c.decoding.max_extra), jnp.float32(c.decoding.alpha)
-    search = lower(decode, model, state.params, source, *limits, **shapes)
+    rule = output_rule(c.decoding, [""] * V)
+    search = lower(decode, model, state.params, source, *limits, **shapes, rule=rule)
     return lowered | {"decoding": search}
