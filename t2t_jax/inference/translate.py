@@ -165,7 +165,7 @@ def decode(
     subwords = (source != PAD).sum(axis=1) - 1
     encoded = model.apply(variables, source, method="encode")
     memory, state = model.apply(variables, encoded, capacity, method="start")
-    step = partial(model.apply, variables, method="step")
+    step: beam_search.Step = partial(model.apply, variables, method="step")
     max_lengths = jnp.where(subwords < 0, 0, subwords + max_extra)
     if rule is not None:
         state = state, jax.vmap(rule.start)(source, jnp.minimum(max_lengths, capacity))

@@ -52,11 +52,11 @@ class Trees(NamedTuple):
         labels = sorted((sides[0] & sides[1]) - {""})
         label = [labels.index(text[1:]) if text[1:] in labels else -1 for text in texts]
         opens, closes = (
-            [text[:1] == side and i >= 0 for text, i in zip(texts, label, strict=True)]
+            np.array([text[:1] == side and i >= 0 for text, i in zip(texts, label, strict=True)])
             for side in "()"
         )
-        word = [text == WORD for text in texts]
-        return cls(np.array(label, np.int32), *map(np.array, (opens, closes, word)), begins)
+        word = np.array([text == WORD for text in texts])
+        return cls(np.array(label, np.int32), opens, closes, word, begins)
 
     def start(self, source: Array, max_length: Array) -> _Open:
         words, room = jnp.asarray(self.begins)[source].sum(dtype=jnp.int32), max_length + 1  # BOS
