@@ -80,6 +80,7 @@ def text(pairs: int, epochs: int, d_model: int = 64, h: int = 8, corpus: str = "
     return Regime(changes, preset="paper", rows=ALL_BUT_BIG)
 
 
+NORMAL = dict(grade="normal", pairs=5000, steps=7680, warmup=1920, lr_scale=1.0, P_drop=0.1)
 HALF = dict(pairs=2500, steps=3840)
 SHORT_WARMUP = HALF | dict(P_drop=0.06, warmup=240)
 GRIDS = {
@@ -96,10 +97,11 @@ GRIDS = {
     "hour": Regime(preset="hour", stored="table3-hour"),
     "hour, 4 heads": Regime(dict(h=4, d_k=32, d_v=32), preset="hour"),
     "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5, 0.7)}, "hour", stored="table3-hour"),
-    "night": Regime(preset="night", stored="table3-night"),
-    "night, half": Regime(HALF | dict(warmup=960), preset="night"),
-    "night, half, short warm-up": Regime(SHORT_WARMUP | dict(lr_scale=0.5), preset="night"),
-    "night, half, short warm-up, tuned": Regime(SHORT_WARMUP, {"lr_scale": (0.25, 0.5)}, "night"),
+    "normal sentences": Regime(NORMAL, preset="hour"),
+    "normal sentences, half": Regime(NORMAL | HALF | dict(warmup=960), preset="hour"),
+    "normal sentences, half, short warm-up": Regime(
+        NORMAL | SHORT_WARMUP | dict(lr_scale=0.5), preset="hour"
+    ),
 }  # fmt: skip
 BUILT_IN = "built-in corpus"
 PARTS = {"all": "", "C, D": "CD", "A, B, E": "ABE"}  # groups; base belongs to each

@@ -63,7 +63,7 @@ def test_the_metrics_of_run_are_shown_until_others_are_asked_for(tmp_path, monke
     run(tmp_path, "--metrics PPL,BLEU@test_long --preset hour")
     assert shown(tmp_path).metrics == ("PPL", "BLEU@test_long")
     assert shown(tmp_path, "--preset hour").metrics == ("PPL", "BLEU@test_long")
-    assert not shown(tmp_path, "--preset night").metrics
+    assert not shown(tmp_path, "--preset multi30k").metrics
     assert shown(tmp_path, "--metrics exact", "table").metrics == ("exact",)
     run(tmp_path, "--metrics exact --preset hour")
     assert shown(tmp_path).metrics == ("PPL", "BLEU@test_long", "exact")
@@ -91,11 +91,11 @@ def test_rows_that_were_run_in_parts_are_shown_together(tmp_path):
 
 def test_one_of_several_settings_must_be_chosen(tmp_path, capsys):
     run(tmp_path, HOUR)
-    run(tmp_path, "--preset night")
-    choices = "--preset hour --P_drop 0.08 --sweep lr_scale=0.25,0.5,1.0 or --preset night"
+    run(tmp_path, "--preset multi30k")
+    choices = "--preset hour --P_drop 0.08 --sweep lr_scale=0.25,0.5,1.0 or --preset multi30k"
     with pytest.raises(UsageError, match=f"2 settings: choose {re.escape(choices)}"):
         shown(tmp_path)
-    assert shown(tmp_path, "--preset night").preset.name == "night"
+    assert shown(tmp_path, "--preset multi30k").preset.name == "multi30k"
     plain = run(tmp_path)  # what the command without flags means comes first
     assert facts(shown(tmp_path)) == plain
     assert f"choose {choices}" in capsys.readouterr().err

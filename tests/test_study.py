@@ -529,7 +529,7 @@ def test_a_table_of_other_settings_is_wrong_use_and_names_those_that_the_store_h
 SMALL = "table3-demo", "table2-hour", "table4-treebank", "language_model-hour"
 LARGE = tuple(
     """
-    table3-multi30k table3-hour table3-night attention-demo attention_flops-demo modifications-hour
+    table3-multi30k table3-hour attention-demo attention_flops-demo modifications-hour
     multi30k-paper multi30k_lower-paper recall-diagnostic hybrids-diagnostic lengths-diagnostic
     lengths_dyck-diagnostic induction-diagnostic
     """.split()

@@ -73,7 +73,7 @@ def open_data(tmp_path_factory):
 @pytest.fixture
 def grid(corpus, tmp_path):
     swept = {"lr_scale": (0.5, 1.0, 2.0)}
-    made = Grid(two, preset("night"), two.rows, toy.of_a_grid(corpus), tmp_path, swept)
+    made = Grid(two, preset("multi30k"), two.rows, toy.of_a_grid(corpus), tmp_path, swept)
     made.check()
     return made
 
@@ -391,7 +391,7 @@ def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
     fields |= dict(steps=30, evaluate_every=30, warmup=10, beam=1, max_extra=5)
     del fields["peak_lr"]
     home = tmp_path / "s"
-    options = "table3 --preset night --sweep lr_scale=0.001,1 --rows D:P_drop=0.0".split()
+    options = "table3 --preset multi30k --sweep lr_scale=0.001,1 --rows D:P_drop=0.0".split()
     options += [*toy.options(fields), "--cache", tmp_path / "c", "--store", home]
     table = call("run", *options).out.splitlines()
     assert sum(" 1.0‡ " in line for line in table) == 2
@@ -405,7 +405,7 @@ def test_a_study_is_swept_by_the_command_and_continues_from_what_is_published(
 
     call("publish", *options, "--to", tmp_path / "to")
     shutil.rmtree(home)
-    out, err = call("run", *options, "--published", tmp_path / "to" / "table3-night")
+    out, err = call("run", *options, "--published", tmp_path / "to" / "table3-multi30k")
     assert out.splitlines() == [line for line in table if not line.startswith("plot: ")]
     assert "6 runs taken from" in err
     assert not list(home.glob("*/final"))

@@ -278,7 +278,6 @@ PARTS = {
     "multi30k": grid("multi30k", "paper", "--directory", MULTI30K, "--workers", "3", *SEEDS),
     "demo": grid("table3", "demo", "--workers", "8", *AS_ON_CPU),
     "hour": grid("table3", "hour", "--workers", "8", *AS_ON_CPU),
-    "night": grid("table3", "night", "--workers", "8", *AS_ON_CPU),
     "scale": scale_grids,
 }
 

@@ -138,15 +138,6 @@ PRESETS: dict[str, Preset] = {
             changes=_EASY | dict(pairs=3000, P_drop=0.08),
             length=15,
         ),
-        Preset(
-            "night",
-            "harder sentences, more steps: a night for three seeds of Table 3 on 2 CPU cores",
-            width=4,
-            depth=2,
-            steps=7680,
-            changes=_EASY | dict(grade="normal", pairs=5000, warmup=1920, lr_scale=1.0),
-            length=28,
-        ),
     )
 }
 
