@@ -634,12 +634,9 @@ def test_a_file_declares_a_corpus_with_all_that_the_package_declares(own, tmp_pa
 
 
 def test_a_run_is_judged_on_the_minimal_pairs_of_its_corpus(own, tmp_path, monkeypatch):
-    def opened(directory, c, cache, report):
-        return open_corpus(c.data, tmp_path / "cache", quiet)
-
     judged = []
     monkeypatch.setattr(judging.store, "read_config", lambda directory: own)
-    monkeypatch.setattr(judging, "open_dataset_of", opened)
+    monkeypatch.setattr(judging.store, "open_dataset", lambda *_: None)
     monkeypatch.setattr(
         judging, "_judge", lambda directory, items, _: judged.extend(items) or [Judgement("", 0, 1)]
     )

@@ -12,7 +12,7 @@ from t2t_jax.data.prepare import opener
 from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import identity, store, workers
-from t2t_jax.runs.job import compile_key
+from t2t_jax.runs.identity import compile_key
 from t2t_jax.runs.results import Run
 from t2t_jax.study import collecting, comparison, measuring, notes, tables
 from t2t_jax.study.declaration import Row, find, study

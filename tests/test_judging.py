@@ -254,7 +254,7 @@ def test_a_run_is_judged_on_new_pairs_of_its_grade(monkeypatch, tmp_path):
 
     found = [Judgement("a", 1, True), Judgement("a", 2, False), Judgement("b", 0, True)]
     monkeypatch.setattr(store, "read_config", lambda directory: c)
-    monkeypatch.setattr(judging, "open_dataset_of", lambda *_: None)
+    monkeypatch.setattr(store, "open_dataset", lambda *_: None)
     monkeypatch.setattr(judging, "open_corpus", opened)
     monkeypatch.setattr(synthetic, "_drawn", draw)
     monkeypatch.setattr(judging, "_judge", lambda directory, items, report: found)

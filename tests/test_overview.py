@@ -10,7 +10,7 @@ import pytest
 
 from t2t_jax.commands import machine
 from t2t_jax.runs import names, store, view
-from t2t_jax.runs.job import Job
+from t2t_jax.runs.identity import Job
 from t2t_jax.runs.view import Standing, Watch, seconds_left, summary
 from t2t_jax.training import progress
 from t2t_jax.training.progress import Progress

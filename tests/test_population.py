@@ -12,7 +12,7 @@ from t2t_jax import config
 from t2t_jax.config import TRACED
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
-from t2t_jax.runs.job import compile_key
+from t2t_jax.runs.identity import compile_key
 from t2t_jax.training import trainer
 from t2t_jax.training.loop import Member, _resume_points, train
 from t2t_jax.training.progress import Progress, read_metrics

@@ -5,17 +5,30 @@ import itertools
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from t2t_jax.commands.shared import cache_programs, grid_of, lines_of
+from t2t_jax.commands.shared import cache_programs, lines_of, request
+from t2t_jax.data.prepare import opener
 from t2t_jax.errors import RunError, UsageError
-
-if TYPE_CHECKING:
-    from t2t_jax.runs.job import Job
-    from t2t_jax.runs.workers import OpenData
-    from t2t_jax.study.declaration import Row
-    from t2t_jax.study.grid import Grid
-    from t2t_jax.training.progress import Progress
+from t2t_jax.report import charts
+from t2t_jax.runs import (
+    capacity,
+    claim,
+    continuation,
+    names,
+    provenance,
+    published,
+    store,
+    study_file,
+    workers,
+)
+from t2t_jax.runs.identity import Job
+from t2t_jax.study import requests, sweep
+from t2t_jax.study.declaration import Row
+from t2t_jax.study.formats import render
+from t2t_jax.study.grid import Grid
+from t2t_jax.study.measuring import check
+from t2t_jax.training import trackers
+from t2t_jax.training.progress import Progress
 
 
 def run(arguments: Namespace) -> None:
@@ -23,14 +36,8 @@ def run(arguments: Namespace) -> None:
 
     With --worker or --task it runs a part of the study, and prints no table.
     """
-    from t2t_jax.data.prepare import opener
-    from t2t_jax.runs import published
-    from t2t_jax.study import requests, sweep
-    from t2t_jax.study.measuring import check
-    from t2t_jax.training import trackers
-    from t2t_jax.training.progress import Progress
-
-    grid = grid_of(arguments)
+    study, asked = request(arguments)
+    grid = asked.grid(study, arguments.store)
     seeds = sweep.seeds_of(grid, arguments.seeds, arguments.base_seeds)
     tasks = sweep.tasks(grid, seeds)
     if arguments.tasks:
@@ -42,48 +49,34 @@ def run(arguments: Namespace) -> None:
     progress = Progress()
     try:
         open_data = opener(arguments.cache, progress.say)
-        if not arguments.worker:
-            check(grid, open_data(grid.data).splits, progress.say)
-        if arguments.published and not arguments.worker:
+        stages = sweep.stages(grid, seeds, open_data)
+        if arguments.worker:
+            return _work(stages, arguments, open_data, progress)
+        check(grid, open_data(grid.data).splits, progress.say)
+        if arguments.published:
             n = published.unpack(arguments.published, arguments.store)
             progress.say(f"{n} runs taken from {arguments.published}")
         if arguments.task is not None:
-            requests.remember(grid.home, grid)
-            failed = _run_task(grid, tasks, arguments, open_data, progress)
-            if failed:
-                raise RunError(f"{failed} run of the task failed: the same command tries it again.")
-            return
-        stages = sweep.stages(grid, seeds, open_data)
-        if arguments.worker:
-            _run_worker(stages, arguments, open_data, progress)
-            return
+            return _run_task(grid, tasks, arguments, open_data, progress)
         for stage, jobs in enumerate(stages):
             requests.remember(grid.home, grid)
-            failed = _run_all(jobs, stage, arguments, progress)
+            _prepare_directories(jobs, arguments, progress)
+            command, logs = [*arguments.words, "--stage", str(stage)], arguments.store / "workers"
+            failed = workers.supervise(jobs, command, arguments.workers, logs, progress)
             # What fails in the last stage is reported; a trial that fails is a result.
     finally:
         progress.close()
-    _show(grid, arguments, open_data)
-    if failed:
-        raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
-
-
-def _show(grid: "Grid", arguments: Namespace, open_data: "OpenData") -> None:
-    """Prints the table, draws the plots and prints their paths."""
-    from t2t_jax.report import charts
-    from t2t_jax.study.formats import render
-
     lines = lines_of(grid, arguments.cache, mix=True, judge=True)  # runs of other code are kept
     print(render([(grid, lines)], "text", details=False), end="")
     sentences = open_data(grid.data).splits.get(grid.study.split)
     for path in charts.draw(grid, lines, sentences):
         print(f"plot: {path}")
+    if failed:
+        raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
 
 
-def _check(grid: "Grid", arguments: Namespace, tasks: int) -> None:
+def _check(grid: Grid, arguments: Namespace, tasks: int) -> None:
     """Raises an error if the arguments, the rows or the store do not allow training."""
-    from t2t_jax.runs import capacity, published
-
     for flag in ("seeds", "base_seeds", "workers"):
         count = getattr(arguments, flag)
         if count is not None and count < 1:
@@ -99,15 +92,13 @@ def _check(grid: "Grid", arguments: Namespace, tasks: int) -> None:
             capacity.check(part.config(row))
 
 
-def _run_worker(
-    stages: "Iterable[Sequence[Job]]",
+def _work(
+    stages: Iterable[Sequence[Job]],
     arguments: Namespace,
-    open_data: "OpenData",
-    progress: "Progress",
+    open_data: workers.OpenData,
+    progress: Progress,
 ) -> None:
     """Runs the jobs of a stage, as a worker that `run` started for it."""
-    from t2t_jax.runs import workers
-
     workers.set_up_worker(arguments.worker)
     cache_programs(arguments.cache)
     jobs = next(itertools.islice(stages, arguments.stage, None))
@@ -117,16 +108,14 @@ def _run_worker(
 
 
 def _run_task(
-    grid: "Grid",
-    tasks: "Sequence[Sequence[tuple[Row, int]]]",
+    grid: Grid,
+    tasks: Sequence[Sequence[tuple[Row, int]]],
     arguments: Namespace,
-    open_data: "OpenData",
-    progress: "Progress",
-) -> int:
-    """Runs a trial or a seed of one row in this process; returns how many runs failed."""
-    from t2t_jax.runs import workers
-    from t2t_jax.study import sweep
-
+    open_data: workers.OpenData,
+    progress: Progress,
+) -> None:
+    """Runs a trial or a seed of one row in this process."""
+    requests.remember(grid.home, grid)
     numbered = [(stage, *task) for stage, part in enumerate(tasks) for task in part]
     stage, row, index = numbered[arguments.task]
     stages = sweep.stages(dataclasses.replace(grid, rows=(row,)), lambda _: [index], open_data)
@@ -135,39 +124,26 @@ def _run_task(
         jobs = jobs[index : index + 1]  # a trial
     _prepare_directories(jobs, arguments, progress)
     cache_programs(arguments.cache)
-    return workers.run_row(jobs, open_data, progress, arguments.mesh)
+    if failed := workers.run_row(jobs, open_data, progress, arguments.mesh):
+        raise RunError(f"{failed} run of the task failed: the same command tries it again.")
 
 
-def _run_all(jobs: "Sequence[Job]", stage: int, arguments: Namespace, progress: "Progress") -> int:
-    """Starts workers on all jobs of a stage and waits for them; returns how many runs failed."""
-    from t2t_jax.runs import workers
-
-    _prepare_directories(jobs, arguments, progress)
-    logs = arguments.store / "workers"
-    command = [*arguments.words, "--stage", str(stage)]
-    return workers.supervise(jobs, command, arguments.workers, logs, progress)
-
-
-def _prepare_directories(jobs: "Sequence[Job]", arguments: Namespace, progress: "Progress") -> None:
+def _prepare_directories(jobs: Sequence[Job], arguments: Namespace, progress: Progress) -> None:
     """Reports or moves aside runs that other code made, and records the names of all runs.
 
     Also reports which runs will go on from shorter ones.
     """
-    from t2t_jax.runs import continuation, names
-
     _report_changes(jobs, arguments.rerun, progress.say)
     continuation.announce([(job.name, job.c, job.directory) for job in jobs], progress.say)
     for job in jobs:
         names.add(job.directory, job.name)
 
 
-def _report_changes(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str], object]) -> None:
+def _report_changes(jobs: Sequence[Job], rerun: bool, report: Callable[[str], object]) -> None:
     """Reports the runs that compute something else than this code; moves them aside with --rerun.
 
     Runs that kept no programs, which cannot be compared, are moved aside, too.
     """
-    from t2t_jax.runs import claim, provenance
-
     provenance.compare([(job.directory, job.c) for job in jobs])
     differing: dict[str, list[Job]] = {}
     for job in jobs:
@@ -181,21 +157,18 @@ def _report_changes(jobs: "Sequence[Job]", rerun: bool, report: Callable[[str], 
             _check_file(job)
             differing.setdefault(f"computes another {' and '.join(changes)}", []).append(job)
     for difference, group in differing.items():
-        names = ", ".join(job.name for job in group)
-        report(f"this code {difference} in {len(group)} of {len(jobs)} runs: {names}")
+        listed = ", ".join(job.name for job in group)
+        report(f"this code {difference} in {len(group)} of {len(jobs)} runs: {listed}")
     if differing and not rerun:
         report("they are kept; --rerun makes them again")
     elif differing:
-        old = {
-            claim.move_aside(job.directory).parent for group in differing.values() for job in group
-        }
+        again = itertools.chain(*differing.values())
+        old = {claim.move_aside(job.directory).parent for job in again}
         report(f"they are made again; the old ones are in {', '.join(sorted(map(str, old)))}")
 
 
-def _check_file(job: "Job") -> None:
+def _check_file(job: Job) -> None:
     """Raises an error if another study file made a run, with other code for the same names."""
-    from t2t_jax.runs import store, study_file
-
     ours, other = study_file.file_of(job.c), store.read_environment(job.directory).get("study_file")
     if ours and other and ours != other and Path(other).exists():
         raise UsageError(

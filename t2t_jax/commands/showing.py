@@ -6,35 +6,37 @@ import tempfile
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from t2t_jax import files
-from t2t_jax.commands.shared import (
-    default_store,
-    grid_shown,
-    grids_shown,
-    lines_of,
-    say,
-    sentences_of,
-)
-from t2t_jax.errors import RunError, UsageError
-
-if TYPE_CHECKING:
-    from t2t_jax.study.comparison import RowResult
-    from t2t_jax.study.grid import Grid
+from t2t_jax.commands.shared import default_store, grid_shown, lines_of, sentences_of
+from t2t_jax.errors import RunError, UsageError, say
+from t2t_jax.report import charts
+from t2t_jax.report.study import REFRESH, study_page
+from t2t_jax.runs import provenance
+from t2t_jax.runs.results import stored
+from t2t_jax.study import declaration, requests, tidy
+from t2t_jax.study import publish as publishing
+from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.formats import TYPESET, render
+from t2t_jax.study.grid import Grid
 
 
 def table(arguments: Namespace) -> None:
     """Prints the table of one or several studies, from one or several stores."""
-    from t2t_jax.study.formats import TYPESET, render
-
     columns, costs, p = arguments.columns, not arguments.no_cost, arguments.p
     if arguments.format not in TYPESET and (columns or not costs or p):
         raise UsageError(
             f"--format {arguments.format} has every field, test and cost: leave out --columns, --p "
             "and --no-cost."
         )
-    grids = grids_shown(arguments)
+    grids = []
+    for names in (arguments.studies, arguments.stores):
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"{repeated[0]} is named twice: name it once.")
+    for study in arguments.studies:
+        for store in arguments.stores or [None]:
+            named = Namespace(**vars(arguments) | {"study": study, "store": store})
+            grids.append(grid_shown(named))
     parts = [(grid, _lines(grid, arguments, needed=False)) for grid in grids]
     if not any(line.runs or line.status for _, lines in parts for line in lines):
         raise UsageError(grids[0].no_run)
@@ -43,8 +45,6 @@ def table(arguments: Namespace) -> None:
 
 def results(arguments: Namespace) -> None:
     """Writes the runs of stores and their curves to two files, and prints their paths."""
-    from t2t_jax.study import declaration, requests, tidy
-
     write, out = tidy.WRITERS[arguments.format], arguments.out
     files_of = {declaration.find(x).name: x for x in arguments.studies if declaration.path_of(x)}
     studies = [*files_of, *(x for x in arguments.studies if not declaration.path_of(x))]
@@ -74,8 +74,6 @@ def results(arguments: Namespace) -> None:
 
 def plot(arguments: Namespace) -> None:
     """Draws the plots of a study, and prints their paths."""
-    from t2t_jax.report import charts
-
     grid = grid_shown(arguments)
     lines = _lines(grid, arguments)
     paths = charts.draw(grid, lines, sentences_of(grid, lines, arguments.cache))
@@ -86,12 +84,9 @@ def plot(arguments: Namespace) -> None:
 
 def report(arguments: Namespace) -> None:
     """Writes the page of a study, repeatedly with --watch, and prints its path."""
-    from t2t_jax.report.study import REFRESH, study_page
-    from t2t_jax.study.requests import request_of
-
     grid = grid_shown(arguments)
     path = arguments.out or grid.home / f"{grid.name}.html"
-    words = [arguments.study, *request_of(grid).flags, "--store", str(arguments.store)]
+    words = [arguments.study, *requests.request_of(grid).flags, "--store", str(arguments.store)]
     words += ["--metrics", arguments.metrics] if arguments.metrics else []
     idle = 0  # successive refreshes with no running run; a single one may fall between two runs
     while True:
@@ -110,11 +105,10 @@ def report(arguments: Namespace) -> None:
 def publish(arguments: Namespace) -> None:
     """Writes the results of a study, its table and its plots to a folder, and prints its path."""
     from t2t_jax.report import charts
-    from t2t_jax.study import publish
 
     grid = grid_shown(arguments)
     lines = _lines(grid, arguments)
-    folder = publish.publish(grid, lines, arguments.to)
+    folder = publishing.publish(grid, lines, arguments.to)
     sentences = sentences_of(grid, lines, arguments.cache)
     with tempfile.TemporaryDirectory() as temporary:  # SVG and PDF files are not published
         elsewhere = dataclasses.replace(grid, home=Path(temporary))
@@ -123,16 +117,14 @@ def publish(arguments: Namespace) -> None:
     print(folder)
 
 
-def _lines(grid: "Grid", arguments: Namespace, needed: bool = True) -> "list[RowResult]":
+def _lines(grid: Grid, arguments: Namespace, needed: bool = True) -> list[RowResult]:
     """Returns the lines of a grid.
 
     Raises:
       UsageError: it has no run, finished or not, and one is needed.
     """
     if arguments.compare:
-        from t2t_jax.runs import provenance, results
-
-        provenance.compare(results.stored(grid.home, say))
+        provenance.compare(stored(grid.home, say))
     judge = bool(getattr(arguments, "metrics", ""))  # what takes minutes must be asked for
     lines = lines_of(grid, arguments.cache, arguments.mix, arguments.only, judge)
     if needed and not any(line.runs or line.status for line in lines):

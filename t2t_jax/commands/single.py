@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t2t_jax import config, files
 from t2t_jax.commands.shared import (
@@ -18,17 +18,21 @@ from t2t_jax.commands.shared import (
 from t2t_jax.commands.text import arriving_lines, read_lines
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
-
-if TYPE_CHECKING:
-    from t2t_jax.evaluation.contrastive import Accuracy
+from t2t_jax.evaluation.contrastive import Accuracy
+from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, parse
+from t2t_jax.inference import translate as translation
+from t2t_jax.inference.export import export as export_model
+from t2t_jax.report import attention
+from t2t_jax.runs import judging, loading, store
+from t2t_jax.runs.names import resolve, title
+from t2t_jax.study.distances import diagnostic_table
+from t2t_jax.study.typeset import as_text
 
 
 def translate(arguments: Namespace) -> None:
     """Translates the lines of standard input, in batches of those that have arrived."""
-    from t2t_jax.runs.loading import load
-
     cache_programs(arguments.cache)
-    c, model, params, vocabulary = load(_directory(arguments), say)
+    c, model, params, vocabulary = loading.load(resolve(arguments.run, arguments.store), say)
     c = config.replace(c, **changed_fields(arguments))
     first = 1
     for lines in arriving_lines("standard input", sys.stdin.buffer):
@@ -40,10 +44,6 @@ def translate(arguments: Namespace) -> None:
 
 def evaluate(arguments: Namespace) -> None:
     """Scores a run on splits of its corpus, on files or on a contrastive set."""
-    from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, parse
-    from t2t_jax.runs import judging, store
-    from t2t_jax.runs.loading import evaluate
-
     if arguments.contrastive is not None:
         _print_contrast(arguments)
         return
@@ -60,7 +60,7 @@ def evaluate(arguments: Namespace) -> None:
         raise UsageError("--split names a split of the corpus: leave it out, or the files.")
     texts = None if paths[0] is None else _read_texts([paths[0], *paths[1]])
     cache_programs(arguments.cache)
-    directory, changes = _directory(arguments), changed_fields(arguments)
+    directory, changes = resolve(arguments.run, arguments.store), changed_fields(arguments)
     splits = [name.strip() for name in arguments.split.split(",")]
     corpus = store.read_config(directory).data.corpus
     if metric_of(corpus).teacher_forced:
@@ -71,7 +71,7 @@ def evaluate(arguments: Namespace) -> None:
     accuracy = judging.score(directory, arguments.cache, say)[0] if contrastive else None
     for split in splits if texts is None else splits[:1]:
         where = arguments.cache, split, texts
-        scores = evaluate(directory, *where, changes, arguments.metrics, say)
+        scores = loading.evaluate(directory, *where, changes, arguments.metrics, say)
         print_scores(str(paths[0] or split), scores)
     if accuracy:
         print_scores("minimal pairs", {CONTRASTIVE: asdict(accuracy)})
@@ -79,8 +79,6 @@ def evaluate(arguments: Namespace) -> None:
 
 def _print_contrast(arguments: Namespace) -> None:
     """Prints the accuracy of a run on a contrastive set, by type of error and distance."""
-    from t2t_jax.runs import judging
-
     files = arguments.sources, arguments.references
     if any(files) or arguments.metrics or arguments.split != "test" or changed_fields(arguments):
         raise UsageError(
@@ -88,7 +86,7 @@ def _print_contrast(arguments: Namespace) -> None:
             "--sources, --references, --metrics and the options of decoding."
         )
     cache_programs(arguments.cache)
-    directory = _directory(arguments)
+    directory = resolve(arguments.run, arguments.store)
     print(_accuracies(judging.contrast(directory, arguments.cache, arguments.contrastive, say)))
 
 
@@ -96,21 +94,16 @@ def _print_accuracy(
     arguments: Namespace, directory: Path, splits: Sequence[str], decodes: bool
 ) -> None:
     """Prints the accuracy of a run of a diagnostic task on splits, by length and by distance."""
-    from t2t_jax.runs.loading import predictions
-    from t2t_jax.runs.names import title
-    from t2t_jax.study.distances import diagnostic_table
-    from t2t_jax.study.typeset import as_text
-
     if decodes:
         raise UsageError(
             f"{title(directory)} is of a diagnostic task, whose words are predicted and not "
             "decoded: give --split alone, without files and the options of decoding."
         )
-    predicted = predictions(directory, arguments.cache, splits, say)
+    predicted = loading.predictions(directory, arguments.cache, splits, say)
     print(as_text(diagnostic_table(f"{title(directory)}.", predicted)), end="")
 
 
-def _accuracies(found: "Sequence[Accuracy]") -> str:
+def _accuracies(found: Sequence[Accuracy]) -> str:
     """Returns accuracies as lines of text."""
     width = max(len(x.type) for x in found)
     lines = [f"{'':{width}}  distance     accuracy  95% interval         n"]
@@ -123,25 +116,18 @@ def _accuracies(found: "Sequence[Accuracy]") -> str:
 
 def export(arguments: Namespace) -> None:
     """Exports the model of a run, and prints the directory."""
-    from t2t_jax.inference.export import export
-    from t2t_jax.runs.loading import load
-
-    directory = _directory(arguments)
-    c, _, params, vocabulary = load(directory)
+    directory = resolve(arguments.run, arguments.store)
+    c, _, params, vocabulary = loading.load(directory)
     out = arguments.out or directory / "ctranslate2"
-    export(c, params, vocabulary, out)
+    export_model(c, params, vocabulary, out)
     print(out)
 
 
 def attend(arguments: Namespace) -> None:
     """Draws the attention of a model in a sentence and its translation, as a picture and a page."""
-    from t2t_jax.report import attention
-    from t2t_jax.runs.loading import load
-    from t2t_jax.runs.names import title
-
     cache_programs(arguments.cache)
-    directory = _directory(arguments)
-    c, model, params, vocabulary = load(directory, say)
+    directory = resolve(arguments.run, arguments.store)
+    c, model, params, vocabulary = loading.load(directory, say)
     c = config.replace(c, **changed_fields(arguments))
     if not (sentence := arguments.sentence.strip()):
         raise UsageError("the sentence is empty: give one.")
@@ -163,7 +149,7 @@ def attend(arguments: Namespace) -> None:
         )
     attended = attention.attended(model, params, vocabulary, source, target)
     dataset = available_dataset(
-        directory, c, arguments.cache, "the corpus, on which heads are measured"
+        directory, arguments.cache, "the corpus, on which heads are measured"
     )
     dev = None if dataset is None else dataset.splits["dev"]
     heads = None if dev is None else attention.heads(model, params, vocabulary, dev)
@@ -175,20 +161,11 @@ def attend(arguments: Namespace) -> None:
     print(out / "attention.html", out / "attention.png", sep="\n")
 
 
-def _directory(arguments: Namespace) -> Path:
-    """Returns the directory of the run that the arguments name."""
-    from t2t_jax.runs.names import resolve
-
-    return resolve(arguments.run, arguments.store)
-
-
 def _translate(
     c: Config, model: Any, params: Any, vocabulary: Any, lines: Sequence[str], first: int = 1
 ) -> list[str]:
-    from t2t_jax.inference.translate import translate
-
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, first=first, warn=say)
-    return translate(model, params, lines, vocabulary, c.decoding, **limits)
+    return translation.translate(model, params, lines, vocabulary, c.decoding, **limits)
 
 
 def _read_texts(paths: Sequence[Path]) -> list[list[str]]:

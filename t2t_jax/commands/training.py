@@ -4,36 +4,46 @@ import io
 from argparse import Namespace
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from t2t_jax import config
 from t2t_jax.commands.shared import cache_programs, changed_fields, print_scores, say
 from t2t_jax.config import Config
+from t2t_jax.data import prepare as preparation
 from t2t_jax.recipes import recipe
-
-if TYPE_CHECKING:
-    from t2t_jax.training.progress import Progress
+from t2t_jax.runs import capacity, continuation
+from t2t_jax.training import hosts, trackers
+from t2t_jax.training.progress import Progress, duration
 
 
 def train(arguments: Namespace) -> None:
     """Trains a recipe's model, scores it on its test sets, and prints the scores."""
-    from t2t_jax.data import prepare
-    from t2t_jax.runs import capacity
-    from t2t_jax.training import hosts, trackers
-    from t2t_jax.training.progress import Progress, duration
-
     if arguments.track:
         trackers.choose(arguments.track)
     c = _config(arguments, arguments.profile)
     capacity.check(c)
-    directory = arguments.run or _directory(c, arguments.recipe)
+    directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
+    if not arguments.run and continuation.is_longer(c, directory):
+        directory = directory.with_name(f"{directory.name}-{c.training.steps}")
     if arguments.hosts:  # the first process prepares the corpus for all
         hosts.join(arguments.hosts)
-        hosts.decide(lambda: prepare.prepare(c.data, arguments.cache, report=say))
+        hosts.decide(lambda: preparation.prepare(c.data, arguments.cache, report=say))
+    from t2t_jax.runs.execution import execute  # with JAX, which must not precede `hosts.join`
+
     first = not arguments.hosts or hosts.first()
     progress = Progress() if first else Progress(io.StringIO())
     try:
-        result = _execute(c, directory, arguments, progress)
+        if arguments.profile != "paper":
+            changes = config.describe(c, _config(arguments, "paper"))
+            others = "every other field that no flag sets is as in the paper"
+            progress.say(f"profile {arguments.profile} sets {changes}; {others}")
+        dataset = preparation.open_corpus(c.data, arguments.cache, report=progress.say)
+        cache_programs(arguments.cache)
+        runs = [(c, directory)]
+        hosts.decide(lambda: continuation.begin(runs, dataset, progress.say))
+        is_test = methodcaller("startswith", "test")
+        (result,) = execute(runs, dataset, is_test, progress, arguments.mesh)
+        if isinstance(result, Exception):
+            raise result
     finally:
         progress.close()
     if not first:
@@ -48,44 +58,8 @@ def train(arguments: Namespace) -> None:
 
 def prepare(arguments: Namespace) -> None:
     """Tokenises a recipe's corpus into the cache, and prints its directory."""
-    from t2t_jax.data.prepare import prepare
-
-    print(prepare(_config(arguments, "paper").data, arguments.cache, report=say))
+    print(preparation.prepare(_config(arguments, "paper").data, arguments.cache, report=say))
 
 
 def _config(arguments: Namespace, profile: str) -> Config:
     return config.replace(recipe(arguments.recipe, profile), **changed_fields(arguments))
-
-
-def _directory(c: Config, recipe: str) -> Path:
-    """Returns the default directory of a run: a new one if a finished run has fewer steps."""
-    from t2t_jax.runs import continuation
-
-    directory = Path("runs") / f"{recipe}-{c.training.seed}"
-    if continuation.is_longer(c, directory):
-        return directory.with_name(f"{directory.name}-{c.training.steps}")
-    return directory
-
-
-def _execute(
-    c: Config, directory: Path, arguments: Namespace, progress: "Progress"
-) -> dict[str, Any]:
-    """Returns the result of the run."""
-    from t2t_jax.data.prepare import open_corpus
-    from t2t_jax.runs import continuation
-    from t2t_jax.runs.execution import execute
-    from t2t_jax.training import hosts
-
-    if arguments.profile != "paper":
-        changes = config.describe(c, _config(arguments, "paper"))
-        others = "every other field that no flag sets is as in the paper"
-        progress.say(f"profile {arguments.profile} sets {changes}; {others}")
-    dataset = open_corpus(c.data, arguments.cache, report=progress.say)
-    cache_programs(arguments.cache)
-    runs = [(c, directory)]
-    hosts.decide(lambda: continuation.begin(runs, dataset, progress.say))
-    is_test = methodcaller("startswith", "test")
-    (result,) = execute(runs, dataset, is_test, progress, arguments.mesh)
-    if isinstance(result, Exception):
-        raise result
-    return result

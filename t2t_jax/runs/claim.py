@@ -4,29 +4,23 @@ import fcntl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
+from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import Busy, UsageError
 from t2t_jax.files import make_directory, write, write_json
 from t2t_jax.runs import store, study_file
 from t2t_jax.runs.names import title
-
-if TYPE_CHECKING:
-    from t2t_jax.data.vocabulary import Vocabulary
 
 
 @contextmanager
 def lock(directory: Path, wait: bool = False) -> Iterator[None]:
     """Holds the lock of a run; the kernel releases it when the process ends or dies.
 
-    Args:
-      wait: waits until no other process holds it.
-
     Raises:
-      Busy: another process holds it, and `wait` is False.
-      UsageError: the directory cannot be written to.
+      Busy: another process holds it; with `wait`, this one waits instead.
     """
     make_directory(directory)
     try:
@@ -48,7 +42,7 @@ def claim(
     directory: Path,
     c: Config,
     facts: Mapping[str, Any],
-    vocabulary: "Vocabulary",
+    vocabulary: Vocabulary,
     origin: Mapping[str, Any],
 ) -> None:
     """Writes what determines a run, or checks that the directory holds the same run.
@@ -60,7 +54,9 @@ def claim(
     Raises:
       UsageError: the directory holds another run; the message names the difference.
     """
-    if (directory / "config.json").exists() and _has_trained(directory):
+    steps, metrics = (directory / "checkpoints").glob("*"), directory / "metrics.jsonl"
+    trained = any(steps) or (metrics.exists() and metrics.stat().st_size > 0)
+    if trained and (directory / "config.json").exists():  # if not, another may take its place
         changes = config.difference(store.read_config(directory), c)
         for name in config.PATHS:  # the data itself is compared below
             changes.pop(name, None)
@@ -70,7 +66,7 @@ def claim(
                 f"{title(directory)} holds a run of another config ({listed}): give this one "
                 "another directory with --run, or remove the old one."
             )
-        check_facts(directory, facts)
+        store.check_facts(directory, facts)
         return
     write(directory / "vocabulary.model", vocabulary.model)
     write_json(directory / "data.json", facts)
@@ -79,24 +75,6 @@ def claim(
         origin = {**origin, "study_file": path}
     write_json(directory / "environment.json", origin)
     write_json(directory / "config.json", config.flatten(c))
-
-
-def _has_trained(directory: Path) -> bool:
-    """Returns whether a run has trained a step; if it failed before, another may take its place."""
-    metrics = directory / "metrics.jsonl"
-    steps = any((directory / "checkpoints").glob("*"))
-    return steps or (metrics.exists() and metrics.stat().st_size > 0)
-
-
-def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:
-    """Raises a UsageError that names the first fact in which a stored run differs."""
-    stored = store.read_data(directory)
-    for name, value in facts.items():
-        if stored.get(name) != value:
-            raise UsageError(
-                f"{title(directory)} was begun with {name} {stored.get(name)}, but here it is "
-                f"{value}: give this run another directory with --run, or restore the old {name}."
-            )
 
 
 def is_locked(directory: Path) -> bool:

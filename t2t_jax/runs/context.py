@@ -2,20 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from t2t_jax import config
 from t2t_jax.config import Config
+from t2t_jax.data.batches import Batches, in_order
 from t2t_jax.data.cache import Dataset, as_one
 from t2t_jax.data.corpora import CORPORA
+from t2t_jax.evaluation.metrics import check, is_scored, metrics_of, outputs_of, perplexity
+from t2t_jax.evaluation.perplexity import sentence_likelihoods
+from t2t_jax.inference.translate import output_limit
+from t2t_jax.models import build
 from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.runs import capacity, identity, programs, provenance
+from t2t_jax.training import sharding
 from t2t_jax.training.progress import Progress
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from t2t_jax.data.batches import Batches
+from t2t_jax.training.step import abstract
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,9 @@ class Context:
     params: Any
     mesh: Any
     dataset: Dataset
-    likelihoods: "Callable[[Any], np.ndarray]"
+    likelihoods: Callable[[Any], np.ndarray]
     evaluate: Callable[[Any], float]
-    batches: "Batches"
+    batches: Batches
     scored: list[str]
     max_extra: int
     progress: Progress
@@ -66,14 +70,6 @@ def make_context(
     Raises:
       UsageError: the config does not fit the data or the devices.
     """
-    from t2t_jax.data.batches import Batches, in_order
-    from t2t_jax.evaluation.metrics import check, is_scored, metrics_of, outputs_of, perplexity
-    from t2t_jax.evaluation.perplexity import sentence_likelihoods
-    from t2t_jax.inference.translate import output_limit
-    from t2t_jax.models import build
-    from t2t_jax.training import sharding
-    from t2t_jax.training.step import abstract
-
     model, dev = build(c, dataset.vocabulary.size), dataset.splits["dev"]
     scored = [name for name in dataset.splits if is_scored(c) and to_score(name)]
     for name in ("train", "dev"):
@@ -98,7 +94,7 @@ def make_context(
         for rows, batch in in_order(dev.source, dev.target, sizes[0], min(4, sizes[1]))
     ]
 
-    def likelihoods(params: Any) -> "np.ndarray":
+    def likelihoods(params: Any) -> np.ndarray:
         with sharding.use_mesh(devices):  # so that training and scoring share one program
             return sentence_likelihoods(model, params, placed)
 

@@ -3,24 +3,32 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jax
+
+from t2t_jax import files
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, RunError, UsageError
+from t2t_jax.evaluation.metrics import metrics_of, outputs_of, perplexity, score
+from t2t_jax.evaluation.predictions import predict
+from t2t_jax.inference.translate import Translations, translate
 from t2t_jax.runs import claim, identity, provenance, store
 from t2t_jax.runs.context import Context, as_read, make_context
 from t2t_jax.runs.loading import final_parameters
 from t2t_jax.runs.names import title
-from t2t_jax.runs.scoring import Result, add_scores, missing_splits
+from t2t_jax.training import hosts, sharding
+from t2t_jax.training.checkpoints import read_params, write_params
+from t2t_jax.training.loop import Member, Trained, train
 from t2t_jax.training.progress import Progress
-
-if TYPE_CHECKING:
-    from t2t_jax.training.loop import Member, Trained
+from t2t_jax.training.throughput import peak_flops
 
 Runs = Sequence[tuple[Config, Path]]
+Result = dict[str, Any]
 Outcome = Result | UsageError | RunError
 
 
@@ -34,7 +42,7 @@ def execute(
     """Trains and scores runs that can share a program, or continues them.
 
     Args:
-      runs: configs that share their `job.compile_key`, each with the directory of its run.
+      runs: configs that share their `identity.compile_key`, each with the directory of its run.
       to_score: whether a split is to be scored, by its name.
       mesh: the devices, as `sharding.make_mesh` parses it.
 
@@ -46,11 +54,8 @@ def execute(
       UsageError: a config does not fit the data or the devices; nothing is written then.
       Interrupted: the same call continues from there.
     """
-    from t2t_jax.training import hosts, sharding
-
     c = runs[0][0]
-    dataset = as_read(c, dataset)
-    context = make_context(c, dataset, to_score, progress, mesh)
+    context = make_context(c, as_read(c, dataset), to_score, progress, mesh)
     facts = context.facts(c)
     identities = [identity.identity(c) for c, _ in runs]
     axes = sharding.describe(context.mesh)
@@ -80,33 +85,27 @@ def _claim(
             continue
         if (result := store.read_result(directory, context.progress.say)) is not None:
             outcomes[directory] = result
-            if not missing_splits(context, directory, result):
+            if not _missing_splits(context, directory, result):
                 changes = provenance.changes(directory, c, result["environment"]) or []
                 other = f", but today's code computes another {' and '.join(changes)}"
                 line = f"{title(directory)} is finished{other if changes else ''}; remove it to "
-                line += "train it again."
-                context.progress.say(line)
+                context.progress.say(f"{line}train it again.")
     return outcomes
 
 
 def _complete(context: Context, c: Config, directory: Path, result: Result) -> Outcome:
     """Returns the result of a finished run, with its missing scores added."""
-    from t2t_jax.training import hosts
-    from t2t_jax.training.checkpoints import read_params
-
-    if not hosts.decide(partial(missing_splits, context, directory, result)):
+    if not hosts.decide(partial(_missing_splits, context, directory, result)):
         return result
     try:
         params = read_params(final_parameters(directory), context.params)
-        return add_scores(context, c, directory, params, result)
+        return _add_scores(context, c, directory, params, result)
     except (UsageError, RunError) as error:
         return error
 
 
 def _train(context: Context, runs: Runs) -> dict[Path, Outcome]:
     """Trains runs in one program; returns the outcome of each."""
-    from t2t_jax.training.loop import Member, train
-
     if not runs:
         return {}
     members = [
@@ -116,23 +115,18 @@ def _train(context: Context, runs: Runs) -> dict[Path, Outcome]:
     outcomes: dict[Path, Outcome] = {}
     population = context.model, members, context.evaluate, context.progress, context.mesh
     for member, trained in train(*population):
-        if isinstance(trained, RunError):
-            outcomes[member.directory] = trained
-            continue
         try:
+            if isinstance(trained, RunError):
+                raise trained
             outcomes[member.directory] = _save(context, member, trained)
         except RunError as error:  # the other runs continue
             outcomes[member.directory] = error
     return outcomes
 
 
-def _save(context: Context, member: "Member", trained: "Trained") -> Result:
+def _save(context: Context, member: Member, trained: Trained) -> Result:
     """Writes the parameters, costs and scores of a trained run; returns its result."""
-    from t2t_jax.evaluation.metrics import perplexity
-    from t2t_jax.training import hosts, sharding
-    from t2t_jax.training.checkpoints import write_params
-
-    c, directory = member.c, member.directory
+    c, directory, history = member.c, member.directory, trained.history
     write_params(directory / "final", trained.params)
     start = time.monotonic()
     likelihoods = context.likelihoods(trained.params)
@@ -140,39 +134,69 @@ def _save(context: Context, member: "Member", trained: "Trained") -> Result:
     rounded = likelihoods.round(4).tolist()  # 1e-4 nats of a sentence, as float32 resolves
     checksum = hosts.decide(lambda: store.write_statistics(directory, store.LIKELIHOOD, rounded))
     begun_in = hosts.decide(partial(store.read_environment, directory))
-    now = hosts.decide(lambda: provenance.merged(begun_in, context.origin(c)))
-    result = _costs(trained, seconds) | {
-        "dev_perplexity": float(perplexity(likelihoods.sum(axis=0))),
-        "likelihood": {"statistics": checksum},
-        "mesh": sharding.describe(context.mesh),
-        "kernels": context.model.c.kernels,
-        "environment": now,
-        "scores": {},
-        "scoring": {},
-    }
-    return add_scores(context, c, directory, trained.params, result)
-
-
-def _costs(trained: "Trained", evaluation_seconds: float) -> Result:
-    """Returns the costs of a run, in FLOPs, seconds and bytes.
-
-    Args:
-      evaluation_seconds: the time of the last evaluation on dev.
-    """
-    import jax
-
-    from t2t_jax.training.throughput import peak_flops
-
-    history = trained.history
-    return {
+    result = {
         "parameters": sum(x.size for x in jax.tree.leaves(trained.params)),
         "averaged_steps": trained.averaged,
         "steps": history.evaluations[-1][0],
         "trained_together": trained.population_size,
         "training_seconds": history.seconds,
-        "overhead_seconds": history.overhead + evaluation_seconds,
+        "overhead_seconds": history.overhead + seconds,
         "flops": history.flops,
         "compiled_flops": history.compiled_flops,
         "peak_flops": peak_flops(),
         "memory": history.memory,
+        "dev_perplexity": float(perplexity(likelihoods.sum(axis=0))),
+        "likelihood": {"statistics": checksum},
+        "mesh": sharding.describe(context.mesh),
+        "kernels": context.model.c.kernels,
+        "environment": hosts.decide(lambda: provenance.merged(begun_in, context.origin(c))),
+        "scores": {},
+        "scoring": {},
     }
+    return _add_scores(context, c, directory, trained.params, result)
+
+
+def _missing_splits(context: Context, directory: Path, result: Result) -> list[str]:
+    """Returns the splits that are to be scored and have no scores yet."""
+    read = partial(store.read_statistics, directory, result)
+    return [name for name in context.scored if read(name) is None]
+
+
+def _add_scores(
+    context: Context, c: Config, directory: Path, params: Any, result: Result
+) -> Result:
+    """Adds the missing scores to a result, writes it, and returns it.
+
+    How they were computed stands beside them: the seconds, the checksum of the statistics, and the
+    number of translations that are cut at the limit of their length.
+    """
+    before = result["environment"]
+    for name in hosts.decide(partial(_missing_splits, context, directory, result)):
+        start, checksum = time.monotonic(), ""
+        hypotheses = _outputs(context, params, c, name)
+        cut = {"cut": len(hypotheses.cut)} if isinstance(hypotheses, Translations) else {}
+        outputs = outputs_of(context.dataset.splits[name], hypotheses, c.data)
+        scores, statistics = score(outputs, metrics_of(c.data.corpus))
+        if hosts.first():
+            text = "".join(f"{h}\n" for h in hypotheses)
+            files.write(directory / f"{name}.{c.data.target}", text)
+            checksum = store.write_statistics(directory, name, statistics)
+        scoring = {"seconds": time.monotonic() - start, "statistics": checksum, **cut}
+        now = hosts.decide(lambda: provenance.merged(before, context.origin(c)))
+        scoring["environment"] = {n: x for n, x in now.items() if before.get(n) != x}
+        result["scores"][name], result["scoring"][name] = scores, scoring
+    if hosts.first():
+        store.write_result(directory, result)
+    return result
+
+
+def _outputs(context: Context, params: Any, c: Config, split: str) -> list[str]:
+    """Returns the translations of a split, or the predicted words if the metric scores those."""
+    model, vocabulary, progress = context.model, context.dataset.vocabulary, context.progress
+    sentences = context.dataset.splits[split]
+    if metrics_of(c.data.corpus)[0].teacher_forced:
+        return predict(model, params, sentences, vocabulary, c.data)
+    progress.say(f"translating {split}: {len(sentences.sources):,} sentences")
+    limits: Any = dict(longest=model.limit, warn=progress.say)
+    decoding = replace(c.decoding, max_extra=context.max_extra)
+    return translate(model, params, sentences.sources, vocabulary, decoding, **limits)

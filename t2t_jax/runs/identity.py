@@ -1,18 +1,34 @@
-"""The identity of a run: the fields of its config that differ from their defaults, and its data."""
+"""What identifies a run, its row and its program: config fields and fingerprints of its data."""
 
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-
-if TYPE_CHECKING:
-    from t2t_jax.data.cache import Dataset
+from t2t_jax.data.cache import Dataset
 
 
-def data_facts(dataset: "Dataset") -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A run that a grid asks for: a row of a study under one seed.
+
+    Attributes:
+      name: the run's name, such as `table3-demo/base/0`.
+      directory: the run's directory.
+      splits: those that are scored, the study's own first; empty if only perplexity is measured.
+    """
+
+    name: str
+    c: Config
+    directory: Path
+    splits: tuple[str, ...]
+
+
+def data_facts(dataset: Dataset) -> dict[str, Any]:
     """Returns the fingerprints of a run's corpus and vocabulary, and the vocabulary's size."""
     return {
         "data": dataset.fingerprint,
@@ -42,6 +58,17 @@ def identity(c: Config) -> dict[str, Any]:
 def row_key(c: Config) -> str:
     """Returns a text that runs of a row share, whatever their seeds."""
     return json.dumps(identity(config.replace(c, seed=0)), sort_keys=True)
+
+
+def compile_key(c: Config) -> Config:
+    """Returns the config with traced fields at their defaults; equal keys share a program.
+
+    A run with early stopping keeps all of its fields, because it may end before the others.
+    """
+    if c.training.patience:
+        return c
+    defaults = config.flatten(Config())
+    return config.replace(c, **{name: defaults[name] for name in config.TRACED})
 
 
 def sha256(content: Any) -> str:

@@ -1,7 +1,7 @@
 """Judgements of runs on contrastive sets; a finished run stores those on its corpus's own set."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from t2t_jax.evaluation.contrastive import Accuracy, Judgement, accuracies, judg
 from t2t_jax.evaluation.metrics import Score
 from t2t_jax.parts import implementation
 from t2t_jax.runs import claim, identity, store
-from t2t_jax.runs.loading import Report, load, open_dataset_of
 from t2t_jax.runs.names import title
 
+Report = Callable[[str], Any]
 Set = list[dict[str, Any]]
 
 
@@ -98,6 +98,8 @@ def kept(directory: Path, result: Mapping[str, Any]) -> list[Judgement]:
 
 
 def _judge(directory: Path, items: Set, report: Report) -> list[Judgement]:
+    from t2t_jax.runs.loading import load
+
     _, model, params, vocabulary = load(directory, report)
     return judge(model, params, vocabulary, items)
 
@@ -111,7 +113,7 @@ def _minimal_pairs(directory: Path, cache: Path) -> Set:
             f"{title(directory)} was trained on {c.data.corpus}, which has no minimal pairs: give "
             "a set of its own, --contrastive FILE."
         )
-    open_dataset_of(directory, c, cache, lambda _: None)  # raises if it is another corpus today
+    store.open_dataset(directory, cache, lambda _: None)  # raises if it is another corpus today
     whole = config.replace(c, pairs=drawn_pairs(c.data))
     dataset = open_corpus(whole.data, cache, lambda _: None)
     train = dataset.splits["train"].source

@@ -2,17 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
+from t2t_jax.data.cache import Dataset, Split
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError, near
-from t2t_jax.runs import claim, identity, published, store
+from t2t_jax.evaluation.metrics import METRICS, Outputs, check, metrics_of, outputs_of, parse, score
+from t2t_jax.evaluation.predictions import predict
+from t2t_jax.inference.translate import translate
+from t2t_jax.models import build
+from t2t_jax.runs import capacity, published, store
+from t2t_jax.runs.context import as_read
 from t2t_jax.runs.names import resolve, title
-
-if TYPE_CHECKING:
-    from t2t_jax.data.cache import Dataset, Split
+from t2t_jax.training import checkpoints, sharding
+from t2t_jax.training.step import abstract
 
 Report = Callable[[str], Any]
 
@@ -46,11 +51,6 @@ def load(
         )
     c = store.read_config(directory)
     vocabulary = store.read_vocabulary(directory)
-
-    from t2t_jax.models import build
-    from t2t_jax.training import checkpoints, sharding
-    from t2t_jax.training.step import abstract
-
     model = build(c, vocabulary.size)
     if translating and not model.translates:
         raise UsageError(
@@ -82,8 +82,6 @@ def final_parameters(directory: Path) -> Path:
 
 def _newest_checkpoint(directory: Path, c: Config, report: Report | None) -> Path:
     """Returns the final parameters of a run, or else its newest checkpoint, and reports that."""
-    from t2t_jax.training import checkpoints
-
     if (directory / "final").exists() or store.read_result(directory) is not None:
         return final_parameters(directory)
     newest = checkpoints.newest(directory / "checkpoints")
@@ -95,19 +93,6 @@ def _newest_checkpoint(directory: Path, c: Config, report: Report | None) -> Pat
         raise UsageError(f"{unfinished}: finish it with the command that began it.")
     report(f"{unfinished}: its newest checkpoint is used.")
     return newest
-
-
-def open_dataset_of(directory: Path, c: Config, cache: Path, report: Report) -> "Dataset":
-    """Returns the dataset of a run, prepared if necessary.
-
-    Raises:
-      UsageError: the corpus is not available, or no longer the one that the run was trained on.
-    """
-    from t2t_jax.data.prepare import open_corpus
-
-    dataset = open_corpus(c.data, cache, report=report)
-    claim.check_facts(directory, identity.data_facts(dataset))
-    return dataset
 
 
 def evaluate(
@@ -129,16 +114,12 @@ def evaluate(
     Raises:
       UsageError: there is no such split or metric, or the corpus is no longer the one trained on.
     """
-    from t2t_jax.evaluation.metrics import METRICS, Outputs, check, metrics_of, outputs_of, parse
-    from t2t_jax.evaluation.metrics import score as score_of
-    from t2t_jax.inference.translate import translate
-
     c, model, params, vocabulary = load(directory, report)
     c, own = config.replace(c, **changes), metrics_of(c.data.corpus)
     more = [METRICS[name] for name in parse(metrics, c.data.corpus)]
     more = [metric for metric in more if metric.function and metric not in own]
     if texts is None:
-        sentences = _split(open_dataset_of(directory, c, cache, report), split)
+        sentences = _split(store.open_dataset(directory, cache, report), split)
         outputs = outputs_of(sentences, (), c.data)
     else:
         sources, references, *alternatives = texts
@@ -146,23 +127,19 @@ def evaluate(
     check([*own, *more], outputs, report)
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
     hypotheses = translate(model, params, outputs.sources, vocabulary, c.decoding, **limits)
-    return score_of(outputs._replace(hypotheses=hypotheses), [*own, *more])[0]
+    return score(outputs._replace(hypotheses=hypotheses), [*own, *more])[0]
 
 
 def predictions(
     directory: Path, cache: Path, splits: Sequence[str], report: Report
-) -> "dict[str, tuple[list[str], Split]]":
+) -> dict[str, tuple[list[str], Split]]:
     """Returns a run's predictions for splits of a diagnostic task, and the splits as it reads them.
 
     Raises:
       UsageError: as in `evaluate`, or a sentence is longer than the model's positions.
     """
-    from t2t_jax.evaluation.predictions import predict
-    from t2t_jax.runs import capacity
-    from t2t_jax.runs.context import as_read
-
     c, model, params, vocabulary = load(directory, report, translating=False)
-    dataset, out = as_read(c, open_dataset_of(directory, c, cache, report)), {}
+    dataset, out = as_read(c, store.open_dataset(directory, cache, report)), {}
     for name in splits:
         split = _split(dataset, name)
         capacity.check_split(c, name, split, model.limit, translated=False)
@@ -170,7 +147,7 @@ def predictions(
     return out
 
 
-def _split(dataset: "Dataset", name: str) -> "Split":
+def _split(dataset: Dataset, name: str) -> Split:
     tests = [split for split in dataset.splits if split != "train"]
     if name not in tests:
         raise UsageError(f"the corpus has no split {name!r} to score: {near(name, tests)}")

@@ -14,13 +14,20 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 
 from t2t_jax.config import Config
-from t2t_jax.runs.job import compile_key
-
-if TYPE_CHECKING:
-    from t2t_jax.data.batches import Batches
+from t2t_jax.data.batches import Batches
+from t2t_jax.evaluation.metrics import metric_of
+from t2t_jax.evaluation.perplexity import negative_log_likelihood
+from t2t_jax.evaluation.predictions import predictions
+from t2t_jax.inference.translate import decode, output_rule
+from t2t_jax.models import build
+from t2t_jax.runs.identity import compile_key
+from t2t_jax.training import sharding, step
 
 ROWS, S, T = 4, 48, 40  # of the canonical batch; S and T are at most max_length
 BATCHES = 3  # first batches of training that are hashed
@@ -44,10 +51,11 @@ def programs(c: Config, V: int) -> dict[str, str]:
       V: the size of the vocabulary.
     """
     hashes = dict(_lowered(compile_key(c), V))
-    return hashes | {"step": fingerprint(hashes["step"] + _hyperparameters(c))}
+    values = {name: x.item() for name, x in vars(step.hyper(c)).items() if name != "seed"}
+    return hashes | {"step": fingerprint(hashes["step"] + str(values))}
 
 
-def first_batches(batches: "Batches") -> str:
+def first_batches(batches: Batches) -> str:
     """Returns twelve hex digits of the first training batches, drawn from seed 0."""
     digest, stream = hashlib.sha256(), batches.with_seed(0).stream()
     for _ in range(BATCHES):
@@ -57,26 +65,9 @@ def first_batches(batches: "Batches") -> str:
     return digest.hexdigest()[:12]
 
 
-def _hyperparameters(c: Config) -> str:
-    from t2t_jax.training.step import hyper
-
-    values = {name: x.item() for name, x in vars(hyper(c)).items() if name != "seed"}
-    return str(values)
-
-
 @cache
 def _lowered(c: Config, V: int) -> Mapping[str, str]:
     """Returns the hashes of the programs of configs that share a `compile_key`."""
-    import jax
-    import jax.numpy as jnp
-
-    from t2t_jax.evaluation.metrics import metric_of
-    from t2t_jax.evaluation.perplexity import negative_log_likelihood
-    from t2t_jax.evaluation.predictions import predictions
-    from t2t_jax.inference.translate import decode, output_rule
-    from t2t_jax.models import build
-    from t2t_jax.training import sharding, step
-
     model, mesh, longest = build(c, V), sharding.mesh_of(()), c.data.max_length
 
     def lower(function: Callable[..., Any], *arguments: Any, **static: Any) -> str:

@@ -23,19 +23,19 @@ metrics.jsonl. Files are read through `published.read`, because a run may also b
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
+from t2t_jax.data.cache import Dataset
+from t2t_jax.data.prepare import open_corpus
+from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.files import write, write_json
 from t2t_jax.runs import published, study_file
-from t2t_jax.runs.identity import sha256
+from t2t_jax.runs.identity import data_facts, sha256
 from t2t_jax.runs.names import title
 from t2t_jax.runs.published import FAILURE
-
-if TYPE_CHECKING:
-    from t2t_jax.data.vocabulary import Vocabulary
 
 # Names of statistics that do not belong to a split, and their keys in a result.
 LIKELIHOOD, CONTRASTIVE = "likelihood", "contrastive"
@@ -91,15 +91,35 @@ def _read_required(directory: Path, name: str) -> Any:
     return content
 
 
-def read_vocabulary(directory: Path) -> "Vocabulary":
+def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:
+    """Raises a UsageError that names the first fact in which a stored run differs."""
+    stored = read_data(directory)
+    for name, value in facts.items():
+        if stored.get(name) != value:
+            raise UsageError(
+                f"{title(directory)} was begun with {name} {stored.get(name)}, but here it is "
+                f"{value}: give this run another directory with --run, or restore the old {name}."
+            )
+
+
+def open_dataset(directory: Path, cache: Path, report: Callable[[str], object]) -> Dataset:
+    """Returns the dataset of a run, prepared if necessary.
+
+    Raises:
+      UsageError: the corpus is not available, or no longer the one that the run was trained on.
+    """
+    dataset = open_corpus(read_config(directory).data, cache, report=report)
+    check_facts(directory, data_facts(dataset))
+    return dataset
+
+
+def read_vocabulary(directory: Path) -> Vocabulary:
     """Returns the vocabulary of a run, checked against the fingerprint in data.json."""
     path = directory / "vocabulary.model"
     if not path.exists():
         raise UsageError(
             f"{title(directory)} has no vocabulary.model: restore it from where it was trained."
         )
-    from t2t_jax.data.vocabulary import Vocabulary
-
     vocabulary, trained = Vocabulary(path.read_bytes()), read_data(directory)["vocabulary"]
     if vocabulary.fingerprint != trained:
         raise UsageError(

@@ -16,7 +16,7 @@ from t2t_jax.errors import warn
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import names, published, results, store
-from t2t_jax.runs.job import Job
+from t2t_jax.runs.identity import Job
 from t2t_jax.training.progress import Progress, duration
 
 REFRESH = 15.0  # seconds between two readings of a store

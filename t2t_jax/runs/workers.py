@@ -23,7 +23,7 @@ from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, Interrupted, RunError
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import claim, store
-from t2t_jax.runs.job import Job, compile_key
+from t2t_jax.runs.identity import Job, compile_key
 from t2t_jax.runs.view import View, ended, outcome
 from t2t_jax.training.progress import Progress
 

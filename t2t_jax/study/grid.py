@@ -16,7 +16,7 @@ from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, PPL, is_scored, metric_of, of_split
 from t2t_jax.models.flops import step_flops
 from t2t_jax.runs import identity
-from t2t_jax.runs.job import Job
+from t2t_jax.runs.identity import Job
 from t2t_jax.study.declaration import Row, Study
 from t2t_jax.study.presets import PRESETS, SCALED, Preset, shrink, space_checkpoints
 

@@ -24,7 +24,7 @@ from t2t_jax.runs.names import title
 
 if TYPE_CHECKING:
     from t2t_jax.data.cache import Dataset
-    from t2t_jax.runs.job import Job
+    from t2t_jax.runs.identity import Job
     from t2t_jax.study.declaration import Row, Study
     from t2t_jax.study.grid import Grid, Seeds
 
