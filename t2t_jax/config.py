@@ -5,22 +5,19 @@ a flat mapping: `replace(Config(), h=4, d_k=128, d_v=128)` is a row (A) of Table
 """
 
 import dataclasses
-import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
-from t2t_jax.attention import choice
-from t2t_jax.data.corpora import CORPORA, parse_options
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import (
     ARCHITECTURES,
     FEED_FORWARD,
     NORM_PLACEMENTS,
     NORMS,
-    OF_OPTIMIZERS,
     OPTIMIZERS,
     OUTPUT_RULES,
     POSITIONS,
@@ -216,7 +213,9 @@ class Config:
     decoding: Decoding = Decoding()
 
     def __post_init__(self) -> None:
-        _validate(self)
+        from t2t_jax.checks import validate
+
+        validate(self)
 
 
 SECTIONS: dict[str, type] = {
@@ -226,8 +225,8 @@ SECTIONS: dict[str, type] = {
     "decoding": Decoding,
 }
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
-_FIELDS = {f.name: f for cls in SECTIONS.values() for f in dataclasses.fields(cls)}
-_HINTS = {
+FIELDS = {f.name: f for cls in SECTIONS.values() for f in dataclasses.fields(cls)}
+HINTS = {
     name: hint
     for cls in SECTIONS.values()
     for name, hint in typing.get_type_hints(cls, include_extras=True).items()
@@ -259,7 +258,7 @@ def replace(config: Config, **changes: Any) -> Config:
         new = ARCHITECTURES.get(changes["architecture"])
         fields = new.fields if new else ()
         lacking = (n for n in ARCHITECTURES[config.model.architecture].fields if n not in fields)
-        changes = {n: _FIELDS[n].default for n in lacking} | changes
+        changes = {n: FIELDS[n].default for n in lacking} | changes
     sections: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
         if field_type(name) is float and type(value) is int:
@@ -300,8 +299,8 @@ def profile(name: str) -> Config:
 def field_type(name: str) -> type | tuple[str, ...]:
     """Returns the type of a field: a class, or the tuple of its choices."""
     _section(name)
-    hint = _HINTS[name]
-    choices = tuple(chain(*_FIELDS[name].metadata["tables"]))
+    hint = HINTS[name]
+    choices = tuple(chain(*FIELDS[name].metadata["tables"]))
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
     return choices or getattr(hint, "__origin__", hint)
@@ -315,10 +314,10 @@ def _section(name: str) -> str:
 
 def has(c: Model, name: str) -> bool:
     """Returns whether a field has an effect on the model that `c` describes."""
-    return not _setting_without(c, name)
+    return not setting_without(c, name)
 
 
-def _setting_without(c: Model, name: str) -> str:
+def setting_without(c: Model, name: str) -> str:
     """Returns the setting with which a field of the model has no effect; empty if it has one."""
     specific = {n for architecture in ARCHITECTURES.values() for n in architecture.fields}
     if name in specific and name not in ARCHITECTURES[c.architecture].fields:
@@ -329,119 +328,3 @@ def _setting_without(c: Model, name: str) -> str:
     if name == "mup_width":
         return "parametrization=standard" * (c.parametrization == "standard")
     return ""
-
-
-def _require(fits: bool, message: str) -> None:
-    if not fits:
-        raise UsageError(message)
-
-
-def _validate(config: Config) -> None:
-    """Raises an error if a value is impossible, has no effect, or does not fit another."""
-    m, d, t = config.model, config.data, config.training
-    for name, value in flatten(config).items():
-        _validate_value(name, value)
-    entry = OPTIMIZERS[t.optimizer]
-    for name, value in flatten(config).items():
-        setting = _setting_without(m, name)
-        if name in OF_OPTIMIZERS and name not in entry.fields:
-            setting = f"optimizer={t.optimizer}"
-        _require(
-            not setting or value == _FIELDS[name].default,
-            f"{name}={value} has no effect with {setting}: leave {name} out.",
-        )
-    _validate_attention(m)
-    _validate_widths(m)
-    _require(
-        not m.P_drop_ff or FEED_FORWARD[m.feed_forward].dropout,
-        f"feed_forward={m.feed_forward} has no dropout of its own: leave P_drop_ff out.",
-    )
-    parse_options(d.corpus, d.task_options)
-    _require(
-        m.architecture != "encoder" or not CORPORA[d.corpus].prompts,
-        f"architecture=encoder predicts masked words, which corpus {d.corpus} does not ask for: "
-        "use architecture=decoder or transformer.",
-    )
-    rule = config.decoding.output_rule
-    _require(
-        rule in ("none", CORPORA[d.corpus].output_rule),
-        f"output_rule={rule} is not for outputs of corpus {d.corpus}: leave it out.",
-    )
-    able = ", ".join(name for name, other in OPTIMIZERS.items() if other.mup)
-    _require(
-        m.parametrization == "standard" or entry.mup,
-        f"parametrization=mup has no learning rates for optimizer={t.optimizer}, only for {able}: "
-        "choose one of these, or parametrization=standard.",
-    )
-    _require(
-        d.max_length <= d.batch_tokens,
-        f"a batch of {d.batch_tokens} tokens (batch_tokens) cannot hold one sentence of "
-        f"{d.max_length} (max_length): raise the first or lower the second.",
-    )
-
-
-def _validate_value(name: str, value: Any) -> None:
-    """Raises an error if a value is not of the type, the choices or the range of its field."""
-    kind = field_type(name)
-    if isinstance(kind, tuple):
-        if value not in kind:
-            raise UsageError(f"{name} cannot be {value!r}: {near(str(value), kind)}")
-    elif type(value) is not kind and not (kind is float and type(value) is int):
-        raise UsageError(f"{name} must be of type {kind.__name__}, not {value!r}.")
-    if isinstance(value, float):
-        _require(math.isfinite(value), f"{name} must be a finite number, not {value}.")
-    for check in getattr(_HINTS[name], "__metadata__", ()):
-        _require(check.holds(value), f"{name} {check.words}, so {value} is impossible.")
-
-
-def _validate_widths(c: Model) -> None:
-    """Raises an error if positions or directions do not fit the architecture or its widths."""
-    _require(
-        c.encoder_direction != "both" or c.d_model % 2 == 0,
-        f"encoder_direction=both halves d_model, so it must be even, not {c.d_model}.",
-    )
-    positions = POSITIONS[c.positions]
-    if not has(c, "positions"):
-        return
-    _require(
-        not positions.partners or has(c, "encoder_attention") or has(c, "decoder_attention"),
-        f"positions={c.positions} are for self-attention, which architecture={c.architecture} "
-        "lacks: use learned or sinusoid.",
-    )
-    width = getattr(c, positions.even) if positions.even else 0
-    _require(
-        width % 2 == 0,
-        f"{c.positions} positions pair features, so {positions.even} must be even, not {width}; "
-        "use positions=learned for an odd width.",
-    )
-
-
-def _validate_attention(c: Model) -> None:
-    """Raises an error if heads, mechanisms and layers do not fit each other."""
-    _require(
-        not c.h_kv or c.h % c.h_kv == 0,
-        f"h_kv={c.h_kv} does not divide h={c.h}, so that heads of queries cannot share heads of "
-        "keys and values in groups of equal size: choose a divisor of h.",
-    )
-    width = c.d_k if has(c, "d_k") else c.d_model
-    layers = 1 if c.architecture == "recurrent" else c.N
-    for role in ("encoder", "decoder", "cross"):
-        partners = {"dropout": "P_drop_attention > 0"} if c.P_drop_attention else {}
-        if c.parametrization == "mup":
-            partners["mup"] = "parametrization=mup"
-        if role != "cross":
-            needed = POSITIONS[c.positions].partners
-            partners |= dict.fromkeys(needed, f"positions={c.positions}")
-        pieces = choice.pieces(getattr(c, f"{role}_attention"))
-        for piece in pieces:
-            choice.check(piece, role, width, partners, c.architecture == "recurrent")
-            _require(
-                has(c, "h") or not choice.gates(piece, c.d_k),
-                f"{role}_attention={piece} needs gates, which architecture={c.architecture} does "
-                "not project: use a mechanism without gates.",
-            )
-        _require(
-            len(pieces) <= layers,
-            f"{role}_attention={','.join(pieces)} names {len(pieces)} mechanisms, but the "
-            f"attention layers that take them in turn are {layers}: name at most {layers}.",
-        )

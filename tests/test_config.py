@@ -6,12 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from t2t_jax import config
+from t2t_jax import checks, config
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Ragged, Split
 from t2t_jax.errors import UsageError
 from t2t_jax.recipes import RECIPES, recipe
-from t2t_jax.runs import capacity
 from t2t_jax.runs.identity import key
 
 
@@ -164,9 +163,9 @@ def test_a_mechanism_needs_positions_for_its_sentences(changes, translated, need
         texts = {n: x.format(positions) if isinstance(x, str) else x for n, x in changes.items()}
         c = config.replace(Config(), **dict(max_length=16, max_extra=7) | texts)
         if translated is None:
-            capacity.check(c)
+            checks.check_positions(c)
         else:
-            capacity.check_split(c, "dev", lengths(33, 40), None, translated)
+            checks.check_split(c, "dev", lengths(33, 40), None, translated)
 
     check(needed)
     with pytest.raises(UsageError, match=f"{needed - 1} positions, "):
@@ -174,7 +173,7 @@ def test_a_mechanism_needs_positions_for_its_sentences(changes, translated, need
 
 
 def test_learned_positions_limit_what_is_read_under_teacher_forcing():
-    capacity.check_split(Config(), "dev", lengths(33, 40), 40, translated=False)
-    capacity.check_split(Config(), "dev", lengths(33, 40), 39, translated=True)  # it is cut
+    checks.check_split(Config(), "dev", lengths(33, 40), 40, translated=False)
+    checks.check_split(Config(), "dev", lengths(33, 40), 39, translated=True)  # it is cut
     with pytest.raises(UsageError, match="dev has a sentence of 40 subwords and the model 39"):
-        capacity.check_split(Config(), "dev", lengths(33, 40), 39, translated=False)
+        checks.check_split(Config(), "dev", lengths(33, 40), 39, translated=False)

@@ -6,12 +6,12 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from t2t_jax import checks
 from t2t_jax.commands.shared import cache_programs, lines_of, request
 from t2t_jax.data.prepare import opener
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.report import charts
 from t2t_jax.runs import (
-    capacity,
     claim,
     continuation,
     names,
@@ -89,7 +89,7 @@ def _check(grid: Grid, arguments: Namespace, tasks: int) -> None:
         )
     for part in (grid, *grid.trials):
         for row in part.rows:
-            capacity.check(part.config(row))
+            checks.check_positions(part.config(row))
 
 
 def _work(
@@ -147,8 +147,7 @@ def _report_changes(jobs: Sequence[Job], rerun: bool, report: Callable[[str], ob
     provenance.compare([(job.directory, job.c) for job in jobs])
     differing: dict[str, list[Job]] = {}
     for job in jobs:
-        environment = provenance.made_in(job.directory)
-        if environment is None:
+        if not (environment := provenance.made_in(job.directory)):
             continue
         changes = provenance.changes(job.directory, job.c, environment)
         if changes is None:

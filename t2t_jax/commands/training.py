@@ -5,12 +5,12 @@ from argparse import Namespace
 from operator import methodcaller
 from pathlib import Path
 
-from t2t_jax import config
+from t2t_jax import checks, config
 from t2t_jax.commands.shared import cache_programs, changed_fields, print_scores, say
 from t2t_jax.config import Config
 from t2t_jax.data import prepare as preparation
 from t2t_jax.recipes import recipe
-from t2t_jax.runs import capacity, continuation
+from t2t_jax.runs import continuation
 from t2t_jax.training import hosts, trackers
 from t2t_jax.training.progress import Progress, duration
 
@@ -20,7 +20,7 @@ def train(arguments: Namespace) -> None:
     if arguments.track:
         trackers.choose(arguments.track)
     c = _config(arguments, arguments.profile)
-    capacity.check(c)
+    checks.check_positions(c)
     directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
     if not arguments.run and continuation.is_longer(c, directory):
         directory = directory.with_name(f"{directory.name}-{c.training.steps}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_jax import config
+from t2t_jax import checks, config
 from t2t_jax.config import Config
 from t2t_jax.data.batches import Batches, in_order
 from t2t_jax.data.cache import Dataset, as_one
@@ -16,7 +16,7 @@ from t2t_jax.evaluation.perplexity import sentence_likelihoods
 from t2t_jax.inference.translate import output_limit
 from t2t_jax.models import build
 from t2t_jax.parts import ARCHITECTURES
-from t2t_jax.runs import capacity, identity, programs, provenance
+from t2t_jax.runs import identity, programs, provenance
 from t2t_jax.training import sharding
 from t2t_jax.training.progress import Progress
 from t2t_jax.training.step import abstract
@@ -73,7 +73,7 @@ def make_context(
     model, dev = build(c, dataset.vocabulary.size), dataset.splits["dev"]
     scored = [name for name in dataset.splits if is_scored(c) and to_score(name)]
     for name in ("train", "dev"):
-        capacity.check_split(c, name, dataset.splits[name], model.limit, translated=False)
+        checks.check_split(c, name, dataset.splits[name], model.limit, translated=False)
     metrics, train = metrics_of(c.data.corpus), dataset.splits["train"]
     decodes, limit = model.translates and not metrics[0].teacher_forced, c.decoding.max_extra
     if decodes:
@@ -83,7 +83,7 @@ def make_context(
     limited = config.replace(c, max_extra=limit)
     for name in scored:
         split = dataset.splits[name]
-        capacity.check_split(limited, name, split, model.limit, decodes)
+        checks.check_split(limited, name, split, model.limit, decodes)
         check(metrics, outputs_of(split, (), c.data), progress.say)
     devices = sharding.make_mesh(mesh)
     params = abstract(model, c, devices).params  # raises if the mesh does not divide them

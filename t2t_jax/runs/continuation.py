@@ -10,10 +10,9 @@ import json
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
@@ -50,19 +49,23 @@ def shorter_runs(runs: Runs) -> dict[Path, Shorter]:
 
     The best is the one with the latest checkpoint, or the longest if none can be continued.
     """
+
+    def preference(shorter: Shorter) -> tuple[bool, int, int]:
+        last = max(shorter.checkpoints, default=0)
+        return not shorter.obstacle, last, shorter.c.training.steps
+
     new = [(c, directory) for c, directory in runs if not _is_begun(directory)]
-    stores = {directory.parent for _, directory in new if directory.parent.is_dir()}
+    homes = {directory.parent for _, directory in new if directory.parent.is_dir()}
     alike: dict[tuple[Path, str], list[tuple[Path, Config]]] = defaultdict(list)
-    for home in stores:
+    for home in homes:
         for directory, c in results.stored(home, lambda _: None):
             alike[home, _key(c)].append((directory, c))
     best = {}
     for c, directory in new:
-        finished = [d for d in alike[directory.parent, _key(c)] if is_longer(c, d[0])]
+        finished = [run for run in alike[directory.parent, _key(c)] if is_longer(c, run[0])]
         provenance.compare(finished)
-        candidates = [_examined(*donor) for donor in finished]
-        if candidates:
-            best[directory] = max(candidates, key=_preference)
+        if finished:
+            best[directory] = max((_examined(*run) for run in finished), key=preference)
     return best
 
 
@@ -89,7 +92,8 @@ def announce(runs: Sequence[tuple[str, Config, Path]], report: Report) -> None:
             start = f" from step {run.checkpoints[-1]:,}" if not run.obstacle else ""
             groups[run.obstacle].append(f"{name}{start}")
     for obstacle, group in groups.items():
-        count, which = f"{len(group)} of {len(runs)} runs", _abbreviated(group)
+        count, more = f"{len(group)} of {len(runs)} runs", len(group) - 3
+        which = ", ".join(group[:3]) + (f" and {more} more runs" if more > 0 else "")
         if obstacle:
             why = f"are finished with fewer steps, but {obstacle}"
             report(f"{count} {why}: they are trained from scratch ({which})")
@@ -125,12 +129,6 @@ def begin(runs: Runs, dataset: Dataset, report: Report) -> None:
         report(f"{directory} goes on from {_origin(shorter)}")
 
 
-def _abbreviated(names: Sequence[str]) -> str:
-    """Returns the first three names, and the number of the remaining ones, as text."""
-    more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more} more runs" if more > 0 else "")
-
-
 def _is_begun(directory: Path) -> bool:
     return (directory / "config.json").exists()
 
@@ -140,22 +138,16 @@ def _key(c: Config) -> str:
     return json.dumps(identity.identity(config.replace(c, steps=1)), sort_keys=True)
 
 
-def _preference(shorter: Shorter) -> tuple[bool, int, int]:
-    last = max(shorter.checkpoints, default=0)
-    return not shorter.obstacle, last, shorter.c.training.steps
-
-
 def _examined(directory: Path, c: Config) -> Shorter:
     """Returns a finished run, with the first reason why longer runs cannot go on from it."""
-    t = c.training
+    t, obstacle = c.training, ""
+    changes = provenance.changes(directory, c, provenance.made_in(directory))
     if not SCHEDULES[t.schedule].endless:
-        depends = f"the learning rate of schedule={t.schedule} depends on the number of steps"
-        return Shorter(directory, c, (), depends)
-    changes = provenance.changes(directory, c, _environment(directory))
-    if changes is None:
-        return Shorter(directory, c, (), "it was made by other code, which was not compared")
-    if changes:
-        return Shorter(directory, c, (), f"this code computes another {' and '.join(changes)}")
+        obstacle = f"the learning rate of schedule={t.schedule} depends on the number of steps"
+    elif changes is None:
+        obstacle = "it was made by other code, which was not compared"
+    elif changes:
+        obstacle = f"this code computes another {' and '.join(changes)}"
     present = [p for p in (directory / "checkpoints").glob("*") if p.name.isdigit()]
     steps = sorted(s for s in (int(p.name) for p in present) if s % t.evaluate_every == 0)
     last = max(steps, default=0)
@@ -163,10 +155,9 @@ def _examined(directory: Path, c: Config) -> Shorter:
     needed = [*range(last, 0, -t.evaluate_every)][: t.average][::-1]
     if not needed or steps[-len(needed) :] != needed:
         every = f"evaluate_every={t.evaluate_every}"
-        return Shorter(
-            directory, c, (), f"there are no checkpoints at the last multiples of {every}"
-        )
-    return Shorter(directory, c, steps if t.patience else needed)  # the best may be earlier
+        obstacle = obstacle or f"there are no checkpoints at the last multiples of {every}"
+    kept = steps if t.patience else needed  # the best may be earlier
+    return Shorter(directory, c, () if obstacle else kept, obstacle)
 
 
 def _difference(shorter: Shorter, dataset: Dataset) -> str:
@@ -177,7 +168,7 @@ def _difference(shorter: Shorter, dataset: Dataset) -> str:
     facts["dtype"] = build(shorter.c, dataset.vocabulary.size).dtype.name
     if changes := [name for name, value in facts.items() if stored.get(name) != value]:
         return f"the {' and '.join(changes)} differ"
-    before, now = _environment(shorter.directory), environment()
+    before, now = provenance.made_in(shorter.directory), environment()
     changes = [name for name in ("jax", "flax", "optax") if before.get(name) != now[name]]
     if re.sub(r"\d+ x ", "", before["device"]) != re.sub(r"\d+ x ", "", now["device"]):
         changes.append("device")
@@ -191,12 +182,6 @@ def _difference(shorter: Shorter, dataset: Dataset) -> str:
     return ""
 
 
-def _environment(directory: Path) -> Mapping[str, Any]:
-    """Returns the environment of a finished run."""
-    result = store.read_result(directory)
-    return result["environment"] if result else store.read_environment(directory)
-
-
 def _origin(shorter: Shorter) -> str:
     """Returns the run and the step that a run goes on from: `table3-demo/base/0 at step 1,280`."""
     return f"{names.names(shorter.directory)[0]} at step {shorter.checkpoints[-1]:,}"
@@ -204,6 +189,8 @@ def _origin(shorter: Shorter) -> str:
 
 def _copy(shorter: Shorter, c: Config, directory: Path) -> None:
     """Makes the directory of a run that goes on from a shorter one; config.json comes last."""
+    from t2t_jax.training.trainer import RECORD_EVERY
+
     donor, checkpoints = shorter.directory, directory / "checkpoints"
     with writing(directory, OSError):
         shutil.rmtree(checkpoints, ignore_errors=True)  # left by a process that was killed here
@@ -214,20 +201,12 @@ def _copy(shorter: Shorter, c: Config, directory: Path) -> None:
                 shutil.copy(donor / name, directory / name)
         if (donor / "tensorboard").exists():
             shutil.copytree(donor / "tensorboard", directory / "tensorboard", dirs_exist_ok=True)
-    records = (json.dumps(record) for record in _curve(shorter))
-    write(directory / "metrics.jsonl", "".join(f"{record}\n" for record in records))
-    origin = {"continued": f"from {_origin(shorter)}"}
-    write_json(directory / "environment.json", {**_environment(donor), **origin})
-    write_json(directory / "config.json", config.flatten(c))
-
-
-def _curve(shorter: Shorter) -> list[dict[str, Any]]:
-    """Returns the records that a longer run shares, up to the step from which it goes on."""
-    from t2t_jax.training.trainer import RECORD_EVERY
-
-    step, kept = shorter.checkpoints[-1], []
-    for record in store.read_curves(shorter.directory):
+    last, records = shorter.checkpoints[-1], []
+    for record in store.read_curves(donor):
         only_at_the_end = "nll" in record and record["step"] % RECORD_EVERY
-        if record["step"] <= step and not only_at_the_end:
-            kept.append(record)
-    return kept
+        if record["step"] <= last and not only_at_the_end:
+            records.append(f"{json.dumps(record)}\n")
+    write(directory / "metrics.jsonl", "".join(records))
+    origin = {"continued": f"from {_origin(shorter)}"}
+    write_json(directory / "environment.json", {**provenance.made_in(donor), **origin})
+    write_json(directory / "config.json", config.flatten(c))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_jax import config
+from t2t_jax import checks, config
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset, Split
 from t2t_jax.data.vocabulary import Vocabulary
@@ -13,7 +13,7 @@ from t2t_jax.evaluation.metrics import METRICS, Outputs, check, metrics_of, outp
 from t2t_jax.evaluation.predictions import predict
 from t2t_jax.inference.translate import translate
 from t2t_jax.models import build
-from t2t_jax.runs import capacity, published, store
+from t2t_jax.runs import published, store
 from t2t_jax.runs.context import as_read
 from t2t_jax.runs.names import resolve, title
 from t2t_jax.training import checkpoints, sharding
@@ -142,7 +142,7 @@ def predictions(
     dataset, out = as_read(c, store.open_dataset(directory, cache, report)), {}
     for name in splits:
         split = _split(dataset, name)
-        capacity.check_split(c, name, split, model.limit, translated=False)
+        checks.check_split(c, name, split, model.limit, translated=False)
         out[name] = predict(model, params, split, vocabulary, c.data), split
     return out
 

@@ -67,12 +67,10 @@ def _both(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     return {n: x if before.get(n, x) == x else f"{before[n]}, then {x}" for n, x in texts.items()}
 
 
-def made_in(directory: Path) -> Mapping[str, Any] | None:
-    """Returns the environment in which a run was made, or begun; None if there is no run."""
-    if published.read(directory, "environment.json") is None:
-        return None
+def made_in(directory: Path) -> Mapping[str, Any]:
+    """Returns the environment in which a run was made, or begun; empty if there is no run."""
     result = store.read_result(directory)
-    return result["environment"] if result else store.read_environment(directory)
+    return result["environment"] if result else published.read(directory, "environment.json") or {}
 
 
 def changes(directory: Path, c: Config, environment: Mapping[str, Any]) -> list[str] | None:
@@ -86,7 +84,10 @@ def changes(directory: Path, c: Config, environment: Mapping[str, Any]) -> list[
     memory = _remembered(directory.parent)
     if memory is None or not _same(memory["environment"], environment):
         return None
-    return _differing(environment.get("programs"), memory["programs"].get(_key(directory, c)))
+    kept, today = environment.get("programs"), memory["programs"].get(_key(directory, c))
+    if kept is None or today is None:
+        return None
+    return sorted(name for name, x in today.items() if kept.get(name, x) != x)
 
 
 def compare(runs: Iterable[tuple[Path, Config]]) -> None:
@@ -97,7 +98,7 @@ def compare(runs: Iterable[tuple[Path, Config]]) -> None:
     """
     unknown: dict[Path, dict[str, tuple[Config, int]]] = {}
     for directory, c in runs:
-        environment = made_in(directory) or {}
+        environment = made_in(directory)
         if "programs" not in environment or environment.get("source") == source(c):
             continue
         memory, key = _remembered(directory.parent), _key(directory, c)
@@ -105,7 +106,10 @@ def compare(runs: Iterable[tuple[Path, Config]]) -> None:
             V = store.read_data(directory)["subwords"]
             unknown.setdefault(directory.parent, {})[key] = c, V
     for home, configs in unknown.items():
-        _remember(home, _lower(configs))
+        memory = _lower(configs)
+        if before := _remembered(home):
+            memory["programs"] = before["programs"] | memory["programs"]
+        write_json(home / MEMORY, memory)
 
 
 def _lower(configs: Mapping[str, tuple[Config, int]]) -> dict[str, Any]:
@@ -144,12 +148,6 @@ def _remembered(home: Path) -> dict[str, Any] | None:
     return memory if all(kept[name] == version(name) for name in _COMPARABLE[1:]) else None
 
 
-def _remember(home: Path, memory: dict[str, Any]) -> None:
-    if before := _remembered(home):
-        memory = memory | {"programs": before["programs"] | memory["programs"]}
-    write_json(home / MEMORY, memory)
-
-
 def _key(directory: Path, c: Config) -> str:
     """Returns a text that runs share if they have the same row, vocabulary and study file."""
     V = store.read_data(directory)["subwords"]
@@ -163,10 +161,3 @@ def _same(environment: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         for e in (environment, other)
     )
     return next(kinds) == next(kinds)
-
-
-def _differing(kept: Programs | None, today: Programs | None) -> list[str] | None:
-    """Returns the names of the programs that differ, among those that both have."""
-    if kept is None or today is None:
-        return None
-    return sorted(name for name, x in today.items() if kept.get(name, x) != x)
