@@ -72,7 +72,7 @@ import sys
 from t2t_jax.cli import main
 assert main(sys.argv[1:]) == 0
 import t2t_jax
-t2t_jax.Config(), t2t_jax.Row, t2t_jax.MECHANISMS, t2t_jax.load
+t2t_jax.Config(), t2t_jax.Row, t2t_jax.MECHANISMS
 print(*sys.modules, file=sys.stderr)
 """
 
