@@ -61,7 +61,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     # train, prepare
     "recipe": dict(help=f"one of {', '.join(RECIPES)}"),
-    "--profile": dict(default="paper", help="paper or t2t: see `list profiles` [paper]"),
     "--run": _path("the run's directory [runs/RECIPE-SEED]"),
     "--hosts": _text(
         "train with several processes: auto (srun, mpirun, TPU slice), or I/N@ADDRESS:PORT"
@@ -88,7 +87,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--store:several": _path(
         "directories of runs [runs, beside PATH.py]", (), dest="stores", nargs="+", metavar="STORE"
     ),
-    "--only": _text("show only runs whose code, data, dtype or device starts with ONLY"),
     "--mix": _flag("show runs that differ in code, data, ..., and mark them"),
     "--compare": _flag("compare runs of other code with this code first, in about 3 s a row"),
     "--metrics": _text(
@@ -130,7 +128,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--format:results": _choice("[csv]", *("csv", "jsonl", "parquet"), default="csv"),
     "--out:results": _path("directory for runs.FORMAT and curves.FORMAT [results]", "results"),
     "--out:report": _path("path of the page [STUDY-PRESET.html in the store]"),
-    "--watch:report": _flag("refresh the page until nothing runs"),
     "--to": _path("directory in which STUDY-PRESET is made", required=True),
     # commands on one run
     "run": dict(help=_RUN),
@@ -146,12 +143,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "further metrics, such as chrF2,TER,COMET,contrastive (`help metric`) [none]",
         metavar="NAMES",
     ),
-    "--bleu_tokenizer": dict(
-        default=argparse.SUPPRESS, help="sacreBLEU's tokeniser of BLEU [the target language's]"
-    ),
     "--out:export": _path("directory [RUN/ctranslate2]"),
     "sentence": dict(help="in the source language"),
-    "--translation": dict(help="its translation [the model's own]"),
     "--out:attend": _path("directory [attention]", "attention"),
     # bench
     "--out:bench": _path("directory for the figures, as JSON and text [bench]", "bench"),
@@ -169,50 +162,47 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     "--population": _number("number of models trained in one vectorised program [1]", "P", 1),
     # prune, list, help
-    "--parameters": _flag(
-        "also delete the final parameters; no command can use these models afterwards"
-    ),
     "--dry-run": _flag("delete nothing; say what would be freed"),
     "what": _text(
-        "studies, presets, recipes, profiles, mechanisms, parts, fields, runs (of --store), or "
+        "studies, presets, recipes, mechanisms, parts, fields, runs (of --store), or "
         "the name or file of a study",
         nargs="?",
     ),
     "--store:list": _path("directory of runs, for `list runs` [runs]"),
-    "--watch:list": _flag("for `list runs`: show progress and time left until all have ended"),
+    "--watch": _flag("for `list runs`: show progress and time left until all have ended"),
     "topic": dict(nargs="?", default="", help=f"one of {', '.join(topics())}"),
 }
 
 # Two lines each: name and help; function of t2t_jax/commands, arguments, sections of config fields.
 _COMMANDS = """
 train: train a model and score it on its test sets
-    training.train recipe --profile --run --mesh --hosts --track --cache +all
+    training.train recipe --run --mesh --hosts --track --cache +all
 prepare: tokenise a corpus into the cache that training reads
     training.prepare recipe --cache +data
 run: run a study: every row under every seed, then its table
     running.run study --sweep --preset:run --rows --store --seeds --base-seeds --workers --task \
     --tasks --published --rerun --mesh --track --worker --stage --metrics --cache +all
 table: print the table of studies from stored results
-    showing.table studies --sweep --preset --rows --store:several --only --mix --compare \
+    showing.table studies --sweep --preset --rows --store:several --mix --compare \
     --metrics --cache --format:table --columns --no-cost --p --notes +all
 results: write every run's config, scores, costs and curves as data, for pandas and others
     showing.results studies:results --store:several --format:results --out:results --cache
 plot: draw the plots of a study, as PNG, SVG and PDF
-    showing.plot study --sweep --preset --rows --store --only --mix --compare --cache +all
+    showing.plot study --sweep --preset --rows --store --mix --compare --cache +all
 report: write a page of a study: table, curves, costs, translations
-    showing.report study --sweep --preset --rows --store --only --mix --compare \
-    --out:report --metrics --watch:report --cache +all
+    showing.report study --sweep --preset --rows --store --mix --compare \
+    --out:report --metrics --cache +all
 publish: write a study's results to one file, with its table and plots
-    showing.publish study --sweep --preset --rows --store --only --mix --compare --to --cache +all
+    showing.publish study --sweep --preset --rows --store --mix --compare --to --cache +all
 translate: translate standard input, line by line
     single.translate run --store:runs --cache +decoding
 evaluate: score a run on a test set
     single.evaluate run --store:runs --split --sources --references --contrastive \
-    --metrics:evaluate --bleu_tokenizer --cache +decoding
+    --metrics:evaluate --cache +decoding
 export: export a run's model for CTranslate2
     single.export run --store:runs --out:export
 attend: show what a model attends to in a sentence, as a picture and a page
-    single.attend run --store:runs sentence --translation --out:attend --cache +decoding
+    single.attend run --store:runs sentence --out:attend --cache +decoding
 bench: measure time and memory on this device
     WHAT
 bench attention: measure time and memory of every mechanism against the length
@@ -224,9 +214,9 @@ bench translate: measure sentences translated a second, greedily and with a beam
 doctor: check whether this machine can train, and say what to fix
     machine.doctor --store:runs --mesh --cache
 prune: delete the checkpoints of finished runs
-    machine.prune --store:runs --parameters --dry-run
+    machine.prune --store:runs --dry-run
 list: list what the package has, the rows of a study, or the runs of a store
-    machine.list_ what --store:list --watch:list
+    machine.list_ what --store:list --watch
 help: show how to add a study, a mechanism, a corpus and so on
     machine.help_ topic
 """

@@ -6,7 +6,7 @@ a flat mapping: `replace(Config(), h=4, d_k=128, d_v=128)` is a row (A) of Table
 
 import dataclasses
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
@@ -237,14 +237,6 @@ PATHS = ("directory", "train", "dev", "test")  # the content of these files is f
 # Fields that determine the sentences.
 SENTENCES = ("corpus", "source", "target", "grade", "task_options", *PATHS)
 
-PROFILES: dict[str, Mapping[str, Any]] = {
-    "paper": {},
-    "t2t": dict(  # what differs in tensor2tensor's transformer_base_v2
-        **dict(norm_placement="pre", positions="sinusoid_halves", smoothing="others"),
-        **dict(P_drop_attention=0.1, P_drop_ff=0.1, lr_scale=2.0, warmup=8000, max_extra=100),
-    ),
-}
-
 
 def replace(config: Config, **changes: Any) -> Config:
     """Returns `config` with the named fields changed, in any section.
@@ -287,13 +279,6 @@ def describe(config: Config, paper: Config) -> str:
     fields = difference(config, paper)
     names = (n for n in fields if n not in (*PATHS, "seed"))
     return ", ".join(f"{n} {fields[n][0]} (paper: {fields[n][1]})" for n in names)
-
-
-def profile(name: str) -> Config:
-    """Returns the base config of the paper (`paper`) or of tensor2tensor (`t2t`)."""
-    if name not in PROFILES:
-        raise UsageError(f"there is no profile {name!r}: {near(name, PROFILES)}")
-    return replace(Config(), **PROFILES[name])
 
 
 def field_type(name: str) -> type | tuple[str, ...]:

@@ -176,18 +176,6 @@ def _age(directory: Path) -> str:
     return f"{seconds:.0f} s"
 
 
-def _profiles() -> list[str]:
-    """Returns the fields in which tensor2tensor's Transformer differs from the paper's."""
-    rows = config.difference(config.profile("t2t"), config.profile("paper"))
-    lines = [f"{'':18}{'paper':>12}{'t2t':>18}"]
-    lines += [f"{n:18}{paper!s:>12}{t2t!s:>18}" for n, (t2t, paper) in rows.items()]
-    return [
-        *lines,
-        "All other fields are equal. `train base --profile t2t`, or big, trains the right column.",
-        "Other recipes set warm-up, schedule and peak themselves, and take no profile.",
-    ]
-
-
 def _fields() -> list[str]:
     out = []
     for section, cls in SECTIONS.items():
@@ -221,7 +209,6 @@ _LISTS: dict[str, Callable[[], list[str]]] = {
     "fields": _fields,
     "mechanisms": _mechanisms,
     "parts": _parts,
-    "profiles": _profiles,
     "presets": _presets,
     "studies": _studies,
     "recipes": lambda: [f"{name:18}{about}" for name, (about, _) in RECIPES.items()],

@@ -1,8 +1,4 @@
-"""Recipes: configs of the package, each written as its difference from the paper's base.
-
-Only the paper's own recipes take a profile. The learning rate and warm-up of any other recipe were
-chosen together, and a profile would change one without the other.
-"""
+"""Recipes: configs of the package, each written as its difference from the paper's base."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,8 +17,6 @@ _MULTI30K: dict[str, Any] = dict(
     **_TINY | _SMALL_UPDATES | dict(corpus="multi30k", vocabulary=8000, warmup=1000),
     alpha=1.4,  # the best of 0.6, 1.0 and 1.4 on dev
 )
-
-PAPERS = "base", "big"  # recipes that take a profile
 
 RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
     "base": ("Table 3, base, on WMT14 EN-DE", {}),
@@ -60,21 +54,8 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
 }
 
 
-def recipe(name: str, profile: str = "paper") -> Config:
-    """Returns the config of a recipe; the profile sets the other fields.
-
-    Raises:
-      UsageError: there is no such recipe or profile, or the recipe takes no profile.
-    """
+def recipe(name: str) -> Config:
+    """Returns the config of a recipe; raises an error if there is none of this name."""
     if name not in RECIPES:
         raise UsageError(f"there is no recipe {name!r}: {near(name, RECIPES)}")
-    start, changes = config.profile(profile), RECIPES[name][1]
-    if profile != "paper" and name not in PAPERS:
-        chosen_by_profile = config.PROFILES[profile]
-        own = [n for n in changes if n in chosen_by_profile or config.SECTION_OF[n] == "training"]
-        raise UsageError(
-            f"profile {profile} is for the paper's recipes {' and '.join(PAPERS)}, and {name} sets "
-            f"{', '.join(own)} itself: use `train base --profile {profile}` with the flags that "
-            f"you need, or {name} without a profile."
-        )
-    return config.replace(start, **changes)
+    return config.replace(Config(), **RECIPES[name][1])

@@ -455,19 +455,9 @@ def test_programs_are_kept_in_the_cache_or_where_the_environment_says(tmp_path, 
     assert ("jax_compilation_cache_dir", str(tmp_path / "programs")) in kept
 
 
-def test_a_profile_is_for_the_papers_recipes_and_says_what_it_sets(tmp_path, call, refused):
-    refused(["train", "grammar", "--profile", "t2t"], "base and big", "`train base --profile t2t`")
-    words = "--profile t2t --corpus text --norm_placement post --train".split()
-    for name in ("base", "big"):
-        said = call("train", name, *words, tmp_path, code=2).err  # there is no such corpus
-        assert "warmup 8000 (paper: 4000)" in said
-        assert "norm_placement" not in said  # which a flag took back
-
-
 @pytest.mark.parametrize(
     ("what", "listed"),
     [
-        ("profiles", "warmup"),
         ("recipes", "multi30k_tiny"),
         ("mechanisms", "scaled_dot_product"),
         ("fields", "P_drop 0.1"),

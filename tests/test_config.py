@@ -41,16 +41,6 @@ def test_an_integer_in_place_of_a_real_number_is_the_same_run():
     assert key(a, {}) == key(b, {})
 
 
-def test_t2t_differs_as_the_reference_says():
-    assert config.difference(config.profile("t2t"), config.profile("paper")) == dict(
-        norm_placement=("pre", "post"), positions=("sinusoid_halves", "sinusoid"),
-        P_drop_attention=(0.1, 0.0), P_drop_ff=(0.1, 0.0), lr_scale=(2.0, 1.0),
-        warmup=(8000, 4000), smoothing=("others", "uniform"), max_extra=(100, 50),
-    )  # fmt: skip
-    with pytest.raises(UsageError, match="'t2t'"):
-        config.profile("t2")
-
-
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_is_valid(name):
     assert isinstance(recipe(name), Config)

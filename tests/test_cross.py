@@ -183,7 +183,7 @@ def test_an_axis_is_logarithmic_where_its_values_are():
 @pytest.mark.full
 def test_the_page_shows_the_charts_of_fields_whatever_rows_are_chosen(grid, lines, tmp_path):
     path = tmp_path / "page.html"
-    path.write_text(study_page(grid, lines, None, ["heads"], False))
+    path.write_text(study_page(grid, lines, None, ["heads"]))
     with open_page(path, 1200) as page:
         page.wait_for_selector("#heatmap.drawn svg.marks")
         page.locator("#result tr[data-index='1'] input").check()
@@ -192,11 +192,11 @@ def test_the_page_shows_the_charts_of_fields_whatever_rows_are_chosen(grid, line
 
 
 def test_the_page_has_the_table_of_effects(grid, lines):
-    text = study_page(grid, lines, None, ["heads"], False)
+    text = study_page(grid, lines, None, ["heads"])
     assert "Effects on BLEU" in text
     effects = factorial.effects(factorial.factorial(grid, lines))
     assert len(effects) == 8
     for effect in effects:
         assert f"<td>{effect.level}</td><td>{effect.size:+.2f}</td>" in text
-    alone = study_page(grid, lines[:2], None, ["heads"], False)
+    alone = study_page(grid, lines[:2], None, ["heads"])
     assert "Effects on BLEU" not in alone

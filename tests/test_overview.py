@@ -232,7 +232,6 @@ def test_what_failed_before_it_was_a_run_is_listed_with_the_log_of_its_worker(tm
         *("prune --store {}/none", "list runs --store {}/none", "run table3 --workers 0"),
         *("list {}/empty.py", "run {}/empty.py", "table table2 --store {demo}"),
         *("report table2 --store {demo}", "plot table2 --store {demo}", "help nothing"),
-        *("table table3 --only zzz --store {demo}", "plot table3 --only zzz --store {demo}"),
     ],
 )
 def test_what_is_not_there_is_wrong_use(words, tmp_path, refused):
@@ -270,9 +269,8 @@ def files(home):
     return {str(p.relative_to(home)) for p in home.rglob("*") if p.is_file() and p.name != "lock"}
 
 
-@pytest.mark.parametrize("options", [(), ("--parameters",)])
-def test_what_finished_runs_no_longer_need_is_pruned(options, home, call):
-    before, words = files(home), ["prune", "--store", home, *options]
+def test_what_finished_runs_no_longer_need_is_pruned(home, call):
+    before, words = files(home), ["prune", "--store", home]
     said = call(*words, "--dry-run").out
     assert f"table3-demo/b/0 ({home / 'b'}): 0." in said
     assert "2 unfinished runs are kept" in said
@@ -283,7 +281,5 @@ def test_what_finished_runs_no_longer_need_is_pruned(options, home, call):
     assert call(*words).out.endswith(" MB freed; 2 unfinished runs are kept as they are\n")
     gone = {f"{run}/checkpoints/320/params/x" for run in "ab"}
     gone |= {"b/damaged-9/y", "b/checkpoints.pruned/y"}
-    if options:
-        gone |= {"only/checkpoints/320/params/x", "a/final/params/x", "b/final/params/x"}
     assert files(home) == before - gone
     assert "0 finished runs: 0.0 MB freed" in call(*words).out

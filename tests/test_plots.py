@@ -43,7 +43,7 @@ def test_every_chart_is_written_as_png_svg_and_pdf(tmp_path):
         for line in lines[1:] if "differences" in path.name else lines:
             assert line.row.name in shown, (path, line.row.name)
     assert {"gender: distance, in words", "10 or more", "(1)"} <= {*shown}
-    assert "Contrastive accuracy." in study_page(grid, lines, None, [], False)
+    assert "Contrastive accuracy." in study_page(grid, lines, None, [])
     Path(f"{split.stem}.extras.jsonl").unlink()  # the dependencies of each sentence
     drawn = charts.charts(grid, lines, dataclasses.replace(split))
     assert "distances" not in {chart.name for chart in drawn}

@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -338,23 +337,6 @@ def test_plots_and_a_page_are_made_of_results(
         refused([command, *words, "--store", tmp_path / "none"], "no finished run")
 
 
-def test_a_page_is_made_anew_while_something_runs(home, words, run_words, monkeypatch):
-    (home / of_row(home, "E").name / "result.json").unlink()
-    path, refreshed = home / "table3-demo.html", []
-    with ExitStack() as held:
-        held.enter_context(toy.held(of_row(home, "E")))
-
-        def sleep(seconds):
-            refreshed.append('http-equiv="refresh"' in path.read_text())
-            if len(refreshed) == 2:
-                held.close()
-
-        monkeypatch.setattr(time, "sleep", sleep)
-        assert main(["report", *words, "--watch", "--store", str(home), *run_words[-2:]]) == 0
-    assert refreshed == [True, True, True]  # twice while it runs, and once more
-    assert 'http-equiv="refresh"' not in path.read_text()
-
-
 @pytest.mark.full
 def test_a_task_is_one_run_alone(grid, run_words, tmp_path, table, call, refused):
     home = tmp_path / "store"
@@ -394,9 +376,6 @@ def test_results_of_other_code_are_not_mixed_in_silence(home, words, call, table
     mixed = table(home, "--mix", "--notes")
     assert "†" in mixed
     assert "0123456789ab" in mixed.partition("Made by code ")[2].partition(".")[0]
-    for code, count in (("0123", 1), ("current", 2 * ROWS - 1)):
-        only = json.loads(table(home, "--only", code, "--format", "json"))
-        assert sum(len(row["runs"]) for row in only) == count
     for directory in others:
         stored.made_by_other_code(directory)
     text, said = call("table", *words, "--store", home, "--notes")

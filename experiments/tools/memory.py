@@ -47,7 +47,7 @@ def main():
     measurements = {}
     for model in ("base", "big"):
         for parts in PARTS:
-            c = config.replace(recipe(model, "paper"), max_length=LENGTH, accumulate=parts)
+            c = config.replace(recipe(model), max_length=LENGTH, accumulate=parts)
             measurements[f"{model}, {parts}"] = partial(bytes_of, c)
     complete(RESULTS / "memory.md", "bytes", measurements, table)
 

@@ -171,7 +171,7 @@ def _stacked(mesh: Mesh, x: jax.ShapeDtypeStruct, P: int) -> jax.ShapeDtypeStruc
 
 def _step(a: argparse.Namespace, mesh: Mesh, size: str, tokens: int) -> dict[str, Any]:
     start, device, P = time.monotonic(), DEVICES[a.device], a.population
-    c = recipe("multi30k_tiny") if size == "tiny" else recipe(size, "paper")
+    c = recipe("multi30k_tiny" if size == "tiny" else size)
     c = config.replace(c, max_length=LENGTH, dtype="bfloat16", kernels=a.kernels)
     rows = tokens // LENGTH * mesh.size
     V = 8000 if size == "tiny" else 37_000

@@ -124,7 +124,7 @@ def complete(
 def main() -> None:
     measurements = {}
     for model in ("base", "big"):
-        c = config.replace(recipe(model, "paper"), max_length=LENGTH)
+        c = config.replace(recipe(model), max_length=LENGTH)
         for mesh, shape in MESHES.items():
             for n in CHIPS:
                 measurements[f"{model}, {mesh}, {n}"] = partial(figures, c, shape, n)

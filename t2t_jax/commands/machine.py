@@ -32,7 +32,6 @@ def doctor(arguments: Namespace) -> None:
 def prune(arguments: Namespace) -> None:
     """Deletes the checkpoints of the finished runs of a store, and prints the bytes that frees.
 
-    With --parameters it also deletes the final parameters, without which a run cannot be used.
     Other runs are not touched.
     """
     from t2t_jax.runs import claim, published, results
@@ -47,7 +46,7 @@ def prune(arguments: Namespace) -> None:
             continue
         try:
             with claim.lock(directory):  # no process scores, continues or replaces the run
-                freed = _prune(directory, arguments.parameters, arguments.dry_run)
+                freed = _prune(directory, arguments.dry_run)
         except Busy:
             print(f"{title(directory)} is in use by another process, and is kept as it is")
             continue
@@ -59,13 +58,11 @@ def prune(arguments: Namespace) -> None:
     print(f"{runs} finished runs: {size / 1e6:,.1f} MB {freed_text}{kept}")
 
 
-def _prune(directory: Path, parameters: bool, dry_run: bool) -> int:
+def _prune(directory: Path, dry_run: bool) -> int:
     """Deletes what a finished run does not need; returns the number of bytes."""
     paths = [*directory.glob(f"*{_LEFT}")]
-    if parameters or (directory / "final").exists():  # checkpoints may be the only parameters
+    if (directory / "final").exists():  # checkpoints may be the only parameters
         paths += [directory / "checkpoints", *directory.glob("damaged-*")]
-    if parameters:
-        paths += [directory / "final"]
     paths = [path for path in paths if path.exists()]
     size = sum(file.stat().st_size for path in paths for file in path.rglob("*") if file.is_file())
     for path in [] if dry_run else paths:

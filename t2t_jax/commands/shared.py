@@ -63,17 +63,15 @@ def default_store(study: str) -> Path:
     return Path("runs") if path is None else path.parent / "runs"
 
 
-def lines_of(
-    grid: Grid, cache: Path, mix: bool, only: str = "", judge: bool = False
-) -> list[RowResult]:
+def lines_of(grid: Grid, cache: Path, mix: bool, judge: bool = False) -> list[RowResult]:
     """Returns the numbers of every row of a grid, from its store.
 
     Args:
-      mix, only: as of `study.collecting.collect`.
+      mix: as of `study.collecting.collect`.
       judge: whether runs are judged on minimal pairs, if the grid has a column of them; otherwise
         it shows those that have been judged.
     """
-    rows = collect(grid, only=only, mix=mix, report=say)
+    rows = collect(grid, mix=mix, report=say)
     if not grid.computed:
         return compare_with_base(grid, rows)
     rows = judged(grid, rows, cache, say) if judge else rows

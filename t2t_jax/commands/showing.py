@@ -3,7 +3,6 @@
 import dataclasses
 import shutil
 import tempfile
-import time
 from argparse import Namespace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from t2t_jax import files
 from t2t_jax.commands.shared import default_store, grid_shown, lines_of, sentences_of
 from t2t_jax.errors import RunError, UsageError, say
 from t2t_jax.report import charts
-from t2t_jax.report.study import REFRESH, study_page
+from t2t_jax.report.study import study_page
 from t2t_jax.runs import provenance
 from t2t_jax.runs.results import stored
 from t2t_jax.study import declaration, requests, tidy
@@ -83,22 +82,15 @@ def plot(arguments: Namespace) -> None:
 
 
 def report(arguments: Namespace) -> None:
-    """Writes the page of a study, repeatedly with --watch, and prints its path."""
+    """Writes the page of a study, and prints its path."""
     grid = grid_shown(arguments)
     path = arguments.out or grid.home / f"{grid.name}.html"
     words = [arguments.study, *requests.request_of(grid).flags, "--store", str(arguments.store)]
     words += ["--metrics", arguments.metrics] if arguments.metrics else []
-    idle = 0  # successive refreshes with no running run; a single one may fall between two runs
-    while True:
-        lines = _lines(grid, arguments, needed=not arguments.watch)
-        idle = 0 if any(line.running for line in lines) else idle + 1
-        live = arguments.watch and idle < 2
-        sentences = sentences_of(grid, lines, arguments.cache)
-        files.make_directory(path.parent)
-        files.write(path, study_page(grid, lines, sentences, words, live))
-        if not live:
-            break
-        time.sleep(REFRESH)
+    lines = _lines(grid, arguments)
+    sentences = sentences_of(grid, lines, arguments.cache)
+    files.make_directory(path.parent)
+    files.write(path, study_page(grid, lines, sentences, words))
     print(path)
 
 
@@ -126,7 +118,7 @@ def _lines(grid: Grid, arguments: Namespace, needed: bool = True) -> list[RowRes
     if arguments.compare:
         provenance.compare(stored(grid.home, say))
     judge = bool(getattr(arguments, "metrics", ""))  # what takes minutes must be asked for
-    lines = lines_of(grid, arguments.cache, arguments.mix, arguments.only, judge)
+    lines = lines_of(grid, arguments.cache, arguments.mix, judge)
     if needed and not any(line.runs or line.status for line in lines):
         raise UsageError(grid.no_run)
     return lines

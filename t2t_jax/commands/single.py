@@ -131,16 +131,12 @@ def attend(arguments: Namespace) -> None:
     c = config.replace(c, **changed_fields(arguments))
     if not (sentence := arguments.sentence.strip()):
         raise UsageError("the sentence is empty: give one.")
-    if arguments.translation is not None and not arguments.translation.strip():
-        raise UsageError("--translation is empty: give one, or leave it out for the model's own.")
     if c.model.architecture == "recurrent" and c.model.attention_feeding == "none":
         raise UsageError(
             f"{title(directory)} has no attention (attention_feeding=none): name another run."
         )
-    translation = arguments.translation
-    if translation is None:
-        (translation,) = _translate(c, model, params, vocabulary, [sentence])
-    source, target = vocabulary.encode([sentence, translation])
+    (translated,) = _translate(c, model, params, vocabulary, [sentence])
+    source, target = vocabulary.encode([sentence, translated])
     length = max(len(source), len(target)) + 1
     if model.limit and length > model.limit:
         raise UsageError(
@@ -157,7 +153,7 @@ def attend(arguments: Namespace) -> None:
     files.make_directory(out)
     attention.picture(attended, out / "attention")
     files.write(out / "attention.html", attention.attention_page(attended, c.model, heads))
-    print(translation, *(attention.summary(heads) if heads else ()), sep="\n")
+    print(translated, *(attention.summary(heads) if heads else ()), sep="\n")
     print(out / "attention.html", out / "attention.png", sep="\n")
 
 

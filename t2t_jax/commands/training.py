@@ -19,7 +19,7 @@ def train(arguments: Namespace) -> None:
     """Trains a recipe's model, scores it on its test sets, and prints the scores."""
     if arguments.track:
         trackers.choose(arguments.track)
-    c = _config(arguments, arguments.profile)
+    c = _config(arguments)
     checks.check_positions(c)
     directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
     if not arguments.run and continuation.is_longer(c, directory):
@@ -32,10 +32,6 @@ def train(arguments: Namespace) -> None:
     first = not arguments.hosts or hosts.first()
     progress = Progress() if first else Progress(io.StringIO())
     try:
-        if arguments.profile != "paper":
-            changes = config.describe(c, _config(arguments, "paper"))
-            others = "every other field that no flag sets is as in the paper"
-            progress.say(f"profile {arguments.profile} sets {changes}; {others}")
         dataset = preparation.open_corpus(c.data, arguments.cache, report=progress.say)
         cache_programs(arguments.cache)
         runs = [(c, directory)]
@@ -58,8 +54,8 @@ def train(arguments: Namespace) -> None:
 
 def prepare(arguments: Namespace) -> None:
     """Tokenises a recipe's corpus into the cache, and prints its directory."""
-    print(preparation.prepare(_config(arguments, "paper").data, arguments.cache, report=say))
+    print(preparation.prepare(_config(arguments).data, arguments.cache, report=say))
 
 
-def _config(arguments: Namespace, profile: str) -> Config:
-    return config.replace(recipe(arguments.recipe, profile), **changed_fields(arguments))
+def _config(arguments: Namespace) -> Config:
+    return config.replace(recipe(arguments.recipe), **changed_fields(arguments))

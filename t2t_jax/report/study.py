@@ -22,7 +22,6 @@ from t2t_jax.study.formats import records, render, row_config
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.typeset import Cell, Table, without_empty
 
-REFRESH = 60  # seconds between reloads of the page of a running study
 DOWNLOADS = {"csv": "every run, as CSV", "latex": "the table, as LaTeX", "md": "as Markdown"}
 
 
@@ -50,14 +49,13 @@ class PageRow(NamedTuple):
 
 
 def study_page(
-    grid: Grid, lines: Sequence[RowResult], split: Split | None, words: Sequence[str], live: bool
+    grid: Grid, lines: Sequence[RowResult], split: Split | None, words: Sequence[str]
 ) -> str:
     """Returns the HTML of the page.
 
     Args:
       split: the sentences that the study is scored on, if they are available.
       words: the arguments that a command needs for this study.
-      live: whether the study is running, so that the page reloads itself.
     """
     quality, crossed = tables.quality(grid, lines), factorial.factorial(grid, lines)
     scored, judged = split if grid.study.split else None, distances.contrastive_accuracies(lines)
@@ -92,7 +90,6 @@ def study_page(
         split=grid.study.split,
         environment=_environment(lines),
         command=lambda name: shlex.join(["t2t-jax", name, *words]),
-        refresh=REFRESH if live else None,
         downloads=_downloads(grid, lines),
         data=files.finite(_data(grid, lines, compared))
         | {"specs": {x.name: x.spec for x in drawn}},

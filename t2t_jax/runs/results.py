@@ -219,11 +219,6 @@ def report_changes(runs: Sequence[Run], report: Callable[[str], object]) -> None
         )
 
 
-def has_origin(run: Run, prefix: str) -> bool:
-    """Returns whether an origin of the run begins with a prefix."""
-    return any(value.startswith(prefix) for value in run.origins.values())
-
-
 def usual_origins(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
     """Returns the most frequent value of each origin.
 
@@ -236,8 +231,8 @@ def usual_origins(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -
         if len(counts) > 1 and not mix:
             listed = ", ".join(f"{value}: {_count(n)}" for value, n in counts)
             raise UsageError(
-                f"the results in {home} differ in {name} ({listed}): choose one with "
-                f"--only '{counts[0][0]}', or show all of them, marked, with --mix."
+                f"the results in {home} differ in {name} ({listed}): show all of them, marked, "
+                "with --mix, or keep them in stores of their own."
             )
         usual[name] = counts[0][0]
     return usual

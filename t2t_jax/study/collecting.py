@@ -9,7 +9,6 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.raw import request
-from t2t_jax.errors import UsageError, near
 from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.results import Run, Unfinished
 from t2t_jax.study.declaration import Row
@@ -46,7 +45,6 @@ class RowRuns:
 def collect(
     grid: Grid,
     *,
-    only: str = "",
     mix: bool = False,
     report: Callable[[str], object] = lambda _: None,
 ) -> list[RowRuns]:
@@ -55,7 +53,6 @@ def collect(
     With a sweep, a row has its chosen config, and no runs until one of its trials is finished.
 
     Args:
-      only: takes only runs that have an origin with this prefix.
       mix: takes runs of different origins, and marks them.
 
     Raises:
@@ -63,14 +60,14 @@ def collect(
     """
     untuned = [(row, grid.config(row)) for row in grid.rows]
     if not grid.sweep:
-        return _collect(grid, untuned, [], only, mix, report)[0]
+        return _collect(grid, untuned, [], mix, report)[0]
     chosen = choices(grid)
     tuned = [
         (row, grid.at(choice.chosen.values if choice.chosen else {}).config(row))
         for row, choice in zip(grid.rows, chosen, strict=True)
     ]
     trials = _trials(chosen, untuned[0][1], report)
-    found, unusual = _collect(grid, [*untuned, *tuned], trials, only, mix, report)
+    found, unusual = _collect(grid, [*untuned, *tuned], trials, mix, report)
     n, out = len(grid.rows), []
     for at_rule, row, choice in zip(found[:n], found[n:], chosen, strict=True):
         marked = (replace(x, unusual=unusual.get(x.directory, "")) for x in choice.trials)
@@ -98,7 +95,6 @@ def _collect(
     grid: Grid,
     rows: Sequence[tuple[Row, Config]],
     trials: Sequence[Run],
-    only: str,
     mix: bool,
     report: Callable[[str], object],
 ) -> tuple[list[RowRuns], dict[Path | None, str]]:
@@ -111,14 +107,7 @@ def _collect(
     # Each trial alone: trials have different configs, and so different programs.
     versioned = results.with_versions([*finished, *([run] for run in trials)])
     finished, tried = versioned[: len(rows)], [run for (run,) in versioned[len(rows) :]]
-    finished = [[run for run in runs if results.has_origin(run, only)] for runs in finished]
-    taken = [run for run in tried if results.has_origin(run, only)]
-    if any(versioned) and not taken and not any(finished):
-        origins = dict.fromkeys(
-            x for runs in versioned for run in runs for x in run.origins.values()
-        )
-        raise UsageError(f"{grid.home} has no run {only!r} of --only: {near(only, origins)}")
-    every_run = list({run.directory: run for runs in (taken, *finished) for run in runs}.values())
+    every_run = list({run.directory: run for runs in (tried, *finished) for run in runs}.values())
     results.report_changes(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
     collected = [

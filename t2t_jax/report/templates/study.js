@@ -122,8 +122,6 @@ reset.addEventListener("click", () => {
 });
 document.getElementById("choice").addEventListener("submit", (event) => event.preventDefault());
 window.addEventListener("hashchange", update);
-const { refresh } = document.body.dataset;
-if (refresh) setTimeout(() => location.reload(), 1000 * refresh);
 every("table:has(tr.sorting)").forEach(sortable);
 update();
 if (window.vegaEmbed) every("figure").forEach(draw);
