@@ -208,12 +208,14 @@ def expectations():
     yield "language_model", f"a perplexity of {whole} for the encoder-decoder, {said}"
 
 
+@pytest.mark.full
 def test_what_experiments_expect_is_what_is_stored():
     for name, sentence in expectations():
         text = " ".join((ROOT / "experiments" / f"{name}.py").read_text().split())
         assert sentence in text, (name, sentence)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "sentence", "minutes", "folder", "share"),
     [

@@ -230,17 +230,6 @@ def saved(directory):
     return {int(p.name) for p in (directory / "checkpoints").glob("*") if p.name.isdigit()}
 
 
-def test_a_killed_run_ends_as_one_left_alone(run, words, tmp_path):
-    process = start(words, tmp_path / "run")
-    wait_for_step([process], tmp_path / "run", EVERY)
-    process.kill()
-    process.communicate(timeout=100)
-    assert not (tmp_path / "run" / "result.json").exists()
-    done = command([*words, "--run", tmp_path / "run"])
-    assert "resuming from step" in done.stderr.decode()
-    same_end(tmp_path / "run", run)
-
-
 def same_end(directory, other):
     assert toy.records(directory)[-1] == toy.records(other)[-1]
     assert "dev_perplexity" in toy.records(other)[-1]
@@ -346,7 +335,7 @@ def unfinished(directory, **changes):
     change_config(directory, **changes)
 
 
-@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("done", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_checkpoint_of_another_model_is_refused(done, copy, words, refused):
     if not done:
         unfinished(copy, d_ff=24)
@@ -411,6 +400,7 @@ def test_more_output_than_learned_positions_is_cut_and_said(words, tmp_path, cap
     assert b"23 positions" in done.stderr
 
 
+@pytest.mark.full
 def test_cut_outputs_are_counted_and_long_targets_raise_the_limit(corpus, tmp_path, call):
     for path in corpus.glob("*.*"):
         words = [line.split()[0] for line in path.read_text().splitlines()]

@@ -242,6 +242,7 @@ def test_a_run_waits_for_a_shorter_one_that_another_process_reads(longer, copy):
     assert (copy / "x" / "checkpoints" / "120").exists()
 
 
+@pytest.mark.full
 def test_a_study_of_more_steps_continues_its_runs(words, tmp_path, call):
     """One row in this process, as a task of a job array; its programs are those of `words`."""
     study = ["run", "table3", "--preset", "paper", "--rows", "base", "--task", "0", *words[2:]]

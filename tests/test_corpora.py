@@ -460,6 +460,7 @@ print(next(Batches(train.source, train.target, 200).stream())[0])
 # Built-in corpora.
 
 
+@pytest.mark.full
 def test_multi30k_is_read_from_a_local_copy(multi30k, tmp_path):
     data = Data(corpus="multi30k", directory=str(multi30k), vocabulary=8000, max_length=64)
     lines = []

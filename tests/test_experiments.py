@@ -98,6 +98,7 @@ def test_an_unfinished_grid_is_left_out(name):
     assert scale.measure(name, stored.DEMO)[0] is None
 
 
+@pytest.mark.full
 def test_the_part_of_a_gpu_runs_wide_grids_and_collects_them(tmp_path, monkeypatch):
     """Here on a CPU, three rows of a few steps."""
     few = toy.of_a_grid(toy.write(tmp_path)) | dict(steps=2, evaluate_every=2, P_drop=0.1)

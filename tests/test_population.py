@@ -123,9 +123,8 @@ def test_a_member_that_diverges_does_not_affect_others(vectorised, alone, tmp_pa
     assert not [p for p in (tmp_path / "both" / "0" / "checkpoints").iterdir() if p.name == "6"]
 
 
-@pytest.mark.parametrize("diverged", [math.nan, math.inf])
-def test_a_perplexity_that_is_not_finite_stops_only_its_member(diverged, tmp_path):
-    perplexities = iter([3.0, diverged, 4.0, 5.0])
+def test_a_perplexity_that_is_not_finite_stops_only_its_member(tmp_path):
+    perplexities = iter([3.0, math.nan, 4.0, 5.0])
     bad, good = run(tmp_path, VARIED[:2], evaluate=lambda _: next(perplexities))
     assert isinstance(bad, RunError)
     assert good.averaged == [3, 6]
@@ -134,7 +133,14 @@ def test_a_perplexity_that_is_not_finite_stops_only_its_member(diverged, tmp_pat
 PERPLEXITIES = 9.0, 3.0, 5.0, 2.0, 8.0, 7.0, 9.0
 
 
-@pytest.mark.parametrize(("average", "steps"), [(1, [4]), (2, [3, 4]), (3, [2, 3, 4])])
+@pytest.mark.parametrize(
+    ("average", "steps"),
+    [
+        pytest.param(1, [4], marks=pytest.mark.full),
+        (2, [3, 4]),
+        pytest.param(3, [2, 3, 4], marks=pytest.mark.full),
+    ],
+)
 def test_early_stopping_returns_the_best_parameters(average, steps, tmp_path, capsys):
     """The best of one, two and three checkpoints in a row, also if the run was interrupted."""
     c = config.replace(C, steps=9, evaluate_every=1, patience=3, average=average)
