@@ -25,9 +25,6 @@ def listing(what: str, home: Path | None) -> list[str]:
     Args:
       what: `runs`, a kind of entry, or a study; empty for everything that can be run.
       home: the store that `runs` lists; None means the directory `runs`.
-
-    Raises:
-      UsageError: there is nothing with that name.
     """
     from t2t_jax.study.declaration import find, path_of, study_files
 

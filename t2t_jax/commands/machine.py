@@ -12,11 +12,7 @@ _HELP = Path(__file__).parents[1] / "help"
 
 
 def doctor(arguments: Namespace) -> None:
-    """Prints the finding of each check of this machine.
-
-    Raises:
-      RunError: there is a problem.
-    """
+    """Prints the finding of each check of this machine."""
     from t2t_jax import doctor
 
     problems = 0

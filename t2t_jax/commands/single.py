@@ -165,11 +165,7 @@ def _translate(
 
 
 def _read_texts(paths: Sequence[Path]) -> list[list[str]]:
-    """Returns the lines of files, without the space around them, as corpora have them.
-
-    Raises:
-      UsageError: they have different numbers of lines.
-    """
+    """Returns the lines of files, without the space around them, as corpora have them."""
     texts = [[line.strip() for line in read_lines(path)] for path in paths]
     for path, lines in zip(paths, texts, strict=True):
         if len(lines) != len(texts[0]):

@@ -22,11 +22,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def arriving_lines(name: str, file: BinaryIO) -> Iterator[list[str]]:
-    """Yields the lines of a stream in batches, each of the lines that have arrived until then.
-
-    Raises:
-      UsageError: a line is not UTF-8.
-    """
+    """Yields the lines of a stream in batches, each of the lines that have arrived until then."""
     content, number, ended = bytearray(), 1, False
     while not ended:
         while b"\n" not in content or select.select([file], [], [], _PAUSE)[0]:

@@ -17,11 +17,7 @@ from t2t_jax.runs.names import title
 
 @contextmanager
 def lock(directory: Path, wait: bool = False) -> Iterator[None]:
-    """Holds the lock of a run; the kernel releases it when the process ends or dies.
-
-    Raises:
-      Busy: another process holds it; with `wait`, this one waits instead.
-    """
+    """Holds the lock of a run; the kernel releases it when the process ends or dies."""
     make_directory(directory)
     try:
         file = (directory / "lock").open("a")
@@ -50,9 +46,6 @@ def claim(
     Args:
       facts: what determines it besides the config: `identity.data_facts` and the dtype.
       origin: `provenance.origin` of the run.
-
-    Raises:
-      UsageError: the directory holds another run; the message names the difference.
     """
     steps, metrics = (directory / "checkpoints").glob("*"), directory / "metrics.jsonl"
     trained = any(steps) or (metrics.exists() and metrics.stat().st_size > 0)
@@ -94,11 +87,7 @@ def is_locked(directory: Path) -> bool:
 
 
 def move_aside(directory: Path) -> Path:
-    """Moves a run to `replaced/` in its store, to be trained again; returns its new directory.
-
-    Raises:
-      Busy: another process is at work on it.
-    """
+    """Moves a run to `replaced/` in its store, to be trained again; returns its new directory."""
     with lock(directory):
         replaced = directory.parent / "replaced"
         make_directory(replaced)

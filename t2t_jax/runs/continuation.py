@@ -108,9 +108,6 @@ def begin(runs: Runs, dataset: Dataset, report: Report) -> None:
 
     Args:
       report: receives a line about each run that goes on from a shorter one, or cannot.
-
-    Raises:
-      RunError: a directory cannot be written.
     """
     configs = {directory: c for c, directory in runs}
     for directory, shorter in shorter_runs(runs).items():

@@ -14,7 +14,6 @@ from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.runs import claim, provenance, published, store
 
 CURRENT = "current"  # the version of the code that makes the table
-_LIBRARIES = "jax", "flax", "optax"
 COSTS = (
     "parameters",
     "flops",
@@ -76,9 +75,6 @@ def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, 
 
     Args:
       report: receives a line about each run that cannot be read.
-
-    Raises:
-      UsageError: there is no such store.
     """
     if not home.is_dir():
         raise UsageError(f"there is no store {home}: run the study first, or correct --store.")
@@ -138,7 +134,7 @@ def _origins(
     facts: Mapping[str, Any], environment: Mapping[str, Any], preparation: str, signature: str
 ) -> dict[str, str]:
     own = environment.get("jaxlib", environment["jax"]) != environment["jax"]  # they go together
-    libraries = _LIBRARIES + ("jaxlib",) * own
+    libraries = "jax", "flax", "optax", *(("jaxlib",) if own else ())
     return {
         f"data{preparation}": facts["data"][:12],
         f"vocabulary{preparation}": facts["vocabulary"][:12],
@@ -204,27 +200,23 @@ def report_changes(runs: Sequence[Run], report: Callable[[str], object]) -> None
     """Reports how many runs compute something else than today's code, and how many are unknown."""
     changed = [run for run in runs if run.changes]
     names = sorted({name for run in changed for name in run.changes or ()})
-    if changed:
-        count = f"{len(changed)} of {_count(len(runs))}"
-        report(f"{count} compute something else than this code ({', '.join(names)})")
     known = [run for run in runs if run.programs]
-    if uncompared := sum(run.changes is None for run in known):
-        report(
-            f"{uncompared} of {_count(len(runs))} are not compared with this code: --compare does"
-        )
-    if unknown := len(runs) - len(known):
-        report(
-            f"{unknown} of {_count(len(runs))} kept no programs, so that it is not known whether "
-            "this code computes the same"
-        )
+    for n, what in (
+        (len(changed), f"compute something else than this code ({', '.join(names)})"),
+        (sum(x.changes is None for x in known), "are not compared with this code: --compare does"),
+        (len(runs) - len(known), "kept no programs, so that it is not known whether this code "
+         "computes the same"),
+    ):  # fmt: skip
+        if n:
+            report(f"{n} of {_count(len(runs))} {what}")
+
+
+def _count(n: int) -> str:
+    return f"{n} run" if n == 1 else f"{n} runs"
 
 
 def usual_origins(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
-    """Returns the most frequent value of each origin.
-
-    Raises:
-      UsageError: an origin has several values, and `mix` is not set.
-    """
+    """Returns the most frequent value of each origin."""
     usual = {}
     for name in dict.fromkeys(name for origin in origins for name in origin):
         counts = Counter(origin[name] for origin in origins if name in origin).most_common()
@@ -236,10 +228,6 @@ def usual_origins(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -
             )
         usual[name] = counts[0][0]
     return usual
-
-
-def _count(n: int) -> str:
-    return f"{n} run" if n == 1 else f"{n} runs"
 
 
 def unusual_origins(run: Run, usual: Mapping[str, str]) -> str:
@@ -269,10 +257,9 @@ def status(directory: Path) -> tuple[str, int]:
 
 def _unfinished(directory: Path, c: Config) -> Unfinished:
     state, step = status(directory)
-    seed = f"seed {c.training.seed}"
     if state == "failed":
-        return Unfinished(f"{seed} failed: {store.read_failure(directory)}")
-    place = f"at step {step:,} of {c.training.steps:,}"
-    if state == "running":
-        return Unfinished(f"{seed} is running, {place}", running=True)
-    return Unfinished(f"{seed} stopped {place}")
+        what = f"failed: {store.read_failure(directory)}"
+    else:
+        verb = "is running," if state == "running" else "stopped"
+        what = f"{verb} at step {step:,} of {c.training.steps:,}"
+    return Unfinished(f"seed {c.training.seed} {what}", state == "running")

@@ -103,11 +103,7 @@ def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:
 
 
 def open_dataset(directory: Path, cache: Path, report: Callable[[str], object]) -> Dataset:
-    """Returns the dataset of a run, prepared if necessary.
-
-    Raises:
-      UsageError: the corpus is not available, or no longer the one that the run was trained on.
-    """
+    """Returns the dataset of a run, prepared if necessary."""
     dataset = open_corpus(read_config(directory).data, cache, report=report)
     check_facts(directory, data_facts(dataset))
     return dataset

@@ -49,15 +49,10 @@ def run_jobs(
       mesh: as `sharding.make_mesh` parses it.
       workers: the number of workers that share the jobs.
       log: the file of this worker's output.
-
-    Raises:
-      Interrupted: the same call continues from there.
     """
     populations = _populations(jobs, open_data, 1 if mesh else workers)
     while populations:
-        remaining = [
-            _run_population(group, open_data, progress, mesh, log) for group in populations
-        ]
+        remaining = (_run_population(x, open_data, progress, mesh, log) for x in populations)
         populations = [group for group in remaining if group]
         if populations:  # other workers hold these
             time.sleep(POLL_SECONDS)
@@ -68,9 +63,6 @@ def run_row(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: 
 
     Returns:
       The number of runs that failed.
-
-    Raises:
-      Interrupted: the same call continues from there.
     """
     for job in jobs:
         store.delete_failure(job.directory)
@@ -177,11 +169,16 @@ def supervise(
 def _workers(
     command: Sequence[str], workers: int, logs: Path
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Starts workers, and terminates them at the end; until then, SIGTERM acts like Ctrl-C."""
-    processes = [
-        _start([*command, "--worker", f"{i}/{workers}"], logs / f"worker-{i}.txt")
-        for i in range(workers)
-    ]
+    """Starts workers, and terminates them at the end; until then, SIGTERM acts like Ctrl-C.
+
+    A worker also ends when this process does, because its standard input closes then.
+    """
+    processes, python = [], (sys.executable, "-m", "t2t_jax.cli")
+    for i in range(workers):
+        words = [*python, *command, "--worker", f"{i}/{workers}"]
+        with (logs / f"worker-{i}.txt").open("ab") as out:
+            p = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=out, stderr=out)
+        processes.append(p)
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield processes
@@ -195,17 +192,6 @@ def _workers(
                 p.stdin.close()
 
 
-def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Starts a worker; it ends when this process ends, because its standard input closes then."""
-    with log.open("ab") as out:
-        return subprocess.Popen(
-            [sys.executable, "-m", "t2t_jax.cli", *command],
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=out,
-        )
-
-
 def _default_workers(programs: int) -> int:
     """Returns a number of workers that keeps this machine busy.
 
@@ -215,7 +201,8 @@ def _default_workers(programs: int) -> int:
     devices = any(Path(p).exists() for p in ("/dev/nvidia0", "/dev/accel0", "/dev/vfio/0"))
     if devices and os.environ.get("JAX_PLATFORMS", "") != "cpu":
         return min(max(len(gpus()), 1), programs)
-    return min(_num_cores(), programs)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return min(len(affinity(0)) if affinity else os.cpu_count() or 1, programs)
 
 
 def gpus(devices: Path = Path("/dev")) -> list[str]:
@@ -225,10 +212,6 @@ def gpus(devices: Path = Path("/dev")) -> list[str]:
         return [x for x in visible.split(",") if x]
     found = (p.name.removeprefix("nvidia") for p in devices.glob("nvidia[0-9]*"))
     return sorted(found, key=int)
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def set_up_worker(number: str) -> None:
