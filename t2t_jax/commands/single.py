@@ -1,11 +1,14 @@
 """`translate`, `evaluate`, `export` and `attend`: what a trained run is used for."""
 
+import io
+import os
+import select
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from t2t_jax import config, files
 from t2t_jax.commands.shared import (
@@ -15,8 +18,8 @@ from t2t_jax.commands.shared import (
     print_scores,
     say,
 )
-from t2t_jax.commands.text import arriving_lines, read_lines
 from t2t_jax.config import Config
+from t2t_jax.data import parallel
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Accuracy
 from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, parse
@@ -28,6 +31,8 @@ from t2t_jax.runs.names import resolve, title
 from t2t_jax.study.distances import diagnostic_table
 from t2t_jax.study.typeset import as_text
 
+_PAUSE = 0.2  # seconds to wait for further lines before those that have arrived are translated
+
 
 def translate(arguments: Namespace) -> None:
     """Translates the lines of standard input, in batches of those that have arrived."""
@@ -35,7 +40,7 @@ def translate(arguments: Namespace) -> None:
     c, model, params, vocabulary = loading.load(resolve(arguments.run, arguments.store), say)
     c = config.replace(c, **changed_fields(arguments))
     first = 1
-    for lines in arriving_lines("standard input", sys.stdin.buffer):
+    for lines in _arriving_lines("standard input", sys.stdin.buffer):
         translations = _translate(c, model, params, vocabulary, lines, first)
         sys.stdout.buffer.write("".join(f"{line}\n" for line in translations).encode())
         sys.stdout.buffer.flush()
@@ -166,7 +171,7 @@ def _translate(
 
 def _read_texts(paths: Sequence[Path]) -> list[list[str]]:
     """Returns the lines of files, without the space around them, as corpora have them."""
-    texts = [[line.strip() for line in read_lines(path)] for path in paths]
+    texts = [[line.strip() for line in _read_lines(path)] for path in paths]
     for path, lines in zip(paths, texts, strict=True):
         if len(lines) != len(texts[0]):
             raise UsageError(
@@ -174,3 +179,40 @@ def _read_texts(paths: Sequence[Path]) -> list[list[str]]:
                 "match line by line."
             )
     return texts
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Returns the lines of a text file, which may be compressed, as the corpus `text` reads it."""
+    try:
+        return _decoded(str(path), parallel.lines_of(path), 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
+
+
+def _arriving_lines(name: str, file: BinaryIO) -> Iterator[list[str]]:
+    """Yields the lines of a stream in batches, each of the lines that have arrived until then."""
+    content, number, ended = bytearray(), 1, False
+    while not ended:
+        while b"\n" not in content or select.select([file], [], [], _PAUSE)[0]:
+            read = os.read(file.fileno(), 1 << 20)
+            content += read
+            if ended := not read:
+                break
+        if number == 1:
+            parallel.refuse_utf16(name, bytes(content[: 1 << 16]))
+            content = content.removeprefix(b"\xef\xbb\xbf")
+        whole = len(content) if ended else content.rindex(b"\n") + 1
+        if lines := _decoded(name, io.BytesIO(content[:whole]), number):
+            yield lines
+        number, content = number + len(lines), content[whole:]
+
+
+def _decoded(name: str, lines: Iterable[bytes], first: int) -> list[str]:
+    """Returns lines as text; only the newline separates lines."""
+    out = []
+    for number, line in enumerate(lines, first):
+        try:
+            out.append(line.removesuffix(b"\n").decode())
+        except UnicodeDecodeError:
+            raise UsageError(f"{name}, line {number}, is not UTF-8: convert it.") from None
+    return out

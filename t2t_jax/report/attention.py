@@ -15,7 +15,7 @@ from t2t_jax.data.cache import Split
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.evaluation import alignment
 from t2t_jax.inference.weights import Map, attention_maps
-from t2t_jax.report.page import page
+from t2t_jax.report import page
 from t2t_jax.tokens import EOS
 
 ROLES = {

@@ -1,18 +1,23 @@
 """The charts of a study: which there are, their captions, and their files."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from statistics import median
+from typing import Any, NamedTuple
 
 from t2t_jax import plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.plotting import Spec
-from t2t_jax.report import costs, differences, factors, learning, parts, tuning
+from t2t_jax.plotting import CHOSEN, LINES, SHAPE, Axis, Spec, facets, interval, panel, tooltip
+from t2t_jax.report import differences, factors, learning, tuning
+from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement, distances, factorial
-from t2t_jax.study.comparison import RowResult, main_metric
+from t2t_jax.study.comparison import RowResult, main_measure, main_metric
+from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
+
+COSTS, DISTANCES = (240, 200), (200, 120)  # of a panel, in pixels; many labels need a higher one
 
 
 class Chart(NamedTuple):
@@ -46,9 +51,8 @@ def draw(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> list[Pa
 
 def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> list[Chart]:
     """Returns every chart for which there are results."""
-    if not any(line.runs for line in lines):
-        return []
-    return [Chart(*parts) for parts in _charts(grid, lines, split)]
+    finished = any(line.runs for line in lines)
+    return [Chart(*x) for x in _charts(grid, lines, split)] if finished else []
 
 
 def _charts(
@@ -63,7 +67,7 @@ def _charts(
     caption = f"Perplexity in training (lines) and on dev (points).{faint}"
     yield "learning", caption, learning.chart(lines, styles)
     caption = f"{metric} against parameters, FLOPs and time." + " Small points are seeds." * seeds
-    yield "cost", caption, costs.chart(grid, lines, styles)
+    yield "cost", caption, _costs(grid, lines, styles)
     if values := differences.values(grid, lines, styles):
         body = differences.chart(grid, values, base)
         yield "differences", differences.describe(values), body
@@ -84,7 +88,106 @@ def _charts(
     if split and grid.study.split and (curves := distances.curves(lines, split)):
         name = metric_of(grid.data.corpus).name
         caption = f"{name} on {grid.study.split} by distance (number of sentences)."
-        yield "distances", caption, parts.chart(lines, curves, styles, name)
+        yield "distances", caption, _distances(lines, curves, styles, name)
     if pairs := distances.contrastive_curves(distances.contrastive_accuracies(lines)):
         caption = "Accuracy on minimal pairs by distance (number of pairs), with 95% intervals."
-        yield "contrastive", caption, parts.chart(lines, pairs, styles, "accuracy (%)")
+        yield "contrastive", caption, _distances(lines, pairs, styles, "accuracy (%)")
+
+
+def _costs(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
+    """Returns a chart with a panel for each cost that is known; small points are seeds."""
+    metric = main_metric(grid)
+    values = [value for line in lines for value in _cost_values(grid, line, styles)]
+    y = Axis.over("quality", metric, (v["quality"] for v in values))
+    grow = {"size": {"condition": {"test": "datum.main", "value": 40}, "value": 8}}
+    titles, panels = list(dict.fromkeys(v["cost"] for v in values)), list[Spec]()
+    means = list({v["row"]: v for v in values if v["main"]}.values())
+    size = COSTS[0], max(COSTS[1], 11 * len(means))
+    for title in titles:
+        own = [v for v in values if v["cost"] == title]
+        fields = tooltip("row", "seed", ("spent", title), ("quality", metric),
+                         quality=".2f", spent=".4~s")  # fmt: skip
+        x = Axis.over("spent", title, (v["spent"] for v in own), log=True)
+        point = ("point", SHAPE | grow | {"tooltip": fields})
+        panels.append(panel(x, y, size, [point], means * (title == titles[-1])))
+        panels[-1]["data"] = {"values": own}
+        y = y._replace(title=None)
+    return {"transform": [CHOSEN], "hconcat": panels}
+
+
+def _cost_values(grid: Grid, line: RowResult, styles: Mapping[str, Spec]) -> list[dict[str, Any]]:
+    """Returns a row's quality and each of its costs: the mean and, if there are several, seeds."""
+    measure = main_measure(grid, line)
+    if measure is None:
+        return []
+    every = [_spent(run) for run in line.runs]
+    shared, out = styles[line.row.name], list[dict[str, Any]]()
+    for cost in dict.fromkeys(cost for spent in every for cost in spent):
+        seeds = [
+            {**shared, "cost": cost, "seed": run.seed, "quality": value, "spent": spent[cost]}
+            for run, value, spent in zip(line.runs, measure.values, every, strict=True)
+            if cost in spent
+        ]
+        middle = {"quality": measure.spread.mean, "spent": median(v["spent"] for v in seeds)}
+        out.append(seeds[0] | middle | {"seed": "mean", "main": True})
+        out += [v | {"main": False} for v in seeds if len(seeds) > 1]
+    return out
+
+
+def _spent(run: Run) -> dict[str, float]:
+    costs = run.costs
+    spent = {"parameters (M)": costs["parameters"] / 1e6, "training FLOPs, counted": costs["flops"]}
+    seconds = costs["training_seconds"]
+    return spent | ({f"training time on {run.device} (min)": seconds / 60} if seconds else {})
+
+
+def _distances(
+    lines: Sequence[RowResult], curves: Sequence[Curves], styles: Mapping[str, Spec], title: str
+) -> Spec:
+    """Returns a chart with a panel for each quantity; each row of panels has base and one group.
+
+    The size of a point grows with the number of sentences or pairs that it is the score of. Points
+    with intervals stand side by side.
+
+    Args:
+      title: of the vertical axis.
+    """
+    names = [line.row.name for line in lines]
+    scores = [v for x in curves for row in x.rows.values() for v in row]
+    ends = [v for x in curves for row in x.ends.values() for both in row for v in both]
+    y = Axis.over("score", title, scores + ends)
+    most = max(n for group in curves for _, n in group.parts)
+    rows = [[names[i] for i in rows] for rows in facets([line.row.group for line in lines])]
+    out: list[Spec] = []
+    for members in rows:
+        across = []
+        for group in curves:
+            own = {name: styles[name] for name in members if name in group.rows}
+            up = y if group is curves[0] else y._replace(title=None)
+            across.append(_part(group, own, up, most, members is rows[-1], group is curves[-1]))
+        out.append({"hconcat": across})
+    return {"vconcat": out}
+
+
+def _part(
+    group: Curves, styles: Mapping[str, Spec], y: Axis, most: int, lowest: bool, labelled: bool
+) -> Spec:
+    spans = [f"{span}\n({n})" for span, n in group.parts]
+    x = Axis.of_levels("x", group.what if lowest else None, spans, labels=lowest)
+    middle, step = (len(styles) - 1) / 2, 0.08 * bool(group.ends)
+    values = [
+        {**style, "x": i + step * (place - middle), "part": span, "n": n,
+         "score": round(group.rows[name][i], 3)}
+        | (dict(zip(("low", "high"), group.ends[name][i], strict=True)) if group.ends else {})
+        for place, (name, style) in enumerate(styles.items())
+        for i, (span, n) in enumerate(group.parts)
+    ]  # fmt: skip
+    scale = {"type": "sqrt", "domain": [0, most], "range": [0, 30]}
+    grow: Spec = {"size": {"field": "n", "type": "quantitative", "scale": scale, "legend": None},
+            "tooltip": tooltip("row", "part", "n", "score", "low", "high", score=".2f", low=".1f",
+                               high=".1f")}  # fmt: skip
+    lines = [] if group.ends else [LINES[0]]
+    layers = [interval(y)] * bool(group.ends) + lines + [("point", SHAPE | grow)]
+    ends = [v for v in values if labelled and v["part"] == group.parts[-1][0]]
+    drawn = panel(x, y, (DISTANCES[0], max(DISTANCES[1], 11 * len(styles))), layers, ends)
+    return drawn | {"data": {"values": values}, "transform": [CHOSEN]}

@@ -12,9 +12,8 @@ from markupsafe import Markup
 from t2t_jax import config, files, plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.report import pairs, tuning
+from t2t_jax.report import page, pairs, tuning, vega
 from t2t_jax.report.charts import Chart, charts
-from t2t_jax.report.page import page, vega
 from t2t_jax.report.samples import samples
 from t2t_jax.study import distances, factorial, tables
 from t2t_jax.study.comparison import LEVEL, RowResult

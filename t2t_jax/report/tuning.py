@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 
 from t2t_jax import config
-from t2t_jax.plotting import (
-    CHOSEN,
-    LINES,
-    SHAPE,
-    Axis,
-    Spec,
-    facets,
-    panel,
-    tooltip,
-)
+from t2t_jax.plotting import CHOSEN, LINES, SHAPE, Axis, Spec, facets, panel, tooltip
 from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE
