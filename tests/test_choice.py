@@ -149,18 +149,6 @@ def test_a_heading_sorts_its_column_up_down_and_back(path, study):
 
 
 @pytest.mark.full
-def test_the_choice_survives_a_reload(path):
-    with open_page(path, 1200) as page:
-        tick(page, 12)
-        page.fill("#filter", "additive")
-        page.locator("nav a[href='#matrix']").click()
-        page.reload()
-        assert page.locator("#filter").input_value() == "additive"
-        assert page.locator("#result tr[data-index='12'] input").is_checked()
-        assert page.locator("#chosen").inner_text() == f"1 of {ROWS} rows are shown."
-
-
-@pytest.mark.full
 def test_tables_and_charts_are_downloaded(path, study):
     with open_page(path, 1200) as page:
         links = page.locator("a[download]").all()

@@ -14,7 +14,6 @@ from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import Spread, spread
 from tests import stored
-from tests.browser import open_page
 
 
 @study("Heads and width", columns="h d_model", split="dev", V=9)
@@ -178,17 +177,6 @@ def test_an_axis_is_logarithmic_where_its_values_are():
     assert not factors.logarithmic([256, 512])
     assert not factors.logarithmic([0.0, 0.1, 0.4])
     assert not factors.logarithmic(["a", "b"])
-
-
-@pytest.mark.full
-def test_the_page_shows_the_charts_of_fields_whatever_rows_are_chosen(grid, lines, tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(study_page(grid, lines, None, ["heads"]))
-    with open_page(path, 1200) as page:
-        page.wait_for_selector("#heatmap.drawn svg.marks")
-        page.locator("#result tr[data-index='1'] input").check()
-        for name in ("learning", "fields", "heatmap"):
-            assert page.locator(f"#{name} svg.marks").is_visible()
 
 
 def test_the_page_has_the_table_of_effects(grid, lines):

@@ -117,15 +117,6 @@ def test_a_run_in_a_directory_goes_before_the_published_one(home, tmp_path):
     assert lines(tmp_path)[1][0].PPL.spread.mean == 1.5
 
 
-def test_an_edited_result_counts_as_missing(tmp_path, call):
-    text = lzma.decompress((stored.DEMO / FILE).read_bytes()).decode()
-    text = text.replace('"dev_perplexity": 2.18', '"dev_perplexity": 1.18')
-    (tmp_path / FILE).write_bytes(lzma.compress(text.encode()))
-    out, error = call("table", "table3", "--store", tmp_path)
-    assert f"result.json of table3-demo/base/0 ({tmp_path / FILE}) was edited" in error
-    assert "base: seed 0 stopped at step 1,280 of 1,280" in out
-
-
 def flipped(content):
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]

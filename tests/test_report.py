@@ -105,22 +105,6 @@ def test_an_empty_study_is_a_page(tmp_path):
         assert page.locator("#charts").count() == 0
 
 
-@pytest.mark.full
-def test_a_page_of_many_rows_and_seeds_is_small(tmp_path):
-    """20 rows and 3 seeds, each run with the longest curves of any preset."""
-    records = [{"step": i, "nll": 9 / i, "dev_perplexity": 100 / i} for i in range(1, 400)]
-    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
-    entries = []
-    for e in stored.entries(20):
-        run = dataclasses.replace(e.runs[0], directory=tmp_path)
-        runs = tuple(dataclasses.replace(run, seed=seed) for seed in range(3))
-        entries.append(dataclasses.replace(e, runs=runs))
-    path = write(tmp_path, entries, None)
-    assert 1e6 < len(path.read_bytes()) < 5e6
-    with open_page(path, 1200) as page:
-        wait_for_charts(page, 4)
-
-
 @pytest.fixture(scope="module")
 def attention():
     return stored.attention()
@@ -129,7 +113,7 @@ def attention():
 def test_a_study_without_values_of_the_paper(attention, tmp_path):
     grid, lines = attention
     lines = [*lines[:2], dataclasses.replace(lines[2], status="stopped at step 3"), *lines[3:]]
-    text = study_page(grid, lines, None, ["attention"], False)
+    text = study_page(grid, lines, None, ["attention"])
     assert "Kendall" not in text
     assert "the paper's" not in text.partition('id="differences"')[2].partition("</figure>")[0]
     (tmp_path / "page.html").write_text(text)
@@ -155,7 +139,7 @@ def test_words_added_to_the_reference_and_omitted_from_it_are_marked():
 
 def test_the_matrix_and_the_list_show_differences_and_their_tests(attention):
     grid, lines = attention
-    text = study_page(grid, lines, None, [], False)
+    text = study_page(grid, lines, None, [])
     for one, other, shown in ((0, 1, "above"), (1, 0, "below")):
         a, b = (lines[i].score for i in (one, other))
         d = statistics.compare(b.values, a.values, b.draws, a.draws)
@@ -180,7 +164,7 @@ def test_a_run_that_diverged_has_no_place_in_charts(attention, tmp_path):
     diverged = dataclasses.replace(run, result=run.result | {"dev_perplexity": float("inf")})
     entries[2] = dataclasses.replace(entries[2], runs=(diverged,))
     lines = comparison.compare_with_base(grid, entries)
-    text = study_page(grid, lines, None, [], False)
+    text = study_page(grid, lines, None, [])
     (data,) = re.findall(r'id="data">(.*?)</script>', text)
     json.loads(data, parse_constant=pytest.fail)
     (tmp_path / "page.html").write_text(text)
@@ -204,7 +188,7 @@ def test_a_row_with_one_seed_and_scores_without_counts_are_not_tested(attention)
     )
     for x in shown:
         assert x.significant == (x.difference.low > 0 or x.difference.high < 0)
-    text = study_page(grid, compared, None, [], False)
+    text = study_page(grid, compared, None, [])
     assert f'class="open" title="{name} minus local: ' in text
     assert ", not tested: one seed" in text
     said = "PPL is not tested, as the counts of each sentence were not kept."

@@ -313,7 +313,7 @@ def test_the_table_shows_each_row_untuned_and_tuned_and_marks_an_edge(swept):
 
 def test_the_page_shows_every_trial_and_each_row_untuned(swept):
     lines = stored.compared(swept)
-    text = study_page(swept, lines, None, [], False)
+    text = study_page(swept, lines, None, [])
     (trials,) = re.findall(r"<caption>Trials\..*?</table>", text, re.DOTALL)
     chosen = {"base": ("7.000", "<strong>5.000</strong>", "6.000"),
               "D:P_drop=0.2": ("<strong>4.000‡</strong>", "8.000", "9.000")}  # fmt: skip
