@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
-from t2t_jax.commands.machine import topics
 from t2t_jax.recipes import RECIPES
 
+HELP = Path(__file__).with_name("help")
+TOPICS = sorted(path.stem for path in HELP.glob("*.md"))  # of `help`
 _HOME = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
 CACHE = Path(os.environ.get("T2T_JAX_CACHE") or f"{_HOME}/t2t_jax").expanduser()
 
@@ -170,7 +171,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     "--store:list": _path("directory of runs, for `list runs` [runs]"),
     "--watch": _flag("for `list runs`: show progress and time left until all have ended"),
-    "topic": dict(nargs="?", default="", help=f"one of {', '.join(topics())}"),
+    "topic": dict(nargs="?", default="", help=f"one of {', '.join(TOPICS)}"),
 }
 
 # Two lines each: name and help; function of t2t_jax/commands, arguments, sections of config fields.

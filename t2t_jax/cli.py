@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import NoReturn
 
 from t2t_jax.arguments import add_commands
@@ -33,7 +32,11 @@ def main(words: Sequence[str] | None = None) -> int:
     logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax logs the errors that it raises
     try:
         arguments = _parse(sys.argv[1:] if words is None else words)
-        _load(arguments.imports)
+        if arguments.imports:  # every command then knows what these files declare
+            from t2t_jax.runs import study_file
+
+            for file in arguments.imports:
+                study_file.load(file)
         module, _, function = arguments.command.rpartition(".")
         getattr(import_module(f"t2t_jax.commands.{module}"), function)(arguments)
     except UsageError as error:
@@ -74,15 +77,6 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     if rest:
         raise UsageError(_unknown(rest[0].partition("=")[0], arguments.parser))
     return arguments
-
-
-def _load(files: Sequence[Path]) -> None:
-    """Loads the files of `--import`, whose declarations every command then knows."""
-    if files:
-        from t2t_jax.runs import study_file
-
-        for file in files:
-            study_file.load(file)
 
 
 def _unknown(word: str, parser: argparse.ArgumentParser) -> str:

@@ -5,18 +5,21 @@ import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t2t_jax import config
 from t2t_jax.attention import MECHANISMS
+from t2t_jax.bench import align
 from t2t_jax.config import SECTIONS, Config
 from t2t_jax.errors import UsageError, near, warn
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.extend import PARTS
 from t2t_jax.recipes import RECIPES
-
-if TYPE_CHECKING:
-    from t2t_jax.study.declaration import Study
-    from t2t_jax.study.presets import Preset
+from t2t_jax.runs import names, published, results, store
+from t2t_jax.study import agreement, collecting, comparison
+from t2t_jax.study.declaration import EXPERIMENTS, PAPER, Study, find, path_of, studies, study_files
+from t2t_jax.study.presets import PRESETS, Preset, shrink
+from t2t_jax.study.requests import Request
 
 
 def listing(what: str, home: Path | None) -> list[str]:
@@ -26,8 +29,6 @@ def listing(what: str, home: Path | None) -> list[str]:
       what: `runs`, a kind of entry, or a study; empty for everything that can be run.
       home: the store that `runs` lists; None means the directory `runs`.
     """
-    from t2t_jax.study.declaration import find, path_of, study_files
-
     if home is not None and what != "runs":
         raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
     if path_of(what) or what in (known := study_files()):
@@ -45,15 +46,7 @@ def listing(what: str, home: Path | None) -> list[str]:
     return [line for kind in runnable for line in (kind, *(f"  {x}" for x in _LISTS[kind]()))]
 
 
-def _studies() -> list[str]:
-    from t2t_jax.study.declaration import studies
-
-    return [f"{s.name:18}{s.title}: {len(s.rows)} rows" for s in studies().values()]
-
-
 def _presets() -> list[str]:
-    from t2t_jax.study.presets import PRESETS, shrink
-
     lines = []
     for name, preset in PRESETS.items():
         lines.append(f"{name:18}{preset.about}")
@@ -67,12 +60,8 @@ def _presets() -> list[str]:
     ]
 
 
-def _agreement(preset: "Preset") -> list[str]:
+def _agreement(preset: Preset) -> list[str]:
     """Says how far the stored Table 3 of a preset, if there is one, agrees with the paper's."""
-    from t2t_jax.study import agreement, collecting, comparison
-    from t2t_jax.study.declaration import EXPERIMENTS, find
-    from t2t_jax.study.requests import Request
-
     home = EXPERIMENTS / "results" / f"table3-{preset.name}"
     if not home.is_dir():
         return []
@@ -86,14 +75,12 @@ def _agreement(preset: "Preset") -> list[str]:
     ]
 
 
-def _rows(study: "Study") -> list[str]:
+def _rows(study: Study) -> list[str]:
     """Returns a study's rows with the paper's values and their changes."""
-    from t2t_jax.study.declaration import PAPER
-
     width = max(len(row.name) for row in study.rows) + 2
     columns = [n for n in PAPER if any(n in row.paper for row in study.rows)]
-    names = [f"{'params (M)' if n == 'params' else n:>12}" for n in columns]
-    heading = f"{'':{width}}{''.join(names)}   (paper)"
+    titles = [f"{'params (M)' if n == 'params' else n:>12}" for n in columns]
+    heading = f"{'':{width}}{''.join(titles)}   (paper)"
     lines = [heading] if columns else []
     for row in study.rows:
         cells = "".join(f"{row.paper.get(n, ''):>12}" for n in columns)
@@ -108,9 +95,6 @@ def _runs(home: Path) -> list[str]:
 
     The age is the time since the run ended, or since its last record if it has not ended.
     """
-    from t2t_jax.bench import align
-    from t2t_jax.runs import names, results, store
-
     rows = []
     for directory, c in results.stored(home, warn):
         try:
@@ -135,9 +119,6 @@ def _runs(home: Path) -> list[str]:
 
 def _run_cells(directory: Path, c: Config) -> tuple[str, ...]:
     """Returns the columns of a run after its name."""
-    from t2t_jax.evaluation.metrics import metric_of
-    from t2t_jax.runs import published, results, store
-
     status, step = results.status(directory)
     metric, result = metric_of(c.data.corpus), store.read_result(directory, warn) or {}
     ppl = result.get("dev_perplexity")
@@ -207,6 +188,6 @@ _LISTS: dict[str, Callable[[], list[str]]] = {
     "mechanisms": _mechanisms,
     "parts": _parts,
     "presets": _presets,
-    "studies": _studies,
+    "studies": lambda: [f"{x.name:18}{x.title}: {len(x.rows)} rows" for x in studies().values()],
     "recipes": lambda: [f"{name:18}{about}" for name, (about, _) in RECIPES.items()],
 }

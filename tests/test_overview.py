@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from t2t_jax.commands import machine
+from t2t_jax.arguments import TOPICS
 from t2t_jax.runs import names, store, view
 from t2t_jax.runs.identity import Job
 from t2t_jax.runs.view import Standing, Watch, seconds_left, summary
@@ -244,7 +244,7 @@ def test_what_is_not_there_is_wrong_use(words, tmp_path, refused):
 
 def test_help_alone_lists_its_topics(call):
     lines = call("help").out.splitlines()
-    assert [line.split()[0] for line in lines] == machine.topics()
+    assert [line.split()[0] for line in lines] == TOPICS
 
 
 @pytest.fixture

@@ -5,18 +5,22 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from t2t_jax import doctor as checks
+from t2t_jax.arguments import HELP, TOPICS
 from t2t_jax.errors import Busy, RunError, UsageError, near, writing
+from t2t_jax.listing import listing
+from t2t_jax.runs import claim, published, results
+from t2t_jax.runs.names import title
+from t2t_jax.runs.view import watch
+from t2t_jax.training.progress import Progress
 
 _LEFT = ".pruned"  # suffix of a directory that is being deleted
-_HELP = Path(__file__).parents[1] / "help"
 
 
 def doctor(arguments: Namespace) -> None:
     """Prints the finding of each check of this machine."""
-    from t2t_jax import doctor
-
     problems = 0
-    for finding in doctor.examine(arguments.cache, arguments.store, arguments.mesh):
+    for finding in checks.examine(arguments.cache, arguments.store, arguments.mesh):
         print(f"{'fix' if finding.remedy else 'ok':4}  {finding.check:10}  {finding.result}")
         if finding.remedy:
             print(f"{'':16}  {finding.remedy}")
@@ -30,9 +34,6 @@ def prune(arguments: Namespace) -> None:
 
     Other runs are not touched.
     """
-    from t2t_jax.runs import claim, published, results
-    from t2t_jax.runs.names import title
-
     size = runs = unfinished = 0
     for directory, _ in results.stored(arguments.store, print):
         if published.is_published(directory):
@@ -74,32 +75,23 @@ def list_(arguments: Namespace) -> None:
 
     With --watch it prints the progress of the runs until all have ended.
     """
-    from t2t_jax.listing import listing
-
     if arguments.watch:
         if arguments.what != "runs":
             raise UsageError("--watch is for the runs of a store: `list runs --watch`.")
-        from t2t_jax.runs.view import watch
-        from t2t_jax.training.progress import Progress
 
         watch(arguments.store or Path("runs"), Progress(sys.stdout))
         return
     print("\n".join(listing(arguments.what, arguments.store)))
 
 
-def topics() -> list[str]:
-    """Returns the topics of `help`."""
-    return sorted(path.stem for path in _HELP.glob("*.md"))
-
-
 def help_(arguments: Namespace) -> None:
     """Prints the text on a topic, or the topics."""
     if not arguments.topic:
-        titles = {x: (_HELP / f"{x}.md").read_text("utf-8").partition("\n")[0] for x in topics()}
+        titles = {x: (HELP / f"{x}.md").read_text("utf-8").partition("\n")[0] for x in TOPICS}
         print("\n".join(f"{name:18}{title.removeprefix('# ')}" for name, title in titles.items()))
         return
-    if arguments.topic not in topics():
+    if arguments.topic not in TOPICS:
         raise UsageError(
-            f"there is no help on {arguments.topic!r}: {near(arguments.topic, topics())}"
+            f"there is no help on {arguments.topic!r}: {near(arguments.topic, TOPICS)}"
         )
-    print((_HELP / f"{arguments.topic}.md").read_text("utf-8"), end="")
+    print((HELP / f"{arguments.topic}.md").read_text("utf-8"), end="")

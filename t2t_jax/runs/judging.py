@@ -44,11 +44,23 @@ def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Jud
 
     The set has none of the sentences that the run may have been trained on.
     """
-    items, c = _minimal_pairs(directory, cache), store.read_config(directory)
+    c = store.read_config(directory)
+    corpus = CORPORA[c.data.corpus]
+    if not corpus.minimal_pairs:
+        raise UsageError(
+            f"{title(directory)} was trained on {c.data.corpus}, which has no minimal pairs: give "
+            "a set of its own, --contrastive FILE."
+        )
+    store.open_dataset(directory, cache, lambda _: None)  # raises if it is another corpus today
+    whole = config.replace(c, pairs=drawn_pairs(c.data))  # a sample of any size is in it
+    dataset = open_corpus(whole.data, cache, lambda _: None)
+    train = dataset.splits["train"].source
+    known = dataset.vocabulary.decode(train[i] for i in range(len(train)))
+    items = implementation(corpus.minimal_pairs, HOME)(c.data, frozenset(known))
     report(f"judging {len(items):,} minimal pairs: {title(directory)}")
     judgements = _judge(directory, items, report)
     share = 100 * sum(x.right for x in judgements) / len(judgements)
-    graded = f"grade:{c.data.grade}|" * ("grade" in CORPORA[c.data.corpus].fields)
+    graded = f"grade:{c.data.grade}|" * ("grade" in corpus.fields)
     fingerprint = identity.sha256(items)[:12]
     signature = f"{graded}pairs:{len(judgements)}|set:{fingerprint}|rule:{rule()}"
     return Score(store.CONTRASTIVE, share, signature), judgements
@@ -96,20 +108,3 @@ def _judge(directory: Path, items: Set, report: Report) -> list[Judgement]:
 
     _, model, params, vocabulary = load(directory, report)
     return judge(model, params, vocabulary, items)
-
-
-def _minimal_pairs(directory: Path, cache: Path) -> Set:
-    """Returns the set without the sources that training may have read, in a sample of any size."""
-    c = store.read_config(directory)
-    corpus = CORPORA[c.data.corpus]
-    if not corpus.minimal_pairs:
-        raise UsageError(
-            f"{title(directory)} was trained on {c.data.corpus}, which has no minimal pairs: give "
-            "a set of its own, --contrastive FILE."
-        )
-    store.open_dataset(directory, cache, lambda _: None)  # raises if it is another corpus today
-    whole = config.replace(c, pairs=drawn_pairs(c.data))
-    dataset = open_corpus(whole.data, cache, lambda _: None)
-    train = dataset.splits["train"].source
-    known = dataset.vocabulary.decode(train[i] for i in range(len(train)))
-    return implementation(corpus.minimal_pairs, HOME)(c.data, frozenset(known))
