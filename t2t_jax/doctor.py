@@ -22,12 +22,7 @@ class Finding(NamedTuple):
 
 
 def examine(cache: Path, store: Path, mesh: str) -> Iterator[Finding]:
-    """Yields the finding of each check; a check that raises gives a finding, too.
-
-    Args:
-      cache, store: the directories of corpora and of runs.
-      mesh: as `sharding.make_mesh` parses it.
-    """
+    """Yields the finding of each check; a check that raises gives a finding, too."""
     checks: dict[str, Callable[[], Finding]] = {
         "packages": _packages,
         "allocator": _allocator,

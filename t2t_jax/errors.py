@@ -39,11 +39,7 @@ def warn(line: str) -> None:
 def near(
     name: str, choices: Iterable[str], also: Mapping[str, Iterable[str]] = MappingProxyType({})
 ) -> str:
-    """Returns a clause with the choices closest to a misspelt name, or with all choices.
-
-    Args:
-      also: other words for a choice, which are compared with the name, too.
-    """
+    """Returns a clause with the choices closest to a misspelt name, or with all choices."""
     choices = list(choices)
     if close := closest(name, choices, also):
         return f"did you mean {alternatives(close)}?"
@@ -76,9 +72,6 @@ def alternatives(choices: Iterable[str]) -> str:
 @contextmanager
 def writing(path: Path, kind: type[Exception] = OSError) -> Iterator[None]:
     """Context in which `path` is written; turns an exception into an error of one sentence.
-
-    Args:
-      kind: the type of the exceptions that are turned.
 
     Raises:
       RunError: in place of such an exception.

@@ -23,12 +23,7 @@ from t2t_jax.study.requests import Request
 
 
 def listing(what: str, home: Path | None) -> list[str]:
-    """Returns lines about a kind of entry, a study or the runs of a store.
-
-    Args:
-      what: `runs`, a kind of entry, or a study; empty for everything that can be run.
-      home: the store that `runs` lists; None means the directory `runs`.
-    """
+    """Returns lines about a kind of entry, a study or the runs of a store."""
     if home is not None and what != "runs":
         raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
     if path_of(what) or what in (known := study_files()):

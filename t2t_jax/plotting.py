@@ -63,9 +63,6 @@ def styles(names: Sequence[str], groups: Sequence[str] = ()) -> dict[str, Spec]:
     """Returns the fields of each row's data: its name, colour, dash and shape.
 
     The first row has the colour of text. Rows of the same colour differ in dash and shape.
-
-    Args:
-      groups: of the rows; a group has the same colour in all studies, in several shades.
     """
     shapes, before, out = _SHAPES.split(), Counter[int](), {}
     places = map(_place, groups) if groups else range(len(names))

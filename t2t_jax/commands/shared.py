@@ -93,11 +93,7 @@ def _splits_of(grid: Grid, rows: Sequence[RowRuns], cache: Path) -> Mapping[str,
 
 
 def available_dataset(directory: Path, cache: Path, without: str) -> Dataset | None:
-    """Returns the dataset of a run, or None if its corpus is not available.
-
-    Args:
-      without: what is lost in that case, for the message.
-    """
+    """Returns the dataset of a run, or None if its corpus is not available."""
     try:
         return store.open_dataset(directory, cache, lambda _: None)
     except UsageError as error:

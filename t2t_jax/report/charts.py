@@ -21,12 +21,7 @@ COSTS, DISTANCES = (240, 200), (200, 120)  # of a panel, in pixels; many labels 
 
 
 class Chart(NamedTuple):
-    """A chart of a study.
-
-    Attributes:
-      name: ends the name of its files.
-      body: its data and panels, without title and theme.
-    """
+    """A chart of a study."""
 
     name: str
     caption: str
@@ -37,9 +32,6 @@ def draw(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> list[Pa
     """Draws every chart for which there are results; returns the paths of the PNG files.
 
     Each is also written as SVG and PDF.
-
-    Args:
-      split: the sentences that the study is scored on, if they are available.
     """
     names, out = [line.row.name for line in lines], []
     for chart in charts(grid, lines, split):
@@ -148,9 +140,6 @@ def _distances(
 
     The size of a point grows with the number of sentences or pairs that it is the score of. Points
     with intervals stand side by side.
-
-    Args:
-      title: of the vertical axis.
     """
     names = [line.row.name for line in lines]
     scores = [v for x in curves for row in x.rows.values() for v in row]

@@ -24,15 +24,10 @@ SPLITS = "training", "dev"
 
 
 class Curve(NamedTuple):
-    """The perplexity of a row at the steps that all of its seeds recorded.
+    """The perplexity of a row at the steps that all of its seeds recorded."""
 
-    Attributes:
-      amounts: the mean over seeds of each of `AXES`, [steps].
-      PPL: of each seed, [seeds, steps].
-    """
-
-    amounts: Mapping[str, np.ndarray]
-    PPL: np.ndarray
+    amounts: Mapping[str, np.ndarray]  # mean over seeds of each of `AXES`, [steps]
+    PPL: np.ndarray  # [seeds, steps]
 
     @property
     def mean(self) -> np.ndarray:

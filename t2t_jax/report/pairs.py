@@ -12,17 +12,11 @@ Pairs = Mapping[tuple[str, str], Difference]
 
 
 class MatrixCell(NamedTuple):
-    """A cell of the matrix.
-
-    Attributes:
-      text: the difference, as a number.
-      tooltip: the difference with its interval and p.
-      kind: above, below, open (not significant) or same (no difference to test).
-    """
+    """A cell of the matrix."""
 
     text: str
     tooltip: str
-    kind: str
+    kind: str  # above, below, open (not significant) or same (no difference to test)
 
 
 def of_metrics(grid: Grid, lines: Sequence[RowResult]) -> dict[str, Pairs]:

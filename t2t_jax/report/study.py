@@ -34,12 +34,7 @@ class Figure(NamedTuple):
 
 
 class PageRow(NamedTuple):
-    """A row of the table and its details.
-
-    Attributes:
-      summary: the changes and the number of seeds, as a tooltip.
-      config: the full config as JSON.
-    """
+    """A row of the table and its details."""
 
     cells: tuple[Cell, ...]
     name: str
@@ -50,12 +45,7 @@ class PageRow(NamedTuple):
 def study_page(
     grid: Grid, lines: Sequence[RowResult], split: Split | None, words: Sequence[str]
 ) -> str:
-    """Returns the HTML of the page.
-
-    Args:
-      split: the sentences that the study is scored on, if they are available.
-      words: the arguments that a command needs for this study.
-    """
+    """Returns the HTML of the page."""
     quality, crossed = tables.quality(grid, lines), factorial.factorial(grid, lines)
     scored, judged = split if grid.study.split else None, distances.contrastive_accuracies(lines)
     names = [line.row.name for line in lines]

@@ -41,12 +41,7 @@ def claim(
     vocabulary: Vocabulary,
     origin: Mapping[str, Any],
 ) -> None:
-    """Writes what determines a run, or checks that the directory holds the same run.
-
-    Args:
-      facts: what determines it besides the config: `identity.data_facts` and the dtype.
-      origin: `provenance.origin` of the run.
-    """
+    """Writes what determines a run, or checks that the directory holds the same run."""
     steps, metrics = (directory / "checkpoints").glob("*"), directory / "metrics.jsonl"
     trained = any(steps) or (metrics.exists() and metrics.stat().st_size > 0)
     if trained and (directory / "config.json").exists():  # if not, another may take its place

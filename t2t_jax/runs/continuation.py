@@ -79,11 +79,7 @@ def is_longer(c: Config, directory: Path) -> bool:
 
 
 def announce(runs: Sequence[tuple[str, Config, Path]], report: Report) -> None:
-    """Reports which of several runs will go on from shorter ones, and why others will not.
-
-    Args:
-      runs: the name, the config and the directory of each.
-    """
+    """Reports which of several runs will go on from shorter ones, and why others will not."""
     shorter = shorter_runs([(c, directory) for _, c, directory in runs])
     groups: dict[str, list[str]] = defaultdict(list)
     for name, _, directory in runs:
@@ -105,9 +101,6 @@ def begin(runs: Runs, dataset: Dataset, report: Report) -> None:
     """Makes the directories of those runs that are not begun and can go on from a shorter run.
 
     Afterwards, each is like a run that was interrupted at the shorter run's last needed checkpoint.
-
-    Args:
-      report: receives a line about each run that goes on from a shorter one, or cannot.
     """
     configs = {directory: c for c, directory in runs}
     for directory, shorter in shorter_runs(runs).items():

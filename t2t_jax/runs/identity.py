@@ -38,11 +38,7 @@ def data_facts(dataset: Dataset) -> dict[str, Any]:
 
 
 def key(c: Config, data: Mapping[str, Any]) -> str:
-    """Returns twelve hex digits that identify a run by its config and data.
-
-    Args:
-      data: `data_facts` of its dataset.
-    """
+    """Returns twelve hex digits that identify a run by its config and its `data_facts`."""
     return sha256([identity(c), dict(data)])[:12]
 
 

@@ -46,9 +46,6 @@ def programs(c: Config, V: int) -> dict[str, str]:
 
     The hash of the step covers the values of the traced hyperparameters, except for the seed. A
     run that is scored on predictions has a program `prediction` in place of decoding.
-
-    Args:
-      V: the size of the vocabulary.
     """
     hashes = dict(_lowered(compile_key(c), V))
     values = {name: x.item() for name, x in vars(step.hyper(c)).items() if name != "seed"}

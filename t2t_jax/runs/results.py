@@ -71,11 +71,7 @@ class Unfinished(NamedTuple):
 
 
 def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Config]]:
-    """Yields the runs of a store, as (directory, config).
-
-    Args:
-      report: receives a line about each run that cannot be read.
-    """
+    """Yields the runs of a store, as (directory, config)."""
     if not home.is_dir():
         raise UsageError(f"there is no store {home}: run the study first, or correct --store.")
     for directory in published.directories(home):

@@ -159,11 +159,7 @@ def finished_at(directory: Path) -> float:
 
 
 def write_statistics(directory: Path, name: str, statistics: Sequence[Sequence[Any]]) -> str:
-    """Writes the statistics of every sentence, whose sums give a metric; returns their checksum.
-
-    Args:
-      name: the split whose translations are scored, or `LIKELIHOOD` or `CONTRASTIVE`.
-    """
+    """Writes the statistics of every sentence, whose sums give a metric; returns their checksum."""
     write(directory / f"{name}.statistics.json", json.dumps(statistics))
     return sha256(statistics)
 

@@ -31,12 +31,7 @@ Entries = Mapping[str, Mapping[str, Any]]  # by table and name
 
 
 class _Beside(MetaPathFinder, Loader):
-    """Imports the modules beside a study file while the file is executed.
-
-    Attributes:
-      copies: the content of modules by name, in place of the files beside the study file.
-      texts: the content of each module that was imported.
-    """
+    """Imports the modules beside a study file, or copies of them, while the file is executed."""
 
     def __init__(self, study: str, copies: Mapping[str, str] | None) -> None:
         self.study, self.copies, self.texts = study, copies, dict[str, str]()

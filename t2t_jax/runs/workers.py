@@ -59,11 +59,7 @@ def run_jobs(
 
 
 def run_row(jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str) -> int:
-    """Runs the jobs of one row, including those that failed before, and prints their outcomes.
-
-    Returns:
-      The number of runs that failed.
-    """
+    """Runs the jobs of one row, those that failed before, too; returns how many failed."""
     for job in jobs:
         store.delete_failure(job.directory)
     run_jobs(jobs, open_data, progress, mesh)
@@ -126,19 +122,11 @@ def _run_population(
 def supervise(
     jobs: Sequence[Job], command: Sequence[str], workers: int | None, logs: Path, progress: Progress
 ) -> int:
-    """Starts workers on jobs and shows their progress until they end.
+    """Starts workers on jobs and shows their progress until they end; returns how many failed.
 
     Args:
       command: the command line of a worker without its number.
-      workers: the number of workers; None means one per GPU, or per CPU core without GPUs.
-      logs: the directory for the output of the workers.
-
-    Returns:
-      The number of runs that failed.
-
-    Raises:
-      Interrupted: the workers were stopped; the same call continues from there.
-      RunError: the workers ended before the jobs did.
+      workers: None means one per GPU, or per CPU core without GPUs.
     """
     files.make_directory(logs)
     for job in jobs:
@@ -218,9 +206,6 @@ def set_up_worker(number: str) -> None:
     """Restricts this worker to its share of cores and GPUs, and ends it when its supervisor ends.
 
     JAX must not be imported before the call. Workers that share a GPU share its memory equally.
-
-    Args:
-      number: `i/n`, for worker i of n on this machine.
     """
     i, n = map(int, number.split("/"))
     if n > 1 and hasattr(os, "sched_setaffinity"):
