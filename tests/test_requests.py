@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from t2t_jax.cli import _parse
-from t2t_jax.commands.shared import grid_of, grid_shown
+from t2t_jax.commands.shared import grid_shown, request
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import metrics
 from t2t_jax.study import requests
@@ -23,7 +23,9 @@ def run(home, flags=""):
 
 
 def asked(home, flags):
-    return grid_of(_parse(["run", "table3", "--store", str(home), *shlex.split(flags)]))
+    arguments = _parse(["run", "table3", "--store", str(home), *shlex.split(flags)])
+    study, request_of_run = request(arguments)
+    return request_of_run.grid(study, home)
 
 
 def facts(grid):
