@@ -279,33 +279,36 @@ def rows_table(results):
 
 
 def draw(results, folder):
-    """Plots tau of PPL over the tokens for each parameter and over the FLOPs of a grid."""
+    """Plots tau of PPL over the tokens for each parameter and over the FLOPs, part by part."""
     from t2t_jax import plotting
 
-    names = [f"{c}: {part}" for c in dict.fromkeys(map(corpus_of, results)) for part in PARTS]
-    styles, values = plotting.styles(names), []
-    for name, x in results.items():
-        corpus = corpus_of(name)
-        for part in PARTS:
-            if not (found := x["agreement"][part].get("PPL")):
-                continue
-            low, high = found["interval"]
-            values.append(
-                styles[f"{corpus}: {part}"]
-                | {"grid": name, "tokens": x["tokens_per_parameter"], "flops": x["flops"]}
-                | {"tau": found["tau"], "low": low, "high": high}
-            )
-    ends = [v[n] for v in values for n in ("tau", "low", "high") if v[n] is not None]
-    y = plotting.Axis.over("tau", "Kendall's tau with the paper's PPL", ends)
-    layers = [plotting.interval(y), ({"type": "point", "size": 40}, plotting.SHAPE)]
-    titles = {"tokens": "target tokens per parameter of base", "flops": "FLOPs of the whole grid"}
-    axes = [plotting.Axis.over(n, t, [v[n] for v in values], log=True) for n, t in titles.items()]
-    panels = [
-        plotting.panel(x, y, (240, 240), layers, values[-len(PARTS) :] if x is axes[-1] else ())
-        | {"data": {"values": values}}
-        for x in axes
+    corpora = [*dict.fromkeys(map(corpus_of, results))]
+    styles = plotting.styles(corpora)
+    values = [
+        styles[corpus_of(name)]
+        | {"grid": name, "part": part, "tau": found["tau"]}
+        | dict(zip(("low", "high"), found["interval"], strict=True))
+        | {"tokens": x["tokens_per_parameter"], "flops": x["flops"] / x["seeds"][1]}
+        for name, x in results.items()
+        for part in PARTS
+        if (found := x["agreement"][part].get("PPL"))
     ]
-    plotting.write(folder / "scale", plotting.chart({"hconcat": panels}, names))
+    ends = [v[n] for v in values for n in ("tau", "low", "high") if v[n] is not None]
+    titles = {"tokens": "target tokens per parameter", "flops": "FLOPs of a seed of all rows"}
+    rows = []
+    for field, title in titles.items():
+        x = plotting.Axis.over(field, title, [v[field] for v in values], log=True)
+        row = []
+        for part in PARTS:
+            y = plotting.Axis.over("tau", f"tau of PPL, {part}", ends)
+            layers = [plotting.interval(y), ({"type": "point", "size": 40}, plotting.SHAPE)]
+            of_part = [v for v in values if v["part"] == part]
+            named = [next(v for v in reversed(of_part) if v["row"] == c) for c in corpora]
+            labels = named if part == [*PARTS][-1] else ()
+            panel = plotting.panel(x, y, (180, 180), layers, labels)
+            row.append(panel | {"data": {"values": of_part}})
+        rows.append({"hconcat": row})
+    plotting.write(folder / "scale", plotting.chart({"vconcat": rows}, corpora))
 
 
 def main():
