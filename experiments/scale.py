@@ -47,7 +47,7 @@ class Regime(NamedTuple):
     stored: str = ""
 
 
-# Pairs in a batch, by corpus and size of the vocabulary. The peak of the learning rate is base's best
+# Pairs in a batch, by corpus and vocabulary size. The peak of the learning rate is base's best
 # of four for d_model 64 on about 22,400 pairs, with pre-norm and a linear schedule, and falls as
 # d_model^-0.5. With post-norm and the paper's schedule, base is far worse at each of three peaks.
 PAIRS_A_STEP = {
