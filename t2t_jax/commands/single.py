@@ -150,7 +150,7 @@ def attend(arguments: Namespace) -> None:
         )
     attended = attention.attended(model, params, vocabulary, source, target)
     dataset = available_dataset(
-        directory, arguments.cache, "the corpus, on which heads are measured"
+        directory, c, arguments.cache, "the corpus, on which heads are measured"
     )
     dev = None if dataset is None else dataset.splits["dev"]
     heads = None if dev is None else attention.heads(model, params, vocabulary, dev)

@@ -51,7 +51,7 @@ def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Jud
             f"{title(directory)} was trained on {c.data.corpus}, which has no minimal pairs: give "
             "a set of its own, --contrastive FILE."
         )
-    store.open_dataset(directory, cache, lambda _: None)  # raises if it is another corpus today
+    store.open_dataset(directory, c, cache, lambda _: None)  # raises if it is another corpus today
     whole = config.replace(c, pairs=drawn_pairs(c.data))  # a sample of any size is in it
     dataset = open_corpus(whole.data, cache, lambda _: None)
     train = dataset.splits["train"].source

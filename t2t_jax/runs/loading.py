@@ -112,7 +112,7 @@ def evaluate(
     more = [METRICS[name] for name in parse(metrics, c.data.corpus)]
     more = [metric for metric in more if metric.function and metric not in own]
     if texts is None:
-        sentences = _split(store.open_dataset(directory, cache, report), split)
+        sentences = _split(store.open_dataset(directory, c, cache, report), split)
         outputs = outputs_of(sentences, (), c.data)
     else:
         sources, references, *alternatives = texts
@@ -128,7 +128,7 @@ def predictions(
 ) -> dict[str, tuple[list[str], Split]]:
     """Returns a run's predictions for splits of a diagnostic task, and the splits that it reads."""
     c, model, params, vocabulary = load(directory, report, translating=False)
-    dataset, out = as_read(c, store.open_dataset(directory, cache, report)), {}
+    dataset, out = as_read(c, store.open_dataset(directory, c, cache, report)), {}
     for name in splits:
         split = _split(dataset, name)
         checks.check_split(c, name, split, model.limit, translated=False)

@@ -102,9 +102,11 @@ def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:
             )
 
 
-def open_dataset(directory: Path, cache: Path, report: Callable[[str], object]) -> Dataset:
-    """Returns the dataset of a run, prepared if necessary."""
-    dataset = open_corpus(read_config(directory).data, cache, report=report)
+def open_dataset(
+    directory: Path, c: Config, cache: Path, report: Callable[[str], object]
+) -> Dataset:
+    """Returns the dataset of a run, prepared if necessary, from the paths that a config names."""
+    dataset = open_corpus(c.data, cache, report=report)
     check_facts(directory, data_facts(dataset))
     return dataset
 
