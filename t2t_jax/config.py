@@ -242,6 +242,9 @@ def replace(config: Config, **changes: Any) -> Config:
     """Returns `config` with the named fields changed, in any section.
 
     With another architecture, fields that it lacks are reset to their defaults.
+
+    Raises:
+      UsageError: a name is no field, or a value is out of its range.
     """
     if changes.get("architecture", config.model.architecture) != config.model.architecture:
         new = ARCHITECTURES.get(changes["architecture"])

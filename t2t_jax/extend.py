@@ -66,6 +66,9 @@ def mechanism(name: str, about: str = "", **fields: Any) -> Decorator:
 
     Args:
       fields: of `attention.registry.Entry`, such as `options=dict(tau=0.1)`.
+
+    Raises:
+      UsageError: neither the class nor its base classes declare `products` and `supports`.
     """
 
     def add(implementation: Any) -> Any:
@@ -191,6 +194,9 @@ def optimizer(name: str, about: str = "", mup: bool = False) -> Decorator:
 
     Args:
       mup: as of `parts.Optimizer`.
+
+    Raises:
+      UsageError: the function has another argument without a default.
     """
 
     def add(function: Any) -> Any:

@@ -11,7 +11,11 @@ from t2t_jax.errors import UsageError, writing
 
 
 def make_directory(directory: Path) -> None:
-    """Makes a directory for results unless it exists."""
+    """Makes a directory for results unless it exists.
+
+    Raises:
+      UsageError: it cannot be made.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -19,7 +23,11 @@ def make_directory(directory: Path) -> None:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes a file atomically."""
+    """Writes a file atomically.
+
+    Raises:
+      RunError: it cannot be written, for example because the disk is full.
+    """
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")  # of this process alone
     with writing(path):
         try:
@@ -45,7 +53,11 @@ def finite(value: Any) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Returns the content of a JSON file."""
+    """Returns the content of a JSON file.
+
+    Raises:
+      UsageError: it cannot be read, or is not JSON.
+    """
     try:
         return json.loads(path.read_text("utf-8"))
     except OSError as error:

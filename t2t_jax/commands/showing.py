@@ -110,7 +110,11 @@ def publish(arguments: Namespace) -> None:
 
 
 def _lines(grid: Grid, arguments: Namespace, needed: bool = True) -> list[RowResult]:
-    """Returns the lines of a grid."""
+    """Returns the lines of a grid.
+
+    Raises:
+      UsageError: it has no run, finished or not, and one is needed.
+    """
     if arguments.compare:
         provenance.compare(stored(grid.home, say))
     judge = bool(getattr(arguments, "metrics", ""))  # what takes minutes must be asked for

@@ -66,6 +66,9 @@ def make_context(
     Args:
       to_score: whether a split is to be scored, by its name.
       mesh: the devices, as `sharding.make_mesh` parses it.
+
+    Raises:
+      UsageError: the config does not fit the data or the devices.
     """
     model, dev = build(c, dataset.vocabulary.size), dataset.splits["dev"]
     scored = [name for name in dataset.splits if is_scored(c) and to_score(name)]

@@ -66,7 +66,11 @@ def load(
 
 
 def final_parameters(directory: Path) -> Path:
-    """Returns the directory of the parameters with which a finished run was scored."""
+    """Returns the directory of the parameters with which a finished run was scored.
+
+    Raises:
+      UsageError: they were not kept.
+    """
     if not (directory / "final").exists():
         raise UsageError(
             f"{title(directory)} is finished but has no parameters (final/): restore them, or "
@@ -106,6 +110,9 @@ def evaluate(
       texts: sources, and one or several references of each; None for the split.
       changes: decoding fields that differ from the run's.
       metrics: names of further metrics, separated by commas.
+
+    Raises:
+      UsageError: there is no such split or metric, or the corpus is no longer the one trained on.
     """
     c, model, params, vocabulary = load(directory, report)
     c, own = config.replace(c, **changes), metrics_of(c.data.corpus)
@@ -126,7 +133,11 @@ def evaluate(
 def predictions(
     directory: Path, cache: Path, splits: Sequence[str], report: Report
 ) -> dict[str, tuple[list[str], Split]]:
-    """Returns a run's predictions for splits of a diagnostic task, and the splits that it reads."""
+    """Returns a run's predictions for splits of a diagnostic task, and the splits as it reads them.
+
+    Raises:
+      UsageError: as in `evaluate`, or a sentence is longer than the model's positions.
+    """
     c, model, params, vocabulary = load(directory, report, translating=False)
     dataset, out = as_read(c, store.open_dataset(directory, c, cache, report)), {}
     for name in splits:

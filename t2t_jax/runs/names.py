@@ -57,6 +57,9 @@ def resolve(text: str, home: Path) -> Path:
     """Returns the directory of the run that a path, or a name in the store `home`, refers to.
 
     The preset of a name and its changed fields may be left out: `table3/base/0`.
+
+    Raises:
+      UsageError: the store has no such run, or several.
     """
     path = Path(text)
     if path.is_dir() or published.is_published(path):

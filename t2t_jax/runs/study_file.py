@@ -104,7 +104,11 @@ def forget(path: Path, before: Entries) -> None:
 
 
 def file_of(c: Config) -> str | None:
-    """Returns the path of the study file that defines what a config names; None if none does."""
+    """Returns the path of the study file that defines what a config names; None if none does.
+
+    Raises:
+      UsageError: several files do, as a run keeps a copy of one.
+    """
     flat = config.flatten(c)
     files = {
         _study(where): field
@@ -138,7 +142,11 @@ def keep_copy(directory: Path, path: str) -> None:
 
 
 def load_copy(directory: Path) -> bool:
-    """Loads the copy of a study file that a run keeps; returns whether there is one."""
+    """Loads the copy of a study file that a run keeps; returns whether there is one.
+
+    Raises:
+      UsageError: as `load`.
+    """
     text = published.read(directory, COPY)
     if text is not None:
         load(directory / COPY, text, published.read(directory, MODULES) or {})
