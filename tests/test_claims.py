@@ -119,6 +119,7 @@ def claims():
     yield f"if it is more than {mechanisms.FASTER} times as fast at 2,048", True
 
 
+@pytest.mark.full
 def test_what_the_pages_say_of_stored_results_is_true():
     written = " ".join(RESULTS.read_text().split())
     for sentence, true in claims():

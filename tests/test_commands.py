@@ -373,6 +373,7 @@ def test_a_damaged_or_foreign_directory_is_refused(copy, words, refused):
     refused(["translate", copy], "config.json", "JSON")
 
 
+@pytest.mark.full
 def test_a_damaged_checkpoint_is_set_aside(run, copy, words, refused):
     """The run goes on from the one before, and ends as if nothing had been."""
     unfinished(copy)
