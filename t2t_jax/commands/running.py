@@ -153,7 +153,13 @@ def _report_changes(jobs: Sequence[Job], rerun: bool, report: Callable[[str], ob
         if changes is None:
             differing.setdefault("cannot be compared with", []).append(job)
         elif changes:
-            _check_file(job)
+            ours = study_file.file_of(job.c)
+            other = store.read_environment(job.directory).get("study_file")
+            if ours and other and ours != other and Path(other).exists():
+                raise UsageError(
+                    f"{other} has made {job.name}, with different code under the names of {ours}: "
+                    "rename them in one of the files, or give each its own --store."
+                )
             differing.setdefault(f"computes another {' and '.join(changes)}", []).append(job)
     for difference, group in differing.items():
         listed = ", ".join(job.name for job in group)
@@ -164,13 +170,3 @@ def _report_changes(jobs: Sequence[Job], rerun: bool, report: Callable[[str], ob
         again = itertools.chain(*differing.values())
         old = {claim.move_aside(job.directory).parent for job in again}
         report(f"they are made again; the old ones are in {', '.join(sorted(map(str, old)))}")
-
-
-def _check_file(job: Job) -> None:
-    """Raises an error if another study file made a run, with other code for the same names."""
-    ours, other = study_file.file_of(job.c), store.read_environment(job.directory).get("study_file")
-    if ours and other and ours != other and Path(other).exists():
-        raise UsageError(
-            f"{other} has made {job.name}, with different code under the names of {ours}: rename "
-            "them in one of the files, or give each its own --store."
-        )

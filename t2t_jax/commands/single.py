@@ -171,7 +171,13 @@ def _translate(
 
 def _read_texts(paths: Sequence[Path]) -> list[list[str]]:
     """Returns the lines of files, without the space around them, as corpora have them."""
-    texts = [[line.strip() for line in _read_lines(path)] for path in paths]
+    texts = []
+    for path in paths:  # which may be compressed, as the corpus `text` reads them
+        try:
+            lines = _decoded(str(path), parallel.lines_of(path), 1)
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}.") from None
+        texts.append([line.strip() for line in lines])
     for path, lines in zip(paths, texts, strict=True):
         if len(lines) != len(texts[0]):
             raise UsageError(
@@ -179,14 +185,6 @@ def _read_texts(paths: Sequence[Path]) -> list[list[str]]:
                 "match line by line."
             )
     return texts
-
-
-def _read_lines(path: Path) -> list[str]:
-    """Returns the lines of a text file, which may be compressed, as the corpus `text` reads it."""
-    try:
-        return _decoded(str(path), parallel.lines_of(path), 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}.") from None
 
 
 def _arriving_lines(name: str, file: BinaryIO) -> Iterator[list[str]]:

@@ -13,7 +13,7 @@ from t2t_jax import config, files, plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.report import page, pairs, tuning, vega
-from t2t_jax.report.charts import Chart, charts
+from t2t_jax.report.charts import charts
 from t2t_jax.report.samples import samples
 from t2t_jax.study import distances, factorial, tables
 from t2t_jax.study.comparison import LEVEL, RowResult
@@ -49,7 +49,10 @@ def study_page(
     quality, crossed = tables.quality(grid, lines), factorial.factorial(grid, lines)
     scored, judged = split if grid.study.split else None, distances.contrastive_accuracies(lines)
     names = [line.row.name for line in lines]
-    drawn = [_figure(chart, names) for chart in charts(grid, lines, split)]
+    drawn = []
+    for chart in charts(grid, lines, split):
+        spec = plotting.chart(chart.body, names, paper="transparent")
+        drawn.append(Figure(chart.name, chart.caption, spec, Markup(plotting.picture(spec))))
     compared = pairs.of_metrics(grid, lines)
     main, matrix = next(iter(compared.items()), ("", {}))
     return page(
@@ -84,11 +87,6 @@ def study_page(
         | {"specs": {x.name: x.spec for x in drawn}},
         vega=vega() if drawn else "",
     )
-
-
-def _figure(chart: Chart, names: Sequence[str]) -> Figure:
-    spec = plotting.chart(chart.body, names, paper="transparent")
-    return Figure(chart.name, chart.caption, spec, Markup(plotting.picture(spec)))
 
 
 def _spans(table: Table) -> list[tuple[str, int]]:

@@ -71,9 +71,11 @@ def resolve(text: str, home: Path) -> Path:
             "runs: train one first, or correct --store."
         )
     exact = [(name, run) for name, run in known if text in (name, run.name)]
-    matches = exact or [(name, run) for name, run in known if _abbreviates(text, name)]
+    matches = exact or [(name, run) for name, run in known if text in _abbreviations(name)]
     if not matches:
-        short = {_short(name): name for name, _ in known} | {name: name for name, _ in known}
+        short = {_abbreviations(name)[1]: name for name, _ in known} | {
+            name: name for name, _ in known
+        }
         close = difflib.get_close_matches(text, short, n=3, cutoff=0.0)
         nearest = list(dict.fromkeys(short[name] for name in close))
         raise UsageError(
@@ -91,15 +93,8 @@ def resolve(text: str, home: Path) -> Path:
     return next(iter(runs))
 
 
-def _short(name: str) -> str:
-    """Returns a name without its preset and its changed fields."""
-    study, *row = name.split("/", 1)
-    return "/".join([study.split(":")[0].split("-")[0], *row]) if row else name
-
-
-def _abbreviates(text: str, name: str) -> bool:
-    """Returns whether a text is a name without its preset or its changed fields."""
-    (text_study, *text_row), (study, *row) = text.split("/", 1), name.split("/", 1)
-    scaled_study = study.split(":")[0]
-    studies = scaled_study, scaled_study.split("-")[0]
-    return bool(text_row) and text_row == row and text_study in studies
+def _abbreviations(name: str) -> tuple[str, str]:
+    """Returns a name without its changed fields, and without its preset, too."""
+    study, _, row = name.partition("/")
+    scaled = study.split(":")[0]
+    return (f"{scaled}/{row}", f"{scaled.split('-')[0]}/{row}") if row else (name, name)

@@ -82,8 +82,12 @@ def changes(directory: Path, c: Config, environment: Mapping[str, Any]) -> list[
     if environment.get("source") == source(c):
         return []
     memory = _remembered(directory.parent)
-    if memory is None or not _same(memory["environment"], environment):
+    if memory is None:
         return None
+    for name in _COMPARABLE:  # another number of devices lowers the same programs
+        today, then = (str(x.get(name)) for x in (memory["environment"], environment))
+        if re.sub(r"\d+ x ", "", today) != re.sub(r"\d+ x ", "", then):
+            return None
     kept, today = environment.get("programs"), memory["programs"].get(_key(directory, c))
     if kept is None or today is None:
         return None
@@ -152,12 +156,3 @@ def _key(directory: Path, c: Config) -> str:
     """Returns a text that runs share if they have the same row, vocabulary and study file."""
     V = store.read_data(directory)["subwords"]
     return identity.sha256([identity.row_key(c), V, study_file.text_of(c)])[:12]
-
-
-def _same(environment: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Returns whether programs that were lowered in two environments are comparable."""
-    kinds = (
-        [re.sub(r"\d+ x ", "", str(e.get(name))) for name in _COMPARABLE]
-        for e in (environment, other)
-    )
-    return next(kinds) == next(kinds)
