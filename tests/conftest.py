@@ -9,11 +9,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from t2t_jax.cli import main
 from tests import toy
 from tests.eight import HURRY
 
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 # Also in the processes that tests start.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 if "PYTEST_XDIST_WORKER" not in os.environ:  # these processes share compiled programs

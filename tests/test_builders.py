@@ -14,7 +14,7 @@ from tensorflow_datasets.translate.wmt14 import Wmt14Translate
 
 from t2t_jax.config import Data
 from t2t_jax.data import builders, parallel
-from t2t_jax.data import multi30k as published
+from t2t_jax.data import parallel as published
 from t2t_jax.data import prepare as preparation
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.prepare import prepare

@@ -511,7 +511,7 @@ def test_multi30k_that_is_not_the_published_one_is_reported(tmp_path):
 
 
 def test_the_published_checksums_are_those_of_the_local_copy(multi30k):
-    from t2t_jax.data.multi30k import FILES
+    from t2t_jax.data.parallel import FILES
 
     for name in ("train.en.gz", "train.de.gz", "val.en.gz", "val.de.gz"):
         data = (multi30k / name).read_bytes()

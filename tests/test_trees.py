@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t2t_jax.config import Data
-from t2t_jax.data import treebank, trees
+from t2t_jax.data import grammar, treebank, trees
 from t2t_jax.data.cache import open_dataset
+from t2t_jax.data.grammar import generate
 from t2t_jax.data.prepare import prepare
 from t2t_jax.data.trees import Tree
 from t2t_jax.errors import UsageError
@@ -227,10 +228,14 @@ def test_a_whole_treebank_has_the_standard_splits(tmp_path):
     assert pieces == [*brackets, "</s>"], "a bracket is one subword"
 
 
-def test_the_treebank_of_the_grammar_reads_as_the_wsj_does(tmp_path):
-    data = Data(corpus="grammar_trees", target="tree", grade="easy", vocabulary=800)
+def test_the_treebank_of_the_grammar_reads_as_the_wsj_does(tmp_path, monkeypatch):
+    sizes = dict(dev=20, test=10, long=2, deep=1)
+    monkeypatch.setattr(
+        grammar, "generate", lambda *x, train, more: generate(*x, train=300, **sizes)
+    )
+    data = Data(corpus="grammar_trees", target="tree", grade="easy", vocabulary=300)
     dataset = open_dataset(prepare(data, tmp_path, report=lambda _: None))
-    assert [len(split.source) for split in dataset.splits.values()][:3] == [60_000, 1000, 1000]
+    assert [len(split.source) for split in dataset.splits.values()] == [300, *sizes.values()]
     dev = dataset.splits["dev"]
     for source, target, extra in zip(dev.sources, dev.references, dev.extras, strict=True):
         (tree,) = trees.parse(extra["tree"], "dev")

@@ -169,9 +169,6 @@ class Batches:
       batch_tokens: the largest number of tokens on a side of a batch, padding included.
       shapes: the largest number of shapes.
       multiple: divides the number of rows of each shape.
-
-    Raises:
-      UsageError: a batch of `multiple` of the longest sentences exceeds `batch_tokens`.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from typing import IO, Any
 import tensorflow_datasets as tfds
 from etils import epath
 
-from t2t_jax.data import multi30k as published
+from t2t_jax.data import parallel as published
 from t2t_jax.data.raw import FilesMissing, Raw, Stream
 from t2t_jax.data.tokenise import CHUNK
 from t2t_jax.errors import UsageError
@@ -72,11 +72,7 @@ class Multi30k(tfds.core.GeneratorBasedBuilder):
 
 
 def multi30k(source: str, target: str, root: Path) -> Mapping[str, Stream]:
-    """The splits of Multi30k, downloaded below `root`.
-
-    Raises:
-      FilesMissing: a file is missing and cannot be downloaded.
-    """
+    """The splits of Multi30k, downloaded below `root`."""
     pair = sorted((source, target))
     builder = _builder(Multi30k, root, config="-".join(pair))
     names = [f"{s}.{x}.gz" for s in published.STEMS.values() for x in pair]
@@ -88,9 +84,6 @@ def wmt14(source: str, target: str, root: Path, directory: str) -> Mapping[str, 
     """The splits of WMT14: TFDS's training data, newstest2013 for dev, newstest2014 for test.
 
     Archives are read from `directory` if it has files of their names; others are downloaded.
-
-    Raises:
-      FilesMissing: an archive is missing and cannot be downloaded.
     """
     from tensorflow_datasets.translate import wmt, wmt14
 

@@ -7,27 +7,28 @@ have 2, 4 and 8 times that length.
 import functools
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t2t_jax.config import Data
 from t2t_jax.data import nested, tasks
 from t2t_jax.data.corpora import parse_options
-from t2t_jax.data.raw import Raw, RawCorpus, Report, drawn_pairs, streams_of
-from t2t_jax.data.tasks import Example, Options, Task
+from t2t_jax.data.raw import Raw, RawCorpus, Report, check_words, drawn_pairs, streams_of
+from t2t_jax.data.tasks import Example, Options
 from t2t_jax.errors import UsageError
 from t2t_jax.tokens import UNK
 
-TASKS: Mapping[str, Task] = {
-    "recall": Task(tasks.recall, tasks.recall_words),
-    "copy": Task(tasks.copy, tasks.symbols),
-    "reverse": Task(tasks.reverse, tasks.symbols),
-    "sort": Task(tasks.sort, tasks.symbols),
-    "selective_copy": Task(tasks.selective_copy, tasks.selective_copy_words),
-    "induction": Task(tasks.induction, tasks.induction_words),
-    "dyck": Task(nested.dyck, nested.dyck_words),
-    "listops": Task(nested.listops, nested.listops_words),
-    "needle": Task(tasks.needle, tasks.needle_words),
+# How an example is drawn, and the words of the options.
+TASKS: Mapping[str, tuple[Callable[..., Example], Callable[[Options], list[str]]]] = {
+    "recall": (tasks.recall, tasks.recall_words),
+    "copy": (tasks.copy, tasks.symbols),
+    "reverse": (tasks.reverse, tasks.symbols),
+    "sort": (tasks.sort, tasks.symbols),
+    "selective_copy": (tasks.selective_copy, tasks.selective_copy_words),
+    "induction": (tasks.induction, tasks.induction_words),
+    "dyck": (nested.dyck, nested.dyck_words),
+    "listops": (nested.listops, nested.listops_words),
+    "needle": (tasks.needle, tasks.needle_words),
 }
 VERSION = 1  # to be raised with a change of the examples that are drawn
 PAIRS = 20_000  # in training, unless another number is requested
@@ -69,17 +70,9 @@ def diagnostic(data: Data, root: Path, report: Report) -> RawCorpus:
 
 
 def vocabulary(task: str, options: Options, V: int) -> list[str]:
-    """The words of a task with a vocabulary of V, special tokens included.
-
-    Raises:
-      UsageError: the options do not fit each other, or the task has another number of words.
-    """
-    words = TASKS[task].words({**options, "V": V - RESERVED})
-    if len(words) != V - RESERVED:
-        raise UsageError(
-            f"corpus {task} has {len(words)} words and {RESERVED} special tokens, not a vocabulary "
-            f"of {V:,}: set vocabulary={len(words) + RESERVED}."
-        )
+    """The words of a task with a vocabulary of V, special tokens included."""
+    words = TASKS[task][1]({**options, "V": V - RESERVED})
+    check_words(task, words, V)
     return words
 
 
@@ -90,9 +83,6 @@ def generate(
 
     Args:
       pairs: number of training pairs; a larger number begins with the same ones.
-
-    Raises:
-      UsageError: the options do not fit each other, or there are too few examples.
     """
     seen = set[str]()
     splits = {}
@@ -108,9 +98,9 @@ def generate(
 
 def _distinct(task: str, split: str, options: Options, seen: set[str]) -> Iterator[Example]:
     """Examples without end that are not in `seen`, to which they are added."""
-    rng, tries = random.Random(f"{task} {split}"), 0
+    rng, tries, draw = random.Random(f"{task} {split}"), 0, TASKS[task][0]
     while True:
-        example = TASKS[task].draw(rng, options)
+        example = draw(rng, options)
         text = f"{' '.join(example.source)}\t{' '.join(example.target)}"
         if text not in seen:
             seen.add(text)

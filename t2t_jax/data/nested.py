@@ -41,9 +41,6 @@ def listops(rng: random.Random, o: Options) -> Example:
     An operator has two to five arguments: digits, or expressions nested up to `depth`. MED is the
     median, rounded down, and SM the sum modulo 10. Every expression has more than half of `length`
     words.
-
-    Raises:
-      UsageError: hardly any expression of this depth is so long.
     """
     for _ in range(_TRIES):
         words, value = _expression(rng, draw_length(rng, o), o["depth"])

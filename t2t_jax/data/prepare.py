@@ -50,9 +50,6 @@ def open_corpus(data: Data, root: Path, report: Report = print) -> Dataset:
     training pairs and has the same dev and test, but its vocabulary is trained on all of its pairs.
     A diagnostic task draws as many pairs as are requested: more begin with the same ones, and dev
     and test stay the same.
-
-    Raises:
-      UsageError: as `prepare`, or the corpus has fewer pairs.
     """
     dataset = open_dataset(prepare(data, root, report))
     train = dataset.splits["train"]

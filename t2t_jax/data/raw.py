@@ -107,6 +107,15 @@ def check_languages(data: Data, source: str, target: str) -> None:
         )
 
 
+def check_words(corpus: str, words: Sequence[str], V: int) -> None:
+    """Raises UsageError unless the words of a corpus and special tokens are a vocabulary of V."""
+    if len(words) + UNK + 1 != V:
+        raise UsageError(
+            f"corpus {corpus} has {len(words)} words and {UNK + 1} special tokens, not a "
+            f"vocabulary of {V:,}: set vocabulary={len(words) + UNK + 1}."
+        )
+
+
 def sha256(path: Path) -> str:
     """The sha256 of a file, as hex digits."""
     try:
@@ -121,11 +130,8 @@ def sha256(path: Path) -> str:
 def _of_function(data: Data, corpus: Corpus, function: Callable[..., Any]) -> RawCorpus:
     """The corpus of a study file's function of a split and the corpus's options."""
     name, options = data.corpus, parse_options(data.corpus, data.task_options)
-    if corpus.words and data.vocabulary != len(corpus.words) + UNK + 1:
-        raise UsageError(
-            f"corpus {name} has {len(corpus.words)} words and {UNK + 1} special tokens, not a "
-            f"vocabulary of {data.vocabulary:,}: set vocabulary={len(corpus.words) + UNK + 1}."
-        )
+    if corpus.words:
+        check_words(name, corpus.words, data.vocabulary)
 
     def read(split: str) -> Iterator[Raw]:
         try:

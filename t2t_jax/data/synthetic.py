@@ -65,10 +65,6 @@ def _drawn(grade: str, known: Set[str]) -> list[dict[str, Any]]:
 
 
 def minimal_pairs(data: Data, known: Set[str]) -> list[dict[str, Any]]:
-    """The contrastive set of the grade of a config, without the sources `known`.
-
-    Raises:
-      UsageError: the config does not translate English to German.
-    """
+    """The contrastive set of the grade of a config, without the sources `known`."""
     check_languages(data, "en", "de")
     return _drawn(data.grade, known)

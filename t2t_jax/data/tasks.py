@@ -7,7 +7,7 @@ examples. The answer is a function of the words before it, so an accuracy of 100
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from t2t_jax.errors import UsageError
@@ -29,18 +29,6 @@ class Example(NamedTuple):
     source: list[str]
     target: list[str]
     distance: int | None = None
-
-
-class Task(NamedTuple):
-    """A task.
-
-    Attributes:
-      draw: (generator, options) -> an example.
-      words: options -> its words.
-    """
-
-    draw: Callable[[random.Random, Options], Example]
-    words: Callable[[Options], list[str]]
 
 
 def require(fits: bool, reason: str) -> None:

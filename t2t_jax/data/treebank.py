@@ -56,11 +56,12 @@ def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:
             sections.setdefault(int(match[1]), []).append(path)
     needed = set(range(2, 24)) if corpus == "wsj" else {0, 1}
     if missing := needed - sections.keys():
-        has = ", ".join(f"{s:02}" for s in sorted(sections)) or "no file wsj_SSNN.mrg"
+        has, lacks = (", ".join(f"{s:02}" for s in sorted(x)) for x in (sections, missing))
         raise FilesMissing(
-            f"corpus {corpus} needs sections {_span(needed)} of the Wall Street Journal, and below "
-            f"{directory} section {_span(missing)} is missing (it has: {has}): give the directory "
-            "of the .mrg files with --directory."
+            f"corpus {corpus} needs sections {min(needed):02} to {max(needed):02} of the Wall "
+            f"Street Journal, and below {directory} section {lacks} is missing (it has: "
+            f"{has or 'no file wsj_SSNN.mrg'}): give the directory of the .mrg files with "
+            "--directory."
         )
     if corpus == "wsj":
         return {
@@ -76,11 +77,7 @@ def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:
 
 
 def pairs(files: Sequence[Path]) -> Iterator[Raw]:
-    """The examples of files. A sentence that consists of traces is left out.
-
-    Raises:
-      UsageError: a file is damaged.
-    """
+    """The examples of files. A sentence that consists of traces is left out."""
     for path in files:
         for raw in trees.read(path):
             tree = trees.strip(raw)
@@ -97,11 +94,3 @@ def example(tree: trees.Tree) -> Raw:
     return Raw(
         words.encode(), " ".join(trees.linearise(tree)).encode(), {"tree": trees.write(tree)}
     )
-
-
-def _span(sections: set[int]) -> str:
-    """Section numbers as text: "02 to 23", or a list if they have gaps."""
-    ordered = sorted(sections)
-    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:
-        return f"{ordered[0]:02} to {ordered[-1]:02}"
-    return ", ".join(f"{s:02}" for s in ordered)

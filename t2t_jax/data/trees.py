@@ -8,7 +8,6 @@ linearised tree labels its brackets and has XX in place of every word (Vinyals e
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Union
 
@@ -43,61 +42,33 @@ def read(path: Path) -> Iterator[Tree]:
 
 
 def parse(text: str, where: str) -> Iterator[Tree]:
-    """The trees of a text; `where` names it in messages.
-
-    Raises:
-      UsageError: as `read`.
-    """
-    stack: list[_OpenTree] = []
-    for line, token in _tokens(text):
+    """The trees of a text; `where` names it in messages, as `read` does."""
+    stack: list[tuple[int, list[Tree | str]]] = []  # the open brackets: their lines and contents
+    lines = text.splitlines()
+    tokens = [(n, token) for n, line in enumerate(lines, 1) for token in _TOKEN.findall(line)]
+    for number, token in tokens:
         if token == "(":
-            stack.append(_OpenTree(line))
+            stack.append((number, []))
         elif not stack:
-            problem = (
-                "a bracket is closed that was not opened"
-                if token == ")"
-                else f"{token!r} stands outside of a tree"
-            )
-            raise UsageError(f"{where}, line {line}: {problem}; restore the file.")
+            outside = f"{token!r} stands outside of a tree"
+            problem = "a bracket is closed that was not opened" if token == ")" else outside
+            raise UsageError(f"{where}, line {number}: {problem}; restore the file.")
         elif token == ")":
-            tree = stack.pop().close()
+            _, content = stack.pop()
+            # The outermost bracket of the Penn Treebank has no label.
+            label = str(content.pop(0)) if content and isinstance(content[0], str) else ""
+            tree = Tree(label, tuple(content))
             if stack:
-                stack[-1].add(tree)
+                stack[-1][1].append(tree)
             else:
                 yield tree
-        elif stack[-1].label is None:
-            stack[-1].label = token
         else:
-            stack[-1].add(token)
+            stack[-1][1].append(token)
     if stack:
         raise UsageError(
-            f"{where} ends in line {len(text.splitlines())} within the tree that begins in line "
-            f"{stack[0].line}: it is cut; restore it."
+            f"{where} ends in line {len(lines)} within the tree that begins in line {stack[0][0]}: "
+            "it is cut; restore it."
         )
-
-
-def _tokens(text: str) -> Iterator[tuple[int, str]]:
-    """The tokens of a text, each with the number of its line."""
-    for number, line in enumerate(text.splitlines(), 1):
-        for token in _TOKEN.findall(line):
-            yield number, token
-
-
-@dataclass
-class _OpenTree:
-    """A tree that is not closed; its label is the token behind its opening bracket, if any."""
-
-    line: int
-    label: str | None = None
-    children: list[Tree | str] = field(default_factory=list)
-
-    def add(self, child: Tree | str) -> None:
-        if self.label is None:
-            self.label = ""  # the outermost bracket of the Penn Treebank has no label
-        self.children.append(child)
-
-    def close(self) -> Tree:
-        return Tree(self.label or "", tuple(self.children))
 
 
 def write(tree: Tree) -> str:
@@ -152,62 +123,32 @@ def rebuild(tokens: Sequence[str], words: Sequence[tuple[str, str]]) -> tuple[Tr
     Returns:
       The tree, and whether the string was well-formed.
     """
-    builder = _Builder(words)
+    stack: list[tuple[str, list[Tree]]] = [("S", [])]  # the open brackets, behind an implicit one
+    rest, well_formed = [Tree(tag, (word,)) for tag, word in reversed(words)], True
+
+    def close() -> None:
+        label, children = stack.pop()
+        if children:  # an empty one is dropped
+            stack[-1][1].append(Tree(label, tuple(children)))
+
     for token in tokens:
-        if token == WORD:
-            builder.word()
+        if token == WORD and rest:
+            stack[-1][1].append(rest.pop())
         elif token.startswith("(") and len(token) > 1:
-            builder.stack.append((token[1:], []))
-        elif token.startswith(")") and len(token) > 1:
-            builder.close_label(token[1:])
+            stack.append((token[1:], []))
         else:
-            builder.well_formed = False
-    return builder.finish()
-
-
-class _Builder:
-    """Builds a tree from a linearised string.
-
-    Attributes:
-      stack: the label and children of every open bracket, the implicit outermost one first.
-      rest: the words that have not been used, the next one last.
-    """
-
-    def __init__(self, words: Sequence[tuple[str, str]]) -> None:
-        self.well_formed = True
-        self.stack: list[tuple[str, list[Tree | str]]] = [("S", [])]
-        self.rest = [Tree(tag, (word,)) for tag, word in reversed(words)]
-
-    def word(self) -> None:
-        if self.rest:
-            self.stack[-1][1].append(self.rest.pop())
-        else:
-            self.well_formed = False
-
-    def close(self) -> str:
-        """Closes the innermost bracket and returns its label; an empty one is dropped."""
-        label, children = self.stack.pop()
-        if children:
-            self.stack[-1][1].append(Tree(label, tuple(children)))
-        return label
-
-    def close_label(self, label: str) -> None:
-        """Closes brackets up to the innermost one of a label; does nothing if there is none."""
-        labels = [open_label for open_label, _ in self.stack[1:]]
-        self.well_formed &= bool(labels) and labels[-1] == label and bool(self.stack[-1][1])
-        if label in labels:
-            while self.close() != label:
-                pass
-
-    def finish(self) -> tuple[Tree, bool]:
-        self.well_formed &= len(self.stack) == 1 and not self.rest
-        while len(self.stack) > 1:
-            self.close()
-        (_, children), rest = self.stack[0], self.rest[::-1]
-        outermost = children[0] if len(children) == 1 else ""
-        if isinstance(outermost, Tree) and not outermost.is_word:
-            return Tree(outermost.label, (*outermost.children, *rest)), self.well_formed
-        return Tree("S", (*children, *rest)), False
+            labels = [f"){label}" for label, _ in stack[1:]]
+            well_formed &= token in labels[-1:] and bool(stack[-1][1])
+            if token in labels:
+                for _ in range(labels[::-1].index(token) + 1):
+                    close()
+    well_formed &= len(stack) == 1 and not rest
+    while len(stack) > 1:
+        close()
+    (_, children), missing = stack[0], rest[::-1]
+    if len(children) == 1 and not children[0].is_word:
+        return Tree(children[0].label, (*children[0].children, *missing)), well_formed
+    return Tree("S", (*children, *missing)), False
 
 
 def right_branching(words: Sequence[tuple[str, str]], label: str = "NP") -> Tree:

@@ -10,8 +10,7 @@ dependencies of German words are known. The translation is a function of the Eng
     draft.py        the state of a sentence while it is drawn
     phrases.py      noun phrases
     verbs.py        verb chains and word order
-    plans.py        tense, negation and adverbials that a clause will have
-    adverbials.py   adverbials
+    plans.py        tense, negation and adverbials of a clause
     clauses.py      clauses
     sentences.py    sentences
     corpus.py       the splits of the corpus

@@ -1,10 +1,9 @@
-"""The pools that words are drawn from, by what they are combined with; ambiguous words."""
+"""The lists that words are drawn from, by what they are combined with; ambiguous words."""
 
 from collections.abc import Iterable
 from functools import cache
 
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.draft import Pool
 from t2t_jax.data.grammar.inflection import ADJECTIVES, ADVERBS, NOUNS, VERBS, Adjective, Noun, Verb
 
 
@@ -23,7 +22,7 @@ ORDINARY = [n for n in NOUNS if "she" not in n.classes]
 
 
 @cache
-def nouns(classes: frozenset[str]) -> Pool[Noun]:
+def nouns(classes: frozenset[str]) -> list[Noun]:
     """The nouns that a slot admits; a noun of several classes has the best of its ranks in them."""
     ranked = []
     for name in classes:
@@ -32,58 +31,52 @@ def nouns(classes: frozenset[str]) -> Pool[Noun]:
     best = dict[Noun, int]()
     for rank, noun in ranked:
         best[noun] = min(rank, best.get(noun, rank))
-    return Pool(sorted(best, key=lambda noun: (best[noun], order[noun])))
+    return sorted(best, key=lambda noun: (best[noun], order[noun]))
 
 
 @cache
-def adjectives(noun: Noun) -> Pool[Adjective]:
+def adjectives(noun: Noun) -> list[Adjective]:
     """The adjectives that a noun admits."""
-    return Pool(a for a in ADJECTIVES if a.classes & noun.classes and not a.excepted & noun.classes)
+    return [a for a in ADJECTIVES if a.classes & noun.classes and not a.excepted & noun.classes]
 
 
 @cache
-def copula_nouns() -> Pool[Noun]:
+def copula_nouns() -> list[Noun]:
     """Subjects of `is old`: no ambiguous nouns, as no other word would decide their translation."""
-    return Pool(
-        n
-        for n in NOUNS
-        if not n.classes & {"she", "weather"}
-        and n.english[0] not in CUED_NOUNS
-        and adjectives(n).items
-    )
+    fit = [n for n in NOUNS if not n.classes & {"she", "weather"} and adjectives(n)]
+    return [n for n in fit if n.english[0] not in CUED_NOUNS]
 
 
 @cache
-def subject_verbs(noun: Noun) -> Pool[Verb]:
+def subject_verbs(noun: Noun) -> list[Verb]:
     """The verbs that admit a noun as their subject."""
-    return Pool(v for v in VERBS if v.subjects & noun.classes)
+    return [v for v in VERBS if v.subjects & noun.classes]
 
 
 @cache
-def object_verbs(noun: Noun, preposition: bool) -> Pool[tuple[Verb, int]]:
+def object_verbs(noun: Noun, preposition: bool) -> list[tuple[Verb, int]]:
     """Verbs, each with the index of a slot that admits a noun.
 
     Args:
       preposition: whether the slot may have a German preposition.
     """
-    return Pool(
+    return [
         (verb, i)
         for verb in VERBS
         for i, slot in enumerate(verb.slots)
         if slot.classes & noun.classes and (preposition or not slot.german)
-    )
+    ]
 
 
-PERSON_VERBS = Pool(v for v in VERBS if "person" in v.subjects)
+PERSON_VERBS = [v for v in VERBS if "person" in v.subjects]
 PERSONS = nouns(frozenset({"person"}))
-SHE = Pool(n for n in NOUNS if "she" in n.classes)
+SHE = [n for n in NOUNS if "she" in n.classes]
 PLACES = nouns(frozenset({"place", "area"}))
 WEATHER = nouns(frozenset({"weather"}))
-NAMES = Pool(forms.NAMES)
 WOMEN = frozenset(forms.NAMES[::2])
-TIMES = {tense: Pool(ADVERBS[f"time {tense}"]) for tense in ("past", "present", "future")}
-FREQUENCY, PERFECT, MANNER = (Pool(ADVERBS[k]) for k in ("frequency", "perfect", "manner"))
-VEHICLES, CITIES = Pool(ADVERBS["vehicle"]), Pool(ADVERBS["city"])
+TIMES = {tense: ADVERBS[f"time {tense}"] for tense in ("past", "present", "future")}
+FREQUENCY, PERFECT, MANNER = (ADVERBS[k] for k in ("frequency", "perfect", "manner"))
+VEHICLES, CITIES = ADVERBS["vehicle"], ADVERBS["city"]
 
 
 def opposed(adjective: str, others: Iterable[str]) -> bool:

@@ -2,20 +2,17 @@
 
 from t2t_jax.data.grammar import choice, phrases
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.adverbials import Adverbials, add_adverbials
-from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Reject, Word, below, mark
-from t2t_jax.data.grammar.inflection import (
-    DATIVE_LAST,
-    INVOLUNTARY,
-    STATE,
-    Noun,
-    Slot,
-    Verb,
+from t2t_jax.data.grammar.draft import Draft, Phrase, Reject, Word, below, mark
+from t2t_jax.data.grammar.inflection import DATIVE_LAST, INVOLUNTARY, STATE, Noun, Slot, Verb
+from t2t_jax.data.grammar.plans import (
+    Adverbials,
+    ClauseSpec,
+    Plan,
+    add_adverbials,
+    draw_plan,
+    draw_tense,
 )
-from t2t_jax.data.grammar.plans import ClauseSpec, Plan, draw_plan, draw_tense
 from t2t_jax.data.grammar.verbs import BE, Chain, Clause, chain, english, infinitive, last, whole
-
-_VERBS = Pool(forms.VERBS)
 
 # Probabilities. Those of alternatives are cumulative: `draft.below` looks a draw from [0, 1) up.
 _PASSIVE, _KEIN = 0.12, 0.5  # kein, where the object could take it
@@ -56,7 +53,7 @@ def relative(d: Draft, phrase: Phrase, past: bool, level: int) -> None:
     person, key = "person" in noun.classes, d.key()
     if d.rng.random() < _SUBJECT_RELATIVE["person" if person else "other"]:
         subject = _relative_pronoun(d, phrase, "n", "who" if person else "that", key)
-        if d.rng.random() < _COPULAR_RELATIVE and choice.adjectives(noun).items:
+        if d.rng.random() < _COPULAR_RELATIVE and choice.adjectives(noun):
             c = copula(d, past, subject, level)
         else:
             c = clause(d, ClauseSpec(past, level), subject=subject)
@@ -207,15 +204,12 @@ def clause(
     Args:
       subject, verb: drawn if they are None.
       complements: by the index of their slot; the others are drawn.
-
-    Raises:
-      Reject: the verb is used already, or the words drawn do not go together.
     """
     d.depth = max(d.depth, spec.level)
     complements = complements or {}
     if verb is None:
         noun = subject and subject.noun
-        usual = choice.PERSON_VERBS if subject else _VERBS
+        usual = choice.PERSON_VERBS if subject else forms.VERBS
         verb = d.draw(choice.subject_verbs(noun) if noun else usual)
     if verb.english[0] in d.verbs or (spec.event and STATE in verb.flags):
         raise Reject
@@ -300,11 +294,7 @@ _DEGREE, _ANY_DEGREE, _COMPARED = 0.12, 0.48, 0.9
 
 
 def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
-    """A subject, a form of be, and an adjective with its degree, or compared.
-
-    Raises:
-      Reject: the words drawn do not go together.
-    """
+    """A subject, a form of be, and an adjective with its degree, or compared."""
     d.depth = max(d.depth, level)
     if subject is None:
         subject = subject_phrase(d, d.draw(choice.copula_nouns()), past, level)

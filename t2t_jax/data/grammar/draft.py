@@ -4,10 +4,10 @@ import itertools
 import math
 import random
 from bisect import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.grades import NORMAL, Grade
@@ -44,13 +44,6 @@ def mark(label: str, words: list[Word]) -> list[Word]:
 
 
 COMMA = Word(",", -1)  # attached to the word before it; a repeated or final comma is dropped
-
-
-class Pool(Generic[T]):
-    """Items for `Draft.draw`, the most frequent first."""
-
-    def __init__(self, items: Iterable[T]) -> None:
-        self.items = tuple(items)
 
 
 @cache
@@ -128,16 +121,12 @@ class Draft:
         self.keys += 1
         return self.keys
 
-    def draw(self, pool: Pool[T]) -> T:
-        """Draws one of the items of a pool that the grade uses.
-
-        Raises:
-          Reject: the pool is empty.
-        """
-        if not pool.items:
+    def draw(self, items: Sequence[T]) -> T:
+        """Draws one of the items, the most frequent first, that the grade uses."""
+        if not items:
             raise Reject
-        edges = _edges(math.ceil(self.grade.vocabulary * len(pool.items)), self.grade.flatness)
-        return pool.items[bisect(edges, self.rng.random() * edges[-1])]
+        edges = _edges(math.ceil(self.grade.vocabulary * len(items)), self.grade.flatness)
+        return items[bisect(edges, self.rng.random() * edges[-1])]
 
     def chance(self, p: float) -> bool:
         """Draws whether something optional of probability p occurs."""

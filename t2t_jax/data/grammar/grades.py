@@ -1,7 +1,8 @@
 """Grades of difficulty: the parameters from which the sentences of a corpus are drawn."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -9,7 +10,7 @@ class Grade:
     """How difficult the sentences of a corpus are.
 
     Attributes:
-      vocabulary: the share of the words of every pool that is in use, the most frequent first.
+      vocabulary: the share of the words of every list that is in use, the most frequent first.
       flatness: the word of rank r has the Zipf weight 1 / (r + flatness).
       max_words: of a training sentence, on either side.
       limit: the largest depth of clauses in a training sentence, at least 1.
@@ -31,6 +32,12 @@ class Grade:
     constructions: Mapping[str, float]
 
 
+def _shares(*shares: float) -> Mapping[str, float]:
+    """The shares of all constructions, in this order."""
+    names = "statement joined report purpose coordination feminine question".split()
+    return dict(zip(names, shares, strict=True))
+
+
 NORMAL = Grade(
     vocabulary=1.0,
     flatness=3,
@@ -40,54 +47,16 @@ NORMAL = Grade(
     nest=1.0,
     refer=1.0,
     cued=1.0,
-    constructions={
-        "statement": 0.34,
-        "joined": 0.22,
-        "report": 0.11,
-        "purpose": 0.09,
-        "coordination": 0.10,
-        "feminine": 0.04,
-        "question": 0.10,
-    },
+    constructions=_shares(0.34, 0.22, 0.11, 0.09, 0.10, 0.04, 0.10),
 )
+_EASY: dict[str, Any] = dict(
+    vocabulary=0.33, max_words=12, limit=1, rich=0.7, nest=0.5, refer=0.3, cued=0.3
+)
+_HARD: dict[str, Any] = dict(flatness=20, max_words=30, limit=3, rich=1.6, nest=4.0, refer=1.3)
 GRADES: Mapping[str, Grade] = {
-    "easy": Grade(
-        vocabulary=0.33,
-        flatness=3,
-        max_words=12,
-        limit=1,
-        rich=0.7,
-        nest=0.5,
-        refer=0.3,
-        cued=0.3,
-        constructions={
-            "statement": 0.70,
-            "joined": 0.10,
-            "report": 0.06,
-            "purpose": 0.04,
-            "coordination": 0.04,
-            "feminine": 0.01,
-            "question": 0.05,
-        },
-    ),
+    "easy": replace(NORMAL, **_EASY, constructions=_shares(0.7, 0.1, 0.06, 0.04, 0.04, 0.01, 0.05)),
     "normal": NORMAL,
-    "hard": Grade(
-        vocabulary=1.0,
-        flatness=20,
-        max_words=30,
-        limit=3,
-        rich=1.6,
-        nest=4.0,
-        refer=1.3,
-        cued=1.0,
-        constructions={
-            "statement": 0.12,
-            "joined": 0.28,
-            "report": 0.13,
-            "purpose": 0.08,
-            "coordination": 0.15,
-            "feminine": 0.10,
-            "question": 0.14,
-        },
+    "hard": replace(
+        NORMAL, **_HARD, constructions=_shares(0.12, 0.28, 0.13, 0.08, 0.15, 0.1, 0.14)
     ),
 }

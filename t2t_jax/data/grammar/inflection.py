@@ -73,18 +73,11 @@ class Verb:
         return self.prefix + "zu" + self.base
 
 
-def third_person(base: str) -> str:
-    """watch -> watches, carry -> carries, go -> goes."""
-    if re.search("(s|x|z|ch|sh|o)$", base):
-        return base + "es"
-    return re.sub("([^aeiou])y$", r"\1ie", base) + "s"
-
-
-def english_plural(noun: str) -> str:
-    """box -> boxes, story -> stories; -o takes -s."""
-    if re.search("(s|x|z|ch|sh)$", noun):
-        return noun + "es"
-    return re.sub("([^aeiou])y$", r"\1ie", noun) + "s"
+def with_s(word: str, noun: bool = False) -> str:
+    """watch -> watches, carry -> carries; go -> goes, but a noun in -o takes -s."""
+    if re.search("(s|x|z|ch|sh)$", word) or (word.endswith("o") and not noun):
+        return word + "es"
+    return re.sub("([^aeiou])y$", r"\1ie", word) + "s"
 
 
 def _doubled(base: str) -> str:
@@ -188,7 +181,7 @@ def _noun(heading: list[str], columns: list[str]) -> Noun:
         else:
             own = column.split()
     return Noun(
-        english=(english, irregular or english_plural(english)),
+        english=(english, irregular or with_s(english, noun=True)),
         german=forms,
         gender=gender,
         classes=frozenset([*heading, *own, english]),
@@ -224,7 +217,7 @@ def _verb(columns: list[str]) -> Verb:
     third, past_er, third_form = parts if parts else ["", weak, prefix + participle(bare)]
     return Verb(
         english=(base, past[0], past[-1]),
-        third=third_person(base),
+        third=with_s(base),
         gerund=gerund(base),
         particle=particle,
         prefix=prefix,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from t2t_jax.data.grammar import choice
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.draft import Draft, Phrase, Pool, Word, below, mark
+from t2t_jax.data.grammar.draft import Draft, Phrase, Word, below, mark
 from t2t_jax.data.grammar.inflection import Noun
 
 HIS, HER, THEIR = ("his", "sein"), ("her", "ihr"), ("their", "ihr")
@@ -69,7 +69,7 @@ def refer(phrase: Phrase) -> str | None:
 
 def name(d: Draft) -> Phrase:
     """A person's first name."""
-    text, key = d.draw(choice.NAMES), d.key()
+    text, key = d.draw(forms.NAMES), d.key()
     word = Word(text, key)
     owner = HER if text in choice.WOMEN else HIS
     phrase = Phrase([Word(text, key)], [word], word, word, kind="name", owner=owner)
@@ -89,13 +89,13 @@ class Determiner(NamedTuple):
 THE, THE_PLURAL = Determiner("the", "der", forms.WEAK), Determiner("the", "der", forms.WEAK, True)
 A, THIS = Determiner("a", "ein", forms.MIXED), Determiner("this", "dies", forms.WEAK)
 MASS, BARE = Determiner("", "", forms.STRONG), Determiner("", "", forms.STRONG, True)
-_MANY = Pool([
+_MANY = [
     Determiner("two", "zwei", forms.STRONG, True),
     Determiner("these", "dies", forms.WEAK, True),
     Determiner("many", "viel", forms.STRONG, True),
     Determiner("three", "drei", forms.STRONG, True),
     Determiner("all", "all", forms.WEAK, True),
-])  # fmt: skip
+]
 _EVERY = Determiner("every", "jed", forms.WEAK)
 _MINE, _OUR = ("my", "mein"), ("our", "unser")
 
@@ -104,7 +104,7 @@ _MINE, _OUR = ("my", "mein"), ("our", "unser")
 _OWNED_KIN, _OWNED = 0.6, 0.1
 _OWNED_BY_SUBJECT, _MINE_NOT_OUR, _OWNED_PLURAL = 0.8, 0.7, 0.2
 _THE_MASS = 0.6  # rather than no article
-_DETERMINERS: tuple[tuple[float, Determiner | Pool[Determiner]], ...] = (
+_DETERMINERS: tuple[tuple[float, Determiner | list[Determiner]], ...] = (
     (0.5, THE),
     (0.7, A),
     (0.83, THE_PLURAL),
@@ -136,7 +136,7 @@ def draw_determiner(d: Draft, noun: Noun, owner: tuple[str, str] | None, bare: b
     if not noun.countable:
         return MASS if r > _THE_MASS else THE
     drawn = below(r, _DETERMINERS)
-    if isinstance(drawn, Pool):
+    if isinstance(drawn, list):
         return d.draw(drawn)
     if drawn is BARE and not (bare and "person" not in noun.classes):
         return THE
@@ -197,7 +197,7 @@ def noun_phrase(
     head = Word(noun.german[plural, case], noun_key)
     en, de = [Word(noun.english[plural], noun_key)], [head]
     adjectives: tuple[str, ...] = ()
-    if not simple and d.chance(_ADJECTIVE) and choice.adjectives(noun).items:
+    if not simple and d.chance(_ADJECTIVE) and choice.adjectives(noun):
         adjective = d.draw(choice.adjectives(noun))
         d.adjectives.add(adjective.english)
         endings = forms.STRONG if possessor and possessor.precedes else chosen.endings

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from t2t_jax.data.grammar import choice, clauses, phrases
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.clauses import clause, copula
-from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word, below, mark
+from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Reject, Word, below, mark
 from t2t_jax.data.grammar.grades import NORMAL, Grade
 from t2t_jax.data.grammar.plans import ClauseSpec
 from t2t_jax.data.grammar.verbs import Clause, english, last, second
@@ -94,11 +94,8 @@ def _pair(d: Draft, en: list[Word], de: list[Word], end: str) -> Pair:
     return Pair(source, target, tuple(alignment), dependencies, longest, d.depth, tree)
 
 
-_GOVERNING = {kind: Pool(verbs) for kind, verbs in forms.GOVERNING.items()}
-_CONJUNCTIONS = {kind: Pool(pairs) for kind, pairs in forms.CONJUNCTIONS.items()}
-_PLACED = Pool(v for v in forms.VERBS if "p" in v.flags and "person" in v.subjects)
-_SURNAMES = Pool(forms.SURNAMES)
-_EVENTS = Pool(v for v in choice.PERSON_VERBS.items if not v.flags & {"s", "u"})
+_PLACED = [v for v in forms.VERBS if "p" in v.flags and "person" in v.subjects]
+_EVENTS = [v for v in choice.PERSON_VERBS if not v.flags & {"s", "u"}]
 
 Sides = tuple[list[Word], list[Word], str]
 
@@ -179,7 +176,7 @@ def _joined(d: Draft) -> Sides:
     past = d.rng.random() < _PAST
     kind = below(d.rng.random(), _CONJUNCTION_KINDS)
     now = "past" if past else "present"
-    conjunction = d.draw(_CONJUNCTIONS[now if kind == "same time" else kind])
+    conjunction = d.draw(forms.CONJUNCTIONS[now if kind == "same time" else kind])
     event = kind in ("action", "earlier")
     tense = "" if kind == "any" else now
     if kind == "earlier":
@@ -210,7 +207,7 @@ def _subordinate_clause(d: Draft, spec: ClauseSpec, refers: bool) -> Clause:
 
 def _matrix(d: Draft, kind: str, past: bool) -> Clause:
     """A main clause that governs another: says, tries."""
-    verb = d.draw(_GOVERNING[kind])
+    verb = d.draw(forms.GOVERNING[kind])
     subject = clauses.subject_phrase(d, None, past, 0)
     spec = ClauseSpec(past, 0, tense="past" if past else "present", plain=True)
     return clause(d, spec, subject=subject, verb=verb)
@@ -350,19 +347,14 @@ def _address(d: Draft, who: str) -> tuple[list[Word], list[Word], Word]:
         )
         return mark("NP", en), de, de[-1]
     title = d.pair(*d.rng.choice((("Mr", "Herr"), ("Mrs", "Frau"))))
-    text = d.draw(_SURNAMES)
+    text = d.draw(forms.SURNAMES)
     surname = d.pair(text, text)
     return mark("NP", title[0] + surname[0]), title[1] + surname[1], title[1][0]
 
 
 CONSTRUCTIONS: dict[str, Callable[[Draft], Sides]] = {
-    "statement": _statement,
-    "joined": _joined,
-    "report": _report,
-    "purpose": _purpose,
-    "coordination": _coordination,
-    "feminine": _feminine,
-    "question": _question,
+    f.__name__[1:]: f
+    for f in (_statement, _joined, _report, _purpose, _coordination, _feminine, _question)
 }
 
 

@@ -4,12 +4,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Pool, Reject, Word, mark
+from t2t_jax.data.grammar.draft import COMMA, Draft, Phrase, Reject, Word, mark
 from t2t_jax.data.grammar.inflection import Verb
 from t2t_jax.data.grammar.phrases import REFLEXIVE
 
 BE = {"present": ("am", "is", "are"), "past": ("was", "was", "were")}
-_MODALS = Pool(forms.MODALS)
 
 
 @dataclass(slots=True)
@@ -95,7 +94,7 @@ def _do(subject: Phrase, past: bool) -> str:
 
 
 def _modal(d: Draft, subject: Phrase, how: Chain, en: list[str], de: list[str]) -> _Forms:
-    now, then = modal = d.draw(_MODALS)
+    now, then = modal = d.draw([*forms.MODALS])
     if (how.past and not then) or (how.lifeless and now not in ("can", "must", "should")):
         raise Reject
     row, preterite = forms.MODALS[modal]
@@ -160,11 +159,7 @@ def _forms(d: Draft, verb: Verb, subject: Phrase, how: Chain) -> _Forms:
 
 
 def chain(d: Draft, verb: Verb, subject: Phrase, how: Chain) -> Clause:
-    """A clause of a subject and the verbs that `how` describes.
-
-    Raises:
-      Reject: the verbs do not go with the subject.
-    """
+    """A clause of a subject and the verbs that `how` describes."""
     x = _forms(d, verb, subject, how)
     key, aux_key = d.key(), d.key()
     lead_key = aux_key
