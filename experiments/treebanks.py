@@ -22,7 +22,7 @@ from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "treebanks"
 STORE = Path("runs/treebanks")
-SIZES = {"wsj_sample": (500, 1000, 2533), "grammar_trees": (2500, 10_000, 40_000, 100_000)}
+SIZES = {"wsj_sample": (500, 1000, 2547), "grammar_trees": (2500, 10_000, 40_000, 100_000)}
 GRIDS = {f"{corpus}-{n}": (corpus, n) for corpus, sizes in SIZES.items() for n in sizes}
 TITLES = {"wsj_sample": "Wall Street Journal", "grammar_trees": "built-in grammar"}
 SCORES = {"f1": "F1", "valid": "valid trees (%)"}
