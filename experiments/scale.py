@@ -49,7 +49,8 @@ class Regime(NamedTuple):
 
 # Pairs in a batch, by corpus and vocabulary size. The peak of the learning rate is base's best
 # of four for d_model 64 on about 22,400 pairs, with pre-norm and a linear schedule, and falls as
-# d_model^-0.5. With post-norm and the paper's schedule, base is far worse at each of three peaks.
+# d_model^-0.5: it is base's best of three for d_model 32. With post-norm and the paper's schedule,
+# base is far worse at each of three peaks.
 PAIRS_A_STEP = {
     ("text", 2300): 26.1, ("text", 4600): 29.3, ("text", 9200): 33.9, ("multi30k", 4600): 48.1
 }  # fmt: skip
@@ -97,7 +98,7 @@ GRIDS = {
     "demo, 4 heads, 6,000 pairs": Regime(dict(h=4, d_k=16, d_v=16, pairs=6000)),
     "hour": Regime(preset="hour", stored="table3-hour"),
     "hour, 4 heads": Regime(dict(h=4, d_k=32, d_v=32), preset="hour"),
-    "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5, 0.7)}, "hour", stored="table3-hour"),
+    "hour, tuned": Regime({}, {"lr_scale": (0.25, 0.35, 0.5, 0.7)}, "hour"),
     "normal sentences": Regime(NORMAL, preset="hour"),
     "normal sentences, half": Regime(NORMAL | HALF | dict(warmup=960), preset="hour"),
     "normal sentences, half, short warm-up": Regime(
@@ -304,8 +305,8 @@ def draw(results, folder):
             y = plotting.Axis.over("tau", f"tau of PPL, {part}", ends)
             layers = [plotting.interval(y), ({"type": "point", "size": 40}, plotting.SHAPE)]
             of_part = [v for v in values if v["part"] == part]
-            named = [next(v for v in reversed(of_part) if v["row"] == c) for c in corpora]
-            labels = named if part == [*PARTS][-1] else ()
+            named = {v["row"]: v for v in of_part}  # of each corpus the last
+            labels = named.values() if part == [*PARTS][-1] else ()
             panel = plotting.panel(x, y, (180, 180), layers, labels)
             row.append(panel | {"data": {"values": of_part}})
         rows.append({"hconcat": row})
@@ -325,8 +326,8 @@ def main():
         parser.error(f"there is no grid {unknown[0]!r} to run: choose from {'; '.join(names)}.")
     if not arguments.text and any(corpus_of(name) != BUILT_IN for name in arguments.grids):
         parser.error("grids of text and Multi30k need --text DIR, the folder of their files.")
-    demo = RESULTS.parent / GRIDS["demo"].stored
-    for folder in (RESULTS, demo):  # tuned grids have runs of demo
+    hour = RESULTS.parent / GRIDS["hour"].stored
+    for folder in (RESULTS, hour):  # the tuned grid has runs of hour
         if (folder / published.NAME).exists():
             published.unpack(folder, STORE)
     for name in arguments.grids:

@@ -4,8 +4,9 @@
 
 Writes experiments/README.md from experiments/results.toml, which lists the results with their
 commands, and the files under experiments/results: tables, outputs and plots are included as they
-are stored, and numbers beside them are read from the JSON in the same folder. Run it after a result
-has changed; tests/test_readme.py fails until then.
+are stored, and numbers beside them are read from the JSON in the same folder. It also writes the
+rows of Table 3 in README.md. Run it after a result has changed; tests/test_readme.py fails until
+then.
 """
 
 import json
@@ -23,6 +24,7 @@ from t2t_jax.study.typeset import pipe_table
 from t2t_jax.training.progress import duration
 
 HOME = Path(__file__).parents[1]
+README = HOME.parent / "README.md"
 RESULTS = HOME / "results"
 COST = "**Cost of a run**"
 WIDTH = 100
@@ -94,6 +96,17 @@ def page() -> str:
         body.append(f"## {section['title']}")
         body += [block for result in section["result"] for block in entry(**result)]
     return "\n\n".join([HEAD.strip(), "\n".join(contents), READING.strip(), *body]) + "\n"
+
+
+def front(text: str) -> str:
+    """The text of README.md with the stored rows of Table 3 in place of those in it."""
+    stored = _rows((RESULTS / "table3-hour" / "table.md").read_text("utf-8"))
+    return text.replace(_rows(text), stored)
+
+
+def _rows(text: str) -> str:
+    """The first table of a text that has our perplexities."""
+    return next(x for x in re.findall(r"(?:^\|.*\n)+", text, re.M) if "PPL ours" in x)
 
 
 def anchor(title: str) -> str:
@@ -202,3 +215,4 @@ def _link(path: Path) -> str:
 
 if __name__ == "__main__":
     (HOME / "README.md").write_text(page(), "utf-8")
+    README.write_text(front(README.read_text("utf-8")), "utf-8")
