@@ -218,12 +218,7 @@ class Config:
         validate(self)
 
 
-SECTIONS: dict[str, type] = {
-    "model": Model,
-    "data": Data,
-    "training": Training,
-    "decoding": Decoding,
-}
+SECTIONS = dict[str, type](model=Model, data=Data, training=Training, decoding=Decoding)
 SECTION_OF = {f.name: s for s, cls in SECTIONS.items() for f in dataclasses.fields(cls)}
 FIELDS = {f.name: f for cls in SECTIONS.values() for f in dataclasses.fields(cls)}
 HINTS = {

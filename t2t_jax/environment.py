@@ -20,16 +20,7 @@ def environment() -> dict[str, Any]:
         except PackageNotFoundError:
             return "not installed"
 
-    packages = (
-        "t2t-jax",
-        "jax",
-        "jaxlib",
-        "flax",
-        "optax",
-        "orbax-checkpoint",
-        "sacrebleu",
-        "sentencepiece",
-    )
+    packages = "t2t-jax jax jaxlib flax optax orbax-checkpoint sacrebleu sentencepiece".split()
     return {
         "device": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
         "processes": jax.process_count(),

@@ -19,13 +19,8 @@ from t2t_jax.training.progress import read_metrics
 
 NAME = "runs.jsonl.xz"
 KEPT = (  # files of a run that are published, besides its translations and statistics
-    "config.json",
-    "data.json",
-    "environment.json",
-    "metrics.jsonl",
-    "result.json",
-    "study.py",
-    "modules.json",
+    *"config.json data.json environment.json metrics.jsonl result.json".split(),
+    *"study.py modules.json".split(),
 )
 FAILURE = "failed.json"
 Contents = dict[str, Any]
