@@ -1,296 +1,138 @@
-"""False-positive rate and power of tests for a table of BLEU scores, on simulated tables.
+"""False stars and power of the test of this project, on simulated tables of 20 rows.
 
-    launch/local.sh experiments/significance.py        2 minutes on one CPU core
+    launch/local.sh experiments/significance.py        1 minute on one CPU core
 
-Writes experiments/results/significance. Scores are simulated with the standard deviations over
-seeds of the stored studies, with and without the variation over sentences that the seeds of a row
-share (a standard deviation of 0.3 BLEU and 0.005 nats; 0 to 0.3 and 0 to 0.005 in the median of
-these studies' rows). A false star marks a difference where there is none. `3 + 12` are 3 seeds of
-each row and 12 of base.
+Writes experiments/results/significance. Every table has two columns, whose seeds and sentences are
+correlated like BLEU and NLL in the stored studies, and is tested as `t2t_jax.study.comparison`
+tests it. `3 + 12` are 3 seeds of each row and 12 of base. A false star marks a difference where
+there is none; power is the share of true differences that have a star.
 
-Expected: with the procedure of `t2t_jax.study.statistics` (Welch's t, with more seeds of base also
-a pooled variance, Bonferroni's correction for all rows of two columns), at most 5% of tables have a
-false star, whichever rows differ; with Welch's t alone, up to 30% where base has more seeds. With
-12 seeds of base in place of 3, the same 3 seeds of the other rows find several times as many
-differences.
+Expected: at most 5% of tables have a false star, whatever the deviations over seeds. 3 + 12 seeds
+find half or more of the differences of 3 BLEU, and 3 + 3 seeds a third or less.
 """
 
-import math
-from collections.abc import Callable
+import itertools
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
-from t2t_jax import files
-from t2t_jax.study.collecting import collect
-from t2t_jax.study.declaration import find
-from t2t_jax.study.requests import Request
-from t2t_jax.study.statistics import p_value, spread, standard_error
+from t2t_jax import files, plotting
+from t2t_jax.study.comparison import LEVEL
+from t2t_jax.study.statistics import NO_PRIOR, corrected_p, prior, standard_error
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "significance"
-STUDIES = "attention-demo", "table2-hour"
-SEEDS = (2, 2), (2, 8), (3, 3), (3, 12), (5, 5), (5, 20), (10, 10)  # of each row, and of base
-EFFECTS = {"BLEU": (1, 2, 3, 5), "NLL": (0.01, 0.02, 0.05, 0.1)}
-SENTENCES, SENTENCES_NLL = 0.3, 0.005  # BLEU, and nats for each token
-LEVEL, COLUMNS = 0.05, 2  # a table tests PPL and BLEU
-
-
-class Scene(NamedTuple):
-    """The distribution that tables are drawn from.
-
-    Attributes:
-      deviations: standard deviation of every row over seeds; the first row is base.
-      seeds: of each row, and of base.
-      sentences: standard deviation over sentences, which the seeds of a row share.
-      over: which comparisons are made: those with "base", or all "pairs".
-      others_differ: whether all rows differ except base and the row that varies most.
-      effect: the difference from base of every other row.
-    """
-
-    deviations: tuple[float, ...]
-    seeds: tuple[int, int]
-    sentences: float = 0.0
-    over: str = "base"
-    others_differ: bool = False
-    effect: float = 0.0
-
-    def means(self) -> np.ndarray:
-        rows = len(self.deviations)
-        if not self.others_differ:
-            return self.effect * (np.arange(rows) % 2)
-        means = 1000.0 * np.arange(rows)
-        means[1 + np.argmax(self.deviations[1:])] = 0
-        return means
-
-    def counts(self) -> np.ndarray:
-        """Returns the number of seeds of every row."""
-        row, base = self.seeds
-        return np.array([base, *[row] * (len(self.deviations) - 1)])
-
-    def comparisons(self) -> tuple[np.ndarray, np.ndarray]:
-        rows = len(self.deviations)
-        if self.over == "pairs":
-            return np.triu_indices(rows, 1)
-        return np.arange(1, rows), np.zeros(rows - 1, int)
-
-
-def welch(scene, sizes, variances):
-    """Returns p [tables, comparisons] by Welch's t; variances over seeds [tables, rows]."""
-    return p_value(sizes, *_error(scene, variances))
-
-
-def guarded(scene, sizes, variances):
-    """Returns p as the package does: base's extra seeds count only with a pooled variance, too."""
-    p = welch(scene, sizes, variances)
-    row, base = scene.seeds
-    return np.maximum(p, pooled(scene, sizes, variances)) if base > row else p
-
-
-def _error(scene, variances):
-    of_both = np.stack([variances[:, rows] for rows in scene.comparisons()])
-    n = np.stack([scene.counts()[rows] for rows in scene.comparisons()])
-    return standard_error(of_both, n[:, None], 2 * scene.sentences**2)
-
-
-def normal(scene, sizes, variances):
-    """Returns p as if the deviations were known, as does a bootstrap of K - 1 of K seeds."""
-    return p_value(sizes, _error(scene, variances)[0], np.inf)
-
-
-def pooled(scene, sizes, variances):
-    """Returns p with one variance for all rows (Dunnett 1955)."""
-    own = scene.counts() - 1
-    mean = np.average(variances, axis=1, weights=own)[:, None]
-    return p_value(sizes, _error(scene, np.broadcast_to(mean, variances.shape))[0], own.sum())
-
-
-def moderated(scene, sizes, variances):
-    """Returns p with the variance of each row shrunk towards a common one (Smyth 2004)."""
-    own = scene.counts() - 1
-    logs = np.log(variances) - special.digamma(own / 2) + np.log(own / 2)
-    beyond = logs.var(axis=1, ddof=1, keepdims=True) - special.polygamma(1, own / 2).mean()
-    prior = 2 * _inverse_trigamma(np.maximum(beyond, 1e-3))
-    common = np.exp(logs.mean(axis=1, keepdims=True) + special.digamma(prior / 2)) / (prior / 2)
-    shrunk = (prior * common + own * variances) / (prior + own)
-    squares, freedom = shrunk / (own + 1), np.minimum(prior + own, own.sum())
-    (a, b), (m, n) = ([x[:, part] for part in scene.comparisons()] for x in (squares, freedom))
-    joint = (a + b) ** 2 / (a**2 / m + b**2 / n)
-    return p_value(sizes, np.sqrt(a + b + 2 * scene.sentences**2), joint)
-
-
-def _inverse_trigamma(y):
-    x = 0.5 + 1 / y
-    for _ in range(20):  # Newton's method on 1 / trigamma
-        value = special.polygamma(1, x)
-        x += value * (1 - value / y) / special.polygamma(2, x)
-    return x
-
-
-def bonferroni(p):
-    """Returns which comparisons have a star, bool [tables, comparisons]."""
-    return p * p.shape[1] * COLUMNS < LEVEL
-
-
-def holm(p):
-    """Corrects each p, smallest first, for the comparisons left (Holm 1979); as `bonferroni`."""
-    order = np.argsort(p, axis=1)
-    factors = COLUMNS * np.arange(p.shape[1], 0, -1)
-    below = np.take_along_axis(p, order, axis=1) * factors < LEVEL
-    out = np.empty_like(below)
-    np.put_along_axis(out, order, np.logical_and.accumulate(below, axis=1), axis=1)
-    return out
-
-
-Procedure = tuple[Callable, Callable]
-OURS: Procedure = guarded, bonferroni
-PROCEDURES: dict[str, Procedure] = {
-    "ours: Welch's t and pooled, Bonferroni": OURS,
-    "Welch's t, Bonferroni": (welch, bonferroni),
-    "Welch's t, Holm": (welch, holm),
-    "moderated t, Holm": (moderated, holm),
-    "pooled variance, Holm": (pooled, holm),
-    "normal p, Holm": (normal, holm),
+SEEDS = (3, 3), (3, 12), (5, 20)  # of each row, and of base
+ROWS, COLUMNS = 20, 2
+CORRELATION = 0.65  # of the seeds of two columns: 0.35 to 0.86 in five stored studies
+DEVIATION, SENTENCES = 0.8, (0.0, 0.3, 0.6)  # BLEU: over seeds; over sentences, of a difference
+MOST = 0.05  # tables with a false star
+EFFECTS = {"BLEU": (1, 2, 3, 5), "nats": (0.01, 0.02, 0.05, 0.1)}
+NATS = 0.008 / DEVIATION, 0.004 / 0.3  # deviations in nats for each BLEU, seeds and sentences
+STORED = {  # deviations of BLEU over three seeds of the first 20 rows of stored studies
+    "attention-demo": "0.62 0.23 1.95 0.58 0.84 0.29 0.20 0.19 1.18 0.76 1.23 0.97 2.64 0.26 0.37 "
+    "0.06 0.06 0.62 0.62 0.22",
+    "table3-hour": "0.14 1.70 0.69 0.24 0.70 0.82 1.36 0.82 0.59 0.67 0.80 0.79 0.91 0.38 0.82 "
+    "0.11 0.77 0.70 0.29 0.80",
 }
 
 
-def stars(scene: Scene, tables: int, procedure: Procedure) -> tuple[np.ndarray, np.ndarray]:
-    """Returns stars [tables, comparisons], and which comparisons are of equal rows."""
-    random = np.random.default_rng(0)
-    deviations, rows = np.array(scene.deviations), len(scene.deviations)
-    n = scene.counts()
-    scores = deviations[:, None] * random.normal(size=(tables, rows, n.max()))
-    drawn = np.arange(n.max()) < n[:, None]
-    averages = (scores * drawn).sum(axis=2) / n
-    squares = (scores - averages[..., None]) ** 2
-    variances = (squares * drawn).sum(axis=2) / (n - 1)
-    shared = scene.sentences * random.normal(size=(tables, rows))
-    i, j = scene.comparisons()
-    means = averages + shared + scene.means()
-    p, star = procedure
-    equal = scene.means()[i] == scene.means()[j]
-    return star(p(scene, means[:, i] - means[:, j], variances)), equal
+class Scene(NamedTuple):
+    """The distribution of tables: deviations over seeds (base first), numbers of seeds, sentences.
+
+    Attributes:
+      sentences: deviation of a difference over sentences, which all seeds share.
+    """
+
+    deviations: np.ndarray
+    seeds: tuple[int, int]
+    sentences: float
 
 
-def false_stars(scene: Scene, tables: int, procedure: Procedure) -> float:
-    """Returns the share of tables with a false star."""
-    drawn, equal = stars(scene, tables, procedure)
-    return float(drawn[:, equal].any(axis=1).mean())
+def scenes() -> dict[str, np.ndarray]:
+    """Returns the deviations over seeds of every row, base first."""
+    equal, first = np.full(ROWS, DEVIATION), np.arange(ROWS) == 0
+    return {
+        "equal": equal,
+        **{name: np.array(text.split(), float) for name, text in STORED.items()},
+        "base varies 2.5 times less": np.where(first, equal / 2.5, equal),
+        "base varies 2.5 times more": np.where(first, equal * 2.5, equal),
+        "one row varies 5 times more": np.where(first[::-1], equal * 5, equal),
+        "half the rows vary 5 times more": np.where(np.arange(ROWS) < ROWS / 2, 0.3, 1.5),
+    }
 
 
-def power(scene: Scene, tables: int, procedure: Procedure) -> float:
-    """Returns the share of true differences that have a star."""
-    drawn, equal = stars(scene, tables, procedure)
-    return float(drawn[:, ~equal].mean())
+def stars(scene: Scene, tables: int, effect: float = 0.0) -> np.ndarray:
+    """Returns which rows other than base have a star, bool [tables, COLUMNS, rows]."""
+    random, (row, base) = np.random.default_rng(0), scene.seeds
+    n = np.array([base, *[row] * (ROWS - 1)])
 
+    def correlated(*shape: int) -> np.ndarray:
+        shared = random.normal(size=(tables, 1, *shape))
+        own = random.normal(size=(tables, COLUMNS, *shape))
+        return CORRELATION**0.5 * shared + (1 - CORRELATION) ** 0.5 * own
 
-def over_seeds(name: str, metric: str = "BLEU") -> tuple[float, ...]:
-    """Returns the deviation over the seeds of every row of a stored study, untuned."""
-    study, scale = name.split("-")
-    rows = collect(Request(study, scale).grid(find(study), RESULTS.parent / name), mix=True)
-
-    def value(run):
-        return run.score if metric == "BLEU" else math.log(run.result["dev_perplexity"])
-
-    return tuple(spread([value(run) for run in row.runs]).deviation for row in rows)
-
-
-def grids() -> dict[str, tuple[float, ...]]:
-    """Returns deviations of BLEU over seeds, of each stored study and of 20 random rows of all."""
-    out = {name: over_seeds(name) for name in STUDIES}
-    every = [deviation for row in out.values() for deviation in row]
-    drawn = np.random.default_rng(0).choice(every, 20, replace=False)
-    return out | {"20 rows of these": tuple(drawn.tolist())}
-
-
-def scenes(deviations, seeds):
-    """Returns the scenes in which a star can be false."""
-    return [
-        Scene(deviations, seeds, sentences, over, others_differ)
-        for over in ("base", "pairs")
-        for others_differ in (False, True)
-        for sentences in (0.0, SENTENCES)
+    scores, drawn = scene.deviations[:, None] * correlated(ROWS, n.max()), np.arange(n.max())
+    drawn = drawn < n[:, None]
+    means = (scores * drawn).sum(axis=-1) / n
+    variances = ((scores - means[..., None]) ** 2 * drawn).sum(axis=-1) / (n - 1)
+    means += scene.sentences / 2**0.5 * correlated(ROWS)
+    variance, freedom = (x[..., None] for x in prior(variances, n))
+    both = np.stack([variances[..., 1:], np.broadcast_to(variances[..., :1], means[..., 1:].shape)])
+    counts = np.array([row, base]).reshape(2, 1, 1, 1)
+    scales = [
+        standard_error(both, counts, scene.sentences**2, x) for x in ((variance, freedom), NO_PRIOR)
     ]
-
-
-def rates(tables):
-    """Returns rates of false stars: {procedure: {grid: {seeds: [rate of each scene]}}}."""
-    return {
-        name: {
-            grid: {n: [false_stars(s, tables, procedure) for s in scenes(d, n)] for n in SEEDS}
-            for grid, d in grids().items()
-        }
-        for name, procedure in PROCEDURES.items()
-    }
-
-
-def powers(tables, metric):
-    """Returns {procedure: {seeds: [power at each effect]}}, with the first study's deviations."""
-    deviations = over_seeds(STUDIES[0], metric)
-    sentences = SENTENCES if metric == "BLEU" else SENTENCES_NLL
-    return {
-        name: {
-            n: [
-                power(Scene(deviations, n, sentences, effect=e), tables, procedure)
-                for e in EFFECTS[metric]
-            ]
-            for n in SEEDS
-        }
-        for name, procedure in PROCEDURES.items()
-    }
-
-
-def in_detail(measured, tables):
-    """Returns the rates of the package's procedure, a row for each scene."""
-    (by_grid,) = [measured[name] for name, p in PROCEDURES.items() if p is OURS]
-    head = ["deviations of", "compared", "rows that differ", "sentences", *map(seeds_of, SEEDS)]
-    lines = []
-    for grid, by_seeds in by_grid.items():
-        for k, scene in enumerate(scenes((1.0, 1.0), (2, 2))):
-            compared = "all pairs" if scene.over == "pairs" else "with base"
-            differ = "all but two" if scene.others_differ else "none"
-            cells = [f"{100 * by_seeds[n][k]:.1f}" for n in SEEDS]
-            lines.append([grid, compared, differ, "vary" if scene.sentences else "", *cells])
-    error = 100 * math.sqrt(LEVEL * (1 - LEVEL) / tables)
     return (
-        f"**Tables with a false star, % of {tables:,} (standard error at 5%: {error:.1f}): "
-        f"ours**\n\n{pipe_table(head, lines)}"
+        corrected_p(means[..., 1:] - means[..., :1] + effect, scales, COLUMNS * (ROWS - 1)) < LEVEL
     )
 
 
-def against_others(measured, shares):
-    """Returns the worst rate and the power of every procedure and number of seeds."""
-    effects = [f"{e} {metric}" for metric, sizes in EFFECTS.items() for e in sizes]
-    head = ["", "seeds", "none differ", "all but two differ", *effects]
-    lines = []
-    differ = [scene.others_differ for scene in scenes((1.0, 1.0), (2, 2))]
-    for name, by_grid in measured.items():
-        for n in SEEDS:
-            each = np.array([by_seeds[n] for by_seeds in by_grid.values()])
-            worst = [each[:, np.array(differ) == d].max() for d in (False, True)]
-            numbers = [*worst, *(share for metric in EFFECTS for share in shares[metric][name][n])]
-            lines.append([name, f"{n[0]} + {n[1]}", *(f"{100 * share:.1f}" for share in numbers)])
-    return (
-        "**Worst rate of false stars (% of tables), and power (% of rows that differ) at "
-        "differences of BLEU and of negative log-likelihood in nats for each token (with base, "
-        f"sentences vary, {STUDIES[0]})**\n\n{pipe_table(head, lines)}"
+def false_stars(scene: Scene, tables: int) -> float:
+    """Returns the share of tables without a difference that have a star."""
+    return float(stars(scene, tables).any(axis=(1, 2)).mean())
+
+
+def power(scene: Scene, tables: int, effect: float) -> float:
+    """Returns the share of differences of this size that have a star."""
+    return float(stars(scene, tables, effect).mean())
+
+
+def figure(path: Path, tables: int) -> None:
+    """Plots the power by the difference, for equal deviations and the largest over sentences."""
+    names = [f"{row} + {base} seeds" for row, base in SEEDS]
+    styles, values, equal = plotting.styles(names), [], scenes()["equal"]
+    for name, seeds in zip(names, SEEDS, strict=True):
+        for size in np.linspace(0, 6, 25).tolist():
+            found = 100 * power(Scene(equal, seeds, SENTENCES[-1]), tables, size)
+            values.append(styles[name] | {"size": size, "power": found})
+    x = plotting.Axis("size", "true difference (BLEU)", 0, 6)
+    y = plotting.Axis("power", "differences with a star (%)", 0, 100)
+    body = plotting.panel(x, y, (360, 260), [("line", {})]) | {"data": {"values": values}}
+    plotting.write(path, plotting.chart(body, names))
+
+
+def main() -> None:
+    tables, lines = 4000, []
+    for name, deviations in scenes().items():
+        for seeds, sentences in itertools.product(SEEDS, SENTENCES):
+            scene = Scene(deviations, seeds, sentences)
+            nats = Scene(deviations * NATS[0], seeds, sentences * NATS[1])
+            rates = [false_stars(scene, tables)]
+            rates += [power(scene, tables // 8, size) for size in EFFECTS["BLEU"]]
+            rates += [power(nats, tables // 8, size) for size in EFFECTS["nats"]]
+            texts = [f"{100 * rate:.1f}" for rate in rates]
+            lines.append([name, f"{seeds[0]} + {seeds[1]}", f"{sentences}", *texts])
+    head = ["deviations over seeds", "seeds", "over sentences", "false stars"]
+    head += [f"{size} {unit}" for unit, sizes in EFFECTS.items() for size in sizes]
+    title = (
+        f"Tables with a false star (% of {tables:,}), and differences of BLEU or NLL that have a "
+        "star (%)"
     )
-
-
-def seeds_of(n):
-    return f"{n[0]} + {n[1]} seeds"
-
-
-def main():
-    tables = 3_000
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    measured = rates(tables)
-    shares = {metric: powers(tables // 3, metric) for metric in EFFECTS}
-    text = f"{in_detail(measured, tables)}\n{against_others(measured, shares)}"
-    files.write(RESULTS / "table.md", text)
-    print(text)
+    files.make_directory(RESULTS)
+    files.write(RESULTS / "table.md", f"**{title}**\n\n{pipe_table(head, lines)}")
+    figure(RESULTS / "power", tables // 8)
 
 
 if __name__ == "__main__":

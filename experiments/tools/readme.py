@@ -49,13 +49,13 @@ READING = """## Reading a table
 - **n.** The number of seeds. A cell with n > 1 is the mean ± the standard deviation over seeds.
 - **Bold.** The best value of a column, among the rows that can be compared: those without †, and
   for PPL those with base's vocabulary.
-- **The star, \\*.** The row differs significantly from base. The test is Welch's t over seeds,
+- **The star, \\*.** The row differs significantly from base. The test is a moderated t over seeds,
   with the variance over sentences added, and Bonferroni's correction for all tests of the table,
-  in all of its columns. Where base has more seeds than a row, their difference must also be
-  significant with one variance for all rows. Intervals are corrected likewise: that of a starred
-  row excludes 0. A row with one seed has no test, because one run does not show how much seeds
-  differ. A note says which difference the tests would have found: a row without a star is not
-  equal to base.
+  in all of its columns. Welch's t, which knows only the row and base, must agree. PPL is tested as
+  its logarithm, the negative log-likelihood per token. Intervals are corrected likewise: the
+  interval of a starred row excludes 0. A row with one seed has no test, because one run does not
+  show how much seeds differ. A note says which difference the tests would have found: a
+  row without a star is not equal to base.
 - **"untuned" and "tuned".** With `--sweep`, each row is shown at the values of the preset, and at
   those that were chosen for it. ‡ marks a chosen value at the edge of its range.
 - **"Missing".** These rows have fewer seeds than the row with the most seeds, base apart.

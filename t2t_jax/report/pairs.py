@@ -22,10 +22,10 @@ class MatrixCell(NamedTuple):
 def of_metrics(grid: Grid, lines: Sequence[RowResult]) -> dict[str, Pairs]:
     """Returns the pairs by metric, the study's own first; metrics without pairs are left out."""
     compared = [line for line in lines if comparable("PPL", line, lines[0])]
-    metrics = {"PPL": compare_pairs(compared, lambda line: line.PPL)}
+    metrics = {"PPL": compare_pairs(compared, "PPL")}
     if grid.study.split:
-        scores = compare_pairs(lines, lambda line: line.score)
-        metrics = {metric_of(grid.data.corpus).name: scores, **metrics}
+        name = metric_of(grid.data.corpus).name
+        metrics = {name: compare_pairs(lines, name), **metrics}
     return {name: pairs for name, pairs in metrics.items() if pairs}
 
 

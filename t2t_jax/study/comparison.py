@@ -1,6 +1,7 @@
 """Comparison of the rows of a study: means over seeds, and significance of their differences."""
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -138,7 +139,7 @@ def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores)
         of_runs, split = computed.get(name), grid.study.split
         measures = [_measure(name, row, of_runs, split, part) for row in rows]
         pairs = zip(usual, rows, strict=True)
-        return _compared(measures, [a and comparable(name, x, rows[0]) for a, x in pairs])
+        return _compared(name, measures, [a and comparable(name, x, rows[0]) for a, x in pairs])
 
     columns = {name: column(name) for name in (PPL, own, *computed)}
     return [
@@ -221,35 +222,34 @@ def _measure(
 
 
 def _compared(
-    measures: Sequence[Measure | None], comparable: Sequence[bool]
+    name: str, measures: Sequence[Measure | None], comparable: Sequence[bool]
 ) -> list[Measure | None]:
     """Returns the measures of a column; comparable rows have their difference from the first."""
-    base, out = measures[0], list[Measure | None]()
-    pooled = _pooled([x for x, usual in zip(measures, comparable, strict=True) if x and usual])
-    for x, usual in zip(measures, comparable, strict=True):
-        if x and base and usual and x is not base and _kept(x) and _kept(base):
-            x = replace(x, difference=_difference(x, base, pooled))
-        out.append(x)
+    base, both = measures[0], zip(measures, comparable, strict=True)
+    tested = {i: x for i, (x, usual) in enumerate(both) if x and usual and x.draws is not None}
+    difference, out = _differences(name, [*tested.values()]), [*measures]
+    for i, x in tested.items():
+        if i and base and base.draws is not None:
+            out[i] = replace(x, difference=difference(x, base))
     return out
 
 
-def _kept(measure: Measure) -> bool:
-    return measure.draws is not None
+def _differences(
+    name: str, measures: Sequence[Measure]
+) -> Callable[[Measure, Measure], Difference]:
+    """Returns the difference of two of the measures of a column, which is tested."""
+    scaled: Callable[[Any], Any] = np.log if name == PPL else np.asarray
+    several = [np.var(scaled(x.values), ddof=1) for x in measures if x.spread.n > 1]
+    n = np.array([x.spread.n for x in measures if x.spread.n > 1])
+    prior = statistics.prior(np.array(several), n) if len(several) > 1 else statistics.NO_PRIOR
 
+    def difference(row: Measure, base: Measure) -> Difference:
+        row_draws, base_draws = scaled(row.draws), scaled(base.draws)
+        values = scaled(row.values), scaled(base.values)
+        found = statistics.compare(*values, row_draws, base_draws, prior)
+        return found.of_perplexity(math.exp(np.log(base.values).mean())) if name == PPL else found
 
-def _pooled(measures: Sequence[Measure]) -> tuple[float, float] | None:
-    """Returns one variance over seeds for all rows, and its degrees of freedom."""
-    spreads = [x.spread for x in measures if x.spread.n > 1 and _kept(x)]
-    freedom = sum(x.n - 1 for x in spreads)
-    if not freedom:
-        return None
-    return sum((x.n - 1) * x.deviation**2 for x in spreads) / freedom, freedom
-
-
-def _difference(row: Measure, base: Measure, pooled: tuple[float, float] | None) -> Difference:
-    assert row.draws is not None
-    assert base.draws is not None
-    return statistics.compare(row.values, base.values, row.draws, base.draws, pooled)
+    return difference
 
 
 def main_metric(grid: Grid) -> str:
@@ -271,22 +271,19 @@ def paper_difference(grid: Grid, row: Row) -> float | None:
     return None if of_row is None or of_base is None else of_row - of_base
 
 
-def compare_pairs(
-    lines: Sequence[RowResult], measure_of: Callable[[RowResult], Measure | None]
-) -> dict[tuple[str, str], Difference]:
-    """Returns the differences of all pairs of comparable rows, by name.
+def compare_pairs(lines: Sequence[RowResult], name: str) -> dict[tuple[str, str], Difference]:
+    """Returns the differences of all pairs of comparable rows in a metric, by name.
 
     A difference is the first row minus the second, corrected for all pairs.
     """
     measures = {
         line.row.name: measure
         for line in lines
-        if (measure := measure_of(line)) and _kept(measure) and not line.unusual
+        if (measure := line.measure(name)) and measure.draws is not None and not line.unusual
     }
-    pooled = _pooled([*measures.values()])
+    difference = _differences(name, [*measures.values()])
     differences = {
-        names: _difference(measures[names[0]], measures[names[1]], pooled)
-        for names in itertools.combinations(measures, 2)
+        (a, b): difference(measures[a], measures[b]) for a, b in itertools.combinations(measures, 2)
     }
     return dict(zip(differences, statistics.corrected([*differences.values()]), strict=True))
 

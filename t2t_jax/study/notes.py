@@ -218,12 +218,14 @@ def _tests(grid: Grid, lines: Sequence[RowResult]) -> list[str]:
     if tested:
         count = max(x.tests for found in tested.values() for x in found)
         family = "1 test" if count == 1 else f"the {count} tests of this table, in all columns"
-        sizes = {n: [x.detectable for x in found if x.error > 0] for n, found in tested.items()}
-        least = [f"{statistics.median(x):.2g} {name}" for name, x in sizes.items() if x]
+        sizes = {n: [x.detectable for x in found if x.scales] for n, found in tested.items()}
+        units = {"PPL": "nats per token (PPL)"}
+        least = [f"{statistics.median(x):.2g} {units.get(n, n)}" for n, x in sizes.items() if x]
         sentences += [
-            f"*: differs from {lines[0].row.name} (Welch's t over seeds, variance over sentences "
-            f"added; p < {LEVEL} after Bonferroni's correction for {family}). Intervals are "
-            "corrected likewise, so that they exclude 0 where there is a star.",
+            f"*: differs from {lines[0].row.name} (a moderated t over seeds, variance over "
+            f"sentences added; p < {LEVEL} after Bonferroni's correction for {family}; Welch's t "
+            "must agree). Intervals are corrected likewise, so that they exclude 0 where there is "
+            "a star." + " PPL is tested as its logarithm, NLL per token." * ("PPL" in tested),
             "No star is not equality: these tests find, with a probability of 80%, differences of "
             f"{', '.join(least) or 'no known size'} (in the median row).",
         ]

@@ -1,4 +1,11 @@
-"""Tests of significance: Welch's t over seeds, with the variance over sentences added."""
+"""Tests of significance: a moderated t over seeds, with the variance over sentences added.
+
+A row differs from base if two tests say so (`Difference.corrected`). The first is a moderated t
+(Smyth 2004): the variance over a row's few seeds is shrunk towards the variance of all rows. It is
+corrected for all tests of the table (Bonferroni). As a row may vary more than the others, Welch's t
+(1947), which knows the row and base alone, must agree, corrected for at most `OWN` tests.
+experiments/significance.py measures false stars and power.
+"""
 
 import functools
 import math
@@ -9,6 +16,9 @@ import numpy as np
 from scipy import special
 
 DRAWS = 1000
+OWN = 5
+Prior = tuple[Any, Any]  # a variance and its degrees of freedom: numbers or arrays
+NO_PRIOR: Prior = (0.0, 0.0)
 
 
 class Spread(NamedTuple):
@@ -28,11 +38,12 @@ class Difference(NamedTuple):
         contain all true differences with a probability of 95%, and those without 0 have p < 0.05.
       over: what the interval covers, "seeds and sentences"; "sentences" if a row has one seed.
       p: two-sided, of no difference; None if a row has one seed.
-      error, freedom: the standard error of the difference and its degrees of freedom; nan if a row
-        has one seed, or if neither seeds nor sentences vary, so that p is 1 whatever the size.
+      scales: the standard error of the difference and its degrees of freedom, by the moderated t
+        and by Welch's; empty if a row has one seed, or if neither seeds nor sentences vary, so that
+        p is 1 whatever the size.
       tests: the number of tests that interval and p are corrected for.
-      pooled: error and freedom with one variance over seeds for all rows; where it is given, p and
-        interval are the wider ones of the two.
+      base: None, or base's PPL (its geometric mean) if size and interval are of PPL. What is tested
+        is then the difference of its logarithm, in nats per token.
     """
 
     size: float
@@ -40,32 +51,32 @@ class Difference(NamedTuple):
     high: float
     over: str
     p: float | None
-    error: float = math.nan
-    freedom: float = math.nan
+    scales: tuple[tuple[float, float], ...] = ()
     tests: int = 1
-    pooled: tuple[float, float] | None = None
+    base: float | None = None
 
     def corrected(self, tests: int) -> "Difference":
         """Returns the difference with the interval and the p of one of several tests."""
-        if self.p is None or math.isnan(self.error):
+        if not self.scales:
             return self
-        errors, freedoms = self._scales
-        half = float((special.stdtrit(freedoms, 1 - 0.025 / tests) * errors).max())
-        p = float(2 * special.stdtr(freedoms, -abs(self.size) / errors).max())
-        low, high = self.size - half, self.size + half
-        return self._replace(low=low, high=high, p=min(1.0, tests * p), tests=tests)
+        (errors, freedoms), factors = np.array(self.scales).T, np.minimum(tests, [tests, OWN])
+        half = float((special.stdtrit(freedoms, 1 - 0.025 / factors) * errors).max())
+        size = self.size if self.base is None else math.log1p(self.size / self.base)
+        found = self._replace(size=size, low=size - half, high=size + half, tests=tests, base=None)
+        found = found._replace(p=float(corrected_p(size, self.scales, tests)))
+        return found if self.base is None else found.of_perplexity(self.base)
+
+    def of_perplexity(self, base: float) -> "Difference":
+        """Returns a difference of NLL per token as one of PPL, where base has this PPL."""
+        size, low, high = (base * math.expm1(x) for x in self[:3])
+        return self._replace(size=size, low=low, high=high, base=base)
 
     @property
     def detectable(self) -> float:
-        """The least true difference that the test finds with a probability of 80%."""
-        errors, freedoms = self._scales
-        critical = special.stdtrit(freedoms, 1 - 0.025 / self.tests)
+        """The least true difference that the tests find in 80% of the cases; of PPL in nats."""
+        errors, freedoms = np.array(self.scales).T
+        critical = special.stdtrit(freedoms, 1 - 0.025 / np.minimum(self.tests, [self.tests, OWN]))
         return float((special.nctdtrinc(freedoms, 0.2, critical) * errors).max())
-
-    @property
-    def _scales(self) -> np.ndarray:
-        """The standard errors, and their degrees of freedom."""
-        return np.array([(self.error, self.freedom), *([self.pooled] if self.pooled else [])]).T
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -110,25 +121,20 @@ def compare(
     base: Sequence[float],
     row_draws: np.ndarray,
     base_draws: np.ndarray,
-    pooled: tuple[float, float] | None = None,
+    prior: Prior = NO_PRIOR,
 ) -> Difference:
     """Returns the difference of a row from base in the mean of a metric.
 
-    The variance of the difference is that over seeds (Welch 1947) plus that over sentences (paired
-    bootstrap, Koehn 2004). The variance over seeds already contains the interaction of seeds and
-    sentences, so that part is subtracted from the bootstrap's variance. With one seed the variance
-    over seeds is unknown: there is no p, and the interval is the bootstrap's. If all draws are
-    equal, nothing is known about the sentences, and p is 1.
-
-    If one row has more seeds, a difference must also be significant with the pooled variance.
-    Welch's t then takes a row whose few seeds happen to be close together for as sure as base: in
-    simulated tables of 3 seeds and 12 of base, up to 19% have a false star, and 3% with both
-    (experiments/significance.py).
+    The variance of the difference is that over seeds plus that over sentences (paired bootstrap,
+    Koehn 2004). The variance over seeds already contains the interaction of seeds and sentences, so
+    that part is subtracted from the bootstrap's variance. With one seed the variance over seeds is
+    unknown: there is no p, and the interval is the bootstrap's. If all draws are equal, nothing is
+    known about the sentences, and p is 1.
 
     Args:
       row, base: the metric of each seed.
       row_draws, base_draws: `resampled` of the same seeds.
-      pooled: the variance over seeds of all rows of the table, and its degrees of freedom.
+      prior: `prior` of the rows of the table; without one, both tests are Welch's.
     """
     size = float(np.mean(row) - np.mean(base))
     differences = row_draws.mean(axis=0) - base_draws.mean(axis=0)
@@ -139,17 +145,11 @@ def compare(
     interaction = sum(_interaction(draws) / len(draws) for draws in (row_draws, base_draws))
     variances = np.array([np.var(row, ddof=1), np.var(base, ddof=1)])
     sentences = max(0.0, differences.var() - interaction)
-    error, freedom = standard_error(variances, n, sentences)
-    if pooled and n[0] != n[1]:
-        variance, of_all = pooled
-        pooled = float(standard_error(np.full(2, variance), n, sentences)[0]), of_all
-    else:
-        pooled = None
-    ends, over = (min(0.0, 2 * size), max(0.0, 2 * size)), "seeds and sentences"
-    if not (np.ptp(differences) and error):
-        return Difference(size, *ends, over, 1.0)
-    found = Difference(size, *ends, over, 1.0, float(error), float(freedom), pooled=pooled)
-    return found.corrected(1)
+    found = Difference(size, min(0.0, 2 * size), max(0.0, 2 * size), "seeds and sentences", 1.0)
+    if not (np.ptp(differences) and variances.any() | (sentences > 0)):
+        return found
+    scales = [standard_error(variances, n, sentences, x) for x in (prior, NO_PRIOR)]
+    return found._replace(scales=tuple((float(x), float(y)) for x, y in scales)).corrected(1)
 
 
 def _interaction(draws: np.ndarray) -> float:
@@ -162,39 +162,66 @@ def _interaction(draws: np.ndarray) -> float:
     return float(centred.var(axis=0, ddof=1).mean())
 
 
+def prior(variances: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the variance that rows have in common [...], and its degrees of freedom for each.
+
+    The variance is pooled. Its degrees of freedom d follow from how far the logarithms of the
+    variances are apart (Smyth 2004, section 6.2): trigamma(d / 2) is their variance minus what the
+    few seeds explain. Its upper bound is taken here, with a confidence of 75%: few rows do not show
+    well how much they differ, and too large a d would mark differences that do not exist. It is 0
+    if a row's seeds are all equal.
+
+    Args:
+      variances: sample variances over the seeds of each row, [..., rows].
+      n: numbers of seeds, [rows].
+    """
+    d, rows = n - 1, len(n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(variances) - special.digamma(d / 2) + np.log(d / 2)
+        bound = logs.var(axis=-1) * rows / special.chdtri(rows - 1, 0.75)
+        apart = np.fmax(bound - special.polygamma(1, d / 2).mean(), 0.02)
+    freedom = (1 + np.sqrt(1 + 2 * apart)) / apart  # trigamma(x) is about 1 / x + 1 / (2 x^2)
+    return np.average(variances, axis=-1, weights=d), np.where(variances.all(-1), freedom, 0)
+
+
 def standard_error(
-    variances: np.ndarray, n: np.ndarray, sentences: float | np.ndarray
+    variances: np.ndarray, n: np.ndarray, sentences: float | np.ndarray, prior: Prior = NO_PRIOR
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the standard error of the difference of two means, and its degrees of freedom.
 
-    The degrees of freedom are Satterthwaite's (1946). The variance over sentences counts as known,
-    but does not raise them above the seeds' own: if few seeds happen to be close together, it
-    would hide how uncertain their deviation is.
+    The degrees of freedom over seeds are Satterthwaite's (1946). The variance over sentences counts
+    as known and raises them, but only in proportion, and not above the seeds' own. By Satterthwaite
+    they would grow with its square: if few seeds happen to be close together, that would hide how
+    uncertain their deviation is.
 
     Args:
       variances: sample variances over the seeds of both rows, [2, ...].
       n: numbers of seeds of both rows, [2, ...].
       sentences: variance of the difference over sentences [...].
+      prior: a variance towards which those of the rows are shrunk, and its degrees of freedom.
     """
-    squares = variances / n
-    total = squares.sum(axis=0) + sentences
+    d = n - 1 + prior[1]
+    squares = ((n - 1) * variances + prior[1] * prior[0]) / d / n
+    seeds = squares.sum(axis=0)
+    total = seeds + sentences
     with np.errstate(divide="ignore", invalid="ignore"):  # if all seeds are equal
-        freedom = total**2 / (squares**2 / (n - 1)).sum(axis=0)
-    return np.sqrt(total), np.fmin(freedom, (n - 1).sum(axis=0))
+        freedom = seeds * total / (squares**2 / d).sum(axis=0)
+    return np.sqrt(total), np.fmin(freedom, d.sum(axis=0))
 
 
-def p_value(size: Any, error: np.ndarray, freedom: np.ndarray) -> np.ndarray:
-    """Returns the two-sided p of a t statistic; 1 if its standard error is 0."""
-    t = np.divide(-np.abs(size), error, out=np.zeros_like(error), where=error > 0)
-    return 2 * special.stdtr(freedom, t)
+def corrected_p(size: Any, scales: Sequence[Any], tests: int) -> np.ndarray:
+    """Returns the p of differences by both tests, corrected: the larger one.
+
+    Args:
+      scales: as of `Difference`; numbers or arrays of the shape of `size`.
+    """
+    both = zip(scales, (tests, min(tests, OWN)), strict=True)
+    p = [2 * k * special.stdtr(freedom, -np.abs(size) / error) for (error, freedom), k in both]
+    return np.minimum(1.0, np.max(p, axis=0))
 
 
 def corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """Returns differences corrected for the number of those that are tested (Bonferroni).
-
-    A p is multiplied by it, and an interval widened to match. Welch's t is an approximation, which
-    Holm's procedure would use at the full 0.05: experiments/significance.py measures false stars.
-    """
+    """Returns differences corrected for the number of those that are tested."""
     tests = sum(x.p is not None for x in differences)
     return [x.corrected(tests) for x in differences]
 
