@@ -18,8 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from t2t_jax import files, plotting
+from t2t_jax.study.collecting import collect
 from t2t_jax.study.comparison import LEVEL
-from t2t_jax.study.statistics import NO_PRIOR, corrected_p, prior, standard_error
+from t2t_jax.study.declaration import find
+from t2t_jax.study.requests import Request
+from t2t_jax.study.statistics import NO_PRIOR, corrected_p, prior, spread, standard_error
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "significance"
@@ -30,12 +33,7 @@ DEVIATION, SENTENCES = 0.8, (0.0, 0.3, 0.6)  # BLEU: over seeds; over sentences,
 MOST = 0.05  # tables with a false star
 EFFECTS = {"BLEU": (1, 2, 3, 5), "nats": (0.01, 0.02, 0.05, 0.1)}
 NATS = 0.008 / DEVIATION, 0.004 / 0.3  # deviations in nats for each BLEU, seeds and sentences
-STORED = {  # deviations of BLEU over three seeds of the first 20 rows of stored studies
-    "attention-demo": "0.62 0.23 1.95 0.58 0.84 0.29 0.20 0.19 1.18 0.76 1.23 0.97 2.64 0.26 0.37 "
-    "0.06 0.06 0.62 0.62 0.22",
-    "table3-hour": "0.14 1.70 0.69 0.24 0.70 0.82 1.36 0.82 0.59 0.67 0.80 0.79 0.91 0.38 0.82 "
-    "0.11 0.77 0.70 0.29 0.80",
-}
+STORED = "attention-demo", "table3-hour"  # studies whose rows lend their deviations of BLEU
 
 
 class Scene(NamedTuple):
@@ -55,12 +53,20 @@ def scenes() -> dict[str, np.ndarray]:
     equal, first = np.full(ROWS, DEVIATION), np.arange(ROWS) == 0
     return {
         "equal": equal,
-        **{name: np.array(text.split(), float) for name, text in STORED.items()},
+        **{name: over_seeds(name) for name in STORED},
         "base varies 2.5 times less": np.where(first, equal / 2.5, equal),
         "base varies 2.5 times more": np.where(first, equal * 2.5, equal),
         "one row varies 5 times more": np.where(first[::-1], equal * 5, equal),
         "half the rows vary 5 times more": np.where(np.arange(ROWS) < ROWS / 2, 0.3, 1.5),
     }
+
+
+def over_seeds(name: str) -> np.ndarray:
+    """Returns the deviations of BLEU over the seeds of the first rows of a stored study."""
+    study, preset = name.split("-")
+    grid = Request(study, preset).grid(find(study), RESULTS.parent / name)
+    rows = collect(grid, mix=True)[:ROWS]
+    return np.array([spread([run.score for run in row.runs]).deviation for row in rows])
 
 
 def stars(scene: Scene, tables: int, effect: float = 0.0) -> np.ndarray:

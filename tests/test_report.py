@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -140,14 +141,16 @@ def test_words_added_to_the_reference_and_omitted_from_it_are_marked():
 def test_the_matrix_and_the_list_show_differences_and_their_tests(attention):
     grid, lines = attention
     text = study_page(grid, lines, None, [])
+    values = [line.score.values for line in lines]
+    prior = statistics.prior(np.var(values, axis=1, ddof=1), np.array([len(x) for x in values]))
     for one, other, shown in ((0, 1, "above"), (1, 0, "below")):
         a, b = (lines[i].score for i in (one, other))
-        d = statistics.compare(b.values, a.values, b.draws, a.draws)
+        d = statistics.compare(b.values, a.values, b.draws, a.draws, prior)
         assert (d.size < 0) == (shown == "above")
         title = f"{lines[one].row.name} minus {lines[other].row.name}: {-d.size:+.2f} "
         assert f'class="{shown}" title="{title}' in text
     a, b = (lines[i].score for i in (3, 1))
-    d = statistics.compare(b.values, a.values, b.draws, a.draws)
+    d = statistics.compare(b.values, a.values, b.draws, a.draws, prior)
     names = [lines[i].row.name for i in (1, 3)]
     row = re.search(rf'>{names[0]}</th><th scope="row">{names[1]}</th>(.*)</tr>', text)
     cells = re.findall(r"<td>(?:<strong>)?([^<]*)", row[1])
@@ -183,9 +186,8 @@ def test_a_row_with_one_seed_and_scores_without_counts_are_not_tested(attention)
     assert len(shown) == 2 * (len(lines) - 2)
     assert {x.difference.tests for x in shown} == {len(shown)}  # all columns are one family
     d = compared[3].score.difference
-    assert d.p == pytest.approx(
-        min(1, len(shown) * 2 * stats.t.sf(abs(d.size) / d.error, d.freedom))
-    )
+    moderated, own = (2 * stats.t.sf(abs(d.size) / error, freedom) for error, freedom in d.scales)
+    assert d.p == pytest.approx(min(1, max(len(shown) * moderated, statistics.OWN * own)))
     for x in shown:
         assert x.significant == (x.difference.low > 0 or x.difference.high < 0)
     text = study_page(grid, compared, None, [])
