@@ -112,7 +112,7 @@ PARTS = {"all": "", "C, D": "CD", "A, B, E": "ABE"}  # groups; base belongs to e
 def corpus_of(name):
     """Returns the name of a grid's corpus in the figure."""
     known = {"text": "text", "multi30k": "Multi30k"}
-    return known.get(GRIDS[name].changes.get("corpus"), BUILT_IN)
+    return known.get(GRIDS[name].changes.get("corpus", ""), BUILT_IN)
 
 
 def request(name, directory=None):
