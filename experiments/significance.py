@@ -115,7 +115,8 @@ def figure(path: Path, tables: int) -> None:
             values.append(styles[name] | {"size": size, "power": found})
     x = plotting.Axis("size", "true difference (BLEU)", 0, 6)
     y = plotting.Axis("power", "differences with a star (%)", 0, 100)
-    body = plotting.panel(x, y, (360, 260), [("line", {})]) | {"data": {"values": values}}
+    named = [v for v in values if v["size"] == x.high]
+    body = plotting.panel(x, y, (360, 260), [("line", {})], named) | {"data": {"values": values}}
     plotting.write(path, plotting.chart(body, names))
 
 

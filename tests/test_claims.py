@@ -157,7 +157,7 @@ def test_the_readme_answers_with_the_stored_agreement():
     for sentence in (
         f"{ordered['hour']} of the {hour['pairs']} pairs of rows that the paper",
         f"Kendall's tau of {hour['tau']:.2f} ({scale.attainable('PPL', ''):.2f} is what",
-        f"has {ordered['demo']} of these pairs in order",
+        f"in 15 minutes, has {ordered['demo']} of these pairs in order",
         f"16 features in place of 8, {ordered['demo, 4 heads']};",
         f"with a quarter of its steps, {ordered['demo, quarter of the steps']}.",
         f"tuned for every row of `hour` gains nothing ({ordered['hour, tuned']})",
