@@ -174,7 +174,7 @@ QUERIES = {"length": 22, "fewest": 0, "V": 9}
 def test_the_places_of_queries_follow_the_power_law():
     """The first of many places, drawn alone, against the probabilities of the paper's code."""
     rng, options = random.Random(0), {**QUERIES, "keys": 1}
-    drawn = [TASKS["recall"].draw(rng, options).target for _ in range(4000)]
+    drawn = [TASKS["recall"][0](rng, options).target for _ in range(4000)]
     places = [next(i // 2 for i, w in enumerate(target) if w != "_.") for target in drawn]
     p = np.arange(1, 11) ** (0.01 - 1)
     counts = np.bincount(places, minlength=10)
@@ -185,7 +185,7 @@ def test_the_places_of_queries_follow_the_power_law():
 def test_the_order_of_queries_is_independent_of_that_of_pairs():
     rng, options, first = random.Random(0), {"length": 40, "keys": 8, "fewest": 0, "V": 40}, 0
     for _ in range(1000):
-        source, target, _ = TASKS["recall"].draw(rng, options)
+        source, target, _ = TASKS["recall"][0](rng, options)
         first += target.index(f"_{source[0]}") < target.index(f"_{source[-2]}")
     assert 450 < first < 550
 
