@@ -234,7 +234,7 @@ NAMED = dict(
     weight_decay=(0.01,), clip_norm=(1.0,), beta1=(0.8,), beta2=(0.99,), eps=(1e-6,),
     P_drop=(0.3, 0.0), eps_ls=(0.0,), smoothing=("others",), accumulate=(2,),
     evaluate_every=(500, 1), patience=(3,), average=(5,), beam=(4, 1, 12), alpha=(1.0,),
-    max_extra=(20,),
+    max_extra=(20,), output_rule=("none",),
 )  # fmt: skip
 RECURRENT, CONVOLUTIONAL = dict(architecture="recurrent"), dict(architecture="convolutional")
 BESIDE = dict(  # what a study's base needs for a field to mean anything
