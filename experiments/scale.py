@@ -326,8 +326,8 @@ def main():
         parser.error(f"there is no grid {unknown[0]!r} to run: choose from {'; '.join(names)}.")
     if not arguments.text and any(corpus_of(name) != BUILT_IN for name in arguments.grids):
         parser.error("grids of text and Multi30k need --text DIR, the folder of their files.")
-    hour = RESULTS.parent / GRIDS["hour"].stored
-    for folder in (RESULTS, hour):  # the tuned grid has runs of hour
+    stored = (RESULTS.parent / regime.stored for regime in GRIDS.values() if regime.stored)
+    for folder in (RESULTS, *stored):  # grids have runs of presets, too
         if (folder / published.NAME).exists():
             published.unpack(folder, STORE)
     for name in arguments.grids:
@@ -335,19 +335,33 @@ def main():
     print(collect(RESULTS))
 
 
+def without_curves(run):
+    """Returns the files of a run with the times of its steps alone in place of its curves."""
+    times = [
+        (x["step"], x["seconds_per_step"]) for x in run["metrics.jsonl"] if "seconds_per_step" in x
+    ]
+    return run | {"metrics.jsonl": [{"step": n, "seconds_per_step": round(x, 6)} for n, x in times]}
+
+
 def collect(folder):
-    """Publishes all finished runs in a folder, with the table, which it returns, and the figure."""
+    """Publishes all finished runs in a folder, with the table, which it returns, and the figure.
+
+    Left out are runs that the folder of a preset has, and curves but for the times of steps.
+    """
     from t2t_jax import files
     from t2t_jax.runs import published
 
-    names = [name for name, regime in GRIDS.items() if not regime.stored]
+    stored = [RESULTS.parent / regime.stored for regime in GRIDS.values() if regime.stored]
+    elsewhere = {path.name for folder in stored for path in published.directories(folder)}
     measured = {
         name: measure(name, RESULTS.parent / regime.stored if regime.stored else STORE)
         for name, regime in GRIDS.items()
     }
     results = {name: found for name, (found, _) in measured.items() if found}
     folder.mkdir(parents=True, exist_ok=True)
-    published.write(folder, {key: run for n in names for key, run in measured[n][1].items()})
+    runs = {key: run for _, of_grid in measured.values() for key, run in of_grid.items()}
+    kept = {key: run for key, run in runs.items() if key not in elsewhere}
+    published.write(folder, {key: without_curves(run) for key, run in kept.items()})
     files.write_json(folder / "agreement.json", results)
     files.write(folder / "table.md", table(results))
     draw(results, folder)
