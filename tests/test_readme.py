@@ -192,10 +192,10 @@ def test_the_code_of_the_readme_runs(corpus, tmp_path, monkeypatch, capsys):
     assert main([*words, "--run", "runs/grammar-0"]) == 0
     capsys.readouterr()
     exec(code, names := {})
-    _, difference, *maps = capsys.readouterr().out.splitlines()
+    _, difference, maps = capsys.readouterr().out.splitlines()
     assert float(difference) > 0
     assert names["logits"].shape == (1, names["ids"][1].shape[1], names["vocabulary"].size)
-    assert [x.split()[0] for x in maps] == ["encoder", "decoder", "cross"]
+    assert re.findall(r"'(\w+)', 0", maps) == ["encoder", "decoder", "cross"]
     Path("runs/grammar-0/names.txt").write_text("distance-demo/base/0\n")
     for name in ("distance/base/0", Path("runs/grammar-0")):
         assert t2t_jax.load(name)[0] == names["c"]
