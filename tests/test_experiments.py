@@ -17,6 +17,7 @@ from experiments import mechanisms, scale
 from experiments.tools import gpu
 from experiments.tools.peers import run
 from t2t_jax.bench import workload
+from t2t_jax.runs import published
 from t2t_jax.study import requests
 from t2t_jax.study.agreement import agreements
 from t2t_jax.study.declaration import find
@@ -91,6 +92,23 @@ def test_the_attainable_tau_is_that_of_a_random_order_of_close_rows(metric, gap,
 
     drawn = [tau() for _ in range(2000)]
     assert scale.attainable(metric, groups) == pytest.approx(np.mean(drawn), abs=0.02)
+
+
+def test_the_stored_agreement_is_that_of_the_published_runs(tmp_path):
+    """Their curves are left out, and so are runs that the folder of a preset has."""
+    for folder in (scale.RESULTS, stored.DEMO):
+        published.unpack(folder, tmp_path)
+    name, known = "demo, 4 heads", json.loads((scale.RESULTS / "agreement.json").read_text())
+    found, runs = scale.measure(name, tmp_path)
+    assert found.pop("core_hours") == pytest.approx(known[name].pop("core_hours"), rel=1e-4)
+    assert found == known[name]
+    assert {*scale.without_curves(next(iter(runs.values())))["metrics.jsonl"][0]} == {
+        "step", "seconds_per_step"
+    }  # fmt: skip
+    kept = {path.name for path in published.directories(scale.RESULTS)}
+    assert not kept & {
+        path.name for path in published.directories(scale.RESULTS.parent / "table3-hour")
+    }
 
 
 @pytest.mark.parametrize("name", ["hour, tuned", "text, d_model 64, 5,600 pairs, 6 epochs"])
