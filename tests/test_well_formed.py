@@ -79,6 +79,27 @@ def test_every_output_is_a_tree_with_the_words_of_its_source(changes):
         assert problems(K, max_extra, Trees.of(PIECES)) == {""}
 
 
+def test_every_walk_along_allowed_tokens_is_a_tree_with_the_words_of_its_source():
+    rule, draw, B, longest = Trees.of(PIECES), np.random.default_rng(0), 300, 24
+    counts = draw.integers(1, 5, size=B)
+    sources = [[x for _ in range(n) for x in WORDS[draw.integers(5)]] for n in counts]
+    source = np.array([[*x, EOS] + [0] * (12 - len(x)) for x in sources])
+    advance, allowed = jax.jit(jax.vmap(rule.advance)), jax.jit(jax.vmap(rule.allowed))
+    state = jax.vmap(rule.start)(jnp.asarray(source), jnp.full(B, longest))
+    tokens, walks = np.full(B, BOS), [[] for _ in range(B)]
+    for _ in range(longest):
+        state = advance(state, jnp.asarray(tokens))
+        may = np.asarray(allowed(state))
+        tokens = np.where(may.any(axis=1), (may * draw.random(may.shape)).argmax(axis=1), EOS)
+        for walk, token in zip(walks, tokens, strict=True):
+            if EOS not in walk:
+                walk.append(int(token))
+    assert len({len(walk) for walk in walks}) > 5
+    for walk, words in zip(walks, counts, strict=True):
+        assert walk[-1] == EOS
+        assert problem(walk[:-1], words) == ""
+
+
 def searched(step, capacity, K):
     """Returns the likeliest tree that is found for two words, with EOS, and its log-probability."""
     source, limits, rule = jnp.array([[16, 17, 18, EOS]]), jnp.array([capacity]), Trees.of(PIECES)
