@@ -23,7 +23,11 @@ from t2t_jax.study.requests import Request
 
 
 def listing(what: str, home: Path | None) -> list[str]:
-    """Returns lines about a kind of entry, a study or the runs of a store."""
+    """Returns lines about a kind of entry, a study or the runs of a store.
+
+    Raises:
+      UsageError: there is nothing with that name.
+    """
     if home is not None and what != "runs":
         raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
     if path_of(what) or what in (known := study_files()):

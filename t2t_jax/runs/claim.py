@@ -17,7 +17,12 @@ from t2t_jax.runs.names import title
 
 @contextmanager
 def lock(directory: Path, wait: bool = False) -> Iterator[None]:
-    """Holds the lock of a run; the kernel releases it when the process ends or dies."""
+    """Holds the lock of a run; the kernel releases it when the process ends or dies.
+
+    Raises:
+      Busy: another process holds it; with `wait`, this one waits instead.
+      UsageError: the directory cannot be written to.
+    """
     make_directory(directory)
     try:
         file = (directory / "lock").open("a")
@@ -41,7 +46,11 @@ def claim(
     vocabulary: Vocabulary,
     origin: Mapping[str, Any],
 ) -> None:
-    """Writes what determines a run, or checks that the directory holds the same run."""
+    """Writes what determines a run, or checks that the directory holds the same run.
+
+    Raises:
+      UsageError: the directory holds another run; the message names the difference.
+    """
     steps, metrics = (directory / "checkpoints").glob("*"), directory / "metrics.jsonl"
     trained = any(steps) or (metrics.exists() and metrics.stat().st_size > 0)
     if trained and (directory / "config.json").exists():  # if not, another may take its place
@@ -82,7 +91,11 @@ def is_locked(directory: Path) -> bool:
 
 
 def move_aside(directory: Path) -> Path:
-    """Moves a run to `replaced/` in its store, to be trained again; returns its new directory."""
+    """Moves a run to `replaced/` in its store, to be trained again; returns its new directory.
+
+    Raises:
+      Busy: another process is at work on it.
+    """
     with lock(directory):
         replaced = directory.parent / "replaced"
         make_directory(replaced)

@@ -206,7 +206,11 @@ def _count(n: int) -> str:
 
 
 def usual_origins(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
-    """Returns the most frequent value of each origin."""
+    """Returns the most frequent value of each origin.
+
+    Raises:
+      UsageError: an origin has several values, and `mix` is not set.
+    """
     usual = {}
     for name in dict.fromkeys(name for origin in origins for name in origin):
         counts = Counter(origin[name] for origin in origins if name in origin).most_common()
