@@ -112,6 +112,17 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     # I/W and the stage, for workers that `run` starts
     "--worker": _text(argparse.SUPPRESS),
     "--stage": _number(argparse.SUPPRESS, "N", 0),
+    # plan
+    "--from": _path(
+        "store or folder of published results whose costs and deviations are used [--store]",
+        dest="origin",
+        metavar="FOLDER",
+    ),
+    "--detect": dict(
+        type=float,
+        metavar="NATS",
+        help="also print how often a difference of this size in NLL per token would be found",
+    ),
     # table, results, report, publish
     "--format:table": _choice(
         "format of the table [text]", *("text", "md", "latex", "csv", "json"), default="text"
@@ -170,7 +181,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         nargs="?",
     ),
     "--store:list": _path("directory of runs, for `list runs` [runs]"),
-    "--watch": _flag("for `list runs`: show progress and time left until all have ended"),
     "topic": dict(nargs="?", default="", help=f"one of {', '.join(TOPICS)}"),
 }
 
@@ -183,6 +193,8 @@ prepare: tokenise a corpus into the cache that training reads
 run: run a study: every row under every seed, then its table
     running.run study --sweep --preset:run --rows --store --seeds --base-seeds --workers --task \
     --tasks --published --rerun --mesh --track --worker --stage --metrics --cache +all
+plan: print what a study would cost and find with more seeds, from stored runs
+    running.plan study --sweep --preset:run --rows --store --from --base-seeds --detect --cache +all
 table: print the table of studies from stored results
     showing.table studies --sweep --preset --rows --store:several --mix --compare \
     --metrics --cache --format:table --columns --no-cost --p --notes +all
@@ -217,7 +229,7 @@ doctor: check whether this machine can train, and say what to fix
 prune: delete the checkpoints of finished runs
     machine.prune --store:runs --dry-run
 list: list what the package has, the rows of a study, or the runs of a store
-    machine.list_ what --store:list --watch
+    machine.list_ what --store:list
 help: show how to add a study, a mechanism, a corpus and so on
     machine.help_ topic
 """
