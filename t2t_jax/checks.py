@@ -114,6 +114,13 @@ def _others(c: Config) -> Iterator[str]:
             f"architecture=encoder predicts masked words, which corpus {d.corpus} does not ask "
             "for: use architecture=decoder or transformer."
         )
+    architecture = ARCHITECTURES[m.architecture]
+    if CORPORA[d.corpus].documents and (architecture.translates or architecture.masked):
+        causal = (n for n, x in ARCHITECTURES.items() if not (x.translates or x.masked))
+        yield (
+            f"architecture={m.architecture} does not predict the next word of documents, of which "
+            f"corpus {d.corpus} consists: use architecture={' or '.join(causal)}."
+        )
     rule = c.decoding.output_rule
     if rule not in ("none", CORPORA[d.corpus].output_rule):
         yield f"output_rule={rule} is not for outputs of corpus {d.corpus}: leave it out."

@@ -120,7 +120,11 @@ class Data:
         "auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores200", "none"
     ] = _field("auto", "sacreBLEU's tokeniser of BLEU; auto: of the target language, or 13a")
     directory: str = _field("", "directory with the files of the corpus")
-    train: str = _field("", "text: path of the training files, without .LANGUAGE[.gz]")
+    train: str = _field(
+        "",
+        "text: path of the training files, without .LANGUAGE[.gz]; documents: files, separated by "
+        "commas, or a pattern in quotes",
+    )
     dev: str = _field("", "text: path of the development files, likewise")
     test: str = _field("", "text: path of the test files, likewise")
     grade: Literal["easy", "normal", "hard"] = _field(

@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from t2t_jax import config, files
 from t2t_jax.commands.shared import (
     available_dataset,
@@ -20,6 +22,7 @@ from t2t_jax.commands.shared import (
 )
 from t2t_jax.config import Config
 from t2t_jax.data import parallel
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Accuracy
 from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, parse
@@ -69,8 +72,13 @@ def evaluate(arguments: Namespace) -> None:
     splits = [name.strip() for name in arguments.split.split(",")]
     corpus = store.read_config(directory).data.corpus
     if metric_of(corpus).teacher_forced:
-        decodes = bool(texts or changes or arguments.metrics)
-        _print_accuracy(arguments, directory, splits, decodes)
+        if texts or changes or arguments.metrics:
+            raise UsageError(
+                f"{title(directory)} is scored on true words, and decodes nothing: give --split "
+                "alone, without files and the options of decoding."
+            )
+        show = _print_likelihoods if CORPORA[corpus].documents else _print_accuracy
+        show(arguments, directory, splits)
         return
     parse(arguments.metrics, corpus)  # before the long work
     accuracy = judging.score(directory, arguments.cache, say)[0] if contrastive else None
@@ -95,15 +103,20 @@ def _print_contrast(arguments: Namespace) -> None:
     print(_accuracies(judging.contrast(directory, arguments.cache, arguments.contrastive, say)))
 
 
-def _print_accuracy(
-    arguments: Namespace, directory: Path, splits: Sequence[str], decodes: bool
-) -> None:
+def _print_likelihoods(arguments: Namespace, directory: Path, splits: Sequence[str]) -> None:
+    """Prints the scores of a language model on splits, and its NLL by position."""
+    length = store.read_config(directory).data.max_length
+    scored = loading.likelihoods(directory, arguments.cache, splits, say)
+    for split, (scores, nats) in scored.items():
+        print_scores(split, scores)
+        positions = np.arange(len(nats)) % length + 1
+        for high in 1 << np.arange((length - 1).bit_length() + 1):
+            part = nats[(high // 2 < positions) & (positions <= high)]
+            print(f"  {part.mean():6.2f}  NLL at positions {high // 2 + 1} to {min(high, length)}")
+
+
+def _print_accuracy(arguments: Namespace, directory: Path, splits: Sequence[str]) -> None:
     """Prints the accuracy of a run of a diagnostic task on splits, by length and by distance."""
-    if decodes:
-        raise UsageError(
-            f"{title(directory)} is of a diagnostic task, whose words are predicted and not "
-            "decoded: give --split alone, without files and the options of decoding."
-        )
     predicted = loading.predictions(directory, arguments.cache, splits, say)
     print(as_text(diagnostic_table(f"{title(directory)}.", predicted)), end="")
 
