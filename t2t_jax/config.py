@@ -83,6 +83,9 @@ class Model:
     cross_attention: str = _field(
         "scaled_dot_product", "mechanism of encoder-decoder attention, likewise"
     )
+    document_attention: Literal["across", "within"] = _field(
+        "across", "decoder: attention across the documents of a sequence, or within each"
+    )
     cell: Literal["lstm", "gru"] = _field("lstm", "recurrent: the recurrence")
     encoder_direction: Literal["forward", "both"] = _field(
         "forward", "recurrent: read the source forward, or both ways with half of d_model each"

@@ -4,12 +4,16 @@ import gzip
 import json
 import lzma
 import re
+from functools import partial
 
 import jax
 import numpy as np
 import pytest
 
-from t2t_jax.config import Data
+from t2t_jax.attention import choice
+from t2t_jax.attention.registry import MECHANISMS
+from t2t_jax.attention.visibility import Visibility
+from t2t_jax.config import Config, Data, replace
 from t2t_jax.data.cache import Split, packed, ragged
 from t2t_jax.data.prepare import open_corpus
 from t2t_jax.data.vocabulary import BYTES, Vocabulary, of_bytes, train
@@ -144,3 +148,53 @@ def test_a_study_of_documents_compares_likelihoods(files, tmp_path, call):
         ("bits per byte", nats / np.log(2) / size),
     ):
         assert float(re.search(rf"([\d.]+)  {name}", said)[1]) == pytest.approx(value, abs=0.006)
+
+
+ABLE = [n for n, x in MECHANISMS.items() if "decoder" in x.roles and "documents" in x.supports]
+# These relate positions to the first of the sequence.
+ANCHORED = {"block_local", "streaming", "longformer", "sparse_strided", "sparse_fixed",
+            "sparse_random", "bigbird"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_no_query_sees_another_document(name):
+    """Other documents change nothing; and a document alone has the same output, if not anchored."""
+    rng, (B, T, h, d) = np.random.default_rng(0), (2, 23, 3, 6)
+    module = choice.build(name)
+    width = d + choice.gates(name, d)
+    q, k, v = (rng.normal(size=(B, T, h, w)).astype(np.float32) for w in (d, width, 5))
+    lengths = np.array([T, 20], np.int32)
+    ends = [[7, 8, 23], [5, 19, 20]]
+    first = np.array([[max([0, *(x for x in row if x <= t)]) for t in range(T)] for row in ends])
+    seen = Visibility(lengths, lengths, True, first)
+    variables = module.init(jax.random.key(0), q, k, v, seen)
+    attend = jax.jit(lambda q, k, v, seen: module.apply(variables, q, k, v, seen))
+    out = attend(q, k, v, seen)
+    for row, begin, end in ((0, 7, 8), (0, 8, 23), (1, 5, 19)):
+        own = np.zeros((B, T, 1, 1), bool)
+        own[row, begin:end] = True
+        other = attend(*(np.where(own, x, 3 * x + 1) for x in (q, k, v)), seen)
+        np.testing.assert_allclose(other[row, begin:end], out[row, begin:end], atol=1e-5)
+        if name not in ANCHORED:
+            alone = (x[row : row + 1, begin:end] for x in (q, k, v))
+            expected = module.apply(variables, *alone, Visibility(causal=True))
+            np.testing.assert_allclose(out[row, begin:end], expected[0], atol=1e-5)
+    assert np.abs(attend(q, k, v, Visibility(lengths, lengths, True)) - out).max() > 1e-3
+
+
+def test_a_decoder_begins_anew_after_the_end_of_a_document():
+    """Without positions, a document has the same logits wherever it stands."""
+    model, params = make(architecture="decoder", document_attention="within", positions="none",
+                         corpus="documents")  # fmt: skip
+    decode = partial(model.apply, {"params": params}, None, method="decode")
+    document = [EOS, 9, 23, 11, 17]
+    together = decode(np.array([[BOS, 5, 7, *document, EOS, 8]]))[0, 3:8]
+    np.testing.assert_allclose(together, decode(np.array([document]))[0], atol=1e-5)
+
+
+def test_mechanisms_that_mix_documents_are_refused():
+    within = dict(architecture="decoder", corpus="documents", document_attention="within")
+    with pytest.raises(UsageError, match="document_attention=within"):
+        replace(Config(), **within, decoder_attention="lsh")
+    with pytest.raises(UsageError, match="has no effect"):
+        replace(Config(), **within | dict(corpus="grammar"))
