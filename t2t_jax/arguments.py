@@ -26,6 +26,10 @@ def _number(help: str, metavar: str, default: int | None = None) -> dict[str, An
     return dict(type=int, default=default, metavar=metavar, help=help)
 
 
+def _real(help: str, metavar: str) -> dict[str, Any]:
+    return dict(type=float, default=1.0, metavar=metavar, help=help)
+
+
 def _path(help: str, default: Any = None, **more: Any) -> dict[str, Any]:
     return dict(type=Path, default=default, help=help, **more)
 
@@ -155,6 +159,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "further metrics, such as chrF2,TER,COMET,contrastive (`help metric`) [none]",
         metavar="NAMES",
     ),
+    "--tokens": _number("the largest number of tokens to generate [100]", "N", 100),
+    "--temperature": _real("divides the logits; 0 chooses the most likely token [1]", "X"),
+    "--top-k": _number("draw among the K most likely tokens [all]", "K", 1 << 30),
+    "--top-p": _real("draw among the most likely tokens of this probability [1]", "P"),
+    "--seed": _number("the draw: equal seeds continue a line equally [0]", "N", 0),
     "--out:export": _path("directory [RUN/ctranslate2]"),
     "sentence": dict(help="in the source language"),
     "--out:attend": _path("directory [attention]", "attention"),
@@ -209,6 +218,8 @@ publish: write a study's results to one file, with its table and plots
     showing.publish study --sweep --preset --rows --store --mix --compare --to --cache +all
 translate: translate standard input, line by line
     single.translate run --store:runs --cache +decoding
+generate: continue each line of standard input by a language model
+    single.generate run --store:runs --tokens --temperature --top-k --top-p --seed --cache
 evaluate: score a run on a test set
     single.evaluate run --store:runs --split --sources --references --contrastive \
     --metrics:evaluate --cache +decoding

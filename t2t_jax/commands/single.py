@@ -1,6 +1,7 @@
-"""`translate`, `evaluate`, `export` and `attend`: what a trained run is used for."""
+"""`translate`, `generate`, `evaluate`, `export` and `attend`: what a trained run is used for."""
 
 import io
+import itertools
 import os
 import select
 import sys
@@ -26,13 +27,16 @@ from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Accuracy
 from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, parse
+from t2t_jax.inference import sample
 from t2t_jax.inference import translate as translation
 from t2t_jax.inference.export import export as export_model
+from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.report import attention
 from t2t_jax.runs import judging, loading, store
 from t2t_jax.runs.names import resolve, title
 from t2t_jax.study.distances import diagnostic_table
 from t2t_jax.study.typeset import as_text
+from t2t_jax.tokens import BOS, EOS
 
 _PAUSE = 0.2  # seconds to wait for further lines before those that have arrived are translated
 
@@ -48,6 +52,35 @@ def translate(arguments: Namespace) -> None:
         sys.stdout.buffer.write("".join(f"{line}\n" for line in translations).encode())
         sys.stdout.buffer.flush()
         first += len(lines)
+
+
+def generate(arguments: Namespace) -> None:
+    """Continues the lines of standard input, and prints tokens as they are drawn."""
+    for name, least in (("temperature", 0), ("top_k", 1), ("top_p", 0), ("tokens", 1)):
+        if getattr(arguments, name) < least:
+            raise UsageError(f"--{name.replace('_', '-')} must be at least {least}.")
+    cache_programs(arguments.cache)
+    directory = resolve(arguments.run, arguments.store)
+    c, model, params, vocabulary = loading.load(directory, say, translating=False)
+    if ARCHITECTURES[c.model.architecture].masked or model.translates:
+        raise UsageError(f"{title(directory)} holds no causal language model: name another run.")
+    begin = [BOS, EOS] if CORPORA[c.data.corpus].documents else [BOS]
+    choice = sample.Choice(arguments.temperature, arguments.top_k, arguments.top_p)
+    for line in itertools.chain.from_iterable(_arriving_lines("standard input", sys.stdin.buffer)):
+        ids = vocabulary.encode([line.strip()])[0]
+        if model.limit and len(begin + ids) + arguments.tokens > model.limit:
+            raise UsageError(
+                f"the model has {model.limit:,} positions and the line {len(ids):,} tokens: "
+                "shorten it, or lower --tokens."
+            )
+        limits = arguments.tokens, arguments.seed, choice
+        drawn, printed = sample.generate(model, params, begin + ids, *limits), ""
+        for tokens in itertools.chain([[]], drawn):
+            ids += tokens
+            text = vocabulary.decode([ids])[0].rstrip("\ufffd")  # half a character
+            print(text.removeprefix(printed), end="", flush=True)
+            printed = text
+        print(flush=True)
 
 
 def evaluate(arguments: Namespace) -> None:

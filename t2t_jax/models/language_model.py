@@ -7,6 +7,8 @@ Departures from Devlin et al.: every chosen token is replaced by the mask, never
 random token; sentences stand alone, without segments and without the prediction of the next one.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -36,6 +38,18 @@ class LanguageModel(Model):
 
     def encode(self, source: Array, P_drop: Array | None = None) -> None:
         """None: a language model does not read the source."""
+
+    def start(self, tokens: Array, capacity: int) -> tuple[None, list[Any]]:
+        x = self.embedding(tokens)
+        return None, [layer.attention.start_self(x, capacity) for layer in self.layers]
+
+    def step(self, memory: None, state: Any, tokens: Array, t: Array) -> tuple[Array, Any]:
+        x = self.positions(self.embedding(tokens[:, None]), t=t)  # one position: [B, 1, d_model]
+        next_state, bias = [], self.bias()
+        for layer, own in zip(self.layers, state, strict=True):
+            x, own = layer.step(x, None, own, t, bias)
+            next_state.append(own)
+        return self.embedding.logits(self.norm(x))[:, 0], next_state
 
     def features(self, encoded: None, tokens: Array, P_drop: Array | None = None) -> Array:
         lengths, bias = lengths_of(tokens), self.bias()

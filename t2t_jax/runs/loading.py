@@ -58,7 +58,7 @@ def load(
     if translating and not model.translates:
         raise UsageError(
             f"{title(directory)} holds a language model (architecture={c.model.architecture}), "
-            "which does not translate: name a run of another architecture."
+            "which does not translate: name a run of another architecture, or `generate` text."
         )
     c = config.replace(
         c, **{n: x for n, x in store.read_data(directory).items() if n == "max_extra"}
