@@ -62,7 +62,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     "--track": _choice(
         "also send the curves to a tracker, which must be installed [none]",
-        *("tensorboard", "wandb", "mlflow", "aim"),
+        *("tensorboard", "wandb"),
     ),
     # train, prepare
     "recipe": dict(help=f"one of {', '.join(RECIPES)}"),
