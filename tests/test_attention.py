@@ -15,11 +15,12 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.tools.layers import count
 from t2t_jax import attention
-from t2t_jax.attention import MECHANISMS, build, choice, registry
+from t2t_jax.attention import MECHANISMS, build, choice, recurrence, registry
 from t2t_jax.attention.dense import Dense, softmax
 from t2t_jax.attention.softmax import entmax, sparsemax
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.errors import UsageError
+from t2t_jax.ops import tiles
 from tests.eight import on_eight_devices
 from tests.process import python
 from tests.reference import attention as reference
@@ -203,6 +204,39 @@ def test_output_and_gradients_equal_the_definition(name, role, T, S):
     hidden = T == 1 and name in memory.NAMES
     tolerance = 1e-4 if hidden else 2e-5 if T > 50 else 1e-5  # gradients of parameters sum over T
     close(actual, defined(name, variables, q, k, v, role, g), tolerance)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Mechanisms compute what they compute on a GPU, but without kernels."""
+    monkeypatch.setattr(tiles, "_platform", lambda: "gpu")
+    for compiled in (run, pull):
+        compiled.clear_cache()
+    yield
+    for compiled in (run, pull):
+        compiled.clear_cache()
+
+
+CHUNKED = [(name, role) for name, role in ROLES if is_chunked(name) and role != "cross"]
+
+
+@pytest.mark.parametrize("T", [13, pytest.param(1, marks=FULL), pytest.param(67, marks=FULL)])
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [pytest.param(*x, marks=[FULL] * (not stands_alone(*x))) for x in CHUNKED],
+)
+def test_all_chunks_at_once_equal_the_definition(name, role, T, gpu):
+    test_output_and_gradients_equal_the_definition(name, role, T, T)
+    test_vmap_equals_each_member_alone(name, role)
+    test_a_query_that_sees_no_key_returns_zeros(name, role)
+
+
+@pytest.mark.parametrize("C", [1, 7, 64])
+def test_equal_keys_do_not_spoil_the_inverse_of_a_chunk(C):
+    below = np.tril(np.ones((2, 3, C, C)), -1)
+    below[1] *= np.random.default_rng(0).normal(size=(C, C))
+    inverse = jax.jit(recurrence._inverse)(below.astype(np.float32))
+    close(inverse, np.linalg.inv(np.eye(C) + below), 1e-5)
 
 
 @FULL
@@ -689,6 +723,10 @@ def test_more_features_approximate_the_softmax_better():
     assert all(b < 0.75 * a for a, b in itertools.pairwise(errors)), errors
 
 
+def test_performer_is_finite_for_large_inputs_on_a_gpu(gpu):
+    test_performer_is_finite_for_large_inputs()
+
+
 def test_performer_is_finite_for_large_inputs():
     """Small and large keys alternate: the scale of the running sums changes by factors of e^100."""
     q, k, v = draw("performer", 13, 13, 9)
@@ -807,6 +845,11 @@ def test_a_weak_decay_after_a_strong_one_is_exact(name):
     variables = weights(name)
     actual = pull(name, variables, q, k, v, padded_visibility("decoder", 13, 13), g)
     close(actual, defined(name, variables, q, k, v, "decoder", g), 1e-5)
+
+
+@pytest.mark.parametrize("name", ["gated_linear", "gated_delta"])
+def test_a_weak_decay_after_a_strong_one_is_exact_on_a_gpu(name, gpu):
+    test_a_weak_decay_after_a_strong_one_is_exact(name)
 
 
 def test_more_positions_than_a_mechanism_has_weights_for_are_refused():

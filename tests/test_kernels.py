@@ -15,7 +15,7 @@ from flax.core import meta
 
 from t2t_jax import config
 from t2t_jax.attention import build as build_mechanism
-from t2t_jax.attention import dense, linear
+from t2t_jax.attention import dense
 from t2t_jax.attention.dense import ScaledDotProduct
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.inference.weights import attention_maps
@@ -33,7 +33,7 @@ from t2t_jax.training.objective import fused_cross_entropy
 from t2t_jax.training.step import hyper, initialise, make_step
 from tests import gradients
 from tests.eight import on_eight_devices
-from tests.gradients import drawn, value_and_gradients
+from tests.gradients import drawn
 
 V = 300  # no multiple of a tile
 KERNELS = {f"ops.{x}_attention" for x in ("flash", "linear", "sparse", "window")}
@@ -161,27 +161,6 @@ def test_dot_products_have_the_outputs_of_their_kernel(name):
         return fused, mechanism.apply(variables, q, k, v, visibility)
 
     close(*both(q, k, v))
-
-
-@pytest.mark.parametrize(
-    ("name", "T"),
-    [
-        pytest.param(name, T, marks=[pytest.mark.full] * (T not in by_default))
-        for name, by_default in (("linear", (64, 200)), ("performer:m=8", (65,)))
-        for T in (1, 64, 65, 200)
-    ],
-)
-def test_causal_sums_of_all_chunks_at_once_equal_those_in_turn(name, T, monkeypatch):
-    q, k, v = drawn((2, T, 3, 4), 0, 3), drawn((2, T, 3, 4), 1, 3), drawn((2, T, 3, 5), 2)
-    lengths, mechanism = jnp.array([T, T // 2]), build_mechanism(name)
-    visibility = Visibility(lengths, lengths, causal=True)
-
-    def run(gpu):
-        monkeypatch.setattr(linear, "on_gpu", lambda: gpu)
-        g = drawn((2, T, 3, 5), 3)
-        return value_and_gradients(lambda *x: mechanism.apply({}, *x, visibility), g, q, k, v)
-
-    close(run(True), run(False), 1e-4)
 
 
 class Halved(ScaledDotProduct):

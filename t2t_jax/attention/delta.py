@@ -1,12 +1,13 @@
-"""The delta rule: a memory that replaces what it has stored at a key. See `memory`."""
+"""The delta rule: a memory that replaces what it has stored at a key. See `recurrence`."""
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax.attention.gated import decay_and_step
-from t2t_jax.attention.memory import Keys, Memory
+from t2t_jax.attention.memory import Memory
 from t2t_jax.attention.parameters import PerHead, log_rate, log_time
+from t2t_jax.attention.recurrence import Keys
 
 
 class Delta(Memory):

@@ -1,11 +1,12 @@
-"""Linear attention with decay: retention, gated linear attention, Mamba-2. See `memory`."""
+"""Linear attention with decay: retention, gated linear attention, Mamba-2. See `recurrence`."""
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.memory import Keys, Memory
+from t2t_jax.attention.memory import Memory
 from t2t_jax.attention.parameters import PerHead, log_rate, log_time
+from t2t_jax.attention.recurrence import Keys
 
 
 class Retention(Memory):

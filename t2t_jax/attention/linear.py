@@ -11,6 +11,7 @@ from jax import Array
 
 from t2t_jax.attention.blocks import blocks, unblock
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse
+from t2t_jax.attention.recurrence import Keys, scan
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.linear_attention import linear_attention, supported
 from t2t_jax.ops.tiles import on_gpu, rows_alone
@@ -50,7 +51,7 @@ class Linear(Mechanism):
         phi_q = self.features(q, jnp.arange(q.shape[1]))[0]
         phi_k, a, values = self._key_features(k, v, 0, visibility.kv_lengths)
         if visibility.causal:
-            causal = _causal_parallel if on_gpu() else _causal
+            causal = _decaying if on_gpu() else _causal
             sums = causal(phi_q, phi_k, a, values, self.chunk)
         else:
             sums = jnp.einsum("bthm,bhmd->bthd", phi_q, _total(phi_k, a, values)[0])
@@ -176,39 +177,18 @@ def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> 
     return unblock(out.swapaxes(0, 1), T)
 
 
-def _causal_parallel(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> Array:
-    """`_causal` for all chunks at once; the sums over earlier chunks are a parallel prefix sum.
+def _decaying(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> Array:
+    """`_causal` by the recurrence of memories, which computes all chunks at once on a GPU.
+
+    The memory decays at each position where the maximum of a grows, and by as much.
 
     Gain: compiled for an H100, it has 49 kernels instead of 2,655 at n = 4,096
-    (`experiments/tools/programs.py`). On a CPU, it gains nothing.
+    (`experiments/tools/programs.py`).
     """
-    T, n = phi_q.shape[1], -(-phi_q.shape[1] // chunk)
-    absent = jnp.arange(n * chunk)[None, :, None] >= a.shape[1]
-    phi_q, phi_k, a, values = (blocks(x, chunk, n) for x in (phi_q, phi_k, a, values))
-    a = jnp.where(absent.reshape(1, n, chunk, 1), _LOG_ZERO, a)
-    largest = a.max(2)  # [B, n, h]
-    factor = jnp.exp(a - largest[:, :, None])[..., None]
-    added = jnp.einsum("bnkhm,bnkhd->bnhmd", phi_k * factor, values)
-
-    def join(x: tuple[Array, Array], y: tuple[Array, Array]) -> tuple[Array, Array]:
-        after = jnp.maximum(x[1], y[1])
-        shrunk = (total * jnp.exp(log - after)[..., None, None] for total, log in (x, y))
-        return sum(shrunk, start=jnp.zeros((), values.dtype)), after
-
-    total, log = jax.lax.associative_scan(join, (added, largest), axis=1)
-    total, log = (
-        jnp.pad(x[:, :-1], ((0, 0), (1, 0), *((0, 0),) * (x.ndim - 2)), constant_values=empty)
-        for x, empty in ((total, 0), (log, _LOG_ZERO))
-    )
-    seen = jnp.maximum(jax.lax.cummax(a, axis=2), log[:, :, None])  # as `largest` in `_causal`
-    past = jnp.tri(chunk, dtype=bool)[None, None, None]
-    gap = (a[:, :, None] - seen[:, :, :, None]).transpose(0, 1, 4, 2, 3)
-    scores = jnp.einsum("bnqhm,bnkhm->bnhqk", phi_q, phi_k)
-    scores *= jnp.exp(jnp.where(past, gap, -jnp.inf))
-    out = (
-        jnp.einsum("bnqhm,bnhmd->bnqhd", phi_q, total) * jnp.exp(log[:, :, None] - seen)[..., None]
-    )
-    return unblock(out + jnp.einsum("bnhqk,bnkhd->bnqhd", scores, values), T)
+    largest = jax.lax.stop_gradient(jax.lax.cummax(a, axis=1))  # a common factor of each output
+    before = jnp.pad(largest, ((0, 0), (1, 0), (0, 0)), constant_values=_LOG_ZERO)[:, :-1]
+    keys = Keys(phi_k * jnp.exp(a - largest)[..., None], values, (before - largest)[..., None])
+    return scan(phi_q, keys, chunk)[0]
 
 
 def _divide(sums: Array) -> Array:
