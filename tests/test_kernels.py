@@ -148,19 +148,28 @@ def test_fused_attention_keeps_to_what_jax_accepts(T, S, causal, monkeypatch):
     close(jnp.where(present, found, 0), expected)
 
 
-@pytest.mark.parametrize("name", ["scaled_dot_product:power=1", "dot_product", "general"])
-def test_dot_products_have_the_outputs_of_their_kernel(name):
-    q, k, v = drawn((3, 7, 2, 4), 0), drawn((3, 7, 2, 4), 1), drawn((3, 7, 2, 6), 2)
-    lengths, mechanism = jnp.array([7, 3, 1]), build_mechanism(name)
-    visibility = Visibility(lengths, lengths, causal=True)
+FLASH = "scaled_dot_product:power=1 dot_product general cosine softmax1 sink differential".split()
 
-    @jax.jit
-    def both(q, k, v):
-        variables = mechanism.init(jax.random.key(0), q, k, v, visibility)
-        fused = mechanism.apply(variables, q, k, v, visibility, method="fused")
-        return fused, mechanism.apply(variables, q, k, v, visibility)
 
-    close(*both(q, k, v))
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", FLASH)
+def test_relatives_of_the_softmax_are_those_of_their_kernel(name, causal):
+    """With empty rows, vmapped, and with the gradients of parameters."""
+    q, k, v = (drawn((2, 3, 7, 2, width), i) for i, width in enumerate((4, 4, 6)))
+    g, lengths, mechanism = drawn((3, 7, 2, 6), 4), jnp.array([7, 3, 0]), build_mechanism(name)
+    visibility = Visibility(lengths, lengths, causal=causal)
+
+    def run(fused, q, k, v):
+        def f(variables, *x):
+            out = mechanism.apply(variables, *x, visibility, fused=fused, method="run")
+            return (out * g * length_mask(lengths, 7)[..., None, None]).sum()
+
+        initial = mechanism.init(jax.random.key(0), q, k, v, visibility)
+        variables = jax.tree.map(lambda x: x + 0.3, meta.unbox(initial))
+        return jax.value_and_grad(f, (0, 1, 2, 3))(variables, q, k, v)
+
+    fused, plain = (jax.jit(jax.vmap(partial(run, x)))(q, k, v) for x in (True, False))
+    close(fused, plain)
 
 
 class Halved(ScaledDotProduct):
@@ -254,6 +263,7 @@ UNDEFINED = (
     dict(norm_placement="pre"),
     dict(qk_norm="rms_norm"),
     dict(encoder_attention="general"),
+    dict(encoder_attention="cosine", decoder_attention="sink", cross_attention="differential"),
     dict(attention_gate="element", h_kv=1),
 )
 

@@ -59,6 +59,11 @@ class Cosine(DotProduct):
         products = super().scores(_unit(q), keys, t, s)
         return self.factor(q).astype(products.dtype)[None, :, None, None] * products
 
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        q = _unit(q) * self.factor(q)[None, None, :, None]
+        # The kernel leaves the gradient of padding undefined, and tau has a gradient from all rows.
+        return flash(zero_padding(q, visibility.q_lengths), _unit(k), v, visibility, 1.0)
+
 
 def _unit(x: Array) -> Array:
     """x / sqrt(|x|^2 + 1e-6) over the last axis."""

@@ -6,8 +6,9 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.dense import ScaledDotProduct, softmax
+from t2t_jax.attention.dense import ScaledDotProduct, flash, softmax
 from t2t_jax.attention.parameters import PerHead
+from t2t_jax.attention.visibility import Visibility, zero_padding
 
 
 class TalkingHeads(ScaledDotProduct):
@@ -59,6 +60,16 @@ class Differential(ScaledDotProduct):
         halves = zip(jnp.split(q, 2, -1), jnp.split(keys, 2, -1), strict=True)
         one, two = (rows(x, y, v, *rest, **named) for x, y in halves)
         return (one - self.factor(q) * two).astype(v.dtype)  # lambda is not rounded to v's type
+
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        scale = (q.shape[-1] // 2) ** -self.power
+        halves = zip(jnp.split(q, 2, -1), jnp.split(k, 2, -1), strict=True)
+        one, two = (flash(x, y, v, visibility, scale) for x, y in halves)
+        if one is None or two is None:
+            return None
+        # The kernel leaves padding undefined, and lambda and the norm have gradients from all rows.
+        one, two = (zero_padding(x, visibility.q_lengths) for x in (one, two))
+        return (one - self.factor(q) * two).astype(v.dtype)
 
     def finish(self, out: Array) -> Array:
         return (1 - self.lambda_init) * self.norm(out).astype(out.dtype)

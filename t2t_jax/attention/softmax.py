@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.dense import ScaledDotProduct, softmax
+from t2t_jax.attention.dense import ScaledDotProduct, flash, softmax
 from t2t_jax.attention.parameters import PerHead
+from t2t_jax.attention.visibility import Visibility
 
 
 class Softmax1(ScaledDotProduct):
@@ -22,6 +23,9 @@ class Softmax1(ScaledDotProduct):
 
     def weights(self, scores: Array, seen: Array) -> Array:
         return softmax_with_sink(scores, seen, jnp.zeros((1, 1, 1, 1), scores.dtype))
+
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        return flash_with_sink(q, k, v, visibility, q.shape[-1] ** -self.power)
 
 
 class Sink(ScaledDotProduct):
@@ -37,6 +41,13 @@ class Sink(ScaledDotProduct):
     def weights(self, scores: Array, seen: Array) -> Array:
         z = self.logit(scores.swapaxes(1, 2))  # PerHead reads h from axis 2
         return softmax_with_sink(scores, seen, z[None, :, None, None])
+
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        scale = q.shape[-1] ** -self.power
+        # The score is the product of one more feature: 1 in queries, 0 in all keys but the first.
+        feature = (0, 0), (0, 0), (0, 0), (0, 1)
+        q, k = jnp.pad(q, feature, constant_values=1), jnp.pad(k, feature)
+        return flash_with_sink(q, k, v, visibility, scale, self.logit(q) / scale)
 
 
 class Sparsemax(ScaledDotProduct):
@@ -64,6 +75,24 @@ def softmax_with_sink(scores: Array, seen: Array, sink: Array) -> Array:
     scores = jnp.concatenate([scores, sink], -1)
     seen = jnp.concatenate([seen, jnp.ones_like(seen[..., :1])], -1)
     return softmax(scores, seen)[..., :-1]
+
+
+def flash_with_sink(
+    q: Array, k: Array, v: Array, visibility: Visibility, scale: float, last: Array | float = 0.0
+) -> Array | None:
+    """`flash` over one more key before the others, whose value is zero.
+
+    Args:
+      last: the last feature of that key in each head; its other features are zero.
+    """
+    visibility = visibility.with_lengths(q, k)
+    first = (0, 0), (1, 0), (0, 0), (0, 0)
+    k, v = jnp.pad(k, first).at[:, 0, :, -1].set(last), jnp.pad(v, first)
+    ahead = int(visibility.causal)  # one more query, so that each sees the keys up to its own
+    q = jnp.pad(q, first) if ahead else q
+    lengths = visibility.q_lengths + ahead, visibility.kv_lengths + 1
+    out = flash(q, k, v, Visibility(*lengths, causal=visibility.causal), scale)
+    return None if out is None else out[:, ahead:]
 
 
 def sparsemax(scores: Array, seen: Array) -> Array:
