@@ -1,9 +1,11 @@
-"""Decoder-only and encoder-only models beside the encoder-decoder.
+"""Decoder-only and encoder-only models beside the encoder-decoder, and parts of a decoder.
 
     launch/local.sh run language_model --preset hour       in miniature on the built-in corpus
     launch/local.sh run language_model --preset multi30k   on real text
+    launch/local.sh run language_models --preset text --train F --dev F --test F   on your own text
 
-The first takes 4 minutes on 2 CPU cores for each of --seeds. Expected with 3 seeds
+The last takes 10 minutes on 2 CPU cores for each row and each of --seeds (`help corpus` has the
+files). The first takes 4 minutes on 2 CPU cores for each of --seeds. Expected with 3 seeds
 (experiments/results/language_model-hour): a perplexity of 1.59 ± 0.01 for the encoder-decoder, 10.1
 ± 0.0 for the decoder and 55.9 ± 1.4 for the encoder, 35.6 ± 2.7 after three times the steps.
 
@@ -24,4 +26,26 @@ def language_model():
         Row("decoder, causal", dict(architecture="decoder")),
         Row("encoder, masked", dict(architecture="encoder")),
         Row("encoder, masked, 3 x", dict(architecture="encoder", steps=300_000)),
+    ]
+
+
+@study(
+    "Parts of a language model on documents",
+    columns="positions norm feed_forward decoder_attention",
+    split="test",
+    V=37_000,
+    base=dict(architecture="decoder", corpus="documents", N=8),
+)
+def language_models():
+    mechanisms = ("local:w=64", "streaming:w=64", "linear", "retention", "gated_linear", "mamba2")
+    return [
+        Row("base"),
+        *(Row("P", dict(positions=x)) for x in ("learned", "rotary", "relative", "alibi", "none")),
+        *(Row("N", x) for x in (dict(norm="rms_norm"), dict(norm_placement="post"))),
+        *(Row("F", dict(feed_forward=x)) for x in ("gelu", "geglu", "swiglu")),
+        *(Row("A", dict(decoder_attention=x)) for x in (*mechanisms, "delta", "gated_delta")),
+        *(
+            Row("H", dict(decoder_attention=f"{x},scaled_dot_product"))
+            for x in ("local:w=64", "gated_linear", "mamba2", "gated_delta")
+        ),
     ]

@@ -13,39 +13,25 @@ find half or more of the differences of 3 BLEU, and 3 + 3 seeds a third or less.
 
 import itertools
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from t2t_jax import files, plotting
 from t2t_jax.study.collecting import collect
-from t2t_jax.study.comparison import LEVEL
 from t2t_jax.study.declaration import find
+from t2t_jax.study.power import Scene, false_stars, margins, power
 from t2t_jax.study.requests import Request
-from t2t_jax.study.statistics import NO_PRIOR, corrected_p, prior, spread, standard_error
+from t2t_jax.study.statistics import spread
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "significance"
 SEEDS = (3, 3), (3, 12), (5, 20)  # of each row, and of base
-ROWS, COLUMNS = 20, 2
-CORRELATION = 0.65  # of the seeds of two columns: 0.35 to 0.86 in five stored studies
+ROWS = 20
 DEVIATION, SENTENCES = 0.8, (0.0, 0.3, 0.6)  # BLEU: over seeds; over sentences, of a difference
 MOST = 0.05  # tables with a false star
 EFFECTS = {"BLEU": (1, 2, 3, 5), "nats": (0.01, 0.02, 0.05, 0.1)}
 NATS = 0.008 / DEVIATION, 0.004 / 0.3  # deviations in nats for each BLEU, seeds and sentences
 STORED = "attention-demo", "table3-hour"  # studies whose rows lend their deviations of BLEU
-
-
-class Scene(NamedTuple):
-    """The distribution of tables: deviations over seeds (base first), numbers of seeds, sentences.
-
-    Attributes:
-      sentences: deviation of a difference over sentences, which all seeds share.
-    """
-
-    deviations: np.ndarray
-    seeds: tuple[int, int]
-    sentences: float
 
 
 def scenes() -> dict[str, np.ndarray]:
@@ -69,50 +55,14 @@ def over_seeds(name: str) -> np.ndarray:
     return np.array([spread([run.score for run in row.runs]).deviation for row in rows])
 
 
-def stars(scene: Scene, tables: int, effect: float = 0.0) -> np.ndarray:
-    """Returns which rows other than base have a star, bool [tables, COLUMNS, rows]."""
-    random, (row, base) = np.random.default_rng(0), scene.seeds
-    n = np.array([base, *[row] * (ROWS - 1)])
-
-    def correlated(*shape: int) -> np.ndarray:
-        shared = random.normal(size=(tables, 1, *shape))
-        own = random.normal(size=(tables, COLUMNS, *shape))
-        return CORRELATION**0.5 * shared + (1 - CORRELATION) ** 0.5 * own
-
-    scores, drawn = scene.deviations[:, None] * correlated(ROWS, n.max()), np.arange(n.max())
-    drawn = drawn < n[:, None]
-    means = (scores * drawn).sum(axis=-1) / n
-    variances = ((scores - means[..., None]) ** 2 * drawn).sum(axis=-1) / (n - 1)
-    means += scene.sentences / 2**0.5 * correlated(ROWS)
-    variance, freedom = (x[..., None] for x in prior(variances, n))
-    both = np.stack([variances[..., 1:], np.broadcast_to(variances[..., :1], means[..., 1:].shape)])
-    counts = np.array([row, base]).reshape(2, 1, 1, 1)
-    scales = [
-        standard_error(both, counts, scene.sentences**2, x) for x in ((variance, freedom), NO_PRIOR)
-    ]
-    return (
-        corrected_p(means[..., 1:] - means[..., :1] + effect, scales, COLUMNS * (ROWS - 1)) < LEVEL
-    )
-
-
-def false_stars(scene: Scene, tables: int) -> float:
-    """Returns the share of tables without a difference that have a star."""
-    return float(stars(scene, tables).any(axis=(1, 2)).mean())
-
-
-def power(scene: Scene, tables: int, effect: float) -> float:
-    """Returns the share of differences of this size that have a star."""
-    return float(stars(scene, tables, effect).mean())
-
-
 def figure(path: Path, tables: int) -> None:
     """Plots the power by the difference, for equal deviations and the largest over sentences."""
     names = [f"{row} + {base} seeds" for row, base in SEEDS]
     styles, values, equal = plotting.styles(names), [], scenes()["equal"]
     for name, seeds in zip(names, SEEDS, strict=True):
+        drawn = margins(Scene(equal, seeds, SENTENCES[-1]), tables)
         for size in np.linspace(0, 6, 25).tolist():
-            found = 100 * power(Scene(equal, seeds, SENTENCES[-1]), tables, size)
-            values.append(styles[name] | {"size": size, "power": found})
+            values.append(styles[name] | {"size": size, "power": 100 * power(drawn, size)})
     x = plotting.Axis("size", "true difference (BLEU)", 0, 6)
     y = plotting.Axis("power", "differences with a star (%)", 0, 100)
     named = [v for v in values if v["size"] == x.high]
@@ -124,11 +74,10 @@ def main() -> None:
     tables, lines = 4000, []
     for name, deviations in scenes().items():
         for seeds, sentences in itertools.product(SEEDS, SENTENCES):
-            scene = Scene(deviations, seeds, sentences)
-            nats = Scene(deviations * NATS[0], seeds, sentences * NATS[1])
-            rates = [false_stars(scene, tables)]
-            rates += [power(scene, tables // 8, size) for size in EFFECTS["BLEU"]]
-            rates += [power(nats, tables // 8, size) for size in EFFECTS["nats"]]
+            BLEU = margins(Scene(deviations, seeds, sentences), tables)
+            nats = margins(Scene(deviations * NATS[0], seeds, sentences * NATS[1]), tables)
+            rates = [false_stars(BLEU), *(power(BLEU, size) for size in EFFECTS["BLEU"])]
+            rates += [power(nats, size) for size in EFFECTS["nats"]]
             texts = [f"{100 * rate:.1f}" for rate in rates]
             lines.append([name, f"{seeds[0]} + {seeds[1]}", f"{sentences}", *texts])
     head = ["deviations over seeds", "seeds", "over sentences", "false stars"]
@@ -139,7 +88,7 @@ def main() -> None:
     )
     files.make_directory(RESULTS)
     files.write(RESULTS / "table.md", f"**{title}**\n\n{pipe_table(head, lines)}")
-    figure(RESULTS / "power", tables // 8)
+    figure(RESULTS / "power", tables)
 
 
 if __name__ == "__main__":

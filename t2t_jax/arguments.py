@@ -26,6 +26,10 @@ def _number(help: str, metavar: str, default: int | None = None) -> dict[str, An
     return dict(type=int, default=default, metavar=metavar, help=help)
 
 
+def _real(help: str, metavar: str) -> dict[str, Any]:
+    return dict(type=float, default=1.0, metavar=metavar, help=help)
+
+
 def _path(help: str, default: Any = None, **more: Any) -> dict[str, Any]:
     return dict(type=Path, default=default, help=help, **more)
 
@@ -58,7 +62,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     "--track": _choice(
         "also send the curves to a tracker, which must be installed [none]",
-        *("tensorboard", "wandb", "mlflow", "aim"),
+        *("tensorboard", "wandb"),
     ),
     # train, prepare
     "recipe": dict(help=f"one of {', '.join(RECIPES)}"),
@@ -112,6 +116,17 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     # I/W and the stage, for workers that `run` starts
     "--worker": _text(argparse.SUPPRESS),
     "--stage": _number(argparse.SUPPRESS, "N", 0),
+    # plan
+    "--from": _path(
+        "store or folder of published results whose costs and deviations are used [--store]",
+        dest="origin",
+        metavar="FOLDER",
+    ),
+    "--detect": dict(
+        type=float,
+        metavar="NATS",
+        help="also print how often a difference of this size in NLL per token would be found",
+    ),
     # table, results, report, publish
     "--format:table": _choice(
         "format of the table [text]", *("text", "md", "latex", "csv", "json"), default="text"
@@ -144,6 +159,11 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "further metrics, such as chrF2,TER,COMET,contrastive (`help metric`) [none]",
         metavar="NAMES",
     ),
+    "--tokens": _number("the largest number of tokens to generate [100]", "N", 100),
+    "--temperature": _real("divides the logits; 0 chooses the most likely token [1]", "X"),
+    "--top-k": _number("draw among the K most likely tokens [all]", "K", 1 << 30),
+    "--top-p": _real("draw among the most likely tokens of this probability [1]", "P"),
+    "--seed": _number("the draw: equal seeds continue a line equally [0]", "N", 0),
     "--out:export": _path("directory [RUN/ctranslate2]"),
     "sentence": dict(help="in the source language"),
     "--out:attend": _path("directory [attention]", "attention"),
@@ -170,7 +190,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         nargs="?",
     ),
     "--store:list": _path("directory of runs, for `list runs` [runs]"),
-    "--watch": _flag("for `list runs`: show progress and time left until all have ended"),
     "topic": dict(nargs="?", default="", help=f"one of {', '.join(TOPICS)}"),
 }
 
@@ -183,6 +202,8 @@ prepare: tokenise a corpus into the cache that training reads
 run: run a study: every row under every seed, then its table
     running.run study --sweep --preset:run --rows --store --seeds --base-seeds --workers --task \
     --tasks --published --rerun --mesh --track --worker --stage --metrics --cache +all
+plan: print what a study would cost and find with more seeds, from stored runs
+    running.plan study --sweep --preset:run --rows --store --from --base-seeds --detect --cache +all
 table: print the table of studies from stored results
     showing.table studies --sweep --preset --rows --store:several --mix --compare \
     --metrics --cache --format:table --columns --no-cost --p --notes +all
@@ -197,6 +218,8 @@ publish: write a study's results to one file, with its table and plots
     showing.publish study --sweep --preset --rows --store --mix --compare --to --cache +all
 translate: translate standard input, line by line
     single.translate run --store:runs --cache +decoding
+generate: continue each line of standard input by a language model
+    single.generate run --store:runs --tokens --temperature --top-k --top-p --seed --cache
 evaluate: score a run on a test set
     single.evaluate run --store:runs --split --sources --references --contrastive \
     --metrics:evaluate --cache +decoding
@@ -217,7 +240,7 @@ doctor: check whether this machine can train, and say what to fix
 prune: delete the checkpoints of finished runs
     machine.prune --store:runs --dry-run
 list: list what the package has, the rows of a study, or the runs of a store
-    machine.list_ what --store:list --watch
+    machine.list_ what --store:list
 help: show how to add a study, a mechanism, a corpus and so on
     machine.help_ topic
 """

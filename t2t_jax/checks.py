@@ -66,6 +66,8 @@ def _attention(c: Model) -> Iterator[str]:
         partners = {"dropout": "P_drop_attention > 0"} if c.P_drop_attention else {}
         if c.parametrization == "mup":
             partners["mup"] = "parametrization=mup"
+        if c.document_attention == "within" and role == "decoder":
+            partners["documents"] = "document_attention=within"
         if role != "cross":
             needed = POSITIONS[c.positions].partners
             partners |= dict.fromkeys(needed, f"positions={c.positions}")
@@ -113,6 +115,18 @@ def _others(c: Config) -> Iterator[str]:
         yield (
             f"architecture=encoder predicts masked words, which corpus {d.corpus} does not ask "
             "for: use architecture=decoder or transformer."
+        )
+    if m.document_attention != "across" and not CORPORA[d.corpus].documents:
+        yield (
+            f"document_attention={m.document_attention} has no effect on corpus {d.corpus}, which "
+            "has no documents: leave it out."
+        )
+    architecture = ARCHITECTURES[m.architecture]
+    if CORPORA[d.corpus].documents and (architecture.translates or architecture.masked):
+        causal = (n for n, x in ARCHITECTURES.items() if not (x.translates or x.masked))
+        yield (
+            f"architecture={m.architecture} does not predict the next word of documents, of which "
+            f"corpus {d.corpus} consists: use architecture={' or '.join(causal)}."
         )
     rule = c.decoding.output_rule
     if rule not in ("none", CORPORA[d.corpus].output_rule):

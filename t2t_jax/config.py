@@ -83,6 +83,9 @@ class Model:
     cross_attention: str = _field(
         "scaled_dot_product", "mechanism of encoder-decoder attention, likewise"
     )
+    document_attention: Literal["across", "within"] = _field(
+        "across", "decoder: attention across the documents of a sequence, or within each"
+    )
     cell: Literal["lstm", "gru"] = _field("lstm", "recurrent: the recurrence")
     encoder_direction: Literal["forward", "both"] = _field(
         "forward", "recurrent: read the source forward, or both ways with half of d_model each"
@@ -120,7 +123,11 @@ class Data:
         "auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores200", "none"
     ] = _field("auto", "sacreBLEU's tokeniser of BLEU; auto: of the target language, or 13a")
     directory: str = _field("", "directory with the files of the corpus")
-    train: str = _field("", "text: path of the training files, without .LANGUAGE[.gz]")
+    train: str = _field(
+        "",
+        "text: path of the training files, without .LANGUAGE[.gz]; documents: files, separated by "
+        "commas, or a pattern in quotes",
+    )
     dev: str = _field("", "text: path of the development files, likewise")
     test: str = _field("", "text: path of the test files, likewise")
     grade: Literal["easy", "normal", "hard"] = _field(

@@ -70,7 +70,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "decoder": Architecture(
         "language_model:LanguageModel",
         "flops:language_model",
-        (*_FIGURE_1, "decoder_attention"),
+        (*_FIGURE_1, "decoder_attention", "document_attention"),
         translates=False,
     ),
     "recurrent": Architecture(

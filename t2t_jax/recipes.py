@@ -30,6 +30,14 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
         | _SMALL_UPDATES
         | dict(corpus="grammar", vocabulary=2000, N=2, warmup=600, steps=2500, evaluate_every=500),
     ),
+    "text": (
+        "a decoder on documents of your own (--train FILES --dev FILES), 10 minutes on 2 CPU cores",
+        _TINY
+        | _SMALL_UPDATES
+        | dict(architecture="decoder", corpus="documents", vocabulary=4000, d_ff=512)
+        | dict(max_length=256, num_buckets=1, P_drop=0.0, eps_ls=0.0)
+        | dict(peak_lr=3e-3, warmup=200, steps=4000, evaluate_every=1000),
+    ),
     "multi30k_quick": (
         "Multi30k EN-DE, an estimated 10 minutes on 2 CPU cores",
         _MULTI30K | dict(P_drop=0.05, steps=3400, evaluate_every=200, average=3),

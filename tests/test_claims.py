@@ -126,6 +126,12 @@ def claims():
     }
     said = [f"{min(x):.0f} to {max(x):.0f}%" for x in of.values()]
     yield f"find {said[1]} of the differences of 3 BLEU", True
+    planned = (readme.RESULTS / "significance" / "plan.txt").read_text()
+    (expected,) = re.findall(r"^3 +3 .* ([\d.]+) +([\d.]+)$", planned, re.M)
+    yield "expects from Table 3 that {} nats and {} BLEU are found".format(*expected), True
+    made = (readme.RESULTS / "modifications-hour" / "table.md").read_text()
+    (least,) = re.findall(r"differences of ([\d.]+) nats per token \(PPL\), ([\d.]+) BLEU", made)
+    yield "The tests of the finished table find {} nats and {} BLEU.".format(*least), True
     yield f"3 + 3 seeds {said[0]}: a missing star", max(float(x[3]) for x in found) <= 5
 
 

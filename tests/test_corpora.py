@@ -281,7 +281,7 @@ def test_files_without_usable_pairs_are_refused(texts, tmp_path):
         request(texts), tmp_path / "c"
     )
     write(prefix, [], [])
-    assert "there is no sentence pair in" in refused(request(texts), tmp_path / "c")
+    assert "there is no text in" in refused(request(texts), tmp_path / "c")
     os.unlink(f"{prefix}.de")
     message = refused(request(texts), tmp_path / "c")
     assert f"{prefix}.de does not exist" in message

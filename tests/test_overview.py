@@ -11,7 +11,7 @@ import pytest
 from t2t_jax.arguments import TOPICS
 from t2t_jax.runs import names, store, view
 from t2t_jax.runs.identity import Job
-from t2t_jax.runs.view import Standing, Watch, seconds_left, summary
+from t2t_jax.runs.view import Standing, look, seconds_left, summary
 from t2t_jax.training import progress
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
@@ -79,63 +79,19 @@ def finish(directory):
     store.write_result(directory, scoring)
 
 
-def test_a_store_is_watched_until_its_runs_have_ended(tmp_path, monkeypatch):
-    """The lock of the second is held on another machine: only its records are seen."""
-    first, second = begin(tmp_path, "a", 320), begin(tmp_path, "b", 640)
+def test_the_runs_of_a_store_are_listed_with_the_time_left(tmp_path, call):
+    """Two are at work, one is not begun, and one is stopped after its first half."""
+    first, second, *_ = (begin(tmp_path, n, k) for n, k in zip("abd", (320, 690, 640), strict=True))
     names.add(tmp_path / "c", "table3-demo/c/0")  # not begun: it has no config
-    out, looks = io.StringIO(), iter(range(9))
-
-    def wait(_):
-        look = next(looks)
-        if look == 1:
-            record(second, 690)
-        if look == 2:
-            finish(first)
-            shutil.rmtree(tmp_path / "c")
-        if look == 3:
-            finish(second)
-
-    monkeypatch.setattr(view.time, "sleep", wait)
-    with toy.held(first):
-        view.watch(tmp_path, Progress(out))
-    assert next(looks) == 4
-    assert "\x1b" not in out.getvalue()
-    lines = [line.split("  ", 1)[1] for line in out.getvalue().splitlines()]
-    a = "table3-demo/a/0  step 320/1,280  PPL 7.39  4,000 tokens/s  4 min 00 s"
-    b = "table3-demo/b/0  step 690/1,280  PPL 7.39  4,000 tokens/s  2 min 28 s"
-    assert lines == [
-        # 960 and 640 steps of 0.25 s, and a run of 1,280 for the one that is not begun
-        "0 of 3 runs have ended; 1 running; 2 waiting; about 12 min 00 s left", a,
-        "0 of 3 runs have ended; 2 running; 1 waiting; about 5 min 54 s left", a, b,
-        "1 of 2 runs have ended; 1 running; 0 waiting; about 2 min 28 s left", b,
-        "2 of 2 runs have ended; 0 running; 0 waiting",
-    ]  # fmt: skip
-
-
-def test_ctrl_c_ends_watching(tmp_path, monkeypatch):
-    def press(_):
-        raise KeyboardInterrupt
-
-    begin(tmp_path, "a", 320)
-    monkeypatch.setattr(view.time, "sleep", press)
-    view.watch(tmp_path, Progress(out := Terminal()))
-    assert "0 of 1 runs have ended; 0 running; 1 waiting" in out.getvalue()
-
-
-def test_a_run_whose_steps_no_longer_grow_is_stopped(tmp_path, monkeypatch):
-    run, watch, now = begin(tmp_path, "a", 50), Watch(tmp_path), [1000.0]
-    monkeypatch.setattr(view.time, "monotonic", lambda: now[0])
-    assert watch.look()[0][0].status == "stopped"
-    record(run, 100)
-    assert watch.look()[0][0].status == "running"
-    now[0] += view.RECENT + 1
-    assert watch.look()[0][0].status == "stopped"
-
-
-def test_watch_is_for_runs(tmp_path, call, refused):
-    refused(["list", "presets", "--watch"], "--watch is for the runs of a store")
-    finish(begin(tmp_path, "a"))
-    assert "1 of 1 runs have ended" in call("list", "runs", "--watch", "--store", tmp_path).out
+    with toy.held(first), toy.held(second):
+        out, err = call("list", "runs", "--store", tmp_path)
+        # 960, 590 and 640 steps of 0.25 s, and a run of 1,280 for the one that is not begun
+        assert err == "0 of 4 runs have ended; 2 running; 2 waiting; about 7 min 14 s left\n"
+    assert [line.split()[1] for line in out.splitlines()[1:]] == ["running", "running", "stopped"]
+    for run in (first, second):
+        finish(run)
+    out, err = call("list", "runs", "--store", tmp_path)
+    assert err == "2 of 4 runs have ended; 0 running; 2 waiting\n"
 
 
 @pytest.fixture
@@ -221,7 +177,7 @@ def test_what_failed_before_it_was_a_run_is_listed_with_the_log_of_its_worker(tm
         f"{tmp_path / 'lost'}: ValueError('2 is no shape\\nof an array') (traceback: {log})"
     )
     assert len(lines) == 2
-    standings, unbegun = Watch(tmp_path).look()  # so that --watch ends
+    standings, unbegun = look(tmp_path)
     assert [x.status for x in standings] == ["finished", "failed"]
     assert unbegun == 0
 

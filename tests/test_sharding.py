@@ -30,7 +30,7 @@ C = config.replace(
     **dict(max_length=9, batch_tokens=99),
 )
 MIXED = "data=2,fsdp=2,tensor=2"
-MESHES = "data=8", "fsdp=8", "tensor=4,data=2", MIXED, "fsdp=4,tensor=2"
+MESHES = "data=8", "fsdp=8", "tensor=4,data=2", MIXED
 
 
 SHAPES = (6, 7, 5), (10, 4, 6)  # eight devices divide the rows of neither

@@ -178,7 +178,7 @@ def start(run_words, home):
 @pytest.mark.full
 def test_a_killed_grid_ends_as_one_left_alone(grid, run_words, tmp_path, numbers):
     moment = random.Random(0)
-    for _ in range(10):
+    for _ in range(5):
         process = start(run_words, tmp_path)
         time.sleep(moment.uniform(1, 25))
         os.killpg(process.pid, signal.SIGKILL)

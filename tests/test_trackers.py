@@ -3,7 +3,6 @@
 import json
 import struct
 import sys
-from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -72,38 +71,6 @@ def test_a_resumed_run_continues_in_wandb(directory, package):
     assert facts.items() <= wandb.init.call_args.kwargs.items()
 
 
-def test_a_resumed_run_continues_in_mlflow(directory, package):
-    mlflow = package("mlflow")
-    mlflow.entities = SimpleNamespace(
-        Param=lambda *x: x, Metric=lambda k, v, now, step: (k, v, step)
-    )
-    mlflow.set_experiment = lambda name: SimpleNamespace(experiment_id=name)
-    client = mlflow.MlflowClient.return_value
-    client.create_run.return_value.info.run_id = "key"
-    interrupt(directory)
-    client.create_run.assert_called_once_with(GROUP, run_name=NAME)
-    params = mock.call("key", params=[("N", "3"), ("corpus", "grammar")])
-    written = [
-        mock.call("key", [(k, v, step) for k, v in curves.items()]) for curves, step in CURVES
-    ]
-    assert client.log_batch.call_args_list == [params, *written[:2], params, *written[2:]]
-    assert client.update_run.call_args_list == 2 * [mock.call("key", status="RUNNING")]
-    assert client.set_terminated.call_args_list == 2 * [mock.call("key")]
-
-
-def test_a_resumed_run_continues_in_aim(directory, package):
-    aim = package("aim")
-    run = aim.Run.return_value
-    run.hash = "key"
-    interrupt(directory)
-    assert [x.kwargs["run_hash"] for x in aim.Run.call_args_list] == [None, "key"]
-    assert aim.Run.call_args.kwargs["experiment"] == GROUP
-    assert run.name == NAME
-    run.__setitem__.assert_called_with("config", FIELDS)
-    assert run.track.call_args_list == [mock.call(curves, step=step) for curves, step in CURVES]
-    assert run.close.call_count == 2
-
-
 def events(home):
     """Returns TensorBoard's events; each is stored as a length, a checksum, itself, a checksum."""
     event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
@@ -157,8 +124,8 @@ def test_a_run_goes_on_without_a_tracker_that_fails(fails, directory, package, c
 def test_a_tracker_that_is_not_installed_is_refused(words, tmp_path, refused, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     words = [*words, tmp_path / "new", "--track"]
-    refused([*words, "aim"], "`pip install aim`")
-    refused([*words, "aimm"], "'aimm'")
+    refused([*words, "wandb"], "`pip install wandb`")
+    refused([*words, "wamdb"], "'wandb'")
     assert not (tmp_path / "new").exists()
 
 

@@ -77,7 +77,8 @@ class Mechanism(nn.Module):
         fused: bool = True,
     ) -> Array:
         """`__call__`, by a kernel if `fused` is true and there is one for these arguments."""
-        if fused and dropout is None and bias is None and self.has_kernel():
+        plain = dropout is None and bias is None and visibility.first is None
+        if fused and plain and self.has_kernel():
             out = self.fused(q, k, v, visibility)
             if out is not None:
                 return self.finish(out)

@@ -9,6 +9,7 @@ from t2t_jax.attention.recurrence import Keys, advance, scan
 from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
 
 _EPSILON = 1e-6
+_LOG_ZERO = -1e30  # stands for the logarithm of zero
 
 
 class Memory(Mechanism):
@@ -74,7 +75,12 @@ class Memory(Mechanism):
         """What the keys write; padding writes nothing, and the memory does not decay there."""
         present = length_mask(visibility.kv_lengths, k.shape[1])[:, :, None, None]
         keys = self.keys(_wide(k), _wide(v))
-        return jax.tree.map(lambda x: jnp.where(present, x, 0), keys)
+        keys = jax.tree.map(lambda x: jnp.where(present, x, 0), keys)
+        if visibility.first is None:
+            return keys
+        # The memory is empty where a document begins.
+        begins = (visibility.first == jnp.arange(k.shape[1])[None])[:, :, None, None]
+        return keys._replace(log_a=jnp.where(begins, _LOG_ZERO, keys.log_a))
 
 
 def _wide(x: Array) -> Array:

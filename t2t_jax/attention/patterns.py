@@ -65,7 +65,11 @@ class Pattern(Mechanism):
         if r == 1:
             return self._attend(q, k, v, visibility, dropout, bias)
         rows, keys = (of_parts(n, r) for n in (visibility.q_lengths, visibility.kv_lengths))
-        of_part = Visibility(rows.reshape(-1), keys.reshape(-1), visibility.causal)
+        first = visibility.first
+        if first is not None:  # position i of part p is i r + p
+            first = -((jnp.arange(r)[None, None] - cut_parts(first[..., None], r)[..., 0]) // r)
+            first = first.swapaxes(1, 2).reshape(B * r, -1)
+        of_part = Visibility(rows.reshape(-1), keys.reshape(-1), visibility.causal, first)
         spread = None if bias is None else lambda distance: bias(r * distance)
         q, k, v = (cut_parts(x, r).swapaxes(1, 2) for x in (q, k, v))
         q, k, v = (x.reshape(B * r, *x.shape[2:]) for x in (q, k, v))

@@ -35,8 +35,8 @@ class Entry:
       gates: the number of features that it needs for each key and head beside the d_k of the key, a
         function of d_k; `models/multihead.py` projects them and appends them to the key.
       supports: what it can be combined with: `rotary` positions; a `bias` that a position scheme
-        adds to the scores; `dropout` of the weights; and `mup`, which has no learning rate for a
-        mechanism's own matrices.
+        adds to the scores; `dropout` of the weights; `mup`, which has no learning rate for a
+        mechanism's own matrices; and `documents` whose positions do not see other documents.
     """
 
     where: str
@@ -51,7 +51,7 @@ class Entry:
     why: str = ""
     changing: tuple[str, ...] = ()
     gates: Callable[[int], int] = costs.none
-    supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup")
+    supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup", "documents")
 
 
 def _pattern(name: str, about: str, **fields: Any) -> Entry:
@@ -75,7 +75,10 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "dot_product": Entry("dense:DotProduct", "softmax(q k^T) v"),
     "general": Entry(
-        "dot_product:General", "softmax(q W k^T) v", costs.general, supports=("bias", "dropout")
+        "dot_product:General",
+        "softmax(q W k^T) v",
+        costs.general,
+        supports=("bias", "dropout", "documents"),
     ),
     "cosine": Entry(
         "dot_product:Cosine",
@@ -102,7 +105,7 @@ MECHANISMS: dict[str, Entry] = {
         "heads:TalkingHeads",
         "heads mixed by matrices before and after the softmax",
         costs.talking_heads,
-        supports=("rotary", "bias", "dropout"),
+        supports=("rotary", "bias", "dropout", "documents"),
     ),
     "differential": Entry(
         "heads:Differential",
@@ -113,14 +116,14 @@ MECHANISMS: dict[str, Entry] = {
         halves=True,
         # rotary would give the halves other wavelengths; lambda, a product of vectors [d_k / 2],
         # would change with the width under muP
-        supports=("bias", "dropout"),
+        supports=("bias", "dropout", "documents"),
     ),
     "additive": Entry(
         "additive:Additive",
         "scores v^T tanh(W_q q + W_k k)",
         costs.additive,
         sizes=dict(tile=128),  # queries whose scores are in memory at once
-        supports=("bias",),
+        supports=("bias", "documents"),
     ),
     "coverage": Entry(
         "coverage:Coverage",
@@ -267,7 +270,7 @@ MECHANISMS: dict[str, Entry] = {
         sizes=dict(chunk=64),
         roles=SELF,
         why=_DECAY,
-        supports=("rotary", "mup"),
+        supports=("rotary", "mup", "documents"),
     ),
     "gated_linear": Entry(
         "gated:GatedLinear",
@@ -277,7 +280,7 @@ MECHANISMS: dict[str, Entry] = {
         roles=SELF,
         why=_DECAY,
         gates=costs.each,
-        supports=("mup",),
+        supports=("mup", "documents"),
     ),
     "mamba2": Entry(
         "gated:Mamba2",
@@ -287,7 +290,7 @@ MECHANISMS: dict[str, Entry] = {
         roles=SELF,
         why=_DECAY,
         gates=costs.one,
-        supports=("rotary", "mup"),
+        supports=("rotary", "mup", "documents"),
     ),
     "delta": Entry(
         "delta:Delta",
@@ -297,7 +300,7 @@ MECHANISMS: dict[str, Entry] = {
         roles=("decoder",),
         why=_ERASES,
         gates=costs.one,
-        supports=("mup",),
+        supports=("mup", "documents"),
     ),
     "gated_delta": Entry(
         "delta:GatedDelta",
@@ -307,7 +310,7 @@ MECHANISMS: dict[str, Entry] = {
         roles=("decoder",),
         why=_ERASES,
         gates=costs.two,
-        supports=("mup",),
+        supports=("mup", "documents"),
     ),
     "linformer": Entry(
         "lowrank:Linformer",

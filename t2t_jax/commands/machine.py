@@ -1,18 +1,16 @@
 """`doctor`, `prune`, `list` and `help`: this machine, and what the package has."""
 
 import shutil
-import sys
 from argparse import Namespace
 from pathlib import Path
 
 from t2t_jax import doctor as checks
 from t2t_jax.arguments import HELP, TOPICS
-from t2t_jax.errors import Busy, RunError, UsageError, near, writing
+from t2t_jax.errors import Busy, RunError, UsageError, near, say, writing
 from t2t_jax.listing import listing
 from t2t_jax.runs import claim, published, results
 from t2t_jax.runs.names import title
-from t2t_jax.runs.view import watch
-from t2t_jax.training.progress import Progress
+from t2t_jax.runs.view import look, summary
 
 _LEFT = ".pruned"  # suffix of a directory that is being deleted
 
@@ -71,17 +69,10 @@ def _prune(directory: Path, dry_run: bool) -> int:
 
 
 def list_(arguments: Namespace) -> None:
-    """Prints the entries of a kind, the rows of a study, or the runs of a store.
-
-    With --watch it prints the progress of the runs until all have ended.
-    """
-    if arguments.watch:
-        if arguments.what != "runs":
-            raise UsageError("--watch is for the runs of a store: `list runs --watch`.")
-
-        watch(arguments.store or Path("runs"), Progress(sys.stdout))
-        return
-    print("\n".join(listing(arguments.what, arguments.store)))
+    """Prints the entries of a kind, the rows of a study, or the runs of a store."""
+    print("\n".join(listing(arguments.what, arguments.store)), flush=True)
+    if arguments.what == "runs":
+        say(summary(*look(arguments.store or Path("runs")))[0])
 
 
 def help_(arguments: Namespace) -> None:

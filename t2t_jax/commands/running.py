@@ -1,4 +1,4 @@
-"""`run`: the rows of a study under every seed."""
+"""`run`: the rows of a study under every seed; `plan`: what that would cost and find."""
 
 import dataclasses
 import itertools
@@ -9,7 +9,7 @@ from pathlib import Path
 from t2t_jax import checks
 from t2t_jax.commands.shared import cache_programs, lines_of, request
 from t2t_jax.data.prepare import opener
-from t2t_jax.errors import RunError, UsageError
+from t2t_jax.errors import RunError, UsageError, say
 from t2t_jax.report import charts
 from t2t_jax.runs import (
     claim,
@@ -23,10 +23,12 @@ from t2t_jax.runs import (
 )
 from t2t_jax.runs.identity import Job
 from t2t_jax.study import requests, sweep
-from t2t_jax.study.declaration import Row
+from t2t_jax.study.declaration import Row, find
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.measuring import check
+from t2t_jax.study.plan import plan as planned
+from t2t_jax.study.typeset import as_text
 from t2t_jax.training import trackers
 from t2t_jax.training.progress import Progress
 
@@ -73,6 +75,24 @@ def run(arguments: Namespace) -> None:
         print(f"plot: {path}")
     if failed:
         raise RunError(f"{failed} of {len(jobs)} runs failed: the same command tries them again.")
+
+
+def plan(arguments: Namespace) -> None:
+    """Prints what a study would cost and find, from the stored table that is most like its own."""
+    study, asked = request(arguments)
+    grid, home = asked.grid(study, arguments.store), arguments.origin or arguments.store
+    known = [(x.study == study.name, x.preset == asked.preset, x) for x in requests.known(home)]
+    if not known:
+        raise UsageError(
+            f"{home} has no table from which to plan: name a store or a folder of published "
+            "results with --from."
+        )
+    best = max(known, key=lambda x: x[:2])[-1].declared_alone(say)
+    of_best = study if best.study == study.name else find(best.study)
+    lines = lines_of(best.grid(of_best, home), arguments.cache, mix=True)
+    origin = f"{best.study}-{best.preset} of {home}"
+    table = planned(grid, lines, origin, arguments.base_seeds, arguments.detect)
+    print(as_text(table), end="")
 
 
 def _check(grid: Grid, arguments: Namespace, tasks: int) -> None:

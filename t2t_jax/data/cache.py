@@ -6,7 +6,7 @@ The files of a directory are:
                           dtype that meta.json names; a negative id in a target is a prompt token:
                           input without a loss
     SPLIT.SIDE.offsets    int64 [sentences + 1]: where each sentence begins, and where the last ends
-    SPLIT.SIDE.txt        the raw texts of dev and test splits
+    SPLIT.SIDE.txt        the raw texts of dev and test splits, with NEWLINE inside of documents
     SPLIT.extras.jsonl    annotations of the sentences, if the corpus has any
     vocabulary.model      the SentencePiece model, of subwords or whole words
     meta.json             written last
@@ -24,9 +24,11 @@ import numpy as np
 
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError
+from t2t_jax.tokens import EOS
 
 FORMAT = 2  # to be incremented when the meaning of the files changes
 SIDES = ("source", "target")
+NEWLINE = "\u2028"  # no text has one, as `vocabulary.plain` replaces it
 UNKNOWN = 0.01  # a larger share of unknown tokens is a sign of an error in the files
 
 
@@ -67,11 +69,16 @@ def ragged(sentences: Sequence[Sequence[int]]) -> Ragged:
 
 @dataclass(frozen=True)
 class Split:
-    """One split; raw texts and extras are read from disk at their first use."""
+    """One split; raw texts and extras are read from disk at their first use.
+
+    Attributes:
+      documents: the documents whose tokens the sequences of `target` are cut of, if it is `packed`.
+    """
 
     source: Ragged
     target: Ragged
     stem: Path
+    documents: Ragged | None = None
 
     @functools.cached_property
     def sources(self) -> list[str]:
@@ -81,7 +88,8 @@ class Split:
     @functools.cached_property
     def references(self) -> list[str]:
         """Raw target sentences of a dev or test split, the references of its scores."""
-        return _lines(self.stem.with_name(self.stem.name + ".target.txt"))
+        lines = _lines(self.stem.with_name(self.stem.name + ".target.txt"))
+        return [line.replace(NEWLINE, "\n") for line in lines]
 
     @functools.cached_property
     def extras(self) -> list[dict[str, Any]]:
@@ -100,6 +108,18 @@ def as_one(split: Split) -> Split:
     into_target = np.repeat(source.offsets[1:], target.lengths)
     tokens[into_target + np.arange(len(target.tokens))] = target.tokens
     return replace(split, target=Ragged(tokens, source.offsets + target.offsets))
+
+
+def packed(split: Split, length: int, train: bool) -> Split:
+    """The split with its documents one after another, cut into sequences of `length` tokens.
+
+    A shorter last sequence is left out of several for training. The sources are EOS alone.
+    """
+    tokens = split.target.tokens
+    n = max(1, len(tokens) // length) if train else -(-len(tokens) // length)
+    offsets = np.minimum(np.arange(n + 1) * length, len(tokens))
+    source = Ragged(np.full(n, EOS, tokens.dtype), np.arange(n + 1))
+    return replace(split, source=source, target=Ragged(tokens, offsets), documents=split.target)
 
 
 @dataclass(frozen=True)
@@ -148,19 +168,24 @@ def sentence(meta: Mapping[str, Any], drawn: int = 0) -> str:
     Args:
       drawn: how many of the training pairs are trained on, if not all are.
     """
-    parts = []
+    parts, documents = [], meta.get("documents")
     for name, n in meta["splits"].items():
         left_out = [f"{n['empty']:,} empty", f"{n['not_utf8']:,} not UTF-8"]
         if name == "train":
             long = f"{n['long']:,} longer than {meta['max_length']}"
+            left_out = left_out if documents else [long, *left_out]
+            kept = f"train {n['pairs']:,} {'documents' if documents else 'pairs'} kept"
             used = f" ({drawn:,} of them are trained on)" * (0 < drawn < n["pairs"])
-            parts.append(f"train {n['pairs']:,} pairs kept{used}, " + ", ".join([long, *left_out]))
+            parts.append(", ".join([kept + used, *left_out]))
         else:
             notes = left_out if n["empty"] or n["not_utf8"] else []
             if n["unreachable"]:
                 notes = [*notes, f"{n['unreachable']:,} with a reference that no output can equal"]
             parts.append(f"{name} {n['pairs']:,}" + f" ({', '.join(notes)})" * bool(notes))
     parts.append(f"vocabulary {meta['vocabulary']['size']:,}")
+    if documents:  # without unknown tokens, and of no languages
+        tokens = (f"{name} {n['target_tokens']:,}" for name, n in meta["splits"].items())
+        return f"{meta['corpus']}: {'; '.join(parts)}; tokens: {', '.join(tokens)}"
     shares = (f"{name} {share:.2%}" for name, share in _unknown(meta).items())
     parts.append(f"unknown tokens: {', '.join(shares)}")
     return f"{meta['corpus']} {meta['source']}-{meta['target']}: " + "; ".join(parts)

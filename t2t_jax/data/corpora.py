@@ -10,6 +10,7 @@ TRANSLATION = "BLEU", "BLEU lowercased", "BLEU international", "chrF2"
 MULTI30K = (*TRANSLATION, "BLEU Moses")  # as its literature scores it
 TREES = "F1", "recall", "precision", "valid trees", "F1 of right branches"
 WORDS = "accuracy", "exact"
+LIKELIHOODS = "NLL", "perplexity", "bits per byte"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Corpus:
       words: for a function of a study file, the vocabulary if it consists of whole words.
       prompts: whether a language model reads each source before its target, as one sequence; it
         does not read the sources of other corpora.
+      documents: whether it consists of documents without sources. A language model reads them one
+        after another, in sequences of `max_length` tokens.
       scalable: whether a preset may read a smaller corpus in its place.
       sample: whether it is a part of a corpus with a published test set, so that its scores cannot
         be compared with published ones.
@@ -51,6 +54,7 @@ class Corpus:
     version: str = ""
     words: tuple[str, ...] = ()
     prompts: bool = False
+    documents: bool = False
     scalable: bool = False
     sample: bool = False
     drawn_above: int | None = None
@@ -89,6 +93,13 @@ CORPORA: dict[str, Corpus] = {
     "multi30k_lower": _downloaded("parallel:multi30k_lower", MULTI30K),
     "wmt14": Corpus("parallel:wmt14", fields=("directory",), scalable=True),
     "text": Corpus("parallel:text", fields=("train", "dev", "test"), scalable=True),
+    "documents": Corpus(
+        "documents:documents",
+        LIKELIHOODS,
+        fields=("train", "dev", "test"),
+        documents=True,
+        scalable=True,
+    ),
     "wsj": _downloaded("treebank:treebank", TREES, output_rule="trees"),
     "wsj_sample": _downloaded("treebank:treebank", TREES, sample=True, output_rule="trees"),
     "recall": _diagnostic(length=32, keys=4, fewest=0),

@@ -23,11 +23,12 @@ class FilesMissing(UsageError):
 
 
 class Raw(NamedTuple):
-    """A sentence pair as it stands in the corpus: bytes that should be UTF-8."""
+    """A sentence pair, or a document as the target: bytes that should be UTF-8."""
 
     source: bytes
     target: bytes
     extra: Mapping[str, Any] | None = None
+    document: bool = False
 
 
 class Stream(NamedTuple):
@@ -149,12 +150,14 @@ def _of_function(data: Data, corpus: Corpus, function: Callable[..., Any]) -> Ra
 
 
 def _encoded(name: str, split: str, item: Sequence[Any]) -> Raw:
-    """A pair of texts, perhaps with a mapping of annotations, as bytes."""
+    """A pair of texts, perhaps with a mapping of annotations, as bytes; or a document."""
+    if CORPORA[name].documents and isinstance(item, str):
+        return Raw(b"", item.encode(), document=True)
     texts, extra = item[:2], item[2] if len(item) == 3 else None
     if [*map(type, texts)] != [str, str] or len(item) > 3 or not isinstance(extra, Mapping | None):
         raise UsageError(
             f"corpus {name} yields {item!r} in {split}: yield two texts, and perhaps a mapping of "
-            "annotations."
+            "annotations; or one text each time, if it is declared with documents=True."
         )
     if any("\n" in text.strip() for text in texts):
         raise UsageError(

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import shutil
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,14 +22,24 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from t2t_jax.config import Data
-from t2t_jax.data.cache import FORMAT, SIDES
+from t2t_jax.data.cache import FORMAT, NEWLINE, SIDES
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.data.raw import RawCorpus, Stream, normalization
-from t2t_jax.data.vocabulary import Vocabulary, of_words, plain, train
+from t2t_jax.data.vocabulary import (
+    BYTES,
+    Vocabulary,
+    of_bytes,
+    of_words,
+    plain,
+    plain_lines,
+    train,
+)
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.tokens import EOS, PROMPT, UNK
 
 CHUNK = 10_000  # pairs encoded at a time
-SAMPLE = 1_000_000  # pairs at most on which the vocabulary is trained
+DOCUMENTS = 100  # documents encoded at a time
+SAMPLE = 1_000_000  # pairs at most on which the vocabulary is trained, or lines of documents
 _INVISIBLE = " \u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 BROKEN = 0.01  # if a larger share of the pairs is not UTF-8, the encoding is assumed to be another
 
@@ -46,8 +57,9 @@ def build(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
     """Tokenises a corpus into a directory.
 
     Control characters become spaces, in references, too. Training pairs with a side longer than
-    `max_length` subwords (EOS included) are left out. In every split, pairs with an empty side and
-    pairs that are not UTF-8 are left out. meta.json has the number of each, and of unknown tokens.
+    `max_length` subwords (EOS included) are left out, documents of any length are kept. In every
+    split, pairs with an empty side and pairs that are not UTF-8 are left out. meta.json has the
+    number of each, and of unknown tokens. The source of a document is EOS alone.
 
     Args:
       about: further content of meta.json.
@@ -102,15 +114,14 @@ def _fill(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
     encode = prompt_encoder(subwords) if words else subwords.encode
     digest = hashlib.sha256(subwords.model)
     splits = {
-        name: _write_split(
-            directory, name, stream, encode, dtype, data.max_length, digest, subwords
-        )
+        name: _write_split(directory, name, stream, encode, dtype, data, digest, subwords)
         for name, stream in streams.items()
     }
     meta = {
         "format": FORMAT,
         **about,
         "max_length": data.max_length,
+        **({"documents": True} if CORPORA[data.corpus].documents else {}),
         "splits": splits,
         "vocabulary": {
             "size": subwords.size,
@@ -130,7 +141,14 @@ def _train_vocabulary(
     corpus: RawCorpus, streams: Mapping[str, Stream], data: Data
 ) -> tuple[Vocabulary, dict[str, int]]:
     """A vocabulary trained on a sample of the training pairs, and the size of the sample."""
-    sampled, stride = sample(_valid(streams["train"], Counter()), SAMPLE)
+    pairs = _valid(streams["train"], Counter())
+    if CORPORA[data.corpus].documents:
+        if data.vocabulary == BYTES:
+            return Vocabulary(of_bytes()), {}
+        lines, stride = sample((x for pair in pairs for x in pair.target.split("\n")), SAMPLE)
+        model = train(lines, data.vocabulary, (), normalization(data), documents=True)
+        return Vocabulary(model), {"trained_on_lines": len(lines), "one_line_in": stride}
+    sampled, stride = sample(pairs, SAMPLE)
     lines = [text for pair in sampled for text in (pair.source, pair.target)]
     words = {word for pair in sampled for word in pair.target.split()}
     whole = words if corpus.whole_targets else ()
@@ -160,19 +178,22 @@ def _write_split(
     stream: Stream,
     encode: Encode,
     dtype: str,
-    max_length: int,
+    data: Data,
     digest: Any,
     subwords: Vocabulary,
 ) -> dict[str, int]:
     """Writes one split, updates `digest`, and returns the split's counts."""
     counts: Counter[str] = Counter()
+    documents = CORPORA[data.corpus].documents
+    size, longest = (DOCUMENTS, sys.maxsize) if documents else (CHUNK, data.max_length)
     with _SplitFiles(directory, name, digest) as files:
         for side in SIDES:
             files.write(f"{side}.offsets", bytes(8))
         pairs = _valid(stream, counts)
-        while chunk := list(itertools.islice(pairs, CHUNK)):
+        while chunk := list(itertools.islice(pairs, size)):
             ids = [encode([getattr(pair, side) for pair in chunk]) for side in SIDES]
-            kept = _kept([[len(row) for row in side] for side in ids], name, max_length, counts)
+            read = [[len(row) for row in side] for side in ids[documents:]]
+            kept = _kept(read, name, longest, counts)
             counts["pairs"] += len(kept)
             for side, rows in zip(SIDES, ids, strict=True):
                 start = counts[f"{side}_tokens"]
@@ -180,9 +201,10 @@ def _write_split(
                 counts[f"{side}_tokens"] += _write_side(files, side, rows, dtype, start)
                 counts[f"{side}_unknown"] += sum(row.count(UNK) for row in rows)
                 if name != "train":
-                    texts = [getattr(chunk[i], side) for i in kept]
+                    texts = [getattr(chunk[i], side).replace("\n", NEWLINE) for i in kept]
                     files.write(f"{side}.txt", "".join(f"{text}\n" for text in texts).encode())
-            if name != "train" and encode == subwords.encode:  # `texts` and `rows` are targets
+            # `texts` and `rows` are targets; every text of documents can be decoded.
+            if name != "train" and encode == subwords.encode and not documents:
                 counts["unreachable"] += _unreachable(subwords, texts, rows)
             for extra in (chunk[i].extra for i in kept):
                 if extra is not None:
@@ -190,7 +212,7 @@ def _write_split(
                     files.write("extras.jsonl", line.encode() + b"\n")
     if not counts["pairs"]:
         raise UsageError(
-            f"no pair of {stream.where} can be used ({counts['long']} longer than {max_length}, "
+            f"no pair of {stream.where} can be used ({counts['long']} longer than {longest}, "
             f"{counts['empty']} empty): raise max_length or give other files."
         )
     sides = (f"{side}_{what}" for what in ("tokens", "unknown") for side in SIDES)
@@ -209,7 +231,7 @@ def _write_side(
 ) -> int:
     """Writes rows of ids with EOS, the first token being number `start`; returns their number."""
     # The end mark after prompts is a prompt, too: they tell the length.
-    ends = ((-EOS if min(row) < 0 else EOS,) for row in rows)
+    ends = ((-EOS if min(row, default=0) < 0 else EOS,) for row in rows)
     flat = itertools.chain.from_iterable(itertools.chain(*x) for x in zip(rows, ends, strict=True))
     files.write(f"{side}.tokens", np.fromiter(flat, dtype).tobytes())
     lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))
@@ -228,13 +250,13 @@ def _kept(lengths: list[list[int]], name: str, max_length: int, counts: Counter[
     """Indices of the pairs of a chunk that are kept; the others are counted by reason.
 
     Args:
-      lengths: subwords without EOS of both sides.
+      lengths: subwords without EOS of both sides, or of the targets of documents.
     """
     kept = []
-    for i, (source, target) in enumerate(zip(*lengths, strict=True)):
-        if not source or not target:  # its characters are all removed by normalisation
+    for i, sizes in enumerate(zip(*lengths, strict=True)):
+        if not all(sizes):  # its characters are all removed by normalisation
             counts["empty"] += 1
-        elif name == "train" and max(source, target) + 1 > max_length:
+        elif name == "train" and max(sizes) + 1 > max_length:
             counts["long"] += 1
         else:
             kept.append(i)
@@ -246,12 +268,13 @@ def _valid(stream: Stream, counts: Counter[str]) -> Iterator[Pair]:
     total, first = 0, 0
     for total, raw in enumerate(stream.read(), start=1):
         try:
-            source, target = (plain(x.decode()).strip() for x in (raw.source, raw.target))
+            source = plain(raw.source.decode()).strip()
+            target = (plain_lines if raw.document else plain)(raw.target.decode()).strip()
         except UnicodeDecodeError:
             counts["not_utf8"] += 1
             first = first or total
             continue
-        if source.strip(_INVISIBLE) and target.strip(_INVISIBLE):
+        if target.strip(_INVISIBLE) and (raw.document or source.strip(_INVISIBLE)):
             yield Pair(source, target, raw.extra)
         else:
             counts["empty"] += 1
@@ -262,4 +285,4 @@ def _valid(stream: Stream, counts: Counter[str]) -> Iterator[Pair]:
             "ENCODING -t utf-8."
         )
     if counts["empty"] + counts["not_utf8"] == total:
-        raise UsageError(f"there is no sentence pair in {stream.where}: give other files.")
+        raise UsageError(f"there is no text in {stream.where}: give other files.")

@@ -6,6 +6,7 @@ Section 5.1 of the paper: "a shared source-target vocabulary of about 37000 toke
 import functools
 import hashlib
 import io
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ _SPACES = dict.fromkeys((*range(32), *range(127, 160), 0x2028, 0x2029), " ")
 # The text of a corpus has no control characters. So they may stand in a vocabulary for what is not
 # text: before the names of special tokens, and for SentencePiece's sign of a space as a character.
 _MARK, _SPACE_SIGN = "\x01", ("▁", "\x02")
+BYTES = UNK + 1 + 256  # the size of a vocabulary of bytes
 _NAMES = {
     f"{name}_piece": f"{_MARK}<{text}>"
     for name, text in (("pad", "pad"), ("bos", "s"), ("eos", "/s"), ("unk", "unk"))
@@ -27,6 +29,11 @@ _NAMES = {
 def plain(text: str) -> str:
     """Text in which each control character, and each line or paragraph separator, is a space."""
     return text.translate(_SPACES)
+
+
+def plain_lines(text: str) -> str:
+    """`plain` of each line of a document."""
+    return "\n".join(map(plain, text.split("\n")))
 
 
 class Vocabulary:
@@ -52,19 +59,37 @@ class Vocabulary:
         return self._processor.get_piece_size()
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Subword ids of each sentence, without EOS."""
-        texts = map(plain, sentences)
+        """Subword ids of each sentence, or document, without EOS."""
+        if self._newline == UNK:
+            return self._encode(sentences)
+        lines = [text.split("\n") for text in sentences]
+        encoded = iter(self._encode([*itertools.chain.from_iterable(lines)]))
+        return [self._joined(itertools.islice(encoded, len(x))) for x in lines]
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        texts = map(plain, lines)
         return self._processor.encode([*map(_escape, texts)] if self._escapes else [*texts])
+
+    def _joined(self, lines: Iterable[list[int]]) -> list[int]:
+        """The ids of lines, with a newline before each but the first."""
+        return [i for line in lines for i in (self._newline, *line)][1:]
 
     def decode(self, ids: Iterable[Iterable[int]]) -> list[str]:
         """The text of each row of ids up to its first EOS; PAD and BOS have no text."""
         rows = ([int(i) for i in row] for row in ids)
         texts = self._processor.decode([x[: x.index(EOS)] if EOS in x else x for x in rows])
-        return [text.replace(*_SPACE_SIGN[::-1]) for text in texts]
+        # SentencePiece puts a space before each line, and removes it only from the first.
+        space = " " * (self.size > BYTES)
+        return [x.replace(*_SPACE_SIGN[::-1]).replace(f"\n{space}", "\n") for x in texts]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The subword of each id; a leading `▁` marks the start of a word."""
         return [self._processor.id_to_piece(int(i)).removeprefix(_MARK) for i in ids]
+
+    @functools.cached_property
+    def _newline(self) -> int:
+        """The id of the newline; UNK in a vocabulary of sentences."""
+        return self._processor.piece_to_id("<0x0A>")
 
     @functools.cached_property
     def _escapes(self) -> bool:
@@ -76,7 +101,11 @@ def _escape(text: str) -> str:
 
 
 def train(
-    lines: Sequence[str], size: int, whole: Iterable[str] = (), normalization: str = "identity"
+    lines: Sequence[str],
+    size: int,
+    whole: Iterable[str] = (),
+    normalization: str = "identity",
+    documents: bool = False,
 ) -> bytes:
     """A serialised SentencePiece BPE model of `size` subwords; a function of the lines.
 
@@ -84,6 +113,7 @@ def train(
       whole: words that are never split: each is one of the subwords.
       normalization: SentencePiece's rule for the text. With `identity`, every text of known
         characters is decoded as it was encoded, even if it has the name of a special token.
+      documents: whether every space counts, and other characters than those of the model are bytes.
 
     Raises:
       UsageError: the lines have fewer subwords, or more characters, than `size`.
@@ -94,6 +124,8 @@ def train(
     options: dict[str, Any] = {}
     if normalization == "identity":
         lines, options = [*map(_escape, lines)], {**_NAMES}
+    if documents:
+        options |= dict(byte_fallback=True, remove_extra_whitespaces=False)
     longest = max((len(line.encode()) for line in lines), default=0)
     if longest > _LONGEST:  # SentencePiece leaves out longer lines
         options["max_sentence_length"] = longest
@@ -114,6 +146,18 @@ def train(
     except RuntimeError as error:
         raise UsageError(_reason(str(error), size)) from error
     return model.getvalue()
+
+
+def of_bytes() -> bytes:
+    """A serialised SentencePiece model of bytes alone, with which a text is its UTF-8."""
+    from sentencepiece import sentencepiece_model_pb2 as pb2
+
+    model: Any = pb2.ModelProto()  # type: ignore[attr-defined]
+    model.ParseFromString(train(["a b"], BYTES + 4, documents=True))
+    del model.pieces[BYTES:]
+    model.pieces[UNK].piece = "<unk>"  # as no character needs to be escaped
+    model.normalizer_spec.add_dummy_prefix = model.normalizer_spec.escape_whitespaces = False
+    return model.SerializeToString()
 
 
 def of_words(words: Sequence[str]) -> bytes:

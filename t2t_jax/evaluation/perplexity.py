@@ -1,4 +1,4 @@
-"""Likelihoods of sentences, without label smoothing; their sums give Table 3's PPL."""
+"""Likelihoods of sentences or documents, without label smoothing; their sums give Table 3's PPL."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -9,16 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from t2t_jax.config import Data
+from t2t_jax.data.batches import in_order
+from t2t_jax.data.cache import Split
 from t2t_jax.errors import UsageError
+from t2t_jax.training import sharding
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import loss_targets, mask, shift
 
 Batch = Mapping[str, Any]
+Batches = Iterable[tuple[np.ndarray, Batch]]
 
 
-def sentence_likelihoods(
-    model: Any, params: Any, batches: Iterable[tuple[np.ndarray, Batch]]
-) -> np.ndarray:
+def sentence_likelihoods(model: Any, params: Any, batches: Batches) -> np.ndarray:
     """The negative log-likelihood of every target in nats, and its number of tokens with EOS.
 
     Prompt tokens of a target, which are input without a loss, are not counted.
@@ -42,6 +45,54 @@ def sentence_likelihoods(
     if not statistics[:, 1].any():
         raise UsageError("perplexity needs at least one sentence pair, and there is none.")
     return statistics
+
+
+def document_likelihoods(split: Split, nats: np.ndarray) -> np.ndarray:
+    """The negative log-likelihood of every document in nats, and its tokens with EOS.
+
+    Args:
+      split: a packed split.
+      nats: float64 [tokens], as `token_likelihoods` returns them.
+
+    Returns:
+      float64 [documents, 2].
+    """
+    assert split.documents is not None
+    sums = np.add.reduceat(nats, split.documents.offsets[:-1])
+    return np.stack([sums, split.documents.lengths], axis=-1)
+
+
+def token_likelihoods(model: Any, params: Any, split: Split, batches: Batches) -> np.ndarray:
+    """The negative log-likelihood float64 [tokens] of every token of a packed split, in nats.
+
+    Args:
+      batches: as `sentence_likelihoods` takes them.
+    """
+    offsets, mesh = split.target.offsets, sharding.mesh_of(params)
+    nats = np.zeros(len(split.target.tokens))
+    for rows, batch in batches:
+        with sharding.use_mesh(mesh):
+            of_batch = np.asarray(token_nll(model, params, dict(batch)))
+        for i, row in zip(rows, of_batch, strict=False):
+            nats[offsets[i] : offsets[i + 1]] = row[: offsets[i + 1] - offsets[i]]
+    return nats
+
+
+def placed(split: Split, data: Data, mesh: Any) -> Batches:
+    """The batches of a split for evaluation, on the devices."""
+    sizes = data.batch_tokens, min(4, data.num_buckets)
+    for rows, batch in in_order(split.source, split.target, *sizes):
+        yield rows, sharding.put_batch(batch, mesh)
+
+
+@partial(jax.jit, static_argnames="model")
+def token_nll(model: Any, params: Any, batch: Batch) -> jax.Array:
+    """The negative log-likelihood float32 [B, T] of each token of a batch, given those before."""
+    variables, target = {"params": params}, batch["target"]
+    encoded = model.apply(variables, batch["source"], method="encode")
+    logits = model.apply(variables, encoded, shift(target), method="decode")
+    nll = cross_entropy(logits, loss_targets(target), eps_ls=0.0, axis=())["nll"]
+    return nn.with_logical_constraint(nll, (None, None))
 
 
 @partial(jax.jit, static_argnames="model")

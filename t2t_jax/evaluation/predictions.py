@@ -12,9 +12,9 @@ import jax
 import numpy as np
 
 from t2t_jax.config import Data
-from t2t_jax.data.batches import in_order
 from t2t_jax.data.cache import Split
 from t2t_jax.data.vocabulary import Vocabulary
+from t2t_jax.evaluation.perplexity import placed
 from t2t_jax.tokens import EOS, PROMPT
 from t2t_jax.training import sharding
 from t2t_jax.training.step import shift
@@ -32,10 +32,9 @@ def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data:
     """
     words = [piece.removeprefix("▁") for piece in vocabulary.pieces(range(vocabulary.size))]
     mesh, texts = sharding.mesh_of(params), [""] * len(split.target)
-    sizes = data.batch_tokens, min(4, data.num_buckets)
-    for rows, batch in in_order(split.source, split.target, *sizes):
+    for rows, batch in placed(split, data, mesh):
         with sharding.use_mesh(mesh):
-            predicted = predictions(model, params, sharding.put_batch(batch, mesh))
+            predicted = predictions(model, params, batch)
         for i, row in zip(rows, np.asarray(predicted), strict=False):
             target = split.target[i]
             last = len(split.references[i].split()) + 1

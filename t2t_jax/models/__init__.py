@@ -7,10 +7,11 @@
 
 `target_in` is the target shifted right by one, a begin mark first; for a `masked` model, the target
 with some tokens masked. A model that does not translate (`translates`) has no `start` and no
-`step`. Logits are float32. In training, `encode` and `decode` also take P_drop (scalar, may be
-traced); without it, they apply no dropout. Every leaf of `memory` and `state` has the leading axis
-B; `memory` does not change while decoding. `limit` is the number of positions that a model has,
-None if there is no limit; `V` is the size of its vocabulary, `dtype` its compute type.
+`step`; a causal language model has them, with int32 [B, 1] in place of `encoded`. Logits are
+float32. In training, `encode` and `decode` also take P_drop (scalar, may be traced); without it,
+they apply no dropout. Every leaf of `memory` and `state` has the leading axis B; `memory` does not
+change while decoding. `limit` is the number of positions that a model has, None if there is no
+limit; `V` is the size of its vocabulary, `dtype` its compute type.
 """
 
 from importlib import import_module

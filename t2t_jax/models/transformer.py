@@ -140,9 +140,10 @@ class Layer(nn.Module):
             out, next_state = self.attention.step_self(state, y, t, bias)
             return out
 
-        cross = partial(self.cross_attention.step_cross, memory, t=t)
-        x = self.flow(x, {"attention": attend, "cross": cross})
-        return x, next_state
+        attentions: dict[str, Sublayer] = {"attention": attend}
+        if self.cross:
+            attentions["cross"] = partial(self.cross_attention.step_cross, memory, t=t)
+        return self.flow(x, attentions), next_state
 
     @nn.compact
     def flow(

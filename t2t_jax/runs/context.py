@@ -8,11 +8,16 @@ import numpy as np
 
 from t2t_jax import checks, config
 from t2t_jax.config import Config
-from t2t_jax.data.batches import Batches, in_order
-from t2t_jax.data.cache import Dataset, as_one
+from t2t_jax.data.batches import Batches
+from t2t_jax.data.cache import Dataset, as_one, packed
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import check, is_scored, metrics_of, outputs_of, perplexity
-from t2t_jax.evaluation.perplexity import sentence_likelihoods
+from t2t_jax.evaluation.perplexity import (
+    document_likelihoods,
+    placed,
+    sentence_likelihoods,
+    token_likelihoods,
+)
 from t2t_jax.inference.translate import output_limit
 from t2t_jax.models import build
 from t2t_jax.parts import ARCHITECTURES
@@ -28,7 +33,7 @@ class Context:
 
     Attributes:
       params: abstract parameters: their shapes and layout.
-      likelihoods: parameters -> `sentence_likelihoods` of dev, [sentences, 2].
+      likelihoods: parameters -> `sentence_likelihoods` or `document_likelihoods` of dev.
       evaluate: parameters -> dev perplexity.
       batches: the training batches; a run has them in the order of its seed.
       scored: the splits that are to be scored.
@@ -89,14 +94,13 @@ def make_context(
     params = abstract(model, c, devices).params  # raises if the mesh does not divide them
     sizes = c.data.batch_tokens, c.data.num_buckets
     batches = Batches(train.source, train.target, *sizes, c.training.accumulate)
-    placed = [
-        (rows, sharding.put_batch(batch, devices))
-        for rows, batch in in_order(dev.source, dev.target, sizes[0], min(4, sizes[1]))
-    ]
+    of_dev = list(placed(dev, c.data, devices))
 
     def likelihoods(params: Any) -> np.ndarray:
+        if dev.documents is not None:
+            return document_likelihoods(dev, token_likelihoods(model, params, dev, of_dev))
         with sharding.use_mesh(devices):  # so that training and scoring share one program
-            return sentence_likelihoods(model, params, placed)
+            return sentence_likelihoods(model, params, of_dev)
 
     def evaluate(params: Any) -> float:
         return float(perplexity(likelihoods(params).sum(axis=0)))
@@ -109,9 +113,12 @@ def make_context(
 def as_read(c: Config, dataset: Dataset) -> Dataset:
     """Returns the dataset as the model of a config reads it.
 
-    A language model reads each source of a corpus with prompts before its target, as one sequence.
-    It does not read the sources of other corpora.
+    A language model reads each source of a corpus with prompts before its target, as one sequence,
+    and documents one after another. It does not read the sources of other corpora.
     """
-    if ARCHITECTURES[c.model.architecture].translates or not CORPORA[c.data.corpus].prompts:
-        return dataset
-    return replace(dataset, splits={name: as_one(split) for name, split in dataset.splits.items()})
+    corpus, splits = CORPORA[c.data.corpus], dataset.splits
+    if corpus.documents:
+        splits = {x: packed(y, c.data.max_length, x == "train") for x, y in splits.items()}
+    elif corpus.prompts and not ARCHITECTURES[c.model.architecture].translates:
+        splits = {x: as_one(y) for x, y in splits.items()}
+    return replace(dataset, splits=splits)

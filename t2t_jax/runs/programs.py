@@ -21,8 +21,9 @@ import jax.numpy as jnp
 
 from t2t_jax.config import Config
 from t2t_jax.data.batches import Batches
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.evaluation.perplexity import negative_log_likelihood
+from t2t_jax.evaluation.perplexity import negative_log_likelihood, token_nll
 from t2t_jax.evaluation.predictions import predictions
 from t2t_jax.inference.translate import decode, output_rule
 from t2t_jax.models import build
@@ -82,6 +83,8 @@ def _lowered(c: Config, V: int) -> Mapping[str, str]:
         "step": lower(step.make_step(model, c), state, batch, step.hyper(c)),
         "likelihood": lower(negative_log_likelihood, model, state.params, batch),
     }
+    if CORPORA[c.data.corpus].documents:
+        return lowered | {"likelihood": lower(token_nll, model, state.params, batch)}
     if metric_of(c.data.corpus).teacher_forced:
         return lowered | {"prediction": lower(predictions, model, state.params, batch)}
     if not model.translates:

@@ -19,9 +19,6 @@ from t2t_jax.runs import names, published, results, store
 from t2t_jax.runs.identity import Job
 from t2t_jax.training.progress import Progress, duration
 
-REFRESH = 15.0  # seconds between two readings of a store
-RECENT = 600.0  # seconds for which a run counts as running after a new record
-
 
 @dataclass(frozen=True)
 class Standing:
@@ -110,20 +107,6 @@ def _line(x: Standing) -> str:
     )
 
 
-def _live(progress: Progress, transient: bool) -> Live | None:
-    """Returns a display that is redrawn, and removed at the end if transient; None in a pipe."""
-    if not progress.live:
-        return None
-    console = Console(file=progress.out, highlight=False)
-    live = Live(console=console, auto_refresh=False, transient=transient)
-    live.start()
-    return live
-
-
-def _redraw(live: Live, lines: Sequence[str]) -> None:
-    live.update(Text("\n".join(lines), overflow="ellipsis"), refresh=True)
-
-
 class View:
     """Shows the progress of jobs: on a terminal redrawn, in a pipe a plain line now and then.
 
@@ -141,7 +124,10 @@ class View:
             progress.say(f"{len(self.shown)} of {len(jobs)} runs are done already")
 
     def __enter__(self) -> "View":
-        self.live = _live(self.progress, transient=True)
+        if self.progress.live:
+            console = Console(file=self.progress.out, highlight=False)
+            self.live = Live(console=console, auto_refresh=False, transient=True)
+            self.live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -164,7 +150,8 @@ class View:
             else:
                 self.progress.say(line)
         if self.live:
-            _redraw(self.live, summary(standings))
+            lines = "\n".join(summary(standings))
+            self.live.update(Text(lines, overflow="ellipsis"), refresh=True)
         elif seconds_left(standings):
             self.progress.show(summary(standings)[0])
 
@@ -200,55 +187,18 @@ def outcome(job: Job) -> str:
     return f"{line}  {metric.name} {result['scores'][job.splits[0]][metric.key]['score']:.2f}"
 
 
-class Watch:
-    """Reads the progress of a store's runs repeatedly.
-
-    Attributes:
-      grown: the step of each run, and when it was first seen at that step. A run whose step grows
-        is running, even if its lock is held on a machine whose locks are not visible from here.
-    """
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.grown: dict[Path, tuple[int, float]] = {}
-
-    def look(self) -> tuple[list[Standing], int]:
-        """Returns the progress of the runs, and the number of runs that no process has begun."""
-        standings = [self._standing(*run) for run in results.stored(self.home, warn)]
-        early = results.failed_early(self.home)
-        standings += [Standing(names.names(x)[0], "failed", 0, 0, 0.0, {}) for x in early]
-        named = {path.parent for path in self.home.glob(f"*/{names.FILE}")}
-        return standings, len(named - {*published.directories(self.home), *early})
-
-    def _standing(self, directory: Path, c: Config) -> Standing:
-        status, step = results.status(directory)
-        before, since = self.grown.get(directory, (step, -RECENT))
-        since = time.monotonic() if step > before else since
-        self.grown[directory] = step, since
-        if status == "stopped" and time.monotonic() - since < RECENT:
-            status = "running"
-        name = names.names(directory)[0]
-        return _standing(name, status, c, store.read_curves(directory))
-
-
-def watch(home: Path, progress: Progress) -> None:
-    """Prints the progress of a store until all of its runs have ended or Ctrl-C is pressed."""
-    reader, shown, live = Watch(home), list[str](), _live(progress, transient=False)
-    try:
-        while True:
-            standings, unbegun = reader.look()
-            lines = summary(standings, unbegun)
-            stamped = [f"{time.strftime('%H:%M:%S')}  {lines[0]}", *lines[1:]]
-            if live:
-                _redraw(live, stamped)
-            elif lines != shown:
-                print(*stamped, sep="\n", file=progress.out, flush=True)
-            shown = lines
-            if not unbegun and all(x.ended for x in standings):
-                return
-            time.sleep(REFRESH)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        if live:
-            live.stop()
+def look(home: Path) -> tuple[list[Standing], int]:
+    """Returns the progress of a store's runs, and the number of runs that no process has begun."""
+    standings = [
+        _standing(
+            names.names(directory)[0],
+            results.status(directory)[0],
+            c,
+            store.read_curves(directory),
+        )
+        for directory, c in results.stored(home, warn)
+    ]
+    early = results.failed_early(home)
+    standings += [Standing(names.names(x)[0], "failed", 0, 0, 0.0, {}) for x in early]
+    named = {path.parent for path in home.glob(f"*/{names.FILE}")}
+    return standings, len(named - {*published.directories(home), *early})

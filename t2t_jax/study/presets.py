@@ -121,6 +121,26 @@ PRESETS: dict[str, Preset] = {
             ),
         ),
         Preset(
+            "text",
+            "small, for language models of documents (--train FILES --dev FILES --test FILES)",
+            width=4,
+            depth=2,
+            steps=4000,
+            changes=_SHORT
+            | dict(
+                corpus="documents",
+                vocabulary=4000,
+                max_length=256,
+                warmup=200,
+                lr_scale=0.5,
+                P_drop=0.0,
+                eps_ls=0.0,
+                num_buckets=1,
+                evaluate_every=1000,
+            ),
+            length=256,
+        ),
+        Preset(
             "demo",
             "the smallest, with nothing to download",
             width=8,

@@ -59,8 +59,7 @@ class Difference(NamedTuple):
         """Returns the difference with the interval and the p of one of several tests."""
         if not self.scales:
             return self
-        (errors, freedoms), factors = np.array(self.scales).T, np.minimum(tests, [tests, OWN])
-        half = float((special.stdtrit(freedoms, 1 - 0.025 / factors) * errors).max())
+        half = float(half_width(self.scales, tests))
         size = self.size if self.base is None else math.log1p(self.size / self.base)
         found = self._replace(size=size, low=size - half, high=size + half, tests=tests, base=None)
         found = found._replace(p=float(corrected_p(size, self.scales, tests)))
@@ -218,6 +217,17 @@ def corrected_p(size: Any, scales: Sequence[Any], tests: int) -> np.ndarray:
     both = zip(scales, (tests, min(tests, OWN)), strict=True)
     p = [2 * k * special.stdtr(freedom, -np.abs(size) / error) for (error, freedom), k in both]
     return np.minimum(1.0, np.max(p, axis=0))
+
+
+def half_width(scales: Sequence[Any], tests: int) -> np.ndarray:
+    """Returns half the width of corrected intervals: the least difference that is significant.
+
+    Args:
+      scales: as of `Difference`; numbers or arrays [...].
+    """
+    both = zip(scales, (tests, min(tests, OWN)), strict=True)
+    widths = [special.stdtrit(freedom, 1 - 0.025 / k) * error for (error, freedom), k in both]
+    return np.asarray(np.max(widths, axis=0))
 
 
 def corrected(differences: Sequence[Difference]) -> list[Difference]:

@@ -13,7 +13,7 @@ def cross_entropy(
     target: jax.Array,
     eps_ls: jax.Array | float,
     smoothing: str = "uniform",
-    axis: int | None = None,
+    axis: int | tuple[()] | None = None,
 ) -> dict[str, jax.Array]:
     """Sums over the tokens of a batch that are not padding, in float32 (nats).
 
@@ -24,7 +24,7 @@ def cross_entropy(
       smoothing: `uniform` spreads it over all V (Szegedy et al. 2016); `others` over the V - 1 that
         are not the target, minus the constant that makes the loss of a perfect prediction zero
         (tensor2tensor).
-      axis: the axis of [B, T] to sum over; None sums over both.
+      axis: the axis of [B, T] to sum over; None sums over both, () over none.
 
     Returns:
       `loss` (smoothed), `nll` (unsmoothed), `tokens`.

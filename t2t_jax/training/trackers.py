@@ -63,33 +63,7 @@ def _wandb(run: TrackedRun) -> Sink:
     return made.id, made.log, made.finish  # wandb ignores steps that were sent before
 
 
-def _mlflow(run: TrackedRun) -> Sink:
-    import mlflow
-
-    client, entities = mlflow.MlflowClient(), mlflow.entities
-    experiment = mlflow.set_experiment(run.group).experiment_id
-    key = run.id or client.create_run(experiment, run_name=run.name).info.run_id
-    params = [entities.Param(name, str(value)) for name, value in run.config.items()]
-    client.log_batch(key, params=params)
-    client.update_run(key, status="RUNNING")
-
-    def write(curves: Curves, step: int) -> None:
-        now = int(1000 * time.time())
-        client.log_batch(key, [entities.Metric(k, v, now, step) for k, v in curves.items()])
-
-    return key, write, lambda: client.set_terminated(key)
-
-
-def _aim(run: TrackedRun) -> Sink:
-    import aim
-
-    quiet: Any = dict(system_tracking_interval=None, capture_terminal_logs=False)
-    made = aim.Run(run_hash=run.id, experiment=run.group, **quiet)
-    made.name, made["config"] = run.name, run.config
-    return made.hash, lambda curves, step: made.track(curves, step=step), made.close
-
-
-TRACKERS = {"tensorboard": _tensorboard, "wandb": _wandb, "mlflow": _mlflow, "aim": _aim}
+TRACKERS = {"tensorboard": _tensorboard, "wandb": _wandb}
 
 
 def choose(name: str) -> None:

@@ -1,0 +1,111 @@
+"""Continuation of a text by a causal language model, token by token."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from t2t_jax.tokens import BOS, EOS, PAD
+from t2t_jax.training import sharding
+
+STEPS = 16  # tokens that are sampled in one call of a program
+
+
+class Choice(NamedTuple):
+    """How a token is drawn from the logits; arrays, so that one program serves all values.
+
+    Attributes:
+      temperature: divides the logits, float32 []; 0 chooses the most likely token.
+      top_k: the number of tokens among which it is drawn, int32 [].
+      top_p: it is drawn among the most likely tokens that have this probability, float32 [].
+    """
+
+    temperature: Any
+    top_k: Any
+    top_p: Any
+
+
+def choose(logits: Array, key: Array, choice: Choice) -> Array:
+    """A token int32 [B], drawn from logits [B, V]; PAD and BOS are never chosen."""
+    logits = logits.astype(jnp.float32).at[:, jnp.array([PAD, BOS])].set(-jnp.inf)
+    ordered, ids = lax.top_k(logits, logits.shape[1])
+    ordered /= jnp.where(choice.temperature > 0, choice.temperature, 1)
+    p = jax.nn.softmax(ordered, axis=-1)
+    rank = jnp.arange(p.shape[1])[None]
+    # The first token whose predecessors have the probability top_p is left out.
+    kept = (rank < choice.top_k) & (p.cumsum(axis=-1) - p < choice.top_p)
+    kept &= (rank == 0) | (choice.temperature > 0)
+    drawn = jax.random.categorical(key, jnp.where(kept | (rank == 0), ordered, -jnp.inf))
+    return jnp.take_along_axis(ids, drawn[:, None], axis=1)[:, 0]
+
+
+@partial(jax.jit, static_argnames=("model", "capacity"))
+def begin(model: Any, params: Any, capacity: int) -> Any:
+    """The state of one text before its first position."""
+    first = jnp.full((1, 1), BOS)
+    return model.apply({"params": params}, first, capacity, method="start")[1]
+
+
+@partial(jax.jit, static_argnames="model")
+def advance(
+    model: Any,
+    params: Any,
+    state: Any,
+    tokens: Array,
+    t: Array,
+    known: Array,
+    key: Array,
+    c: Choice,
+) -> tuple[Any, Array]:
+    """The state and the tokens int32 [B, capacity] after STEPS further positions from t on.
+
+    Args:
+      tokens: the first `known` are given.
+      key: the draw at a position is a function of the key and the position.
+    """
+
+    def step(carry: tuple[Any, Array], t: Array) -> tuple[tuple[Any, Array], None]:
+        state, tokens = carry
+        now = lax.dynamic_index_in_dim(tokens, t, axis=1, keepdims=False)
+        logits, state = model.apply({"params": params}, None, state, now, t, method="step")
+        drawn = choose(logits, jax.random.fold_in(key, t), c)
+        written = tokens.at[:, t + 1].set(drawn, mode="drop")
+        return (state, jnp.where(t + 1 < known, tokens, written)), None
+
+    return lax.scan(step, (state, tokens), t + jnp.arange(STEPS))[0]
+
+
+def generate(
+    model: Any, params: Any, prompt: Sequence[int], length: int, seed: int, choice: Choice
+) -> Iterator[list[int]]:
+    """Yields the tokens after a prompt as they are drawn, without the end mark at which it ends.
+
+    Args:
+      prompt: ids, a begin mark first.
+      length: the largest number of tokens to draw.
+      seed: any number; equal seeds draw equal tokens.
+    """
+    total = len(prompt) + length
+    capacity = 1 << max(6, (total + STEPS - 1).bit_length())
+    capacity = capacity if model.limit is None else min(capacity, model.limit)
+    tokens = np.full((1, capacity), PAD, np.int32)
+    tokens[0, : len(prompt)] = prompt
+    key, mesh = jax.random.key(seed), sharding.mesh_of(params)
+    with sharding.use_mesh(mesh):
+        state = begin(model, params, capacity)
+    done = len(prompt)
+    for t in range(0, total - 1, STEPS):
+        with sharding.use_mesh(mesh):
+            state, tokens = advance(
+                model, params, state, tokens, np.int32(t), np.int32(len(prompt)), key, choice
+            )
+        new = np.asarray(tokens)[0, done : min(t + STEPS + 1, total)].tolist()
+        done += len(new)
+        if new:
+            yield new[: new.index(EOS)] if EOS in new else new
+        if EOS in new:
+            return

@@ -1,0 +1,141 @@
+"""What a study would cost and find, from stored runs like its own, before anything is trained.
+
+Costs come from the time that stored runs took for a FLOP, and what a table would find from the
+deviations of stored rows over seeds and sentences, in simulated tables (`power.py`).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from t2t_jax.errors import UsageError
+from t2t_jax.evaluation.metrics import PPL
+from t2t_jax.models.flops import run_flops
+from t2t_jax.study.comparison import Measure, RowResult, main_metric
+from t2t_jax.study.grid import Grid, Seeds
+from t2t_jax.study.power import Scene, detectable, margins, power
+from t2t_jax.study.statistics import prior
+from t2t_jax.study.sweep import seeds_of
+from t2t_jax.study.typeset import Cell, Table, without_empty
+from t2t_jax.training.progress import duration
+
+SEEDS = 1, 3, 5, 10, 20
+_TABLES = 500
+UNITS = {PPL: "nats per token"}  # PPL is tested as NLL
+
+
+class Noise(NamedTuple):
+    """Deviations of a metric in a stored table.
+
+    Attributes:
+      deviations: over the seeds of each row, base first.
+      sentences: of a difference from base, over sentences; the median of the rows.
+    """
+
+    deviations: np.ndarray
+    sentences: float
+
+
+def noise(lines: Sequence[RowResult], name: str) -> Noise | None:
+    """Returns the deviations of a metric; None unless two rows have several seeds."""
+
+    def values(x: Measure) -> np.ndarray:
+        return np.log(x.values) if name == PPL else np.array(x.values)
+
+    def over_seeds(x: Measure) -> float:
+        return float(values(x).var(ddof=1)) / x.spread.n
+
+    measures = [x for line in lines if (x := line.measure(name)) and x.spread.n > 1]
+    scaled = [(x, x.difference.scales) for x in measures if x.difference and x.difference.scales]
+    # Welch's standard error, the last, has no part of other rows.
+    over = [z[-1][0] ** 2 - over_seeds(x) - over_seeds(measures[0]) for x, z in scaled]
+    if len(measures) < 2 or not over:
+        return None
+    kept = [values(x) for x in measures if np.isfinite(x.values).all()]
+    variances, d = np.array([x.var(ddof=1) for x in kept]), np.array([len(x) - 1 for x in kept])
+    pooled, freedom = prior(variances, d + 1)
+    # Few seeds make rows look more unlike than they are: variances are shrunk as in the test.
+    shrunk = (d * variances + freedom * pooled) / (d + freedom)
+    return Noise(np.sqrt(shrunk), math.sqrt(max(0.0, round(median(over), 12))))
+
+
+def seconds_of_a_flop(lines: Sequence[RowResult]) -> tuple[float, str]:
+    """Returns the time of a core or accelerator for a FLOP of runs, scoring included; the device.
+
+    The device is the most frequent one.
+    """
+    runs = [run for line in lines for run in line.runs]
+    device = Counter(run.device for run in runs).most_common(1)[0][0]
+    spent = [(run.result["flops"], run.costs) for run in runs if run.device == device]
+    parts = "training_seconds", "overhead_seconds", "scoring_seconds"
+    seconds = [sum(costs[x] or 0.0 for x in parts) for _, costs in spent]
+    return sum(seconds) / sum(flops for flops, _ in spent), device
+
+
+def plan(
+    grid: Grid,
+    lines: Sequence[RowResult],
+    origin: str,
+    base: int | None = None,
+    detect: float | None = None,
+) -> Table:
+    """Returns a table with the cost of a grid and what it would find, for each number of seeds.
+
+    Args:
+      lines: of a stored table like the grid's.
+      origin: where it is stored.
+      base: the seeds of base, as of `sweep.seeds_of`.
+      detect: a difference of NLL, in nats per token, whose power is shown, too.
+
+    Raises:
+      UsageError: the stored table has no finished runs, or fewer than two rows have several.
+    """
+    names = dict.fromkeys((PPL, main_metric(grid)))
+    found = {name: x for name in names if (x := noise(lines, name))}
+    if PPL not in found:
+        raise UsageError(
+            f"{origin} has no two rows with several seeds, which a plan is made from: name a "
+            "store or a folder of published results that has, with --from."
+        )
+    rate, device = seconds_of_a_flop(lines)
+    body = [
+        tuple(map(Cell, _line(grid, found, seeds_of(grid, n, base), rate, detect))) for n in SEEDS
+    ]
+    header = [("", "seeds"), ("", "of base"), ("", "runs"), ("", "time of a core")]
+    header += [("found with 80%", UNITS.get(name, name)) for name in found]
+    header += [("power at", f"{detect} nats")]
+    noises = "; ".join(
+        f"{UNITS.get(name, name)} {np.median(x.deviations):.2g} and {x.sentences:.1g}"
+        for name, x in found.items()
+    )
+    notes = (
+        "The least differences from base that the tests find with a probability of 80%, in the "
+        "median row; rows with one seed are not tested.",
+        f"Deviations over seeds, and of a difference over sentences, of the median row in {origin}"
+        f": {noises}.",
+        f"Runs there took {rate * 1e12:.3g} s of {device} for 10^12 FLOPs.",
+    )
+    return without_empty(f"Plan of {grid.title}", header, {"": body}, notes)
+
+
+def _line(
+    grid: Grid, found: Mapping[str, Noise], seeds: Seeds, rate: float, detect: float | None
+) -> list[str]:
+    """Returns the cells of a number of seeds."""
+    n, rows = [len(seeds(row)) for row in grid.rows], len(grid.rows)
+    counts = [len(grid.trials) + x * (2 if grid.sweep else 1) for x in n]  # untuned and tuned
+    configs = [grid.config(row) for row in grid.rows]
+    flops = sum(n * run_flops(c, c.data.vocabulary) for n, c in zip(counts, configs, strict=True))
+    cells = [f"{n[-1]}", f"{n[0]}", f"{sum(counts)}", duration(rate * flops)]
+    if min(*n, rows) == 1:
+        return [*cells, *("" for _ in found), ""]
+    drawn = {
+        name: margins(Scene(np.resize(x.deviations, rows), (n[-1], n[0]), x.sentences), _TABLES)
+        for name, x in found.items()
+    }
+    cells += [f"{detectable(x):.2g}" for x in drawn.values()]
+    return [*cells, f"{100 * power(drawn[PPL], detect):.0f}%" if detect else ""]

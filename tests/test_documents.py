@@ -1,0 +1,200 @@
+"""Corpora of documents: from files to tables of likelihoods."""
+
+import gzip
+import json
+import lzma
+import re
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from t2t_jax.attention import choice
+from t2t_jax.attention.registry import MECHANISMS
+from t2t_jax.attention.visibility import Visibility
+from t2t_jax.config import Config, Data, replace
+from t2t_jax.data.cache import Split, packed, ragged
+from t2t_jax.data.prepare import open_corpus
+from t2t_jax.data.vocabulary import BYTES, Vocabulary, of_bytes, train
+from t2t_jax.errors import UsageError
+from t2t_jax.evaluation.perplexity import document_likelihoods, token_likelihoods
+from t2t_jax.tokens import BOS, EOS
+from tests import toy
+from tests.small import make
+
+TEXTS = [f"The {a} sees a {b}.\nThen   it {c} away." for a in ("dog", "cat", "fox")
+         for b in ("bird", "mouse", "wolf", "hen") for c in ("runs", "walks", "swims")]  # fmt: skip
+STRANGE = "  Ünknown ▁ <s> 日本\n\n\tend \x02"
+SMALL = dict(N=1, d_model=16, d_ff=20, h=2, d_k=8, d_v=8, max_length=13, batch_tokens=200)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Documents in plain text, in two compressed files, and as JSON lines."""
+    folder = tmp_path_factory.mktemp("documents")
+    halves = ["\n\n".join(TEXTS[half::2]) + "\n" for half in (0, 1)]
+    (folder / "train1.txt.gz").write_bytes(gzip.compress(halves[0].encode()))
+    (folder / "train2.txt.xz").write_bytes(lzma.compress(f"\n\n{halves[1]}\n \n".encode()))
+    (folder / "dev.txt").write_text("\n\n\n".join(TEXTS[:5]))
+    lines = [json.dumps({"text": x}) for x in [*TEXTS[5:8], STRANGE]]
+    (folder / "test.jsonl").write_text("\n".join(lines) + "\n")
+    return dict(train=f"{folder}/train*", dev=f"{folder}/dev.txt", test=f"{folder}/test.jsonl")
+
+
+@pytest.mark.parametrize("size", [BYTES, 310])
+def test_every_text_is_decoded_as_it_was_encoded(size):
+    lines = "\n".join(TEXTS).split("\n")
+    model = of_bytes() if size == BYTES else train(lines, size, documents=True)
+    vocabulary, texts = Vocabulary(model), [*TEXTS[:3], STRANGE.replace("\t", " "), "", "a\n \n b"]
+    assert vocabulary.size == size
+    plain = [text.replace("\x02", " ") for text in texts]  # control characters are spaces
+    assert vocabulary.decode(vocabulary.encode(texts)) == plain
+    if size == BYTES:
+        assert vocabulary.encode(texts) == [[4 + byte for byte in x.encode()] for x in plain]
+
+
+def test_documents_are_read_from_files_of_all_kinds(files, tmp_path):
+    data = open_corpus(Data(corpus="documents", vocabulary=310, **files), tmp_path, toy.quiet)
+    train = [data.vocabulary.decode([data.splits["train"].target[i]])[0] for i in range(36)]
+    assert train == TEXTS[::2] + TEXTS[1::2]
+    assert len(data.splits["train"].target) == 36
+    assert data.splits["dev"].references == TEXTS[:5]
+    assert data.splits["test"].references == [*TEXTS[5:8], "Ünknown ▁ <s> 日本\n\n end"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "content", "words"),
+    [
+        (dict(dev=""), "", "needs dev"),
+        (dict(dev="nowhere/*.txt"), "", "no file nowhere"),
+        (dict(dev="{}/bad.jsonl"), '{"text": "a"}\n{"words": 3}\n', "bad.jsonl, line 2,"),
+        (dict(dev="{}/bad.txt"), "\n \n", "no text in"),
+    ],
+)
+def test_files_that_are_no_documents_are_refused(changes, content, words, files, tmp_path):
+    changes = {name: path.format(tmp_path) for name, path in changes.items()}
+    (tmp_path / changes["dev"].rpartition("/")[2]).write_text(content) if content else None
+    data = Data(corpus="documents", vocabulary=310, **files | changes)
+    with pytest.raises(UsageError, match=words):
+        open_corpus(data, tmp_path, toy.quiet)
+
+
+def packed_split():
+    """Three documents of 1, 17 and 7 tokens as sequences of 6, and the documents."""
+    rng = np.random.default_rng(0)
+    documents = [[*rng.integers(4, 29, n), EOS] for n in (0, 16, 6)]
+    return packed(Split(ragged([[EOS]] * 3), ragged(documents), None), 6, train=False), documents
+
+
+def test_documents_follow_each_other_in_sequences_of_one_length():
+    split, documents = packed_split()
+    assert split.target.lengths.tolist() == [6, 6, 6, 6, 1]
+    flat = np.concatenate([split.target[i] for i in range(5)])
+    np.testing.assert_array_equal(flat, np.concatenate(documents))
+    rest = packed(Split(split.source, split.documents, None), 6, train=True)
+    assert rest.target.lengths.tolist() == [6, 6, 6, 6]
+
+
+def test_the_likelihood_of_a_document_is_the_sum_over_its_tokens():
+    """The oracle feeds each sequence alone, and adds up the tokens of each document in a loop."""
+    model, params = make(architecture="decoder")
+    split, documents = packed_split()
+    nats = []
+    for i in range(5):
+        row = split.target[i]
+        inputs = np.array([[BOS, *row[:-1]]], np.int32)
+        logits = model.apply({"params": params}, None, inputs, method="decode")[0]
+        wide = np.asarray(logits, np.float64)
+        nats += [np.logaddexp.reduce(z) - z[word] for z, word in zip(wide, row, strict=True)]
+    ends = np.cumsum([len(x) for x in documents])
+    expected = [sum(nats[end - len(x) : end]) for end, x in zip(ends, documents, strict=True)]
+    batch = {"source": np.full((3, 1), EOS), "target": np.zeros((3, 6), np.int32)}
+    batches = []
+    for rows in ([0, 3, 4], [2, 1]):
+        target = batch["target"].copy()
+        for i, row in enumerate(rows):
+            target[i, : len(split.target[row])] = split.target[row]
+        batches.append((np.array(rows), {**batch, "target": target}))
+    found = document_likelihoods(split, token_likelihoods(model, params, split, batches))
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-5)
+    assert found[:, 1].tolist() == [len(x) for x in documents]
+    jax.clear_caches()
+
+
+def test_a_study_of_documents_compares_likelihoods(files, tmp_path, call):
+    """From files to a table; NLL, perplexity and bits per byte are of the same outputs."""
+    (tmp_path / "own.py").write_text(
+        "from t2t_jax.study import Row, study\n"
+        '@study("Own text", columns="", split="test", V=300,\n'
+        '       base=dict(architecture="decoder", corpus="documents"))\n'
+        "def own():\n"
+        '    return [Row("base"), Row("local", dict(decoder_attention="local:w=4"))]\n'
+    )
+    fields = files | SMALL | dict(vocabulary=310, steps=4, warmup=2, evaluate_every=4)
+    study = [tmp_path / "own.py", "--cache", tmp_path / "cache"]
+    settings = ["--preset", "text", "--seeds", "2", "--workers", "1", *toy.options(fields)]
+    assert "NLL" in call("run", *study, *settings).out
+    columns = "NLL,perplexity,bits per byte"
+    print(call("table", *study, "--format", "csv", "--metrics", columns).out)
+    directory = next((tmp_path / "runs").glob("*/result.json")).parent
+    lines = (directory / "test.de").read_text().splitlines()
+    nats, tokens = np.array([line.split() for line in lines], float).sum(axis=0)
+    size = sum(len(x.encode()) for x in [*TEXTS[5:8], "Ünknown ▁ <s> 日本\n\n end"])
+    said = call("evaluate", directory, "--cache", tmp_path / "cache").out
+    for name, value in (
+        ("NLL  ", nats / tokens),
+        ("perplexity", np.exp(nats / tokens)),
+        ("bits per byte", nats / np.log(2) / size),
+    ):
+        assert float(re.search(rf"([\d.]+)  {name}", said)[1]) == pytest.approx(value, abs=0.006)
+
+
+ABLE = [n for n, x in MECHANISMS.items() if "decoder" in x.roles and "documents" in x.supports]
+# These relate positions to the first of the sequence.
+ANCHORED = {"block_local", "streaming", "longformer", "sparse_strided", "sparse_fixed",
+            "sparse_random", "bigbird"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_no_query_sees_another_document(name):
+    """Other documents change nothing; and a document alone has the same output, if not anchored."""
+    rng, (B, T, h, d) = np.random.default_rng(0), (2, 23, 3, 6)
+    module = choice.build(name)
+    width = d + choice.gates(name, d)
+    q, k, v = (rng.normal(size=(B, T, h, w)).astype(np.float32) for w in (d, width, 5))
+    lengths = np.array([T, 20], np.int32)
+    ends = [[7, 8, 23], [5, 19, 20]]
+    first = np.array([[max([0, *(x for x in row if x <= t)]) for t in range(T)] for row in ends])
+    seen = Visibility(lengths, lengths, True, first)
+    variables = module.init(jax.random.key(0), q, k, v, seen)
+    attend = jax.jit(lambda q, k, v, seen: module.apply(variables, q, k, v, seen))
+    out = attend(q, k, v, seen)
+    for row, begin, end in ((0, 7, 8), (0, 8, 23), (1, 5, 19)):
+        own = np.zeros((B, T, 1, 1), bool)
+        own[row, begin:end] = True
+        other = attend(*(np.where(own, x, 3 * x + 1) for x in (q, k, v)), seen)
+        np.testing.assert_allclose(other[row, begin:end], out[row, begin:end], atol=1e-5)
+        if name not in ANCHORED:
+            alone = (x[row : row + 1, begin:end] for x in (q, k, v))
+            expected = module.apply(variables, *alone, Visibility(causal=True))
+            np.testing.assert_allclose(out[row, begin:end], expected[0], atol=1e-5)
+    assert np.abs(attend(q, k, v, Visibility(lengths, lengths, True)) - out).max() > 1e-3
+
+
+def test_a_decoder_begins_anew_after_the_end_of_a_document():
+    """Without positions, a document has the same logits wherever it stands."""
+    model, params = make(architecture="decoder", document_attention="within", positions="none",
+                         corpus="documents")  # fmt: skip
+    decode = partial(model.apply, {"params": params}, None, method="decode")
+    document = [EOS, 9, 23, 11, 17]
+    together = decode(np.array([[BOS, 5, 7, *document, EOS, 8]]))[0, 3:8]
+    np.testing.assert_allclose(together, decode(np.array([document]))[0], atol=1e-5)
+
+
+def test_mechanisms_that_mix_documents_are_refused():
+    within = dict(architecture="decoder", corpus="documents", document_attention="within")
+    with pytest.raises(UsageError, match="document_attention=within"):
+        replace(Config(), **within, decoder_attention="lsh")
+    with pytest.raises(UsageError, match="has no effect"):
+        replace(Config(), **within | dict(corpus="grammar"))

@@ -1,0 +1,63 @@
+"""`plan`: what a study would cost and find, against known deviations and counts of runs."""
+
+import math
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from t2t_jax.study import plan, power, statistics
+from t2t_jax.study.comparison import Measure
+from tests import stored
+
+HOUR = stored.DEMO.parent / "table3-hour"
+
+
+def test_a_detectable_difference_is_found_in_four_of_five_tables_in_the_median_row():
+    scene = power.Scene(np.array([0.4, *[0.7] * 4, *[1.1] * 6]), (5, 11), 0.3)
+    differences, least = power.margins(scene, 4000)
+    size = power.detectable((differences, least))
+    by_row = (np.abs(differences + size) > least).mean(axis=(0, 1))
+    assert np.median(by_row) == pytest.approx(0.8, abs=0.01)
+    assert power.power((differences, least), 30.0) > 0.99
+
+
+@pytest.mark.parametrize("name", ["PPL", "BLEU"])
+def test_noise_is_over_seeds_and_sentences_apart(name):
+    """Of rows whose NLL, or BLEU, has known deviations; sentences are shared by the seeds."""
+    random, over, sentences = np.random.default_rng(0), 0.05, 0.01
+    scale = np.exp if name == "PPL" else np.asarray
+    values = 1 + over * random.normal(size=(15, 60))
+    draws = values[..., None] + sentences / math.sqrt(2) * random.normal(size=(15, 1, 1000))
+    lines = []
+    for x, drawn in zip(values, draws, strict=True):
+        tested = statistics.compare(x, values[0], drawn, draws[0]) if lines else None
+        measure = Measure(statistics.spread([*scale(x)]), (*scale(x),), difference=tested)
+        lines.append(SimpleNamespace(measure={name: measure}.get))
+    found = plan.noise(lines, name)
+    assert np.median(found.deviations) == pytest.approx(over, rel=0.05)
+    assert found.sentences == pytest.approx(sentences, rel=0.1)
+    assert plan.noise(lines[:1], name) is None
+
+
+def test_a_study_is_planned_from_published_results(call, refused, tmp_path):
+    words = "plan", "table3", "--preset", "hour"
+    lines = call(*words, "--from", HOUR, "--detect", "0.05").out.splitlines()
+    cells = [re.split(r"\s{2,}", line.strip()) for line in lines if re.match(r"\d+ ", line)]
+    assert [x[:3] for x in cells] == [
+        ["1", "1", "20"],
+        ["3", "12", "69"],
+        ["5", "20", "115"],
+        ["10", "40", "230"],
+        ["20", "80", "460"],
+    ]
+    assert len(cells[0]) == 4  # one seed finds nothing
+    nats, BLEU, share = ([float(x[i].rstrip("%")) for x in cells[1:]] for i in (4, 5, 6))
+    assert nats == sorted(nats, reverse=True)
+    assert sorted(BLEU, reverse=True) == BLEU
+    assert share == sorted(share)
+    swept = call(*words, "--from", HOUR, "--sweep", "lr_scale=0.5,1").out
+    assert re.search(r"^3 +12 +178 ", swept, re.M)  # 20 rows x 2 trials, and 2 x 69
+    refused([*words, "--from", stored.DEMO], "no two rows with several seeds")
+    refused([*words, "--from", tmp_path], "no table from which to plan")
