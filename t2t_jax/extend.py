@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from t2t_jax.attention import registry
-from t2t_jax.data.corpora import CORPORA, TRANSLATION, Corpus
+from t2t_jax.data.corpora import CORPORA, LIKELIHOODS, TRANSLATION, Corpus
 from t2t_jax.errors import UsageError
 from t2t_jax.parts import (
     FEED_FORWARD,
@@ -217,14 +217,15 @@ def corpus(
     name: str,
     splits: str = "train dev test",
     files: Sequence[str | Path] = (),
-    metrics: str = ",".join(TRANSLATION),
+    metrics: str = "",
     minimal_pairs: Callable[..., Any] | None = None,
     words: str = "",
     **fields: Any,
 ) -> Decorator:
     """Adds a corpus: a function of a split and of its options that yields its pairs.
 
-    A pair is a source and a target text, and perhaps a mapping with annotations of it. The pairs
+    A pair is a source and a target text, and perhaps a mapping with annotations of it; with
+    `documents=True`, the function yields the text of each document in place of a pair. The pairs
     must be the same every time. They are prepared again if the function's code changes.
 
     Args:
@@ -232,7 +233,7 @@ def corpus(
       files: paths, from the folder of the study file, of files that it reads; the pairs are
         prepared again if their content changes.
       metrics: names of the metrics that its runs keep, separated by commas; the first is the main
-        one.
+        one. By default they are of translations, or of documents.
       minimal_pairs: the function that returns its contrastive set, at the top level of the file.
       words: the vocabulary if it consists of whole words, separated by spaces.
       fields: `options`, `prompts` and other fields of `data.corpora.Corpus`.
@@ -240,9 +241,10 @@ def corpus(
 
     def entry(where: str) -> Corpus:
         folder = Path(where.rpartition(":")[0]).parent
+        own = LIKELIHOODS if fields.get("documents") else TRANSLATION
         return Corpus(
             where,
-            tuple(x.strip() for x in metrics.split(",")),
+            tuple(x.strip() for x in metrics.split(",")) if metrics else own,
             splits=tuple(splits.split()),
             files=tuple(str(folder / path) for path in files),
             words=tuple(words.split()),
