@@ -51,8 +51,9 @@ class Linear(Mechanism):
         phi_q = self.features(q, jnp.arange(q.shape[1]))[0]
         phi_k, a, values = self._key_features(k, v, 0, visibility.kv_lengths)
         if visibility.causal:
-            causal = _decaying if on_gpu() else _causal
-            sums = causal(phi_q, phi_k, a, values, self.chunk)
+            inputs, first = (phi_q, phi_k, a, values, self.chunk), visibility.first
+            parallel = on_gpu() or first is not None
+            sums = _decaying(*inputs, first) if parallel else _causal(*inputs)
         else:
             sums = jnp.einsum("bthm,bhmd->bthd", phi_q, _total(phi_k, a, values)[0])
         return zero_padding(_divide(sums), visibility.q_lengths).astype(v.dtype)
@@ -177,18 +178,38 @@ def _causal(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> 
     return unblock(out.swapaxes(0, 1), T)
 
 
-def _decaying(phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int) -> Array:
+def _decaying(
+    phi_q: Array, phi_k: Array, a: Array, values: Array, chunk: int, first: Array | None
+) -> Array:
     """`_causal` by the recurrence of memories, which computes all chunks at once on a GPU.
 
     The memory decays at each position where the maximum of a grows, and by as much.
 
     Gain: compiled for an H100, it has 49 kernels instead of 2,655 at n = 4,096
     (`experiments/tools/programs.py`).
+
+    Args:
+      first: int32 [B, T], the first s of each t, where its document begins; None: 0.
     """
     largest = jax.lax.stop_gradient(jax.lax.cummax(a, axis=1))  # a common factor of each output
+    if first is not None:
+        begins = jnp.broadcast_to((first == jnp.arange(a.shape[1])[None])[:, :, None], a.shape)
+        largest = jax.lax.stop_gradient(_largest(begins, a))
     before = jnp.pad(largest, ((0, 0), (1, 0), (0, 0)), constant_values=_LOG_ZERO)[:, :-1]
-    keys = Keys(phi_k * jnp.exp(a - largest)[..., None], values, (before - largest)[..., None])
+    decay = before - largest
+    if first is not None:
+        decay = jnp.where(begins, _LOG_ZERO, decay)
+    keys = Keys(phi_k * jnp.exp(a - largest)[..., None], values, decay[..., None])
     return scan(phi_q, keys, chunk)[0]
+
+
+def _largest(begins: Array, a: Array) -> Array:
+    """The maximum of a [B, T, h] since the last position that begins a document."""
+
+    def join(x: tuple[Array, Array], y: tuple[Array, Array]) -> tuple[Array, Array]:
+        return x[0] | y[0], jnp.where(y[0], y[1], jnp.maximum(x[1], y[1]))
+
+    return jax.lax.associative_scan(join, (begins, a), axis=1)[1]
 
 
 def _divide(sums: Array) -> Array:

@@ -235,7 +235,7 @@ MECHANISMS: dict[str, Entry] = {
         "phi(q) (phi(k)^T v), phi = elu + 1",
         costs.linear,
         sizes=dict(chunk=64),  # positions by which a causal sum advances
-        supports=("mup",),
+        supports=("mup", "documents"),
     ),
     "performer": Entry(
         "linear:Performer",
@@ -243,7 +243,7 @@ MECHANISMS: dict[str, Entry] = {
         costs.performer,
         options=dict(m=64, seed=0),
         sizes=dict(chunk=64),
-        supports=("rotary", "mup"),
+        supports=("rotary", "mup", "documents"),
     ),
     "cosformer": Entry(
         "features:Cosformer",
@@ -254,14 +254,14 @@ MECHANISMS: dict[str, Entry] = {
         sizes=dict(chunk=64),
         roles=SELF,
         why="its weights fall with the distance of positions in one sequence",
-        supports=("mup",),
+        supports=("mup", "documents"),
     ),
     "taylor": Entry(
         "features:Taylor",
         "phi(q) (phi(k)^T v), phi: exp to second order, for a small d_k",
         costs.taylor,
         sizes=dict(chunk=64),
-        supports=("rotary", "mup"),
+        supports=("rotary", "mup", "documents"),
     ),
     "retention": Entry(
         "gated:Retention",
