@@ -26,7 +26,15 @@ from t2t_jax.data import parallel
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Accuracy
-from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, parse
+from t2t_jax.evaluation.likelihood import nats_of
+from t2t_jax.evaluation.metrics import (
+    CONTRASTIVE,
+    metric_of,
+    metrics_of,
+    outputs_of,
+    parse,
+    score,
+)
 from t2t_jax.inference import sample
 from t2t_jax.inference import translate as translation
 from t2t_jax.inference.export import export as export_model
@@ -110,8 +118,7 @@ def evaluate(arguments: Namespace) -> None:
                 f"{title(directory)} is scored on true words, and decodes nothing: give --split "
                 "alone, without files and the options of decoding."
             )
-        show = _print_likelihoods if CORPORA[corpus].documents else _print_accuracy
-        show(arguments, directory, splits)
+        _print_predictions(arguments, directory, splits)
         return
     parse(arguments.metrics, corpus)  # before the long work
     accuracy = judging.score(directory, arguments.cache, say)[0] if contrastive else None
@@ -136,22 +143,21 @@ def _print_contrast(arguments: Namespace) -> None:
     print(_accuracies(judging.contrast(directory, arguments.cache, arguments.contrastive, say)))
 
 
-def _print_likelihoods(arguments: Namespace, directory: Path, splits: Sequence[str]) -> None:
-    """Prints the scores of a language model on splits, and its NLL by position."""
-    length = store.read_config(directory).data.max_length
-    scored = loading.likelihoods(directory, arguments.cache, splits, say)
-    for split, (scores, nats) in scored.items():
-        print_scores(split, scores)
-        positions = np.arange(len(nats)) % length + 1
-        for high in 1 << np.arange((length - 1).bit_length() + 1):
-            part = nats[(high // 2 < positions) & (positions <= high)]
-            print(f"  {part.mean():6.2f}  NLL at positions {high // 2 + 1} to {min(high, length)}")
-
-
-def _print_accuracy(arguments: Namespace, directory: Path, splits: Sequence[str]) -> None:
-    """Prints the accuracy of a run of a diagnostic task on splits, by length and by distance."""
+def _print_predictions(arguments: Namespace, directory: Path, splits: Sequence[str]) -> None:
+    """Prints how well a run predicts words: by length and distance, or documents by position."""
     predicted = loading.predictions(directory, arguments.cache, splits, say)
-    print(as_text(diagnostic_table(f"{title(directory)}.", predicted)), end="")
+    data = store.read_config(directory).data
+    if not CORPORA[data.corpus].documents:
+        print(as_text(diagnostic_table(f"{title(directory)}.", predicted)), end="")
+        return
+    for name, (lines, split) in predicted.items():
+        print_scores(name, score(outputs_of(split, lines, data), metrics_of(data.corpus))[0])
+        nats = nats_of(" ".join(lines))
+        positions = np.arange(len(nats)) % data.max_length + 1
+        for high in 1 << np.arange((data.max_length - 1).bit_length() + 1):
+            part = nats[(high // 2 < positions) & (positions <= high)]
+            last = min(high, data.max_length)
+            print(f"  {part.mean():6.2f}  NLL at positions {high // 2 + 1} to {last}")
 
 
 def _accuracies(found: Sequence[Accuracy]) -> str:

@@ -1,4 +1,4 @@
-"""Metrics of documents from the likelihood of each (`perplexity.document_likelihoods`)."""
+"""Metrics of documents from the likelihood of each of their tokens (`predictions.py`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,15 +15,15 @@ def mean(sums: np.ndarray) -> np.ndarray:
     return sums[..., 0] / sums[..., 1]
 
 
-def lines(rows: np.ndarray) -> list[str]:
-    """The likelihoods of documents [documents, 2] as the outputs of a model are kept."""
-    return [f"{nats:.4f} {tokens:.0f}" for nats, tokens in rows]
+def nats_of(line: str) -> np.ndarray:
+    """The negative log-likelihood of each token of a document, from a line of `predictions`."""
+    return np.array(line.split(), float)
 
 
 @metric("NLL", "nats per token, the end of a document included", mean, **BY_DOCUMENT)
 def counts(lines: Sequence[str], *_: Sequence[str]) -> list[tuple[float, int]]:
     """For each document its nats and its number of tokens."""
-    return [(float(nats), int(tokens)) for nats, tokens in map(str.split, lines)]
+    return [(float(nats.sum()), len(nats)) for nats in map(nats_of, lines)]
 
 
 metric("perplexity", "e^NLL", perplexity, **BY_DOCUMENT)(counts)

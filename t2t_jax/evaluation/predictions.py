@@ -14,7 +14,7 @@ import numpy as np
 from t2t_jax.config import Data
 from t2t_jax.data.cache import Split
 from t2t_jax.data.vocabulary import Vocabulary
-from t2t_jax.evaluation.perplexity import placed
+from t2t_jax.evaluation.perplexity import placed, token_likelihoods
 from t2t_jax.tokens import EOS, PROMPT
 from t2t_jax.training import sharding
 from t2t_jax.training.step import shift
@@ -23,6 +23,8 @@ from t2t_jax.training.step import shift
 def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data: Data) -> list[str]:
     """The predicted words of each target, beside its prompts, as texts like its references.
 
+    Of documents, it is the negative log-likelihood of every token in nats, as text.
+
     A prediction has as many words as its reference. A wrong prediction in place of the end mark is
     one more word; an end mark predicted in place of a word is written as its piece.
 
@@ -30,6 +32,12 @@ def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data:
       split: as the model reads it (`runs.context.as_read`).
       data: has the size of batches and the number of their shapes.
     """
+    if split.documents is not None:
+        nats = token_likelihoods(
+            model, params, split, placed(split, data, sharding.mesh_of(params))
+        )
+        parts = np.split(nats, split.documents.offsets[1:-1])
+        return [" ".join(f"{x:.3f}" for x in part) for part in parts]
     words = [piece.removeprefix("▁") for piece in vocabulary.pieces(range(vocabulary.size))]
     mesh, texts = sharding.mesh_of(params), [""] * len(split.target)
     for rows, batch in placed(split, data, mesh):

@@ -14,9 +14,7 @@ from t2t_jax import files
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, RunError, UsageError
-from t2t_jax.evaluation import likelihood
 from t2t_jax.evaluation.metrics import metrics_of, outputs_of, perplexity, score
-from t2t_jax.evaluation.perplexity import document_likelihoods, placed, token_likelihoods
 from t2t_jax.evaluation.predictions import predict
 from t2t_jax.inference.translate import Translations, translate
 from t2t_jax.runs import claim, identity, provenance, store
@@ -196,10 +194,6 @@ def _outputs(context: Context, params: Any, c: Config, split: str) -> list[str]:
     """Returns the translations of a split, or what else the metric scores."""
     model, vocabulary, progress = context.model, context.dataset.vocabulary, context.progress
     sentences = context.dataset.splits[split]
-    if sentences.documents is not None:
-        batches = placed(sentences, c.data, context.mesh)
-        nats = token_likelihoods(model, params, sentences, batches)
-        return likelihood.lines(document_likelihoods(sentences, nats))
     if metrics_of(c.data.corpus)[0].teacher_forced:
         return predict(model, params, sentences, vocabulary, c.data)
     progress.say(f"translating {split}: {len(sentences.sources):,} sentences")

@@ -4,14 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from t2t_jax import checks, config
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset, Split
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError, near
-from t2t_jax.evaluation import likelihood, perplexity
 from t2t_jax.evaluation.metrics import METRICS, Outputs, check, metrics_of, outputs_of, parse, score
 from t2t_jax.evaluation.predictions import predict
 from t2t_jax.inference.translate import translate
@@ -136,7 +133,7 @@ def evaluate(
 def predictions(
     directory: Path, cache: Path, splits: Sequence[str], report: Report
 ) -> dict[str, tuple[list[str], Split]]:
-    """Returns a run's predictions for splits of a diagnostic task, and the splits as it reads them.
+    """Returns a run's predictions for splits, and the splits as it reads them.
 
     Raises:
       UsageError: as in `evaluate`, or a sentence is longer than the model's positions.
@@ -147,25 +144,6 @@ def predictions(
         split = _split(dataset, name)
         checks.check_split(c, name, split, model.limit, translated=False)
         out[name] = predict(model, params, split, vocabulary, c.data), split
-    return out
-
-
-def likelihoods(
-    directory: Path, cache: Path, splits: Sequence[str], report: Report
-) -> dict[str, tuple[dict[str, Any], np.ndarray]]:
-    """Returns the scores of a run on splits of documents, and the nats of every token.
-
-    Raises:
-      UsageError: as in `evaluate`.
-    """
-    c, model, params, _ = load(directory, report, translating=False)
-    dataset, out = as_read(c, store.open_dataset(directory, c, cache, report)), {}
-    for name in splits:
-        split = _split(dataset, name)
-        batches = perplexity.placed(split, c.data, sharding.mesh_of(params))
-        nats = perplexity.token_likelihoods(model, params, split, batches)
-        lines = likelihood.lines(perplexity.document_likelihoods(split, nats))
-        out[name] = score(outputs_of(split, lines, c.data), metrics_of(c.data.corpus))[0], nats
     return out
 
 
