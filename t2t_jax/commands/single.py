@@ -115,8 +115,8 @@ def evaluate(arguments: Namespace) -> None:
     if metric_of(corpus).teacher_forced:
         if texts or changes or arguments.metrics:
             raise UsageError(
-                f"{title(directory)} is scored on true words, and decodes nothing: give --split "
-                "alone, without files and the options of decoding."
+                f"{title(directory)} is scored on words that are predicted and not decoded: give "
+                "--split alone, without files and the options of decoding."
             )
         _print_predictions(arguments, directory, splits)
         return

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from t2t_jax.data.cache import Split
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.runs import store
 from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.grid import Grid
@@ -42,7 +43,7 @@ def samples(grid: Grid, lines: Sequence[RowResult], split: Split) -> list[Sample
         for run in line.runs
         if (text := store.read_translations(run.directory, *files)) is not None
     ]
-    if not read:
+    if not read or CORPORA[grid.data.corpus].documents:  # whose outputs are likelihoods
         return []
     chosen = np.unique(np.linspace(0, len(split.sources) - 1, SENTENCES).astype(int))
     out = []
