@@ -15,7 +15,7 @@ import pytest
 
 from experiments.tools.layers import count
 from t2t_jax.attention.dense import Dense
-from t2t_jax.attention.heads import Differential
+from t2t_jax.attention.dot_product import Differential
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.cli import main
 from t2t_jax.config import Config, replace

@@ -113,7 +113,7 @@ def test_what_modules_execute_after_their_definitions_is_seen(tmp_path):
     statements = {
         "registry": 'MECHANISMS["linear"].sizes["chunk"] = 32',
         "lsh": "LSH.finish = lambda self, out: 2 * out",
-        "delta": "for _name in ['_features']:\n    globals()[_name] = lambda x: 2 * x",
+        "gated": "for _name in ['_unit']:\n    globals()[_name] = lambda x: 2 * x",
         "softmax": "if True:\n    def _sum(support, x):\n        return jnp.sum(x, -1)[..., None]",
     }
     names = ("linear", "lsh", "delta", "sparsemax", "additive")

@@ -1,4 +1,4 @@
-"""The multiply-adds of one head of each attention mechanism, and its number of gates, without JAX.
+"""The multiply-adds of one head of each attention mechanism, without JAX.
 
 The multiply-adds of the forward pass are a function of a mechanism's attributes (options and sizes)
 and a `Shape`. Pairs that are computed and then masked count, and so does the padding of blocks;
@@ -25,10 +25,6 @@ class Shape(NamedTuple):
 
 def dense(o: Options, s: Shape) -> Number:
     return s.T * s.S * (s.d_k + s.d_v)
-
-
-def none(d_k: int) -> int:
-    return 0
 
 
 def general(o: Options, s: Shape) -> Number:
@@ -118,18 +114,3 @@ def sums(m: Number, chunk: Number, s: Shape) -> Number:
         return (s.T + s.S) * m * (s.d_v + 1)
     T = whole(s.T, chunk)  # S = T
     return 2 * T * m * (s.d_v + 1) + T * chunk * (m + s.d_v + 1)
-
-
-def one(d_k: int) -> int:
-    """One gate for each key and head."""
-    return 1
-
-
-def two(d_k: int) -> int:
-    """Two gates for each key and head."""
-    return 2
-
-
-def each(d_k: int) -> int:
-    """A gate for each feature of a key."""
-    return d_k

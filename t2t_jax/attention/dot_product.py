@@ -1,23 +1,19 @@
-"""Dot products after a matrix (general) or of unit vectors (cosine).
+"""Dot products after a matrix, of unit vectors, of mixed heads, and a difference of softmaxes."""
 
-General scores are from Luong et al. (2015, section 3.1). Cosine attention is query-key
-normalisation (Henry et al. 2020, QKNorm).
-"""
-
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.dense import DotProduct, flash
+from t2t_jax.attention.dense import DotProduct, ScaledDotProduct, flash, softmax
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, zero_padding
 
 
 class General(DotProduct):
-    """softmax(q W k^T) v with a matrix W [d_k, d_k] for each head."""
+    """softmax(q W k^T) v with a matrix W for each head (Luong et al. 2015, section 3.1)."""
 
     grouped: ClassVar[bool] = False
 
@@ -39,8 +35,8 @@ class General(DotProduct):
 class Cosine(DotProduct):
     """softmax(tau cos(q, k)) v with a learned tau for each head.
 
-    Henry et al. (2020) learn one factor g for each layer. Swin v2 (Liu et al. 2022, equation 2) has
-    one for each head, by which it divides the cosine.
+    It is query-key normalisation (Henry et al. 2020, QKNorm), where each layer learns one factor g.
+    Swin v2 (Liu et al. 2022, equation 2) has one for each head, by which it divides the cosine.
 
     Attributes:
       tau: the initial value of every tau; Henry et al. take log2(L^2 - L), where L is the
@@ -70,3 +66,86 @@ def _unit(x: Array) -> Array:
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     squares = (wide * wide).sum(-1, keepdims=True)
     return (wide * jax.lax.rsqrt(squares + 1e-6)).astype(x.dtype)
+
+
+class TalkingHeads(ScaledDotProduct):
+    """Heads mixed by a matrix P_l [h, h] before the softmax, and by P_w [h, h] after it.
+
+    Shazeer et al. (2020), "Talking-Heads Attention", with the same number of heads for keys, for
+    the softmax and for values. As in their code, the bias of positions is added between P_l and the
+    softmax, and dropout follows P_w.
+    """
+
+    def setup(self) -> None:
+        self.P_l, self.P_w = PerHead((None,)), PerHead((None,))
+
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
+        return _mixed(self.P_l, super().scores(q, keys, t, s))
+
+    def weights(self, scores: Array, seen: Array) -> Array:
+        return _mixed(self.P_w, softmax(scores, seen))
+
+
+def _mixed(P: PerHead, x: Array) -> Array:
+    """x [B, h, T, S] with head i replaced by the sum over j of P_ij x_j."""
+    h = x.shape[1]
+    return jnp.einsum("ij,bjts->bits", P(x.swapaxes(1, 2), h), x)
+
+
+class Differential(ScaledDotProduct):
+    """(1 - lambda_init) RMSNorm((softmax(q_1 k_1^T / s) - lambda softmax(q_2 k_2^T / s)) v).
+
+    Ye et al. (2024), "Differential Transformer", equations 1 to 3. The two halves of the features
+    of q are q_1 and q_2, the halves of k are k_1 and k_2, and s is sqrt(d_k / 2). The heads of a
+    layer share lambda and, as in their code, the scale of the norm.
+
+    Attributes:
+      lambda_init: one value for all layers, as Ye et al. test with 0.8; their default is
+        0.8 - 0.6 exp(-0.3 l) for the layers l = 0, 1, ...
+    """
+
+    lambda_init: float = 0.8
+
+    def setup(self) -> None:
+        self.factor = Lambda(self.lambda_init)
+        ones = nn.with_logical_partitioning(nn.initializers.ones, ("d_v",))
+        self.norm = nn.RMSNorm(epsilon=1e-5, scale_init=ones)
+
+    def rows(self, q: Array, keys: Array, v: Array, *rest: Any, **named: Any) -> Array:
+        """Applies each softmax to the values, then subtracts, as does their FlashAttention code."""
+        rows = super().rows
+        halves = zip(jnp.split(q, 2, -1), jnp.split(keys, 2, -1), strict=True)
+        one, two = (rows(x, y, v, *rest, **named) for x, y in halves)
+        return (one - self.factor(q) * two).astype(v.dtype)  # lambda is not rounded to v's type
+
+    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
+        scale = (q.shape[-1] // 2) ** -self.power
+        halves = zip(jnp.split(q, 2, -1), jnp.split(k, 2, -1), strict=True)
+        one, two = (flash(x, y, v, visibility, scale) for x, y in halves)
+        if one is None or two is None:
+            return None
+        # The kernel leaves padding undefined, and lambda and the norm have gradients from all rows.
+        one, two = (zero_padding(x, visibility.q_lengths) for x in (one, two))
+        return (one - self.factor(q) * two).astype(v.dtype)
+
+    def finish(self, out: Array) -> Array:
+        return (1 - self.lambda_init) * self.norm(out).astype(out.dtype)
+
+
+class Lambda(nn.Module):
+    """exp(lambda_q1 . lambda_k1) - exp(lambda_q2 . lambda_k2) + initial, of vectors [d_k / 2]."""
+
+    initial: float
+
+    @nn.compact
+    def __call__(self, q: Array) -> Array:
+        """The scalar for queries [B, T, h, d_k], in their type or in float32."""
+        wide = jnp.promote_types(q.dtype, jnp.float32)
+        normal = nn.with_logical_partitioning(nn.initializers.normal(0.1), ("d_k",))
+
+        def vector(name: str) -> Array:
+            drawn = self.param(f"lambda_{name}", normal, (q.shape[-1] // 2,), jnp.float32)
+            return jnp.asarray(drawn, wide)
+
+        one, two = (jnp.exp((vector(f"q{i}") * vector(f"k{i}")).sum()) for i in (1, 2))
+        return one - two + self.initial

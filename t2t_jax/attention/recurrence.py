@@ -174,6 +174,7 @@ def _decay(log_a: Array) -> Array:
     """
     past, seen = (jnp.tri(log_a.shape[1], k=k, dtype=bool)[None, :, :, None, None] for k in (-1, 0))
     if on_gpu() and log_a.shape[-1] > 1:  # no array of [t, s, m] is stored for the sums
+        log_a = jnp.maximum(log_a, -1e4)  # whose exp is zero
         whole = jax.lax.stop_gradient(jnp.round(log_a))  # its sums are exact; those of the rest
         sums = (jnp.cumsum(x, axis=1) for x in (whole, log_a - whole))  # are small
         total = sum((x[:, :, None] - x[:, None] for x in sums), jnp.zeros((), log_a.dtype))

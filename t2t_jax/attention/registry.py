@@ -50,22 +50,31 @@ class Entry:
     roles: tuple[str, ...] = ALL
     why: str = ""
     changing: tuple[str, ...] = ()
-    gates: Callable[[int], int] = costs.none
+    gates: Callable[[int], int] = lambda d_k: 0
     supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup", "documents")
-
-
-def _pattern(name: str, about: str, **fields: Any) -> Entry:
-    """The entry of a function of `reach.py`, which says what the pattern costs."""
-
-    def products(o: Options, s: Shape) -> Number:
-        return getattr(reach, name)(**o).products(s)
-
-    return Entry(f"reach:{name}", about, products, **fields)
 
 
 _ONE_SEQUENCE = "its pattern relates positions of one sequence"
 _DECAY = "its memory decays from each position of one sequence to the next"
 _ERASES = "it erases what earlier positions of the same sequence have stored"
+
+
+def _pattern(name: str, about: str, options: Options, cross: bool = False, **rest: Any) -> Entry:
+    """The entry of a function of `reach.py`, which says what the pattern costs."""
+
+    def products(o: Options, s: Shape) -> Number:
+        return getattr(reach, name)(**o).products(s)
+
+    roles, why = (ALL, "") if cross else (SELF, _ONE_SEQUENCE)
+    return Entry(f"reach:{name}", about, products, options, roles=roles, why=why, **rest)
+
+
+def _memory(name: str, about: str, supports: str, **fields: Any) -> Entry:
+    """The entry of a class of `gated.py`."""
+    shared: dict[str, Any] = dict(products=costs.memory, sizes=dict(chunk=64), roles=SELF)
+    fields = shared | dict(why=_DECAY) | fields
+    return Entry(f"gated:{name}", about, supports=tuple(supports.split()), **fields)
+
 
 MECHANISMS: dict[str, Entry] = {
     "scaled_dot_product": Entry(
@@ -102,13 +111,13 @@ MECHANISMS: dict[str, Entry] = {
         "softmax:Entmax", "1.5-entmax, between softmax and sparsemax", options=dict(power=0.5)
     ),
     "talking_heads": Entry(
-        "heads:TalkingHeads",
+        "dot_product:TalkingHeads",
         "heads mixed by matrices before and after the softmax",
         costs.talking_heads,
         supports=("rotary", "bias", "dropout", "documents"),
     ),
     "differential": Entry(
-        "heads:Differential",
+        "dot_product:Differential",
         "the difference of two softmaxes, each of half of d_k, normalised",
         costs.differential,
         options=dict(lambda_init=0.8),
@@ -126,7 +135,7 @@ MECHANISMS: dict[str, Entry] = {
         supports=("bias", "documents"),
     ),
     "coverage": Entry(
-        "coverage:Coverage",
+        "additive:Coverage",
         "v^T tanh(W_q q + W_k k + w_c c), c: the weights that a key had at earlier queries",
         costs.additive,
         sizes=dict(tile=1),  # of additive: the scores of one query are in memory at once
@@ -138,7 +147,8 @@ MECHANISMS: dict[str, Entry] = {
     "local": _pattern(
         "local",
         "keys within distance w; as cross-attention, local-m (Luong et al. 2015)",
-        options=dict(w=16),
+        dict(w=16),
+        cross=True,
     ),
     "local_p": Entry(
         "local:LocalPredictive",
@@ -150,60 +160,28 @@ MECHANISMS: dict[str, Entry] = {
         why="it predicts a position in another sequence",
         supports=(),
     ),
-    "dilated": _pattern(
-        "dilated",
-        "keys at distances 0, r, ..., w r",
-        options=dict(w=8, r=2),
-    ),
-    "block_local": _pattern(
-        "block_local",
-        "the query's own block of b keys",
-        options=dict(b=16),
-        roles=SELF,
-        why=_ONE_SEQUENCE,
-    ),
-    "streaming": _pattern(
-        "streaming",
-        "keys within distance w, and the first g",
-        options=dict(w=16, g=4),
-        roles=SELF,
-        why=_ONE_SEQUENCE,
-    ),
+    "dilated": _pattern("dilated", "keys at distances 0, r, ..., w r", dict(w=8, r=2), cross=True),
+    "block_local": _pattern("block_local", "the query's own block of b keys", dict(b=16)),
+    "streaming": _pattern("streaming", "keys within distance w, and the first g", dict(w=16, g=4)),
     "longformer": _pattern(
-        "longformer",
-        "streaming, where the first g queries also see every key",
-        options=dict(w=16, g=1),
-        roles=SELF,
-        why=_ONE_SEQUENCE,
+        "longformer", "streaming, where the first g queries also see every key", dict(w=16, g=1)
     ),
     "sparse_strided": _pattern(
-        "sparse_strided",
-        "keys within distance l, and at multiples of l",
-        options=dict(l=8),
-        roles=SELF,
-        why=_ONE_SEQUENCE,
+        "sparse_strided", "keys within distance l, and at multiples of l", dict(l=8)
     ),
     "sparse_fixed": _pattern(
         "sparse_fixed",
         "the query's own block of l, and the last c keys of the other blocks",
-        options=dict(l=8, c=2),
+        dict(l=8, c=2),
         at_most=dict(c="l"),
-        roles=SELF,
-        why=_ONE_SEQUENCE,
     ),
     "sparse_random": _pattern(
-        "bigbird",
-        "blocks of b: the neighbours, the first, and r at random",
-        options=dict(b=4, r=2, seed=0),
-        roles=SELF,
-        why=_ONE_SEQUENCE,
+        "bigbird", "blocks of b: the neighbours, the first, and r at random", dict(b=4, r=2, seed=0)
     ),
     "bigbird": _pattern(
         "bigbird",
         "blocks of b: w on either side, the first g, and r at random",
-        options=dict(b=4, w=1, g=1, r=2, seed=0),
-        roles=SELF,
-        why=_ONE_SEQUENCE,
+        dict(b=4, w=1, g=1, r=2, seed=0),
     ),
     "block_select": Entry(
         "block_select:BlockSelect",
@@ -226,7 +204,7 @@ MECHANISMS: dict[str, Entry] = {
         supports=("rotary", "mup"),
     ),
     "top_k": Entry(
-        "top_k:TopK",
+        "softmax:TopK",
         "the k highest scores of each query",
         options=dict(k=8, power=0.5),
     ),
@@ -246,7 +224,7 @@ MECHANISMS: dict[str, Entry] = {
         supports=("rotary", "mup", "documents"),
     ),
     "cosformer": Entry(
-        "features:Cosformer",
+        "linear:Cosformer",
         "phi(q) (phi(k)^T v), phi_i = relu at an angle of pi i / 2M",
         costs.cosformer,
         options=dict(M=512),
@@ -257,60 +235,47 @@ MECHANISMS: dict[str, Entry] = {
         supports=("mup", "documents"),
     ),
     "taylor": Entry(
-        "features:Taylor",
+        "linear:Taylor",
         "phi(q) (phi(k)^T v), phi: exp to second order, for a small d_k",
         costs.taylor,
         sizes=dict(chunk=64),
         supports=("rotary", "mup", "documents"),
     ),
-    "retention": Entry(
-        "gated:Retention",
+    "retention": _memory(
+        "Retention",
         "q S, memory S = a S + k^T v, a decay a for each head",
-        costs.memory,
-        sizes=dict(chunk=64),
-        roles=SELF,
-        why=_DECAY,
-        supports=("rotary", "mup", "documents"),
+        supports="rotary mup documents",
     ),
-    "gated_linear": Entry(
-        "gated:GatedLinear",
+    "gated_linear": _memory(
+        "GatedLinear",
         "q S, S = diag(a) S + k^T v, a gate for each feature",
-        costs.memory,
         sizes=dict(chunk=16),  # each pair has d_k decays
-        roles=SELF,
-        why=_DECAY,
-        gates=costs.each,
-        supports=("mup", "documents"),
+        gates=lambda d_k: d_k,
+        supports="mup documents",
     ),
-    "mamba2": Entry(
-        "gated:Mamba2",
+    "mamba2": _memory(
+        "Mamba2",
         "q S, S = a S + dt k^T v, a gate for step dt and decay a",
-        costs.memory,
-        sizes=dict(chunk=64),
-        roles=SELF,
-        why=_DECAY,
-        gates=costs.one,
-        supports=("rotary", "mup", "documents"),
+        gates=lambda d_k: 1,
+        supports="rotary mup documents",
     ),
-    "delta": Entry(
-        "delta:Delta",
+    "delta": _memory(
+        "Delta",
         "q S, S = (I - b k^T k) S + b k^T v, a gate b",
-        costs.delta,
-        sizes=dict(chunk=64),
+        products=costs.delta,
         roles=("decoder",),
         why=_ERASES,
-        gates=costs.one,
-        supports=("mup", "documents"),
+        gates=lambda d_k: 1,
+        supports="mup documents",
     ),
-    "gated_delta": Entry(
-        "delta:GatedDelta",
+    "gated_delta": _memory(
+        "GatedDelta",
         "delta, after a decay of S by a second gate",
-        costs.delta,
-        sizes=dict(chunk=64),
+        products=costs.delta,
         roles=("decoder",),
         why=_ERASES,
-        gates=costs.two,
-        supports=("mup", "documents"),
+        gates=lambda d_k: 2,
+        supports="mup documents",
     ),
     "linformer": Entry(
         "lowrank:Linformer",

@@ -1,8 +1,8 @@
 """Scaled dot products with alternatives to the softmax over the keys that a query sees.
 
 With softmax1 and sink, the weights may sum to less than 1, so that a head can attend to nothing.
-With sparsemax and entmax, some weights are exactly zero; both are computed exactly, by sorting the
-scores of every query.
+With sparsemax, entmax and top_k, some weights are exactly zero; the first two are computed exactly,
+by sorting the scores of every query.
 """
 
 import flax.linen as nn
@@ -62,6 +62,26 @@ class Entmax(ScaledDotProduct):
 
     def weights(self, scores: Array, seen: Array) -> Array:
         return entmax(scores, seen)
+
+
+class TopK(ScaledDotProduct):
+    """softmax(q k^T / sqrt(d_k)) v over the k highest scores of each query, bias included.
+
+    Gupta et al. (2021), "Memory-efficient Transformers via Top-k Attention". Keys whose scores
+    equal the k-th highest are kept, too. All scores [B, h, T, S] exist at once, whereas Gupta et
+    al. compute them for some queries at a time.
+    """
+
+    k: int = 8
+
+    def weights(self, scores: Array, seen: Array) -> Array:
+        candidates = jnp.where(seen, jax.lax.stop_gradient(scores), -jnp.inf)
+        highest, keys = jax.lax.top_k(candidates, min(self.k, scores.shape[-1]))
+        # A compiled program may compute the scores once for `top_k` and again for the comparison,
+        # and round them differently: by its index, the k-th highest is kept in any case.
+        equal = candidates >= highest[..., -1:]
+        kept = jnp.put_along_axis(equal, keys, True, axis=-1, inplace=False)
+        return softmax(scores, seen & kept)
 
 
 def softmax_with_sink(scores: Array, seen: Array, sink: Array) -> Array:

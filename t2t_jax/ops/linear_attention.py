@@ -51,16 +51,13 @@ def linear_attention(q: Array, k: Array, v: Array, q_lengths: Array, kv_lengths:
     return _forward(q, k, v, q_lengths, kv_lengths)[0]
 
 
-def _forward(
-    q: Array, k: Array, v: Array, q_lengths: Array, kv_lengths: Array
-) -> tuple[Array, tuple[Any, ...]]:
-    known = q, k, v, q_lengths, kv_lengths
+def _forward(*known: Array) -> tuple[Array, tuple[Any, ...]]:
     out, inverse, before = on_rows(_attend, "rrrrr", "rrr")(*known)
     return out, (*known, out, inverse, before)
 
 
 def _backward(saved: tuple[Any, ...], g: Array) -> tuple[Array | None, ...]:
-    return (*on_rows(_gradients, "rrrrrrrrr", "rrr")(*saved, g), None, None)
+    return (*on_rows(_gradients, "rr", "rrr")(saved, g), None, None)
 
 
 linear_attention.defvjp(_forward, _backward)
@@ -98,18 +95,9 @@ def _attend(
     return out[:, :T], inverse, before
 
 
-def _gradients(
-    q: Array,
-    k: Array,
-    v: Array,
-    q_n: Array,
-    kv_n: Array,
-    out: Array,
-    inverse: Array,
-    before: Sums | None,
-    g: Array,
-) -> tuple[Array, Array, Array]:
+def _gradients(saved: tuple[Any, ...], g: Array) -> tuple[Array, Array, Array]:
     """The gradients of q, k and v, from the gradient g of the output."""
+    q, k, v, q_n, kv_n, out, inverse, before = saved
     T, d_k, d_v = q.shape[1], q.shape[3], v.shape[3]
     along = -jnp.einsum("bthd,bthd->bht", g, out, preferred_element_type=jnp.float32)
     q, k, v, g = (whole_tiles(x, TILE) for x in (q, k, v, g))

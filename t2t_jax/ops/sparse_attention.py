@@ -14,7 +14,7 @@ quarter of the bytes that XLA moves for the blocks it gathers, and random blocks
 (`experiments/tools/gpu.py kernels`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -112,8 +112,8 @@ def _forward(
 def _backward(
     patterns: Patterns, scale: float, g: int, saved: tuple[Any, ...], d: tuple[Array, Array]
 ) -> tuple[Any, ...]:
-    local = on_rows(partial(_gradients, patterns=patterns, scale=scale, g=g), "rrrrrrr", "rr")
-    dq, of_sets = local(*saved, *d)
+    local = on_rows(partial(_gradients, patterns=patterns, scale=scale, g=g), "rr", "rr")
+    dq, of_sets = local(saved, d)
     return dq, None, tuple(Keys(dk, dv, None, None) for dk, dv in of_sets)
 
 
@@ -128,31 +128,24 @@ def _attend(
     q, sets, arrays = whole_tiles(q, g), _whole_sets(sets, g), _arrays(patterns, g)
 
     def kernel(q: Any, q_n: Any, sets: Any, arrays: Any, out: Any, log_z: Any) -> None:
-        i, b, head, rows = _place(h, g)
+        place = _place(h, g)
+        i, b, head, rows = place
         t, x = _queries(q_n, i, b, head, g, q)
         state = (
             jnp.full(g, _LOWEST, jnp.float32),
             jnp.zeros(g, jnp.float32),
             jnp.zeros((g, d_v), jnp.float32),
         )
-        for keys, pattern, of_pattern in _each(sets, patterns, arrays):
-            blocks = _blocks(keys.table, b, rows)
-            start, stop, tile = _key_tiles(of_pattern, keys.table, b, i)
 
-            def add(
-                n: Array, state: Any, of: Any = (keys, pattern, of_pattern, blocks, tile)
-            ) -> Any:
-                (keys, pattern, of_pattern, blocks, tile), (largest, total, value) = of, state
-                s, y, z = _keys(keys, of_pattern, tile(n), b, head, g)
-                e, seen = _scores(x, y, t, s, pattern, blocks, scale)
-                after = jnp.maximum(largest, e.max(1))
-                a = jnp.where(seen, jnp.exp(e - after[:, None]), 0)
-                kept = jnp.exp(largest - after)
-                weighted = dot(a.astype(z.dtype), z)
-                return after, total * kept + a.sum(1), value * kept[:, None] + weighted
+        def add(state: Any, e: Array, seen: Array, y: Array, z: Array) -> Any:
+            largest, total, value = state
+            after = jnp.maximum(largest, e.max(1))
+            a = jnp.where(seen, jnp.exp(e - after[:, None]), 0)
+            kept = jnp.exp(largest - after)
+            weighted = dot(a.astype(z.dtype), z)
+            return after, total * kept + a.sum(1), value * kept[:, None] + weighted
 
-            state = jax.lax.fori_loop(start, stop, add, state)
-        largest, total, value = state
+        largest, total, value = _fold(add, state, _each(sets, patterns, arrays), place, t, x, scale)
         divisor = jnp.where(total > 0, total, 1)
         out[b, rows, head, :] = (value / divisor[:, None]).astype(out.dtype)
         log_z[b, head, rows] = largest + jnp.log(divisor)
@@ -169,111 +162,69 @@ def _attend(
 
 
 def _gradients(
-    q: Array,
-    q_n: Array,
-    sets: tuple[Keys, ...],
-    out: Array,
-    log_z: Array,
-    d_out: Array,
-    d_log_z: Array,
-    patterns: Patterns,
-    scale: float,
-    g: int,
+    saved: tuple[Any, ...], d: tuple[Array, Array], patterns: Patterns, scale: float, g: int
 ) -> tuple[Array, tuple[tuple[Array, Array], ...]]:
     """The gradients of q, and of k and v of each set, from the gradients of its results."""
-    T = q.shape[1]
+    (q, q_n, sets, out, log_z), (d_out, d_log_z), T = saved, d, saved[0].shape[1]
     along = jnp.einsum("bthd,bthd->bht", d_out, out, preferred_element_type=jnp.float32)
     along -= d_log_z
     q, d_out = whole_tiles(q, g), whole_tiles(d_out, g)
     along = jnp.pad(along, ((0, 0), (0, 0), (0, q.shape[1] - T)))
     known = q, q_n, log_z, along, d_out
-    dq = _query_gradient(*known, _whole_sets(sets, g), patterns, scale, g)
+    dq = _query_gradient(known, _whole_sets(sets, g), patterns, scale, g)
     of_sets = []
     for keys, of_set in zip(sets, patterns, strict=True):
-        dk, dv = _key_gradients(*known, _whole_sets((keys,), g)[0], of_set, scale, g)
+        dk, dv = _key_gradients(known, _whole_sets((keys,), g)[0], of_set, scale, g)
         of_sets.append((dk[:, : keys.k.shape[1]], dv[:, : keys.k.shape[1]]))
     return dq[:, :T], tuple(of_sets)
 
 
 def _query_gradient(
-    q: Array,
-    q_n: Array,
-    log_z: Array,
-    along: Array,
-    d_out: Array,
-    sets: tuple[Keys, ...],
-    patterns: Patterns,
-    scale: float,
-    g: int,
+    known: tuple[Array, ...], sets: tuple[Keys, ...], patterns: Patterns, scale: float, g: int
 ) -> Array:
-    (B, T, h, d_k), d_v = q.shape, d_out.shape[3]
-    arrays = _arrays(patterns, g)
+    q, d_v, arrays = known[0], known[-1].shape[3], _arrays(patterns, g)
+    B, T, h, d_k = q.shape
 
-    def kernel(
-        q: Any, q_n: Any, log_z: Any, along: Any, d_out: Any, sets: Any, arrays: Any, dq: Any
-    ) -> None:
-        i, b, head, rows = _place(h, g)
+    def kernel(known: Any, sets: Any, arrays: Any, dq: Any) -> None:
+        q, q_n, log_z, along, d_out = known
+        place = _place(h, g)
+        i, b, head, rows = place
         t, x, direction = _queries(q_n, i, b, head, g, q, d_out)
         of_rows = log_z[b, head, rows], along[b, head, rows]
-        total = jnp.zeros((g, d_k), jnp.float32)
-        for keys, pattern, of_pattern in _each(sets, patterns, arrays):
-            blocks = _blocks(keys.table, b, rows)
-            start, stop, tile = _key_tiles(of_pattern, keys.table, b, i)
 
-            def add(
-                n: Array, total: Array, of: Any = (keys, pattern, of_pattern, blocks, tile)
-            ) -> Array:
-                keys, pattern, of_pattern, blocks, tile = of
-                s, y, z = _keys(keys, of_pattern, tile(n), b, head, g)
-                e, seen = _scores(x, y, t, s, pattern, blocks, scale)
-                _, de = _weights(e, seen, direction, z, *of_rows)
-                return total + dot(de.astype(y.dtype), y)
+        def add(total: Array, e: Array, seen: Array, y: Array, z: Array) -> Array:
+            _, de = _weights(e, seen, direction, z, *of_rows)
+            return total + dot(de.astype(y.dtype), y)
 
-            total = jax.lax.fori_loop(start, stop, add, total)
+        zeros = jnp.zeros((g, d_k), jnp.float32)
+        total = _fold(add, zeros, _each(sets, patterns, arrays), place, t, x, scale)
         dq[b, rows, head, :] = (scale * total).astype(dq.dtype)
 
     flops = B * h * _pairs(T, sets, patterns, g) * 2 * (2 * d_k + d_v)
     result = jax.ShapeDtypeStruct(q.shape, q.dtype)
     run = call(kernel, (T // g, B * h), result, flops, "sparse_attention_queries", warps=4)
-    return run(q, q_n, log_z, along, d_out, sets, arrays)
+    return run(known, sets, arrays)
 
 
 def _key_gradients(
-    q: Array,
-    q_n: Array,
-    log_z: Array,
-    along: Array,
-    d_out: Array,
-    keys: Keys,
-    patterns: tuple[Pattern, ...],
-    scale: float,
-    g: int,
+    known: tuple[Array, ...], keys: Keys, patterns: tuple[Pattern, ...], scale: float, g: int
 ) -> tuple[Array, Array]:
     """The gradients of k and v of a set. If it has few keys, XLA sums over parts of the queries."""
-    (B, T, h, d_k), (S, d_v) = q.shape, (keys.k.shape[1], d_out.shape[3])
+    (B, T, h, d_k), (S, d_v) = known[0].shape, (keys.k.shape[1], known[-1].shape[3])
     parts = min(max(T // S // 4, 1), _PARTS)
     arrays = _arrays((patterns,), g)
 
-    def kernel(
-        q: Any,
-        q_n: Any,
-        log_z: Any,
-        along: Any,
-        d_out: Any,
-        keys: Any,
-        arrays: Any,
-        dk: Any,
-        dv: Any,
-    ) -> None:
+    def kernel(known: Any, keys: Any, arrays: Any, dk: Any, dv: Any) -> None:
+        q, q_n, log_z, along, d_out = known
         j, b, head, rows = _place(h, g)
         part = pl.program_id(2)
         totals = tuple(jnp.zeros((g, d), jnp.float32) for d in (d_k, d_v))
         s, y, z = _keys(keys, arrays[0][0], j, b, head, g)  # its patterns have the same positions
-        for _, pattern, of_pattern in _each((keys,), (patterns,), arrays):
+
+        def add_queries(totals: Any, pattern: Pattern, of_pattern: Any) -> Any:
             start, stop, tile = _query_tiles(of_pattern, keys.table, b, j)
 
-            def add(n: Array, totals: Any, of: Any = (pattern, tile)) -> Any:
-                pattern, tile = of
+            def add(n: Array, totals: Any) -> Any:
                 i = tile(n)
                 rows = pl.ds(i * g, g)
                 t, x, direction = _queries(q_n, i, b, head, g, q, d_out)
@@ -286,7 +237,10 @@ def _key_gradients(
 
             each = (stop - start + parts - 1) // parts
             begin = start + part * each
-            totals = jax.lax.fori_loop(begin, jnp.minimum(begin + each, stop), add, totals)
+            return jax.lax.fori_loop(begin, jnp.minimum(begin + each, stop), add, totals)
+
+        for _, pattern, of_pattern in _each((keys,), (patterns,), arrays):
+            totals = add_queries(totals, pattern, of_pattern)
         dk[part, b, rows, head, :] = (scale * totals[0]).astype(dk.dtype)
         dv[part, b, rows, head, :] = totals[1].astype(dv.dtype)
 
@@ -296,10 +250,31 @@ def _key_gradients(
     ]
     flops = B * h * _pairs(T, (keys,), (patterns,), g) * 4 * (d_k + d_v)
     run = call(kernel, (S // g, B * h, parts), results, flops, "sparse_attention_keys", warps=4)
-    dk, dv = run(q, q_n, log_z, along, d_out, keys, arrays)
+    dk, dv = run(known, keys, arrays)
     if parts == 1:
         return dk[0], dv[0]
     return dk.sum(0).astype(keys.k.dtype), dv.sum(0).astype(keys.v.dtype)
+
+
+def _fold(
+    add: Callable[..., Any], state: Any, each: Any, place: Any, t: Array, x: Array, scale: float
+) -> Any:
+    """The last of the states add(state, scores, seen, keys, values), over the tiles of all sets."""
+    i, b, head, rows = place
+
+    def of_pattern(state: Any, keys: Any, pattern: Pattern, arrays: Any) -> Any:
+        blocks = _blocks(keys.table, b, rows)
+        start, stop, tile = _key_tiles(arrays, keys.table, b, i)
+
+        def of_tile(n: Array, state: Any) -> Any:
+            s, y, z = _keys(keys, arrays, tile(n), b, head, rows.size)
+            return add(state, *_scores(x, y, t, s, pattern, blocks, scale), y, z)
+
+        return jax.lax.fori_loop(start, stop, of_tile, state)
+
+    for one in each:
+        state = of_pattern(state, *one)
+    return state
 
 
 def _arrays(patterns: Patterns, g: int) -> Any:
