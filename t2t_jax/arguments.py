@@ -203,7 +203,7 @@ run: run a study: every row under every seed, then its table
     running.run study --sweep --preset:run --rows --store --seeds --base-seeds --workers --task \
     --tasks --published --rerun --mesh --track --worker --stage --metrics --cache +all
 plan: print what a study would cost and find with more seeds, from stored runs
-    running.plan study --sweep --preset:run --rows --store --from --base-seeds --detect --cache +all
+    running.plan study --sweep --preset --rows --store --from --base-seeds --detect --cache +all
 table: print the table of studies from stored results
     showing.table studies --sweep --preset --rows --store:several --mix --compare \
     --metrics --cache --format:table --columns --no-cost --p --notes +all

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from t2t_jax import checks
-from t2t_jax.commands.shared import cache_programs, lines_of, request
+from t2t_jax.commands.shared import cache_programs, grid_shown, lines_of, request
 from t2t_jax.data.prepare import opener
 from t2t_jax.errors import RunError, UsageError, say
 from t2t_jax.report import charts
@@ -79,9 +79,9 @@ def run(arguments: Namespace) -> None:
 
 def plan(arguments: Namespace) -> None:
     """Prints what a study would cost and find, from the stored table that is most like its own."""
-    study, asked = request(arguments)
-    grid, home = asked.grid(study, arguments.store), arguments.origin or arguments.store
-    known = [(x.study == study.name, x.preset == asked.preset, x) for x in requests.known(home)]
+    grid, home = grid_shown(arguments), arguments.origin or arguments.store
+    study, preset = grid.study, grid.preset.name
+    known = [(x.study == study.name, x.preset == preset, x) for x in requests.known(home)]
     if not known:
         raise UsageError(
             f"{home} has no table from which to plan: name a store or a folder of published "

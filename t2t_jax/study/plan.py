@@ -1,6 +1,6 @@
 """What a study would cost and find, from stored runs like its own, before anything is trained.
 
-Costs come from the time that stored runs took for a FLOP, and what a table would find from the
+Costs come from the time that stored runs took, and what a table would find from the
 deviations of stored rows over seeds and sentences, in simulated tables (`power.py`).
 """
 
@@ -63,17 +63,25 @@ def noise(lines: Sequence[RowResult], name: str) -> Noise | None:
     return Noise(np.sqrt(shrunk), math.sqrt(max(0.0, round(median(over), 12))))
 
 
-def seconds_of_a_flop(lines: Sequence[RowResult]) -> tuple[float, str]:
-    """Returns the time of a core or accelerator for a FLOP of runs, scoring included; the device.
+class Speed(NamedTuple):
+    """The time that runs take: of training for a FLOP, and of compiling and scoring for a run."""
 
-    The device is the most frequent one.
-    """
+    of_a_flop: float
+    of_a_run: float
+    device: str
+
+
+def speed(lines: Sequence[RowResult]) -> Speed:
+    """Returns the speed of the stored runs on the most frequent of their devices."""
     runs = [run for line in lines for run in line.runs]
     device = Counter(run.device for run in runs).most_common(1)[0][0]
-    spent = [(run.result["flops"], run.costs) for run in runs if run.device == device]
-    parts = "training_seconds", "overhead_seconds", "scoring_seconds"
-    seconds = [sum(costs[x] or 0.0 for x in parts) for _, costs in spent]
-    return sum(seconds) / sum(flops for flops, _ in spent), device
+    costs = [run.costs for run in runs if run.device == device]
+    timed = [x for x in costs if x["training_seconds"] is not None]
+    return Speed(
+        sum(x["training_seconds"] for x in timed) / sum(x["flops"] for x in timed),
+        sum(x["overhead_seconds"] + x["scoring_seconds"] for x in costs) / len(costs),
+        device,
+    )
 
 
 def plan(
@@ -101,10 +109,8 @@ def plan(
             f"{origin} has no two rows with several seeds, which a plan is made from: name a "
             "store or a folder of published results that has, with --from."
         )
-    rate, device = seconds_of_a_flop(lines)
-    body = [
-        tuple(map(Cell, _line(grid, found, seeds_of(grid, n, base), rate, detect))) for n in SEEDS
-    ]
+    rate, every = speed(lines), [seeds_of(grid, n, base) for n in SEEDS]
+    body = [tuple(map(Cell, _line(grid, found, seeds, rate, detect))) for seeds in every]
     header = [("", "seeds"), ("", "of base"), ("", "runs"), ("", "time of a core")]
     header += [("found with 80%", UNITS.get(name, name)) for name in found]
     header += [("power at", f"{detect} nats")]
@@ -117,20 +123,22 @@ def plan(
         "median row; rows with one seed are not tested.",
         f"Deviations over seeds, and of a difference over sentences, of the median row in {origin}"
         f": {noises}.",
-        f"Runs there took {rate * 1e12:.3g} s of {device} for 10^12 FLOPs.",
+        f"Runs there took {rate.of_a_flop * 1e12:.3g} s of {rate.device} for 10^12 FLOPs, and "
+        f"{rate.of_a_run:.3g} s each for compiling and scoring.",
     )
     return without_empty(f"Plan of {grid.title}", header, {"": body}, notes)
 
 
 def _line(
-    grid: Grid, found: Mapping[str, Noise], seeds: Seeds, rate: float, detect: float | None
+    grid: Grid, found: Mapping[str, Noise], seeds: Seeds, rate: Speed, detect: float | None
 ) -> list[str]:
     """Returns the cells of a number of seeds."""
     n, rows = [len(seeds(row)) for row in grid.rows], len(grid.rows)
     counts = [len(grid.trials) + x * (2 if grid.sweep else 1) for x in n]  # untuned and tuned
     configs = [grid.config(row) for row in grid.rows]
     flops = sum(n * run_flops(c, c.data.vocabulary) for n, c in zip(counts, configs, strict=True))
-    cells = [f"{n[-1]}", f"{n[0]}", f"{sum(counts)}", duration(rate * flops)]
+    seconds = flops * rate.of_a_flop + sum(counts) * rate.of_a_run
+    cells = [f"{n[-1]}", f"{n[0]}", f"{sum(counts)}", duration(seconds)]
     if min(*n, rows) == 1:
         return [*cells, *("" for _ in found), ""]
     drawn = {
