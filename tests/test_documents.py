@@ -19,6 +19,7 @@ from t2t_jax.data.prepare import open_corpus
 from t2t_jax.data.vocabulary import BYTES, Vocabulary, of_bytes, train
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.perplexity import document_likelihoods, token_likelihoods
+from t2t_jax.ops import tiles
 from t2t_jax.tokens import BOS, EOS
 from tests import toy
 from tests.small import make
@@ -154,16 +155,22 @@ def test_a_study_of_documents_compares_likelihoods(files, tmp_path, call):
 
 ABLE = [n for n, x in MECHANISMS.items() if "decoder" in x.roles and "documents" in x.supports]
 DEFAULT = "scaled_dot_product", "dilated", "bigbird", "linear", "gated_delta"  # others: --full
+ON_GPU = "gated_linear", "gated_delta"  # in another form
 # These relate positions to the first of the sequence.
 ANCHORED = {"block_local", "streaming", "longformer", "sparse_strided", "sparse_fixed",
             "sparse_random", "bigbird"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=[pytest.mark.full] * (x not in DEFAULT)) for x in ABLE]
+    ("name", "platform"),
+    [
+        pytest.param(*x, marks=[pytest.mark.full] * (x[0] not in DEFAULT))
+        for x in [*((n, "cpu") for n in ABLE), *((n, "gpu") for n in ON_GPU)]
+    ],
 )
-def test_no_query_sees_another_document(name):
+def test_no_query_sees_another_document(name, platform, monkeypatch):
     """Other documents change nothing; and a document alone has the same output, if not anchored."""
+    monkeypatch.setattr(tiles, "_platform", lambda: platform)
     rng, (B, T, h, d) = np.random.default_rng(0), (2, 83, 3, 6)
     module = choice.build(name)
     width = d + choice.gates(name, d)

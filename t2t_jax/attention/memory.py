@@ -9,7 +9,7 @@ from t2t_jax.attention.recurrence import Keys, advance, scan
 from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
 
 _EPSILON = 1e-6
-_LOG_ZERO = -1e30  # stands for the logarithm of zero
+_LOG_ZERO = -128.0  # exp of it is zero in float32, and sums of small multiples of it are exact
 
 
 class Memory(Mechanism):
