@@ -47,27 +47,13 @@ def sentence_likelihoods(model: Any, params: Any, batches: Batches) -> np.ndarra
     return statistics
 
 
-def document_likelihoods(split: Split, nats: np.ndarray) -> np.ndarray:
-    """The negative log-likelihood of every document in nats, and its tokens with EOS.
-
-    Args:
-      split: a packed split.
-      nats: float64 [tokens], as `token_likelihoods` returns them.
-
-    Returns:
-      float64 [documents, 2].
-    """
-    assert split.documents is not None
-    sums = np.add.reduceat(nats, split.documents.offsets[:-1])
-    return np.stack([sums, split.documents.lengths], axis=-1)
-
-
-def token_likelihoods(model: Any, params: Any, split: Split, batches: Batches) -> np.ndarray:
-    """The negative log-likelihood float64 [tokens] of every token of a packed split, in nats.
+def token_likelihoods(model: Any, params: Any, split: Split, batches: Batches) -> list[np.ndarray]:
+    """The negative log-likelihood of every token of each document of a packed split, in nats.
 
     Args:
       batches: as `sentence_likelihoods` takes them.
     """
+    assert split.documents is not None
     offsets, mesh = split.target.offsets, sharding.mesh_of(params)
     nats = np.zeros(len(split.target.tokens))
     for rows, batch in batches:
@@ -75,7 +61,7 @@ def token_likelihoods(model: Any, params: Any, split: Split, batches: Batches) -
             of_batch = np.asarray(token_nll(model, params, dict(batch)))
         for i, row in zip(rows, of_batch, strict=False):
             nats[offsets[i] : offsets[i + 1]] = row[: offsets[i + 1] - offsets[i]]
-    return nats
+    return np.split(nats, split.documents.offsets[1:-1])
 
 
 def placed(split: Split, data: Data, mesh: Any) -> Batches:

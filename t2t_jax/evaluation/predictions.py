@@ -33,11 +33,9 @@ def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data:
       data: has the size of batches and the number of their shapes.
     """
     if split.documents is not None:
-        nats = token_likelihoods(
-            model, params, split, placed(split, data, sharding.mesh_of(params))
-        )
-        parts = np.split(nats, split.documents.offsets[1:-1])
-        return [" ".join(f"{x:.3f}" for x in part) for part in parts]
+        batches = placed(split, data, sharding.mesh_of(params))
+        documents = token_likelihoods(model, params, split, batches)
+        return [" ".join(f"{x:.3f}" for x in nats) for nats in documents]
     words = [piece.removeprefix("▁") for piece in vocabulary.pieces(range(vocabulary.size))]
     mesh, texts = sharding.mesh_of(params), [""] * len(split.target)
     for rows, batch in placed(split, data, mesh):

@@ -13,7 +13,6 @@ from t2t_jax.data.cache import Dataset, as_one, packed
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import check, is_scored, metrics_of, outputs_of, perplexity
 from t2t_jax.evaluation.perplexity import (
-    document_likelihoods,
     placed,
     sentence_likelihoods,
     token_likelihoods,
@@ -33,7 +32,7 @@ class Context:
 
     Attributes:
       params: abstract parameters: their shapes and layout.
-      likelihoods: parameters -> `sentence_likelihoods` or `document_likelihoods` of dev.
+      likelihoods: parameters -> `sentence_likelihoods` of dev, or the same of its documents.
       evaluate: parameters -> dev perplexity.
       batches: the training batches; a run has them in the order of its seed.
       scored: the splits that are to be scored.
@@ -98,7 +97,8 @@ def make_context(
 
     def likelihoods(params: Any) -> np.ndarray:
         if dev.documents is not None:
-            return document_likelihoods(dev, token_likelihoods(model, params, dev, of_dev))
+            documents = token_likelihoods(model, params, dev, of_dev)
+            return np.array([(nats.sum(), len(nats)) for nats in documents])
         with sharding.use_mesh(devices):  # so that training and scoring share one program
             return sentence_likelihoods(model, params, of_dev)
 
