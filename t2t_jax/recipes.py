@@ -36,7 +36,7 @@ RECIPES: dict[str, tuple[str, Mapping[str, Any]]] = {
         | _SMALL_UPDATES
         | dict(architecture="decoder", corpus="documents", vocabulary=4000, d_ff=512)
         | dict(max_length=256, num_buckets=1, P_drop=0.0, eps_ls=0.0)
-        | dict(peak_lr=3e-3, warmup=200, steps=4000, evaluate_every=1000),
+        | dict(peak_lr=3e-3, warmup=200, steps=3000, evaluate_every=1000),
     ),
     "multi30k_quick": (
         "Multi30k EN-DE, an estimated 10 minutes on 2 CPU cores",

@@ -105,7 +105,7 @@ def measure(
             scores[name] = {directory: score for directory, score in bits.items() if score}
             continue
         if of_split(name)[0] != metric_of(grid.data.corpus).name and splits and runs:
-            report(f"computing {name} of the translations of {len(runs)} runs")
+            report(f"computing {name} of the outputs of {len(runs)} runs")
         found = {directory: _score(grid, name, run, splits) for directory, run in runs}
         scores[name] = {directory: score for directory, score in found.items() if score}
     return scores

@@ -125,7 +125,7 @@ PRESETS: dict[str, Preset] = {
             "small, for language models of documents (--train FILES --dev FILES --test FILES)",
             width=4,
             depth=2,
-            steps=4000,
+            steps=3000,
             changes=_SHORT
             | dict(
                 corpus="documents",
