@@ -36,7 +36,6 @@ from tests.eight import on_eight_devices
 from tests.gradients import drawn
 
 V = 300  # no multiple of a tile
-KERNELS = {f"ops.{x}_attention" for x in ("flash", "linear", "sparse", "window")}
 
 
 def target(shape, seed):
@@ -110,20 +109,6 @@ def test_padding_reaches_no_gradient_of_a_masked_product(undefined, axes):
         x = poisoned(x)
     _, back = jax.vjp(lambda x, W: matmul.masked_matmul(x, W, present, undefined, axes), x, W)
     close(back(poisoned(dy) if undefined == "dy" else dy), expected)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_definition_of_fused_attention_is_that_of_the_mechanism(causal):
-    q, k, v = drawn((3, 5, 2, 4), 0), drawn((3, 5, 2, 4), 1), drawn((3, 5, 2, 6), 2)
-    lengths = jnp.array([5, 2, 0])
-    visibility = Visibility(lengths, lengths, causal=causal)
-
-    @jax.jit
-    def both(q, k, v):
-        expected = build_mechanism("scaled_dot_product").apply({}, q, k, v, visibility)
-        return flash_attention.plain(q, k, v, lengths, lengths, causal, 0.5), expected
-
-    close(*both(q, k, v))
 
 
 @pytest.mark.parametrize(("T", "S", "causal"), [(5, 5, True), (3, 8, False), (6, 7, False)])
