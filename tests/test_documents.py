@@ -134,7 +134,7 @@ def test_a_study_of_documents_compares_likelihoods(files, tmp_path, call):
     settings = ["--preset", "text", "--seeds", "2", "--workers", "1", *toy.options(fields)]
     assert "NLL" in call("run", *study, *settings).out
     table = call("table", *study, "--format", "json", "--metrics", "NLL,perplexity,bits per byte")
-    print(table.out)
+    assert "bits per byte" in table.out
     directory = next((tmp_path / "runs").glob("*/result.json")).parent
     lines = (directory / "test.de").read_text().splitlines()
     assert len(lines) == 4
