@@ -4,7 +4,6 @@ import gzip
 import json
 import lzma
 import re
-from functools import partial
 
 import jax
 import numpy as np
@@ -192,12 +191,14 @@ def test_no_query_sees_another_document(name, platform, monkeypatch):
 
 def test_a_decoder_begins_anew_after_the_end_of_a_document():
     """Without positions, a document has the same logits wherever it stands."""
-    model, params = make(architecture="decoder", document_attention="within", positions="none",
-                         corpus="documents")  # fmt: skip
-    decode = partial(model.apply, {"params": params}, None, method="decode")
-    document = [EOS, 9, 23, 11, 17]
-    together = decode(np.array([[BOS, 5, 7, *document, EOS, 8]]))[0, 3:8]
-    np.testing.assert_allclose(together, decode(np.array([document]))[0], atol=1e-5)
+    fields = dict(architecture="decoder", positions="none", corpus="documents")
+    model, params = make(**fields, document_attention="within")
+    across, _ = make(**fields)
+    variables, document = {"params": params}, [EOS, 9, 23, 11, 17]
+    tokens = np.array([[BOS, 5, 7, *document, EOS, 8]])
+    together = model.apply(variables, None, tokens, method="decode")[0, 3:8]
+    alone = across.apply(variables, None, np.array([document]), method="decode")
+    np.testing.assert_allclose(together, alone[0], atol=1e-5)
 
 
 def test_mechanisms_that_mix_documents_are_refused():
