@@ -118,6 +118,15 @@ def claims():
     yield f"and was {ratio:.1f} times as fast there", ratio < mechanisms.FASTER
     yield f"if it is more than {mechanisms.FASTER} times as fast at 2,048", True
 
+    grids = json.loads((readme.RESULTS / "scale" / "agreement.json").read_text())
+    text = grids["text, d_model 32, 12,000 pairs, 6 epochs"]
+    yield f"with {text['tokens_per_parameter']:.1f} tokens for each parameter and 6 epochs", True
+    wrong = [{row: len(x) for row, x in of["wrong"]["PPL"].items()} for of in (text, grids["demo"])]
+    undropped, one_head = (
+        [x[row] for x in wrong] for row in ("D:P_drop=0.0", "A:h=1,d_k=512,d_v=512")
+    )
+    yield "is on the wrong side of {} other rows, in `demo` of {}.".format(*undropped), True
+    yield f"in `demo` ({one_head[1]} rows), is on the wrong side of {one_head[0]}.", True
     lines = (readme.RESULTS / "significance" / "table.md").read_text().splitlines()[4:]
     found = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     of = {
