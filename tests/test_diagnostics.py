@@ -332,7 +332,7 @@ class Words:
 class Sentences:
     """A split in memory."""
 
-    extras = ()
+    extras, documents = (), None
 
     def __init__(self, source, target):
         self.source, self.target = ragged(source), ragged(target)

@@ -230,7 +230,7 @@ def test_a_run_is_used_by_its_name_without_its_file(folder, cache, call, monkeyp
     forget()
     out, err = call("list", "runs", *store)
     assert "angle/0" in out
-    assert err == ""
+    assert err == "2 of 2 runs have ended; 0 running; 0 waiting\n"
 
 
 HEAD, REST = TEXT.split("EPSILON = 1e-6\n", 1)

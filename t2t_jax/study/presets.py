@@ -128,7 +128,6 @@ PRESETS: dict[str, Preset] = {
             steps=3000,
             changes=_SHORT
             | dict(
-                corpus="documents",
                 vocabulary=4000,
                 max_length=256,
                 warmup=200,
