@@ -18,7 +18,9 @@ from t2t_jax.data.prepare import open_corpus
 from t2t_jax.data.vocabulary import BYTES, Vocabulary, of_bytes, train
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.perplexity import token_likelihoods
+from t2t_jax.inference import sample
 from t2t_jax.ops import tiles
+from t2t_jax.runs import loading
 from t2t_jax.tokens import BOS, EOS
 from tests import toy
 from tests.small import make
@@ -67,7 +69,7 @@ def test_documents_are_read_from_files_of_all_kinds(files, tmp_path):
     ("changes", "content", "words"),
     [
         (dict(dev=""), "", "needs dev"),
-        (dict(dev="nowhere/*.txt"), "", "no file nowhere"),
+        (dict(dev="absent/*.txt"), "", "there is no file absent/"),
         (dict(dev="{}/bad.jsonl"), '{"text": "a"}\n{"words": 3}\n', "bad.jsonl, line 2,"),
         (dict(dev="{}/bad.txt"), "\n \n", "no text in"),
     ],
@@ -146,6 +148,27 @@ def test_a_study_of_documents_compares_likelihoods(files, tmp_path, call):
         ("bits per byte", nats / np.log(2) / size),
     ):
         assert float(re.search(rf"([\d.]+)  {name}", said)[1]) == pytest.approx(value, abs=0.006)
+
+
+@pytest.mark.parametrize(("attention", "before"), [("across", [BOS, EOS]), ("within", [EOS])])
+def test_generated_text_begins_as_documents_do(
+    attention, before, files, tmp_path, call, monkeypatch
+):
+    """In training, attention within a document does not see what stands before its first token."""
+    fields = files | SMALL | dict(vocabulary=310, steps=1, evaluate_every=1)
+    options = toy.options(fields | dict(document_attention=attention))
+    run, cache = tmp_path / "run", ["--cache", tmp_path / "cache"]
+    call("train", "text", "--run", run, *cache, *options)
+    prompts = []
+    monkeypatch.setattr(
+        sample, "generate", lambda _, __, prompt, *___: prompts.append(prompt) or []
+    )
+    (tmp_path / "lines").write_text("The dog\n")
+    with (tmp_path / "lines").open() as lines:
+        monkeypatch.setattr("sys.stdin", lines)
+        assert call("generate", run, *cache).out == "The dog\n"
+    vocabulary = loading.load(run, toy.quiet, translating=False)[3]
+    assert prompts == [before + vocabulary.encode(["The dog"])[0]]
 
 
 ABLE = [n for n, x in MECHANISMS.items() if "decoder" in x.roles and "documents" in x.supports]

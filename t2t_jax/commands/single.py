@@ -72,7 +72,9 @@ def generate(arguments: Namespace) -> None:
     c, model, params, vocabulary = loading.load(directory, say, translating=False)
     if ARCHITECTURES[c.model.architecture].masked or model.translates:
         raise UsageError(f"{title(directory)} holds no causal language model: name another run.")
-    begin = [BOS, EOS] if CORPORA[c.data.corpus].documents else [BOS]
+    # A document begins after an end mark; attention within documents sees nothing before it.
+    first = [] if c.model.document_attention == "within" else [BOS]
+    begin = [*first, EOS] if CORPORA[c.data.corpus].documents else [BOS]
     choice = sample.Choice(arguments.temperature, arguments.top_k, arguments.top_p)
     for line in itertools.chain.from_iterable(_arriving_lines("standard input", sys.stdin.buffer)):
         ids = vocabulary.encode([line.strip()])[0]
@@ -157,7 +159,8 @@ def _print_predictions(arguments: Namespace, directory: Path, splits: Sequence[s
         for high in 1 << np.arange((data.max_length - 1).bit_length() + 1):
             part = nats[(high // 2 < positions) & (positions <= high)]
             last = min(high, data.max_length)
-            print(f"  {part.mean():6.2f}  NLL at positions {high // 2 + 1} to {last}")
+            if len(part):
+                print(f"  {part.mean():6.2f}  NLL at positions {high // 2 + 1} to {last}")
 
 
 def _accuracies(found: Sequence[Accuracy]) -> str:

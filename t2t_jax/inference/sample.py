@@ -85,7 +85,7 @@ def generate(
     """Yields the tokens after a prompt as they are drawn, without the end mark at which it ends.
 
     Args:
-      prompt: ids, a begin mark first.
+      prompt: ids, the mark after which a text begins first.
       length: the largest number of tokens to draw.
       seed: any number; equal seeds draw equal tokens.
     """
