@@ -72,7 +72,9 @@ def list_(arguments: Namespace) -> None:
     """Prints the entries of a kind, the rows of a study, or the runs of a store."""
     print("\n".join(listing(arguments.what, arguments.store)), flush=True)
     if arguments.what == "runs":
-        say(summary(*look(arguments.store or Path("runs")))[0])
+        standings, unbegun = look(arguments.store or Path("runs"))
+        if standings or unbegun:
+            say(summary(standings, unbegun)[0])
 
 
 def help_(arguments: Namespace) -> None:

@@ -12,7 +12,6 @@ from rich.live import Live
 from rich.text import Text
 
 from t2t_jax.config import Config
-from t2t_jax.errors import warn
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import names, published, results, store
@@ -190,13 +189,8 @@ def outcome(job: Job) -> str:
 def look(home: Path) -> tuple[list[Standing], int]:
     """Returns the progress of a store's runs, and the number of runs that no process has begun."""
     standings = [
-        _standing(
-            names.names(directory)[0],
-            results.status(directory)[0],
-            c,
-            store.read_curves(directory),
-        )
-        for directory, c in results.stored(home, warn)
+        _standing(names.names(x)[0], results.status(x)[0], c, store.read_curves(x))
+        for x, c in results.stored(home, lambda _: None)
     ]
     early = results.failed_early(home)
     standings += [Standing(names.names(x)[0], "failed", 0, 0, 0.0, {}) for x in early]

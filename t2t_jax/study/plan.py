@@ -71,12 +71,18 @@ class Speed(NamedTuple):
     device: str
 
 
-def speed(lines: Sequence[RowResult]) -> Speed:
-    """Returns the speed of the stored runs on the most frequent of their devices."""
+def speed(lines: Sequence[RowResult], origin: str) -> Speed:
+    """Returns the speed of the stored runs on the most frequent of their devices.
+
+    Raises:
+      UsageError: no run was timed.
+    """
     runs = [run for line in lines for run in line.runs]
     device = Counter(run.device for run in runs).most_common(1)[0][0]
     costs = [run.costs for run in runs if run.device == device]
     timed = [x for x in costs if x["training_seconds"] is not None]
+    if not timed:
+        raise UsageError(f"{origin} has no run whose steps were timed: --from another one.")
     return Speed(
         sum(x["training_seconds"] for x in timed) / sum(x["flops"] for x in timed),
         sum(x["overhead_seconds"] + x["scoring_seconds"] for x in costs) / len(costs),
@@ -109,7 +115,7 @@ def plan(
             f"{origin} has no two rows with several seeds, which a plan is made from: name a "
             "store or a folder of published results that has, with --from."
         )
-    rate, every = speed(lines), [seeds_of(grid, n, base) for n in SEEDS]
+    rate, every = speed(lines, origin), [seeds_of(grid, n, base) for n in SEEDS]
     body = [tuple(map(Cell, _line(grid, found, seeds, rate, detect))) for seeds in every]
     header = [("", "seeds"), ("", "of base"), ("", "runs"), ("", "time of a core")]
     header += [("found with 80%", UNITS.get(name, name)) for name in found]
@@ -134,16 +140,17 @@ def _line(
 ) -> list[str]:
     """Returns the cells of a number of seeds."""
     n, rows = [len(seeds(row)) for row in grid.rows], len(grid.rows)
-    counts = [len(grid.trials) + x * (2 if grid.sweep else 1) for x in n]  # untuned and tuned
+    both = 2 if grid.sweep else 1  # every row untuned and tuned
+    counts, tests = [len(grid.trials) + both * x for x in n], both * (rows - 1) * len(grid.scores)
     configs = [grid.config(row) for row in grid.rows]
     flops = sum(n * run_flops(c, c.data.vocabulary) for n, c in zip(counts, configs, strict=True))
     seconds = flops * rate.of_a_flop + sum(counts) * rate.of_a_run
     cells = [f"{n[-1]}", f"{n[0]}", f"{sum(counts)}", duration(seconds)]
     if min(*n, rows) == 1:
         return [*cells, *("" for _ in found), ""]
-    drawn = {
-        name: margins(Scene(np.resize(x.deviations, rows), (n[-1], n[0]), x.sentences), _TABLES)
-        for name, x in found.items()
-    }
+    drawn = {}
+    for name, x in found.items():
+        scene = Scene(np.resize(x.deviations, rows), (n[-1], n[0]), x.sentences)
+        drawn[name] = margins(scene, _TABLES, tests)
     cells += [f"{detectable(x):.2g}" for x in drawn.values()]
     return [*cells, f"{100 * power(drawn[PPL], detect):.0f}%" if detect else ""]

@@ -24,10 +24,14 @@ class Scene(NamedTuple):
     sentences: float
 
 
-def margins(scene: Scene, tables: int) -> Margins:
+def margins(scene: Scene, tables: int, tests: int = 0) -> Margins:
     """Returns the differences from base in tables without any, and the least that has a star.
 
     Both have the shape [tables, COLUMNS, rows], base left out.
+
+    Args:
+      tests: the number of tests of the table, for all of which it is corrected; 0 for one of each
+        row in each column.
     """
     random, (row, base), rows = np.random.default_rng(0), scene.seeds, len(scene.deviations)
     n = np.array([base, *[row] * (rows - 1)])
@@ -48,7 +52,7 @@ def margins(scene: Scene, tables: int) -> Margins:
     scales = [
         standard_error(both, counts, scene.sentences**2, x) for x in ((variance, freedom), NO_PRIOR)
     ]
-    return means[..., 1:] - means[..., :1], half_width(scales, COLUMNS * (rows - 1))
+    return means[..., 1:] - means[..., :1], half_width(scales, tests or COLUMNS * (rows - 1))
 
 
 def false_stars(found: Margins) -> float:
