@@ -118,7 +118,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--stage": _number(argparse.SUPPRESS, "N", 0),
     # plan
     "--from": _path(
-        "store or folder of published results whose costs and deviations are used [--store]",
+        "store or folder of published results whose costs and deviations are used [--store, or "
+        "the stored Table 3 of preset hour if it has no table]",
         dest="origin",
         metavar="FOLDER",
     ),
@@ -202,7 +203,7 @@ prepare: tokenise a corpus into the cache that training reads
 run: run a study: every row under every seed, then its table
     running.run study --sweep --preset:run --rows --store --seeds --base-seeds --workers --task \
     --tasks --published --rerun --mesh --track --worker --stage --metrics --cache +all
-plan: print what a study would cost and find with more seeds, from stored runs
+plan: print what a study would cost and find, by number of seeds, from stored runs
     running.plan study --sweep --preset --rows --store --from --base-seeds --detect --cache +all
 table: print the table of studies from stored results
     showing.table studies --sweep --preset --rows --store:several --mix --compare \

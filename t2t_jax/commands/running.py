@@ -23,7 +23,7 @@ from t2t_jax.runs import (
 )
 from t2t_jax.runs.identity import Job
 from t2t_jax.study import requests, sweep
-from t2t_jax.study.declaration import Row, find
+from t2t_jax.study.declaration import EXPERIMENTS, Row, find
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.measuring import check
@@ -31,6 +31,8 @@ from t2t_jax.study.plan import plan as planned
 from t2t_jax.study.typeset import as_text
 from t2t_jax.training import trackers
 from t2t_jax.training.progress import Progress
+
+WITH_SEEDS = EXPERIMENTS / "results" / "table3-hour"  # of which `plan` plans a first table
 
 
 def run(arguments: Namespace) -> None:
@@ -79,8 +81,10 @@ def run(arguments: Namespace) -> None:
 
 def plan(arguments: Namespace) -> None:
     """Prints what a study would cost and find, from the stored table that is most like its own."""
-    grid, home = grid_shown(arguments), arguments.origin or arguments.store
+    grid = grid_shown(arguments)
     study, preset = grid.study, grid.preset.name
+    homes = [arguments.origin] if arguments.origin else [arguments.store, WITH_SEEDS]
+    home = next(filter(requests.known, homes), homes[0])
     known = [(x.study == study.name, x.preset == preset, x) for x in requests.known(home)]
     if not known:
         raise UsageError(
