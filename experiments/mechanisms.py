@@ -10,12 +10,12 @@ experiments/results/mechanisms.
 import json
 from pathlib import Path
 
+from experiments.tools import grids
 from t2t_jax import files, plotting
 from t2t_jax.attention.choice import parse, pieces
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.bench.attention import BASE, crossing, state_bytes
-from t2t_jax.study import collecting, comparison, distances, measuring
-from t2t_jax.study.declaration import find
+from t2t_jax.study import comparison, distances, measuring
 from t2t_jax.study.requests import Request
 from t2t_jax.study.typeset import pipe_table
 
@@ -32,9 +32,8 @@ HEADS = (
 
 def stored(name, scale):
     """Returns the numbers of every row of a stored study."""
-    grid = Request(name, scale).grid(find(name), RESULTS / f"{name}-{scale}")
-    found = collecting.collect(grid, mix=True)
-    return comparison.compare_with_base(grid, found, measuring.measure(grid, found, {}))
+    grid, rows = grids.collected(Request(name, scale), RESULTS / f"{name}-{scale}")
+    return comparison.compare_with_base(grid, rows, measuring.measure(grid, rows, {}))
 
 
 def table(attention, flops, recall, cost):

@@ -19,13 +19,20 @@ The agreement is Kendall's tau with the paper's values, and the share of the pai
 paper separates which have its order. No regime was chosen by looking at groups A, B and E.
 """
 
-import argparse
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from experiments.tools import grids
+from t2t_jax import files, plotting
+from t2t_jax.runs import published
+from t2t_jax.runs.results import costs
+from t2t_jax.runs.store import LIKELIHOOD, read_statistics
+from t2t_jax.study.agreement import SEPARATED, agreements
+from t2t_jax.study.declaration import find
+from t2t_jax.study.requests import Request
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "scale"
@@ -105,6 +112,7 @@ GRIDS = {
         NORMAL | SHORT_WARMUP | dict(lr_scale=0.5), preset="hour"
     ),
 }  # fmt: skip
+PRESETS = [RESULTS.parent / regime.stored for regime in GRIDS.values() if regime.stored]
 BUILT_IN = "built-in corpus"
 PARTS = {"all": "", "C, D": "CD", "A, B, E": "ABE"}  # groups; base belongs to each
 
@@ -117,33 +125,19 @@ def corpus_of(name):
 
 def request(name, directory=None):
     """Returns the request for a grid; its paths are those of a directory, if it reads text."""
-    from t2t_jax.study.requests import Request
-
     changes, sweep, preset, rows, _ = GRIDS[name]
-    if directory and changes.get("corpus") == "text":
-        paths = {split: f"{directory}/{split}" for split in ("train", "dev", "test")}
-        changes = {**changes, **paths}
-    if directory and changes.get("corpus") == "multi30k":
-        changes = {**changes, "directory": str(directory)}
+    paths = {
+        "text": {split: f"{directory}/{split}" for split in ("train", "dev", "test")},
+        "multi30k": {"directory": str(directory)},
+    }
+    if directory:
+        changes = {**changes, **paths.get(changes.get("corpus"), {})}
     return Request("table3", preset, changes, sweep, rows)
-
-
-def run(name, seeds, directory):
-    """Runs a grid, or continues it."""
-    words = ["run", "table3", *request(name, directory).flags, "--store", STORE, "--seeds", seeds]
-    subprocess.run([sys.executable, "-m", "t2t_jax.cli", *map(str, words)], check=True)
 
 
 def measure(name, home):
     """Returns agreement and cost of a grid, None if a row is missing; and its runs."""
-    from t2t_jax.runs.results import costs
-    from t2t_jax.study import collecting, comparison
-    from t2t_jax.study.declaration import find
-    from t2t_jax.study.publish import runs_of
-
-    made = request(name).grid(find("table3"), home)
-    lines = comparison.compare_with_base(made, collecting.collect(made, mix=True))
-    runs = runs_of(made, lines, translations=False)
+    made, lines, runs = grids.compared(request(name), home)
     untried = (line.choice and line.choice.missing for line in lines)
     if not all(line.score for line in lines) or any(untried):
         return None, runs
@@ -163,8 +157,6 @@ def measure(name, home):
 
 def tokens(made, base):
     """Returns target tokens of text for each parameter of base, with sentences as long as dev's."""
-    from t2t_jax.runs.store import LIKELIHOOD, read_statistics
-
     statistics = read_statistics(base.directory, base.result, LIKELIHOOD) or []
     lengths = [n for _, n in statistics]
     return made.data.pairs * sum(lengths) / len(lengths) / base.result["parameters"]
@@ -172,17 +164,11 @@ def tokens(made, base):
 
 def agreement_of(made, lines):
     """Returns tau, its interval and the pairs of rows in the paper's order, by part and metric."""
-    from t2t_jax.study.agreement import agreements
 
     def of_part(groups):
         chosen = [x for x in lines if not groups or x.row.group in ("base", *groups)]
         return {
-            x.metric: {
-                "tau": x.tau,
-                "interval": [x.low, x.high],
-                "ordered": x.ordered,
-                "pairs": x.pairs,
-            }
+            x.metric: dict(tau=x.tau, interval=[x.low, x.high], ordered=x.ordered, pairs=x.pairs)
             for x in agreements(made, chosen)
         }
 
@@ -194,7 +180,6 @@ def wrong(made, lines):
 
     Pairs of rows count that the paper separates.
     """
-    from t2t_jax.study.agreement import SEPARATED, agreements
 
     def of_metric(x):
         far = SEPARATED[x.metric] - 1e-6
@@ -213,16 +198,8 @@ def wrong(made, lines):
 def attainable(metric, groups):
     """Returns the expected tau of a table that orders as the paper the pairs that it separates.
 
-    The order of the other pairs is random.
-
-    Args:
-      groups: those of the rows, empty for all.
+    The order of the other pairs is random. The rows are of these groups, or all if there are none.
     """
-    import numpy as np
-
-    from t2t_jax.study.agreement import SEPARATED
-    from t2t_jax.study.declaration import find
-
     rows = [x for x in find("table3").rows if not groups or x.group in ("base", *groups)]
     values = np.array([row.paper[metric] for row in rows])
     gaps = np.abs(values[:, None] - values)[np.triu_indices(len(values), k=1)].round(6)
@@ -282,8 +259,6 @@ def rows_table(results):
 
 def draw(results, folder):
     """Plots tau of PPL over the tokens for each parameter and over the FLOPs, part by part."""
-    from t2t_jax import plotting
-
     corpora = [*dict.fromkeys(map(corpus_of, results))]
     styles = plotting.styles(corpora)
     values = [
@@ -313,28 +288,6 @@ def draw(results, folder):
     plotting.write(folder / "scale", plotting.chart({"vconcat": rows}, corpora))
 
 
-def main():
-    names = [name for name, regime in GRIDS.items() if not regime.stored]
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("grids", nargs="*", metavar="GRID", help=f"to run: {'; '.join(names)}")
-    parser.add_argument("--seeds", type=int, default=1, help="runs of each row [1]")
-    parser.add_argument("--text", type=Path, help="folder of the files of text or Multi30k")
-    arguments = parser.parse_args()
-    from t2t_jax.runs import published
-
-    if unknown := [name for name in arguments.grids if name not in names]:
-        parser.error(f"there is no grid {unknown[0]!r} to run: choose from {'; '.join(names)}.")
-    if not arguments.text and any(corpus_of(name) != BUILT_IN for name in arguments.grids):
-        parser.error("grids of text and Multi30k need --text DIR, the folder of their files.")
-    stored = (RESULTS.parent / regime.stored for regime in GRIDS.values() if regime.stored)
-    for folder in (RESULTS, *stored):  # grids have runs of presets, too
-        if (folder / published.NAME).exists():
-            published.unpack(folder, STORE)
-    for name in arguments.grids:
-        run(name, arguments.seeds, arguments.text)
-    print(collect(RESULTS))
-
-
 def without_curves(run):
     """Returns the files of a run with the times of its steps alone in place of its curves."""
     times = [
@@ -348,24 +301,29 @@ def collect(folder):
 
     Left out are runs that the folder of a preset has, and curves but for the times of steps.
     """
-    from t2t_jax import files
-    from t2t_jax.runs import published
-
-    stored = [RESULTS.parent / regime.stored for regime in GRIDS.values() if regime.stored]
-    elsewhere = {path.name for folder in stored for path in published.directories(folder)}
-    measured = {
-        name: measure(name, RESULTS.parent / regime.stored if regime.stored else STORE)
-        for name, regime in GRIDS.items()
-    }
-    results = {name: found for name, (found, _) in measured.items() if found}
+    elsewhere = {path.name for preset in PRESETS for path in published.directories(preset)}
+    results, runs = {}, {}
+    for name, regime in GRIDS.items():
+        home = RESULTS.parent / regime.stored if regime.stored else STORE
+        found, of_grid = measure(name, home)
+        results |= {name: found} if found else {}
+        runs |= {key: without_curves(x) for key, x in of_grid.items() if key not in elsewhere}
     folder.mkdir(parents=True, exist_ok=True)
-    runs = {key: run for _, of_grid in measured.values() for key, run in of_grid.items()}
-    kept = {key: run for key, run in runs.items() if key not in elsewhere}
-    published.write(folder, {key: without_curves(run) for key, run in kept.items()})
+    published.write(folder, runs)
     files.write_json(folder / "agreement.json", results)
     files.write(folder / "table.md", table(results))
     draw(results, folder)
     return table(results)
+
+
+def main():
+    runnable = [name for name, regime in GRIDS.items() if not regime.stored]
+    names = {name: corpus_of(name) != BUILT_IN for name in runnable}
+    title = "folder of the files of text or Multi30k"
+    arguments = grids.parse(__doc__.split("\n", 1)[0], names, "--text", title)
+    requests = [request(name, arguments.folder) for name in arguments.grids]
+    grids.run(requests, [RESULTS, *PRESETS], STORE, arguments.seeds)
+    print(collect(RESULTS))
 
 
 if __name__ == "__main__":

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.tools import grids
 from t2t_jax import files, plotting
-from t2t_jax.study.collecting import collect
-from t2t_jax.study.declaration import find
 from t2t_jax.study.power import Scene, false_stars, margins, power
 from t2t_jax.study.requests import Request
 from t2t_jax.study.statistics import spread
@@ -50,9 +49,8 @@ def scenes() -> dict[str, np.ndarray]:
 def over_seeds(name: str) -> np.ndarray:
     """Returns the deviations of BLEU over the seeds of the first rows of a stored study."""
     study, preset = name.split("-")
-    grid = Request(study, preset).grid(find(study), RESULTS.parent / name)
-    rows = collect(grid, mix=True)[:ROWS]
-    return np.array([spread([run.score for run in row.runs]).deviation for row in rows])
+    _, rows = grids.collected(Request(study, preset), RESULTS.parent / name)
+    return np.array([spread([run.score for run in row.runs]).deviation for row in rows[:ROWS]])
 
 
 def figure(path: Path, tables: int) -> None:

@@ -13,11 +13,15 @@ in experiments/results/treebanks, from which a new machine continues. Both rows 
 seed take one CPU core about 40 minutes.
 """
 
-import argparse
-import subprocess
-import sys
 from pathlib import Path
 
+from experiments.tools import grids
+from t2t_jax import files, plotting
+from t2t_jax.arguments import CACHE
+from t2t_jax.environment import environment
+from t2t_jax.runs import published
+from t2t_jax.study.requests import Request
+from t2t_jax.study.statistics import spread
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "treebanks"
@@ -31,31 +35,9 @@ FREE, CONSTRAINED = "", ", constrained"
 
 def request(name, directory=""):
     """Returns the request for a grid."""
-    from t2t_jax.study.requests import Request
-
     corpus, pairs = GRIDS[name]
-    changes = dict(corpus=corpus, pairs=pairs)
-    if corpus == "wsj_sample":
-        changes |= dict(directory=directory)
-    return Request("table4", "treebank", changes)
-
-
-def run(name, seeds, directory):
-    """Runs a grid, or continues it."""
-    flags = request(name, directory).flags
-    words = ["run", "table4", *flags, "--store", STORE, "--seeds", seeds]
-    subprocess.run([sys.executable, "-m", "t2t_jax.cli", *map(str, words)], check=True)
-
-
-def rows_of(name):
-    """Returns the finished runs of a grid by row, and what is published of them."""
-    from t2t_jax.study import collecting, comparison
-    from t2t_jax.study.declaration import find
-    from t2t_jax.study.publish import runs_of
-
-    grid = request(name).grid(find("table4"), STORE)
-    lines = comparison.compare_with_base(grid, collecting.collect(grid, mix=True))
-    return {x.row.name: x.runs for x in lines}, runs_of(grid, lines, translations=False)
+    files = dict(directory=directory) if corpus == "wsj_sample" else {}
+    return Request("table4", "treebank", dict(corpus=corpus, pairs=pairs) | files)
 
 
 def constrain(runs, known):
@@ -63,8 +45,6 @@ def constrain(runs, known):
 
     Runs without parameters, which were published elsewhere, are left out.
     """
-    from t2t_jax.arguments import CACHE
-    from t2t_jax.environment import environment
     from t2t_jax.runs.loading import evaluate
 
     for made in runs:
@@ -93,8 +73,10 @@ def table(results):
     heads += [f"{title}, {word}" for kind, word in kinds.items() for title in SCORES.values()]
 
     def cell(values):
-        mean, deviation = summary(values)
-        return "" if mean is None else f"{mean:.1f}" + f" ± {deviation:.1f}" * (len(values) > 1)
+        if not values:
+            return ""
+        x = spread(values)
+        return f"{x.mean:.1f}" + f" ± {x.deviation:.1f}" * (x.n > 1)
 
     lines = []
     for name, rows in results.items():
@@ -106,19 +88,8 @@ def table(results):
     return pipe_table(heads, lines) + f"\n- {note}\n"
 
 
-def summary(values):
-    """Returns the mean and the deviation of scores; (None, None) if there are none."""
-    import numpy as np
-
-    if not values:
-        return None, None
-    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-
-
 def draw(results, folder):
     """Plots F1 over the number of sentences, in a panel for each corpus."""
-    from t2t_jax import plotting
-
     rows = [*dict.fromkeys(row for of_grid in results.values() for row in of_grid)]
     names = [row + kind for row in rows for kind in (FREE, CONSTRAINED)]
     styles, panels, values = plotting.styles(names), [], {corpus: [] for corpus in SIZES}
@@ -126,10 +97,10 @@ def draw(results, folder):
         corpus, pairs = GRIDS[name]
         for row, scores in of_grid.items():
             for kind in (FREE, CONSTRAINED):
-                mean, deviation = summary(scores[kind + "f1"])
-                if mean is not None:
-                    point = dict(sentences=pairs, F1=mean, low=mean - deviation)
-                    point |= dict(high=mean + deviation)
+                if scores[kind + "f1"]:
+                    x = spread(scores[kind + "f1"])
+                    half = x.deviation if x.n > 1 else 0.0
+                    point = dict(sentences=pairs, F1=x.mean, low=x.mean - half, high=x.mean + half)
                     values[corpus].append(styles[row + kind] | point)
     for corpus, points in values.items():
         ends = [x for point in points for x in (point["low"], point["high"])]
@@ -143,19 +114,16 @@ def draw(results, folder):
 
 def collect(folder):
     """Publishes the finished runs in a folder, with the table, which it returns, and the figure."""
-    from t2t_jax import files
-    from t2t_jax.runs import published
-
     path, results, runs = folder / "constrained.json", {}, {}
     constrained = files.read_json(path) if path.exists() else {}
     folder.mkdir(parents=True, exist_ok=True)
     for name in GRIDS:
-        rows, of_grid = rows_of(name)
+        _, lines, of_grid = grids.compared(request(name), STORE)
         runs |= of_grid
-        for made in rows.values():
-            constrain(made, constrained)
+        for line in lines:
+            constrain(line.runs, constrained)
         files.write_json(path, constrained)
-        finished = {row: measure(made, constrained) for row, made in rows.items() if made}
+        finished = {x.row.name: measure(x.runs, constrained) for x in lines if x.runs}
         results |= {name: finished} if finished else {}
     published.write(folder, runs)
     files.write(folder / "table.md", table(results))
@@ -164,21 +132,11 @@ def collect(folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("grids", nargs="*", metavar="GRID", help=f"to run: {'; '.join(GRIDS)}")
-    parser.add_argument("--seeds", type=int, default=1, help="runs of each row [1]")
-    parser.add_argument("--directory", default="", help="folder of the sample's .mrg files")
-    arguments = parser.parse_args()
-    from t2t_jax.runs import published
-
-    if unknown := [name for name in arguments.grids if name not in GRIDS]:
-        parser.error(f"there is no grid {unknown[0]!r}: choose from {'; '.join(GRIDS)}.")
-    if any(name.startswith("wsj") for name in arguments.grids) and not arguments.directory:
-        parser.error("grids of wsj_sample need --directory SAMPLE, the folder of its .mrg files.")
-    if (RESULTS / published.NAME).exists():
-        published.unpack(RESULTS, STORE)
-    for name in arguments.grids:
-        run(name, arguments.seeds, arguments.directory)
+    names = {name: name.startswith("wsj") for name in GRIDS}
+    title = "folder of the sample's .mrg files"
+    arguments = grids.parse(__doc__.split("\n", 1)[0], names, "--directory", title)
+    requests = [request(name, arguments.folder) for name in arguments.grids]
+    grids.run(requests, [RESULTS], STORE, arguments.seeds)
     print(collect(RESULTS))
 
 
