@@ -30,72 +30,19 @@ COST = "**Cost of a run**"
 WIDTH = 100
 
 
-HEAD = """# Results
-
-This file lists every stored result with the command that made it.
-`launch/local.sh experiments/tools/readme.py` generates it from the files in `experiments/results/`.
-Change the prose in `experiments/results.toml`, not here.
-"""
-
-READING = """## Reading a table
-
-- **Rows.** The first row is base. Every other row shows only the fields in which it differs from
-  base; a blank cell means the value of base.
-- **`512→64`.** The paper's value stands before the arrow, and the value that was run stands
-  after it. A preset shrinks every row of a table by the same factors.
-- **"paper" and "ours".** The paper reports WMT14 EN-DE. The stored runs are small models on small
-  corpora, so compare the differences between rows, not the values. A blank cell of the paper is
-  blank in the paper, too.
-- **n.** The number of seeds. A cell with n > 1 is the mean ± the standard deviation over seeds.
-- **Bold.** The best value of a column, among the rows that can be compared: those without †, and
-  for PPL those with base's vocabulary.
-- **The star, \\*.** The row differs significantly from base. The test is a moderated t over seeds,
-  with the variance over sentences added, and Bonferroni's correction for all tests of the table,
-  in all of its columns. Welch's t, which knows only the row and base, must agree. PPL is tested as
-  its logarithm, the negative log-likelihood per token. Intervals are corrected likewise: the
-  interval of a starred row excludes 0. A row with one seed has no test, because one run does not
-  show how much seeds differ. A note says which difference the tests would have found: a
-  row without a star is not equal to base.
-- **"untuned" and "tuned".** With `--sweep`, each row is shown at the values of the preset, and at
-  those that were chosen for it. ‡ marks a chosen value at the edge of its range.
-- **"Missing".** These rows have fewer seeds than the row with the most seeds, base apart.
-- **"Made by code".** The commits of the runs; a hash of the code where it was edited or has no
-  commit. A run keeps hashes of the programs that it computed, so code may be renamed and moved
-  without changing a result. `table` refuses to mix runs of a row whose programs differ, or runs
-  with other dtypes, devices or libraries, unless `--mix` marks them with †.
-- **"20 runs, 16 min of training in sum".** The training time of every run, its median step times
-  its number of steps, summed over runs. Workers run side by side, and also compile and score. Times
-  of a CPU also depend on what else the machine did.
-- **Difference plots.** The difference in BLEU or F1 from base, with a 95% interval. A dashed
-  interval covers the choice of sentences alone, because the row or base has one seed. The paper's
-  differences have the axis above, which has another scale and the same 0.
-- **Learning plots.** Perplexity against steps, tokens, FLOPs and training time: base in every row
-  of panels, with one group of the table or several single rows. Thin lines are seeds. A group has
-  the same colour in every plot, and its rows have shades of it.
-- **Distance plots.** The score against the longest dependency in a sentence, and against the
-  length of the sentence. Larger points are scores of more sentences.
-
-`table` prints the table of any of these folders again, without training; `--format latex`, `csv` or
-`json` gives other formats. `publish` stores the results of your own runs in the same way:
-
-```sh
-launch/local.sh table table3 --store experiments/results/table3-demo --format md
-launch/local.sh publish table3 --to published
-```
-"""
-
-
 def page() -> str:
     """The text of experiments/README.md."""
+    source = tomllib.loads(HOME.joinpath("results.toml").read_text("utf-8"))
     contents = ["- [Reading a table](#reading-a-table)"]
     body = []
-    for section in tomllib.loads(HOME.joinpath("results.toml").read_text("utf-8"))["section"]:
+    for section in source["section"]:
         titles = [result["title"] for result in section["result"]]
         contents.append(f"- [{section['title']}](#{anchor(section['title'])})")
         contents += [f"  - [{title}](#{anchor(title)})" for title in titles]
         body.append(f"## {section['title']}")
         body += [block for result in section["result"] for block in entry(**result)]
-    return "\n\n".join([HEAD.strip(), "\n".join(contents), READING.strip(), *body]) + "\n"
+    parts = [source["head"].strip(), "\n".join(contents), source["reading"].strip(), *body]
+    return "\n\n".join(parts) + "\n"
 
 
 def front(text: str) -> str:
