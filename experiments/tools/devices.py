@@ -4,47 +4,33 @@ Bandwidths and peaks are taken from the manufacturers' data sheets.
 """
 
 import os
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(NamedTuple):
     """One device.
 
     Attributes:
       bandwidth: bytes a second between its memory and its cores.
       peak: dense bfloat16 FLOP/s.
       memory: bytes.
-      capability: for a GPU, its major compute capability.
-      cores: for a GPU, its number of streaming multiprocessors.
-      platform: gpu or tpu.
+      platform: gpu (of the Hopper generation) or tpu.
+      package: the Python package that compiles for it, which the extra `extra` installs.
     """
 
     kind: str
     bandwidth: float
     peak: float
     memory: int
-    capability: int = 0
-    cores: int = 0
     platform: str = "gpu"
-
-    @property
-    def package(self) -> str:
-        """The Python package that compiles for it."""
-        return "jax_cuda13_plugin" if self.platform == "gpu" else "libtpu"
-
-    @property
-    def extra(self) -> str:
-        """The extra of this project that installs `package`."""
-        return "cuda" if self.platform == "gpu" else "tpu"
+    package: str = "jax_cuda13_plugin"
+    extra: str = "cuda"
 
 
 DEVICES = {
-    "h100": Device("NVIDIA H100 80GB HBM3", 3_352_320_000_000, 989e12, 84_929_347_584, 9, 132),
-    "h200": Device("NVIDIA H200", 4_800_000_000_000, 989e12, 150_754_820_096, 9, 132),
-    "a100": Device("NVIDIA A100-SXM4-80GB", 2_039_000_000_000, 312e12, 84_987_740_160, 8, 108),
-    "v5e": Device("TPU v5e", 819_000_000_000, 197e12, 17_179_869_184, platform="tpu"),
+    "h100": Device("NVIDIA H100 80GB HBM3", 3_352_320_000_000, 989e12, 84_929_347_584),
+    "h200": Device("NVIDIA H200", 4_800_000_000_000, 989e12, 150_754_820_096),
+    "v5e": Device("TPU v5e", 819e9, 197e12, 17_179_869_184, "tpu", "libtpu", "tpu"),
 }
 SLICES = {1: "2x2", 4: "2x2", 8: "2x4", 16: "4x4", 64: "8x8", 256: "16x16"}  # TPU chips: topology
 
@@ -53,19 +39,19 @@ gpu_device_info {{
   threads_per_block_limit: 1024
   threads_per_warp: 32
   shared_memory_per_block: 49152
-  shared_memory_per_core: {shared_per_core}
-  shared_memory_per_block_optin: {shared}
+  shared_memory_per_core: 233472
+  shared_memory_per_block_optin: 232448
   threads_per_core_limit: 2048
-  core_count: {cores}
-  fpus_per_core: {fpus}
+  core_count: 132
+  fpus_per_core: 128
   block_dim_limit_x: 2147483647
   block_dim_limit_y: 65535
   block_dim_limit_z: 65535
   memory_bandwidth: {bandwidth}
-  l2_cache_size: {cache}
-  clock_rate_ghz: {clock}
+  l2_cache_size: 52428800
+  clock_rate_ghz: 1.98
   device_memory_size: {memory}
-  cuda_compute_capability {{ major: {capability} }}
+  cuda_compute_capability {{ major: 9 }}
   registers_per_core_limit: 65536
   registers_per_block_limit: 65536
 }}
@@ -79,20 +65,7 @@ device_description_str: "{kind}"
 def target(name: str) -> str:
     """The description of a GPU that XLA's compiler takes, in text format."""
     d = DEVICES[name]
-    hopper = d.capability == 9
-    shared = 232_448 if hopper else 166_912
-    return _TARGET.format(
-        shared=shared,
-        shared_per_core=shared + 1024,
-        cores=d.cores,
-        fpus=128 if hopper else 64,
-        bandwidth=int(d.bandwidth),
-        cache=52_428_800 if hopper else 41_943_040,
-        clock=1.98 if hopper else 1.41,
-        memory=d.memory,
-        capability=d.capability,
-        kind=d.kind,
-    )
+    return _TARGET.format(bandwidth=int(d.bandwidth), memory=d.memory, kind=d.kind)
 
 
 def without_devices() -> None:
