@@ -36,8 +36,9 @@ LIMIT = 9 * 60  # seconds of a part
 PLAIN = "base, plain"  # base with plain definitions in place of kernels
 MULTI30K = "runs/data/multi30k"
 UNTUNED = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"  # 30 s a small program
+WORKERS = "--workers", "8"
 SEEDS = "--seeds", "3"
-AS_ON_CPU = *SEEDS, "--dtype", "float32"
+AS_ON_CPU = *WORKERS, *SEEDS, "--dtype", "float32"
 
 
 def call(out, *words):
@@ -84,8 +85,8 @@ def scale_grids(out, sizes):
     os.environ.setdefault("XLA_FLAGS", UNTUNED)
     text, succeeded = os.environ["T2T_JAX_TEXT"], True
     for name in (name for name in scale.GRIDS if "d_model 128" in name):
-        words = [*scale.request(name, text).flags, "--store", str(scale.STORE), "--workers", "8"]
-        succeeded = call(out, "run", "table3", *words, *SEEDS) and succeeded
+        words = [*scale.request(name, text).flags, "--store", str(scale.STORE)]
+        succeeded = call(out, "run", "table3", *words, *WORKERS, *SEEDS) and succeeded
     scale.collect(out)
     return succeeded
 
@@ -93,15 +94,6 @@ def scale_grids(out, sizes):
 def doctor(out, sizes):
     call(out, "doctor")
     return True  # a missing package is a finding
-
-
-def flash(out, sizes):
-    """Compares scaled dot-product attention as XLA compiles it with cuDNN's kernel."""
-    from experiments.tools import kernels
-
-    for results in kernels.compare_attention(batch_tokens()):
-        write_results(out / "flash.json", results)
-    return True
 
 
 def compare_kernels(out, sizes):
@@ -268,7 +260,6 @@ PARTS = {
     "steps": steps,
     "kernels": compare_kernels,
     "peers": peers,
-    "flash": flash,
     "attention": bench("attention", "--lengths", "1024", "4096", "16384"),
     "population": bench("train", "--population", "8", "--batch_tokens", "2048"),
     "alone": bench("train", "--batch_tokens", "2048"),
@@ -276,8 +267,8 @@ PARTS = {
     "translate": bench("translate"),
     "start": start,
     "multi30k": grid("multi30k", "paper", "--directory", MULTI30K, "--workers", "3", *SEEDS),
-    "demo": grid("table3", "demo", "--workers", "8", *AS_ON_CPU),
-    "hour": grid("table3", "hour", "--workers", "8", *AS_ON_CPU),
+    "demo": grid("table3", "demo", *AS_ON_CPU),
+    "hour": grid("table3", "hour", *AS_ON_CPU),
     "scale": scale_grids,
 }
 

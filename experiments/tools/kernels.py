@@ -1,12 +1,11 @@
 """The kernels for GPUs in `t2t_jax.ops` beside their plain definitions: errors and times.
 
-`gpu.py` stores both comparisons as its parts `kernels` and `flash`. An error is the
-largest difference of a value or a gradient from the plain definition in float32, divided by the
-largest value there.
+`gpu.py` stores the comparison as its part `kernels`. An error is the largest difference of a value
+or a gradient from the plain definition in float32, divided by the largest value there.
 """
 
 import statistics
-import time
+import timeit
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,7 +32,7 @@ def compare(tokens: int) -> Iterator[dict[str, Any]]:
         with jax.default_matmul_precision("highest"):
             expected = _value_and_gradients(plain)(*arguments)
         results[name] = {
-            label: _measure(_value_and_gradients(function), half, expected)
+            label: _measure(function, half, expected)
             for label, function in {"plain": plain, "kernel": kernel}.items()
         }
         yield results
@@ -106,42 +105,6 @@ def cases(tokens: int) -> dict[str, Any]:
     } | {name: (mechanism(name, method="run"), mechanism(name), far) for name in names.split()}
 
 
-def compare_attention(tokens: int) -> Iterator[dict[str, Any]]:
-    """Yields results for scaled dot-product attention as XLA compiles it, and by cuDNN's kernel.
-
-    8 heads of 64, causal and not, in bfloat16: the output and the gradients along a direction.
-
-    Args:
-      tokens: a side of a batch.
-    """
-    results: dict[str, Any] = {}
-    for n in (64, 256, 1024, 4096):
-        keys = jax.random.split(jax.random.key(n), 4)
-        arguments = [jax.random.normal(key, (max(1, tokens // n), n, 8, 64)) for key in keys]
-        half = [x.astype(jnp.bfloat16) for x in arguments]
-        for causal in (False, True):
-            result = results[f"{n}, causal" if causal else f"{n}"] = {}
-            with jax.default_matmul_precision("highest"):
-                expected = _output_and_gradients(_xla_attention, causal)(*arguments)
-            for name, function in {"XLA": _xla_attention, "cuDNN": _cudnn_attention}.items():
-                try:
-                    run = _output_and_gradients(function, causal)
-                    result[name] = _measure(run, half, expected)
-                except Exception as error:  # a device without such a kernel is a result, too
-                    result[name] = str(error).split("\n")[0]
-            yield results
-
-
-def _xla_attention(q: Array, k: Array, v: Array, causal: bool) -> Array:
-    lengths = jnp.full(q.shape[0], q.shape[1], jnp.int32)
-    visibility = Visibility(lengths, lengths, causal=causal)
-    return build("scaled_dot_product").apply({}, q, k, v, visibility)
-
-
-def _cudnn_attention(q: Array, k: Array, v: Array, causal: bool) -> Array:
-    return jax.nn.dot_product_attention(q, k, v, is_causal=causal, implementation="cudnn")
-
-
 def _value_and_gradients(function: Callable[..., Array]) -> Callable[..., Any]:
     def run(*x: Array) -> Any:
         return jax.value_and_grad(function, tuple(range(len(x))))(*x)
@@ -149,21 +112,14 @@ def _value_and_gradients(function: Callable[..., Array]) -> Callable[..., Any]:
     return jax.jit(run)
 
 
-def _output_and_gradients(attention: Callable[..., Array], causal: bool) -> Callable[..., Any]:
-    """Returns a compiled function of q, k, v and a direction: output and gradients along it."""
-
-    def run(q: Array, k: Array, v: Array, direction: Array) -> Any:
-        out, pull_back = jax.vjp(lambda *x: attention(*x, causal), q, k, v)
-        return out, *pull_back(direction.astype(out.dtype))
-
-    return jax.jit(run)
-
-
 def _measure(
-    run: Callable[..., Any], arguments: list[Array], expected: Any
+    function: Callable[..., Array], arguments: list[Array], expected: Any
 ) -> dict[str, float | list[float]]:
+    """Returns the errors of value and gradients, and the median time of 10 calls."""
+    run = _value_and_gradients(function)
     errors = jax.tree.map(_relative_error, run(*arguments), expected)
-    return {"ms": 1e3 * _median_seconds(run, arguments), "errors": errors}
+    times = timeit.repeat(lambda: jax.block_until_ready(run(*arguments)), number=1, repeat=10)
+    return {"ms": 1e3 * statistics.median(times), "errors": errors}
 
 
 def _relative_error(x: Array, expected: Array) -> float:
@@ -172,14 +128,3 @@ def _relative_error(x: Array, expected: Array) -> float:
 
 def _worst(result: dict[str, Any]) -> float:
     return max(jax.tree.leaves(result["errors"]))
-
-
-def _median_seconds(run: Callable[..., Any], arguments: list[Array]) -> float:
-    """Returns the median time of 10 calls of a function that is compiled."""
-
-    def seconds() -> float:
-        start = time.perf_counter()
-        jax.block_until_ready(run(*arguments))
-        return time.perf_counter() - start
-
-    return statistics.median(seconds() for _ in range(10))
