@@ -251,7 +251,11 @@ def read_params(directory: Path, like: Any) -> Any:
     Raises:
       UsageError: they are of a model of other shapes, or the directory is damaged.
     """
-    _check_whole(directory)
+    if (damage := manifest.damage(directory)) is not None:
+        raise UsageError(
+            f"{directory} is damaged ({damage}): remove it, and result.json beside it if there is "
+            "one, and train again; training resumes from the last complete checkpoint."
+        )
     with _readable(directory), ocp.StandardCheckpointer() as checkpointer:
         _check_shapes(directory / "params", like)
         return checkpointer.restore(directory.absolute() / "params", _abstract(like))
@@ -274,14 +278,6 @@ def _check_shapes(directory: Path, like: Any) -> None:
                 f"{theirs.get(name, 'absent')} where the config makes it "
                 f"{ours.get(name, 'absent')}; use the config.json it was trained with."
             )
-
-
-def _check_whole(directory: Path) -> None:
-    if (damage := manifest.damage(directory)) is not None:
-        raise UsageError(
-            f"{directory} is damaged ({damage}): remove it, and result.json beside it if there is "
-            "one, and train again; training resumes from the last complete checkpoint."
-        )
 
 
 @contextmanager

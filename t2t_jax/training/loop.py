@@ -59,12 +59,8 @@ def train(
         outcomes: list[tuple[Member, Trained | RunError]] = []
         with sharding.use_mesh(mesh), ExitStack() as stack:
             for run in group:
-                kept = (
-                    run.directory / "checkpoints",
-                    run.c.training,
-                    partial(getattr, run, "history"),
-                )
-                opened = checkpoints.manager(*kept)
+                home, history = run.directory / "checkpoints", partial(getattr, run, "history")
+                opened = checkpoints.manager(home, run.c.training, history)
                 run.manager = stack.enter_context(opened)
             saved = [checkpoints.whole_steps(run.manager, progress.say) for run in group]
             for start, indices in _resume_points(saved):
