@@ -10,7 +10,7 @@ gives its cost.
 """
 
 import statistics
-import time
+import timeit
 from pathlib import Path
 from typing import Any
 
@@ -86,30 +86,28 @@ def program(function, arguments, value_alone):
     import jax
     import jax.numpy as jnp
 
-    def run(g, *arguments):
-        out, back = jax.vjp(function, *arguments)
+    def run(g, *x):
+        if value_alone:
+            return function(*x)
+        out, back = jax.vjp(function, *x)
         return out, back(g)
 
     out = jax.eval_shape(function, *arguments)
     given = (jnp.ones(out.shape, out.dtype), *arguments)
-    program = jax.jit(lambda g, *x: function(*x) if value_alone else run(g, *x))
-    compiled: Any = program.lower(*given).compile()
-    return lambda: compiled(*given), compiled.memory_analysis().temp_size_in_bytes
+    compiled: Any = jax.jit(run).lower(*given).compile()
+    used = compiled.memory_analysis().temp_size_in_bytes
+    return lambda: jax.block_until_ready(compiled(*given)), used
 
 
 def measure():
     """Returns seconds (medians), their ratio and bytes of temporaries, by name."""
-    import jax
-
     results = {}
     for name, (fast, plain, arguments) in cases().items():
         programs = [program(f, arguments, "value alone" in name) for f in (fast, plain)]
         seconds: list[list[float]] = [[], []]
         for _ in range(ROUNDS + 1):
             for taken, (run, _) in zip(seconds, programs, strict=True):
-                start = time.perf_counter()
-                jax.block_until_ready(run())
-                taken.append(time.perf_counter() - start)
+                taken.append(timeit.timeit(run, number=1))
         ratios = [y / x for x, y in zip(*(taken[1:] for taken in seconds), strict=True)]
         results[name] = {
             "seconds": [statistics.median(taken[1:]) for taken in seconds],

@@ -1,7 +1,7 @@
 """Time of a training step: the work of `train` on the batches of a `Workload`, without its loop."""
 
 import statistics
-import time
+import timeit
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -81,9 +81,7 @@ def measure_steps(name: str, w: Workload, steps: Steps) -> dict[str, Any]:
     peak = product_flops if jax.default_backend() == "cpu" else peak_flops
     times, peaks = list[float](), list[float | None]()
     for _ in range(ROUNDS + 1):
-        start = time.perf_counter()
-        steps()
-        times.append((time.perf_counter() - start) / workload.BATCHES)
+        times.append(timeit.timeit(steps, number=1) / workload.BATCHES)
         peaks.append(peak())
         say(f"{name}: {times[-1] * 1e3:,.1f} ms a step")
     first, *times = times

@@ -1,7 +1,7 @@
 """Speed of translation: sentences a second, with outputs of a fixed length."""
 
 import statistics
-import time
+import timeit
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -62,9 +62,7 @@ def _measure_beam(size: str, beam: int) -> dict[str, Any]:
     """
     run_round, times = rounds(workload.workload(size, 2048), beam), []
     for _ in range(ROUNDS + 1):
-        start = time.perf_counter()
-        run_round()
-        times.append(time.perf_counter() - start)
+        times.append(timeit.timeit(run_round, number=1))
         say(f"{size}, beam {beam}: {workload.SENTENCES / times[-1]:,.0f} sentences/s")
     first, *times = times
     speeds = workload.SENTENCES / np.array(times)
