@@ -1,6 +1,6 @@
 """Which attention for what: every mechanism on one page, from stored results.
 
-    launch/local.sh experiments/mechanisms.py
+    launch/local.sh experiments/mechanisms.py        a minute on one CPU core
 
 This trains nothing. It reads the stored results of attention.py (for equal steps and equal FLOPs),
 recall.py and `bench attention`, and writes the table and the plots of

@@ -3,6 +3,9 @@
     launch/local.sh run modifications --preset hour        10 minutes on 2 CPU cores
     launch/local.sh run modifications --preset multi30k    real text, an hour
 
+Expected of the first with 3 seeds (experiments/results/modifications-hour): base reaches 74.9 ± 0.6
+BLEU, QK-norm 78.4 ± 0.6, the last row 77.4 ± 0.2, no positions 54.8 ± 0.1, post-norm 26.5 ± 4.3.
+
 Base is the paper's with pre-norm. Every row changes one part: the place or the kind of the norm,
 the feed-forward layer, or the positions; the last changes several, as today's language models do. A
 gated feed-forward layer has three matrices in place of two, so its d_ff is about two thirds of

@@ -241,6 +241,10 @@ def expectations():
         "base reaches {} BLEU, the LSTM without attention {}, with dot-product attention {}, and "
     )
     yield "table2", (said + "ConvS2S {}").format(*(spread("table2-hour", name) for name in names))
+    names = "base", "QK-norm", "modern", "no positions", "post-norm"
+    said = "base reaches {} BLEU, QK-norm {}, the last row {}, no positions {}, post-norm {}."
+    found = (spread("modifications-hour", name) for name in names)
+    yield "modifications", said.format(*found)
     F1 = [mean("table4-treebank", x, "F1") for x in ("Transformer", "LSTM with attention")]
     yield "table4", f"an F1 of {F1[0]:.1f} for the Transformer, {F1[1]:.1f} for the LSTM"
     names = "decoder, causal", "encoder, masked", "encoder, masked, 3 x"

@@ -1,8 +1,9 @@
 """Throughput of the input pipeline: tokens a second that the host reads, without a model.
 
-    launch/local.sh experiments/tools/reading.py        a few seconds
+    launch/local.sh experiments/tools/reading.py        1 minute on one CPU core
 
 Reads the corpus of recipe grammar. Writes input.json and input.txt into experiments/results/bench.
+Expected: 25 million tokens a second.
 """
 
 import statistics
