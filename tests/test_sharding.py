@@ -26,17 +26,18 @@ from tests.test_training import batch
 V, STEPS = 24, 20
 C = config.replace(
     config.Config(),
-    **dict(N=2, d_model=8, d_ff=12, h=4, d_k=3, d_v=5, warmup=8, lr_scale=0.3, P_drop=0.2),
+    **dict(N=1, d_model=8, d_ff=12, h=4, d_k=3, d_v=5, warmup=8, lr_scale=0.3, P_drop=0.2),
     **dict(max_length=9, batch_tokens=99),
 )
 MIXED = "data=2,fsdp=2,tensor=2"
-MESHES = "data=8", "fsdp=8", "tensor=4,data=2", MIXED
+MESHES = "data=8", "fsdp=8", "tensor=4,data=2"
 
 
 SHAPES = (6, 7, 5), (10, 4, 6)  # eight devices divide the rows of neither
+ONE = SHAPES[:1]
 
 
-def batches(seed, accumulate=1, shapes=SHAPES):
+def batches(seed, accumulate, shapes):
     for i in range(STEPS):
         B, S, T = shapes[i % len(shapes)]
         yield batch(100 * seed + i, B * accumulate, S, T)
@@ -48,7 +49,7 @@ def compiled(model, accumulate):
     return jax.jit(make_step(model, config.replace(C, accumulate=accumulate)))
 
 
-def alone(c, model, shapes=SHAPES):
+def alone(c, model, shapes):
     """Returns the losses of one run without a mesh."""
     step, losses = compiled(model, c.training.accumulate), []
     state = jax.device_get(initialise(model, c, make_mesh()))
@@ -58,7 +59,7 @@ def alone(c, model, shapes=SHAPES):
     return losses
 
 
-def together(mesh, configs, model, shapes=SHAPES):
+def together(mesh, configs, model, shapes):
     """Returns losses [steps, P] of runs on a mesh, and the final state."""
     c, P = configs[0], len(configs)
     step = population.vmap_step(make_step(model, c), P)
@@ -79,17 +80,17 @@ def together(mesh, configs, model, shapes=SHAPES):
 
 
 def check_mixed_mesh():
-    c = config.replace(C, N=1, h_kv=2)
+    c = config.replace(C, h_kv=2)
     model, mesh = build(c, V), make_mesh(MIXED)
-    actual, _ = together(mesh, [c], model, shapes=SHAPES[:1])
-    np.testing.assert_allclose(actual[:, 0], alone(c, model, SHAPES[:1]), rtol=1e-5)
+    actual, _ = together(mesh, [c], model, ONE)
+    np.testing.assert_allclose(actual[:, 0], alone(c, model, ONE), rtol=1e-5)
 
 
 def check_every_model():
     """Some parameter of every mechanism and architecture is sharded over the mesh."""
     mesh, width = make_mesh(MIXED), dict(N=1, d_model=8)
     models = [
-        config.replace(C, N=1, d_k=4, **{f"{t.roles[0]}_attention": n})
+        config.replace(C, d_k=4, **{f"{t.roles[0]}_attention": n})
         for n, t in MECHANISMS.items()
         if not t.changing
     ]
@@ -104,14 +105,15 @@ def check_every_model():
 
 
 def check_every_mesh():
-    for accumulate in (1, 2):
+    """Only the mixed mesh has batches of two shapes, as each is a program to compile."""
+    model = build(C, V)
+    for accumulate, shapes, meshes in ((1, ONE, MESHES), (1, SHAPES, [MIXED]), (2, ONE, [MIXED])):
         c = config.replace(C, accumulate=accumulate)
-        model = build(c, V)
-        expected = alone(c, model)
+        expected = alone(c, model, shapes)
         assert expected[-1] < 0.9 * expected[0]
-        for described in MESHES if accumulate == 1 else [MIXED]:
+        for described in meshes:
             mesh = make_mesh(described)
-            actual, state = together(mesh, [c], model)
+            actual, state = together(mesh, [c], model, shapes)
             np.testing.assert_allclose(actual[:, 0], expected, rtol=1e-5, err_msg=described)
             check_layout(state, mesh)
 
@@ -122,10 +124,10 @@ def check_layout(state, mesh):
     parts = {
         "embedding/matrix": sizes["fsdp"] * sizes["tensor"],
         "encoder_0/attention/W_Q": sizes["fsdp"] * sizes["tensor"],
-        "decoder_1/cross_attention/W_O": sizes["fsdp"] * sizes["tensor"],
-        "decoder_1/feed_forward/W_2": sizes["fsdp"] * sizes["tensor"],
-        "encoder_1/feed_forward/b_1": sizes["tensor"],
-        "encoder_1/add_norm_attention/norm/affine/scale": sizes["fsdp"],
+        "decoder_0/cross_attention/W_O": sizes["fsdp"] * sizes["tensor"],
+        "decoder_0/feed_forward/W_2": sizes["fsdp"] * sizes["tensor"],
+        "encoder_0/feed_forward/b_1": sizes["tensor"],
+        "encoder_0/add_norm_attention/norm/affine/scale": sizes["fsdp"],
     }
     leaves = jax.tree_util.tree_leaves_with_path((state.params, state.optimizer))
     for name, count in parts.items():
@@ -141,12 +143,12 @@ def check_layout(state, mesh):
 
 
 def check_every_population():
-    configs = [config.replace(C, N=1, seed=seed, P_drop=0.1 * seed) for seed in range(4)]
+    configs = [config.replace(C, seed=seed, P_drop=0.1 * seed) for seed in range(4)]
     model = build(C, V)
-    expected = np.array([alone(c, model) for c in configs]).T
+    expected = np.array([alone(c, model, ONE) for c in configs]).T
     for described in ("population=4,data=2", "population=2,fsdp=2,tensor=2"):
         mesh = make_mesh(described)
-        actual, state = together(mesh, configs, model)
+        actual, state = together(mesh, configs, model, ONE)
         np.testing.assert_allclose(actual, expected, rtol=1e-5, err_msg=described)
         held = {shard.data.shape[0] for shard in jax.tree.leaves(state)[1].addressable_shards}
         assert held == {4 // mesh.shape["population"]}
@@ -246,10 +248,9 @@ def test_eight_devices_equal_one(functions):
 @pytest.mark.full
 def test_padding_rows_have_no_effect():
     """Padding rows after a batch change neither the loss nor the random draws of other rows."""
-    c = config.replace(C, N=1)
-    model = build(c, V)
-    step, h = jax.jit(make_step(model, c)), hyper(c)
-    state = jax.device_get(initialise(model, c, make_mesh()))
+    model = build(C, V)
+    step, h = jax.jit(make_step(model, C)), hyper(C)
+    state = jax.device_get(initialise(model, C, make_mesh()))
     b = batch(3, 5, 7, 6)
     longer = {side: jnp.pad(x, ((0, 3), (0, 0))) for side, x in b.items()}
     actual, expected = (step(state, x, h)[1]._asdict() for x in (longer, b))
