@@ -71,6 +71,15 @@ def few_programs():
             sys.modules["jax"].clear_caches()
 
 
+@pytest.fixture(scope="module")
+def hurried():
+    """The processes that the tests of a file start compile quickly, with --full, too."""
+    flags = os.environ["XLA_FLAGS"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XLA_FLAGS", f"{flags} {HURRY}")
+        yield
+
+
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory) -> Path:
     """A directory with the toy corpus."""

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from experiments.tools import kernels, reading, start
+from t2t_jax import config
 from t2t_jax.bench import train, translate, workload
 from t2t_jax.bench.attention import crossing
 from t2t_jax.bench.lengths import exponent
 from t2t_jax.cli import main
+from t2t_jax.recipes import recipe
 from t2t_jax.tokens import EOS, PAD
+from tests import toy
 
 
 def test_exponents_are_fitted_to_the_upper_half_of_the_lengths():
@@ -89,8 +92,12 @@ def test_a_workload_is_deterministic():
 
 
 @pytest.fixture
-def one_short_round(monkeypatch):
-    """Every benchmark runs one round, with few sentences and batches of one shape."""
+def one_short_round(corpus, monkeypatch):
+    """Every benchmark runs one round, with few sentences, batches of one shape and one layer."""
+    small = toy.fields(corpus, num_buckets=1)
+    monkeypatch.setattr(reading, "recipe", lambda name: config.replace(recipe(name), **small))
+    monkeypatch.setattr(start, "WORDS", ["grammar", *toy.options(small)])
+    monkeypatch.setattr(workload, "recipe", lambda name: config.replace(recipe(name), N=1))
     for module in (reading, start, train, translate):
         monkeypatch.setattr(module, "ROUNDS", 1)
     monkeypatch.setattr(workload, "SENTENCES", 128)
@@ -113,7 +120,7 @@ def test_a_population_of_two_takes_the_same_steps_as_one_run(one_short_round, mo
 
 
 @pytest.mark.full
-@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("hurried")
 def test_every_other_benchmark_measures_and_prints(one_short_round, tmp_path, capsys):
     out = ["--out", str(tmp_path)]
     benches = {

@@ -117,12 +117,14 @@ def test_an_unfinished_grid_is_left_out(name):
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("hurried")
 def test_the_part_of_a_gpu_runs_wide_grids_and_collects_them(tmp_path, monkeypatch):
     """Here on a CPU, three rows of a few steps."""
     few = toy.of_a_grid(toy.write(tmp_path)) | dict(steps=2, evaluate_every=2, P_drop=0.1)
     regime = scale.Regime(few, preset="paper", rows=("base", "D:P_drop=0.0", "D:eps_ls=0.2"))
     monkeypatch.setattr(scale, "GRIDS", {"text, d_model 128": regime})
     monkeypatch.setattr(scale, "STORE", tmp_path / "store")
+    monkeypatch.setattr(gpu, "WORKERS", ("--workers", "2"))
     monkeypatch.setenv("T2T_JAX_TEXT", str(tmp_path))
     monkeypatch.setenv("T2T_JAX_CACHE", str(tmp_path / "cache"))
     assert gpu.scale_grids(tmp_path, [])
