@@ -11,9 +11,11 @@ import pytest
 
 from tests import toy
 
+pytestmark = pytest.mark.usefixtures("hurried")
 ROOT = Path(__file__).parents[1]
 TOPICS = sorted(path.stem for path in (ROOT / "t2t_jax" / "help").glob("*.md"))
-SHORT = "--steps 4 --evaluate_every 2 --average 1 --max_length 20 --batch_tokens 500"
+SHORT = "--steps 4 --evaluate_every 2 --average 1 --num_buckets 1 --max_length 20"
+SHORT += " --batch_tokens 500 --beam 1"
 SMALL = f"{SHORT} --d_model 16 --N 1 --d_ff 16 --h 2 --d_k 8 --d_v 8"
 SHORTENED = {  # flags added to every command, so that it ends soon
     "mechanism": SMALL,

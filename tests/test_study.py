@@ -34,6 +34,7 @@ from t2t_jax.study.presets import preset
 from t2t_jax.training.progress import Progress
 from tests import stored, toy
 
+pytestmark = pytest.mark.usefixtures("hurried")
 STEPS, ROWS = 60, 4
 
 
@@ -178,9 +179,9 @@ def start(run_words, home):
 @pytest.mark.full
 def test_a_killed_grid_ends_as_one_left_alone(grid, run_words, tmp_path, numbers):
     moment = random.Random(0)
-    for _ in range(5):
+    for _ in range(3):
         process = start(run_words, tmp_path)
-        time.sleep(moment.uniform(1, 25))
+        time.sleep(moment.uniform(4, 16))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     assert main([*run_words, "--store", str(tmp_path)]) == 0
