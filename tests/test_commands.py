@@ -239,13 +239,17 @@ def same_end(directory, other):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_ends_as_one_left_alone(number, run, words, tmp_path):
+@pytest.mark.parametrize(
+    "signals",
+    [[signal.SIGKILL] * 3, [signal.SIGTERM, signal.SIGINT, signal.SIGTERM]],
+    ids=["killed", "told"],
+)
+def test_a_stopped_run_ends_as_one_left_alone(signals, words, tmp_path):
     """Stopped three times, each time between two evaluations."""
     directory, other = tmp_path / "run", tmp_path / "other"
     longer = [*words, "--steps", "100000", "--schedule", "inverse_sqrt"]
     wanted = EVERY
-    for _ in range(3):
+    for number in signals:
         process = start(longer, directory)
         wait_for_step([process], directory, wanted)
         process.send_signal(number)
@@ -280,10 +284,10 @@ def test_training_on_eight_devices(words, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("name", sorted(set(RECIPES) - {"big"}))
 def test_every_recipe_trains(name, words, tmp_path):
-    """One step at its own size, on a corpus of numbers."""
+    """One step of one layer of its own width, on a corpus of numbers."""
     corpus = ("corpus", "train", "dev", "test", "vocabulary", "max_length", "batch_tokens", "cache")
     kept = [w for n in corpus for w in words[words.index(f"--{n}") :][:2]]
-    options = ["--steps", "1", "--directory", "", "--run", str(tmp_path / name)]
+    options = ["--steps", "1", "--N", "1", "--directory", "", "--run", str(tmp_path / name)]
     assert main(["train", name, *kept, *options]) == 0
 
 
