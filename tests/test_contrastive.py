@@ -243,7 +243,7 @@ def test_evaluate_prints_the_accuracy_on_a_file(trained, tmp_path, call):
 
 
 @pytest.mark.full
-def test_evaluate_prints_the_accuracy_on_the_grammar(tmp_path, monkeypatch, capsys):
+def test_evaluate_prints_the_accuracy_on_the_grammar(items, tmp_path, monkeypatch, capsys):
     """A pair of the training has no place in the set."""
     monkeypatch.chdir(tmp_path)
     synthetic._drawn.cache_clear()
@@ -266,7 +266,7 @@ def test_evaluate_prints_the_accuracy_on_the_grammar(tmp_path, monkeypatch, caps
     train = {pair.source for pair in grammar.generate()["train"]}
     assert len(made) > 250
     assert not train & {item["source"] for item in made}
-    assert train & {item["source"] for item in contrastive_set(count=12)}
+    assert train & {item["source"] for item in items}
     words = ["--split", "dev", "--cache", "cache", "--metrics", "contrastive"]
     assert main(["evaluate", "run", *words]) == 0
     every = [
