@@ -52,7 +52,7 @@ class History(NamedTuple):
 
 @dataclass
 class _Retention:
-    """Keeps the last evaluated checkpoints, the newest of all and, with patience, the best.
+    """Keeps the newest checkpoint, the best with patience, and one evaluated more than is averaged.
 
     A checkpoint that an interruption saves between two evaluations does not count as evaluated. The
     last evaluation does not count in a run that goes on to more steps, so the best without it stay.
@@ -75,11 +75,7 @@ class _Retention:
 def best_window(
     evaluations: Sequence[tuple[int, float]], k: int, saved: Collection[int]
 ) -> list[int]:
-    """The steps of the k consecutive evaluations with the lowest geometric mean perplexity.
-
-    Args:
-      saved: the steps whose parameters are there; windows of others are left out.
-    """
+    """The steps of the k consecutive evaluations, all saved, of the lowest mean log perplexity."""
     k = min(k, len(evaluations))
     windows = (evaluations[i : i + k] for i in range(len(evaluations) - k + 1))
     whole = [window for window in windows if all(step in saved for step, _ in window)]
@@ -91,11 +87,9 @@ def best_window(
 def manager(
     directory: Path, t: Training, history: Callable[[], History] = History
 ) -> Iterator[ocp.CheckpointManager]:
-    """The manager of a run's checkpoints.
+    """The manager of a run's checkpoints, which keeps those that `_Retention` names.
 
-    It keeps one evaluated checkpoint more than `t` averages at the end, the newest, and with
-    patience the best of its history. Checkpoints are saved in the background; leaving the context
-    waits for the last.
+    Checkpoints are saved in the background; leaving the context waits for the last.
 
     Raises:
       RunError: on leaving, if the last checkpoint cannot be written.

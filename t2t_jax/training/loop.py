@@ -32,13 +32,12 @@ def train(
     Args:
       members: runs whose configs differ only in `config.TRACED` fields.
       evaluate: function from parameters to dev perplexity.
-      vectorised: whether all runs are trained at once, as one wider computation, instead of one
-        after the other. It is faster on an accelerator that a small model leaves idle. It is slower
-        on a CPU, where one run keeps the cores busy and fills the caches. By default, runs with
-        small steps are vectorised on accelerators, and all runs if the mesh has a population axis.
+      vectorised: whether all runs are trained at once, as one wider computation, instead of in
+        turn. By default they are if the mesh has a population axis, or if an accelerator would idle
+        in the small steps of one; on a CPU, one run keeps the cores busy and fills the caches.
 
     Yields:
-      Each member when it has ended, with its outcome: an error if its loss became infinite or NaN.
+      Each member when it has ended, with its outcome: an error if its loss is not finite.
 
     Raises:
       UsageError: the mesh's population axis does not divide the number of members.
@@ -81,11 +80,8 @@ def train(
 def _resume_points(saved: Sequence[set[int]]) -> list[tuple[int, list[int]]]:
     """The steps to resume from, each with the indices of the members that resume there.
 
-    All members resume from the newest step that they share. If they share none, those with the
-    same newest step are trained at once.
-
-    Args:
-      saved: the steps of which each member has a checkpoint.
+    All members resume from the newest step of which each has saved a checkpoint. If there is none,
+    those with the same newest step are trained at once.
     """
     common = set.intersection(*saved)
     if common or not any(saved):

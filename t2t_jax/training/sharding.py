@@ -140,21 +140,17 @@ def mesh_of(tree: Any) -> Mesh:
     return Mesh(device, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
-def rows(mesh: Mesh) -> int:
-    """Number of parts into which the rows of a batch are divided."""
-    return math.prod(mesh.shape[axis] for axis in ROWS)
-
-
 def put_batch(batch: Any, mesh: Mesh, multiple: int = 1) -> Any:
     """Divides the rows of host arrays [B, L], or [P, B, L] of a population, over the devices.
 
-    Rows of PAD are added until `multiple` times the number of parts divides B. They change neither
-    the loss nor the random draws of other rows.
+    Rows of PAD are added until `multiple` times the number of their parts divides B. They change
+    neither the loss nor the random draws of other rows.
     """
+    parts = multiple * math.prod(mesh.shape[axis] for axis in ROWS)
 
     def put(x: np.ndarray) -> jax.Array:
         members = x.ndim - 2
-        missing = -x.shape[-2] % (multiple * rows(mesh))
+        missing = -x.shape[-2] % parts
         padded = np.pad(x, [(0, 0)] * members + [(0, missing), (0, 0)]) if missing else x
         layout = NamedSharding(mesh, PartitionSpec(*["population"] * members, ROWS))
         return jax.make_array_from_callback(padded.shape, layout, lambda index: padded[index])
