@@ -1,6 +1,6 @@
 """Fault injection: kills, damaged checkpoints, full disks, frozen stores, jumping clocks.
 
-    launch/local.sh experiments/tools/faults.py [KILLS]        15 minutes on 2 CPU cores
+    launch/local.sh experiments/tools/faults.py        15 minutes on 2 CPU cores
 
 Writes experiments/results/faults. A small model is trained on the built-in corpus with a checkpoint
 every 20 steps: once without interruption, and once killed (kill -9) at random moments and resumed,
@@ -31,7 +31,7 @@ from t2t_jax.errors import say
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "faults"
-STEPS, EVERY = 4000, 20
+STEPS, EVERY, KILLS = 4000, 20, 50
 FIELDS = dict(
     N=1, d_model=32, d_ff=64, h=2, d_k=16, d_v=16, vocabulary=1000, batch_tokens=256, max_length=32,
     num_buckets=1, evaluate_every=EVERY, average=2, warmup=400, beam=1,
@@ -100,27 +100,23 @@ def train_for_a_while(run, cache, generator):
     return process
 
 
-def kills(home, cache, count):
-    """Kills a run `count` times at random moments and compares it with one left alone."""
+def kills(home, cache):
+    """Kills a run many times at random moments and compares it with one left alone."""
     generator, killed, alone = random.Random(0), home / "killed", home / "alone"
     during_saves = 0
-    for i in range(count):
+    for i in range(KILLS):
         process = train_for_a_while(killed, cache, generator)
         during_saves += any((killed / "checkpoints").glob("*.orbax-checkpoint-tmp"))
         process.kill()
         process.wait()
-        say(f"kill {i + 1} of {count} after step {max(saved_steps(killed))}")
+        say(f"kill {i + 1} of {KILLS} after step {max(saved_steps(killed))}")
     last = max(saved_steps(killed)) + 200
     config = killed / "config.json"  # both end at the same step
     config.write_text(json.dumps(json.loads(config.read_text()) | {"steps": last}))
     for run in (killed, alone):
         finish(train_command(run, cache, steps=last))
-    return {
-        "kills": count,
-        "of them in a save": during_saves,
-        "steps": last,
-        **equal_parts(killed, alone),
-    }
+    counts = {"kills": KILLS, "of them in a save": during_saves, "steps": last}
+    return counts | equal_parts(killed, alone)
 
 
 def preempted(home, cache):
@@ -335,22 +331,18 @@ def damage_rows(damaged):
 
 
 def main():
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     with tempfile.TemporaryDirectory() as directory:
         home, cache = Path(directory), Path(directory) / "cache"
-        results = {
-            "killed": kills(home, cache, count),
-            "damaged": damages(home, cache),
-        }
         faults = {
+            "killed": kills,
+            "damaged": damages,
             "told to stop": preempted,
             "full disk": full_disk,
             "read-only store": read_only_store,
             "clock that jumps": jumping_clock,
             "two workers": two_workers,
         }
-        for name, fault in faults.items():
-            results[name] = fault(home, cache)
+        results = {name: fault(home, cache) for name, fault in faults.items()}
     keep(RESULTS / "faults.md", results | {"environment": environment()}, table(results))
 
 

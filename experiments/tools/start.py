@@ -1,9 +1,9 @@
 """Startup time: from the command to the first training step, without and with cached programs.
 
-    launch/local.sh experiments/tools/start.py [OUT]        2 minutes on 2 CPU cores
+    launch/local.sh experiments/tools/start.py        2 minutes on 2 CPU cores
 
-Writes OUT/start.json and OUT/start.txt, by default into experiments/results/bench. Expected on two
-CPU cores: 13 s, and 6 s once the programs are in the cache.
+Writes start.json and start.txt into experiments/results/bench. Expected on two CPU cores: 13 s, and
+6 s once the programs are in the cache.
 """
 
 import os
@@ -78,4 +78,4 @@ def main(out: Path = RESULTS) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    main()
