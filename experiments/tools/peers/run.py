@@ -37,9 +37,8 @@ from t2t_jax.inference.export import export
 
 ROOT = Path(__file__).parents[3]
 FOLDER = Path("experiments/tools/peers")
-# Where a checkout keeps its own program: here, or where older checkouts kept it.
-OLDER = "experiments/peers/ours.py", "t2t_jax/bench/contenders/t2t.py"
-OURS = FOLDER / "ours.py", *map(Path, OLDER)
+# Where a checkout keeps its own program: here, or where the checkout `before` of the README has it.
+OURS = FOLDER / "ours.py", Path("t2t_jax/bench/contenders/t2t.py")
 TASKS = {  # task, size of the model, and batch tokens or beam
     "train-tiny": ("train", "tiny", "2048"),
     "train-base": ("train", "base", "2048"),
