@@ -1,4 +1,4 @@
-"""Optimizers of a user's file train, are divided over devices, resume and train in populations."""
+"""Optimizers of files train, are divided over devices, resume and train in populations."""
 
 import tempfile
 from pathlib import Path
@@ -14,6 +14,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.models import build
 from t2t_jax.parts import OPTIMIZERS
 from t2t_jax.runs import study_file
+from t2t_jax.study.declaration import EXPERIMENTS
 from t2t_jax.training import sharding
 from t2t_jax.training.loop import Member, train
 from t2t_jax.training.optimizer import learning_rate
@@ -22,15 +23,10 @@ from t2t_jax.training.step import hyper, initialise, make_step
 from tests.eight import on_eight_devices
 from tests.test_training import SMALL, V, batch, run
 
-TEXT = '''
-"""Optimizers and a schedule."""
-
-import jax
-import jax.numpy as jnp
+TEXT = """
 import optax
-from optax.contrib import MuonDimensionNumbers
 
-from t2t_jax.study import optimizer, schedule
+from t2t_jax.study import optimizer
 
 
 @optimizer("sign_momentum", mup=True)
@@ -38,44 +34,18 @@ def sign_momentum(beta1, beta2):
     return optax.scale_by_lion(beta1, beta2)
 
 
-@optimizer("factored")
-def factored():
-    return optax.adafactor(-1.0, min_dim_size_to_factor=4, multiply_by_parameter_scale=False)
-
-
 @optimizer("sgd")
 def sgd(momentum=None):
     return optax.trace(momentum) if momentum else optax.identity()
-
-
-@optimizer("muon")
-def muon(beta1, beta2):
-    kwargs = dict(adam_b1=beta1, adam_b2=beta2, muon_weight_dimension_numbers=matrices)
-    return optax.contrib.muon(-1.0, **kwargs)
-
-
-def matrices(params):
-    """The axes of inputs and outputs of the layers' matrices; None for what Adam updates."""
-
-    def axes(path, W):
-        if W.ndim < 2 or path[-1].key in ("matrix", "table"):
-            return None
-        inputs = W.ndim - 1 if path[-1].key == "W_O" else 1
-        return MuonDimensionNumbers((*range(inputs),), (*range(inputs, W.ndim),))
-
-    return jax.tree_util.tree_map_with_path(axes, params)
-
-
-@schedule("wsd")
-def wsd(step, warmup, steps):
-    return jnp.minimum(jnp.minimum(step / warmup, 1), (steps - step) / (0.2 * steps))
-'''
-OWN = "sign_momentum", "factored", "sgd", "muon"
+"""
+OWN = "sign_momentum", "sgd", "adafactor", "muon"
+STUDY = EXPERIMENTS / "optimizers.py"
 C = config.replace(SMALL, steps=6, evaluate_every=3, warmup=2, peak_lr=1e-2, P_drop=0.2)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def own_file(tmp_path_factory):
+    study_file.load(STUDY)
     path, before = tmp_path_factory.mktemp("mine") / "own.py", study_file.entries()
     path.write_text(TEXT)
     study_file.load(path)
@@ -142,7 +112,7 @@ def test_a_schedule_of_a_file_is_the_whole_curve():
 
 
 @pytest.mark.parametrize(
-    "name", ["muon", *(pytest.param(x, marks=pytest.mark.full) for x in ("sgd", "factored"))]
+    "name", ["muon", *(pytest.param(x, marks=pytest.mark.full) for x in ("sgd", "adafactor"))]
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(name, tmp_path):
     """Two members, so that the state is also taken apart and stacked."""
@@ -188,7 +158,8 @@ def check_division():
     with tempfile.TemporaryDirectory() as directory:
         (path := Path(directory) / "own.py").write_text(TEXT)
         study_file.load(path)
-    for name, moments in (("adam", 2), ("sign_momentum", 1), ("muon", 1), ("factored", 0)):
+        study_file.load(STUDY)
+    for name, moments in (("adam", 2), ("sign_momentum", 1), ("muon", 1), ("adafactor", 0)):
         c = config.replace(C, optimizer=name, d_ff=16, d_k=4, d_v=4, P_drop=0.0, eps_ls=0.0)
         expected, _ = losses(c, "data=8")
         actual, state = losses(c, "data=2,fsdp=2,tensor=2")
