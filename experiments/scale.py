@@ -138,7 +138,7 @@ def request(name, directory=None):
 def measure(name, home):
     """Returns agreement and cost of a grid, None if a row is missing; and its runs."""
     made, lines, runs = grids.compared(request(name), home)
-    untried = (line.choice and line.choice.missing for line in lines)
+    untried = (line.choice.missing for line in lines)
     if not all(line.score for line in lines) or any(untried):
         return None, runs
     spent = [costs(run["result.json"], run["metrics.jsonl"]) for run in runs.values()]

@@ -184,6 +184,6 @@ def test_every_row_has_a_curve_of_its_own(tmp_path):
     for line in lines:
         assert by_length.rows[line.row.name] == distances.curve(line, halves)
     assert len({tuple(values) for values in by_dependency.rows.values()}) == len(lines)
-    lines[1] = dataclasses.replace(lines[1], score=None)
+    lines[1] = dataclasses.replace(lines[1], measures={})
     (by_dependency, _) = distances.curves(lines, split)
     assert list(by_dependency.rows) == [lines[0].row.name, lines[2].row.name]

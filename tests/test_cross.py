@@ -154,7 +154,7 @@ def test_a_table_is_followed_by_the_effects(grid, lines):
     text = formats.render([(grid, lines)], "text", costs=False)
     assert "Effects on BLEU" in text
     assert "over sentences, by" in text
-    partial = [lines[0], dataclasses.replace(lines[1], score=None), *lines[2:]]
+    partial = [lines[0], dataclasses.replace(lines[1], measures={}), *lines[2:]]
     assert factorial.factorial(grid, partial) is None
     assert factorial.factorial(grid, lines[:3]) is None
     others = stored.compared(stored.grid(rows=4))

@@ -27,9 +27,7 @@ def made(*groups, header=HEADER, notes=()):
 
 
 def cell(text):
-    made = Cell(text.removeprefix("!"))
-    made.best = text.startswith("!")
-    return made
+    return Cell(text.removeprefix("!"), text.startswith("!"))
 
 
 SMALL = (

@@ -129,6 +129,20 @@ def test_a_study_without_values_of_the_paper(attention, tmp_path):
         assert page.get_by_text("mean ± standard deviation").is_visible()
 
 
+def test_rows_have_the_order_of_the_table_even_if_a_group_is_not_together(attention):
+    """The script knows a row by its place in the table, and what is said of it by its number."""
+    grid, (base, a, b, c, *_) = attention
+    groups = zip((base, a, b, c), ("base", "A", "B", "A"), strict=True)
+    lines = [dataclasses.replace(x, row=dataclasses.replace(x.row, group=y)) for x, y in groups]
+    text = study_page(grid, lines, None, [])
+    assert re.findall(r'data-index="(\d)"', text) == list("0123")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
+    names = [line.row.name for line in (lines[0], lines[1], lines[3], lines[2])]
+    assert [row["name"] for row in data["rows"]] == names
+    difference, *_ = data["pairs"]["1,2"]["BLEU"]
+    assert float(difference) == pytest.approx(c.score.spread.mean - a.score.spread.mean, abs=0.01)
+
+
 def test_words_added_to_the_reference_and_omitted_from_it_are_marked():
     assert marked("der Hund sah die Katze", "der Hund hört die Katze") == [
         ("der Hund", "same"), ("hört", "omitted"), ("sah", "added"), ("die Katze", "same"),

@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, groupby
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -11,26 +11,23 @@ from markupsafe import Markup
 
 from t2t_jax import config, files, plotting
 from t2t_jax.data.cache import Split
-from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.report import page, pairs, tuning, vega
+from t2t_jax.evaluation.metrics import PPL, metric_of
+from t2t_jax.report import page, tuning, vega
 from t2t_jax.report.charts import charts
 from t2t_jax.report.samples import samples
-from t2t_jax.study import distances, factorial, tables
-from t2t_jax.study.comparison import LEVEL, RowResult
+from t2t_jax.study import distances, tables
+from t2t_jax.study.comparison import Pairs, RowResult, comparable, compare_pairs
+from t2t_jax.study.factorial import effects_table, factorial
 from t2t_jax.study.formats import records, render, row_config
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.typeset import Cell, Table, without_empty
+from t2t_jax.study.statistics import LEVEL
+from t2t_jax.study.typeset import Cell, Table, table
 
-DOWNLOADS = {"csv": "every run, as CSV", "latex": "the table, as LaTeX", "md": "as Markdown"}
-
-
-class Figure(NamedTuple):
-    """A chart with its caption, and a picture of it for readers without scripts."""
-
-    name: str
-    caption: str
-    spec: plotting.Spec
-    picture: Markup
+DOWNLOADS = (
+    ("csv", "csv", "every run, as CSV"),
+    ("latex", "tex", "the table, as LaTeX"),
+    ("md", "md", "as Markdown"),
+)
 
 
 class PageRow(NamedTuple):
@@ -46,65 +43,66 @@ def study_page(
     grid: Grid, lines: Sequence[RowResult], split: Split | None, words: Sequence[str]
 ) -> str:
     """Returns the HTML of the page."""
-    quality, crossed = tables.quality(grid, lines), factorial.factorial(grid, lines)
+    order = list(dict.fromkeys(line.row.group for line in lines))
+    lines = sorted(lines, key=lambda line: order.index(line.row.group))  # as in the table
+    quality, crossed, rows = tables.quality(grid, lines), factorial(grid, lines), iter(lines)
     scored, judged = split if grid.study.split else None, distances.contrastive_accuracies(lines)
     names = [line.row.name for line in lines]
     drawn = []
     for chart in charts(grid, lines, split):
         spec = plotting.chart(chart.body, names, paper="transparent")
-        drawn.append(Figure(chart.name, chart.caption, spec, Markup(plotting.picture(spec))))
-    compared = pairs.of_metrics(grid, lines)
-    main, matrix = next(iter(compared.items()), ("", {}))
+        picture = Markup(plotting.picture(spec))  # for readers without scripts
+        drawn.append(dict(name=chart.name, caption=chart.caption, spec=spec, picture=picture))
+    compared = _compared(grid, lines)
+    main, pairs = next(iter(compared.items()), ("", {}))
     return page(
         "study.html",
         title=grid.title,
         name=grid.name,
         table=quality,
-        groups=_page_rows(quality, lines),
+        groups=[[_page_row(cells, next(rows)) for cells in group] for group in quality.groups],
         index={name: i for i, name in enumerate(names)},
         spans=_spans,
         runs_table=_runs_table(grid, lines),
         trials=tuning.table(grid, lines) if grid.sweep else None,
         cost=tables.costs(lines),
-        effects=factorial.effects_table(crossed) if crossed else None,
+        effects=effects_table(crossed) if crossed else None,
         contrastive=distances.contrastive_table(judged) if judged else None,
         unfinished=[(x.row.name, x.status) for x in lines if x.status],
         runs=sum(len(x.runs) for x in lines),
         rows_with_runs=sum(1 for x in lines if x.runs),
         rows=len(lines),
         charts=drawn,
-        matrix=pairs.matrix(main, matrix),
-        pairs=matrix,
-        describe=pairs,
+        pairs=pairs,
+        compared=list(dict.fromkeys(name for name, _ in pairs)),
         level=LEVEL,
         metric=main,
         samples=samples(grid, lines, scored) if scored else [],
         split=grid.study.split,
         environment=_environment(lines),
         command=lambda name: shlex.join(["t2t-jax", name, *words]),
-        downloads=_downloads(grid, lines),
+        downloads=[
+            (f"{grid.name}.{suffix}", quote(render([(grid, lines)], form)), label)
+            for form, suffix, label in DOWNLOADS
+        ],
         data=files.finite(_data(grid, lines, compared))
-        | {"specs": {x.name: x.spec for x in drawn}},
+        | {"specs": {x["name"]: x["spec"] for x in drawn}},
         vega=vega() if drawn else "",
     )
 
 
+def _compared(grid: Grid, lines: Sequence[RowResult]) -> dict[str, Pairs]:
+    """Returns the pairs by metric, the study's own first; metrics without pairs are left out."""
+    comparables = [line for line in lines if comparable(PPL, line, lines[0])]
+    own = metric_of(grid.data.corpus).name
+    metrics = {own: compare_pairs(lines, own)} if grid.study.split else {}
+    metrics[PPL] = compare_pairs(comparables, PPL)
+    return {name: pairs for name, pairs in metrics.items() if pairs}
+
+
 def _spans(table: Table) -> list[tuple[str, int]]:
     """Returns the cells of the upper header row: text, and the number of columns it spans."""
-    upper = [above for above, _ in table.header]
-    starts = [i for i, text in enumerate(upper) if not text or not i or text != upper[i - 1]]
-    return [(upper[a], b - a) for a, b in pairwise([*starts, len(upper)])]
-
-
-def _page_rows(table: Table, lines: Sequence[RowResult]) -> list[list[PageRow]]:
-    """Returns the rows of each group of the table."""
-    groups: dict[str, list[RowResult]] = {}
-    for line in lines:
-        groups.setdefault(line.row.group, []).append(line)
-    return [
-        [_page_row(cells, line) for cells, line in zip(cells_of_group, group, strict=True)]
-        for cells_of_group, group in zip(table.groups, groups.values(), strict=True)
-    ]
+    return [(text, len(list(same))) for text, same in groupby(above for above, _ in table.header)]
 
 
 def _page_row(cells: tuple[Cell, ...], line: RowResult) -> PageRow:
@@ -118,15 +116,14 @@ def _runs_table(grid: Grid, lines: Sequence[RowResult]) -> Table:
     """Returns a line for every seed of every row, with a sweep both untuned and tuned."""
     names = ",,seed,dev PPL,{},training (min),device,steps,made by code,name".split(",")
     header = [("", name.format(metric_of(grid.data.corpus).name)) for name in names]
-    groups = {}
+    groups = []
     for line in lines:
         both = [(line.untuned, "untuned"), (line, "tuned")] if line.untuned else [(line, "")]
-        groups[line.row.name] = [
-            tuple(map(Cell, (line.row.name, tuning, *_run_texts(grid, x, i))))
-            for x, tuning in both
-            for i in range(len(x.runs))
-        ]
-    return without_empty("Every run.", header, groups, ())
+        groups.append([
+            (line.row.name, tuning, *_run_texts(grid, x, i))
+            for x, tuning in both for i in range(len(x.runs))
+        ])  # fmt: skip
+    return table("Every run.", header, groups)
 
 
 def _run_texts(grid: Grid, line: RowResult, i: int) -> tuple[str, ...]:
@@ -144,50 +141,33 @@ def _run_texts(grid: Grid, line: RowResult, i: int) -> tuple[str, ...]:
     )
 
 
-def _downloads(grid: Grid, lines: Sequence[RowResult]) -> list[tuple[str, str, str]]:
-    """Returns a file name, an address and a label for each format that can be downloaded."""
-    suffix = {"latex": "tex"}
-    return [
-        (
-            f"{grid.name}.{suffix.get(name, name)}",
-            f"data:text/plain;charset=utf-8,{quote(render([(grid, lines)], name))}",
-            label,
-        )
-        for name, label in DOWNLOADS.items()
-    ]
-
-
-def _data(
-    grid: Grid, lines: Sequence[RowResult], compared: Mapping[str, pairs.Pairs]
-) -> dict[str, Any]:
+def _data(grid: Grid, lines: Sequence[RowResult], compared: Mapping[str, Pairs]) -> dict[str, Any]:
     """Returns what the page's script shows of rows side by side, and of every pair.
 
-    Pairs are in both orders; each has its difference, interval and p for each metric.
+    A pair has its difference, interval and p for each metric: of the later row minus the earlier.
     """
-    measures = [metric_of(grid.data.corpus).name, "PPL"] if grid.study.split else ["PPL"]
+    measures = [metric_of(grid.data.corpus).name, PPL] if grid.study.split else [PPL]
     rows, differences = [], dict[str, dict[str, tuple[str, ...]]]()
     for record in records(grid, lines):
         shown = {}
         for metric in measures:
-            mean, deviation, _ = (record[metric] or dict(mean=None, deviation=None, n=0)).values()
-            both = [text for x in (mean, deviation) if (text := _number(metric, x))]
-            shown[metric] = " ± ".join(both)
+            spread = record[metric] or {}
+            both = (_number(metric, spread.get(name)) for name in ("mean", "deviation"))
+            shown[metric] = " ± ".join(filter(None, both))
             for run in record["runs"]:
                 shown[f"{metric}, seed {run['seed']}"] = _number(metric, run[metric])
         rows.append({"name": record["row"], "config": record["config"], "results": shown})
-    index = {row["name"]: i for i, row in enumerate(rows)}
-    for metric, found in compared.items():
-        for (a, b), d in found.items():
-            for first, second, x in ((b, a, d), (a, b, pairs.reverse(d))):
-                numbers = [_number(metric, value) for value in (x.size, x.low, x.high)]
-                p = "one seed" if x.p is None else f"{x.p:.3g}"
-                texts = numbers[0], f"{numbers[1]} to {numbers[2]}", p
-                differences.setdefault(f"{index[first]},{index[second]}", {})[metric] = texts
+    for (i, a), (j, b) in combinations(enumerate(row["name"] for row in rows), 2):
+        for metric in (name for name, pairs in compared.items() if (b, a) in pairs):
+            d = compared[metric][b, a]
+            size, low, high = (_number(metric, value) for value in (d.size, d.low, d.high))
+            texts = size, f"{low} to {high}", "one seed" if d.p is None else f"{d.p:.3g}"
+            differences.setdefault(f"{i},{j}", {})[metric] = texts
     return {"rows": rows, "pairs": differences}
 
 
 def _number(metric: str, value: float | None) -> str:
-    return "" if value is None else f"{value:.{3 if metric == 'PPL' else 2}f}"
+    return "" if value is None else f"{value:.{3 if metric == PPL else 2}f}"
 
 
 def _environment(lines: Sequence[RowResult]) -> Mapping[str, str]:

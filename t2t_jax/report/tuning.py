@@ -9,6 +9,7 @@ import numpy as np
 
 from t2t_jax import config
 from t2t_jax.plotting import CHOSEN, LINES, SHAPE, Axis, Spec, facets, panel, tooltip
+from t2t_jax.study import typeset
 from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE
@@ -28,22 +29,20 @@ def table(grid: Grid, lines: Sequence[RowResult]) -> Table:
     fields = ", ".join(grid.sweep)
     values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
     header = [("", ""), *((fields, ", ".join(map(str, x.values()))) for x in values)]
-    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    groups: dict[str, list[list[str]]] = {}
     for line in lines:
-        row, choice = line.row, line.choice
-        cells = [Cell(row.name)]
-        for trial in choice.trials if choice else ():
-            edge = EDGE * bool(trial is choice.chosen and choice.at_edge) if choice else ""
-            PPL = math.nan if trial.PPL is None else trial.PPL
-            text = f"{PPL:.3f}" if math.isfinite(PPL) else "diverged"
-            cells.append(Cell(("unfinished" if trial.PPL is None else text) + edge))
-            cells[-1].best = choice is not None and trial is choice.chosen
-        groups.setdefault(row.group, []).append(tuple(cells))
+        cells, choice = [line.row.name], line.choice
+        for trial in choice.trials:
+            chosen = trial is choice.chosen
+            text = "diverged" if math.inf == trial.PPL else f"{trial.PPL:.3f}"
+            text = "unfinished" if trial.PPL is None else text
+            cells.append(Cell(text + EDGE * bool(chosen and choice.at_edge), chosen))
+        groups.setdefault(line.row.group, []).append(cells)
     note = (
         f"The {_MEASURED}. The chosen trial of a row is in bold; {EDGE}: a chosen "
         "value is at the edge of its range."
     )
-    return Table("Trials.", tuple(header), tuple(map(tuple, groups.values())), (note,))
+    return typeset.table("Trials.", header, groups.values(), (note,))
 
 
 def expected(line: RowResult) -> np.ndarray:
@@ -52,8 +51,7 @@ def expected(line: RowResult) -> np.ndarray:
     Unfinished trials do not count. A failed trial counts as the worst one that did not fail, as the
     expectation would otherwise be infinite.
     """
-    choice = line.choice
-    PPL = np.array([x.PPL for x in choice.finished] if choice else [], dtype=float)
+    PPL = np.array([x.PPL for x in line.choice.finished], dtype=float)
     finite = PPL[np.isfinite(PPL)]
     return expected_least(np.minimum(PPL, finite.max())) if len(finite) else finite
 
@@ -72,7 +70,6 @@ def chart(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) ->
         {**styles[line.row.name], "PPL": trial.PPL, "setting": trial.setting,
          "chosen": trial is line.choice.chosen, **trial.values}
         for line in lines
-        if line.choice
         for trial in line.choice.finished
         if trial.PPL is not None and math.isfinite(trial.PPL)
     ]  # fmt: skip

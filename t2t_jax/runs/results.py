@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError
@@ -57,13 +57,6 @@ class Run:
         return costs(self.result, store.read_curves(self.directory))
 
 
-class Unfinished(NamedTuple):
-    """A run that is not finished: its seed and status as text, and whether it is running."""
-
-    status: str
-    running: bool = False
-
-
 def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Config]]:
     """Yields the runs of a store, as (directory, config)."""
     if not home.is_dir():
@@ -83,8 +76,8 @@ def failed_early(home: Path) -> list[Path]:
 
 def read_run(
     directory: Path, c: Config, split: str, preparation: str, report: Callable[[str], object]
-) -> Run | Unfinished:
-    """Returns a run of a store.
+) -> Run | str:
+    """Returns a run of a store; its seed and status as text if it is not finished.
 
     Args:
       split: the split that it is scored on; empty if only perplexity is measured.
@@ -103,7 +96,7 @@ def read_run(
         if statistics is None:
             failure = store.read_failure(directory)
             reason = f"failed: {failure}" if failure else "`run` scores it"
-            return Unfinished(f"seed {seed} is trained, but not scored on {split}: {reason}")
+            return f"seed {seed} is trained, but not scored on {split}: {reason}"
         metric, scoring = metric_of(c.data.corpus), result["scoring"][split]
         environment = environment | scoring["environment"]
         score = result["scores"][split][metric.key]
@@ -249,11 +242,11 @@ def status(directory: Path) -> tuple[str, int]:
     return "running" if claim.is_locked(directory) else "stopped", step
 
 
-def _unfinished(directory: Path, c: Config) -> Unfinished:
+def _unfinished(directory: Path, c: Config) -> str:
     state, step = status(directory)
     if state == "failed":
         what = f"failed: {store.read_failure(directory)}"
     else:
         verb = "is running," if state == "running" else "stopped"
         what = f"{verb} at step {step:,} of {c.training.steps:,}"
-    return Unfinished(f"seed {c.training.seed} {what}", state == "running")
+    return f"seed {c.training.seed} {what}"

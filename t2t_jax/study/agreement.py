@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from t2t_jax.evaluation.metrics import metric_of
+from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.study import statistics
-from t2t_jax.study.comparison import Measure, RowResult, paper_score
+from t2t_jax.study.comparison import Measure, RowResult, paper_value
 from t2t_jax.study.grid import Grid
 
 # The least differences that count; smaller ones may be chance in the paper's single runs.
@@ -59,12 +59,11 @@ def agreements(grid: Grid, lines: Sequence[RowResult]) -> list[Agreement]:
 
     There is none for a metric in which all rows are equal.
     """
-    score = metric_of(grid.data.corpus).name
-    columns = (
-        ("PPL", [(line, line.PPL, line.row.paper.get("PPL")) for line in lines]),
-        (score, [(line, line.score, paper_score(grid, line.row)) for line in lines]),
-    )
-    return [x for name, column in columns if (x := _agreement(name, column)) is not None]
+    found = []
+    for name in dict.fromkeys((PPL, metric_of(grid.data.corpus).name)):
+        column = [(x, x.measure(name), paper_value(grid, x.row, name)) for x in lines]
+        found.append(_agreement(name, column))
+    return [x for x in found if x]
 
 
 def _agreement(
@@ -88,8 +87,8 @@ def _agreement(
     apart = (paper_values[:, None] - paper_values).round(6) >= SEPARATED[name]
     ordered = apart & (ours[:, None] > ours)
     tested = any(point.measure.p is not None for point in points)
-    resolved = tuple(point for point in points if _resolved(name, point))
-    separated = tuple(x for x in resolved if x.measure.significant or not tested)
+    far = (x for x in points if round(abs(x.paper), 6) >= SEPARATED[name])
+    separated = tuple(x for x in far if x.measure.significant or not tested)
     same = tuple(x for x in separated if x.paper * x.ours > 0)
     low, high = _interval(points, paper_values)
     pairs, in_order = int(apart.sum()), int(ordered.sum())
@@ -139,8 +138,3 @@ def sentence(agreement: Agreement) -> str:
     wrong = "; ".join(x.line.row.name for x in separated if x not in same)
     signs = f"{len(same)} of {len(separated)} {rows} have the paper's sign"
     return f"{text}; {signs}{f' (not {wrong})' if wrong else ''}."
-
-
-def _resolved(name: str, point: Point) -> bool:
-    """Returns whether a row differs from base in the paper, whose values have two decimals."""
-    return round(abs(point.paper), 6) >= SEPARATED[name]

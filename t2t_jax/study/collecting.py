@@ -10,10 +10,10 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.raw import request
 from t2t_jax.runs import identity, results, store
-from t2t_jax.runs.results import Run, Unfinished
+from t2t_jax.runs.results import Run
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.sweep import TRIAL_SEED, Choice, choices
+from t2t_jax.study.sweep import TRIAL_SEED, UNTUNED, Choice, choices
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,7 @@ class RowRuns:
     Attributes:
       runs: the finished runs, by seed.
       status: the status of the unfinished runs, as text.
-      running: whether one of them is running.
-      choice: the trials of a row that was tuned, from which `c` was chosen.
+      choice: the trials of a row that was tuned, from which `c` was chosen; none of other rows.
       untuned: the same row without tuning.
     """
 
@@ -32,14 +31,17 @@ class RowRuns:
     c: Config
     runs: tuple[Run, ...]
     status: str
-    running: bool = False
-    choice: Choice | None = None
+    choice: Choice = UNTUNED
     untuned: "RowRuns | None" = None
+
+    @property
+    def unusual(self) -> bool:
+        """Whether a run of this row is of other code, data or hardware than most of the table."""
+        return any(run.unusual for run in self.runs)
 
     def run_name(self, grid: Grid, seed: int) -> str:
         """Returns the name of a run of this row at the values that were chosen for it."""
-        chosen = self.choice.chosen if self.choice else None
-        return grid.at(chosen.values if chosen else {}).run_name(self.row, seed)
+        return grid.at(self.choice.values).run_name(self.row, seed)
 
 
 def collect(
@@ -63,7 +65,7 @@ def collect(
         return _collect(grid, untuned, [], mix, report)[0]
     chosen = choices(grid)
     tuned = [
-        (row, grid.at(choice.chosen.values if choice.chosen else {}).config(row))
+        (row, grid.at(choice.values).config(row))
         for row, choice in zip(grid.rows, chosen, strict=True)
     ]
     trials = _trials(chosen, untuned[0][1], report)
@@ -111,13 +113,7 @@ def _collect(
     results.report_changes(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
     collected = [
-        RowRuns(
-            row,
-            c,
-            results.newest_by_seed(runs, usual),
-            "; ".join(x.status for x in others),
-            any(x.running for x in others),
-        )
+        RowRuns(row, c, results.newest_by_seed(runs, usual), "; ".join(others))
         for (row, c), runs, others in zip(rows, finished, unfinished, strict=True)
     ]
     return collected, {run.directory: results.unusual_origins(run, usual) for run in tried}
@@ -125,11 +121,11 @@ def _collect(
 
 def _read(
     grid: Grid, configs: Sequence[Config], report: Callable[[str], object]
-) -> tuple[list[list[Run]], list[list[Unfinished]]]:
-    """Returns for each row its finished and its unfinished runs."""
+) -> tuple[list[list[Run]], list[list[str]]]:
+    """Returns for each row its finished runs, and the status of the unfinished ones."""
     keys = [identity.row_key(c) for c in configs]
     finished: list[list[Run]] = [[] for _ in configs]
-    unfinished: list[list[Unfinished]] = [[] for _ in configs]
+    unfinished: list[list[str]] = [[] for _ in configs]
     others = []
     for directory, c in results.stored(grid.home, report):
         key = identity.row_key(c)

@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 
 from t2t_jax.data.corpora import CORPORA
-from t2t_jax.evaluation.metrics import (
-    BPC,
-    CONTRASTIVE,
-    METRICS,
-    PPL,
-    metric_of,
-    of_split,
-)
+from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, PPL, metric_of, of_split
 from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.study import statistics
 from t2t_jax.study.collecting import RowRuns
@@ -29,7 +22,7 @@ from t2t_jax.study.statistics import Difference, Spread
 from t2t_jax.study.sweep import SCORED
 
 ALL = slice(None)
-LEVEL = 0.05  # significance level of the corrected p
+Pairs = Mapping[tuple[str, str], Difference]  # the first row minus the second, by their names
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ class Measure:
 
     @property
     def significant(self) -> bool:
-        return self.p is not None and self.p < LEVEL
+        return self.difference is not None and self.difference.significant
 
 
 @dataclass(frozen=True)
@@ -63,28 +56,25 @@ class RowResult(RowRuns):
     """A row with its runs and what they measure: a line of a table.
 
     Attributes:
-      PPL: perplexity on dev.
-      score: the grid's metric.
+      measures: by the name of their column; None if a metric is not known for all runs.
       untuned: the same row without tuning, if it was tuned.
-      computed: the metrics that are computed on request, by name.
     """
 
-    PPL: Measure | None = None
-    score: Measure | None = None
     untuned: "RowResult | None" = None
-    computed: Mapping[str, Measure | None] = field(default_factory=dict)
+    measures: Mapping[str, Measure | None] = field(default_factory=dict)
 
     def measure(self, name: str) -> Measure | None:
-        """Returns a metric by the name of its column."""
-        if name == PPL:
-            return self.PPL
-        own = name == metric_of(self.c.data.corpus).name
-        return self.score if own else self.computed.get(name)
+        return self.measures.get(name)
 
     @property
-    def unusual(self) -> bool:
-        """Whether a run of this row is of other code, data or hardware than most of the table."""
-        return any(run.unusual for run in self.runs)
+    def PPL(self) -> Measure | None:
+        """Perplexity on dev."""
+        return self.measure(PPL)
+
+    @property
+    def score(self) -> Measure | None:
+        """The metric of the corpus."""
+        return self.measure(metric_of(self.c.data.corpus).name)
 
 
 def compare_with_base(
@@ -118,43 +108,31 @@ def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]
 
 def corrected(parts: Sequence[tuple[Grid, Sequence[RowResult]]]) -> list[list[RowResult]]:
     """Returns the lines of each part of a table, corrected for the tests of all parts."""
-    found = [x for part in parts for column in tests(*part).values() for x in column]
-
-    def of_measure(x: Measure | None) -> Measure | None:
-        return x and replace(x, difference=x.difference and x.difference.corrected(len(found) or 1))
+    n = sum(len(column) for part in parts for column in tests(*part).values()) or 1
 
     def of_line(line: RowResult) -> RowResult:
-        computed = {name: of_measure(x) for name, x in line.computed.items()}
-        PPL, score = of_measure(line.PPL), of_measure(line.score)
-        untuned = line.untuned and of_line(line.untuned)
-        return replace(line, PPL=PPL, score=score, computed=computed, untuned=untuned)
+        measures = {
+            name: x and replace(x, difference=x.difference and x.difference.corrected(n))
+            for name, x in line.measures.items()
+        }
+        return replace(line, measures=measures, untuned=line.untuned and of_line(line.untuned))
 
     return [[of_line(line) for line in lines] for _, lines in parts]
 
 
 def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores) -> list[RowResult]:
-    own, usual = metric_of(grid.data.corpus).name, [_is_usual(rows[0], row) for row in rows]
-
-    def column(name: str) -> list[Measure | None]:
-        of_runs, split = computed.get(name), grid.study.split
-        measures = [_measure(name, row, of_runs, split, part) for row in rows]
-        pairs = zip(usual, rows, strict=True)
-        return _compared(name, measures, [a and comparable(name, x, rows[0]) for a, x in pairs])
-
-    columns = {name: column(name) for name in (PPL, own, *computed)}
+    base, columns = rows[0], dict[str, list[Measure | None]]()
+    for name in (PPL, metric_of(grid.data.corpus).name, *computed):
+        measures = [_measure(name, x, computed.get(name), grid.study.split, part) for x in rows]
+        usual = [not (x.unusual or base.unusual) and comparable(name, x, base) for x in rows]
+        columns[name] = _compared(name, measures, usual)
     return [
         RowResult(
             **{f.name: getattr(row, f.name) for f in fields(RowRuns)} | {"untuned": None},
-            PPL=columns[PPL][i],
-            score=columns[own][i],
-            computed={name: columns[name][i] for name in computed},
+            measures={name: column[i] for name, column in columns.items()},
         )
         for i, row in enumerate(rows)
     ]
-
-
-def _is_usual(*rows: RowRuns) -> bool:
-    return not any(run.unusual for row in rows for run in row.runs)
 
 
 def comparable(name: str, row: RowRuns, base: RowRuns) -> bool:
@@ -225,11 +203,11 @@ def _compared(
     name: str, measures: Sequence[Measure | None], comparable: Sequence[bool]
 ) -> list[Measure | None]:
     """Returns the measures of a column; comparable rows have their difference from the first."""
-    base, both = measures[0], zip(measures, comparable, strict=True)
+    both, out = zip(measures, comparable, strict=True), [*measures]
     tested = {i: x for i, (x, usual) in enumerate(both) if x and usual and x.draws is not None}
-    difference, out = _differences(name, [*tested.values()]), [*measures]
-    for i, x in tested.items():
-        if i and base and base.draws is not None:
+    difference = _differences(name, [*tested.values()])
+    if base := tested.pop(0, None):
+        for i, x in tested.items():
             out[i] = replace(x, difference=difference(x, base))
     return out
 
@@ -254,42 +232,41 @@ def _differences(
 
 def main_metric(grid: Grid) -> str:
     """Returns the name of the grid's metric, or PPL if the study is not scored."""
-    return metric_of(grid.data.corpus).name if grid.study.split else "PPL"
+    return metric_of(grid.data.corpus).name if grid.study.split else PPL
 
 
 def main_measure(grid: Grid, line: RowResult) -> Measure | None:
     """Returns the `main_metric` of a row."""
-    return line.score if grid.study.split else line.PPL
+    return line.measure(main_metric(grid))
+
+
+def paper_value(grid: Grid, row: Row, name: str) -> float | None:
+    """Returns the paper's PPL or metric; none of a sample, whose test set differs."""
+    own = metric_of(grid.data.corpus).name
+    known = name == PPL or (name == own and not CORPORA[grid.data.corpus].sample)
+    return row.paper.get(name) if known else None
 
 
 def paper_difference(grid: Grid, row: Row) -> float | None:
     """Returns the paper's difference of a row from base in the `main_metric`; None if unknown."""
-    of_row, of_base = (
-        paper_score(grid, x) if grid.study.split else x.paper.get("PPL")
-        for x in (row, grid.study.rows[0])
-    )
+    name, base = main_metric(grid), grid.study.rows[0]
+    of_row, of_base = paper_value(grid, row, name), paper_value(grid, base, name)
     return None if of_row is None or of_base is None else of_row - of_base
 
 
-def compare_pairs(lines: Sequence[RowResult], name: str) -> dict[tuple[str, str], Difference]:
-    """Returns the differences of all pairs of comparable rows in a metric, by name.
-
-    A difference is the first row minus the second, corrected for all pairs.
-    """
+def compare_pairs(lines: Sequence[RowResult], name: str) -> Pairs:
+    """Returns the differences of all pairs of comparable rows in a metric, corrected for all."""
     measures = {
         line.row.name: measure
         for line in lines
         if (measure := line.measure(name)) and measure.draws is not None and not line.unusual
     }
-    difference = _differences(name, [*measures.values()])
-    differences = {
-        (a, b): difference(measures[a], measures[b]) for a, b in itertools.combinations(measures, 2)
-    }
-    return dict(zip(differences, statistics.corrected([*differences.values()]), strict=True))
-
-
-def paper_score(grid: Grid, row: Row) -> float | None:
-    """Returns the paper's value of the grid's metric; None for a sample, whose test set differs."""
-    if CORPORA[grid.data.corpus].sample:
-        return None
-    return row.paper.get(metric_of(grid.data.corpus).name)
+    difference, pairs = (
+        _differences(name, [*measures.values()]),
+        dict[tuple[str, str], Difference](),
+    )
+    both = list(itertools.combinations(measures, 2))
+    found = statistics.corrected([difference(measures[a], measures[b]) for a, b in both])
+    for (a, b), d in zip(both, found, strict=True):
+        pairs |= {(a, b): d, (b, a): d.reversed()}
+    return pairs

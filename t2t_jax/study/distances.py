@@ -18,7 +18,7 @@ from t2t_jax.runs import judging, store
 from t2t_jax.study import statistics
 from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.comparison import RowResult
-from t2t_jax.study.typeset import Cell, Table, without_empty
+from t2t_jax.study.typeset import Table, table
 
 Accuracies = Mapping[str, Sequence[Accuracy]]  # by the name of the row
 _PARTS = 7  # number of parts of the sentences, as equal as ties allow
@@ -127,15 +127,12 @@ def contrastive_table(rows: Accuracies) -> Table:
     """Returns a line for each row and type of error, with a column for each distance."""
     distances = [contrastive.span(*ends) for ends in DISTANCES]
     header = ("", ""), ("", "error"), ("", "n"), ("", "all"), *(("distance", x) for x in distances)
-    groups = {
-        name: [
-            tuple(map(Cell, (name, x.type, f"{x.n:,}", *_texts(row, x.type, ["", *distances]))))
-            for x in row
-            if not x.distance
-        ]
+    groups = [
+        [(name, x.type, f"{x.n:,}", *_texts(row, x.type, ["", *distances]))
+         for x in row if not x.distance]
         for name, row in rows.items()
-    }
-    return without_empty("Contrastive accuracy.", header, groups, (_CONTRASTIVE_NOTE,))
+    ]  # fmt: skip
+    return table("Contrastive accuracy.", header, groups, (_CONTRASTIVE_NOTE,))
 
 
 def _texts(row: Sequence[Accuracy], kind: str, distances: Sequence[str]) -> list[str]:
@@ -161,15 +158,15 @@ def diagnostic_table(title: str, predicted: Mapping[str, tuple[Sequence[str], Sp
         if split.extras:
             distances = np.array([extra["dependency"] for extra in split.extras])
             lines += [_line("", "", span(distances[i]), counts[i]) for i in parts(distances)]
-        groups.append(tuple(lines))
+        groups.append(lines)
     if max(map(len, groups)) == 1:  # without parts, nothing needs to be separated
-        groups = [tuple(line for (line,) in groups)]
-    return Table(title, (*header, ("", "exact")), tuple(groups), _DIAGNOSTIC_NOTES)
+        groups = [[line for (line,) in groups]]
+    return table(title, (*header, ("", "exact")), groups, _DIAGNOSTIC_NOTES)
 
 
-def _line(name: str, length: str, distance: str, counts: np.ndarray) -> tuple[Cell, ...]:
+def _line(name: str, length: str, distance: str, counts: np.ndarray) -> tuple[str, ...]:
     measured = (_interval(counts, x) for x in (percentage, accuracy.exact_of_sums))
-    return tuple(map(Cell, (name, length, distance, f"{len(counts):,}", *measured)))
+    return name, length, distance, f"{len(counts):,}", *measured
 
 
 def _interval(counts: np.ndarray, of_sums: Callable[[np.ndarray], np.ndarray]) -> str:

@@ -14,7 +14,7 @@ from t2t_jax import config
 from t2t_jax.study import statistics
 from t2t_jax.study.comparison import Measure, RowResult, main_measure, main_metric
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.typeset import Cell, Table
+from t2t_jax.study.typeset import Table, table
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,11 @@ def _sizes(cells: np.ndarray, axes: Sequence[int], count: int) -> np.ndarray:
 
 def effects_table(study: Factorial) -> Table:
     """Returns the table of effects, a group of lines for each field and each pair of fields."""
-    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    groups: dict[str, list[tuple[str, ...]]] = {}
     for effect in effects(study):
         interval = "" if effect.low is None else f"{effect.low:+.2f} to {effect.high:+.2f}"
         texts = effect.source, effect.level, f"{effect.size:+.2f}", interval
-        groups.setdefault(effect.source, []).append(tuple(map(Cell, texts)))
+        groups.setdefault(effect.source, []).append(texts)
     seeds = min(cell.spread.n for cell in study.cells.flat)
     over = "seeds and sentences" if seeds > 1 else "sentences"
     note = (
@@ -160,6 +160,5 @@ def effects_table(study: Factorial) -> Table:
         "each alone covers its effect with 95%, without a correction for the others."
     )
     header = ("", ""), ("", "level"), (study.metric, "effect"), (study.metric, "95% interval")
-    lines = tuple(tuple(group) for group in groups.values())
-    notes = (note, study.note) if study.note else (note,)
-    return Table(f"Effects on {study.metric}", header, lines, notes)
+    notes = filter(None, (note, study.note))
+    return table(f"Effects on {study.metric}", header, groups.values(), notes)

@@ -4,12 +4,9 @@ Rows are compared only with rows of the same study in the same store: the best o
 significance tests and the marks of unusual runs belong to each part alone.
 """
 
-import csv
-import io
 import itertools
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from t2t_jax import config
@@ -18,12 +15,11 @@ from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.files import finite
 from t2t_jax.runs import results
 from t2t_jax.study import factorial, tables
-from t2t_jax.study.comparison import RowResult, corrected, paper_score
+from t2t_jax.study.comparison import RowResult, corrected, paper_value
 from t2t_jax.study.declaration import PAPER
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex
-from t2t_jax.study.statistics import Spread
-from t2t_jax.study.typeset import Cell, Table, as_markdown, as_text
+from t2t_jax.study.typeset import Table, as_csv, as_markdown, as_text, table
 
 Part = tuple[Grid, Sequence[RowResult]]
 TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
@@ -53,7 +49,8 @@ def render(
       costs: whether the table of costs follows a typeset table.
       details: whether all notes follow it; otherwise those that are needed to read it.
     """
-    parts = [part for part in parts if _has_runs(part)] or parts[:1]
+    known = [part for part in parts if any(line.runs or line.status for line in part[1])]
+    parts = known or parts[:1]
     parts = [(grid, lines) for (grid, _), lines in zip(parts, corrected(parts), strict=True)]
     if format == "csv":
         return _csv(parts)
@@ -80,12 +77,7 @@ def _brief(table: Table, format: str) -> Table:
     notes = [x for x in table.notes if not getattr(x, "detail", False)]
     more = len(table.notes) - len(notes)
     hint = f"Notes that are not shown: {more} (--notes shows them)."
-    return replace(table, notes=(*notes, *[hint] * (more > 0 and format == "text")))
-
-
-def _has_runs(part: Part) -> bool:
-    """Returns whether the store has a run of the study, finished or not."""
-    return any(line.runs or line.status for line in part[1])
+    return table._replace(notes=(*notes, *[hint] * (more > 0 and format == "text")))
 
 
 def _sources(parts: Sequence[Part]) -> list[tuple[Part, dict[str, str]]]:
@@ -109,35 +101,29 @@ def _csv(parts: Sequence[Part]) -> str:
                 difference = record[f"{name}_difference"] or {}
                 of_row |= {f"{name}_{x}": difference.get(x) for x in _TESTED}
             lines += [run | of_row for run in record["runs"]]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return out.getvalue()
+    return as_csv(names, lines)
 
 
 def _merge(title: str, parts: Sequence[Part], every: Sequence[Table], *notes: str) -> Table:
-    """Returns one table with the columns of all, and the study and store of each line."""
+    """Returns one table with the columns of all, and the study and store of each line.
+
+    A note that not all tables have begins with its table's study and store.
+    """
     if len(every) == 1:
         return every[0]
-    header = _union([table.header for table in every])
-    grids = [grid for grid, _ in parts]
-    of_study = [grid.name for grid in grids], "study"
-    of_store = [str(grid.home) for grid in grids], "store"
+    header, groups = _union([table.header for table in every]), []
+    of_study = [grid.name for grid, _ in parts], "study"
+    of_store = [str(grid.home) for grid, _ in parts], "store"
     sources = [(texts, name) for texts, name in (of_study, of_store) if len(set(texts)) > 1]
-    groups = []
+    shared, own = [x for x in every[0].notes if all(x in table.notes for table in every)], []
     for i, part in enumerate(every):
-        places = {column: j for j, column in enumerate(part.header)}
-        source = tuple(Cell(texts[i]) for texts, _ in sources)
+        source = [texts[i] for texts, _ in sources]
+        own += [f"{' in '.join(source)}: {note}" for note in part.notes if note not in shared]
         for group in part.groups:
-            lines = (
-                tuple(line[places[column]] if column in places else Cell("") for column in header)
-                for line in group
-            )
-            groups.append(tuple(line + source for line in lines))
-    labels = [" in ".join(texts[i] for texts, _ in sources) for i in range(len(every))]
+            lines = [dict(zip(part.header, line, strict=True)) for line in group]
+            groups.append([[*(x.get(column, "") for column in header), *source] for x in lines])
     named = (*header, *(("from", name) for _, name in sources))
-    return Table(title, named, tuple(groups), (*notes, *_notes(labels, every)))
+    return table(title, named, groups, (*notes, *own, *shared))
 
 
 def _union(headers: Sequence[Sequence[tuple[str, str]]]) -> list[tuple[str, str]]:
@@ -148,18 +134,6 @@ def _union(headers: Sequence[Sequence[tuple[str, str]]]) -> list[tuple[str, str]
             if column not in union:
                 union.insert(union.index(before) + 1, column)
     return union
-
-
-def _notes(labels: Sequence[str], every: Sequence[Table]) -> list[str]:
-    """Returns the notes of all tables; a note that not all have begins with its table's label."""
-    shared = [note for note in every[0].notes if all(note in table.notes for table in every)]
-    own = (
-        f"{label}: {note}"
-        for label, table in zip(labels, every, strict=True)
-        for note in table.notes
-        if note not in shared
-    )
-    return [*own, *shared]
 
 
 def row_config(c: Config) -> dict[str, Any]:
@@ -181,18 +155,18 @@ def _record(grid: Grid, line: RowResult) -> dict[str, Any]:
         "group": row.group,
         "changes": dict(row.changes),
         "config": row_config(line.c),
-        "paper": {n: row.paper.get(n) for n in PAPER} | {metric: paper_score(grid, row)},
+        "paper": {n: row.paper.get(n) for n in PAPER} | {metric: paper_value(grid, row, metric)},
         **_scores_record(line, names),
         **_tuning_record(line, names),
         "status": line.status,
-        "runs": [_run_record(grid, line, i) for i in range(len(line.runs))],
+        "runs": [_run_record(grid, line, names, i) for i in range(len(line.runs))],
     }
 
 
 def _scores_record(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
     """Returns the mean of each score, and its difference from base, as it is tested."""
     measures = [(name, line.measure(name)) for name in names]
-    means = {name: x and _spread(x.spread) for name, x in measures}
+    means = {name: x and x.spread._asdict() for name, x in measures}
     differences = ((f"{n}_difference", x and x.difference) for n, x in measures)
     return means | {name: x and x._asdict() for name, x in differences}
 
@@ -200,31 +174,25 @@ def _scores_record(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
 def _tuning_record(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
     """Returns the trials of a row, its chosen values and its results without tuning."""
     choice, untuned = line.choice, line.untuned
-    if choice is None or untuned is None:
+    if untuned is None:
         return {}
     return {
-        "chosen": choice.chosen and choice.chosen.values,
+        "chosen": choice.values or None,
         "at_edge": choice.at_edge,
         "trials": [{**trial.values, "PPL_choosing": trial.PPL} for trial in choice.trials],
         "untuned": _scores_record(untuned, names),
     }
 
 
-def _run_record(grid: Grid, line: RowResult, i: int) -> dict[str, Any]:
+def _run_record(grid: Grid, line: RowResult, names: Sequence[str], i: int) -> dict[str, Any]:
     run = line.runs[i]
     return {
         "seed": run.seed,
         "name": line.run_name(grid, run.seed),
         "directory": str(run.directory),
         "unusual": run.unusual,
-        "PPL": line.PPL and line.PPL.values[i],
-        metric_of(grid.data.corpus).name: line.score and line.score.values[i],
-        **{name: (x := line.measure(name)) and x.values[i] for name in grid.computed},
+        **{name: (x := line.measure(name)) and x.values[i] for name in names},
         "device": run.device,
         "programs": run.programs,
         "version": run.version,
     } | run.costs
-
-
-def _spread(value: Spread) -> dict[str, Any]:
-    return {"mean": value.mean, "deviation": value.deviation, "n": value.n}

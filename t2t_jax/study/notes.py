@@ -9,8 +9,9 @@ from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, Outputs, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
-from t2t_jax.study.comparison import LEVEL, RowResult, comparable, same_subwords, tests
+from t2t_jax.study.comparison import RowResult, comparable, same_subwords, tests
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.statistics import LEVEL
 from t2t_jax.study.sweep import TRIAL_SEED
 
 EDGE = "‡"  # marks a chosen value at the edge of its range
@@ -176,7 +177,7 @@ def _tuning(grid: Grid, lines: Sequence[RowResult]) -> list[Note]:
         return []
     values = "; ".join(f"{n} from {', '.join(map(str, x))}" for n, x in grid.sweep.items())
     on = "PPL and the score are" if grid.study.split == "dev" else "PPL is"
-    tried = [(line.row.name, line.choice) for line in lines if line.choice]
+    tried = [(line.row.name, line.choice) for line in lines if line.choice.trials]
     seed = tried[0][1].trials[0].seed if tried else TRIAL_SEED
     own = f"seed {seed}, which is not scored" if seed else "seed 0"
     text = (

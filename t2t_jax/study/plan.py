@@ -20,7 +20,7 @@ from t2t_jax.study.grid import Grid, Seeds
 from t2t_jax.study.power import Scene, detectable, margins, power
 from t2t_jax.study.statistics import prior
 from t2t_jax.study.sweep import seeds_of
-from t2t_jax.study.typeset import Cell, Table, without_empty
+from t2t_jax.study.typeset import Table, table
 from t2t_jax.training.progress import duration
 
 SEEDS = 1, 3, 5, 10, 20
@@ -116,7 +116,7 @@ def plan(
             "store or a folder of published results that has, with --from."
         )
     rate, every = speed(lines, origin), [seeds_of(grid, n, base) for n in SEEDS]
-    body = [tuple(map(Cell, _line(grid, found, seeds, rate, detect))) for seeds in every]
+    body = [_line(grid, found, seeds, rate, detect) for seeds in every]
     header = [("", "seeds"), ("", "of base"), ("", "runs"), ("", "time of a core")]
     header += [("found with 80%", UNITS.get(name, name)) for name in found]
     header += [("power at", f"{detect} nats")]
@@ -132,7 +132,7 @@ def plan(
         f"Runs there took {rate.of_a_flop * 1e12:.3g} s of {rate.device} for 10^12 FLOPs, and "
         f"{rate.of_a_run:.3g} s each for compiling and scoring.",
     )
-    return without_empty(f"Plan of {grid.title}", header, {"": body}, notes)
+    return table(f"Plan of {grid.title}", header, [body], notes)
 
 
 def _line(

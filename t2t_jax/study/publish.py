@@ -59,7 +59,7 @@ def runs_of(
             name = f"{line.run_name(grid, run.seed)}\n"
             contents = published.contents(run.directory, kept)
             runs[run.directory.name] = {names.FILE: known + name, **contents}
-        for directory in line.choice.directories if line.choice else ():
+        for directory in line.choice.directories:
             if directory.name not in runs:
                 runs[directory.name] = published.contents(directory, TRIAL)
     return runs

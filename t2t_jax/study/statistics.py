@@ -17,6 +17,7 @@ from scipy import special
 
 DRAWS = 1000
 OWN = 5
+LEVEL = 0.05  # significance level of the corrected p
 Prior = tuple[Any, Any]  # a variance and its degrees of freedom: numbers or arrays
 NO_PRIOR: Prior = (0.0, 0.0)
 
@@ -69,6 +70,14 @@ class Difference(NamedTuple):
         """Returns a difference of NLL per token as one of PPL, where base has this PPL."""
         size, low, high = (base * math.expm1(x) for x in self[:3])
         return self._replace(size=size, low=low, high=high, base=base)
+
+    def reversed(self) -> "Difference":
+        """Returns base's mean minus the row's."""
+        return self._replace(size=-self.size, low=-self.high, high=-self.low)
+
+    @property
+    def significant(self) -> bool:
+        return self.p is not None and self.p < LEVEL
 
     @property
     def detectable(self) -> float:

@@ -68,15 +68,20 @@ class Choice:
         return [trial for trial in self.trials if trial.PPL is not None]
 
     @property
+    def chosen(self) -> Trial | None:
+        """The first of the best trials; None if none is finished, or all failed."""
+        found = [trial for trial in self.finished if trial.PPL and math.isfinite(trial.PPL)]
+        return min(found, key=lambda trial: trial.PPL or 0.0, default=None)
+
+    @property
     def missing(self) -> int:
         """The number of trials that are not finished."""
         return len(self.trials) - len(self.finished)
 
     @property
-    def chosen(self) -> Trial | None:
-        """The first of the best trials; None if none is finished, or all failed."""
-        found = [trial for trial in self.finished if trial.PPL and math.isfinite(trial.PPL)]
-        return min(found, key=lambda trial: trial.PPL or 0.0, default=None)
+    def values(self) -> Values:
+        """The chosen values; empty if none are."""
+        return self.chosen.values if self.chosen else {}
 
     @property
     def directories(self) -> list[Path]:
@@ -86,13 +91,16 @@ class Choice:
     @property
     def at_edge(self) -> list[str]:
         """The numeric fields whose chosen value is the least or the greatest of several."""
-        chosen, names = self.chosen, []
-        for name in chosen.values if chosen else ():
+        names = []
+        for name, chosen in self.values.items():
             values = {trial.values[name] for trial in self.trials}
             numeric = len(values) > 1 and config.field_type(name) in (int, float)
-            if chosen and numeric and chosen.values[name] in (min(values), max(values)):
+            if numeric and chosen in (min(values), max(values)):
                 names.append(name)
         return names
+
+
+UNTUNED = Choice(())
 
 
 def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:

@@ -7,14 +7,14 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.errors import UsageError, near
-from t2t_jax.evaluation.metrics import METRICS, metric_of, of_split
+from t2t_jax.evaluation.metrics import METRICS, PPL, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study.collecting import RowRuns
-from t2t_jax.study.comparison import Measure, RowResult, comparable, paper_score
+from t2t_jax.study.comparison import RowResult, comparable, paper_value
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes
-from t2t_jax.study.typeset import Cell, Table, without_empty
+from t2t_jax.study.typeset import Cell, Table, table
 
 _TESTED = "difference", "95% interval", "p"  # from base, corrected for all tests of the table
 COUNTS = "n", "params"  # columns that are neither fields nor metrics
@@ -41,8 +41,10 @@ def quality(
     Raises:
       UsageError: a name in `columns` is neither a field nor in `COUNTS`.
     """
+    for name in columns:
+        if name not in (names := (*config.SECTION_OF, *COUNTS)):
+            raise UsageError(f"--columns {name}: there is no such column: {near(name, names)}")
     shown = columns or (*grid.study.columns, *COUNTS)
-    _check(shown)
     fields = [name for name in shown if name not in COUNTS]
     ours = "tuned" if grid.sweep else "ours"
     header = (
@@ -56,27 +58,21 @@ def quality(
         ("params (M)", "ours"),
     )
     best = {name: _best(name, lines) for name in grid.scores}
-    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    groups: dict[str, list[list[str]]] = {}
     for line in lines:
         row, runs = line.row, line.runs
-        cells = (
-            Cell(_label(row, fields)),
+        n, parameters = len(runs), f"{runs[0].result['parameters'] / 1e6:.2f}" if runs else ""
+        cells = [
+            _label(row, fields),
             *_changes(grid, line, fields),
             *_chosen(grid, line),
-            *(cell for n in grid.scores for cell in _scores(grid, line, n, best[n], p)),
-            Cell(mean_score(line, grid.study.split, "valid")),
-            Cell(str(len(runs)) if runs and "n" in shown else ""),
-            *_parameters(line, "params" in shown),
-        )
+            *(text for name in grid.scores for text in _scores(grid, line, name, best[name], p)),
+            mean_score(line, grid.study.split, "valid"),
+            str(n) if n and "n" in shown else "",
+            *((_number(row.paper.get("params"), 0), parameters) if "params" in shown else ("", "")),
+        ]
         groups.setdefault(row.group, []).append(cells)
-    return without_empty(f"{grid.title}.", header, groups, notes(grid, lines))
-
-
-def _check(columns: Sequence[str]) -> None:
-    names = config.SECTION_OF.keys() | set(COUNTS)
-    for name in columns:
-        if name not in names:
-            raise UsageError(f"--columns {name}: there is no such column: {near(name, names)}")
+    return table(f"{grid.title}.", header, groups.values(), notes(grid, lines))
 
 
 def _label(row: Row, fields: Sequence[str]) -> str:
@@ -85,15 +81,7 @@ def _label(row: Row, fields: Sequence[str]) -> str:
     return f"({row.group})" if shown and row.name_lists_changes else row.name
 
 
-def _parameters(line: RowResult, shown: bool) -> list[Cell]:
-    """Returns the paper's number of parameters and ours, in millions."""
-    runs = line.runs
-    ours = f"{runs[0].result['parameters'] / 1e6:.2f}" if runs else ""
-    papers = _number(line.row.paper.get("params"), 0)
-    return [Cell(text if shown else "") for text in (papers, ours)]
-
-
-def _changes(grid: Grid, line: RowResult, fields: Sequence[str]) -> list[Cell]:
+def _changes(grid: Grid, line: RowResult, fields: Sequence[str]) -> list[str]:
     """Returns the cells of fields: all that base has; of other rows, those named or changed."""
     study, row, c = grid.study, line.row, line.c
     paper, ours = config.flatten(study.config(row)), config.flatten(c)
@@ -104,19 +92,16 @@ def _changes(grid: Grid, line: RowResult, fields: Sequence[str]) -> list[Cell]:
     if study.equal_flops:
         shown |= {"steps"}
     scaled = {n: f"{_short(paper[n])}→{_short(ours[n])}" for n in shown if paper[n] != ours[n]}
-    cells = [Cell(scaled.get(n, str(paper[n])) if n in shown else "") for n in fields]
+    cells = [scaled.get(n, str(paper[n])) if n in shown else "" for n in fields]
     if row.label and cells and not any(cells):
-        cells[0] = Cell(row.label)
+        cells[0] = row.label
     return cells
 
 
-def _chosen(grid: Grid, line: RowResult) -> list[Cell]:
+def _chosen(grid: Grid, line: RowResult) -> list[str]:
     """Returns the chosen value of each swept field, with a mark at the edge of its range."""
-    choice = line.choice
-    if choice is None or choice.chosen is None:
-        return [Cell("") for _ in grid.sweep]
-    marks = dict.fromkeys(choice.at_edge, EDGE)
-    return [Cell(f"{x}{marks.get(name, '')}") for name, x in choice.chosen.values.items()]
+    values, at_edge = line.choice.values, line.choice.at_edge
+    return [f"{values.get(name, '')}{EDGE * (name in at_edge)}" for name in grid.sweep]
 
 
 def _short(value: Any) -> str:
@@ -138,58 +123,44 @@ def _best(name: str, lines: Sequence[RowResult]) -> float:
     return (min if METRICS[of_split(name)[0]].lower_is_better else max)(means)
 
 
-def _scores(grid: Grid, line: RowResult, name: str, best: float, p: bool) -> tuple[Cell, ...]:
+def _scores(grid: Grid, line: RowResult, name: str, best: float, p: bool) -> list[str]:
     """Returns the cells of a metric: the paper's, ours without tuning, and ours; then `_TESTED`."""
-    row, untuned, own = line.row, line.untuned, metric_of(grid.data.corpus).name
-    papers = {own: _number(paper_score(grid, row), 1), "PPL": _number(row.paper.get("PPL"), 2)}
-    digits = 3 if name == "PPL" else 2
-
-    def ours(of: RowResult, best: float = math.nan) -> Cell:
-        return _measured(of.measure(name), digits, best, "†" * of.unusual)
-
-    values = Cell(papers.get(name, "")), ours(untuned) if untuned else Cell(""), ours(line, best)
-    measure = line.measure(name)
+    measure, digits = line.measure(name), 3 if name == PPL else 2
+    papers = _number(paper_value(grid, line.row, name), 2 if name == PPL else 1)
+    cells = [papers, _measured(line.untuned, name, digits), _measured(line, name, digits, best)]
     if not p or measure is None or measure.difference is None:
-        return *values, *(Cell("") for _ in _TESTED)
+        return cells + [""] * len(_TESTED)
     d = measure.difference
     interval = f"{d.low:+.{digits}f} to {d.high:+.{digits}f}"
-    tested = f"{d.size:+.{digits}f}", interval, "" if d.p is None else f"{d.p:.2g}"
-    return *values, *map(Cell, tested)
+    return [*cells, f"{d.size:+.{digits}f}", interval, "" if d.p is None else f"{d.p:.2g}"]
 
 
-def _measured(measure: Measure | None, digits: int, best: float = math.nan, mark: str = "") -> Cell:
-    if measure is None:
-        return Cell("")
+def _measured(line: RowResult | None, name: str, digits: int, best: float = math.nan) -> str:
+    if line is None or (measure := line.measure(name)) is None:
+        return ""
     spread = measure.spread
     deviation = "" if spread.n == 1 else f" ± {spread.deviation:.{digits}f}"
-    star = "*" * measure.significant
-    cell = Cell(f"{spread.mean:.{digits}f}{deviation}{star}{mark}")
-    cell.best = spread.mean == best
-    return cell
+    marks = "*" * measure.significant + "†" * line.unusual
+    return Cell(f"{spread.mean:.{digits}f}{deviation}{marks}", spread.mean == best)
 
 
 def costs(rows: Sequence[RowRuns]) -> Table:
     """Returns the costs of every row that has runs, with columns for each device."""
     devices = sorted({run.device for row in rows for run in row.runs})
-    groups: dict[str, list[tuple[Cell, ...]]] = {}
+    groups: dict[str, list[list[str]]] = {}
     for row in rows:
         if row.runs:
-            groups.setdefault(row.row.group, []).append(_cost_cells(row, devices))
+            paper = row.row.paper.get("FLOPs")
+            cells = [
+                row.row.name,
+                f"{row.runs[0].result['parameters'] / 1e6:.2f}",
+                f"{paper:.1e}" if paper else "",
+                f"{median(x.result['flops'] for x in row.runs):.2e}",
+                *(text for device in devices for text in _on_device(row.runs, device)),
+            ]
+            groups.setdefault(row.row.group, []).append(cells)
     header = (*_COSTS, *((f"on {device}", name) for device in devices for name in _ON_DEVICE))
-    return without_empty("Cost of a run", header, groups, (_COSTS_NOTE,))
-
-
-def _cost_cells(row: RowRuns, devices: Sequence[str]) -> tuple[Cell, ...]:
-    on_device = [text for device in devices for text in _on_device(row.runs, device)]
-    paper, counted = row.row.paper.get("FLOPs"), median(x.result["flops"] for x in row.runs)
-    texts = (
-        row.row.name,
-        f"{row.runs[0].result['parameters'] / 1e6:.2f}",
-        f"{paper:.1e}" if paper else "",
-        f"{counted:.2e}",
-        *on_device,
-    )
-    return tuple(map(Cell, texts))
+    return table("Cost of a run", header, groups.values(), (_COSTS_NOTE,))
 
 
 def _on_device(every: Sequence[Run], device: str) -> Iterator[str]:

@@ -55,7 +55,7 @@ def _of_line(grid: Grid, line: RowResult) -> dict[Path, Row]:
             row = row_of(run.directory, run.seed)
             scores = {n: x.values[i] for n in grid.scores if (x := of.measure(n))}
             row.update(scores, name=of.run_name(grid, run.seed), **{role: True})
-    for trial in line.choice.finished if line.choice else ():
+    for trial in line.choice.finished:
         if trial.directory:
             row = row_of(trial.directory, trial.seed)
             if not (row["untuned"] or row["chosen"]):

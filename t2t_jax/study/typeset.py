@@ -1,18 +1,24 @@
 """Tables typeset as text and Markdown, which escape texts here; `study.latex` typesets LaTeX."""
 
+import csv
+import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 
 class Cell(str):
     """The text of a cell; it is bold if it is the `best` of its column."""
 
-    best = False
+    best: bool
+
+    def __new__(cls, text: str, best: bool = False) -> "Cell":
+        cell = super().__new__(cls, text)
+        cell.best = best or getattr(text, "best", False)
+        return cell
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table of texts.
 
     Attributes:
@@ -27,21 +33,30 @@ class Table:
     notes: tuple[str, ...]
 
 
-def without_empty(
+def table(
     title: str,
     header: Sequence[tuple[str, str]],
-    groups: Mapping[str, Sequence[tuple[Cell, ...]]],
-    notes: Sequence[str],
+    groups: Iterable[Sequence[Sequence[str]]],
+    notes: Iterable[str] = (),
 ) -> Table:
-    """Returns a table without the columns that are empty in every line."""
-    lines = [line for group in groups.values() for line in group]
-    kept = [0, *(i for i in range(1, len(header)) if any(line[i] for line in lines))]
+    """Returns a table of groups of lines of texts, without the columns that have no text."""
+    groups = list(groups)
+    kept = [i for i in range(len(header)) if not i or any(x[i] for group in groups for x in group)]
     return Table(
         title,
         tuple(header[i] for i in kept),
-        tuple(tuple(tuple(line[i] for i in kept) for line in g) for g in groups.values()),
+        tuple(tuple(tuple(Cell(x[i]) for i in kept) for x in group) for group in groups),
         tuple(notes),
     )
+
+
+def as_csv(names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Returns a line for each row with the values of these names; what a row lacks is blank."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(names), extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
 
 
 def extends(line: Sequence[str], i: int) -> bool:
