@@ -156,7 +156,9 @@ def test_generated_text_begins_as_documents_do(
 ):
     """In training, attention within a document does not see what stands before its first token."""
     fields = files | SMALL | dict(vocabulary=310, steps=1, evaluate_every=1)
-    options = toy.options(fields | dict(document_attention=attention))
+    options = toy.options(
+        fields | dict(document_attention=attention, decoder_attention="cosformer:M=33")
+    )
     run, cache = tmp_path / "run", ["--cache", tmp_path / "cache"]
     call("train", "text", "--run", run, *cache, *options)
     prompts = []
@@ -166,7 +168,9 @@ def test_generated_text_begins_as_documents_do(
     (tmp_path / "lines").write_text("The dog\n")
     with (tmp_path / "lines").open() as lines:
         monkeypatch.setattr("sys.stdin", lines)
-        assert call("generate", run, *cache).out == "The dog\n"
+        assert call("generate", run, *cache, "--tokens", 9).out == "The dog\n"
+        lines.seek(0)
+        assert "the model has 33 positions" in call("generate", run, *cache, code=2).err
     vocabulary = loading.load(run, toy.quiet, translating=False)[3]
     assert prompts == [before + vocabulary.encode(["The dog"])[0]]
 

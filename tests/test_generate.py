@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from t2t_jax.inference.sample import Choice, choose, generate
+from t2t_jax.inference.sample import Choice, choose, generate, positions
 from t2t_jax.tokens import BOS, EOS
 from tests.small import V, make
 
@@ -80,3 +80,10 @@ def test_a_seed_draws_the_same_text_again():
     assert draw(5, 40) == draw(5, 40) != draw(6, 40)
     assert draw(5, 40)[:7] == draw(5, 7)
     assert len(draw(5, 7)) <= 7
+
+
+def test_a_text_has_all_positions_of_a_mechanism():
+    model, params = make(architecture="decoder", decoder_attention="local:w=3,cosformer:M=70")
+    assert positions(model) == 70
+    length = len([x for part in generate(model, params, [BOS, 7], 68, 0, GREEDY) for x in part])
+    assert 0 < length <= 68

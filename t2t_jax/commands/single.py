@@ -78,9 +78,9 @@ def generate(arguments: Namespace) -> None:
     choice = sample.Choice(arguments.temperature, arguments.top_k, arguments.top_p)
     for line in itertools.chain.from_iterable(_arriving_lines("standard input", sys.stdin.buffer)):
         ids = vocabulary.encode([line.strip()])[0]
-        if model.limit and len(begin + ids) + arguments.tokens > model.limit:
+        if len(begin + ids) + arguments.tokens > (limit := sample.positions(model)):
             raise UsageError(
-                f"the model has {model.limit:,} positions and the line {len(ids):,} tokens: "
+                f"the model has {limit:,} positions and the line {len(ids):,} tokens: "
                 "shorten it, or lower --tokens."
             )
         limits = arguments.tokens, arguments.seed, choice

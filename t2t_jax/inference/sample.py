@@ -1,5 +1,6 @@
 """Continuation of a text by a causal language model, token by token."""
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from t2t_jax.attention import choice as mechanisms
 from t2t_jax.tokens import BOS, EOS, PAD
 from t2t_jax.training import sharding
 
@@ -79,6 +81,12 @@ def advance(
     return lax.scan(step, (state, tokens), t + jnp.arange(STEPS))[0]
 
 
+def positions(model: Any) -> float:
+    """The largest number of positions that the model and all of its mechanisms have, or inf."""
+    pieces = mechanisms.pieces(model.c.decoder_attention)
+    return min(model.limit or math.inf, *(mechanisms.capacity(piece)[1] for piece in pieces))
+
+
 def generate(
     model: Any, params: Any, prompt: Sequence[int], length: int, seed: int, choice: Choice
 ) -> Iterator[list[int]]:
@@ -90,8 +98,7 @@ def generate(
       seed: any number; equal seeds draw equal tokens.
     """
     total = len(prompt) + length
-    capacity = 1 << max(6, (total + STEPS - 1).bit_length())
-    capacity = capacity if model.limit is None else min(capacity, model.limit)
+    capacity = int(min(1 << max(6, (total + STEPS - 1).bit_length()), positions(model)))
     tokens = np.full((1, capacity), PAD, np.int32)
     tokens[0, : len(prompt)] = prompt
     key, mesh = jax.random.key(seed), sharding.mesh_of(params)
