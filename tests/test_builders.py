@@ -14,7 +14,6 @@ from tensorflow_datasets.translate.wmt14 import Wmt14Translate
 
 from t2t_jax.config import Data
 from t2t_jax.data import builders, parallel
-from t2t_jax.data import parallel as published
 from t2t_jax.data import prepare as preparation
 from t2t_jax.data.cache import open_dataset
 from t2t_jax.data.prepare import prepare
@@ -187,37 +186,59 @@ def test_a_missing_archive_is_named_without_a_download(archives, tmp_path, monke
     assert "\n" not in message
 
 
+def test_downloaded_archives_are_not_requested_again(archives, tmp_path, monkeypatch):
+    requested = []
+    monkeypatch.setattr(builders, "_answers", lambda url: requested.append(url) or True)
+    builder = Wmt14Translate(data_dir=str(tmp_path), config="de-en", file_format="array_record")
+    first, second = ARCHIVES["europarl"], ARCHIVES["news"]
+    name = tfds.download.resource.get_dl_fname(first, builder.url_infos[first].checksum)
+    (tmp_path / "downloads" / "wmt").mkdir(parents=True)
+    (tmp_path / "downloads" / "wmt" / name).write_bytes(b"")
+    builders._check_reachable(builder, [first, second], tmp_path / "downloads", "")
+    assert requested == [second]
+
+
 @pytest.fixture
 def captions(tmp_path, monkeypatch):
-    """Multi30k in miniature, German and French, with its checksums registered in TFDS."""
-    directory = tmp_path / "captions"
+    """Multi30k in miniature, and the list of the files that are downloaded from it."""
+    directory, requested, published = tmp_path / "captions", [], {}
     directory.mkdir()
     for stem, n in (("train", 150), ("val", 12), ("test_2016_flickr", 9)):
-        for language in published.LANGUAGES:
+        for language in parallel.LANGUAGES:
             data = gzip.compress(text(lines(language, n, stem)), mtime=0)
             (directory / f"{stem}.{language}.gz").write_bytes(data)
-    known = infos(directory, [published.URL + name for name in published.FILES])
-    files = {info.filename: (info.size, info.checksum) for info in known.values()}
-    monkeypatch.setattr(parallel, "FILES", files)
-    monkeypatch.setattr(builders.Multi30k, "url_infos", known)
-    return directory
+            published[f"{stem}.{language}.gz"] = hashlib.sha256(data).hexdigest()
+    assert set(published) == set(parallel.FILES)
+    monkeypatch.setattr(parallel, "FILES", published)
+
+    def answer(url, timeout):
+        requested.append(url.removeprefix(parallel.URL))
+        return (directory / requested[-1]).open("rb")
+
+    monkeypatch.setattr(parallel.urllib.request, "urlopen", answer)
+    return directory, requested
 
 
 @pytest.mark.parametrize(("source", "target"), [("en", "fr"), ("de", "en")])
-def test_multi30k_downloaded_equals_the_local_copy(captions, tmp_path, monkeypatch, source, target):
-    """The download itself is replaced by reading a directory."""
-    plain = builders._prepare
-    monkeypatch.setattr(
-        builders, "_prepare", lambda b, urls, root, _: plain(b, urls, root, str(captions))
-    )
-    offline(monkeypatch)
+def test_multi30k_downloaded_equals_the_local_copy(captions, tmp_path, source, target):
+    directory, requested = captions
     fields = {"corpus": "multi30k", "vocabulary": 75, "source": source, "target": target}
     online = prepare(Data(**fields), tmp_path / "online", quiet)
-    local = prepare(Data(**fields, directory=str(captions)), tmp_path / "local", quiet)
+    stems = "train", "val", "test_2016_flickr"
+    assert requested == [f"{stem}.{x}.gz" for stem in stems for x in (source, target)]
+    local = prepare(Data(**fields, directory=str(directory)), tmp_path / "local", quiet)
     assert online.name == local.name
     assert open_dataset(online).fingerprint == open_dataset(local).fingerprint
     assert open_dataset(online).splits["test"].sources == lines(source, 9, "test_2016_flickr")
     assert open_dataset(online).splits["dev"].references == lines(target, 12, "val")
+    prepare(Data(**fields, max_length=99), tmp_path / "online", quiet)
+    assert len(requested) == 6  # what was downloaded is not requested again
+
+
+def test_a_changed_file_of_multi30k_is_refused(captions, tmp_path):
+    (captions[0] / "val.en.gz").write_bytes(gzip.compress(b"other\n"))
+    with pytest.raises(UsageError, match=r"val\.en\.gz is not the published file"):
+        prepare(Data(corpus="multi30k", target="de"), tmp_path, quiet)
 
 
 def test_multi30k_without_network_names_the_files_to_download(tmp_path, monkeypatch):
@@ -229,18 +250,6 @@ def test_multi30k_without_network_names_the_files_to_download(tmp_path, monkeypa
     for stem in ("train", "val", "test_2016_flickr"):
         assert f"{stem}.en.gz, {stem}.fr.gz" in message
     assert message.count("https://raw.githubusercontent.com/multi30k/dataset/") == 1
-
-
-def test_downloaded_files_are_not_requested_again(captions, tmp_path, monkeypatch):
-    requested = []
-    monkeypatch.setattr(builders, "_answers", lambda url: requested.append(url) or True)
-    builder = builders._builder(builders.Multi30k, tmp_path, "de-en")
-    [first, second] = [published.URL + name for name in ("train.en.gz", "train.de.gz")]
-    name = tfds.download.resource.get_dl_fname(first, builder.url_infos[first].checksum)
-    (tmp_path / "downloads" / "multi30k").mkdir(parents=True)
-    (tmp_path / "downloads" / "multi30k" / name).write_bytes(b"")
-    builders._check_reachable(builder, [first, second], tmp_path / "downloads", "")
-    assert requested == [second]
 
 
 def test_opening_a_corpus_does_not_import_tfds():

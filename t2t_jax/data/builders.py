@@ -1,4 +1,4 @@
-"""Corpora that TensorFlow Datasets (TFDS) downloads and prepares, without TensorFlow.
+"""WMT14 as TensorFlow Datasets (TFDS) downloads and prepares it, without TensorFlow.
 
 This module is imported only to build a cache. TFDS 4.9 reads and writes `array_record` files
 without TensorFlow, but uses `tf.io.gfile` to unpack archives and to sort splits above a gigabyte;
@@ -7,7 +7,6 @@ without TensorFlow, but uses `tf.io.gfile` to unpack archives and to sort splits
 
 import contextlib
 import functools
-import gzip
 import os
 import re
 import types
@@ -15,69 +14,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import tensorflow_datasets as tfds
-from etils import epath
 
-from t2t_jax.data import parallel as published
 from t2t_jax.data.raw import FilesMissing, Raw, Stream
 from t2t_jax.data.tokenise import CHUNK
 from t2t_jax.errors import UsageError
 
 _SPLITS = {"train": "train", "dev": "validation", "test": "test"}
-
-
-class Multi30k(tfds.core.GeneratorBasedBuilder):
-    """Image captions in English, German and French; there is a config for each language pair."""
-
-    VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS = [  # noqa: RUF012, TFDS reads it from the class
-        tfds.core.BuilderConfig(name=f"{a}-{b}", description=f"{a} and {b}")
-        for a, b in (("de", "en"), ("en", "fr"), ("de", "fr"))
-    ]
-    pkg_dir_path = epath.Path(__file__).parent
-    url_infos = {  # noqa: RUF012
-        published.URL + name: tfds.download.checksums.UrlInfo(
-            size=size, checksum=sha256, filename=name
-        )
-        for name, (size, sha256) in published.FILES.items()
-    }
-
-    def _info(self):
-        languages = self.builder_config.name.split("-")
-        return tfds.core.DatasetInfo(
-            builder=self,
-            features=tfds.features.Translation(languages=languages),
-            homepage="https://github.com/multi30k/dataset",
-            disable_shuffling=True,  # the lines stay in the files' order
-        )
-
-    def _split_generators(self, dl_manager):
-        languages = self.builder_config.name.split("-")
-        return {
-            _SPLITS[split]: self._generate_examples(
-                dl_manager.download({x: f"{published.URL}{stem}.{x}.gz" for x in languages})
-            )
-            for split, stem in published.STEMS.items()
-        }
-
-    def _generate_examples(self, paths):
-        sides = {}
-        for language, path in paths.items():
-            with gzip.open(os.fspath(path)) as file:
-                sides[language] = file.read().decode().split("\n")[:-1]
-        for i, texts in enumerate(zip(*sides.values(), strict=True)):
-            yield i, dict(zip(sides, texts, strict=True))
-
-
-def multi30k(source: str, target: str, root: Path) -> Mapping[str, Stream]:
-    """The splits of Multi30k, downloaded below `root`."""
-    pair = sorted((source, target))
-    builder = _builder(Multi30k, root, config="-".join(pair))
-    names = [f"{s}.{x}.gz" for s in published.STEMS.values() for x in pair]
-    _prepare(builder, [published.URL + name for name in names], root, "")
-    return _streams(builder, source, target)
 
 
 def wmt14(source: str, target: str, root: Path, directory: str) -> Mapping[str, Stream]:
@@ -88,15 +33,24 @@ def wmt14(source: str, target: str, root: Path, directory: str) -> Mapping[str, 
     from tensorflow_datasets.translate import wmt, wmt14
 
     foreign = source if target == "en" else target
-    builder = _builder(wmt14.Wmt14Translate, root, config=f"{foreign}-en")
+    builder = wmt14.Wmt14Translate(
+        data_dir=os.fspath(root / "tfds"), config=f"{foreign}-en", file_format="array_record"
+    )
     parts = [wmt.DATASET_MAP[name] for names in builder.subsets.values() for name in names]
     urls = sorted({url for part in parts for url in part.get_url(foreign)})
     _prepare(builder, urls, root, directory)
-    return _streams(builder, source, target)
 
+    def read(split: str) -> Iterator[Raw]:
+        examples = builder.as_data_source(split=split)
+        for first in range(0, len(examples), CHUNK):
+            rows = range(first, min(first + CHUNK, len(examples)))
+            for pair in examples.__getitems__(rows):
+                yield Raw(pair[source], pair[target])
 
-def _builder(kind: Any, root: Path, config: str) -> Any:
-    return kind(data_dir=os.fspath(root / "tfds"), config=config, file_format="array_record")
+    return {
+        ours: Stream(f"{builder.info.full_name} {theirs}", functools.partial(read, theirs))
+        for ours, theirs in _SPLITS.items()
+    }
 
 
 def _prepare(builder: Any, urls: Iterable[str], root: Path, directory: str) -> None:
@@ -171,18 +125,13 @@ def _without_tensorflow() -> Iterator[None]:
     from tensorflow_datasets.core import shuffle
     from tensorflow_datasets.core.download import extractor
 
-    def open_file(path: Any, mode: str = "r") -> IO[Any]:
-        return open(os.fspath(path), mode)
-
-    gfile = types.SimpleNamespace(
-        GFile=open_file,
-        exists=os.path.exists,
-        remove=os.remove,
-    )
-    text = types.SimpleNamespace(as_text=lambda x: x.decode() if isinstance(x, bytes) else x)
-    errors = types.SimpleNamespace(ResourceExhaustedError=_Never)
     stand_in = types.SimpleNamespace(
-        io=types.SimpleNamespace(gfile=gfile), compat=text, errors=errors
+        io=types.SimpleNamespace(
+            gfile=types.SimpleNamespace(GFile=open, exists=os.path.exists, remove=os.remove)
+        ),
+        compat=types.SimpleNamespace(as_text=lambda x: x.decode() if isinstance(x, bytes) else x),
+        # Local files do not raise TensorFlow's error for too many open files.
+        errors=types.SimpleNamespace(ResourceExhaustedError=()),
     )
     modules = (extractor, shuffle)
     before = [module.tf for module in modules]
@@ -193,21 +142,3 @@ def _without_tensorflow() -> Iterator[None]:
     finally:
         for module, tf in zip(modules, before, strict=True):
             module.tf = tf
-
-
-class _Never(Exception):
-    """Replaces TensorFlow's error for too many open files, which local files do not raise."""
-
-
-def _streams(builder: Any, source: str, target: str) -> Mapping[str, Stream]:
-    def read(split: str) -> Iterator[Raw]:
-        examples = builder.as_data_source(split=split)
-        for first in range(0, len(examples), CHUNK):
-            rows = range(first, min(first + CHUNK, len(examples)))
-            for pair in examples.__getitems__(rows):
-                yield Raw(pair[source], pair[target])
-
-    return {
-        ours: Stream(f"{builder.info.full_name} {theirs}", functools.partial(read, theirs))
-        for ours, theirs in _SPLITS.items()
-    }

@@ -4,16 +4,20 @@ import bz2
 import codecs
 import functools
 import gzip
+import hashlib
+import http.client
 import itertools
 import lzma
+import urllib.request
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from t2t_jax.config import Data
 from t2t_jax.data.raw import FilesMissing, Raw, RawCorpus, Report, Stream, sha256
 from t2t_jax.errors import UsageError
+from t2t_jax.files import make_directory, write
 
 # The published files of Multi30k, at a fixed commit, as files may move in its repository.
 URL = (
@@ -23,20 +27,17 @@ URL = (
 LANGUAGES = ("en", "de", "fr")
 STEMS = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
 _LISTED = """
-train.en.gz 568929 d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f
-train.de.gz 637044 726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6
-train.fr.gz 604242 622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c
-val.en.gz 21650 14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28
-val.de.gz 24681 f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a
-val.fr.gz 23001 ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9
-test_2016_flickr.en.gz 21077 611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9
-test_2016_flickr.de.gz 22890 9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8
-test_2016_flickr.fr.gz 22310 6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90
+train.en.gz d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f
+train.de.gz 726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6
+train.fr.gz 622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c
+val.en.gz 14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28
+val.de.gz f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a
+val.fr.gz ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9
+test_2016_flickr.en.gz 611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9
+test_2016_flickr.de.gz 9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8
+test_2016_flickr.fr.gz 6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90
 """
-FILES = {  # name: (bytes, sha256)
-    name: (int(size), checksum)
-    for name, size, checksum in map(str.split, _LISTED.split("\n")[1:-1])
-}
+FILES = dict(map(str.split, _LISTED.split("\n")[1:-1]))  # the sha256 of each
 
 
 def text(data: Data, root: Path, report: Report) -> RawCorpus:
@@ -141,17 +142,26 @@ def multi30k(data: Data, root: Path, report: Report) -> RawCorpus:
             f"{', '.join(LANGUAGES)}."
         )
     published = {
-        split: [FILES[f"{stem}.{language}.gz"][1] for language in pair]
+        split: [FILES[f"{stem}.{language}.gz"] for language in pair]
         for split, stem in STEMS.items()
     }
+
+    def local(directory: Path) -> RawCorpus:
+        return _from_files(
+            {
+                s: tuple(_find(f"{directory / stem}", x, s) for x in pair)
+                for s, stem in STEMS.items()
+            }
+        )
+
     if not data.directory:
-        return RawCorpus(published, lambda: _builders().multi30k(data.source, data.target, root))
-    stems = {split: str(Path(data.directory) / stem) for split, stem in STEMS.items()}
-    local = _from_files({s: tuple(_find(stem, x, s) for x in pair) for s, stem in stems.items()})
+        names = [f"{stem}.{x}.gz" for stem in STEMS.values() for x in pair]
+        return RawCorpus(published, lambda: local(_downloaded(names, root / "downloads")).streams())
+    corpus = local(Path(data.directory))
     changed = [
-        f"{stems[split]}.{language}"
-        for split in stems
-        for language, a, b in zip(pair, local.content[split], published[split], strict=True)
+        f"{Path(data.directory) / stem}.{language}"
+        for split, stem in STEMS.items()
+        for language, a, b in zip(pair, corpus.content[split], published[split], strict=True)
         if a != b
     ]
     if changed:
@@ -159,7 +169,27 @@ def multi30k(data: Data, root: Path, report: Report) -> RawCorpus:
             "not the published .gz files of Multi30k (their sha256 differs), so scores can be "
             f"compared with published ones only if the text is the same: {', '.join(changed)}"
         )
-    return local
+    return corpus
+
+
+def _downloaded(names: Iterable[str], directory: Path) -> Path:
+    """The directory of published files of Multi30k, after the download of those that it lacks."""
+    for name in names:
+        if (directory / name).exists():
+            continue
+        try:
+            with urllib.request.urlopen(URL + name, timeout=60) as response:
+                content = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise FilesMissing(
+                f"Multi30k cannot be downloaded from here ({error}): put these files into a "
+                f"directory and give it with --directory: {', '.join(names)} from {URL}."
+            ) from error
+        if hashlib.sha256(content).hexdigest() != FILES[name]:
+            raise UsageError(f"{URL}{name} is not the published file (its sha256 differs).")
+        make_directory(directory)
+        write(directory / name, content)
+    return directory
 
 
 def multi30k_lower(data: Data, root: Path, report: Report) -> RawCorpus:
@@ -195,13 +225,10 @@ def wmt14(data: Data, root: Path, report: Report) -> RawCorpus:
         )
     # TFDS checks the checksums of a version's archives, so the version identifies the content.
     content = {"tfds": f"wmt14_translate/{(pair - {'en'}).pop()}-en:1.0.0"}
-    return RawCorpus(
-        content, lambda: _builders().wmt14(data.source, data.target, root, data.directory)
-    )
 
+    def streams() -> Mapping[str, Stream]:
+        from t2t_jax.data import builders  # training on a prepared corpus needs no TFDS
 
-def _builders():
-    """The module `builders`; training on a prepared corpus needs no TFDS."""
-    from t2t_jax.data import builders
+        return builders.wmt14(data.source, data.target, root, data.directory)
 
-    return builders
+    return RawCorpus(content, streams)
