@@ -112,8 +112,8 @@ def test_what_modules_execute_after_their_definitions_is_seen(tmp_path):
     """An entry of a table, an attribute of a class, a loop, and a function under `if`."""
     statements = {
         "registry": 'MECHANISMS["linear"].sizes["chunk"] = 32',
-        "lsh": "LSH.finish = lambda self, out: 2 * out",
-        "gated": "for _name in ['_unit']:\n    globals()[_name] = lambda x: 2 * x",
+        "gathered": "LSH.finish = lambda self, out: 2 * out",
+        "memory": "for _name in ['_unit']:\n    globals()[_name] = lambda x: 2 * x",
         "softmax": "if True:\n    def _sum(support, x):\n        return jnp.sum(x, -1)[..., None]",
     }
     names = ("linear", "lsh", "delta", "sparsemax", "additive")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from t2t_jax.attention import costs, reach
-from t2t_jax.attention.costs import Number, Options, Shape
+from t2t_jax.attention.costs import Number, Options, Shape, gathered, sums
 
 SELF, ALL = ("encoder", "decoder"), ("encoder", "decoder", "cross")
 
@@ -22,7 +22,7 @@ class Entry:
       where: `file:name` of a class, or of a function that returns a `Reach`, with a file of this
         folder or the path of another.
       about: what it computes, in a few words.
-      products: the multiply-adds of one head in the forward pass (`costs.py`).
+      products: the multiply-adds of one head in the forward pass, counted as in `costs.py`.
       options: what a config may set, with the defaults; a value has the type of its default.
       sizes: its other attributes, chosen for speed; a config cannot set them.
       at_most: for an option, its upper bound: another option, or a number.
@@ -41,7 +41,7 @@ class Entry:
 
     where: str
     about: str
-    products: Callable[[Options, Shape], Number] = costs.dense
+    products: Callable[[Options, Shape], Number] = lambda o, s: s.T * s.S * (s.d_k + s.d_v)
     options: Options = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
     at_most: Mapping[str, str | Number] = field(default_factory=dict)
@@ -54,9 +54,20 @@ class Entry:
     supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup", "documents")
 
 
+_SCALED = dict(power=0.5)  # the paper's
 _ONE_SEQUENCE = "its pattern relates positions of one sequence"
-_DECAY = "its memory decays from each position of one sequence to the next"
-_ERASES = "it erases what earlier positions of the same sequence have stored"
+_MEMORY: dict[str, Any] = dict(
+    products=costs.memory,
+    sizes=dict(chunk=64),
+    roles=SELF,
+    why="its memory decays from each position of one sequence to the next",
+    supports=("mup", "documents"),
+)
+_DELTA = _MEMORY | dict(
+    products=costs.delta,
+    roles=("decoder",),
+    why="it erases what earlier positions of the same sequence have stored",
+)
 
 
 def _pattern(name: str, about: str, options: Options, cross: bool = False, **rest: Any) -> Entry:
@@ -69,24 +80,37 @@ def _pattern(name: str, about: str, options: Options, cross: bool = False, **res
     return Entry(f"reach:{name}", about, products, options, roles=roles, why=why, **rest)
 
 
-def _memory(name: str, about: str, supports: str, **fields: Any) -> Entry:
-    """The entry of a class of `gated.py`."""
-    shared: dict[str, Any] = dict(products=costs.memory, sizes=dict(chunk=64), roles=SELF)
-    fields = shared | dict(why=_DECAY) | fields
-    return Entry(f"gated:{name}", about, supports=tuple(supports.split()), **fields)
+def _additive(o: Options, s: Shape) -> Number:
+    return (s.T + s.S) * s.d_k**2 + gathered(o, s, s.S)
+
+
+def _block_select(o: Options, s: Shape) -> Number:
+    blocks = -(-s.S // o["b"])
+    return s.T * blocks * s.d_k + gathered(o, s, (1 + min(o["n"], blocks)) * o["b"])
+
+
+def _lsh(o: Options, s: Shape) -> Number:
+    seen = o["r"] * o["c"] * (1 if s.causal else 2) + 1
+    return (s.T + s.S) * s.d_k * o["r"] * -(-o["b"] // 2) + gathered(o, s, seen)
+
+
+def _nystrom(o: Options, s: Shape) -> Number:
+    m = o["m"]
+    iterations = 6 * 4 * m**3
+    return (s.T + s.S) * m * s.d_k + (s.T + s.S + m) * m * (s.d_k + s.d_v) + iterations
 
 
 MECHANISMS: dict[str, Entry] = {
     "scaled_dot_product": Entry(
         "dense:ScaledDotProduct",
         "softmax(q k^T / d_k^power) v; power=0.5 is the paper's",
-        options=dict(power=0.5),
+        options=_SCALED,
     ),
     "dot_product": Entry("dense:DotProduct", "softmax(q k^T) v"),
     "general": Entry(
         "dot_product:General",
         "softmax(q W k^T) v",
-        costs.general,
+        lambda o, s: s.S * s.d_k**2 + s.T * s.S * (s.d_k + s.d_v),
         supports=("bias", "dropout", "documents"),
     ),
     "cosine": Entry(
@@ -95,31 +119,29 @@ MECHANISMS: dict[str, Entry] = {
         options=dict(tau=10.0),
     ),
     "softmax1": Entry(
-        "softmax:Softmax1", "a softmax with 1 added to its denominator", options=dict(power=0.5)
+        "softmax:Softmax1", "a softmax with 1 added to its denominator", options=_SCALED
     ),
     "sink": Entry(
         "softmax:Sink",
         "a softmax with exp of a learned logit added to its denominator",
-        options=dict(power=0.5),
+        options=_SCALED,
     ),
     "sparsemax": Entry(
         "softmax:Sparsemax",
         "the nearest point of the simplex: many weights are 0",
-        options=dict(power=0.5),
+        options=_SCALED,
     ),
-    "entmax": Entry(
-        "softmax:Entmax", "1.5-entmax, between softmax and sparsemax", options=dict(power=0.5)
-    ),
+    "entmax": Entry("softmax:Entmax", "1.5-entmax, between softmax and sparsemax", options=_SCALED),
     "talking_heads": Entry(
         "dot_product:TalkingHeads",
         "heads mixed by matrices before and after the softmax",
-        costs.talking_heads,
+        lambda o, s: s.T * s.S * (s.d_k + s.d_v + 2 * s.h),
         supports=("rotary", "bias", "dropout", "documents"),
     ),
     "differential": Entry(
         "dot_product:Differential",
         "the difference of two softmaxes, each of half of d_k, normalised",
-        costs.differential,
+        lambda o, s: s.T * s.S * (s.d_k + 2 * s.d_v),
         options=dict(lambda_init=0.8),
         at_most=dict(lambda_init=0.99),
         halves=True,
@@ -130,14 +152,14 @@ MECHANISMS: dict[str, Entry] = {
     "additive": Entry(
         "additive:Additive",
         "scores v^T tanh(W_q q + W_k k)",
-        costs.additive,
+        _additive,
         sizes=dict(tile=128),  # queries whose scores are in memory at once
         supports=("bias", "documents"),
     ),
     "coverage": Entry(
         "additive:Coverage",
         "v^T tanh(W_q q + W_k k + w_c c), c: the weights that a key had at earlier queries",
-        costs.additive,
+        _additive,
         sizes=dict(tile=1),  # of additive: the scores of one query are in memory at once
         roles=("cross",),
         why="it sums the weights that keys of another sequence had at earlier queries",
@@ -153,7 +175,7 @@ MECHANISMS: dict[str, Entry] = {
     "local_p": Entry(
         "local:LocalPredictive",
         "a window of w around a predicted position, with a Gaussian",
-        costs.local_p,
+        lambda o, s: s.T * (s.d_k**2 + s.d_k) + gathered(o, s, 2 * o["w"] + 1),
         options=dict(w=8),
         sizes=dict(tile=64),  # queries whose keys are gathered at once
         roles=("cross",),
@@ -184,9 +206,9 @@ MECHANISMS: dict[str, Entry] = {
         dict(b=4, w=1, g=1, r=2, seed=0),
     ),
     "block_select": Entry(
-        "block_select:BlockSelect",
+        "gathered:BlockSelect",
         "the query's own block of b, and the n with the highest mean score",
-        costs.block_select,
+        _block_select,
         options=dict(b=8, n=2),
         sizes=dict(tile=64),
         roles=SELF,
@@ -194,9 +216,9 @@ MECHANISMS: dict[str, Entry] = {
         supports=("rotary", "mup"),
     ),
     "lsh": Entry(
-        "lsh:LSH",
+        "gathered:LSH",
         "in each of r rounds, the c nearest keys whose hash, one of b, is the query's",
-        costs.lsh,
+        _lsh,
         options=dict(b=4, c=4, r=2, seed=0),
         sizes=dict(tile=64),
         roles=SELF,
@@ -206,19 +228,19 @@ MECHANISMS: dict[str, Entry] = {
     "top_k": Entry(
         "softmax:TopK",
         "the k highest scores of each query",
-        options=dict(k=8, power=0.5),
+        options=dict(k=8, **_SCALED),
     ),
     "linear": Entry(
         "linear:Linear",
         "phi(q) (phi(k)^T v), phi = elu + 1",
-        costs.linear,
+        lambda o, s: sums(s.d_k, o, s),
         sizes=dict(chunk=64),  # positions by which a causal sum advances
         supports=("mup", "documents"),
     ),
     "performer": Entry(
         "linear:Performer",
         "phi(q) (phi(k)^T v), phi = m random features of exp",
-        costs.performer,
+        lambda o, s: (s.T + s.S) * o["m"] * s.d_k + sums(o["m"], o, s),
         options=dict(m=64, seed=0),
         sizes=dict(chunk=64),
         supports=("rotary", "mup", "documents"),
@@ -226,7 +248,7 @@ MECHANISMS: dict[str, Entry] = {
     "cosformer": Entry(
         "linear:Cosformer",
         "phi(q) (phi(k)^T v), phi_i = relu at an angle of pi i / 2M",
-        costs.cosformer,
+        lambda o, s: sums(2 * s.d_k, o, s),
         options=dict(M=512),
         capacity="M",
         sizes=dict(chunk=64),
@@ -237,50 +259,43 @@ MECHANISMS: dict[str, Entry] = {
     "taylor": Entry(
         "linear:Taylor",
         "phi(q) (phi(k)^T v), phi: exp to second order, for a small d_k",
-        costs.taylor,
+        lambda o, s: sums(1 + s.d_k + s.d_k**2, o, s),
         sizes=dict(chunk=64),
         supports=("rotary", "mup", "documents"),
     ),
-    "retention": _memory(
-        "Retention",
+    "retention": Entry(
+        "memory:Retention",
         "q S, memory S = a S + k^T v, a decay a for each head",
-        supports="rotary mup documents",
+        **_MEMORY | dict(supports=("rotary", "mup", "documents")),
     ),
-    "gated_linear": _memory(
-        "GatedLinear",
+    "gated_linear": Entry(
+        "memory:GatedLinear",
         "q S, S = diag(a) S + k^T v, a gate for each feature",
-        sizes=dict(chunk=16),  # each pair has d_k decays
         gates=lambda d_k: d_k,
-        supports="mup documents",
+        **_MEMORY | dict(sizes=dict(chunk=16)),  # each pair has d_k decays
     ),
-    "mamba2": _memory(
-        "Mamba2",
+    "mamba2": Entry(
+        "memory:Mamba2",
         "q S, S = a S + dt k^T v, a gate for step dt and decay a",
         gates=lambda d_k: 1,
-        supports="rotary mup documents",
+        **_MEMORY | dict(supports=("rotary", "mup", "documents")),
     ),
-    "delta": _memory(
-        "Delta",
+    "delta": Entry(
+        "memory:Delta",
         "q S, S = (I - b k^T k) S + b k^T v, a gate b",
-        products=costs.delta,
-        roles=("decoder",),
-        why=_ERASES,
         gates=lambda d_k: 1,
-        supports="mup documents",
+        **_DELTA,
     ),
-    "gated_delta": _memory(
-        "GatedDelta",
+    "gated_delta": Entry(
+        "memory:GatedDelta",
         "delta, after a decay of S by a second gate",
-        products=costs.delta,
-        roles=("decoder",),
-        why=_ERASES,
         gates=lambda d_k: 2,
-        supports="mup documents",
+        **_DELTA,
     ),
     "linformer": Entry(
         "lowrank:Linformer",
         "softmax(q (E k)^T) F v, E and F project n keys to k",
-        costs.linformer,
+        lambda o, s: (s.T + s.S) * o["k"] * (s.d_k + s.d_v),
         options=dict(n=512, k=64),
         capacity="n",
         roles=("encoder", "cross"),
@@ -290,7 +305,7 @@ MECHANISMS: dict[str, Entry] = {
     "nystrom": Entry(
         "lowrank:Nystrom",
         "softmax over m landmarks, the means of segments",
-        costs.nystrom,
+        _nystrom,
         options=dict(m=32),
         roles=("encoder",),
         why="its landmarks are means of all queries, which a decoder does not have yet",
