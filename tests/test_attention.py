@@ -16,8 +16,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from experiments.tools.layers import count
 from t2t_jax import attention
 from t2t_jax.attention import MECHANISMS, build, choice, recurrence, registry
-from t2t_jax.attention.dense import Dense, softmax
-from t2t_jax.attention.softmax import entmax, sparsemax
+from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.errors import UsageError
 from t2t_jax.ops import tiles
@@ -684,6 +683,9 @@ def test_float64_is_never_rounded(name, role):
 def test_sparse_weights_sum_to_one_and_skip_keys():
     z = jnp.asarray(np.random.default_rng(0).normal(0, 3, (5, 7, 4, 31)), jnp.float32)
     seen = jnp.ones((1, 1, 4, 31), bool)
+    sparsemax, entmax, softmax = (
+        build(name).weights for name in ("sparsemax", "entmax", "scaled_dot_product")
+    )
     zeros = []
     for weights in (sparsemax, entmax, softmax):
         a = np.asarray(weights(z, seen))

@@ -10,17 +10,25 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, repeat_heads, write_at
+from t2t_jax.attention.mechanism import (
+    Bias,
+    Dropout,
+    Mechanism,
+    State,
+    repeat_heads,
+    wide,
+    write_at,
+)
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.ops.flash_attention import MAX_WIDTH, flash_attention
 
 
 def scaled_products(equation: str, q: Array, k: Array, power: float = 0.5) -> Array:
     """An einsum over d_k, the last axis, divided by d_k^power, in float32 or wider."""
-    wide = jnp.promote_types(q.dtype, jnp.float32)
-    products = jnp.einsum(equation, q, k, preferred_element_type=wide)
+    dtype = jnp.promote_types(q.dtype, jnp.float32)
+    products = jnp.einsum(equation, q, k, preferred_element_type=dtype)
     if power == 0.5:
-        return products / jnp.sqrt(q.shape[-1]).astype(wide)
+        return products / jnp.sqrt(q.shape[-1]).astype(dtype)
     return products / q.shape[-1] ** power
 
 
@@ -30,7 +38,7 @@ def softmax(scores: Array, seen: Array) -> Array:
     Args:
       seen: bool, broadcastable to scores.
     """
-    scores = scores.astype(jnp.promote_types(scores.dtype, jnp.float32))
+    scores = wide(scores)
     scores = jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
     # The maximum cancels in the quotient, so that no gradient passes through it.
     largest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
@@ -157,8 +165,8 @@ class DotProduct(Dense):
     """softmax(q k^T) v: "dot" of Luong et al. (2015, section 3.1)."""
 
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        wide = jnp.promote_types(q.dtype, jnp.float32)
-        return jnp.einsum("bthd,bhsd->bhts", q, keys, preferred_element_type=wide)
+        dtype = jnp.promote_types(q.dtype, jnp.float32)
+        return jnp.einsum("bthd,bhsd->bhts", q, keys, preferred_element_type=dtype)
 
     def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         return flash(q, k, v, visibility, 1.0)

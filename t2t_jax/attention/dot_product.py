@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax.attention.dense import DotProduct, ScaledDotProduct, flash, softmax
+from t2t_jax.attention.mechanism import wide
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, zero_padding
 
@@ -63,9 +64,8 @@ class Cosine(DotProduct):
 
 def _unit(x: Array) -> Array:
     """x / sqrt(|x|^2 + 1e-6) over the last axis."""
-    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    squares = (wide * wide).sum(-1, keepdims=True)
-    return (wide * jax.lax.rsqrt(squares + 1e-6)).astype(x.dtype)
+    y = wide(x)
+    return (y * jax.lax.rsqrt((y * y).sum(-1, keepdims=True) + 1e-6)).astype(x.dtype)
 
 
 class TalkingHeads(ScaledDotProduct):
@@ -140,12 +140,12 @@ class Lambda(nn.Module):
     @nn.compact
     def __call__(self, q: Array) -> Array:
         """The scalar for queries [B, T, h, d_k], in their type or in float32."""
-        wide = jnp.promote_types(q.dtype, jnp.float32)
+        dtype = jnp.promote_types(q.dtype, jnp.float32)
         normal = nn.with_logical_partitioning(nn.initializers.normal(0.1), ("d_k",))
 
         def vector(name: str) -> Array:
             drawn = self.param(f"lambda_{name}", normal, (q.shape[-1] // 2,), jnp.float32)
-            return jnp.asarray(drawn, wide)
+            return jnp.asarray(drawn, dtype)
 
         one, two = (jnp.exp((vector(f"q{i}") * vector(f"k{i}")).sum()) for i in (1, 2))
         return one - two + self.initial

@@ -9,7 +9,7 @@ from jax import Array
 
 from t2t_jax.attention.blocks import blocks, unblock
 from t2t_jax.attention.dense import scaled_products, softmax
-from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, write_at
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, wide, write_at
 from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
 
 
@@ -32,8 +32,7 @@ def attend_listed(
       first: the position of the first query.
     """
     T = q.shape[1]
-    wide = jnp.promote_types(q.dtype, jnp.float32)
-    k, v = k.astype(wide), v.astype(wide)  # their gradients sum many terms
+    k, v = wide(k), wide(v)  # their gradients sum many terms
 
     @jax.checkpoint
     def attend_tile(q: Array, s: Array, t: Array) -> Array:
@@ -93,8 +92,7 @@ class BlockSelect(Mechanism):
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values of all positions, and the sums of the keys of each block."""
-        lengths = visibility.kv_lengths
-        k, v = zero_padding(k, lengths), zero_padding(v, lengths)
+        k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
         return {"k": k, "v": v, "sums": self._sums(k)}
 
     def step_self(
@@ -109,13 +107,13 @@ class BlockSelect(Mechanism):
         }
         counts = jnp.full(sums.shape[:2], self.b)  # of earlier blocks, which are complete
         s = self._select(q, after["sums"], counts, own[None], True)
-        causal = Visibility(causal=True)
-        return attend_listed(q, after["k"], after["v"], s, causal, self.tile, t), after
+        out = attend_listed(q, after["k"], after["v"], s, Visibility(causal=True), self.tile, t)
+        return out, after
 
     def _sums(self, k: Array) -> Array:
         """The sums of the keys [B, S, h, d_k] over each of m blocks, [B, m, h, d_k]."""
-        wide = jnp.promote_types(k.dtype, jnp.float32)
-        return blocks(k, self.b, -(-k.shape[1] // self.b)).sum(2, dtype=wide)
+        dtype = jnp.promote_types(k.dtype, jnp.float32)
+        return blocks(k, self.b, -(-k.shape[1] // self.b)).sum(2, dtype=dtype)
 
     def _select(self, q: Array, sums: Array, counts: Array, own: Array, causal: bool) -> Array:
         """Positions of the keys that queries [B, T, h, d_k] see, int32 [B, T, h, (1 + n) b].
@@ -194,8 +192,7 @@ class LSH(Mechanism):
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys, the values and the buckets of all positions."""
-        lengths = visibility.kv_lengths
-        k, v = zero_padding(k, lengths), zero_padding(v, lengths)
+        k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
         return {"k": k, "v": v, "buckets": self._buckets(k)}
 
     def step_self(
@@ -211,15 +208,15 @@ class LSH(Mechanism):
         same = (after["buckets"] == self._buckets(q)) & (s <= t)
         last, _ = jax.lax.top_k(jnp.where(same, s, -1), min(self.c, s.shape[-1]))
         s = _once(last[..., None, :], t[None])
-        causal = Visibility(causal=True)
-        return attend_listed(q, after["k"], after["v"], s, causal, self.tile, t), after
+        out = attend_listed(q, after["k"], after["v"], s, Visibility(causal=True), self.tile, t)
+        return out, after
 
     def _buckets(self, x: Array) -> Array:
         """The buckets [B, h, r, L] of queries or keys [B, L, h, d_k]."""
         h, d_k = x.shape[2:]
-        wide = jnp.promote_types(x.dtype, jnp.float32)
+        x = wide(x)
         R = np.random.default_rng(self.seed).normal(size=(h, self.r, d_k, -(-self.b // 2)))
-        projected = jnp.einsum("blhd,hrdm->bhrlm", x.astype(wide), jnp.asarray(R, wide))
+        projected = jnp.einsum("blhd,hrdm->bhrlm", x, jnp.asarray(R, x.dtype))
         return jnp.concatenate([projected, -projected], -1)[..., : self.b].argmax(-1)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from t2t_jax.attention.blocks import blocks, unblock
-from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, wide
 from t2t_jax.attention.recurrence import Keys, scan
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.errors import UsageError
@@ -42,7 +42,7 @@ class Linear(Mechanism):
         Args:
           x: [B, L, h, d_k] at positions, int32 [L].
         """
-        x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        x = wide(x)
         # exp(x) for x below zero: elu(x) + 1 would round small values to zero.
         return jnp.where(x > 0, x + 1, jnp.exp(jnp.minimum(x, 0))), jnp.zeros_like(x[..., 0])
 
@@ -115,7 +115,7 @@ class Performer(Linear):
 
     def features(self, x: Array, positions: Array) -> tuple[Array, Array]:
         h, d_k = x.shape[2:]
-        x = x.astype(jnp.promote_types(x.dtype, jnp.float32)) / d_k**0.25
+        x = wide(x) / d_k**0.25
         W = jnp.asarray(projections(h, self.m, d_k, self.seed), x.dtype)
         log = jnp.einsum("bthd,hmd->bthm", x, W) - (x * x).sum(-1, keepdims=True) / 2
         a = jax.lax.stop_gradient(log.max(-1))
@@ -141,7 +141,7 @@ class Cosformer(Linear):
                 f"cosformer:M={self.M} has weights for {self.M} positions, and a sequence has "
                 f"{len(positions)}: set M to the greatest length."
             )
-        x = jax.nn.relu(x.astype(jnp.promote_types(x.dtype, jnp.float32)))
+        x = jax.nn.relu(wide(x))
         angle = (jnp.pi / 2 / self.M * positions).astype(x.dtype)[None, :, None, None]
         phi = jnp.concatenate([x * jnp.cos(angle), x * jnp.sin(angle)], -1)
         return phi, jnp.zeros_like(x[..., 0])
@@ -157,7 +157,7 @@ class Taylor(Linear):
     """
 
     def features(self, x: Array, positions: Array) -> tuple[Array, Array]:
-        x = x.astype(jnp.promote_types(x.dtype, jnp.float32)) / x.shape[-1] ** 0.25
+        x = wide(x) / x.shape[-1] ** 0.25
         squares = (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], -1)
         phi = jnp.concatenate([jnp.ones_like(x[..., :1]), x, squares / 2**0.5], -1)
         return phi, jnp.zeros_like(x[..., 0])

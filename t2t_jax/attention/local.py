@@ -8,14 +8,7 @@ from jax import Array
 
 from t2t_jax.attention.blocks import blocks, on_axis, unblock
 from t2t_jax.attention.dense import scaled_products, softmax
-from t2t_jax.attention.mechanism import (
-    Bias,
-    Dropout,
-    Mechanism,
-    State,
-    refuse,
-    repeat_heads,
-)
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, repeat_heads, wide
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, zero_padding
 
@@ -48,7 +41,7 @@ class LocalPredictive(Mechanism):
         refuse("local_p", dropout=dropout, bias=bias, causality=visibility.causal)
         T = q.shape[1]
         # If p is rounded, keys at the edges of the window enter or leave it.
-        x = q.astype(jnp.promote_types(q.dtype, jnp.float32))
+        x = wide(q)
         d_k = q.shape[-1]
         hidden = jnp.tanh(jnp.einsum("bthd,hde->bthe", x, self.W_p(x, d_k, d_k)))
         logits = jnp.einsum("bthe,he->bth", hidden, self.v_p(x, d_k))

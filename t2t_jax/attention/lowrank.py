@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from t2t_jax.attention.dense import scaled_products, softmax
-from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, wide
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
 from t2t_jax.errors import UsageError
@@ -83,8 +83,7 @@ class Nystrom(Mechanism):
         self, q: Array, k: Array, v: Array, visibility: Visibility, dropout: Dropout, bias: Bias
     ) -> Array:
         refuse("nystrom", dropout=dropout, bias=bias, causality=visibility.causal)
-        wide = jnp.promote_types(q.dtype, jnp.float32)
-        q, k, v, dtype = q.astype(wide), k.astype(wide), v.astype(wide), v.dtype
+        q, k, v, dtype = wide(q), wide(k), wide(v), v.dtype
         means_q, has_q = self._landmarks(q, visibility.q_lengths)
         means_k, has_k = self._landmarks(k, visibility.kv_lengths)
         present = length_mask(visibility.kv_lengths, k.shape[1])

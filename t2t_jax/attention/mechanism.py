@@ -138,6 +138,11 @@ def repeat_heads(x: Array, h: int, axis: int = 2) -> Array:
     return x if x.shape[axis] == h else jnp.repeat(x, h // x.shape[axis], axis)
 
 
+def wide(x: Array) -> Array:
+    """x in float32, or in its own type if that is wider."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
 def write_at(x: Array, new: Array, t: Array, axis: int = 1) -> Array:
     """x [B, S, ...] with new [B, 1, ...] at position t; S is on `axis`."""
     return jax.lax.dynamic_update_slice_in_dim(x, new, t, axis)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse
+from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, wide
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.recurrence import Keys, advance, scan
 from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
@@ -49,7 +49,7 @@ class Memory(Mechanism):
     ) -> Array:
         name = type(self).__name__
         refuse(name, dropout=dropout, bias=bias)
-        queries, keys = self.queries(_wide(q)), self._known(k, v, visibility)
+        queries, keys = self.queries(wide(q)), self._known(k, v, visibility)
         out, _ = scan(queries, keys, self.chunk)
         if not visibility.causal:
             refuse(name, **{"the two sides of an encoder": keys.e})
@@ -67,30 +67,26 @@ class Memory(Mechanism):
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias
     ) -> tuple[Array, State]:
         refuse(type(self).__name__, bias=bias)
-        keys = self.keys(_wide(k), _wide(v))
-        memory, out = advance(state["memory"], self.queries(_wide(q)), keys)
+        keys = self.keys(wide(k), wide(v))
+        memory, out = advance(state["memory"], self.queries(wide(q)), keys)
         return out.astype(v.dtype), {"memory": memory}
 
     def finish(self, out: Array) -> Array:
         """The output divided by its root mean square over the last axis; zero remains zero."""
-        wide = _wide(out)
-        norm = jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + _EPSILON)
-        return (wide * norm).astype(out.dtype)
+        x = wide(out)
+        norm = jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + _EPSILON)
+        return (x * norm).astype(out.dtype)
 
     def _known(self, k: Array, v: Array, visibility: Visibility) -> Keys:
         """What the keys write; padding writes nothing, and the memory does not decay there."""
         present = length_mask(visibility.kv_lengths, k.shape[1])[:, :, None, None]
-        keys = self.keys(_wide(k), _wide(v))
+        keys = self.keys(wide(k), wide(v))
         keys = jax.tree.map(lambda x: jnp.where(present, x, 0), keys)
         if visibility.first is None:
             return keys
         # The memory is empty where a document begins.
         begins = (visibility.first == jnp.arange(k.shape[1])[None])[:, :, None, None]
         return keys._replace(log_a=jnp.where(begins, _LOG_ZERO, keys.log_a))
-
-
-def _wide(x: Array) -> Array:
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 class Retention(Memory):

@@ -51,17 +51,42 @@ class Sink(ScaledDotProduct):
 
 
 class Sparsemax(ScaledDotProduct):
-    """The point of the simplex nearest to the scores (Martins and Astudillo 2016)."""
+    """The point of the simplex nearest to the scores (Martins and Astudillo 2016).
+
+    The weights are max(z - tau, 0) with the tau for which they sum to 1. The support is found by
+    sorting, as in their algorithm 1: the tau of the k highest scores alone is computed for every k,
+    and the largest of these is the tau of all scores. Given the support, tau is linear in z, so
+    that JAX derives the exact gradient.
+    """
 
     def weights(self, scores: Array, seen: Array) -> Array:
-        return sparsemax(scores, seen)
+        z = _shifted(scores, seen)
+        ordered, k = _ordered(z)
+        support = z > ((ordered.cumsum(-1) - 1) / k).max(-1, keepdims=True)
+        tau = (_sum(support, z) - 1) / support.sum(-1, keepdims=True)
+        return jnp.where(support & seen, z - tau, 0)
 
 
 class Entmax(ScaledDotProduct):
-    """1.5-entmax, between softmax and sparsemax (Peters et al. 2019)."""
+    """1.5-entmax, between softmax and sparsemax (Peters et al. 2019).
+
+    The weights are max(z / 2 - tau, 0)^2 with the tau for which they sum to 1. The support is found
+    by sorting, as in their exact algorithm. Given the support, tau has a closed form, so that JAX
+    derives the exact gradient.
+    """
 
     def weights(self, scores: Array, seen: Array) -> Array:
-        return entmax(scores, seen)
+        z = _shifted(scores / 2, seen)
+        ordered, k = _ordered(z)
+        mean = ordered.cumsum(-1) / k
+        spread = (ordered * ordered).cumsum(-1) - k * mean * mean
+        tau = mean - jnp.sqrt(jnp.maximum(1 - spread, 0) / k)
+        support = z > jnp.where(tau <= ordered, tau, -2).max(-1, keepdims=True)
+        size = support.sum(-1, keepdims=True)
+        mean = _sum(support, z) / size
+        spread = _sum(support, (z - mean) ** 2)
+        tau = mean - jnp.sqrt((1 - spread) / size)
+        return jnp.where(support & seen, (z - tau) ** 2, 0)
 
 
 class TopK(ScaledDotProduct):
@@ -113,45 +138,6 @@ def flash_with_sink(
     lengths = visibility.q_lengths + ahead, visibility.kv_lengths + 1
     out = flash(q, k, v, Visibility(*lengths, causal=visibility.causal), scale)
     return None if out is None else out[:, ahead:]
-
-
-def sparsemax(scores: Array, seen: Array) -> Array:
-    """max(z - tau, 0) with the tau for which the weights sum to 1, over the last axis.
-
-    The support is found by sorting, as in algorithm 1 of Martins and Astudillo (2016): the tau of
-    the k highest scores alone is computed for every k, and the largest of these is the tau of all
-    scores. Given the support, tau is linear in z, so that JAX derives the exact gradient.
-
-    Args:
-      seen: bool, broadcastable to scores.
-    """
-    z = _shifted(scores, seen)
-    ordered, k = _ordered(z)
-    support = z > ((ordered.cumsum(-1) - 1) / k).max(-1, keepdims=True)
-    tau = (_sum(support, z) - 1) / support.sum(-1, keepdims=True)
-    return jnp.where(support & seen, z - tau, 0)
-
-
-def entmax(scores: Array, seen: Array) -> Array:
-    """max(z / 2 - tau, 0)^2 with the tau for which the weights sum to 1, over the last axis.
-
-    The support is found by sorting, as in the exact algorithm of Peters et al. (2019). Given the
-    support, tau has a closed form, so that JAX derives the exact gradient.
-
-    Args:
-      seen: bool, broadcastable to scores.
-    """
-    z = _shifted(scores / 2, seen)
-    ordered, k = _ordered(z)
-    mean = ordered.cumsum(-1) / k
-    spread = (ordered * ordered).cumsum(-1) - k * mean * mean
-    tau = mean - jnp.sqrt(jnp.maximum(1 - spread, 0) / k)
-    support = z > jnp.where(tau <= ordered, tau, -2).max(-1, keepdims=True)
-    size = support.sum(-1, keepdims=True)
-    mean = _sum(support, z) / size
-    spread = _sum(support, (z - mean) ** 2)
-    tau = mean - jnp.sqrt((1 - spread) / size)
-    return jnp.where(support & seen, (z - tau) ** 2, 0)
 
 
 def _shifted(z: Array, seen: Array) -> Array:
