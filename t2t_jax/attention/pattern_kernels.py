@@ -1,7 +1,6 @@
 """Sparse patterns by the GPU kernel of `ops.sparse_attention`, for what `patterns.py` computes.
 
 Positions that are parts of their own, and positions at multiples of a stride, become more heads.
-This avoids a copy: a head of a tile is read with a stride.
 """
 
 import jax.numpy as jnp
@@ -30,15 +29,26 @@ def attend(reach: Reach, q: Array, k: Array, v: Array, visibility: Visibility) -
         return None
     visibility = visibility.with_lengths(q, k)
     if r > 1:
-        lengths = visibility.q_lengths, visibility.kv_lengths
-        rows, keys = (jnp.repeat(of_parts(n, r), h, axis=1) for n in lengths)
-        q, k, v = (cut_parts(x, r).reshape(B, -1, r * h, x.shape[-1]) for x in (q, k, v))
-        out, _ = _tiled(reach, q, k, v, Visibility(rows, keys, visibility.causal), g)
+        q, k, v, visibility = _parts_as_heads(r, q, k, v, visibility)
+        out, _ = _tiled(reach, q, k, v, visibility, g)
         return unblock(out.reshape(B, -1, r, h, v.shape[-1]), T)
     out, log_z = _tiled(reach, q, k, v, visibility, g)
     if not reach.stride:
         return out
     return _together((out, log_z), _tiled_multiples(reach, q, k, v, visibility))
+
+
+def _parts_as_heads(
+    r: int, q: Array, k: Array, v: Array, visibility: Visibility
+) -> tuple[Array, Array, Array, Visibility]:
+    """q, k and v with r h heads, whose positions are those of one of r parts; lengths are [B, r h].
+
+    This avoids a copy: a head of a tile is read with a stride.
+    """
+    (B, _, h, _), lengths = q.shape, (visibility.q_lengths, visibility.kv_lengths)
+    rows, keys = (jnp.repeat(of_parts(n, r), h, axis=1) for n in lengths)
+    q, k, v = (cut_parts(x, r).reshape(B, -1, r * h, x.shape[-1]) for x in (q, k, v))
+    return q, k, v, Visibility(rows, keys, visibility.causal)
 
 
 def _tiled(
@@ -57,15 +67,13 @@ def _tiled(
         np.arange(S),
         lambda first, last: reach.ends(first, last, causal),
     )
+    sets = [Keys(k, v, lengths)]
+    patterns: list[tuple[Pattern, ...]] = [(near,)]
     if reach.r:
         blocks = random_blocks(reach, visibility, -(-T // reach.block), S)
         blocks = jnp.where(_all_seen(reach, blocks), -1, blocks)
-        listed = table(blocks, reach.block, g, T, S)
-        of_list = Pattern(lambda t, s: ~reach.sees(t, s), b=reach.block)
-        sets = [Keys(k, v, lengths, listed)]
-        patterns: list[tuple[Pattern, ...]] = [(near, of_list)]
-    else:
-        sets, patterns = [Keys(k, v, lengths)], [(near,)]
+        sets = [Keys(k, v, lengths, table(blocks, reach.block, g, T, S))]
+        patterns = [(near, Pattern(lambda t, s: ~reach.sees(t, s), b=reach.block))]
     columns = reach.columns(S)
     if len(columns):
         sets.append(Keys(take_columns(k, columns), take_columns(v, columns), lengths))
@@ -79,10 +87,7 @@ def _tiled_multiples(
 ) -> tuple[Array, Array]:
     """The keys at multiples of the stride, likewise."""
     (B, T, h, d_k), causal, l = q.shape, visibility.causal, reach.stride
-    rows, keys = (
-        jnp.repeat(of_parts(x, l), h, axis=1) for x in (visibility.q_lengths, visibility.kv_lengths)
-    )
-    q, k, v = (cut_parts(x, l).reshape(B, -1, l * h, x.shape[-1]) for x in (q, k, v))
+    q, k, v, visibility = _parts_as_heads(l, q, k, v, visibility)
     n, s = q.shape[1], np.arange(k.shape[1])
     g = next(g for g in (16, 32, TILE) if g >= min(n, TILE))
 
@@ -90,7 +95,8 @@ def _tiled_multiples(
         return reach.sees(l * t, l * s) & ((s <= t) | (not causal))
 
     pattern = Pattern(seen, s, ranges(n, g, s, _all_keys(causal)))
-    out, log_z = sparse_attention(q, rows, (Keys(k, v, keys),), ((pattern,),), d_k**-0.5, g)
+    sets = (Keys(k, v, visibility.kv_lengths),)
+    out, log_z = sparse_attention(q, visibility.q_lengths, sets, ((pattern,),), d_k**-0.5, g)
     out = unblock(out.reshape(B, n, l, h, -1), T)
     return out, log_z.reshape(B, l, h, n).transpose(0, 2, 3, 1).reshape(B, h, n * l)[:, :, :T]
 

@@ -127,9 +127,8 @@ class Pattern(Mechanism):
     def _kept(self, k: Array, v: Array, t: Array) -> Keys:
         columns = self.reach.columns(k.shape[1])
         s = on_axis(3, 4, jnp.asarray(columns))
-        return Keys(
-            "sh", take_columns(k, columns), take_columns(v, columns), s, self.reach.sees(t, s)
-        )
+        k, v = take_columns(k, columns), take_columns(v, columns)
+        return Keys("sh", k, v, s, self.reach.sees(t, s))
 
     def _strided(self, k: Array, v: Array, t: Array, l: int) -> Keys:
         m = -(-k.shape[1] // l)

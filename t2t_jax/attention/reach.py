@@ -155,10 +155,7 @@ def longformer(w: int, g: int) -> Reach:
     attention.
     """
     return Reach(
-        lambda t, s: (abs(s - t) <= w) | (s < g) | (t < g),
-        window=w,
-        kept=lambda s: s < g,
-        rows=g,
+        lambda t, s: (abs(s - t) <= w) | (s < g) | (t < g), window=w, kept=lambda s: s < g, rows=g
     )
 
 
@@ -167,12 +164,7 @@ def sparse_strided(l: int) -> Reach:
 
     Child et al. define theirs for causal attention; an encoder applies it to both sides.
     """
-    return Reach(
-        lambda t, s: (abs(s - t) <= l) | (s % l == t % l),
-        window=l - 1,
-        block=l,
-        stride=l,
-    )
+    return Reach(lambda t, s: (abs(s - t) <= l) | (s % l == t % l), window=l - 1, block=l, stride=l)
 
 
 def sparse_fixed(l: int, c: int) -> Reach:

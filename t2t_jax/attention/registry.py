@@ -127,9 +127,7 @@ MECHANISMS: dict[str, Entry] = {
         options=_SCALED,
     ),
     "sparsemax": Entry(
-        "softmax:Sparsemax",
-        "the nearest point of the simplex: many weights are 0",
-        options=_SCALED,
+        "softmax:Sparsemax", "the nearest point of the simplex: many weights are 0", options=_SCALED
     ),
     "entmax": Entry("softmax:Entmax", "1.5-entmax, between softmax and sparsemax", options=_SCALED),
     "talking_heads": Entry(
@@ -226,9 +224,7 @@ MECHANISMS: dict[str, Entry] = {
         supports=("rotary", "mup"),
     ),
     "top_k": Entry(
-        "softmax:TopK",
-        "the k highest scores of each query",
-        options=dict(k=8, **_SCALED),
+        "softmax:TopK", "the k highest scores of each query", options=dict(k=8, **_SCALED)
     ),
     "linear": Entry(
         "linear:Linear",

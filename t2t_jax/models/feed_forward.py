@@ -3,8 +3,8 @@
 from typing import Any
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from t2t_jax import config
 from t2t_jax.models.layers import add_bias, parameter
@@ -31,9 +31,7 @@ class FeedForward(nn.Module):
     dtype: Any
 
     @nn.compact
-    def __call__(
-        self, x: jax.Array, train: bool = False, lengths: jax.Array | None = None
-    ) -> jax.Array:
+    def __call__(self, x: Array, train: bool = False, lengths: Array | None = None) -> Array:
         """x [B, L, d_model] -> the same.
 
         Args:
@@ -43,11 +41,11 @@ class FeedForward(nn.Module):
         d_model, part = x.shape[-1], FEED_FORWARD[self.c.feed_forward]
         zeros = nn.initializers.zeros
 
-        def matrix(name: str, *sizes: tuple[str, int]) -> jax.Array:
+        def matrix(name: str, *sizes: tuple[str, int]) -> Array:
             axes, shape = zip(*sizes, strict=True)
             return parameter(self, name, shape, axes, nn.initializers.glorot_uniform(), self.dtype)
 
-        def biased(y: jax.Array, name: str, axis: str) -> jax.Array:
+        def biased(y: Array, name: str, axis: str) -> Array:
             b = parameter(self, name, y.shape[-1:], (axis,), zeros, jnp.float32)
             return add_bias(y, b)
 

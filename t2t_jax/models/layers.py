@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from t2t_jax.ops.matmul import matmul
 from t2t_jax.tokens import PAD
@@ -16,9 +16,9 @@ def parameter(
     name: str,
     shape: tuple[int, ...],
     axes: tuple[str, ...],
-    init: Callable[..., jax.Array],
+    init: Callable[..., Array],
     dtype: Any,
-) -> jax.Array:
+) -> Array:
     """A float32 parameter with logical axes for the sharding rules, cast to dtype.
 
     A parameter that is sharded along d_model is gathered here, where it is used. A parameter whose
@@ -30,12 +30,12 @@ def parameter(
     return nn.with_logical_constraint(jnp.asarray(weight, dtype), gathered)
 
 
-def add_bias(y: jax.Array, b: jax.Array) -> jax.Array:
+def add_bias(y: Array, b: Array) -> Array:
     """y [..., *b.shape] + b in the type of y; the gradient of b, float32, is summed in float32."""
     return (y + b.reshape((1,) * (y.ndim - b.ndim) + b.shape)).astype(y.dtype)
 
 
-def lengths_of(tokens: jax.Array) -> jax.Array:
+def lengths_of(tokens: Array) -> Array:
     """int32 [B]: the number of tokens before the padding of int32 [B, L]."""
     return (tokens != PAD).sum(axis=-1, dtype=jnp.int32)
 
@@ -57,12 +57,12 @@ class Embedding(nn.Module):
         shape, axes = (self.V, self.d_model), ("vocabulary", "d_model")
         self.matrix = parameter(self, "matrix", shape, axes, init, jnp.float32)
 
-    def __call__(self, tokens: jax.Array) -> jax.Array:
+    def __call__(self, tokens: Array) -> Array:
         """[...] int32 -> embeddings times sqrt(d_model), [..., d_model]."""
         x = jnp.take(self.matrix, tokens, axis=0).astype(self.dtype)
         return x * jnp.sqrt(self.d_model).astype(self.dtype)
 
-    def logits(self, x: jax.Array) -> jax.Array:
+    def logits(self, x: Array) -> Array:
         """[B, T, d_model] -> float32 [B, T, V]."""
         if self.multiplier != 1:
             x = x * self.multiplier

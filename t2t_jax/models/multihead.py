@@ -6,6 +6,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from t2t_jax import config
 from t2t_jax.attention import build
@@ -44,7 +45,7 @@ class MultiHead(nn.Module):
     def setup(self) -> None:
         c = self.c
 
-        def project(name: str, h: int, width: int, axis: str) -> jax.Array:
+        def project(name: str, h: int, width: int, axis: str) -> Array:
             init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, (1, 2))
             axes = ("d_model", "heads", axis)
             return parameter(self, name, (c.d_model, h, width), axes, init, self.dtype)
@@ -67,13 +68,8 @@ class MultiHead(nn.Module):
         self.attention = build(mechanism)
 
     def __call__(
-        self,
-        x: jax.Array,
-        y: jax.Array,
-        visibility: Visibility,
-        train: bool,
-        bias: Bias = None,
-    ) -> jax.Array:
+        self, x: Array, y: Array, visibility: Visibility, train: bool, bias: Bias = None
+    ) -> Array:
         """Queries from x [B, T, d_model], keys and values from y [B, S, d_model] -> as x."""
         fused = has_kernels(self.c.kernels)
         x_present, y_present = (
@@ -90,7 +86,7 @@ class MultiHead(nn.Module):
         out = self.attention.run(q, k, v, visibility, drop, bias, fused)
         return self._merge(out, x, x_present)
 
-    def start_self(self, x: jax.Array, capacity: int) -> Any:
+    def start_self(self, x: Array, capacity: int) -> Any:
         """State for causal decoding of up to `capacity` positions, with the batch and type of x."""
         B, h = x.shape[0], self.c.h_kv or self.c.h
         k = jnp.zeros((B, capacity, h, self.c.d_k + self.gates), x.dtype)
@@ -98,26 +94,24 @@ class MultiHead(nn.Module):
         none_yet = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
         return self.attention.start(*self._stored(k, v), none_yet)
 
-    def start_cross(self, y: jax.Array, visibility: Visibility) -> Any:
+    def start_cross(self, y: Array, visibility: Visibility) -> Any:
         """What attention over y [B, S, d_model] needs, computed once for each sentence."""
         return self.attention.start(*self._stored(*self._keys_and_values(y)), visibility)
 
-    def step_self(
-        self, state: Any, x: jax.Array, t: jax.Array, bias: Bias = None
-    ) -> tuple[jax.Array, Any]:
+    def step_self(self, state: Any, x: Array, t: Array, bias: Bias = None) -> tuple[Array, Any]:
         """Position t: x [B, 1, d_model] attends to itself and to all positions before it."""
         new = self._stored(*self._keys_and_values(x, t))
         out, state = self.attention.step(state, self._projected(x, "Q", t), t, *new, bias)
         return self._merge(out, x), state
 
-    def step_cross(self, state: Any, x: jax.Array, t: jax.Array) -> jax.Array:
+    def step_cross(self, state: Any, x: Array, t: Array) -> Array:
         """Position t: x [B, 1, d_model] attends to the source."""
         out, _ = self.attention.step(state, self._projected(x, "Q", t), t)
         return self._merge(out, x)
 
     def _projected(
-        self, x: jax.Array, name: str, first: jax.Array | int, present: jax.Array | None = None
-    ) -> jax.Array:
+        self, x: Array, name: str, first: Array | int, present: Array | None = None
+    ) -> Array:
         """Queries (Q) or keys (K) at positions first, first + 1, ..., normalised and rotated."""
         W, norm = (self.W_Q, "norm_q") if name == "Q" else (self.W_K, "norm_k")
         y = self._heads(x, W, present)
@@ -128,24 +122,24 @@ class MultiHead(nn.Module):
         return y if self.role == "cross" else rotate(self.c.positions, y, first)
 
     def _keys_and_values(
-        self, y: jax.Array, first: jax.Array | int = 0, present: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array]:
+        self, y: Array, first: Array | int = 0, present: Array | None = None
+    ) -> tuple[Array, Array]:
         """Keys with the features of gates, and values, of h_kv heads."""
         k = self._projected(y, "K", first, present)
         if self.gates:
             k = jnp.concatenate([k, self._heads(y, self.W_gates, present)], -1)
         return k, self._heads(y, self.W_V, present)
 
-    def _stored(self, *keys_and_values: jax.Array) -> list[jax.Array]:
+    def _stored(self, *keys_and_values: Array) -> list[Array]:
         """Keys and values of h_kv heads, as the mechanism stores them in decoding."""
         h = self.c.h
         return [x if self.attention.grouped else repeat_heads(x, h) for x in keys_and_values]
 
-    def _heads(self, x: jax.Array, W: jax.Array, present: jax.Array | None = None) -> jax.Array:
+    def _heads(self, x: Array, W: Array, present: Array | None = None) -> Array:
         y = matmul(x, W) if present is None else masked_matmul(x, W, present, "dy")
         return nn.with_logical_constraint(y, ("batch", "length", "heads", None))
 
-    def _merge(self, heads: jax.Array, x: jax.Array, present: jax.Array | None = None) -> jax.Array:
+    def _merge(self, heads: Array, x: Array, present: Array | None = None) -> Array:
         """Concat(head_1 .. head_h) W_O, gated by x; zero in padding if `present` is given."""
         if self.c.attention_gate != "none":
             heads = heads * jax.nn.sigmoid(self._heads(x, self.W_G, present))

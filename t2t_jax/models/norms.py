@@ -3,7 +3,7 @@
 from typing import Any
 
 import flax.linen as nn
-import jax
+from jax import Array
 
 from t2t_jax.parts import NORMS, implementation
 
@@ -27,7 +27,7 @@ class LayerNorm(nn.Module):
     axis: str = "d_model"
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: Array) -> Array:
         return nn.LayerNorm(
             epsilon=EPSILON,
             dtype=self.dtype,
@@ -44,7 +44,7 @@ class RMSNorm(nn.Module):
     axis: str = "d_model"
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: Array) -> Array:
         return nn.RMSNorm(
             epsilon=EPSILON,
             dtype=self.dtype,

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 import flax.linen as nn
-import jax
 from flax import struct
+from jax import Array
 
 from t2t_jax import config
 from t2t_jax.attention.mechanism import Bias
@@ -21,7 +21,7 @@ from t2t_jax.models.positions import Encoding, PositionBias
 from t2t_jax.ops.dropout import dropout
 from t2t_jax.parts import NORM_PLACEMENTS, implementation
 
-Sublayer = Callable[[jax.Array], jax.Array]
+Sublayer = Callable[[Array], Array]
 Sublayers = Mapping[str, Sublayer]
 
 
@@ -29,8 +29,8 @@ Sublayers = Mapping[str, Sublayer]
 class Encoded:
     """The output of the encoder [B, S, d_model] and the source lengths int32 [B]."""
 
-    output: jax.Array
-    lengths: jax.Array
+    output: Array
+    lengths: Array
 
 
 class Transformer(Model):
@@ -53,7 +53,7 @@ class Transformer(Model):
         self.encoder_norm = FinalNorm(c, self.dtype)
         self.decoder_norm = FinalNorm(c, self.dtype)
 
-    def encode(self, source: jax.Array, P_drop: jax.Array | None = None) -> Encoded:
+    def encode(self, source: Array, P_drop: Array | None = None) -> Encoded:
         lengths = lengths_of(source)
         x = self.source_positions(self.embedding(source), P_drop)
         visibility, bias = Visibility(lengths, lengths), self.encoder_bias()
@@ -61,9 +61,7 @@ class Transformer(Model):
             x = layer(x, visibility, P_drop, bias)
         return Encoded(self.encoder_norm(x), lengths)
 
-    def features(
-        self, encoded: Encoded, target_in: jax.Array, P_drop: jax.Array | None = None
-    ) -> jax.Array:
+    def features(self, encoded: Encoded, target_in: Array, P_drop: Array | None = None) -> Array:
         lengths = lengths_of(target_in)
         x = self.target_positions(self.embedding(target_in), P_drop)
         visibility, bias = Visibility(lengths, lengths, causal=True), self.decoder_bias()
@@ -80,9 +78,7 @@ class Transformer(Model):
         state = [layer.attention.start_self(encoded.output, capacity) for layer in self.decoder]
         return memory, state
 
-    def step(
-        self, memory: Any, state: Any, tokens: jax.Array, t: jax.Array
-    ) -> tuple[jax.Array, Any]:
+    def step(self, memory: Any, state: Any, tokens: Array, t: Array) -> tuple[Array, Any]:
         x = self.target_positions(self.embedding(tokens[:, None]), t=t)  # one position: [B, 1, d]
         next_state, bias = [], self.decoder_bias()
         for layer, cross, own in zip(self.decoder, memory, state, strict=True):
@@ -114,12 +110,12 @@ class Layer(nn.Module):
 
     def __call__(
         self,
-        x: jax.Array,
+        x: Array,
         visibility: Visibility,
-        P_drop: jax.Array | None,
+        P_drop: Array | None,
         bias: Bias = None,
         encoded: Encoded | None = None,
-    ) -> jax.Array:
+    ) -> Array:
         """All positions: x [B, L, d_model] -> the same."""
         train = P_drop is not None
         attentions = {"attention": lambda y: self.attention(y, y, visibility, train, bias)}
@@ -130,12 +126,12 @@ class Layer(nn.Module):
         return nn.with_logical_constraint(x, ("batch", "length", "d_model"))
 
     def step(
-        self, x: jax.Array, memory: Any, state: Any, t: jax.Array, bias: Bias = None
-    ) -> tuple[jax.Array, Any]:
+        self, x: Array, memory: Any, state: Any, t: Array, bias: Bias = None
+    ) -> tuple[Array, Any]:
         """Position t: x [B, 1, d_model] -> the same, and the state after it."""
         next_state = state  # of the self-attention, which the flow calls without knowing the state
 
-        def attend(y: jax.Array) -> jax.Array:
+        def attend(y: Array) -> Array:
             nonlocal next_state
             out, next_state = self.attention.step_self(state, y, t, bias)
             return out
@@ -148,18 +144,18 @@ class Layer(nn.Module):
     @nn.compact
     def flow(
         self,
-        x: jax.Array,
+        x: Array,
         attentions: Sublayers,
-        P_drop: jax.Array | None = None,
-        lengths: jax.Array | None = None,
-    ) -> jax.Array:
+        P_drop: Array | None = None,
+        lengths: Array | None = None,
+    ) -> Array:
         """The attentions and the feed-forward layer, in the flow that `norm_placement` names.
 
         Args:
           lengths: int32 [B], the positions before the padding; None if nothing is padding.
         """
 
-        def transform(y: jax.Array) -> jax.Array:
+        def transform(y: Array) -> Array:
             return self.feed_forward(y, P_drop is not None, lengths)
 
         flow = implementation(NORM_PLACEMENTS[self.c.norm_placement].where, "t2t_jax.models")
@@ -179,12 +175,12 @@ class AddNorm(nn.Module):
     def setup(self) -> None:
         self.norm = norm(self.kind, self.dtype)
 
-    def drop(self, y: jax.Array, P_drop: jax.Array | None) -> jax.Array:
+    def drop(self, y: Array, P_drop: Array | None) -> Array:
         """y after dropout in training, y itself in evaluation."""
         return y if P_drop is None else dropout(y, P_drop, self.make_rng("dropout"))
 
 
-def post(layer: Layer, x: jax.Array, sublayers: Sublayers, P_drop: jax.Array | None) -> jax.Array:
+def post(layer: Layer, x: Array, sublayers: Sublayers, P_drop: Array | None) -> Array:
     """Norm(x + Dropout(f(x))) for each sub-layer f in turn (section 3.1).
 
     Args:
@@ -200,7 +196,7 @@ def post(layer: Layer, x: jax.Array, sublayers: Sublayers, P_drop: jax.Array | N
     return x
 
 
-def pre(layer: Layer, x: jax.Array, sublayers: Sublayers, P_drop: jax.Array | None) -> jax.Array:
+def pre(layer: Layer, x: Array, sublayers: Sublayers, P_drop: Array | None) -> Array:
     """x + Dropout(f(Norm(x))) for each sub-layer f in turn; see `post` for the arguments."""
     for name, f in sublayers.items():
         add_norm = layer.add_norm(name)
@@ -215,7 +211,7 @@ class FinalNorm(nn.Module):
     dtype: Any
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: Array) -> Array:
         if not NORM_PLACEMENTS[self.c.norm_placement].final_norm:
             return x
         return norm(self.c.norm, self.dtype, name="norm")(x)

@@ -18,19 +18,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.experimental import pallas as pl
 
-from t2t_jax.ops.tiles import (
-    COLUMN_TILE,
-    DEPTH,
-    ROW_TILE,
-    call,
-    on_rows,
-    on_tpu,
-    pad_rows,
-    product_tile,
-    rows_alone,
-)
+from t2t_jax.ops.tiles import call, on_rows, on_tpu, rows_alone, whole_tiles
 from t2t_jax.tokens import PAD
 
+ROW_TILE, COLUMN_TILE, DEPTH = 128, 128, 64
 SPLITS = 8  # parts of the vocabulary, whose log-sum-exps are computed in parallel
 PARTS = 2  # of the tokens; the gradient of the logits is in memory for one part at a time
 PART_LOGITS = 2**27  # at most, of a part on a TPU: 0.5 GiB in float32
@@ -85,15 +76,19 @@ def _local(x: Array, W: Array, target: Array, a: Array, b: Array) -> tuple[Array
     """The loss, -log p(target), and the gradients of the loss with respect to x and W."""
     V, d = W.shape
     shape, x, target = x.shape, x.reshape(-1, d), target.reshape(-1)
-    x, target = (pad_rows(y, ROW_TILE) for y in (x, target))
-    half, ab = pad_rows(W.astype(x.dtype), COLUMN_TILE), jnp.stack([a, b])
-    of_logits = _by_xla if on_tpu() else _by_kernels
+    x, target = (whole_tiles(y, ROW_TILE, 0) for y in (x, target))
+    half, ab = whole_tiles(W.astype(x.dtype), COLUMN_TILE, 0), jnp.stack([a, b])
     parts = -(-x.shape[0] * V // PART_LOGITS) if on_tpu() else PARTS
     size = -(-x.shape[0] // (parts * ROW_TILE)) * ROW_TILE
     dW, dx, sums = jnp.zeros(half.shape, jnp.float32), [], []
     for i in range(0, x.shape[0], size):
         part = slice(i, i + size)
-        log_z, dz = of_logits(x[part], half, target[part], ab, V)
+        rows, tokens = x[part], target[part]
+        if on_tpu():
+            log_z, dz = _by_xla(rows, half, tokens, ab, V)
+        else:
+            log_z = _log_sum_exp(rows, half, V)
+            dz = _logit_gradient(rows, half, log_z, tokens, ab, V)
         sums.append(log_z)
         dx.append(dz @ half)
         dW += jnp.einsum("mv,md->vd", dz, x[part], preferred_element_type=jnp.float32)
@@ -103,23 +98,33 @@ def _local(x: Array, W: Array, target: Array, a: Array, b: Array) -> tuple[Array
     total = (wide * half.sum(0, dtype=jnp.float32)[None]).sum(-1)
     loss = jnp.where(present, log_z - a * chosen - b * total, 0).sum()
     nll = jnp.where(present, log_z - chosen, 0).sum()
-    rows = shape[0] * shape[1]
-    return loss, nll, jnp.concatenate(dx)[:rows].reshape(shape), dW[:V]
-
-
-def _by_kernels(x: Array, W: Array, target: Array, ab: Array, V: int) -> tuple[Array, Array]:
-    """The log-sum-exp, float32 [M], and the gradient of the logits, [M, len(W)]."""
-    log_z = _log_sum_exp(x, W, V)
-    return log_z, _logit_gradient(x, W, log_z, target, ab, V)
+    dx = jnp.concatenate(dx)[: shape[0] * shape[1]].reshape(shape)
+    return loss, nll, dx, dW[:V]
 
 
 def _by_xla(x: Array, W: Array, target: Array, ab: Array, V: int) -> tuple[Array, Array]:
-    """`_by_kernels` without a kernel, with an array of the logits."""
+    """The log-sum-exp, float32 [M], and the gradient of the logits, [M, len(W)], by XLA."""
     z = jnp.einsum("md,vd->mv", x, W, preferred_element_type=jnp.float32)
     v, t = jnp.arange(W.shape[0])[None], target[:, None]
     log_z = jax.nn.logsumexp(z, axis=-1, where=v < V)
     dz = jnp.exp(z - log_z[:, None]) - jnp.where(v == t, ab[0], 0) - ab[1]
     return log_z, jnp.where((t != PAD) & (v < V), dz, 0).astype(x.dtype)
+
+
+def _product_tile(a: Any, b: Any, row: Any, column: Any) -> Array:
+    """Rows row.. and columns column.. of a b^T, float32 [ROW_TILE, COLUMN_TILE].
+
+    Args:
+      a, b: references to [M, K] and [N, K]; DEPTH divides K.
+    """
+
+    def add(i: Array, total: Array) -> Array:
+        depth = pl.ds(i * DEPTH, DEPTH)
+        left, right = a[pl.ds(row, ROW_TILE), depth], b[pl.ds(column, COLUMN_TILE), depth]
+        return total + jnp.dot(left, right.T, preferred_element_type=jnp.float32)
+
+    zeros = jnp.zeros((ROW_TILE, COLUMN_TILE), jnp.float32)
+    return jax.lax.fori_loop(0, a.shape[1] // DEPTH, add, zeros)
 
 
 def _log_sum_exp(x: Array, W: Array, V: int) -> Array:
@@ -133,7 +138,7 @@ def _log_sum_exp(x: Array, W: Array, V: int) -> Array:
         def add(j: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
             largest, total = state
             column = (split * each + j) * COLUMN_TILE
-            z = product_tile(x, W, row, column)
+            z = _product_tile(x, W, row, column)
             z = jnp.where(column + jnp.arange(COLUMN_TILE)[None] < V, z, _LOWEST)
             after = jnp.maximum(largest, z.max(1))
             return after, total * jnp.exp(largest - after) + jnp.exp(z - after[:, None]).sum(1)
@@ -144,13 +149,7 @@ def _log_sum_exp(x: Array, W: Array, V: int) -> Array:
         largest[split, pl.ds(row, ROW_TILE)], total[split, pl.ds(row, ROW_TILE)] = state
 
     part = jax.ShapeDtypeStruct((SPLITS, M), jnp.float32)
-    run = call(
-        kernel,
-        (M // ROW_TILE, SPLITS),
-        (part, part),
-        2 * M * V * d,
-        "log_sum_exp",
-    )
+    run = call(kernel, (M // ROW_TILE, SPLITS), (part, part), 2 * M * V * d, "log_sum_exp")
     largest, total = run(x, W)
     return jax.nn.logsumexp(largest, axis=0, b=total)
 
@@ -162,17 +161,12 @@ def _logit_gradient(x: Array, W: Array, log_z: Array, target: Array, ab: Array, 
     def kernel(x: Any, W: Any, log_z: Any, target: Any, ab: Any, out: Any) -> None:
         row, column = pl.program_id(0) * ROW_TILE, pl.program_id(1) * COLUMN_TILE
         rows = pl.ds(row, ROW_TILE)
-        z = product_tile(x, W, row, column)
+        z = _product_tile(x, W, row, column)
         v, t = column + jnp.arange(COLUMN_TILE)[None], target[rows][:, None]
         dz = jnp.exp(z - log_z[rows][:, None]) - jnp.where(v == t, ab[0], 0) - ab[1]
         dz = jnp.where((t != PAD) & (v < V), dz, 0)
         out[rows, pl.ds(column, COLUMN_TILE)] = dz.astype(out.dtype)
 
-    run = call(
-        kernel,
-        (M // ROW_TILE, width // COLUMN_TILE),
-        jax.ShapeDtypeStruct((M, width), x.dtype),
-        2 * M * V * d,
-        "logit_gradient",
-    )
+    grid, result = (M // ROW_TILE, width // COLUMN_TILE), jax.ShapeDtypeStruct((M, width), x.dtype)
+    run = call(kernel, grid, result, 2 * M * V * d, "logit_gradient")
     return run(x, W, log_z, target, ab)

@@ -1,4 +1,4 @@
-"""What the Pallas kernels share: a tile of a matrix product, and rows divided over devices.
+"""What the Pallas kernels share: their call, whole tiles, and rows divided over devices.
 
 The kernels are compiled by Triton. XLA cannot divide a kernel over devices, so each device runs it
 on its own rows of the batch.
@@ -14,35 +14,14 @@ from jax.experimental import pallas as pl
 from jax.sharding import PartitionSpec
 
 ROWS = "data", "fsdp"  # the mesh axes that divide the rows of a batch
-ROW_TILE, COLUMN_TILE, DEPTH = 128, 128, 64
 
 
-def product_tile(a: Any, b: Any, row: Any, column: Any) -> Array:
-    """Rows row.. and columns column.. of a b^T, float32 [ROW_TILE, COLUMN_TILE].
-
-    Args:
-      a, b: references to [M, K] and [N, K]; DEPTH divides K.
-    """
-
-    def add(i: Array, total: Array) -> Array:
-        depth = pl.ds(i * DEPTH, DEPTH)
-        left, right = a[pl.ds(row, ROW_TILE), depth], b[pl.ds(column, COLUMN_TILE), depth]
-        return total + jnp.dot(left, right.T, preferred_element_type=jnp.float32)
-
-    zeros = jnp.zeros((ROW_TILE, COLUMN_TILE), jnp.float32)
-    return jax.lax.fori_loop(0, a.shape[1] // DEPTH, add, zeros)
-
-
-def pad_rows(x: Array, multiple: int) -> Array:
-    """x [M, ...] with rows of zeros until `multiple` divides M."""
-    missing = -x.shape[0] % multiple
-    return jnp.pad(x, ((0, missing), *((0, 0),) * (x.ndim - 1))) if missing else x
-
-
-def whole_tiles(x: Array, g: int) -> Array:
-    """x [B, L, ...] with zeros until g divides L."""
-    missing = -x.shape[1] % g
-    return jnp.pad(x, ((0, 0), (0, missing), *((0, 0),) * (x.ndim - 2))) if missing else x
+def whole_tiles(x: Array, g: int, axis: int = 1) -> Array:
+    """x with zeros until g divides the length of an axis."""
+    missing = -x.shape[axis] % g
+    if not missing:
+        return x
+    return jnp.pad(x, [(0, missing if i == axis else 0) for i in range(x.ndim)])
 
 
 def dot(x: Array, y: Array) -> Array:

@@ -26,10 +26,8 @@ def top_k(x: Array, k: int, first: int = 0) -> tuple[Array, Array]:
     groups = -(-V // _GROUP)
     if groups <= k:
         return plain(x, k, first)
-    padding = ((0, 0), (0, groups * _GROUP - V))
-    maxima = lax.reduce_window(
-        x, -jnp.inf, lax.max, (1, _GROUP), (1, _GROUP), padding
-    )  # [R, groups]
+    window, padding = (1, _GROUP), ((0, 0), (0, groups * _GROUP - V))
+    maxima = lax.reduce_window(x, -jnp.inf, lax.max, window, window, padding)  # [R, groups]
     maxima = maxima.at[:, 0].set(x[:, first:_GROUP].max(axis=1))  # masking x would copy it
     _, group = lax.top_k(maxima, k)
     group = jnp.sort(group, axis=1)  # so that ties go to the lower column
