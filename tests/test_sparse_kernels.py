@@ -3,6 +3,8 @@
 Padding holds NaN, in the inputs and in the gradients that come back.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +18,7 @@ from t2t_jax.ops.sparse_attention import Keys
 from tests import gradients
 from tests.gradients import drawn, value_and_gradients
 
-
-def close(x, y, tolerance=1e-4):
-    gradients.close(x, y, tolerance)
+close = partial(gradients.close, tolerance=1e-4)
 
 
 def full(*cases):
