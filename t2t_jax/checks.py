@@ -74,7 +74,7 @@ def _attention(c: Model) -> Iterator[str]:
         pieces = choice.pieces(getattr(c, f"{role}_attention"))
         for piece in pieces:
             choice.check(piece, role, width, partners, recurrent)
-            if choice.gates(piece, c.d_k) and not has(c, "h"):
+            if choice.entry(piece).gates(c.d_k) and not has(c, "h"):
                 yield (
                     f"{role}_attention={piece} needs gates, which architecture={c.architecture} "
                     "does not project: use a mechanism without gates."

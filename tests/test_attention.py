@@ -97,7 +97,12 @@ def make(name):
 def draw(name, T, S, seed=0, dtype=jnp.float32):
     """Returns queries, keys with the gates of a mechanism, and values."""
     rng = np.random.default_rng(seed)
-    shapes = (B, T, H, D_K), (B, S, H, D_K), (B, S, H, D_V), (B, S, H, choice.gates(name, D_K))
+    shapes = (
+        (B, T, H, D_K),
+        (B, S, H, D_K),
+        (B, S, H, D_V),
+        (B, S, H, MECHANISMS[name].gates(D_K)),
+    )
     q, k, v, gates = (rng.normal(size=shape).astype(dtype) for shape in shapes)
     return [q, np.concatenate([k, gates], -1), v]
 
@@ -576,7 +581,7 @@ COMPILED = "local sparse_strided sparse_fixed sparse_random block_select linear 
 def largest_array(name, n, d, causal):
     """Returns the largest array size in one head's compiled gradient, and the bytes it needs."""
     mechanism = build(text(name, **AT_4096.get(name, {})))
-    x, k = jnp.zeros((1, n, 1, d)), jnp.zeros((1, n, 1, d + choice.gates(name, d)))
+    x, k = jnp.zeros((1, n, 1, d)), jnp.zeros((1, n, 1, d + MECHANISMS[name].gates(d)))
     visibility = Visibility(jnp.array([n - 3]), jnp.array([n - 3]), causal)
     short = (y[:, :4] for y in (x, k, x))
     init = jax.jit(partial(mechanism.init, visibility=Visibility(causal=causal)))
@@ -641,7 +646,7 @@ def test_counted_products_equal_those_of_the_traced_program(name, role, T, S):
         mechanism, visibility = build(spec), Visibility(causal=role == "decoder")
         q, k, v = (
             jax.ShapeDtypeStruct((1, L, 1, d), jnp.float32)
-            for L, d in ((T, d_k), (S, d_k + choice.gates(name, d_k)), (S, d_v))
+            for L, d in ((T, d_k), (S, d_k + MECHANISMS[name].gates(d_k)), (S, d_v))
         )
         variables = jax.eval_shape(mechanism.init, jax.random.key(0), q, k, v, visibility)
         forward = partial(mechanism.apply, visibility=visibility)
@@ -827,7 +832,7 @@ def test_the_gradient_of_a_chunk_solves_one_triangular_system(name):
     mechanism, visibility = build(name), Visibility(causal=True)
     L, d = 3 * mechanism.chunk, mechanism.chunk  # wide values, for which JAX would solve two
     q, v = jnp.ones((1, L, 1, 4)), jnp.ones((1, L, 1, d))
-    k = jnp.ones((1, L, 1, 4 + choice.gates(name, 4)))
+    k = jnp.ones((1, L, 1, 4 + MECHANISMS[name].gates(4)))
     variables = meta.unbox(mechanism.init(jax.random.key(0), q, k, v, visibility))
     gradients = jax.grad(lambda *x: mechanism.apply(variables, *x, visibility).sum(), (0, 1, 2))
     program = jax.jit(gradients).lower(q, k, v).compile().as_text()

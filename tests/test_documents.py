@@ -195,7 +195,7 @@ def test_no_query_sees_another_document(name, platform, monkeypatch):
     monkeypatch.setattr(tiles, "_platform", lambda: platform)
     rng, (B, T, h, d) = np.random.default_rng(0), (2, 83, 3, 6)
     module = choice.build(name)
-    width = d + choice.gates(name, d)
+    width = d + MECHANISMS[name].gates(d)
     q, k, v = (rng.normal(size=(B, T, h, w)).astype(np.float32) for w in (d, width, 5))
     lengths = np.array([T, 70], np.int32)
     ends = [[7, 8], [5, 67]]

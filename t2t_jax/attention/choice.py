@@ -10,7 +10,7 @@ from typing import Any
 
 from t2t_jax.attention import reach
 from t2t_jax.attention.costs import Number, Shape
-from t2t_jax.attention.registry import MECHANISMS
+from t2t_jax.attention.registry import MECHANISMS, Entry
 from t2t_jax.errors import UsageError, near
 from t2t_jax.parts import implementation
 
@@ -97,24 +97,26 @@ def check(
       UsageError: it cannot; the message says why, and what can be used instead.
     """
     name, given = parse(text)
-    entry = MECHANISMS[name]
+    mechanism = MECHANISMS[name]
     if text.count("=") > len(given):
         raise UsageError(f"{role}_attention={text} gives an option twice: give it once.")
-    if role not in entry.roles:
+    if role not in mechanism.roles:
         able = ", ".join(n for n, e in MECHANISMS.items() if role in e.roles)
-        raise UsageError(f"{name} cannot be {role}_attention, as {entry.why}: use one of {able}.")
-    if entry.changing and not recurrent:
+        raise UsageError(
+            f"{name} cannot be {role}_attention, as {mechanism.why}: use one of {able}."
+        )
+    if mechanism.changing and not recurrent:
         raise UsageError(
             f"{role}_attention={text} needs a decoder that computes one query after another: use "
             "architecture=recurrent, or another mechanism."
         )
-    if entry.halves and d_k % 2:
+    if mechanism.halves and d_k % 2:
         raise UsageError(
             f"{role}_attention={text} halves the queries and keys of a head, so their width must "
             f"be even, not {d_k}."
         )
     for partner, setting in partners.items():
-        if partner not in entry.supports:
+        if partner not in mechanism.supports:
             able = ", ".join(
                 n for n, e in MECHANISMS.items() if role in e.roles and partner in e.supports
             )
@@ -124,25 +126,9 @@ def check(
             )
 
 
-def products(text: str, shape: Shape) -> Number:
-    """Multiply-adds of one head of a mechanism in the forward pass."""
-    return MECHANISMS[parse(text)[0]].products(attributes(text), shape)
-
-
-def gates(text: str, d_k: int) -> int:
-    """The number of features that a mechanism needs for each key and head beside d_k."""
-    return MECHANISMS[parse(text)[0]].gates(d_k)
-
-
-def changing(text: str) -> tuple[str, ...]:
-    """The entries of the state of a mechanism that a step of cross-attention changes."""
-    return MECHANISMS[parse(text)[0]].changing
-
-
-def capacity(text: str) -> tuple[str, Number]:
-    """The option of a mechanism that limits its positions, and how many it has."""
-    option = MECHANISMS[parse(text)[0]].capacity
-    return option, attributes(text)[option] if option else math.inf
+def entry(text: str) -> Entry:
+    """The entry of one mechanism, whatever its options."""
+    return MECHANISMS[parse(text)[0]]
 
 
 def attributes(text: str) -> dict[str, Number]:
@@ -151,10 +137,20 @@ def attributes(text: str) -> dict[str, Number]:
     return {**MECHANISMS[name].sizes, **MECHANISMS[name].options, **options}
 
 
+def products(text: str, shape: Shape) -> Number:
+    """Multiply-adds of one head of a mechanism in the forward pass."""
+    return entry(text).products(attributes(text), shape)
+
+
+def capacity(text: str) -> tuple[str, Number]:
+    """The option of a mechanism that limits its positions, and how many it has."""
+    option = entry(text).capacity
+    return option, attributes(text)[option] if option else math.inf
+
+
 def build(text: str) -> Any:
     """The Flax module of a mechanism."""
-    where = MECHANISMS[parse(text)[0]].where
-    made = implementation(where, "t2t_jax.attention")(**attributes(text))
+    made = implementation(entry(text).where, "t2t_jax.attention")(**attributes(text))
     if not isinstance(made, reach.Reach):
         return made
     from t2t_jax.attention.patterns import Pattern  # which imports JAX

@@ -78,15 +78,12 @@ class Mechanism(nn.Module):
     ) -> Array:
         """`__call__`, by a kernel if `fused` is true and there is one for these arguments."""
         plain = dropout is None and bias is None and visibility.first is None
-        if fused and plain and self.has_kernel():
+        # A subclass, which may compute something else, does not inherit the kernel.
+        if fused and plain and "fused" in vars(type(self)):
             out = self.fused(q, k, v, visibility)
             if out is not None:
                 return self.finish(out)
         return self(q, k, v, visibility, dropout, bias)
-
-    def has_kernel(self) -> bool:
-        """Whether the class itself defines `fused`: a subclass may compute something else."""
-        return "fused" in vars(type(self))
 
     def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         """`attend` without dropout and bias, by a GPU kernel; None if none supports the arguments.

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax.core import meta
 
-from t2t_jax.attention.choice import build, gates, parse
+from t2t_jax.attention.choice import build, entry, parse
 from t2t_jax.attention.dense import Dense
 from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.registry import MECHANISMS
@@ -233,7 +233,7 @@ def state_bytes(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> in
 
 def key_width(name: str, d_k: int = D) -> int:
     """Returns the width of a key with the gates that are appended to it."""
-    return d_k if name == NAIVE else d_k + gates(name, d_k)
+    return d_k if name == NAIVE else d_k + entry(name).gates(d_k)
 
 
 def is_causal(name: str) -> bool:

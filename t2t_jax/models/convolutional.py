@@ -72,7 +72,8 @@ class Convolutional(Model):
         embedded = x = self._embed(self.target_positions, target_in, P_drop)
         for convolution, attention in zip(self.decoder, self.attention, strict=True):
             y = convolution(self.drop(x, P_drop), causal=True)
-            x = (x + (y + attention(y, embedded, encoded, visibility)) * SQRT_HALF) * SQRT_HALF
+            y = (y + attention(y, embedded, encoded, visibility)) * SQRT_HALF
+            x = (x + y) * SQRT_HALF
         return self.drop(x, P_drop)
 
     def start(self, encoded: Encoded, capacity: int) -> tuple[Any, Any]:
@@ -87,9 +88,8 @@ class Convolutional(Model):
         for i, convolution in enumerate(self.decoder):
             seen = jnp.concatenate([state[i], x], axis=1)
             y = convolution.over(seen)
-            x = (
-                x + (y + self.attention[i].step(memory[i], y, embedded, t)) * SQRT_HALF
-            ) * SQRT_HALF
+            y = (y + self.attention[i].step(memory[i], y, embedded, t)) * SQRT_HALF
+            x = (x + y) * SQRT_HALF
             next_state.append(seen[:, 1:])
         return self.embedding.logits(x)[:, 0], next_state
 
@@ -162,9 +162,8 @@ class Attention(nn.Module):
     ) -> Array:
         """The output y of a block and the embeddings, both [B, T, d_model] -> the same."""
         k, v = encoded.keys[:, :, None], encoded.values[:, :, None]
-        return self._merge(
-            self.attention(self._query(y, embedded), k, v, visibility), encoded.lengths
-        )
+        out = self.attention(self._query(y, embedded), k, v, visibility)
+        return self._merge(out, encoded.lengths)
 
     def start(self, encoded: Encoded) -> State:
         k, v = encoded.keys[:, :, None], encoded.values[:, :, None]

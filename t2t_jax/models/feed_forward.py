@@ -13,11 +13,6 @@ from t2t_jax.ops.matmul import matmul
 from t2t_jax.parts import FEED_FORWARD, implementation
 
 
-def feed_forward(c: config.Model, dtype: Any) -> nn.Module:
-    """The module of `c.feed_forward`; `FeedForward` shows its attributes and its call."""
-    return implementation(FEED_FORWARD[c.feed_forward].where, "t2t_jax.models")(c, dtype)
-
-
 class FeedForward(nn.Module):
     """activation(x W_1 + b_1) W_2 + b_2 (equation 2), or with a gate (Shazeer 2020).
 

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from t2t_jax.attention.choice import gates, of_layer, products
+from t2t_jax.attention.choice import entry, of_layer, products
 from t2t_jax.attention.costs import Number, Shape
 from t2t_jax.config import Config, Model
 from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORM_PLACEMENTS
@@ -57,7 +57,7 @@ def _attention(c: Model, role: str, T: int, S: int) -> Number:
     """Multiply-adds of attention in all layers, with the projections of a mechanism's gates."""
     shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder", h=c.h)
     mechanisms = getattr(c, f"{role}_attention")
-    of_gates = sum(gates(of_layer(mechanisms, i), c.d_k) for i in range(c.N))
+    of_gates = sum(entry(of_layer(mechanisms, i)).gates(c.d_k) for i in range(c.N))
     return c.h * _layers(mechanisms, c.N, shape) + (c.h_kv or c.h) * S * c.d_model * of_gates
 
 

@@ -10,7 +10,7 @@ from jax import Array
 
 from t2t_jax import config
 from t2t_jax.attention import build
-from t2t_jax.attention.choice import gates, of_layer
+from t2t_jax.attention.choice import entry, of_layer
 from t2t_jax.attention.mechanism import Bias, repeat_heads
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.layers import parameter
@@ -62,7 +62,7 @@ class MultiHead(nn.Module):
             self.norm_q = norm(c.qk_norm, self.dtype, axis="d_k")
             self.norm_k = norm(c.qk_norm, self.dtype, axis="d_k")
         mechanism = of_layer(getattr(c, f"{self.role}_attention"), self.layer)
-        self.gates = gates(mechanism, c.d_k)
+        self.gates = entry(mechanism).gates(c.d_k)
         if self.gates:
             self.W_gates = project("W_gates", c.h_kv or c.h, self.gates, "gates")
         self.attention = build(mechanism)

@@ -21,7 +21,7 @@ from flax import struct
 from jax import Array
 
 from t2t_jax.attention import build
-from t2t_jax.attention.choice import changing
+from t2t_jax.attention.choice import entry
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter
@@ -104,7 +104,7 @@ class Recurrent(Model):
             return {}, (encoded.last, {})
         k = encoded.output[:, :, None]
         memory = self.attention.start(k, k, Visibility(kv_lengths=encoded.lengths))
-        carried = {name: memory.pop(name) for name in changing(self.c.cross_attention)}
+        carried = {name: memory.pop(name) for name in entry(self.c.cross_attention).changing}
         return memory, (encoded.last, carried)
 
     def step(self, memory: Any, state: Any, tokens: Array, t: Array) -> tuple[Array, Any]:

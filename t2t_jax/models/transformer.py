@@ -11,7 +11,6 @@ from jax import Array
 from t2t_jax import config
 from t2t_jax.attention.mechanism import Bias
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.models.feed_forward import feed_forward
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, lengths_of
 from t2t_jax.models.multihead import MultiHead
@@ -19,7 +18,7 @@ from t2t_jax.models.norms import norm
 from t2t_jax.models.parametrization import logit_multiplier
 from t2t_jax.models.positions import Encoding, PositionBias
 from t2t_jax.ops.dropout import dropout
-from t2t_jax.parts import NORM_PLACEMENTS, implementation
+from t2t_jax.parts import FEED_FORWARD, NORM_PLACEMENTS, implementation
 
 Sublayer = Callable[[Array], Array]
 Sublayers = Mapping[str, Sublayer]
@@ -106,7 +105,8 @@ class Layer(nn.Module):
         self.attention = MultiHead(self.c, self.role, self.dtype, self.layer)
         if self.cross:
             self.cross_attention = MultiHead(self.c, "cross", self.dtype, self.layer)
-        self.feed_forward = feed_forward(self.c, self.dtype)
+        where = FEED_FORWARD[self.c.feed_forward].where  # a module such as `FeedForward`
+        self.feed_forward = implementation(where, "t2t_jax.models")(self.c, self.dtype)
 
     def __call__(
         self,

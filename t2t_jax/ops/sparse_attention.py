@@ -48,7 +48,7 @@ class Keys(NamedTuple):
 
 
 def plain(
-    q: Array, q_lengths: Array, sets: Sequence[Keys], patterns: Patterns, scale: float, g: int = 0
+    q: Array, q_lengths: Array, sets: Sequence[Keys], patterns: Patterns, scale: float
 ) -> tuple[Array, Array]:
     """softmax(scale q k^T) v over the keys of all sets.
 
@@ -59,7 +59,6 @@ def plain(
     Args:
       q_lengths: int32 [B], or [B, h], the queries before the padding.
       patterns: for each set, the patterns by which its keys are seen, which must be disjoint.
-      g: the size of the kernels' tiles, which has no effect here.
     """
     B, T = q.shape[:2]
     t = jnp.arange(T)[:, None]
