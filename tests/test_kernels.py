@@ -129,7 +129,7 @@ def test_relatives_of_the_softmax_are_those_of_their_kernel(name, causal):
 
     def run(fused, q, k, v):
         def f(variables, *x):
-            out = mechanism.apply(variables, *x, visibility, fused=fused, method="run")
+            out = mechanism.apply(variables, *x, visibility, fused=fused)
             return (out * g * length_mask(lengths, 7)[..., None, None]).sum()
 
         initial = mechanism.init(jax.random.key(0), q, k, v, visibility)
@@ -147,8 +147,8 @@ class Halved(ScaledDotProduct):
 
 def test_a_subclass_does_not_use_the_kernel_of_its_base():
     q, k, v = drawn((3, 5, 2, 4), 0), drawn((3, 5, 2, 4), 1), drawn((3, 5, 2, 6), 2)
-    apply = jax.jit(partial(Halved(power=0.5).apply, {}), static_argnames="method")
-    close(apply(q, k, v, Visibility(), method="run"), apply(q, k, v, Visibility()))
+    apply = jax.jit(partial(Halved(power=0.5).apply, {}), static_argnames="fused")
+    close(apply(q, k, v, Visibility(), fused=True), apply(q, k, v, Visibility()))
 
 
 def test_attention_without_a_kernel_is_plain(monkeypatch):
@@ -157,11 +157,11 @@ def test_attention_without_a_kernel_is_plain(monkeypatch):
     local, wide = build_mechanism("local:w=2"), build_mechanism("scaled_dot_product")
     assert local.fused(q, k, v, visibility) is None
     assert wide.fused(drawn((3, 5, 2, 200), 0), *(k, v), visibility) is None
-    apply = jax.jit(partial(local.apply, {}), static_argnames="method")
-    close(apply(q, k, v, visibility, method="run"), apply(q, k, v, visibility))
+    apply = jax.jit(partial(local.apply, {}), static_argnames="fused")
+    close(apply(q, k, v, visibility, fused=True), apply(q, k, v, visibility))
     monkeypatch.setattr(dense, "flash_attention", None)  # what is not called
     for argument in (dict(dropout=lambda a: a), dict(bias=lambda s: 0.0 * s[None])):
-        wide.run(q, k, v, visibility, **argument)
+        wide(q, k, v, visibility, fused=True, **argument)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8), (3, 5, 6), (7,)])

@@ -88,9 +88,9 @@ def cases(tokens: int) -> dict[str, Any]:
 
         return summed(of_present)
 
-    def mechanism(name: str, **method: str) -> Any:
+    def mechanism(name: str, fused: bool) -> Any:
         def attended(*x: Array) -> Array:
-            return build(name).apply({}, *x, Visibility(causal=True), **method)
+            return build(name).apply({}, *x, Visibility(causal=True), fused=fused)
 
         return summed(attended)
 
@@ -102,7 +102,7 @@ def cases(tokens: int) -> dict[str, Any]:
     return {
         name: (wrap(getattr(module, name)), wrap(module.plain), arguments)
         for name, (wrap, module, arguments) in modules.items()
-    } | {name: (mechanism(name, method="run"), mechanism(name), far) for name in names.split()}
+    } | {name: (mechanism(name, True), mechanism(name, False), far) for name in names.split()}
 
 
 def _value_and_gradients(function: Callable[..., Array]) -> Callable[..., Any]:

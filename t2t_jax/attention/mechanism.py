@@ -34,13 +34,21 @@ class Mechanism(nn.Module):
         visibility: Visibility,
         dropout: Dropout = None,
         bias: Bias = None,
+        fused: bool = False,
     ) -> Array:
         """q [B, T, h, d_k], k [B, S, h, d_k], v [B, S, h, d_v] -> [B, T, h, d_v].
 
         Args:
           dropout: the function that drops attention weights.
           bias: int32 distances s - t [...] -> what is added to the scores, [h, ...].
+          fused: whether to use the method `fused` if it supports these arguments.
         """
+        plain = dropout is None and bias is None and visibility.first is None
+        # A subclass, which may compute something else, does not inherit the kernel.
+        if fused and plain and "fused" in vars(type(self)):
+            out = self.fused(q, k, v, visibility)
+            if out is not None:
+                return self.finish(out)
         visibility = visibility.with_lengths(q, k)
         # Zeros, as 0 * NaN is NaN: a weight of zero would not silence what stands in padding.
         q = zero_padding(q, visibility.q_lengths)
@@ -66,27 +74,8 @@ class Mechanism(nn.Module):
         """
         return out
 
-    def run(
-        self,
-        q: Array,
-        k: Array,
-        v: Array,
-        visibility: Visibility,
-        dropout: Dropout = None,
-        bias: Bias = None,
-        fused: bool = True,
-    ) -> Array:
-        """`__call__`, by a kernel if `fused` is true and there is one for these arguments."""
-        plain = dropout is None and bias is None and visibility.first is None
-        # A subclass, which may compute something else, does not inherit the kernel.
-        if fused and plain and "fused" in vars(type(self)):
-            out = self.fused(q, k, v, visibility)
-            if out is not None:
-                return self.finish(out)
-        return self(q, k, v, visibility, dropout, bias)
-
     def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
-        """`attend` without dropout and bias, by a GPU kernel; None if none supports the arguments.
+        """`attend` without dropout and bias, by a GPU kernel; None if it lacks these arguments.
 
         The inputs are bfloat16 and finite, even in padding; the outputs and the gradients of
         padding are undefined.

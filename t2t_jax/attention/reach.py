@@ -2,11 +2,7 @@
 
 A pattern is softmax(q k^T / sqrt(d_k)) v over the keys that a predicate allows. Its function here
 returns a `Reach`, from which `patterns.py` derives what is computed in training and in decoding,
-and the tiles of the kernels. A study file adds a pattern in the same way:
-
-    @mechanism("sinks", options=dict(w=8))
-    def sinks(w):
-        return Reach(lambda t, s: (abs(s - t) <= w) | (s < 4), window=w, kept=lambda s: s < 4)
+and the tiles of the kernels. `t2t-jax help mechanism` shows how a study file adds a pattern.
 """
 
 from collections.abc import Callable

@@ -187,7 +187,7 @@ def weighted_sum(mechanism: Any, causal: bool, fused: bool) -> Callable[..., jax
 
     def value(variables: Any, q: jax.Array, k: jax.Array, v: jax.Array, g: jax.Array) -> jax.Array:
         visibility = Visibility(causal=causal)
-        out: Any = mechanism.apply(variables, q, k, v, visibility, fused=fused, method="run")
+        out: Any = mechanism.apply(variables, q, k, v, visibility, fused=fused)
         return (out * g).sum(dtype=jnp.float32)
 
     return value

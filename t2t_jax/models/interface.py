@@ -20,8 +20,6 @@ class Model(nn.Module):
       V: size of the vocabulary.
       longest: the number of positions of a learned table.
       dtype: the compute type; parameters are float32.
-      masked: whether it predicts masked tokens instead of the next one.
-      translates: whether it has `start` and `step`.
     """
 
     c: config.Model
@@ -29,11 +27,15 @@ class Model(nn.Module):
     longest: int
     dtype: Any = jnp.float32
 
-    translates = True
-
     @property
     def masked(self) -> bool:
+        """Whether it predicts masked tokens instead of the next one."""
         return ARCHITECTURES[self.c.architecture].masked
+
+    @property
+    def translates(self) -> bool:
+        """Whether it decodes translations of a source."""
+        return ARCHITECTURES[self.c.architecture].translates
 
     @property
     def limit(self) -> int | None:

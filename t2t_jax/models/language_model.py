@@ -25,8 +25,6 @@ from t2t_jax.tokens import EOS
 class LanguageModel(Model):
     """N layers of one stack, encoder or decoder as `c.architecture` says."""
 
-    translates = False
-
     def setup(self) -> None:
         c, role = self.c, self.c.architecture
         multiplier = logit_multiplier(c)

@@ -26,10 +26,9 @@ class MultiHead(nn.Module):
 
     The projections are matrices without bias, as in the paper; d_k and d_v need not be d_model / h.
     With h_kv < h, each head of keys and values serves a group of h / h_kv adjacent heads of queries
-    (Ainslie et al. 2023; h_kv = 1: Shazeer 2019). In training, a mechanism gets every head repeated
-    for its group; if it is `grouped`, its decoding state holds h_kv heads. With an attention gate,
-    head_i is multiplied by sigmoid(x W_G_i) (Qiu et al. 2025, section 2.2, position G1). If the
-    mechanism has gates of its own, y W_gates_i is appended to the features of each key.
+    (Ainslie et al. 2023; h_kv = 1: Shazeer 2019). With an attention gate, head_i is multiplied by
+    sigmoid(x W_G_i) (Qiu et al. 2025, section 2.2, position G1). If the mechanism has gates of its
+    own, y W_gates_i is appended to the features of each key.
 
     Attributes:
       c: the hyperparameters.
@@ -83,7 +82,7 @@ class MultiHead(nn.Module):
         if train and self.c.P_drop_attention:
             key = self.make_rng("dropout")
             drop = partial(dropout, rate=self.c.P_drop_attention, key=key)
-        out = self.attention.run(q, k, v, visibility, drop, bias, fused)
+        out = self.attention(q, k, v, visibility, drop, bias, fused)
         return self._merge(out, x, x_present)
 
     def start_self(self, x: Array, capacity: int) -> Any:

@@ -38,8 +38,12 @@ def dropout(x: Array, rate: Array | float, key: Array) -> Array:
 
 
 def _kept(key: Array, shape: tuple[int, ...], threshold: Array) -> Array:
-    """Bool of a shape: whether 16 random bits are at least `threshold`."""
-    return random_bits(key, shape) >= threshold.astype(jnp.uint16)
+    """Bool of a shape: whether 16 random bits are at least `threshold`.
+
+    Four elements of a row share one draw of 64 bits.
+    """
+    halves = jax.lax.bitcast_convert_type(jnp.stack(_words(key, shape), axis=-2), jnp.uint16)
+    return halves.reshape(*shape[:-1], -1)[..., : shape[-1]] >= threshold.astype(jnp.uint16)
 
 
 def _kept_packed(key: Array, shape: tuple[int, ...], threshold: Array) -> Array:
@@ -59,13 +63,6 @@ def _kept_packed(key: Array, shape: tuple[int, ...], threshold: Array) -> Array:
     place = jnp.array([[[0, 1]], [[2, 3]]], jnp.uint8)
     place = place.reshape((1,) * (len(shape) - 1) + place.shape)
     return (bits >> place & 1).astype(bool).reshape(*shape[:-1], -1)[..., :size]
-
-
-def random_bits(key: Array, shape: tuple[int, ...]) -> Array:
-    """Random uint16 of a shape. Four elements of a row share one draw of 64 bits."""
-    words = jnp.stack(_words(key, shape), axis=-2)
-    halves = jax.lax.bitcast_convert_type(words, jnp.uint16)
-    return halves.reshape(*shape[:-1], -1)[..., : shape[-1]]
 
 
 def _words(key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:

@@ -32,56 +32,58 @@ def attention(
     parameters: those of the mechanism, by name. bias: table from a distance s - t to [h].
     xp: jax.numpy, to be differentiated with 64-bit types enabled, or numpy.
     """
-    rows, h = [], q.shape[2]
+    rows = []
     for b in range(len(q_lengths)):
-        size = q.shape[1], k.shape[1]
-        seen = visible(name, options, size, int(q_lengths[b]), int(kv_lengths[b]), causal)
-        own = [
-            {n: p["weight"][i] if "weight" in p else p for n, p in parameters.items()}
-            for i in range(h)
+        lengths = int(q_lengths[b]), int(kv_lengths[b])
+        inputs = [
+            (
+                {n: x["weight"][i] if "weight" in x else x for n, x in parameters.items()},
+                *(x[b, :, i] for x in (q, k, v)),
+            )
+            for i in range(q.shape[2])
         ]
-        length = int(kv_lengths[b])
-        if name in (*memory.NAMES, "linformer", "nystrom"):
-            lengths = int(q_lengths[b]), length
-            heads = []
-            for i in range(h):
-                x, y, z = q[b, :, i], k[b, :, i], v[b, :, i]
-                if name in memory.NAMES:
-                    out = memory.attention(xp, name, own[i], x, y, z, i, *lengths, causal)
-                else:
-                    out = low_rank(xp, name, options, own[i], x, y, z, *lengths)
-                heads.append(out)
-            rows.append(xp.stack(heads, axis=1))
-            continue
-        if name == "coverage":
-            a = [coverage(xp, own[i], q[b, :, i], k[b, :, i], seen) for i in range(h)]
-            rows.append(xp.stack([a[i] @ v[b, :, i] for i in range(h)], axis=1))
-            continue
-        e = [scores(xp, name, options, own[i], q[b, :, i], k[b, :, i], i, h) for i in range(h)]
-        if name == "talking_heads":
-            e = [sum(own[i]["P_l"][j] * e[j] for j in range(h)) for i in range(h)]
-        if bias is not None:
-            distances = [[s - t for s in range(size[1])] for t in range(size[0])]
-            tables = [xp.array([[bias[x][i] for x in row] for row in distances]) for i in range(h)]
-            e = [x + xp.broadcast_to(y, x.shape) for x, y in zip(e, tables, strict=True)]
-        a = []
-        for i in range(h):
-            x, y = q[b, :, i], k[b, :, i]
-            chosen = select(name, options, seen, x, y, e[i], length, causal, i, h)
-            a.append(weights(xp, name, options, own[i], e[i], chosen))
-        if name == "talking_heads":
-            a = [sum(own[i]["P_w"][j] * a[j] for j in range(h)) for i in range(h)]
-        if name == "local_p":
-            a = [
-                predictive(xp, options["w"], own[i], q[b, :, i], e[i], seen, length)
-                for i in range(h)
+        if name in memory.NAMES:
+            heads = [
+                memory.attention(xp, name, *x, i, *lengths, causal) for i, x in enumerate(inputs)
             ]
-        heads = [a[i] @ v[b, :, i] for i in range(h)]
+        elif name in ("linformer", "nystrom"):
+            heads = [low_rank(xp, name, options, *x, *lengths) for x in inputs]
+        else:
+            a = weights_of_pairs(xp, name, options, inputs, lengths, causal, bias)
+            heads = [x @ z for x, (*_, z) in zip(a, inputs, strict=True)]
         if name == "differential":
             shrunk = 1 - options["lambda_init"]
-            heads = [shrunk * rms_norm(xp, x) * own[0]["norm"]["scale"][None] for x in heads]
+            heads = [shrunk * rms_norm(xp, x) * inputs[0][0]["norm"]["scale"][None] for x in heads]
         rows.append(xp.stack(heads, axis=1))
     return xp.stack(rows)
+
+
+def weights_of_pairs(xp, name, o, inputs, lengths, causal, bias):
+    """Returns the weights [T, S] of each head.
+
+    inputs: for each head its parameters, and its q [T, d_k], k [S, d_k] and v.
+    """
+    h, size, length = len(inputs), (len(inputs[0][1]), len(inputs[0][2])), lengths[1]
+    seen = visible(name, o, size, *lengths, causal)
+    if name == "coverage":
+        return [coverage(xp, own, q, k, seen) for own, q, k, _ in inputs]
+    e = [scores(xp, name, o, own, q, k, i, h) for i, (own, q, k, _) in enumerate(inputs)]
+    if name == "talking_heads":
+        e = [sum(own["P_l"][j] * e[j] for j in range(h)) for own, *_ in inputs]
+    if bias is not None:
+        distances = [[s - t for s in range(size[1])] for t in range(size[0])]
+        tables = [xp.array([[bias[x][i] for x in row] for row in distances]) for i in range(h)]
+        e = [x + xp.broadcast_to(y, x.shape) for x, y in zip(e, tables, strict=True)]
+    a = []
+    for i, (own, q, k, _) in enumerate(inputs):
+        if name == "local_p":
+            a.append(predictive(xp, o["w"], own, q, e[i], seen, length))
+        else:
+            chosen = select(name, o, seen, q, k, e[i], length, causal, i, h)
+            a.append(weights(xp, name, o, own, e[i], chosen))
+    if name == "talking_heads":
+        a = [sum(own["P_w"][j] * a[j] for j in range(h)) for own, *_ in inputs]
+    return a
 
 
 def visible(name, o, size, q_length, kv_length, causal):
@@ -106,7 +108,7 @@ def visible(name, o, size, q_length, kv_length, causal):
             return random_blocks(
                 {"w": 1, "g": 1} | o, t // o["b"], s // o["b"], size[1], kv_length, causal
             )
-        if name not in (*DENSE, *memory.NAMES, "linformer", "nystrom"):
+        if name not in DENSE:
             raise ValueError(f"the reference has no pattern of {name!r}")
         return True
 

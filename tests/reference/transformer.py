@@ -3,75 +3,43 @@
 import numpy as np
 
 
-def logits(
-    p,
-    source,
-    target_in,
-    *,
-    power=0.5,
-    positions="sinusoid",
-    pre=False,
-    activation="relu",
-    multiplier=1,
-):
+def logits(p, source, target_in, *, positions="sinusoid", multiplier=1, **options):
     """Returns logits [T, V] of one unpadded sentence pair; `p` has the parameters in numpy.
 
-    power: scores are divided by d_k^power.
-    pre: layer norm before each sub-layer, and one more after each stack.
+    options: those of `stack`.
     """
-
-    def add_norm(q, x, f):
-        return x + f(norm(q, x)) if pre else norm(q, x + f(x))
-
-    def encoder(q, x):
-        own = extras(p, "encoder_bias", positions)
-        x = add_norm(
-            q["add_norm_attention"], x, lambda z: heads(q["attention"], z, z, 0, power, **own)
-        )
-        return add_norm(
-            q["add_norm_feed_forward"], x, lambda z: feed_forward(q["feed_forward"], z, activation)
-        )
-
-    def decoder(q, y, x):
-        own = extras(p, "decoder_bias", positions)
-        y = add_norm(
-            q["add_norm_attention"], y, lambda z: heads(q["attention"], z, z, 1, power, **own)
-        )
-        y = add_norm(q["add_norm_cross"], y, lambda z: heads(q["cross_attention"], z, x, 0, power))
-        return add_norm(
-            q["add_norm_feed_forward"], y, lambda z: feed_forward(q["feed_forward"], z, activation)
-        )
-
-    layers = range(sum(n.removeprefix("encoder_").isdecimal() for n in p))
     x = embed(p, source, "source_positions", positions)
-    for i in layers:
-        x = encoder(p[f"encoder_{i}"], x)
-    if pre:
-        x = norm(p["encoder_norm"], x)
+    x = stack(p, "encoder", "encoder_", x, positions, **options)
     y = embed(p, target_in, "target_positions", positions)
-    for i in layers:
-        y = decoder(p[f"decoder_{i}"], y, x)
-    if pre:
-        y = norm(p["decoder_norm"], y)
+    y = stack(p, "decoder", "decoder_", y, positions, x, **options)
     return multiplier * y @ p["embedding"]["matrix"].T
 
 
-def language_model(p, source, tokens, *, causal, pre=False, positions="sinusoid"):
+def language_model(p, source, tokens, *, causal, positions="sinusoid", **options):
     """Returns logits [T, V] of one stack as a language model, without a source."""
-    role = "decoder" if causal else "encoder"
-    own = extras(p, "bias", positions)
     x = embed(p, tokens, "positions", positions)
-    for i in range(sum(name.startswith(f"{role}_") for name in p)):
+    x = stack(p, "decoder" if causal else "encoder", "", x, positions, **options)
+    return x @ p["embedding"]["matrix"].T
+
+
+def stack(p, role, prefix, x, positions, encoded=None, *, power=0.5, pre=False, activation="relu"):
+    """Returns the output [L, d_model] of the layers of one role.
+
+    prefix: of the names of the stack's bias and norm.
+    power: scores are divided by d_k^power.
+    pre: norm before each sub-layer, and one more after the stack.
+    """
+    causal, own = role == "decoder", extras(p, f"{prefix}bias", positions)
+    for i in range(sum(name.removeprefix(f"{role}_").isdecimal() for name in p)):
         q = p[f"{role}_{i}"]
-        for part, f in (
-            ("attention", lambda z, q=q: heads(q["attention"], z, z, causal, 0.5, **own)),
-            ("feed_forward", lambda z, q=q: feed_forward(q["feed_forward"], z, "relu")),
-        ):
+        parts = {"attention": lambda z, q=q: heads(q["attention"], z, z, causal, power, **own)}
+        if encoded is not None:
+            parts["cross"] = lambda z, q=q: heads(q["cross_attention"], z, encoded, False, power)
+        parts["feed_forward"] = lambda z, q=q: feed_forward(q["feed_forward"], z, activation)
+        for part, f in parts.items():
             n = q[f"add_norm_{part}"]
             x = x + f(norm(n, x)) if pre else norm(n, x + f(x))
-    if pre:
-        x = norm(p["norm"], x)
-    return x @ p["embedding"]["matrix"].T
+    return norm(p[f"{prefix}norm"], x) if pre else x
 
 
 def embed(p, tokens, table, positions):
