@@ -19,6 +19,6 @@ def value_and_gradients(f, g, *x):
     return jax.jit(run)(*x)
 
 
-def close(x, y, tolerance):
+def close(x, y, tolerance=2e-5):
     for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)

@@ -25,9 +25,8 @@ from t2t_jax.training import population, sharding
 from t2t_jax.training.objective import cross_entropy as objective
 from t2t_jax.training.objective import fused_cross_entropy
 from t2t_jax.training.step import hyper, initialise, make_step
-from tests import gradients
 from tests.eight import on_eight_devices
-from tests.gradients import drawn
+from tests.gradients import close, drawn
 
 V = 300  # no multiple of a tile
 
@@ -36,9 +35,6 @@ def target(shape, seed):
     t = np.random.default_rng(seed).integers(1, V, shape)
     t[0, 3:], t[-1] = 0, 0  # padding, and a row of nothing else
     return jnp.asarray(t, jnp.int32)
-
-
-close = partial(gradients.close, tolerance=2e-5)
 
 
 @pytest.mark.parametrize("tpu", [False, True], ids=["kernels", "XLA"])
