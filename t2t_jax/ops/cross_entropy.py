@@ -98,8 +98,8 @@ def _local(x: Array, W: Array, target: Array, a: Array, b: Array) -> tuple[Array
     total = (wide * half.sum(0, dtype=jnp.float32)[None]).sum(-1)
     loss = jnp.where(present, log_z - a * chosen - b * total, 0).sum()
     nll = jnp.where(present, log_z - chosen, 0).sum()
-    dx = jnp.concatenate(dx)[: shape[0] * shape[1]].reshape(shape)
-    return loss, nll, dx, dW[:V]
+    B, T, _ = shape
+    return loss, nll, jnp.concatenate(dx)[: B * T].reshape(shape), dW[:V]
 
 
 def _by_xla(x: Array, W: Array, target: Array, ab: Array, V: int) -> tuple[Array, Array]:
