@@ -158,28 +158,21 @@ def steps(out, sizes):
 
 def peers(out, sizes):
     """Measures the training steps of PyTorch's nn.Transformer on the batches of base."""
+    from experiments.tools.peers import run
     from t2t_jax.bench import train, workload
 
     tokens, results = batch_tokens(), {}
     count = workload.count_tokens(workload.batches(workload.workload("base", tokens)))
+    python, program = Path(sys.executable), run.FOLDER / "pytorch.py"
     for name, options in {"eager": (), "compiled": ("compiled",)}.items():
-        words = ["experiments/tools/peers/pytorch.py", "train", "base", str(tokens), *options]
-        process = subprocess.Popen(
-            [sys.executable, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": "."},
-        )
-        printed, _ = process.communicate("\n" * train.ROUNDS)
-        if process.returncode:
-            return False
-        (first, version), *rounds = map(str.split, printed.splitlines())
-        seconds = statistics.median(float(line[0]) for line in rounds)
+        contender = run.Contender(f"PyTorch, {name}", python, run.ROOT, program, options)
+        with run.started(contender, ("train", "base", str(tokens))) as (process, version):
+            if process is None:
+                return False
+            seconds = statistics.median(run.take_turns({name: process}, train.ROUNDS)[name])
         results[f"base, {name}"] = {
             "seconds": seconds / workload.BATCHES,
             "tokens_per_second": count / seconds,
-            "first_round": float(first),
             "PyTorch": version,
         }
         write_results(out / "peers.json", results)
