@@ -27,12 +27,7 @@ ROUNDS = 5
 
 
 def measure(c: Config, dataset: Dataset) -> dict[str, Any]:
-    """Plans and reads one epoch of batches in each round.
-
-    Returns:
-      Results for JSON and `table`: tokens a second of both sides without padding (median, minimum
-      and maximum over rounds), seconds to choose the shapes, and the share of padding.
-    """
+    """Plans and reads an epoch of batches in each round; padding is no token."""
     train, d = dataset.splits["train"], c.data
     start = time.perf_counter()
     batches = Batches(

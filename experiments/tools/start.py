@@ -26,12 +26,7 @@ ROUNDS, WORDS = 3, ["grammar"]  # what follows `train`
 
 
 def measure() -> dict[str, Any]:
-    """Starts `train` and stops it at its first step.
-
-    Returns:
-      Results for JSON and `table`: seconds with a "cold" and a "warm" cache, as medians over
-      rounds and for each round.
-    """
+    """Returns the seconds until the first step with a cold and a warm cache, in each round."""
     seconds: dict[str, list[float]] = {"cold": [], "warm": []}
     with tempfile.TemporaryDirectory() as directory:
         cache = Path(directory) / "cache"

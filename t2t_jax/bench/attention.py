@@ -73,8 +73,7 @@ def measure(names: Sequence[str], lengths: Sequence[int], seconds: float) -> dic
       seconds: a mechanism whose next call is expected to take longer is dropped.
 
     Returns:
-      Results for JSON and `table`: shapes, environment, and for each mechanism its measurements at
-      each n and the exponents of their growth. `at` measures value and gradient, `forward` the
+      Results for JSON and `table`. At each n, `at` measures value and gradient and `forward` the
       value alone: seconds, and bytes of temporaries. `step` measures a step that decodes position
       n, for mechanisms of the decoder: seconds, and bytes of the state.
     """

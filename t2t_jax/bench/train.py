@@ -57,11 +57,7 @@ class Steps:
 
 
 def measure(sizes: Sequence[str], batch_tokens: int, P: int) -> dict[str, Any]:
-    """Runs the rounds of each size, with a population of P models.
-
-    Returns:
-      Results for JSON and `table`, by size: see `measure_steps`.
-    """
+    """Returns what steps of a population of P models cost, by size: see `measure_steps`."""
     measured = {}
     for size in sizes:
         w = workload.workload(size, batch_tokens)

@@ -44,11 +44,7 @@ def rounds(w: Workload, beam: int) -> Callable[[], None]:
 
 
 def measure(sizes: Sequence[str]) -> dict[str, Any]:
-    """Runs the rounds of each size, with greedy search and a beam of 4.
-
-    Returns:
-      Results for JSON and `table`, by size and beam: see `_measure_beam`.
-    """
+    """Returns the speed of each size, with greedy search and a beam of 4: see `_measure_beam`."""
     results: dict[str, Any] = {"sentences": workload.SENTENCES, "rounds": ROUNDS, "sizes": {}}
     for size in sizes:
         results["sizes"][size] = {str(b): _measure_beam(size, b) for b in BEAMS}
@@ -56,10 +52,7 @@ def measure(sizes: Sequence[str]) -> dict[str, Any]:
 
 
 def _measure_beam(size: str, beam: int) -> dict[str, Any]:
-    """Returns sentences a second: median, minimum and maximum over rounds.
-
-    The first round, which compiles, does not count; its seconds are returned, too.
-    """
+    """Returns sentences a second over rounds, and the seconds of the first, which compiles."""
     run_round, times = rounds(workload.workload(size, 2048), beam), []
     for _ in range(ROUNDS + 1):
         times.append(timeit.timeit(run_round, number=1))
