@@ -94,7 +94,7 @@ def test_a_workload_is_deterministic():
 @pytest.fixture
 def one_short_round(corpus, monkeypatch):
     """Every benchmark runs one round, with few sentences, batches of one shape and one layer."""
-    small = toy.fields(corpus, num_buckets=1)
+    small = toy.of_a_grid(corpus)
     monkeypatch.setattr(reading, "recipe", lambda name: config.replace(recipe(name), **small))
     monkeypatch.setattr(start, "WORDS", ["grammar", *toy.options(small)])
     monkeypatch.setattr(workload, "recipe", lambda name: config.replace(recipe(name), N=1))
