@@ -180,10 +180,10 @@ def wrong(made, lines):
 
     Pairs of rows count that the paper separates.
     """
-
-    def of_metric(x):
+    found = {}
+    for x in agreements(made, lines):
         far = SEPARATED[x.metric] - 1e-6
-        return {
+        found[x.metric] = {
             p.line.row.name: [
                 q.line.row.name
                 for q in x.points
@@ -191,8 +191,7 @@ def wrong(made, lines):
             ]
             for p in x.points
         }
-
-    return {x.metric: of_metric(x) for x in agreements(made, lines)}
+    return found
 
 
 def attainable(metric, groups):

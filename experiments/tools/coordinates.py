@@ -10,6 +10,7 @@ logits falls slightly with the width: one part of it is constant, and another is
 initial logits, which fall as d_model^-0.5. Four steps are too few to tell power=1 from power=0.5.
 """
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -44,27 +45,15 @@ def model_config(d, **changes):
     return config.replace(config.Config(), **small | training | changes)
 
 
-def batch_of(seed):
-    """Returns a batch of random tokens, in which the target repeats the source."""
-    tokens = np.random.default_rng(seed).integers(4, V, (16, 12), dtype=np.int32)
-    return {"source": tokens, "target": tokens}
-
-
 def activations(model, params, batch):
     """Returns the input, the last layers' residual streams and the logits of a batch, by name."""
     from t2t_jax.training.step import shift
 
     def run(module, source, target_in):
-        encoded = module.encode(source)
-        return module.decode(encoded, target_in)
+        return module.decode(module.encode(source), target_in)
 
-    logits, kept = model.apply(
-        {"params": params},
-        batch["source"],
-        shift(batch["target"]),
-        method=run,
-        capture_intermediates=True,
-    )
+    apply = partial(model.apply, {"params": params}, method=run, capture_intermediates=True)
+    logits, kept = apply(batch["source"], shift(batch["target"]))
     last, kept = f"{model.c.N - 1}", kept["intermediates"]
     return {
         "input": kept["embedding"]["__call__"][0],
@@ -88,7 +77,9 @@ def measure(configs):
     moved: dict[str, list[float]] = {name: [] for name in ACTIVATIONS}
     for c in configs:
         state, h = initialise(model, c, make_mesh()), hyper(c)
-        batch = batch_of(c.training.seed)
+        random = np.random.default_rng(c.training.seed)
+        tokens = random.integers(4, V, (16, 12), dtype=np.int32)
+        batch = {"source": tokens, "target": tokens}
         before = probe(state.params, batch)
         for _ in range(STEPS):
             state, _ = step(state, batch, h)

@@ -65,9 +65,6 @@ def kernels(text: str, members: int = 1) -> list[Kernel]:
     computations, entry = _parse(text)
     types = {o.name: o.type for lines in computations.values() for o in lines}
 
-    def flops_of(computation: str) -> int:
-        return sum(flops(o) for o in computations.get(computation, ()))
-
     def flops(o: _Operation) -> int:
         operands = _operands(o.rest)
         if o.op == "convolution":
@@ -84,7 +81,7 @@ def kernels(text: str, members: int = 1) -> list[Kernel]:
             over = re.search(r'"lhs_contracting_dimensions":\[([\d",]*)\]', o.line)
             return _product(o.type, types[operands[0]], over) if over else 0
         called = re.search(r"calls=%([\w.\-]+)", o.line)
-        return flops_of(called[1]) if called else 0
+        return sum(map(flops, computations.get(called[1], ()))) if called else 0
 
     def walk(computation: str, times: int) -> Iterator[Kernel]:
         for o in computations[computation]:
@@ -228,7 +225,8 @@ def _bytes(type_: str) -> int:
 
 
 def _size(array: re.Match[str]) -> int:
-    return prod(_sizes(array[2])) * _width(array[1])
+    bits = _BITS.get(array[1], int(re.sub(r"\D", "", array[1][1:]) or 32))
+    return prod(_sizes(array[2])) * bits // 8
 
 
 def _in_vector_memory(array: re.Match[str]) -> bool:
@@ -239,11 +237,6 @@ def _copied(type_: str) -> int:
     """Bytes that a copy moves from or to main memory, by the type of its result."""
     ends = list(_ARRAY.finditer(type_))[:2]
     return min(map(_size, ends)) * sum(not _in_vector_memory(x) for x in ends)
-
-
-def _width(kind: str) -> int:
-    """Bytes of an element."""
-    return _BITS.get(kind, int(re.sub(r"\D", "", kind[1:]) or 32)) // 8
 
 
 def _product(result: str, left: str, over: re.Match[str] | None) -> int:
