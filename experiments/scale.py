@@ -117,10 +117,11 @@ BUILT_IN = "built-in corpus"
 PARTS = {"all": "", "C, D": "CD", "A, B, E": "ABE"}  # groups; base belongs to each
 
 
-def corpus_of(name):
-    """Returns the name of a grid's corpus in the figure."""
+def kind(name):
+    """Returns the corpus of a grid, real text with the epochs, as the figure names it."""
     known = {"text": "text", "multi30k": "Multi30k"}
-    return known.get(GRIDS[name].changes.get("corpus", ""), BUILT_IN)
+    corpus = known.get(GRIDS[name].changes.get("corpus", ""))
+    return f"{corpus}, {name.rpartition(', ')[2]}" if corpus else BUILT_IN
 
 
 def request(name, directory=None):
@@ -258,10 +259,10 @@ def rows_table(results):
 
 def draw(results, folder):
     """Plots tau of PPL over the tokens for each parameter and over the FLOPs, part by part."""
-    corpora = [*dict.fromkeys(map(corpus_of, results))]
-    styles = plotting.styles(corpora)
+    kinds = [*dict.fromkeys(map(kind, results))]
+    styles = plotting.styles(kinds)
     values = [
-        styles[corpus_of(name)]
+        styles[kind(name)]
         | {"grid": name, "part": part, "tau": found["tau"]}
         | dict(zip(("low", "high"), found["interval"], strict=True))
         | {"tokens": x["tokens_per_parameter"], "flops": x["flops"] / x["seeds"][1]}
@@ -279,12 +280,12 @@ def draw(results, folder):
             y = plotting.Axis.over("tau", f"tau of PPL, {part}", ends)
             layers = [plotting.interval(y), ({"type": "point", "size": 40}, plotting.SHAPE)]
             of_part = [v for v in values if v["part"] == part]
-            named = {v["row"]: v for v in of_part}  # of each corpus the last
+            named = {v["row"]: v for v in of_part}  # of each kind the last
             labels = named.values() if part == [*PARTS][-1] else ()
             panel = plotting.panel(x, y, (180, 180), layers, labels)
             row.append(panel | {"data": {"values": of_part}})
         rows.append({"hconcat": row})
-    plotting.write(folder / "scale", plotting.chart({"vconcat": rows}, corpora))
+    plotting.write(folder / "scale", plotting.chart({"vconcat": rows}, kinds))
 
 
 def without_curves(run):
@@ -317,7 +318,7 @@ def collect(folder):
 
 def main():
     runnable = [name for name, regime in GRIDS.items() if not regime.stored]
-    names = {name: corpus_of(name) != BUILT_IN for name in runnable}
+    names = {name: kind(name) != BUILT_IN for name in runnable}
     title = "folder of the files of text or Multi30k"
     arguments = grids.parse(__doc__.split("\n", 1)[0], names, "--text", title)
     requests = [request(name, arguments.folder) for name in arguments.grids]

@@ -33,7 +33,7 @@ def test_every_grid_is_valid_and_its_command_names_it(name, tmp_path):
     assert requests.request_of(grid).flags == request.flags
     assert (f"{tmp_path}/dev" in request.flags) == (grid.data.corpus == "text")
     c = grid.config(grid.rows[0])
-    if scale.corpus_of(name) != scale.BUILT_IN:  # the paper's warm-up, heads and vocabulary
+    if scale.kind(name) != scale.BUILT_IN:  # the paper's warm-up, heads and vocabulary
         assert c.training.warmup == round(0.04 * c.training.steps)
         assert c.model.h * c.model.d_k == c.model.d_model
         assert c.data.vocabulary / c.model.d_model == pytest.approx(37_000 / 512, rel=0.01)
