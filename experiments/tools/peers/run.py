@@ -37,7 +37,7 @@ from t2t_jax.inference.export import export
 
 ROOT = Path(__file__).parents[3]
 FOLDER = Path("experiments/tools/peers")
-# Where a checkout keeps its own program: here, or where the checkout `before` of the README has it.
+# Where a checkout keeps its own program: here, or where the checkout `before` has it.
 OURS = FOLDER / "ours.py", Path("t2t_jax/bench/contenders/t2t.py")
 TASKS = {  # task, size of the model, and batch tokens or beam
     "train-tiny": ("train", "tiny", "2048"),
