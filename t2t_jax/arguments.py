@@ -119,7 +119,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     # plan
     "--from": _path(
         "store or folder of published results whose costs and deviations are used [--store, or "
-        "the stored Table 3 of preset hour if it has no table]",
+        "the stored Table 3 of preset hour if its rows have one seed]",
         dest="origin",
         metavar="FOLDER",
     ),

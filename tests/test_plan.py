@@ -59,10 +59,11 @@ def test_a_study_is_planned_from_published_results(call, refused, tmp_path):
     assert share == sorted(share)
     swept = call(*words, "--from", HOUR, "--sweep", "lr_scale=0.5,1").out
     assert re.search(r"^3 +12 +178 ", swept, re.M)  # 20 rows x 2 trials, and 2 x 69
-    refused([*words, "--from", stored.DEMO], "no two rows with several seeds")
-    refused([*words, "--from", tmp_path], "no table from which to plan")
+    for home in (stored.DEMO, tmp_path):
+        refused([*words, "--from", home], home, "no two rows with several seeds")
 
 
-def test_a_study_without_runs_is_planned_from_the_stored_table(call, tmp_path):
+def test_a_study_without_seeds_is_planned_from_the_stored_table(call, tmp_path):
     words = "plan", "table3", "--preset", "hour"
-    assert call(*words, "--store", tmp_path).out == call(*words, "--from", HOUR).out
+    for home in (stored.DEMO, tmp_path):
+        assert call(*words, "--store", home).out == call(*words, "--from", HOUR).out

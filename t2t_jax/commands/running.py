@@ -10,6 +10,7 @@ from t2t_jax import checks
 from t2t_jax.commands.shared import cache_programs, grid_shown, lines_of, request
 from t2t_jax.data.prepare import opener
 from t2t_jax.errors import RunError, UsageError, say
+from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.report import charts
 from t2t_jax.runs import (
     claim,
@@ -23,10 +24,12 @@ from t2t_jax.runs import (
 )
 from t2t_jax.runs.identity import Job
 from t2t_jax.study import requests, sweep
+from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.declaration import EXPERIMENTS, Row, find
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.measuring import check
+from t2t_jax.study.plan import noise
 from t2t_jax.study.plan import plan as planned
 from t2t_jax.study.typeset import as_text
 from t2t_jax.training import trackers
@@ -81,22 +84,25 @@ def run(arguments: Namespace) -> None:
 
 def plan(arguments: Namespace) -> None:
     """Prints what a study would cost and find, from the stored table that is most like its own."""
-    grid = grid_shown(arguments)
-    study, preset = grid.study, grid.preset.name
-    homes = [arguments.origin] if arguments.origin else [arguments.store, WITH_SEEDS]
-    home = next(filter(requests.known, homes), homes[0])
-    known = [(x.study == study.name, x.preset == preset, x) for x in requests.known(home)]
-    if not known:
-        raise UsageError(
-            f"{home} has no table from which to plan: name a store or a folder of published "
-            "results with --from."
-        )
-    best = max(known, key=lambda x: x[:2])[-1].declared_alone(say)
-    of_best = study if best.study == study.name else find(best.study)
-    lines = lines_of(best.grid(of_best, home), arguments.cache, mix=True)
-    origin = f"{best.study}-{best.preset} of {home}"
+    grid, lines, origin = grid_shown(arguments), list[RowResult](), ""
+    for home in [arguments.origin] if arguments.origin else [arguments.store, WITH_SEEDS]:
+        lines, origin = _most_alike(grid, home, arguments.cache)
+        if noise(lines, PPL):
+            break
     table = planned(grid, lines, origin, arguments.base_seeds, arguments.detect)
     print(as_text(table), end="")
+
+
+def _most_alike(grid: Grid, home: Path, cache: Path) -> tuple[list[RowResult], str]:
+    """Returns the lines of the stored table that is most like a grid, if any, and its name."""
+    study, preset = grid.study, grid.preset.name
+    known = [(x.study == study.name, x.preset == preset, x) for x in requests.known(home)]
+    if not known:
+        return [], str(home)
+    best = max(known, key=lambda x: x[:2])[-1].declared_alone(say)
+    of_best = study if best.study == study.name else find(best.study)
+    lines = lines_of(best.grid(of_best, home), cache, mix=True)
+    return lines, f"{best.study}-{best.preset} of {home}"
 
 
 def _check(grid: Grid, arguments: Namespace, tasks: int) -> None:
