@@ -17,8 +17,17 @@ the first, times the sequential steps within a layer.
 import statistics
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+
+from experiments.tools.layers import counted, layers_to_the_end
+from t2t_jax.attention import build
+from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import keep
+from t2t_jax.bench.lengths import compiled, plot, power, sweep
 from t2t_jax.environment import environment
+from t2t_jax.models.convolutional import Convolution
+from t2t_jax.models.recurrent import Cell
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "table1"
@@ -38,11 +47,6 @@ PAPER = {
 
 def make(name, d, r=R):
     """Returns a function that maps i to layer i: a function of x [1, n, d] with random weights."""
-    import jax.numpy as jnp
-
-    from t2t_jax.models.convolutional import Convolution
-    from t2t_jax.models.recurrent import Cell
-
     if name == "self-attention":
         return attention_layers("scaled_dot_product")
     if name == "restricted":
@@ -57,8 +61,6 @@ def make(name, d, r=R):
 
 def attention_layers(mechanism):
     """Returns a function that maps i to a layer of self-attention without projections."""
-    from t2t_jax.attention import build
-    from t2t_jax.attention.visibility import Visibility
 
     def layer(x):
         heads = x.reshape(*x.shape[:2], HEADS, -1)
@@ -70,8 +72,6 @@ def attention_layers(mechanism):
 
 def module_layers(module, d, **arguments):
     """Returns a function that maps i to `module(i)` as a function of x, without its carry."""
-    import jax
-    import jax.numpy as jnp
 
     def layer_at(i):
         layer = module(i)
@@ -88,9 +88,6 @@ def module_layers(module, d, **arguments):
 
 def measure():
     """Returns results for JSON and `table`, by layer."""
-    import jax
-
-    from t2t_jax.bench.lengths import compiled, sweep
 
     def program(name, n):
         return compiled(make(name, D)(0), jax.random.normal(jax.random.key(1), (1, n, D)))
@@ -107,8 +104,6 @@ def measure_layer(name, laps):
     Args:
       laps: the curve of each lap, as `t2t_jax.bench.lengths.sweep` returns it.
     """
-    from experiments.tools.layers import counted, layers_to_the_end
-    from t2t_jax.bench.lengths import power
 
     def flops(n, d):
         return counted(make(name, d)(0), n, d)[0]
@@ -156,8 +151,6 @@ def table(results):
 
 def cells(name, x):
     """Returns the cells of a layer's row."""
-    from t2t_jax.bench.lengths import power
-
     flops, _, sequential, path = PAPER[name]
     growth = power((int(n), steps) for n, steps in x["steps"].items())
     return [
@@ -175,8 +168,6 @@ def cells(name, x):
 
 
 def main():
-    from t2t_jax.bench.lengths import plot
-
     results = measure()
     keep(RESULTS / "table1.md", results, table(results))
     layers = results["layers"]

@@ -13,13 +13,18 @@ initial logits, which fall as d_model^-0.5. Four steps are too few to tell power
 from functools import partial
 from pathlib import Path
 
+import jax
 import numpy as np
 
+from t2t_jax import config, plotting
 from t2t_jax.bench import keep
 from t2t_jax.bench.lengths import power
 from t2t_jax.environment import environment
 from t2t_jax.errors import say
+from t2t_jax.models import build
 from t2t_jax.study.typeset import pipe_table
+from t2t_jax.training.sharding import make_mesh
+from t2t_jax.training.step import hyper, initialise, make_step, shift
 
 RESULTS = Path(__file__).parents[1] / "results" / "coordinates"
 WIDTHS = 32, 64, 128, 256
@@ -38,8 +43,6 @@ CASES = {
 
 def model_config(d, **changes):
     """Returns the config of a small model of width d_model = d, with a constant learning rate."""
-    from t2t_jax import config
-
     small = dict(N=2, d_model=d, d_ff=4 * d, norm_placement="pre", max_length=16, batch_tokens=256)
     training = dict(peak_lr=2**-7, schedule="linear", warmup=1, steps=10_000, P_drop=0.0)
     return config.replace(config.Config(), **small | training | changes)
@@ -47,7 +50,6 @@ def model_config(d, **changes):
 
 def activations(model, params, batch):
     """Returns the input, the last layers' residual streams and the logits of a batch, by name."""
-    from t2t_jax.training.step import shift
 
     def run(module, source, target_in):
         return module.decode(module.encode(source), target_in)
@@ -65,12 +67,6 @@ def activations(model, params, batch):
 
 def measure(configs):
     """Returns the mean absolute change of each activation, by name, over configs of one shape."""
-    import jax
-
-    from t2t_jax.models import build
-    from t2t_jax.training.sharding import make_mesh
-    from t2t_jax.training.step import hyper, initialise, make_step
-
     model = build(configs[0], V)
     step = jax.jit(make_step(model, configs[0]))
     probe = jax.jit(lambda params, batch: activations(model, params, batch))
@@ -119,8 +115,6 @@ def table(results):
 
 def draw(results):
     """Plots the changes over the width, with a panel for each activation."""
-    from t2t_jax import plotting
-
     styles = plotting.styles(list(results))
     panels: list[plotting.Spec] = []
     x = plotting.Axis.over("width", "d_model", WIDTHS, log=True, values=WIDTHS)

@@ -25,10 +25,15 @@ import tempfile
 import time
 from pathlib import Path
 
+import jax
+import orbax.checkpoint as ocp
+
 from t2t_jax.bench import keep
+from t2t_jax.config import Training
 from t2t_jax.environment import environment
 from t2t_jax.errors import say
 from t2t_jax.study.typeset import pipe_table
+from t2t_jax.training import checkpoints
 
 RESULTS = Path(__file__).parents[1] / "results" / "faults"
 STEPS, EVERY, KILLS = 4000, 20, 50
@@ -60,9 +65,6 @@ def finish(command):
 
 def outcome(run):
     """Returns what a finished run ends with, except what depends on the clock."""
-    import jax
-    import orbax.checkpoint as ocp
-
     with ocp.StandardCheckpointer() as checkpointer:
         params = checkpointer.restore((run / "final" / "params").absolute())
     lines = (run / "metrics.jsonl").read_text().splitlines()
@@ -194,9 +196,6 @@ def damage_each(home, cache, files, harm, before, newest):
 
 def newest_whole_step(run):
     """Returns the step of the newest checkpoint that training would restore."""
-    from t2t_jax.config import Training
-    from t2t_jax.training import checkpoints
-
     with checkpoints.manager(run / "checkpoints", Training(evaluate_every=EVERY)) as manager:
         return max(checkpoints.whole_steps(manager, lambda _: None))
 

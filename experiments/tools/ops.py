@@ -14,9 +14,13 @@ import timeit
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from t2t_jax.bench import keep
 from t2t_jax.environment import environment
 from t2t_jax.errors import say
+from t2t_jax.ops import additive_scores, dropout, matmul, nan_guard, target_logit, top_k
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parents[1] / "results" / "ops"
@@ -26,10 +30,6 @@ B, T, H, D_K, D_MODEL, D_FF, V, BEAM = 32, 64, 8, 64, 512, 2048, 37_000, 4
 
 def cases():
     """Returns (fast, plain, arguments) by name; both are functions of the arguments."""
-    import jax
-    import jax.numpy as jnp
-
-    from t2t_jax.ops import additive_scores, dropout, matmul, nan_guard, target_logit, top_k
 
     def drawn(*shape):
         return jax.random.normal(jax.random.key(len(shape)), shape)
@@ -83,8 +83,6 @@ def cases():
 
 def program(function, arguments, value_alone):
     """Returns a compiled program, and the bytes of its temporaries."""
-    import jax
-    import jax.numpy as jnp
 
     def run(g, *x):
         if value_alone:
