@@ -106,10 +106,10 @@ def test_fused_attention_keeps_to_what_jax_accepts(T, S, causal, monkeypatch):
     original = jax.nn.dot_product_attention
     monkeypatch.setattr(flash_attention, "on_gpu", lambda: True)
     monkeypatch.setattr(jax.nn, "dot_product_attention", checked)
-    found = flash_attention.flash_attention(q, k, v, *rest)
-    assert found.shape == expected.shape
+    actual = flash_attention.flash_attention(q, k, v, *rest)
+    assert actual.shape == expected.shape
     present = length_mask(q_lengths, T)[..., None, None]
-    close(jnp.where(present, found, 0), expected)
+    close(jnp.where(present, actual, 0), expected)
 
 
 FLASH = "scaled_dot_product:power=1 dot_product general cosine softmax1 sink differential".split()
@@ -186,13 +186,13 @@ def losses(kernels, steps, mesh="", **changes):
     """Loss, nll and norm of the gradient of steps [steps, 3], and the parameters after them."""
     c, mesh = small(kernels=kernels, **changes), sharding.make_mesh(mesh)
     model, h = build(c, V), sharding.replicate(hyper(c), mesh)
-    step, found = jax.jit(make_step(model, c)), []
+    step, actual = jax.jit(make_step(model, c)), []
     with sharding.use_mesh(mesh):
         state = initialise(model, c, mesh)
         for i in range(steps):
             state, metrics = step(state, drawn_batch(i, mesh), h)
-            found.append([float(x) for x in (metrics.loss, metrics.nll, metrics.grad_norm)])
-    return np.array(found), state.params
+            actual.append([float(x) for x in (metrics.loss, metrics.nll, metrics.grad_norm)])
+    return np.array(actual), state.params
 
 
 @pytest.mark.parametrize(
@@ -249,8 +249,8 @@ def test_what_a_kernel_leaves_undefined_in_padding_changes_nothing(changes, monk
 
     expected, params = losses("plain", 2, **changes)
     monkeypatch.setattr(dense, "flash_attention", undefined)
-    found, others = losses("fused", 2, **changes)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    actual, others = losses("fused", 2, **changes)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4)
     close(others, params, 1e-3)
 
 

@@ -96,9 +96,9 @@ def check(
     Raises:
       UsageError: it cannot; the message says why, and what can be used instead.
     """
-    name, given = parse(text)
+    name, options = parse(text)
     mechanism = MECHANISMS[name]
-    if text.count("=") > len(given):
+    if text.count("=") > len(options):
         raise UsageError(f"{role}_attention={text} gives an option twice: give it once.")
     if role not in mechanism.roles:
         able = ", ".join(n for n, e in MECHANISMS.items() if role in e.roles)

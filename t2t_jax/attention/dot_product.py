@@ -115,18 +115,19 @@ class Differential(ScaledDotProduct):
         """Applies each softmax to the values, then subtracts, as does their FlashAttention code."""
         rows = super().rows
         halves = zip(jnp.split(q, 2, -1), jnp.split(keys, 2, -1), strict=True)
-        one, two = (rows(x, y, v, *rest, **named) for x, y in halves)
-        return (one - self.factor(q) * two).astype(v.dtype)  # lambda is not rounded to v's type
+        first, second = (rows(x, y, v, *rest, **named) for x, y in halves)
+        # Lambda is not rounded to the type of v.
+        return (first - self.factor(q) * second).astype(v.dtype)
 
     def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         scale = (q.shape[-1] // 2) ** -self.power
         halves = zip(jnp.split(q, 2, -1), jnp.split(k, 2, -1), strict=True)
-        one, two = (flash(x, y, v, visibility, scale) for x, y in halves)
-        if one is None or two is None:
+        first, second = (flash(x, y, v, visibility, scale) for x, y in halves)
+        if first is None or second is None:
             return None
         # The kernel leaves padding undefined, and lambda and the norm have gradients from all rows.
-        one, two = (zero_padding(x, visibility.q_lengths) for x in (one, two))
-        return (one - self.factor(q) * two).astype(v.dtype)
+        first, second = (zero_padding(x, visibility.q_lengths) for x in (first, second))
+        return (first - self.factor(q) * second).astype(v.dtype)
 
     def finish(self, out: Array) -> Array:
         return (1 - self.lambda_init) * self.norm(out).astype(out.dtype)
@@ -147,5 +148,5 @@ class Lambda(nn.Module):
             drawn = self.param(f"lambda_{name}", normal, (q.shape[-1] // 2,), jnp.float32)
             return jnp.asarray(drawn, dtype)
 
-        one, two = (jnp.exp((vector(f"q{i}") * vector(f"k{i}")).sum()) for i in (1, 2))
-        return one - two + self.initial
+        first, second = (jnp.exp((vector(f"q{i}") * vector(f"k{i}")).sum()) for i in (1, 2))
+        return first - second + self.initial

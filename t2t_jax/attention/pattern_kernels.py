@@ -114,11 +114,11 @@ def _all_keys(causal: bool) -> Reached:
     return lambda first, last: (0, last if causal else np.iinfo(np.int32).max)
 
 
-def _together(one: tuple[Array, Array], other: tuple[Array, Array]) -> Array:
+def _together(near: tuple[Array, Array], multiples: tuple[Array, Array]) -> Array:
     """The outputs [B, T, h, d_v] of one softmax from two parts: outputs and log-sum-exps."""
-    total = jnp.logaddexp(one[1], other[1])
+    total = jnp.logaddexp(near[1], multiples[1])
 
     def share(out: Array, log_z: Array) -> Array:
         return out * jnp.exp(log_z - total).swapaxes(1, 2)[..., None].astype(out.dtype)
 
-    return share(*one) + share(*other)
+    return share(*near) + share(*multiples)

@@ -271,8 +271,8 @@ def _fold(
 
         return jax.lax.fori_loop(start, stop, of_tile, state)
 
-    for one in each:
-        state = of_pattern(state, *one)
+    for keys, pattern, arrays in each:
+        state = of_pattern(state, keys, pattern, arrays)
     return state
 
 
