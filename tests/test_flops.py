@@ -1,12 +1,10 @@
 """The FLOP formula equals the count of the traced program, and layers scale as in Table 1."""
 
-import importlib.util
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import pytest
 
+from experiments import table1
 from experiments.tools.layers import count, counted, layers_to_the_end
 from t2t_jax.models.flops import step_flops
 from tests.small import V, make
@@ -71,20 +69,12 @@ def test_a_loop_is_counted_as_often_as_it_runs():
         count(unknown.jaxpr)
 
 
-def table1():
-    path = Path(__file__).parents[1] / "experiments" / "table1.py"
-    spec = importlib.util.spec_from_file_location("table1", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.full
 def test_path_lengths_and_sequential_steps_are_those_of_table_1():
-    make, d = table1().make, 16
+    layers = {name: table1.make(name, 16, 4) for name in table1.PAPER}
     actual = {
-        name: (layers_to_the_end(make(name, d, 4), 5, d), counted(make(name, d, 4)(0), 5, d)[1])
-        for name in ("self-attention", "restricted", "recurrent", "convolutional", "dilated")
+        name: (layers_to_the_end(layer, 5, 16), counted(layer(0), 5, 16)[1])
+        for name, layer in layers.items()
     }
     assert actual == {
         "self-attention": (1, 0),
@@ -100,10 +90,8 @@ def test_path_lengths_and_sequential_steps_are_those_of_table_1():
     [("self-attention", 2, 1), ("recurrent", 1, 2), ("convolutional", 1, 2), ("restricted", 1, 1)],
 )
 def test_flops_of_a_layer_grow_as_in_table_1(name, n, d):
-    make = table1().make
-
     def flops(n, d):
-        return counted(make(name, d, 8)(0), n, d)[0]
+        return counted(table1.make(name, d, 8)(0), n, d)[0]
 
     assert flops(128, 16) / flops(64, 16) == 2**n
     assert flops(64, 32) / flops(64, 16) == 2**d
