@@ -124,16 +124,10 @@ class Coverage(Additive):
 def _attend_one(
     q: Array, seen: Array, keys: Array, v: Array, u: Array, w: Array, c: Array
 ) -> tuple[Array, Array]:
-    """One query over all keys.
+    """The coverage after one query, and its output [B, h, d_v].
 
-    Args:
-      q: W_q q [B, h, d]; `keys` are W_k k [B, h, S, d], and v the values [B, h, S, d_v].
-      seen: bool [B, S].
-      u, w: v and w_c, [h, d].
-      c: the coverage, float32 or wider [B, h, S].
-
-    Returns:
-      The coverage after the query, and its output [B, h, d_v].
+    q is W_q q [B, h, d], keys are W_k k [B, h, S, d], v are the values [B, h, S, d_v], u and w are
+    v and w_c [h, d], seen is bool [B, S], and c is the coverage before, float32 or wider [B, h, S].
     """
     q, keys, u, w = (x.astype(c.dtype) for x in (q, keys, u, w))
     pairs = jnp.tanh(q[:, :, None] + keys + c[..., None] * w[None, :, None])

@@ -33,11 +33,7 @@ def scaled_products(equation: str, q: Array, k: Array, power: float = 0.5) -> Ar
 
 
 def softmax(scores: Array, seen: Array) -> Array:
-    """Weights over the last axis of scores, in float32 or wider; zero for keys that are not seen.
-
-    Args:
-      seen: bool, broadcastable to scores.
-    """
+    """Weights over the last axis of scores, in float32 or wider; zero where `seen` is false."""
     scores = wide(scores)
     scores = jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
     # The maximum cancels in the quotient, so that no gradient passes through it.
@@ -104,19 +100,11 @@ class Dense(Mechanism):
         return k.swapaxes(1, 2)
 
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        """Scores [B, h, T, S] of queries [B, T, h, d_k], in float32 or wider.
-
-        Args:
-          t, s: positions of the queries and of the keys, int32 [T] and [S].
-        """
+        """Scores [B, h, T, S], float32 or wider, of q [B, T, h, d_k] at t [T] and keys at s [S]."""
         raise NotImplementedError
 
     def weights(self, scores: Array, seen: Array) -> Array:
-        """Weights of the values from scores [B, h, T, S]; zero for keys that are not seen.
-
-        Args:
-          seen: bool [B or 1, 1, T, S].
-        """
+        """Weights from scores [B, h, T, S]; zero where `seen`, bool [B or 1, 1, T, S], is false."""
         return softmax(scores, seen)
 
     def rows(

@@ -116,13 +116,10 @@ class BlockSelect(Mechanism):
         return blocks(k, self.b, -(-k.shape[1] // self.b)).sum(2, dtype=dtype)
 
     def _select(self, q: Array, sums: Array, counts: Array, own: Array, causal: bool) -> Array:
-        """Positions of the keys that queries [B, T, h, d_k] see, int32 [B, T, h, (1 + n) b].
+        """Positions of the keys that queries [B, T, h, d_k] in blocks `own` [T] see.
 
-        Those of a block that does not exist are negative.
-
-        Args:
-          sums, counts: the sum [B, m, h, d_k] and the number [B, m] of the keys of each block.
-          own: the block that each query is in, [T].
+        They are int32 [B, T, h, (1 + n) b], negative where there is no such block. The keys of each
+        block have the sum `sums` [B, m, h, d_k] and the number `counts` [B, m].
         """
         (B, T, h, _), m = q.shape, sums.shape[1]
         means = sums / jnp.maximum(counts, 1)[:, :, None, None]

@@ -152,12 +152,7 @@ def _log_time(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def _decay_and_step(gate: Array, A_log: Array, b: Array) -> tuple[Array, Array]:
-    """-Delta exp(A_log) and Delta = softplus(gate + b) of Mamba-2, [B, S, h, 1] each.
-
-    Args:
-      gate: [B, S, h, 1].
-      A_log, b: [h].
-    """
+    """-Delta exp(A_log) and Delta = softplus(gate + b): gate [B, S, h, 1], A_log and b [h]."""
     step = jax.nn.softplus(gate + b[None, None, :, None])
     return -step * jnp.exp(A_log)[None, None, :, None], step
 

@@ -106,10 +106,8 @@ def _parallel(q: Array, keys: Keys, own: bool) -> Pair:
 def _memories(A: Array, added: Array) -> Array:
     """The memories [n + 1, B, h, m, d] before each of n chunks, and after all of them.
 
-    They are a parallel prefix sum, and so is their gradient, from the last chunk to the first.
-
-    Args:
-      A: [n, B, h, m, m], or the factors of a diagonal matrix, [n, B, h, m or 1, 1].
+    They are a parallel prefix sum, and so is their gradient, from the last chunk to the first. A is
+    [n, B, h, m, m], or [n, B, h, m or 1, 1], the factors of a diagonal matrix.
     """
     after = _prefix(A, added)
     return jnp.concatenate([jnp.zeros_like(after[:1]), after])

@@ -110,12 +110,7 @@ class TopK(ScaledDotProduct):
 
 
 def softmax_with_sink(scores: Array, seen: Array, sink: Array) -> Array:
-    """The softmax over the last axis of scores and one more, `sink`, whose weight is left out.
-
-    Args:
-      seen: bool, broadcastable to scores [B, h, T, S].
-      sink: [1, 1 or h, 1, 1].
-    """
+    """The softmax over scores [B, h, T, S] and one more, `sink` [1, 1 or h, 1, 1], left out."""
     sink = jnp.broadcast_to(sink, (*scores.shape[:-1], 1))
     scores = jnp.concatenate([scores, sink], -1)
     seen = jnp.concatenate([seen, jnp.ones_like(seen[..., :1])], -1)
@@ -125,10 +120,9 @@ def softmax_with_sink(scores: Array, seen: Array, sink: Array) -> Array:
 def flash_with_sink(
     q: Array, k: Array, v: Array, visibility: Visibility, scale: float, last: Array | float = 0.0
 ) -> Array | None:
-    """`flash` over one more key before the others, whose value is zero.
+    """`flash` with one more key before the others, whose value is zero.
 
-    Args:
-      last: the last feature of that key in each head; its other features are zero.
+    Its last feature is `last`, one number or one for each head; the others are zero.
     """
     visibility = visibility.with_lengths(q, k)
     first = (0, 0), (1, 0), (0, 0), (0, 0)

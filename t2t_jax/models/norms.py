@@ -11,12 +11,7 @@ EPSILON = 1e-6
 
 
 def norm(kind: str, dtype: Any, *, axis: str = "d_model", **attributes: Any) -> nn.Module:
-    """The module of a norm.
-
-    Args:
-      kind: a key of `parts.NORMS`.
-      axis: the logical axis of its parameters.
-    """
+    """The module of a norm in `parts.NORMS`; `axis` is the logical axis of its parameters."""
     return implementation(NORMS[kind].where, "t2t_jax.models")(dtype, axis, **attributes)
 
 

@@ -112,11 +112,7 @@ def _by_xla(x: Array, W: Array, target: Array, ab: Array, V: int) -> tuple[Array
 
 
 def _product_tile(a: Any, b: Any, row: Any, column: Any) -> Array:
-    """Rows row.. and columns column.. of a b^T, float32 [ROW_TILE, COLUMN_TILE].
-
-    Args:
-      a, b: references to [M, K] and [N, K]; DEPTH divides K.
-    """
+    """Rows row.. and columns column.. of a b^T, float32, for a [M, K] and b [N, K]."""
 
     def add(i: Array, total: Array) -> Array:
         depth = pl.ds(i * DEPTH, DEPTH)

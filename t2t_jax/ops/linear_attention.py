@@ -151,16 +151,12 @@ def _gradients(saved: tuple[Any, ...], g: Array) -> tuple[Array, Array, Array]:
 def _before(
     load: Callable[..., Any], inputs: Any, d: int, width: int, reverse: bool = False
 ) -> Sums | None:
-    """The sums over the tiles before each segment; None if there is one segment.
+    """The sums over the tiles before each segment; None if there is one; reverse: those after it.
+
+    They are float32 [B, segments, h, d, width] and [B, segments, h, d].
 
     Args:
-      load: `_keys` or `_queries`, which returns what is added.
-      inputs: its arguments; the first is [B, T, h, d].
-      width: the last axis of the second array that it returns.
-      reverse: whether the sums are over the tiles after each segment instead.
-
-    Returns:
-      float32 [B, segments, h, d, width] and [B, segments, h, d].
+      load: `_keys` or `_queries`, which returns what is added from a tile of `inputs`.
     """
     x = inputs[0]
     (B, _, h, _), segments = x.shape, _segments(x)
@@ -253,11 +249,7 @@ def _phi(x: Array) -> Array:
 
 
 def _call(kernel: Callable[..., None], x: Array, out: Any, products: int, name: str) -> Any:
-    """The call of a kernel for each segment, row and head.
-
-    Args:
-      products: multiply-adds for each position.
-    """
+    """The call of a kernel for each segment, row and head; `products` are for each position."""
     B, T, h, _ = x.shape
     return call(kernel, (_segments(x), B * h), out, 2 * B * T * h * products, name, warps=4)
 

@@ -75,11 +75,7 @@ class Pattern:
         return Arrays(*(jnp.asarray(x, jnp.int32) for x in (positions, self.ranges, keys)))
 
     def visible(self, t: Array, s: Array, blocks: Any) -> Array:
-        """Whether queries at t [T, 1] see keys at s [1, S].
-
-        Args:
-          blocks: the blocks of the table, r arrays [T].
-        """
+        """Whether queries at t [T, 1] see keys at s [1, S]; a table has `blocks`, r arrays [T]."""
         seen = self.seen(t, s)
         if not self.b:
             return seen
