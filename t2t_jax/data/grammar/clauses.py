@@ -1,17 +1,13 @@
 """Clauses of the grammar corpus: a verb, its complements, relative clauses, word order."""
 
+from dataclasses import replace
+from typing import Any
+
 from t2t_jax.data.grammar import choice, phrases
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.draft import Draft, Phrase, Reject, Word, below, mark
 from t2t_jax.data.grammar.inflection import DATIVE_LAST, INVOLUNTARY, STATE, Noun, Slot, Verb
-from t2t_jax.data.grammar.plans import (
-    Adverbials,
-    ClauseSpec,
-    Plan,
-    add_adverbials,
-    draw_plan,
-    draw_tense,
-)
+from t2t_jax.data.grammar.plans import ClauseSpec, Plan, add_adverbials, draw_plan, draw_tense
 from t2t_jax.data.grammar.verbs import BE, Chain, Clause, chain, english, infinitive, last, whole
 
 # Probabilities. Those of alternatives are cumulative: `draft.below` looks a draw from [0, 1) up.
@@ -83,19 +79,8 @@ def _relative_pronoun(d: Draft, phrase: Phrase, case: str, text: str, key: int) 
     assert noun
     word = Word(forms.RELATIVE["p" if phrase.plural else noun.gender, case], key)
     d.depend("relative", word, phrase.head)
-    return Phrase(
-        en=[Word(text, key)],
-        de=[word],
-        word=word,
-        head=phrase.head,
-        person=phrase.person,
-        be=phrase.be,
-        noun=noun,
-        plural=phrase.plural,
-        kind="relative",
-        owner=phrase.owner,
-        adjectives=phrase.adjectives,
-    )
+    own: Any = dict(indefinite=False, tail=[], closed=False)
+    return replace(phrase, en=[Word(text, key)], de=[word], word=word, kind="relative", **own)
 
 
 def _government(slot: Slot, noun: Noun | None) -> tuple[str, str]:
@@ -123,9 +108,7 @@ def _complement(
         return phrase, slot.german
     noun = d.draw(choice.nouns(slot.classes))
     german, case = _government(slot, noun)
-    determiner = None
-    if noun.place and german:
-        determiner = phrases.here(d)
+    determiner = phrases.here(d) if noun.place and german else None
     if negated and not negation:
         determiner = phrases.THE
     phrase = phrases.noun_phrase(
@@ -234,10 +217,10 @@ def clause(
         particle = next(word for word in c.en_rest if word.text == verb.particle)
         c.en_rest.remove(particle)
         c.en_rest.append(particle)  # picks it up
-    adverbials = add_adverbials(d, spec, c, verb, plan, filled)
+    add_adverbials(d, spec, c, verb, plan, filled)
     if c.en_aux:
         mark("VP", c.en_rest)
-    _order(c, filled, plan, kein, adverbials)
+    _order(c, filled, plan, kein)
     return c
 
 
@@ -252,9 +235,7 @@ def _draw_subject(d: Draft, spec: ClauseSpec, verb: Verb, passive: bool) -> Phra
     return subject_phrase(d, noun, spec.past, spec.level)
 
 
-def _order(
-    c: Clause, filled: list[tuple[Slot, Phrase]], plan: Plan, kein: bool, x: Adverbials
-) -> None:
+def _order(c: Clause, filled: list[tuple[Slot, Phrase]], plan: Plan, kein: bool) -> None:
     """Orders the German middle field.
 
     The order is: pronouns, time, definite objects, frequency, manner, place, indefinite objects,
@@ -270,14 +251,14 @@ def _order(
     groups: list[Phrase | list[Word]]
     if plan.negated:
         key = c.en_aux[1].key  # of the `not` behind the English auxiliary
-        groups = [*datives, *definite, x.time, [] if kein else [Word("nicht", key)]]
-    elif x.often:
+        groups = [*datives, *definite, c.time, [] if kein else [Word("nicht", key)]]
+    elif c.often:
         early = [p for p in datives + definite if not p.indefinite and not p.tail]
         late = [p for p in datives + definite if p not in early]
-        groups = [*early, x.often, *late, x.manner]
+        groups = [*early, c.often, *late, c.manner]
     else:
-        groups = [x.time, *datives, c.fond, *definite, x.manner]
-    groups += [p for p in (x.agent, x.place) if p]
+        groups = [c.time, *datives, c.fond, *definite, c.manner]
+    groups += [p for p in (c.agent, c.place) if p]
     groups = [g for g in [*groups, *indefinite, *oblique] if g]
     c.light = [word for s, p in fresh if p.kind == "pronoun" and not s.german for word in p.de]
     for g in groups:

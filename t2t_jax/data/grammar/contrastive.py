@@ -1,17 +1,7 @@
 """Contrastive sets in the manner of LingEval97 (Sennrich 2017, "How Grammatical is Character-level
 Neural Machine Translation?"): a translation of the grammar, and the same with one error.
 
-A model is right if it finds the translation likelier than its contrastive version. The types of
-error are named as in LingEval97 where it has them:
-
-    subj_verb_agreement  the finite verb has the other number
-    subj_adequacy        the same where the subject is sie, whose number the source tells
-    auxiliary            haben for sein, or sein for haben
-    verb_particle        another separable prefix, with which the verb does not exist
-    pronoun_gender       a pronoun for `it` has another gender than its antecedent
-    np_agreement         the definite article of a singular noun has another gender
-    polarity_particle_nicht_del, polarity_particle_kein_del, polarity_particle_kein_ins
-    omission_adjective   an attributive adjective is left out
+A model is right if it finds the translation likelier than its contrastive version.
 """
 
 import math
@@ -24,18 +14,18 @@ from t2t_jax.data.grammar.grades import NORMAL, Grade
 from t2t_jax.data.grammar.sentences import Dependency, Pair, draw, words
 
 DISTANCES = (1, 2), (3, 4), (5, 6), (7, 9), (10, math.inf)  # of the two words that must agree
-TYPES = (
-    "subj_verb_agreement",
-    "subj_adequacy",
-    "auxiliary",
-    "verb_particle",
-    "pronoun_gender",
-    "np_agreement",
-    "polarity_particle_nicht_del",
-    "polarity_particle_kein_del",
-    "polarity_particle_kein_ins",
-    "omission_adjective",
-)
+TYPES = {  # named as in LingEval97 where it has them
+    "subj_verb_agreement": "the finite verb has the other number",
+    "subj_adequacy": "the same where the subject is sie, whose number the source tells",
+    "auxiliary": "haben for sein, or sein for haben",
+    "verb_particle": "another separable prefix, with which the verb does not exist",
+    "pronoun_gender": "a pronoun for `it` has another gender than its antecedent",
+    "np_agreement": "the definite article of a singular noun has another gender",
+    "polarity_particle_nicht_del": "nicht is left out",
+    "polarity_particle_kein_del": "ein for kein",
+    "polarity_particle_kein_ins": "kein for ein",
+    "omission_adjective": "an attributive adjective is left out",
+}
 _DRAWS = 1000  # for each item of a cell; cells of rare sentences stay smaller
 
 
@@ -101,66 +91,62 @@ _DISTANT = {"subj_verb_agreement", "auxiliary", "verb_particle", "pronoun_gender
 _CELLS = len(_DISTANT) * len(DISTANCES) + len(TYPES) - len(_DISTANT)
 
 
+# The type of an error, the place of the wrong word, what can stand there, and the distance.
+_Place = tuple[str, int, set[str], int]
+
+
 def _errors(pair: Pair, rng: random.Random) -> Iterator[Error]:
     """Every error that a translation can be given."""
-    texts, bound = words(pair.target), set[int]()  # relative pronouns and prefixes
-    for d in pair.dependencies:
-        if d.kind in ("relative", "prefix"):
-            bound.add(d.position)
-        for kind, i, others in _dependent(pair, d, texts):
-            if others:
-                other = _replaced(pair.target, i, rng.choice(sorted(others)))
-                yield Error(kind, other, abs(d.position - d.head))
-    for i in range(len(texts)):
-        if i not in bound:
-            for kind, others, distance in _local(texts, i):
-                if others:
-                    yield Error(
-                        kind, _replaced(pair.target, i, rng.choice(sorted(others))), distance
-                    )
+    texts = words(pair.target)
+    bound = {d.position for d in pair.dependencies if d.kind in ("relative", "prefix")}
+    free = [i for i in range(len(texts)) if i not in bound]
+    errors = [x for d in pair.dependencies for x in _dependent(pair, d, texts)]
+    for kind, i, others, distance in errors + [x for j in free for x in _local(texts, j)]:
+        if others:
+            yield Error(kind, _replaced(pair.target, i, rng.choice(sorted(others))), distance)
 
 
-def _dependent(
-    pair: Pair, d: Dependency, texts: Sequence[str]
-) -> Iterator[tuple[str, int, set[str]]]:
-    """Errors in a dependency: the type, the place of the wrong word, and what can stand there."""
+def _dependent(pair: Pair, d: Dependency, texts: Sequence[str]) -> Iterator[_Place]:
+    """Errors in a dependency."""
+    distance = abs(d.position - d.head)
     word, head = texts[d.position], texts[d.head]
     if d.kind == "subject":
         kind = "subj_adequacy" if head.lower() == "sie" else "subj_verb_agreement"
         other = _PLURALS.get(word.lower(), set()) | _SINGULARS.get(word.lower(), set())
         unique = len(other) == 1 and word.lower() not in other
-        yield kind, d.position, other if unique else set()
+        yield kind, d.position, other if unique else set(), distance
     elif d.kind == "prefix":
         # Prefixes with which no verb of this finite form exists.
-        yield "verb_particle", d.position, _PREFIXES - _PREFIXES_OF.get(head.lower(), _PREFIXES)
+        others = _PREFIXES - _PREFIXES_OF.get(head.lower(), _PREFIXES)
+        yield "verb_particle", d.position, others, distance
     elif d.kind == "auxiliary" and word != "worden":
-        yield "auxiliary", d.head, _AUXILIARIES.get(head.lower(), set())
+        yield "auxiliary", d.head, _AUXILIARIES.get(head.lower(), set()), distance
     elif d.kind == "antecedent":
         sources = words(pair.source)
         if any(sources[i].lower() == "it" for i, j in pair.alignment if j == d.position):
-            yield "pronoun_gender", d.position, _GENDERS.get(word.lower(), set())
+            yield "pronoun_gender", d.position, _GENDERS.get(word.lower(), set()), distance
 
 
-def _local(texts: Sequence[str], i: int) -> Iterator[tuple[str, set[str], int]]:
-    """Errors in a word or a noun phrase: the type, what can stand at i, and the distance."""
+def _local(texts: Sequence[str], i: int) -> Iterator[_Place]:
+    """Errors in a word or a noun phrase."""
     word = texts[i].lower()
     noun = next((j for j in (i + 1, i + 2) if j < len(texts) and texts[j] in _NOUNS), None)
     if noun == i + 2 and texts[i + 1] not in _ADJECTIVES:
         noun = None
     if word == "nicht":
-        yield "polarity_particle_nicht_del", {""}, 0
+        yield "polarity_particle_nicht_del", i, {""}, 0
     if noun is None:
         return
     if word in _ARTICLES:
-        yield "np_agreement", _other_articles(word, texts[noun]), noun - i
+        yield "np_agreement", i, _other_articles(word, texts[noun]), noun - i
     keys = [key for key in _NOUNS[texts[noun]] if forms.EIN[key] == word.removeprefix("kein")]
     singular = keys and all(gender != "p" for gender, _ in keys) and texts[noun] not in _MASSES
     if word in _NO and singular:
-        yield "polarity_particle_kein_del", {word[1:]}, 0
+        yield "polarity_particle_kein_del", i, {word[1:]}, 0
     if "k" + word in _NO:
-        yield "polarity_particle_kein_ins", {"k" + word}, 0
+        yield "polarity_particle_kein_ins", i, {"k" + word}, 0
     if i and texts[i] in _ADJECTIVES and noun == i + 1:
-        yield "omission_adjective", {""}, 0
+        yield "omission_adjective", i, {""}, 0
 
 
 def _replaced(text: str, i: int, other: str) -> str:

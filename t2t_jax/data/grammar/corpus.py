@@ -1,8 +1,7 @@
 """The splits of the grammar corpus."""
 
-import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from t2t_jax.data.grammar.grades import NORMAL, Grade
@@ -31,46 +30,37 @@ def generate(
     """
     seen = set[str]()
 
+    def take(count: int, kind: str, grade: Grade, fits: Callable[[Pair], bool]) -> list[Pair]:
+        """Draws fitting pairs, none of whose sources was taken before."""
+        rng, taken = random.Random(f"{seed} {kind}"), list[Pair]()
+        while len(taken) < count:
+            pair = draw(rng, grade)
+            if pair.source not in seen and fits(pair):
+                seen.add(pair.source)
+                taken.append(pair)
+        return taken
+
     def short(pair: Pair) -> bool:
         return max(_lengths(pair)) <= grade.max_words
 
-    drawn = _pairs_of(f"{seed} usual", grade, short, seen)
-    usual = list(itertools.islice(drawn, train + dev + test))
+    def is_long(pair: Pair) -> bool:
+        return min(_lengths(pair)) > grade.max_words
+
+    def is_deep(pair: Pair) -> bool:
+        return pair.depth > grade.limit and short(pair)
+
+    usual = take(train + dev + test, "usual", grade, short)
     random.Random(f"{seed} split").shuffle(usual)
-    longer = _pairs_of(
-        f"{seed} long",
-        replace(grade, rich=2.0, nest=4.0),
-        lambda pair: min(_lengths(pair)) > grade.max_words,
-        seen,
-    )
-    long_pairs = list(itertools.islice(longer, long))
-    deeper = _pairs_of(
-        f"{seed} deep",
-        replace(grade, limit=grade.limit + 2, rich=0.3, nest=8.0),
-        lambda pair: pair.depth > grade.limit and short(pair),
-        seen,
-    )
-    deep_pairs = list(itertools.islice(deeper, deep))
-    further = _pairs_of(f"{seed} more", grade, short, seen)
-    return {
-        "train": [*usual[dev + test :], *itertools.islice(further, more)],
+    deeper = replace(grade, limit=grade.limit + 2, rich=0.3, nest=8.0)
+    splits = {
+        "train": usual[dev + test :],
         "dev": usual[:dev],
         "test": usual[dev : dev + test],
-        "test_long": long_pairs,
-        "test_deep": deep_pairs,
+        "test_long": take(long, "long", replace(grade, rich=2.0, nest=4.0), is_long),
+        "test_deep": take(deep, "deep", deeper, is_deep),
     }
-
-
-def _pairs_of(
-    seed: str, grade: Grade, fits: Callable[[Pair], bool], seen: set[str]
-) -> Iterator[Pair]:
-    """Fitting pairs without end whose sources are not in `seen`, to which they are added."""
-    rng = random.Random(seed)
-    while True:
-        pair = draw(rng, grade)
-        if pair.source not in seen and fits(pair):
-            seen.add(pair.source)
-            yield pair
+    splits["train"] += take(more, "more", grade, short)
+    return splits
 
 
 def _lengths(pair: Pair) -> tuple[int, int]:

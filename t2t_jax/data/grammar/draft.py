@@ -67,7 +67,6 @@ class Phrase:
       word: the German word that verbs agree with.
       head: the German noun that `word` refers to.
       person: index into the German forms of a verb.
-      be: index into the English forms of be: 0 for I, 1 for he, 2 for you and they.
       kind: noun, name, pronoun, relative or fixed.
       owner: the possessives that refer to the phrase: his, sein.
       tail: the German relative clause, which may move behind the verbs.
@@ -79,15 +78,22 @@ class Phrase:
     word: Word
     head: Word
     person: int = forms.ER
-    be: int = 1
     noun: Noun | None = None
-    plural: bool = False
     kind: str = "noun"
     owner: tuple[str, str] | None = None
     indefinite: bool = False
     tail: list[Word] = field(default_factory=list)
     closed: bool = False
     adjectives: tuple[str, ...] = ()
+
+    @property
+    def be(self) -> int:
+        """Index into the English forms of be: 0 for I, 1 for he, 2 for you and they."""
+        return {0: 0, forms.ER: 1}.get(self.person, 2)
+
+    @property
+    def plural(self) -> bool:
+        return self.person > forms.ER
 
     def __post_init__(self) -> None:
         mark("WHNP" if self.kind == "relative" else "NP", self.en)

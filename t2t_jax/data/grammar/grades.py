@@ -1,8 +1,7 @@
 """Grades of difficulty: the parameters from which the sentences of a corpus are drawn."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -38,25 +37,13 @@ def _shares(*shares: float) -> Mapping[str, float]:
     return dict(zip(names, shares, strict=True))
 
 
-NORMAL = Grade(
-    vocabulary=1.0,
-    flatness=3,
-    max_words=22,
-    limit=2,
-    rich=1.0,
-    nest=1.0,
-    refer=1.0,
-    cued=1.0,
-    constructions=_shares(0.34, 0.22, 0.11, 0.09, 0.10, 0.04, 0.10),
-)
-_EASY: dict[str, Any] = dict(
-    vocabulary=0.33, max_words=12, limit=1, rich=0.7, nest=0.5, refer=0.3, cued=0.3
-)
-_HARD: dict[str, Any] = dict(flatness=20, max_words=30, limit=3, rich=1.6, nest=4.0, refer=1.3)
+_EASY = _shares(0.7, 0.1, 0.06, 0.04, 0.04, 0.01, 0.05)
+_NORMAL = _shares(0.34, 0.22, 0.11, 0.09, 0.10, 0.04, 0.10)
+_HARD = _shares(0.12, 0.28, 0.13, 0.08, 0.15, 0.1, 0.14)
 GRADES: Mapping[str, Grade] = {
-    "easy": replace(NORMAL, **_EASY, constructions=_shares(0.7, 0.1, 0.06, 0.04, 0.04, 0.01, 0.05)),
-    "normal": NORMAL,
-    "hard": replace(
-        NORMAL, **_HARD, constructions=_shares(0.12, 0.28, 0.13, 0.08, 0.15, 0.1, 0.14)
-    ),
+    # vocabulary, flatness, max_words, limit, rich, nest, refer, cued, constructions
+    "easy": Grade(0.33, 3, 12, 1, 0.7, 0.5, 0.3, 0.3, _EASY),
+    "normal": Grade(1.0, 3, 22, 2, 1.0, 1.0, 1.0, 1.0, _NORMAL),
+    "hard": Grade(1.0, 20, 30, 3, 1.6, 4.0, 1.3, 1.0, _HARD),
 }
+NORMAL = GRADES["normal"]

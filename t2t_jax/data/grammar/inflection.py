@@ -273,8 +273,10 @@ HABEN = (
     "habe hast hat haben habt haben".split(),
     "hatte hattest hatte hatten hattet hatten".split(),
 )
-WERDEN = ("werde wirst wird werden werdet werden".split(),
-          "wurde wurdest wurde wurden wurdet wurden".split())  # fmt: skip
+WERDEN = (
+    "werde wirst wird werden werdet werden".split(),
+    "wurde wurdest wurde wurden wurdet wurden".split(),
+)
 MODALS = {  # English, its past (or none) -> German present, preterite
     ("can", "was able to"): ("kann kannst kann können könnt können", "konnte"),
     ("must", "had to"): ("muss musst muss müssen müsst müssen", "musste"),
@@ -283,15 +285,9 @@ MODALS = {  # English, its past (or none) -> German present, preterite
     ("is allowed to", "was allowed to"): ("darf darfst darf dürfen dürft dürfen", "durfte"),
 }
 
-_STRONG = {"m": "er en em en", "f": "e e er er", "n": "es es em en", "p": "e e en er"}
-_WEAK = {"m": "e en en en", "f": "e e en en", "n": "e e en en", "p": "en en en en"}
-_DER = {"m": "der den dem des", "f": "die die der der", "n": "das das dem des",
-        "p": "die die den der"}  # fmt: skip
-_EIN = {"m": "- en em es", "f": "e e er er", "n": "- - em es", "p": "e e en er"}
-_DIESER = {"m": "er en em es", "f": "e e er er", "n": "es es em es", "p": "e e en er"}
 
-
-def _table(endings: dict[str, str]) -> dict[tuple[str, str], str]:
+def _table(**endings: str) -> dict[tuple[str, str], str]:
+    """The endings by (gender or p, case), of which every row has four."""
     return {
         (gender, case): "" if ending == "-" else ending
         for gender, row in endings.items()
@@ -299,8 +295,11 @@ def _table(endings: dict[str, str]) -> dict[tuple[str, str], str]:
     }
 
 
-DER, EIN, DIESER = _table(_DER), _table(_EIN), _table(_DIESER)
-STRONG, WEAK = _table(_STRONG), _table(_WEAK)
+DER = _table(m="der den dem des", f="die die der der", n="das das dem des", p="die die den der")
+EIN = _table(m="- en em es", f="e e er er", n="- - em es", p="e e en er")
+DIESER = _table(m="er en em es", f="e e er er", n="es es em es", p="e e en er")
+STRONG = _table(m="er en em en", f="e e er er", n="es es em en", p="e e en er")
+WEAK = _table(m="e en en en", f="e e en en", n="e e en en", p="en en en en")
 MIXED = {key: STRONG[key] if not EIN[key] else WEAK[key] for key in WEAK}
 RELATIVE = DER | {("p", "d"): "denen"}
 

@@ -11,45 +11,40 @@ from t2t_jax.data.grammar.draft import Draft, Phrase, Word, below, mark
 from t2t_jax.data.grammar.inflection import Noun
 
 HIS, HER, THEIR = ("his", "sein"), ("her", "ihr"), ("their", "ihr")
-PRONOUNS = {  # english subject, object; german n, a, d
-    "I": ("I", "me", "ich", "mich", "mir"),
-    "he": ("he", "him", "er", "ihn", "ihm"),
-    "she": ("she", "her", "sie", "sie", "ihr"),
-    "it-m": ("it", "it", "er", "ihn", "ihm"),
-    "it-f": ("it", "it", "sie", "sie", "ihr"),
-    "it-n": ("it", "it", "es", "es", "ihm"),
-    "we": ("we", "us", "wir", "uns", "uns"),
-    "they": ("they", "them", "sie", "sie", "ihnen"),
-    "du": ("you", "you", "du", "dich", "dir"),
-    "ihr": ("you", "you", "ihr", "euch", "euch"),
-    "Sie": ("you", "you", "Sie", "Sie", "Ihnen"),
+# Person of a German verb; English subject and object; German n, a, d; possessives.
+PRONOUNS = {
+    "I": (0, "I me", "ich mich mir", ("my", "mein")),
+    "he": (2, "he him", "er ihn ihm", HIS),
+    "she": (2, "she her", "sie sie ihr", HER),
+    "it-m": (2, "it it", "er ihn ihm", ("its", "sein")),
+    "it-f": (2, "it it", "sie sie ihr", ("its", "ihr")),
+    "it-n": (2, "it it", "es es ihm", ("its", "sein")),
+    "we": (3, "we us", "wir uns uns", ("our", "unser")),
+    "they": (5, "they them", "sie sie ihnen", THEIR),
+    "du": (1, "you you", "du dich dir", ("your", "dein")),
+    "ihr": (4, "you you", "ihr euch euch", ("your", "euer")),
+    "Sie": (5, "you you", "Sie Sie Ihnen", ("your", "Ihr")),
 }
-_PERSON = {"I": 0, "du": 1, "we": 3, "ihr": 4, "they": 5, "Sie": 5}
-_OWNER = {"I": ("my", "mein"), "he": HIS, "she": HER, "we": ("our", "unser"), "they": THEIR,
-          "du": ("your", "dein"), "ihr": ("your", "euer"), "Sie": ("your", "Ihr"),
-          "it-m": ("its", "sein"), "it-f": ("its", "ihr"), "it-n": ("its", "sein")}  # fmt: skip
 REFLEXIVE = ["mich", "dich", "sich", "uns", "euch", "sich"]
 
 
 def pronoun(d: Draft, name: str, case: str, antecedent: Phrase | None = None) -> Phrase:
     """A personal pronoun; `name` is a row of PRONOUNS."""
-    row = PRONOUNS[name]
+    person, en, de, owner = PRONOUNS[name]
     key = d.key()
-    word = Word(row[2 + "nad".index(case)], key)
+    word = Word(de.split()["nad".index(case)], key)
     if antecedent:
         d.depend("antecedent", word, antecedent.head)
     return Phrase(
-        en=[Word(row[case != "n"], key)],
+        en=[Word(en.split()[case != "n"], key)],
         de=[word],
         word=word,
         head=antecedent.head if antecedent else word,
-        person=_PERSON.get(name, forms.ER),
-        be={"I": 0}.get(name, 1 + (name in _PERSON)),
+        person=person,
         noun=antecedent.noun if antecedent else None,
-        plural=name in ("we", "they", "ihr", "Sie"),
         kind="pronoun",
         adjectives=antecedent.adjectives if antecedent else (),
-        owner=_OWNER[name],
+        owner=owner,
     )
 
 
@@ -148,23 +143,14 @@ def here(d: Draft) -> Determiner:
     return below(d.rng.random(), _PLACE_DETERMINERS)
 
 
-class _Possessor(NamedTuple):
-    """The baker's, des Bäckers; or Anna's, Annas, which precedes its noun in German too."""
-
-    en: list[Word]
-    de: list[Word]
-    precedes: bool
-
-
-def _possessor(d: Draft) -> _Possessor:
-    if d.rng.random() < _NAMED_POSSESSOR:
-        phrase = name(d)
-        phrase.en[-1].text += "'s"
-        phrase.de[-1].text += "s"
-        return _Possessor(phrase.en, phrase.de, True)
-    phrase = noun_phrase(d, d.draw(choice.PERSONS), "g", determiner=THE)
+def _possessor(d: Draft) -> tuple[list[Word], list[Word], bool]:
+    """The baker's, des Bäckers; or Anna's, Annas, which precedes its noun in German too (True)."""
+    named = d.rng.random() < _NAMED_POSSESSOR
+    phrase = name(d) if named else noun_phrase(d, d.draw(choice.PERSONS), "g", determiner=THE)
     phrase.en[-1].text += "'s"
-    return _Possessor(phrase.en, phrase.de, False)
+    if named:
+        phrase.de[-1].text += "s"
+    return phrase.en, phrase.de, named
 
 
 def noun_phrase(
@@ -200,7 +186,7 @@ def noun_phrase(
     if not simple and d.chance(_ADJECTIVE) and choice.adjectives(noun):
         adjective = d.draw(choice.adjectives(noun))
         d.adjectives.add(adjective.english)
-        endings = forms.STRONG if possessor and possessor.precedes else chosen.endings
+        endings = forms.STRONG if possessor and possessor[2] else chosen.endings
         word = Word(adjective.stem + endings[number], d.key())
         if adjective.english in choice.CUED_ADJECTIVES:
             d.depend("cue", word, head)
@@ -208,13 +194,12 @@ def noun_phrase(
         de.insert(0, word)
         adjectives = (adjective.english,)
     _determine(en, de, chosen, number, key, possessor)
-    phrase = Phrase(
-        en, de, head, head, *((forms.SIE, 2) if plural else (forms.ER, 1)), noun, plural
-    )
+    phrase = Phrase(en, de, head, head, forms.SIE if plural else forms.ER, noun)
     phrase.indefinite = chosen.english in ("a", "", "two", "three", "many")
     phrase.adjectives = adjectives
     phrase.closed = possessor is not None
-    phrase.owner = _owner(noun, plural)
+    named = refer(phrase)  # where usage varies, and for things, no possessive is drawn
+    phrase.owner = PRONOUNS[named][-1] if named in ("he", "she", "they") else None
     d.mentions.append(phrase)
     return phrase
 
@@ -225,31 +210,23 @@ def _determine(
     chosen: Determiner,
     number: tuple[str, str],
     key: int,
-    possessor: _Possessor | None,
+    possessor: tuple[list[Word], list[Word], bool] | None,
 ) -> None:
     """Puts the determiner before both sides, and the possessor where it belongs."""
-    if possessor and possessor.precedes:
-        en[:0], de[:0] = possessor.en, possessor.de
+    owner_en, owner_de, precedes = possessor or ([], [], False)
+    if precedes:
+        en[:0], de[:0] = owner_en, owner_de
         return
     if chosen.german:
         fixed = chosen.german in ("zwei", "drei")
         text = chosen.german if fixed else forms.determiner(chosen.german, number)
         de.insert(0, Word(text, key))
     if possessor:
-        en[:0] = possessor.en
-        de += possessor.de
+        en[:0] = owner_en
+        de += owner_de
     elif chosen.english:
         vowel = en[0].text[0] in "aeiou"
         en.insert(0, Word("an" if chosen.english == "a" and vowel else chosen.english, key))
-
-
-def _owner(noun: Noun, plural: bool) -> tuple[str, str] | None:
-    """The possessive that refers to a noun; None where usage varies."""
-    if plural:
-        return THEIR
-    if "person" in noun.classes and noun.gender != "n":
-        return HER if noun.gender == "f" else HIS
-    return None
 
 
 _CONTRACTIONS = {"in dem": "im", "an dem": "am", "von dem": "vom", "zu dem": "zum",

@@ -1,6 +1,6 @@
 """What a clause has to be, and what is drawn for it beside its verb and complements: adverbials."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from t2t_jax.data.grammar import choice, phrases
 from t2t_jax.data.grammar.draft import Draft, Phrase, Reject, Word, mark
@@ -125,17 +125,6 @@ def draw_plan(d: Draft, spec: ClauseSpec, verb: Verb, subject: Phrase, plan: Pla
     return plan
 
 
-@dataclass(slots=True)
-class Adverbials:
-    """German adverbials that stand in the middle field."""
-
-    often: list[Word] = field(default_factory=list)
-    manner: list[Word] = field(default_factory=list)
-    time: list[Word] = field(default_factory=list)
-    agent: Phrase | None = None
-    place: Phrase | None = None
-
-
 def add_adverbials(
     d: Draft,
     spec: ClauseSpec,
@@ -143,18 +132,17 @@ def add_adverbials(
     verb: Verb,
     plan: Plan,
     filled: list[tuple[Slot, Phrase]],
-) -> Adverbials:
-    """Adds the planned adverbials in English order; returns the German ones."""
-    out = Adverbials()
+) -> None:
+    """Adds the planned adverbials to a clause, in English order."""
     bare = plan.negated or spec.plain or spec.event
     if plan.often or (plan.tense == "perfect" and not bare and d.chance(_PERFECT_ADVERB)):
         pool = choice.FREQUENCY if plan.often else choice.PERFECT
-        en, out.often = d.pair(*d.draw(pool))
+        en, c.often = d.pair(*d.draw(pool))
         c.en_rest[:0] = mark("ADVP", en)
         if en[0].text in ("never", "rarely") and any(w.text in UNNEGATED for w in c.en_rest):
             raise Reject
     if plan.mannered:
-        en, out.manner = d.pair(*d.draw(choice.MANNER))
+        en, c.manner = d.pair(*d.draw(choice.MANNER))
         c.en_rest += mark("ADVP", en)
     if plan.passive:
         # A passive names who does it where that decides a translation.
@@ -162,8 +150,8 @@ def add_adverbials(
         if cued or (d.rng.random() < _AGENT and not any(p.tail for _, p in filled)):
             kind = "person" if "person" in verb.subjects else sorted(verb.subjects)[0]
             noun = d.draw(choice.nouns(frozenset({kind})))
-            out.agent = phrases.prefix(d, "by", "von", phrases.noun_phrase(d, noun, "d"))
-            c.en_rest += out.agent.en
+            c.agent = phrases.prefix(d, "by", "von", phrases.noun_phrase(d, noun, "d"))
+            c.en_rest += c.agent.en
     if plan.placed:
         noun = d.draw(choice.PLACES)
         assert noun.place
@@ -172,16 +160,15 @@ def add_adverbials(
         if plan.fronted:
             c.front_en, c.front_de = place.en, place.de
         else:
-            out.place = place
+            c.place = place
             c.en_rest += place.en
     if plan.timed:
         en, de = _time(d, spec.past, plan)
         if plan.fronted and not plan.placed:
             c.front_en, c.front_de = en, de
         else:
-            out.time = de
+            c.time = de
             c.en_rest += en
-    return out
 
 
 def _time(d: Draft, past: bool, plan: Plan) -> tuple[list[Word], list[Word]]:

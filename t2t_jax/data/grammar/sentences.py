@@ -109,6 +109,7 @@ _REFERS_IN_JOINED, _REFERS_IN_REPORT, _REFERS_IN_COORDINATION = 0.5, 0.4, 0.75
 _CONJUNCTION_KINDS = (0.5, "any"), (0.68, "action"), (0.76, "earlier"), (1.0, "same time")
 _THAT, _AND = 0.75, 0.65  # rather than whether, but
 _PURPOSES = (0.55, "tries to"), (0.8, "in order to"), (1.0, "without")
+_PURPOSE_OPENERS = {"in order to": ("in order", "um"), "without": ("without", "ohne")}
 _SHE_RELATIVE, _SHE_ACTS = 0.4, 0.6
 _QUESTIONS = (
     (0.5, "address"), (0.62, "why"), (0.68, "when"), (0.74, "where"), (1.0, "whether")
@@ -121,6 +122,11 @@ def _subordinate(d: Draft, c: Clause, english_word: str, german_word: str) -> tu
     en, de = d.pair(english_word, german_word)
     d.depend("conjunction", c.finite, de[0])
     return mark("SBAR", en + mark("S", english(c))), de + last(c)
+
+
+def _clause(d: Draft, spec: ClauseSpec, refers: bool, copular: bool = True) -> Clause:
+    """A clause; `refers` asks for a pronoun. See `_with_pronoun`."""
+    return (_with_pronoun(d, spec, copular) if refers else None) or clause(d, spec)
 
 
 def _statement(d: Draft) -> Sides:
@@ -186,8 +192,7 @@ def _joined(d: Draft) -> Sides:
     refers = d.rng.random() < _REFERS_IN_JOINED * d.grade.refer
     if d.rng.random() < _SUBORDINATE_FIRST:
         en, de = _subordinate(d, _subordinate_clause(d, subordinate, False), *conjunction)
-        m = _with_pronoun(d, main, copular=False) if refers else None
-        m = m or clause(d, main)
+        m = _clause(d, main, refers, copular=False)
         return [*en, COMMA, *english(m)], second(m, [*de, COMMA]), "."
     m = clause(d, replace(main, top=not event))
     en, de = english(m), second(m)
@@ -218,9 +223,8 @@ def _report(d: Draft) -> Sides:
     past = d.rng.random() < _PAST_REPORT
     kind = "that" if d.rng.random() < _THAT else "whether"
     m = _matrix(d, kind, past)
-    spec = ClauseSpec(past, 1)
-    c = _with_pronoun(d, spec) if d.rng.random() < _REFERS_IN_REPORT * d.grade.refer else None
-    c = c or clause(d, spec)
+    refers = d.rng.random() < _REFERS_IN_REPORT * d.grade.refer
+    c = _clause(d, ClauseSpec(past, 1), refers)
     sub_en, sub_de = _subordinate(d, c, kind, "dass" if kind == "that" else "ob")
     m.en_rest += sub_en
     return english(m), [*second(m), COMMA, *sub_de], "."
@@ -236,11 +240,9 @@ def _purpose(d: Draft) -> Sides:
         m = _matrix(d, "to", past)
     else:
         subject = clauses.subject_phrase(d, None, past, 0)
-        tense = "past" if past else "present"
-        spec = ClauseSpec(past, 0, tense=tense, event=True, relatives=False)
+        spec = ClauseSpec(past, 0, "past" if past else "present", event=True, relatives=False)
         m = clause(d, spec, subject=subject, verb=d.draw(_EVENTS))
-        without = kind == "without"
-        opener_en, opener_de = d.pair("without", "ohne") if without else d.pair("in order", "um")
+        opener_en, opener_de = d.pair(*_PURPOSE_OPENERS[kind])
     spec = ClauseSpec(past, 1, mode="ing" if kind == "without" else "to")
     c = clause(d, spec, subject=m.subject, verb=verb)
     infinitive_en = mark("S", mark("VP", c.en_rest))
@@ -260,9 +262,8 @@ def _coordination(d: Draft) -> Sides:
     past = d.rng.random() < _PAST_COORDINATION
     a = clause(d, ClauseSpec(past, 0, top=True))
     en, de = mark("S", english(a)), second(a)
-    spec = ClauseSpec(past, 0)
-    b = _with_pronoun(d, spec) if d.rng.random() < _REFERS_IN_COORDINATION * d.grade.refer else None
-    b = b or clause(d, spec)
+    refers = d.rng.random() < _REFERS_IN_COORDINATION * d.grade.refer
+    b = _clause(d, ClauseSpec(past, 0), refers)
     and_en, and_de = d.pair(*(("and", "und") if d.rng.random() < _AND else ("but", "aber")))
     return [*en, COMMA, *and_en, *mark("S", english(b))], [*de, COMMA, *and_de, *second(b)], "."
 
@@ -305,26 +306,26 @@ def _question(d: Draft) -> Sides:
     kind = below(d.rng.random(), _QUESTIONS)
     if kind == "address":
         return _question_to_you(d, past)
-    opener_en, opener_de = list[Word](), list[Word]()
-    if kind in _QUESTION_WORDS:
-        opener_en, opener_de = d.pair(kind, _QUESTION_WORDS[kind])
-        mark("WHADVP", opener_en)
+    opener_en, opener_de = _question_word(d, kind)
     where = kind == "where"
     spec = ClauseSpec(past, 0, ask=True, event=kind == "when", plain=where)
     c = clause(d, spec, verb=d.draw(_PLACED) if where else None)
     return opener_en + english(c, ask=True), second(c, opener_de), "?"
 
 
-_QUESTION_WORDS = {"why": "warum", "when": "wann", "where": "wo"}
+def _question_word(d: Draft, english_word: str) -> tuple[list[Word], list[Word]]:
+    """Both sides of why, when or where; empty for other questions."""
+    german_word = {"why": "warum", "when": "wann", "where": "wo"}.get(english_word)
+    if german_word is None:
+        return [], []
+    en, de = d.pair(english_word, german_word)
+    return mark("WHADVP", en), de
 
 
 def _question_to_you(d: Draft, past: bool) -> Sides:
     """A question whose `you` is translated by the form of address at the end."""
     who = d.rng.choice(("du", "Sie", "ihr"))
-    opener_en, opener_de = list[Word](), list[Word]()
-    if d.rng.random() < _WHY_ADDRESS:
-        opener_en, opener_de = d.pair("why", "warum")
-        mark("WHADVP", opener_en)
+    opener_en, opener_de = _question_word(d, "why" if d.rng.random() < _WHY_ADDRESS else "")
     subject = phrases.pronoun(d, who, "n")
     plain = d.rng.random() < _PLAIN_ADDRESS
     c = clause(d, ClauseSpec(past, 0, ask=True, plain=plain), subject=subject)
@@ -340,16 +341,16 @@ def _address(d: Draft, who: str) -> tuple[list[Word], list[Word], Word]:
         phrase = phrases.name(d)
         return phrase.en, phrase.de, phrase.word
     if who == "ihr":
-        en, de = d.pair(
-            *d.rng.choice(
-                (("children", "Kinder"), ("boys", "Jungs"), ("my friends", "meine Freunde"))
-            )
-        )
+        en, de = d.pair(*d.rng.choice(_GROUPS))
         return mark("NP", en), de, de[-1]
-    title = d.pair(*d.rng.choice((("Mr", "Herr"), ("Mrs", "Frau"))))
+    title = d.pair(*d.rng.choice(_TITLES))
     text = d.draw(forms.SURNAMES)
     surname = d.pair(text, text)
     return mark("NP", title[0] + surname[0]), title[1] + surname[1], title[1][0]
+
+
+_GROUPS = ("children", "Kinder"), ("boys", "Jungs"), ("my friends", "meine Freunde")
+_TITLES = ("Mr", "Herr"), ("Mrs", "Frau")
 
 
 CONSTRUCTIONS: dict[str, Callable[[Draft], Sides]] = {

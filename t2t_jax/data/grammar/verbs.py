@@ -23,6 +23,7 @@ class Clause:
       clitic: a reflexive pronoun.
       fond: gern.
       light: pronouns as objects.
+      often, manner, time, agent, place: adverbials in the middle field, before it is ordered.
       middle: the middle field.
       extra: words behind the closing verbs.
       front_en, front_de: an adverbial that opens the clause.
@@ -38,6 +39,11 @@ class Clause:
     clitic: list[Word] = field(default_factory=list)
     fond: list[Word] = field(default_factory=list)
     light: list[Word] = field(default_factory=list)
+    often: list[Word] = field(default_factory=list)
+    manner: list[Word] = field(default_factory=list)
+    time: list[Word] = field(default_factory=list)
+    agent: Phrase | None = None
+    place: Phrase | None = None
     middle: list[Word] = field(default_factory=list)
     extra: list[Word] = field(default_factory=list)
     front_en: list[Word] = field(default_factory=list)
