@@ -11,7 +11,7 @@ import pytest
 from t2t_jax import config
 from t2t_jax.cli import main
 from t2t_jax.config import Config, Data
-from t2t_jax.data import diagnostics, nested
+from t2t_jax.data import diagnostics, tasks
 from t2t_jax.data.cache import as_one, ragged
 from t2t_jax.data.corpora import CORPORA, parse_options
 from t2t_jax.data.diagnostics import SPLITS, TASKS, generate
@@ -265,7 +265,7 @@ def test_other_settings_without_an_answer_are_refused(tmp_path):
     with pytest.raises(UsageError, match="vocabulary=4 leaves corpus dyck without words"):
         prepare(Data(corpus="dyck", vocabulary=4), tmp_path, quiet)
     with pytest.raises(UsageError, match=r"more than 400 of the 800 words .* raise depth or lower"):
-        nested.listops(random.Random(0), dict(length=800, depth=4))
+        tasks.listops(random.Random(0), dict(length=800, depth=4))
     with pytest.raises(UsageError, match="predicts masked words"):
         config.replace(Config(), corpus="copy", architecture="encoder")
 

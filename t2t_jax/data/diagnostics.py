@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t2t_jax.config import Data
-from t2t_jax.data import nested, tasks
+from t2t_jax.data import tasks
 from t2t_jax.data.corpora import parse_options
 from t2t_jax.data.raw import Raw, RawCorpus, Report, check_words, drawn_pairs, streams_of
 from t2t_jax.data.tasks import Example, Options
@@ -21,13 +21,13 @@ from t2t_jax.tokens import UNK
 # How an example is drawn, and the words of the options.
 TASKS: Mapping[str, tuple[Callable[..., Example], Callable[[Options], list[str]]]] = {
     "recall": (tasks.recall, tasks.recall_words),
-    "copy": (tasks.copy, tasks.symbols),
-    "reverse": (tasks.reverse, tasks.symbols),
-    "sort": (tasks.sort, tasks.symbols),
+    "copy": (functools.partial(tasks.reorder, order=list), tasks.symbols),
+    "reverse": (functools.partial(tasks.reorder, order=reversed), tasks.symbols),
+    "sort": (functools.partial(tasks.reorder, order=sorted), tasks.symbols),
     "selective_copy": (tasks.selective_copy, tasks.selective_copy_words),
     "induction": (tasks.induction, tasks.induction_words),
-    "dyck": (nested.dyck, nested.dyck_words),
-    "listops": (nested.listops, nested.listops_words),
+    "dyck": (tasks.dyck, tasks.dyck_words),
+    "listops": (tasks.listops, tasks.listops_words),
     "needle": (tasks.needle, tasks.needle_words),
 }
 VERSION = 1  # to be raised with a change of the examples that are drawn
