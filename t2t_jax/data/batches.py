@@ -7,7 +7,7 @@ its batches have little padding.
 
 import copy
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -101,13 +101,9 @@ def _descend(
 
 
 def shapes_of(
-    rectangles: Sequence[tuple[int, int]],
-    source_lengths: np.ndarray,
-    target_lengths: np.ndarray,
-    batch_tokens: int,
-    multiple: int = 1,
+    source: Ragged, target: Ragged, count: int, batch_tokens: int, multiple: int = 1
 ) -> tuple[tuple[Shape, ...], np.ndarray]:
-    """The shape of each rectangle, and the index of each pair's shape (uint8 [pairs]).
+    """At most `count` shapes for these pairs, and the index of each pair's shape (uint8 [pairs]).
 
     A pair goes to the cheapest rectangle that covers it. The number of rows is a multiple of
     `multiple`, and at most batch_tokens // max(S, T). It is up to an eighth less if fewer rows of
@@ -116,7 +112,11 @@ def shapes_of(
     Raises:
       UsageError: `multiple` rows of the largest rectangle exceed the budget.
     """
-    bucket = _assign(rectangles, source_lengths, target_lengths)
+    rectangles = bounds(source.lengths, target.lengths, count)
+    S, T = np.array(rectangles).T
+    s, t = np.arange(S.max() + 1), np.arange(T.max() + 1)
+    covers = (s[:, None, None] <= S) & (t[None, :, None] <= T)  # [s, t, rectangles]
+    bucket = covers.argmax(-1).astype(np.uint8)[source.lengths, target.lengths]
     pairs = np.bincount(bucket, minlength=len(rectangles)).tolist()
     shapes = []
     for (S, T), n in zip(rectangles, pairs, strict=True):
@@ -134,15 +134,6 @@ def shapes_of(
         )
         shapes.append(Shape(rows, S, T))
     return tuple(shapes), bucket
-
-
-def _assign(
-    rectangles: Sequence[tuple[int, int]], source_lengths: np.ndarray, target_lengths: np.ndarray
-) -> np.ndarray:
-    S, T = np.array(rectangles).T
-    s, t = np.arange(S.max() + 1), np.arange(T.max() + 1)
-    covers = (s[:, None, None] <= S) & (t[None, :, None] <= T)  # [s, t, rectangles]
-    return covers.argmax(-1).astype(np.uint8)[source_lengths, target_lengths]
 
 
 class Plan(NamedTuple):
@@ -181,10 +172,7 @@ class Batches:
         seed: int = 0,
     ):
         self.source, self.target, self.seed = source, target, seed
-        rectangles = bounds(source.lengths, target.lengths, shapes)
-        self.shapes, self._bucket = shapes_of(
-            rectangles, source.lengths, target.lengths, batch_tokens, multiple
-        )
+        self.shapes, self._bucket = shapes_of(source, target, shapes, batch_tokens, multiple)
         self._plan = functools.lru_cache(maxsize=2)(self.plan)
 
     def with_seed(self, seed: int) -> "Batches":
@@ -269,12 +257,7 @@ def in_order(
     if not len(source):
         return
     longest = max(int(source.lengths.max()), int(target.lengths.max()))
-    sizes, bucket = shapes_of(
-        bounds(source.lengths, target.lengths, shapes),
-        source.lengths,
-        target.lengths,
-        max(batch_tokens, longest),
-    )
+    sizes, bucket = shapes_of(source, target, shapes, max(batch_tokens, longest))
     for i, (B, S, T) in enumerate(sizes):
         members = np.flatnonzero(bucket == i)
         for first in range(0, len(members), B):
