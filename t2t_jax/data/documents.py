@@ -2,6 +2,7 @@
 
 import functools
 import glob
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,15 +50,9 @@ def _read(paths: Sequence[Path]) -> Iterator[Raw]:
 
 def _plain_text(path: Path) -> Iterator[bytes]:
     """The documents of a file in which empty lines separate them."""
-    lines: list[bytes] = []
-    for line in lines_of(path):
-        if line.strip():
-            lines.append(line)
-        elif lines:
+    for is_text, lines in itertools.groupby(lines_of(path), lambda line: bool(line.strip())):
+        if is_text:
             yield b"".join(lines)
-            lines = []
-    if lines:
-        yield b"".join(lines)
 
 
 def _json_lines(path: Path) -> Iterator[bytes]:

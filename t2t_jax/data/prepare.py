@@ -21,10 +21,8 @@ from t2t_jax.config import PATHS, Data
 from t2t_jax.data import tokenise, vocabulary
 from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence, warnings
 from t2t_jax.data.corpora import CORPORA
-from t2t_jax.data.raw import REQUEST, FilesMissing, drawn_pairs, raw_corpus, request
+from t2t_jax.data.raw import REQUEST, FilesMissing, Report, drawn_pairs, raw_corpus, request
 from t2t_jax.errors import UsageError
-
-Report = Callable[[str], object]
 
 # The fields that change an opened corpus.
 _OPENED = (*REQUEST, "normalization", "grade", "task_options", "pairs")

@@ -5,7 +5,6 @@ and a second one encodes a chunk at a time. The files are written to a temporary
 then renamed, so that a reader never sees half a corpus and two writers cannot mix theirs.
 """
 
-import contextlib
 import hashlib
 import importlib.metadata
 import itertools
@@ -17,7 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,15 +24,7 @@ from t2t_jax.config import Data
 from t2t_jax.data.cache import FORMAT, NEWLINE, SIDES
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.data.raw import RawCorpus, Stream, normalization
-from t2t_jax.data.vocabulary import (
-    BYTES,
-    Vocabulary,
-    of_bytes,
-    of_words,
-    plain,
-    plain_lines,
-    train,
-)
+from t2t_jax.data.vocabulary import BYTES, Vocabulary, of_bytes, of_words, plain, train
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.tokens import EOS, PROMPT, UNK
 
@@ -45,6 +36,7 @@ BROKEN = 0.01  # if a larger share of the pairs is not UTF-8, the encoding is as
 
 Item = TypeVar("Item")
 Encode = Callable[[Sequence[str]], list[list[int]]]
+Write = Callable[[str, bytes], object]  # appends to a file of the corpus
 
 
 class Pair(NamedTuple):
@@ -104,17 +96,19 @@ def _fill(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
         if name != "train":
             for _ in _valid(stream, Counter()):
                 pass
-    trained_on: dict[str, int] = {}
-    if words:
-        subwords = Vocabulary(of_words(words))
-    else:
-        subwords, trained_on = _train_vocabulary(corpus, streams, data)
+    subwords, trained_on = _vocabulary(corpus, streams, data)
     (directory / "vocabulary.model").write_bytes(subwords.model)
     dtype = "uint16" if subwords.size <= 1 << 16 and not words else "int32"
     encode = prompt_encoder(subwords) if words else subwords.encode
     digest = hashlib.sha256(subwords.model)
+
+    def write(name: str, content: bytes) -> None:
+        with (directory / name).open("ab") as file:
+            file.write(content)
+        digest.update(f"{name}.{len(content)}".encode() + content)
+
     splits = {
-        name: _write_split(directory, name, stream, encode, dtype, data, digest, subwords)
+        name: _write_split(write, name, stream, encode, dtype, data, subwords)
         for name, stream in streams.items()
     }
     meta = {
@@ -137,10 +131,12 @@ def _fill(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Da
     (directory / "meta.json").write_text(text + "\n", "utf-8")
 
 
-def _train_vocabulary(
+def _vocabulary(
     corpus: RawCorpus, streams: Mapping[str, Stream], data: Data
 ) -> tuple[Vocabulary, dict[str, int]]:
-    """A vocabulary trained on a sample of the training pairs, and the size of the sample."""
+    """The vocabulary, and the size of the sample of training pairs if it is trained on one."""
+    if corpus.words:
+        return Vocabulary(of_words(corpus.words)), {}
     pairs = _valid(streams["train"], Counter())
     if CORPORA[data.corpus].documents:
         if data.vocabulary == BYTES:
@@ -156,60 +152,44 @@ def _train_vocabulary(
     return Vocabulary(model), {"trained_on_pairs": len(sampled), "one_pair_in": stride}
 
 
-class _SplitFiles(contextlib.ExitStack):
-    """The files of a split, each opened by its first write; `digest` is updated by all writes."""
-
-    def __init__(self, directory: Path, name: str, digest: Any) -> None:
-        super().__init__()
-        self.directory, self.name, self.digest = directory, name, digest
-        self.files: dict[str, BinaryIO] = {}
-
-    def write(self, suffix: str, data: bytes) -> None:
-        if suffix not in self.files:
-            path = self.directory / f"{self.name}.{suffix}"
-            self.files[suffix] = self.enter_context(path.open("wb"))
-        self.files[suffix].write(data)
-        self.digest.update(f"{self.name}.{suffix}.{len(data)}".encode() + data)
-
-
 def _write_split(
-    directory: Path,
+    write: Write,
     name: str,
     stream: Stream,
     encode: Encode,
     dtype: str,
     data: Data,
-    digest: Any,
     subwords: Vocabulary,
 ) -> dict[str, int]:
-    """Writes one split, updates `digest`, and returns the split's counts."""
+    """Writes one split, and returns its counts."""
     counts: Counter[str] = Counter()
     documents = CORPORA[data.corpus].documents
     size, longest = (DOCUMENTS, sys.maxsize) if documents else (CHUNK, data.max_length)
-    with _SplitFiles(directory, name, digest) as files:
-        for side in SIDES:
-            files.write(f"{side}.offsets", bytes(8))
-        pairs = _valid(stream, counts)
-        while chunk := list(itertools.islice(pairs, size)):
-            ids = [encode([getattr(pair, side) for pair in chunk]) for side in SIDES]
-            read = [[len(row) for row in side] for side in ids[documents:]]
-            kept = _kept(read, name, longest, counts)
-            counts["pairs"] += len(kept)
-            for side, rows in zip(SIDES, ids, strict=True):
-                start = counts[f"{side}_tokens"]
-                rows = [rows[i] for i in kept]
-                counts[f"{side}_tokens"] += _write_side(files, side, rows, dtype, start)
-                counts[f"{side}_unknown"] += sum(row.count(UNK) for row in rows)
-                if name != "train":
-                    texts = [getattr(chunk[i], side).replace("\n", NEWLINE) for i in kept]
-                    files.write(f"{side}.txt", "".join(f"{text}\n" for text in texts).encode())
-            # `texts` and `rows` are targets; every text of documents can be decoded.
-            if name != "train" and encode == subwords.encode and not documents:
-                counts["unreachable"] += _unreachable(subwords, texts, rows)
-            for extra in (chunk[i].extra for i in kept):
-                if extra is not None:
-                    line = json.dumps(extra, ensure_ascii=False, separators=(",", ":"))
-                    files.write("extras.jsonl", line.encode() + b"\n")
+    for side in SIDES:
+        write(f"{name}.{side}.offsets", bytes(8))
+    pairs = _valid(stream, counts)
+    while chunk := list(itertools.islice(pairs, size)):
+        ids = [encode([getattr(pair, side) for pair in chunk]) for side in SIDES]
+        read = [[len(row) for row in side] for side in ids[documents:]]
+        kept = _kept(read, name, longest, counts)
+        counts["pairs"] += len(kept)
+        for side, rows in zip(SIDES, ids, strict=True):
+            start = counts[f"{side}_tokens"]
+            rows = [rows[i] for i in kept]
+            counts[f"{side}_tokens"] += _write_side(write, f"{name}.{side}", rows, dtype, start)
+            counts[f"{side}_unknown"] += sum(row.count(UNK) for row in rows)
+            if name != "train":
+                texts = [getattr(chunk[i], side).replace("\n", NEWLINE) for i in kept]
+                write(f"{name}.{side}.txt", "".join(f"{text}\n" for text in texts).encode())
+        # `texts` and `rows` are targets; every text of documents can be decoded. No output
+        # equals a text of which encoding loses some characters.
+        if name != "train" and encode == subwords.encode and not documents:
+            decoded = zip(texts, subwords.decode(rows), strict=True)
+            counts["unreachable"] += sum(a.split() != b.split() for a, b in decoded)
+        for extra in (chunk[i].extra for i in kept):
+            if extra is not None:
+                line = json.dumps(extra, ensure_ascii=False, separators=(",", ":"))
+                write(f"{name}.extras.jsonl", line.encode() + b"\n")
     if not counts["pairs"]:
         raise UsageError(
             f"no pair of {stream.where} can be used ({counts['long']} longer than {longest}, "
@@ -220,22 +200,14 @@ def _write_split(
     return {name: counts[name] for name in names}
 
 
-def _unreachable(vocabulary: Vocabulary, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> int:
-    """The number of texts that no output equals, as encoding loses some of their characters."""
-    decoded = vocabulary.decode(ids)
-    return sum(a.split() != b.split() for a, b in zip(texts, decoded, strict=True))
-
-
-def _write_side(
-    files: _SplitFiles, side: str, rows: list[list[int]], dtype: str, start: int
-) -> int:
+def _write_side(write: Write, name: str, rows: list[list[int]], dtype: str, start: int) -> int:
     """Writes rows of ids with EOS, the first token being number `start`; returns their number."""
     # The end mark after prompts is a prompt, too: they tell the length.
     ends = ((-EOS if min(row, default=0) < 0 else EOS,) for row in rows)
     flat = itertools.chain.from_iterable(itertools.chain(*x) for x in zip(rows, ends, strict=True))
-    files.write(f"{side}.tokens", np.fromiter(flat, dtype).tobytes())
+    write(f"{name}.tokens", np.fromiter(flat, dtype).tobytes())
     lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))
-    files.write(f"{side}.offsets", (start + np.cumsum(lengths)).tobytes())
+    write(f"{name}.offsets", (start + np.cumsum(lengths)).tobytes())
     return int(lengths.sum())
 
 
@@ -268,8 +240,9 @@ def _valid(stream: Stream, counts: Counter[str]) -> Iterator[Pair]:
     total, first = 0, 0
     for total, raw in enumerate(stream.read(), start=1):
         try:
-            source = plain(raw.source.decode()).strip()
-            target = (plain_lines if raw.document else plain)(raw.target.decode()).strip()
+            source, target = plain(raw.source.decode()).strip(), raw.target.decode()
+            lines = target.split("\n") if raw.document else [target]
+            target = "\n".join(map(plain, lines)).strip()
         except UnicodeDecodeError:
             counts["not_utf8"] += 1
             first = first or total

@@ -31,11 +31,6 @@ def plain(text: str) -> str:
     return text.translate(_SPACES)
 
 
-def plain_lines(text: str) -> str:
-    """`plain` of each line of a document."""
-    return "\n".join(map(plain, text.split("\n")))
-
-
 class Vocabulary:
     """A trained SentencePiece model. Ids are below `size`; the first four are in `tokens.py`."""
 
@@ -118,10 +113,7 @@ def train(
     Raises:
       UsageError: the lines have fewer subwords, or more characters, than `size`.
     """
-    import sentencepiece
-
-    lines, model = [*map(plain, lines)], io.BytesIO()
-    options: dict[str, Any] = {}
+    lines, options = [*map(plain, lines)], dict[str, Any]()
     if normalization == "identity":
         lines, options = [*map(_escape, lines)], {**_NAMES}
     if documents:
@@ -130,21 +122,28 @@ def train(
     if longest > _LONGEST:  # SentencePiece leaves out longer lines
         options["max_sentence_length"] = longest
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+        return _model(
+            lines,
             normalization_rule_name=normalization,
-            model_writer=model,
             model_type="bpe",
             vocab_size=size,
             character_coverage=COVERAGE,
-            **_SPECIAL,
             **options,
             user_defined_symbols=[f"▁{word}" for word in sorted(whole)],
             num_threads=4,  # stored in the model, so a change would change its fingerprint
-            minloglevel=2,
         )
     except RuntimeError as error:
         raise UsageError(_reason(str(error), size)) from error
+
+
+def _model(lines: Iterable[str], **options: Any) -> bytes:
+    """A serialised SentencePiece model that is trained with these options."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, minloglevel=2, **_SPECIAL, **options
+    )
     return model.getvalue()
 
 
@@ -162,20 +161,13 @@ def of_bytes() -> bytes:
 
 def of_words(words: Sequence[str]) -> bytes:
     """A serialised SentencePiece model whose pieces are these words; a function of their set."""
-    import sentencepiece
-
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([" ".join(words)]),
-        model_writer=model,
+    return _model(
+        [" ".join(words)],
         model_type="word",
         vocab_size=len(words) + UNK + 1,
         use_all_vocab=True,
         max_sentence_length=1 << 30,
-        minloglevel=2,
-        **_SPECIAL,
     )
-    return model.getvalue()
 
 
 # The rarest characters, 0.001% of the text, become UNK: WMT has thousands of them.
