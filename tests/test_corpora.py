@@ -9,6 +9,7 @@ import lzma
 import multiprocessing
 import os
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +168,11 @@ def test_files_of_another_folder_never_stand_in_for_missing_ones(texts, tmp_path
 
 def test_one_of_several_corpora_of_the_same_options_is_not_guessed(texts, tmp_path):
     prefix, en, de = texts["train"]
-    prepare(request(texts), tmp_path / "cache", quiet)
+    directory = prepare(request(texts), tmp_path / "cache", quiet)
+    shutil.copytree(directory, directory.with_name("as another version prepared it"))
+    Path(f"{prefix}.en").unlink()
+    prepared = prepare(request(texts), tmp_path / "cache", quiet)
+    assert open_dataset(prepared).fingerprint == open_dataset(directory).fingerprint
     write(prefix, [*en, "another line"], [*de, "noch eine Zeile"])
     prepare(request(texts), tmp_path / "cache", quiet)
     Path(f"{prefix}.en").unlink()

@@ -120,15 +120,15 @@ def _check_fields(data: Data) -> None:
 def _prepared_earlier(root: Path, requested: Mapping[str, Any]) -> Path | None:
     """The corpus below `root` that was prepared, perhaps elsewhere, for the same fields.
 
-    A path that is given must be the same absolute path. It is None if there are several: their
-    files differed, and nothing says which ones are meant.
+    A path that is given must be the same absolute path. It is None if there are several of
+    different content: nothing says which files are meant.
     """
-    found, free = [], {name: "" for name in PATHS if not requested[name]}
+    found, free = {}, {name: "" for name in PATHS if not requested[name]}
     for path in sorted(root.glob("*/meta.json")):
         try:
             meta = files.read_json(path)
         except UsageError:  # another corpus is damaged
             continue
         if meta.get("format") == FORMAT and {**meta["asked"], **free} == requested:
-            found.append(path.parent)
-    return found[0] if len(found) == 1 else None
+            found[meta["fingerprint"]] = path.parent
+    return found.popitem()[1] if len(found) == 1 else None
