@@ -132,7 +132,9 @@ def _advance(query: _Search, s: Beam) -> Beam:
     parents = chosen // ids.shape[2]
     tokens = _take(s.tokens, parents).at[:, :, s.t].set(_take(ids.reshape(B, -1), chosen))
     if K > 1:  # a single hypothesis is its own parent
-        state = jax.tree.map(lambda x: _take(_split(x, K), parents).reshape(x.shape), state)
+        state = jax.tree.map(
+            lambda x: _take(x.reshape(B, K, *x.shape[1:]), parents).reshape(x.shape), state
+        )
     grown = s._replace(t=t, state=state, tokens=tokens, log_p=log_p, finished=finished)
     return _judge(query, grown, ended, ends)
 
@@ -180,10 +182,6 @@ def _continuations(logits: Array, log_p: Array) -> tuple[Array, Array, Array]:
     base = log_p.reshape(B * K) - log_z
     ends, words = base + logits[:, EOS], base[:, None] + words
     return ends.reshape(B, K), words.reshape(B, K, -1), ids.reshape(B, K, -1)
-
-
-def _split(x: Array, K: int) -> Array:
-    return x.reshape(x.shape[0] // K, K, *x.shape[1:])
 
 
 def _take(x: Array, indices: Array) -> Array:

@@ -23,7 +23,9 @@ from t2t_jax.attention.linear import Linear
 from t2t_jax.attention.lowrank import Linformer, Nystrom
 from t2t_jax.attention.mechanism import Mechanism
 from t2t_jax.attention.memory import Memory
-from t2t_jax.tokens import BOS, PAD
+from t2t_jax.data.batches import gather
+from t2t_jax.data.cache import ragged
+from t2t_jax.tokens import BOS
 
 _ROLES = "encoder", "decoder", "cross"
 _ROWS = 32  # pairs in a batch
@@ -79,11 +81,7 @@ def attention_maps(
 def _padded(rows: Sequence[Sequence[int]], limit: int | None) -> np.ndarray:
     """Rows padded to int32 [B, L]; L is a multiple of 16, or `limit`, so that few shapes occur."""
     L = -(-max(map(len, rows)) // 16) * 16
-    L = min(L, limit) if limit else L
-    out = np.full((len(rows), L), PAD, np.int32)
-    for row, ids in zip(out, rows, strict=True):
-        row[: len(ids)] = ids
-    return out
+    return gather(ragged(rows), np.arange(len(rows)), len(rows), min(L, limit) if limit else L)
 
 
 def _traced(
