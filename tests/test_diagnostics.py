@@ -19,8 +19,7 @@ from t2t_jax.data.prepare import open_corpus, prepare
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import accuracy
 from t2t_jax.evaluation.metrics import Outputs, metric_of, metrics_of, score
-from t2t_jax.evaluation.perplexity import negative_log_likelihood
-from t2t_jax.evaluation.predictions import predict
+from t2t_jax.evaluation.perplexity import negative_log_likelihood, predict
 from t2t_jax.inference.translate import translate_tokens
 from t2t_jax.runs.execution import execute
 from t2t_jax.study.distances import diagnostic_table

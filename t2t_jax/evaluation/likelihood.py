@@ -1,4 +1,4 @@
-"""Metrics of documents from the likelihood of each of their tokens (`predictions.py`)."""
+"""Metrics of documents from the likelihood of each of their tokens (`perplexity.py`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ def mean(sums: np.ndarray) -> np.ndarray:
 
 
 def nats_of(line: str) -> np.ndarray:
-    """The negative log-likelihood of each token of a document, from a line of `predictions`."""
+    """The negative log-likelihood of each token of a document, from a line of `predict`."""
     return np.array(line.split(), float)
 
 

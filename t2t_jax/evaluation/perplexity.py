@@ -1,4 +1,7 @@
-"""Likelihoods of sentences or documents, without label smoothing; their sums give Table 3's PPL."""
+"""What a model makes of the true words of a split: their likelihoods and its own predictions.
+
+Likelihoods are without label smoothing, and their sums give Table 3's PPL.
+"""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -12,7 +15,9 @@ import numpy as np
 from t2t_jax.config import Data
 from t2t_jax.data.batches import in_order
 from t2t_jax.data.cache import Split
+from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError
+from t2t_jax.tokens import EOS, PROMPT
 from t2t_jax.training import sharding
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import loss_targets, mask, shift
@@ -71,13 +76,64 @@ def placed(split: Split, data: Data, mesh: Any) -> Batches:
         yield rows, sharding.put_batch(batch, mesh)
 
 
+def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data: Data) -> list[str]:
+    """The predicted words of each target, beside its prompts, as texts like its references.
+
+    Of documents, it is the negative log-likelihood of every token in nats, as text.
+
+    A prediction has as many words as its reference. A wrong prediction in place of the end mark is
+    one more word; an end mark predicted in place of a word is written as its piece. If a whole
+    prediction is right, greedy decoding returns the target: both take the largest logit at every
+    position, given the same words up to the first mistake. (Decoding never chooses PAD or BOS.)
+
+    Args:
+      split: as the model reads it (`runs.context.as_read`).
+      data: has the size of batches and the number of their shapes.
+    """
+    if split.documents is not None:
+        batches = placed(split, data, sharding.mesh_of(params))
+        documents = token_likelihoods(model, params, split, batches)
+        return [" ".join(f"{x:.3f}" for x in nats) for nats in documents]
+    words = [piece.removeprefix("▁") for piece in vocabulary.pieces(range(vocabulary.size))]
+    mesh, texts = sharding.mesh_of(params), [""] * len(split.target)
+    for rows, batch in placed(split, data, mesh):
+        with sharding.use_mesh(mesh):
+            predicted = predictions(model, params, batch)
+        for i, row in zip(rows, np.asarray(predicted), strict=False):
+            target = split.target[i]
+            last = len(split.references[i].split()) + 1
+            own = slice(len(target) - last, len(target))
+            texts[i] = _text(row[: len(target)][own], target[own], words)
+    return texts
+
+
+def _text(predicted: np.ndarray, target: np.ndarray, words: list[str]) -> str:
+    """The words of a prediction; both arrays are [words + 1], with the end mark."""
+    pairs = list(zip(predicted.tolist(), target.tolist(), strict=True))
+    end, true_end = pairs.pop()
+    out = [PROMPT + words[-y] if y < 0 else words[x] for x, y in pairs]
+    return " ".join(out + [words[end]] * (true_end > 0 and end != EOS))
+
+
+def _logits(model: Any, params: Any, batch: Batch) -> jax.Array:
+    """The logits [B, T, V] of each token of a batch, given those before."""
+    variables = {"params": params}
+    encoded = model.apply(variables, batch["source"], method="encode")
+    return model.apply(variables, encoded, shift(batch["target"]), method="decode")
+
+
+@partial(jax.jit, static_argnames="model")
+def predictions(model: Any, params: Any, batch: Batch) -> jax.Array:
+    """The ids int32 [B, T] with the largest logits, given the true tokens before each position."""
+    ids = _logits(model, params, batch).argmax(axis=-1).astype("int32")
+    return nn.with_logical_constraint(ids, (None, None))
+
+
 @partial(jax.jit, static_argnames="model")
 def token_nll(model: Any, params: Any, batch: Batch) -> jax.Array:
     """The negative log-likelihood float32 [B, T] of each token of a batch, given those before."""
-    variables, target = {"params": params}, batch["target"]
-    encoded = model.apply(variables, batch["source"], method="encode")
-    logits = model.apply(variables, encoded, shift(target), method="decode")
-    nll = cross_entropy(logits, loss_targets(target), eps_ls=0.0, axis=())["nll"]
+    logits, labels = _logits(model, params, batch), loss_targets(batch["target"])
+    nll = cross_entropy(logits, labels, eps_ls=0.0, axis=())["nll"]
     return nn.with_logical_constraint(nll, (None, None))
 
 

@@ -15,7 +15,7 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, RunError, UsageError
 from t2t_jax.evaluation.metrics import metrics_of, outputs_of, perplexity, score
-from t2t_jax.evaluation.predictions import predict
+from t2t_jax.evaluation.perplexity import predict
 from t2t_jax.inference.translate import Translations, translate
 from t2t_jax.runs import claim, identity, provenance, store
 from t2t_jax.runs.context import Context, as_read, make_context
