@@ -20,6 +20,7 @@ class Reject(Exception):
     """The words drawn so far cannot become a sentence of the corpus; it is to be drawn again."""
 
 
+@dataclass(slots=True, eq=False)
 class Word:
     """A word; words of the two languages with equal keys are aligned.
 
@@ -28,12 +29,10 @@ class Word:
       closes: number of those that end with it.
     """
 
-    __slots__ = ("closes", "key", "opens", "text")
-
-    def __init__(self, text: str, key: int) -> None:
-        self.text, self.key = text, key
-        self.opens: tuple[str, ...] = ()
-        self.closes = 0
+    text: str
+    key: int
+    opens: tuple[str, ...] = ()
+    closes: int = 0
 
 
 def mark(label: str, words: list[Word]) -> list[Word]:
