@@ -1,15 +1,14 @@
 """Corpora of documents: files of plain text, or of JSON lines."""
 
-import functools
 import glob
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from t2t_jax.config import Data
-from t2t_jax.data.parallel import lines_of
-from t2t_jax.data.raw import FilesMissing, Raw, RawCorpus, Report, Stream, sha256
+from t2t_jax.data.parallel import from_files, lines_of
+from t2t_jax.data.raw import FilesMissing, Raw, RawCorpus, Report
 from t2t_jax.errors import UsageError
 
 
@@ -17,12 +16,7 @@ def documents(data: Data, root: Path, report: Report) -> RawCorpus:
     """The documents of the files that the fields train, dev and test name."""
     given = {split: getattr(data, split) for split in ("train", "dev", "test")}
     files = {x: _files(paths, x) for x, paths in given.items() if paths or x != "test"}
-    content = {split: [sha256(path) for path in paths] for split, paths in files.items()}
-    streams = {
-        split: Stream(" and ".join(map(str, paths)), functools.partial(_read, paths))
-        for split, paths in files.items()
-    }
-    return RawCorpus(content, lambda: streams)
+    return from_files(files, _read)
 
 
 def _files(paths: str, split: str) -> list[Path]:
@@ -41,7 +35,7 @@ def _files(paths: str, split: str) -> list[Path]:
     return files
 
 
-def _read(paths: Sequence[Path]) -> Iterator[Raw]:
+def _read(*paths: Path) -> Iterator[Raw]:
     for path in paths:
         suffixes = {".jsonl", ".json", ".ndjson"} & {*path.suffixes}
         for document in (_json_lines if suffixes else _plain_text)(path):

@@ -10,7 +10,7 @@ import itertools
 import lzma
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +52,17 @@ def text(data: Data, root: Path, report: Report) -> RawCorpus:
         split: tuple(_find(prefix, language, split) for language in (data.source, data.target))
         for split, prefix in prefixes.items()
     }
-    return _from_files(files)
+    return from_files(files, _pairs)
 
 
-def _from_files(files: Mapping[str, tuple[Path, ...]]) -> RawCorpus:
+def from_files(
+    files: Mapping[str, Sequence[Path]], read: Callable[..., Iterator[Raw]]
+) -> RawCorpus:
+    """The corpus of files, each split of which a function of its paths reads."""
     content = {split: [sha256(path) for path in paths] for split, paths in files.items()}
     streams = {
-        split: Stream(f"{a} and {b}", functools.partial(_pairs, a, b))
-        for split, (a, b) in files.items()
+        split: Stream(" and ".join(map(str, paths)), functools.partial(read, *paths))
+        for split, paths in files.items()
     }
     return RawCorpus(content, lambda: streams)
 
@@ -147,11 +150,9 @@ def multi30k(data: Data, root: Path, report: Report) -> RawCorpus:
     }
 
     def local(directory: Path) -> RawCorpus:
-        return _from_files(
-            {
-                s: tuple(_find(f"{directory / stem}", x, s) for x in pair)
-                for s, stem in STEMS.items()
-            }
+        stems = {split: str(directory / stem) for split, stem in STEMS.items()}
+        return from_files(
+            {split: [_find(stem, x, split) for x in pair] for split, stem in stems.items()}, _pairs
         )
 
     if not data.directory:
@@ -202,12 +203,12 @@ def multi30k_lower(data: Data, root: Path, report: Report) -> RawCorpus:
     def lowercase(text: bytes) -> bytes:
         return text.decode(errors="surrogateescape").lower().encode(errors="surrogateescape")
 
-    def pairs(read: Callable[[], Iterator[Raw]]) -> Iterator[Raw]:
-        return (Raw(lowercase(raw.source), lowercase(raw.target)) for raw in read())
+    def read(stream: Stream) -> Iterator[Raw]:
+        return (Raw(lowercase(raw.source), lowercase(raw.target)) for raw in stream.read())
 
     def streams() -> Mapping[str, Stream]:
         every = cased.streams().items()
-        return {split: x._replace(read=functools.partial(pairs, x.read)) for split, x in every}
+        return {split: x._replace(read=functools.partial(read, x)) for split, x in every}
 
     return RawCorpus({**cased.content, "case": "lower"}, streams)
 

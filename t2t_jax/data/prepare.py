@@ -86,7 +86,11 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
         report(f"{error} Continuing with what was prepared from it earlier: {prepared}")
         directory = prepared
     else:
-        keyed = [FORMAT, _code(), {**requested, **_PATHS_OUT}, corpus.content]
+        # What turns text into ids: the code here, and the version of SentencePiece.
+        sources = (inspect.getsource(module).encode() for module in (tokenise, vocabulary))
+        code = [hashlib.sha256(source).hexdigest() for source in sources]
+        code.append(importlib.metadata.version("sentencepiece"))
+        keyed = [FORMAT, code, {**requested, **_PATHS_OUT}, corpus.content]
         key = hashlib.sha256(json.dumps(keyed, sort_keys=True).encode()).hexdigest()
         directory = root / f"{data.corpus}-{data.source}-{data.target}-{key[:16]}"
         if not (directory / "meta.json").exists():
@@ -97,13 +101,6 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
     for line in (sentence(meta, data.pairs), *warnings(meta)):
         report(line)
     return directory
-
-
-def _code() -> list[str]:
-    """What turns text into ids: the code here, and the version of SentencePiece."""
-    sources = (inspect.getsource(module).encode() for module in (tokenise, vocabulary))
-    release = importlib.metadata.version("sentencepiece")
-    return [*(hashlib.sha256(x).hexdigest() for x in sources), release]
 
 
 def _check_fields(data: Data) -> None:
