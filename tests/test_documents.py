@@ -72,6 +72,7 @@ def test_documents_are_read_from_files_of_all_kinds(files, tmp_path):
         (dict(dev="absent/*.txt"), "", "there is no file absent/"),
         (dict(dev="{}/bad.jsonl"), '{"text": "a"}\n{"words": 3}\n', "bad.jsonl, line 2,"),
         (dict(dev="{}/bad.txt"), "\n \n", "no text in"),
+        (dict(dev="{}/bad.json"), '{"text": "\\ud800"}\n', "1 of the 1 documents .* is document 1"),
     ],
 )
 def test_files_that_are_no_documents_are_refused(changes, content, words, files, tmp_path):

@@ -252,9 +252,10 @@ def _valid(stream: Stream, counts: Counter[str]) -> Iterator[Pair]:
         else:
             counts["empty"] += 1
     if counts["not_utf8"] > BROKEN * total:
+        kind = "document" if raw.document else "line"
         raise UsageError(
-            f"{counts['not_utf8']:,} of the {total:,} lines of {stream.where} are not UTF-8 (the "
-            f"first is line {first:,}): convert the files from their encoding, with iconv -f "
+            f"{counts['not_utf8']:,} of the {total:,} {kind}s of {stream.where} are not UTF-8 (the "
+            f"first is {kind} {first:,}): convert the files from their encoding, with iconv -f "
             "ENCODING -t utf-8."
         )
     if counts["empty"] + counts["not_utf8"] == total:
