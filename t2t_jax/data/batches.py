@@ -136,21 +136,6 @@ def shapes_of(
     return tuple(shapes), bucket
 
 
-class Plan(NamedTuple):
-    """The batches of an epoch: batch i has pairs order[start[i] : start[i] + pairs[i]].
-
-    Attributes:
-      order: indices of all pairs.
-      start, pairs, shape: for each batch its first index in `order`, its number of pairs, and the
-        index of its shape.
-    """
-
-    order: np.ndarray
-    start: np.ndarray
-    pairs: np.ndarray
-    shape: np.ndarray
-
-
 class Batches:
     """Training batches {"source": int32 [B, S], "target": int32 [B, T]}, right-padded with PAD.
 
@@ -182,37 +167,29 @@ class Batches:
         other._plan = functools.lru_cache(maxsize=2)(other.plan)
         return other
 
-    def plan(self, epoch: int) -> Plan:
-        """Assigns pairs to the batches of an epoch, as a function of seed, epoch and lengths.
+    def plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
+        """The indices of the pairs of each batch of an epoch, and the index of its shape.
 
-        Batch i of an epoch has the same shape under every seed, so that runs of different seeds can
-        be trained in one program.
+        It is a function of seed, epoch and lengths. Batch i of an epoch has the same shape under
+        every seed, so that runs of different seeds can be trained in one program.
         """
-        random = np.random.default_rng([self.seed, epoch])
-        order = random.permutation(len(self._bucket))
-        order = order[np.argsort(self._bucket[order], kind="stable")]
-        pairs = np.bincount(self._bucket, minlength=len(self.shapes))
-        begin = np.cumsum(pairs) - pairs
-        start, count, shape = [], [], []
-        for i, (rows, _, _) in enumerate(self.shapes):
-            first = np.arange(0, pairs[i], rows)
-            start.append(begin[i] + first)
-            count.append(np.minimum(rows, pairs[i] - first))
-            shape.append(np.full(len(first), i))
-        batches = [np.concatenate(column) for column in (start, count, shape)]
-        shuffled = np.random.default_rng(epoch).permutation(len(batches[0]))
-        return Plan(order, *(column[shuffled] for column in batches))
+        order = np.random.default_rng([self.seed, epoch]).permutation(len(self._bucket))
+        batches = []
+        for i, shape in enumerate(self.shapes):
+            pairs = order[self._bucket[order] == i]
+            firsts = range(0, len(pairs), shape.rows)
+            batches += [(pairs[first : first + shape.rows], i) for first in firsts]
+        shuffled = np.random.default_rng(epoch).permutation(len(batches))
+        return [batches[b] for b in shuffled]
 
     def batches_per_epoch(self, epoch: int = 0) -> int:
         """Number of batches in an epoch, which is the same for all epochs."""
-        return len(self._plan(epoch).start)
+        return len(self._plan(epoch))
 
     def read(self, epoch: int, index: int) -> Batch:
         """Batch `index` of an epoch."""
-        plan = self._plan(epoch)
-        first = plan.start[index]
-        rows = plan.order[first : first + plan.pairs[index]]
-        shape = self.shapes[plan.shape[index]]
+        rows, i = self._plan(epoch)[index]
+        shape = self.shapes[i]
         return {
             "source": gather(self.source, rows, shape.rows, shape.S),
             "target": gather(self.target, rows, shape.rows, shape.T),
@@ -229,9 +206,9 @@ class Batches:
 
     def padding(self, epoch: int = 0) -> float:
         """Share of PAD among the positions of an epoch, both sides counted."""
-        sizes = np.array([shape.rows * (shape.S + shape.T) for shape in self.shapes])
+        sizes = [shape.rows * (shape.S + shape.T) for shape in self.shapes]
         tokens = int(self.source.offsets[-1]) + int(self.target.offsets[-1])
-        return 1 - tokens / int(sizes[self._plan(epoch).shape].sum())
+        return 1 - tokens / sum(sizes[i] for _, i in self._plan(epoch))
 
 
 def gather(sentences: Ragged, rows: np.ndarray, B: int, L: int) -> np.ndarray:

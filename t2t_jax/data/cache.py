@@ -53,10 +53,8 @@ class Ragged:
 
 def select(sentences: Ragged, rows: np.ndarray) -> Ragged:
     """Sentences with the indices `rows`, copied to memory."""
-    lengths = sentences.lengths[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    shift = np.repeat(sentences.offsets[rows] - offsets[:-1], lengths)
-    return Ragged(sentences.tokens[np.arange(offsets[-1]) + shift], offsets)
+    offsets = np.concatenate([[0], np.cumsum(sentences.lengths[rows])])
+    return Ragged(np.concatenate([sentences[i] for i in rows]), offsets)
 
 
 def ragged(sentences: Sequence[Sequence[int]]) -> Ragged:
@@ -101,12 +99,8 @@ class Split:
 def as_one(split: Split) -> Split:
     """The split with each source as a prompt before its target, for a language model."""
     source, target = split.source, split.target
-    starts = source.offsets[:-1] + target.offsets[:-1]
-    tokens = np.empty(len(source.tokens) + len(target.tokens), np.int32)
-    into_source = np.repeat(starts - source.offsets[:-1], source.lengths)
-    tokens[into_source + np.arange(len(source.tokens))] = -source.tokens.astype(np.int32)
-    into_target = np.repeat(source.offsets[1:], target.lengths)
-    tokens[into_target + np.arange(len(target.tokens))] = target.tokens
+    pairs = ((-source[i].astype(np.int32), target[i]) for i in range(len(source)))
+    tokens = np.concatenate([*itertools.chain.from_iterable(pairs)])
     return replace(split, target=Ragged(tokens, source.offsets + target.offsets))
 
 
