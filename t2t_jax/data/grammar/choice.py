@@ -1,5 +1,6 @@
 """The lists that words are drawn from, by what they are combined with; ambiguous words."""
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
@@ -9,10 +10,8 @@ from t2t_jax.data.grammar.inflection import ADJECTIVES, ADVERBS, NOUNS, VERBS, A
 
 def _twice(items: Iterable[tuple[str, str]]) -> set[str]:
     """The ambiguous English words: those with several translations."""
-    german: dict[str, set[str]] = {}
-    for english, translation in items:
-        german.setdefault(english, set()).add(translation)
-    return {english for english, translations in german.items() if len(translations) > 1}
+    translations = Counter(english for english, _ in set(items))
+    return {english for english, count in translations.items() if count > 1}
 
 
 CUED_NOUNS = _twice((n.english[0], n.german[False, "n"]) for n in NOUNS if "she" not in n.classes)
@@ -24,14 +23,12 @@ ORDINARY = [n for n in NOUNS if "she" not in n.classes]
 @cache
 def nouns(classes: frozenset[str]) -> list[Noun]:
     """The nouns that a slot admits; a noun of several classes has the best of its ranks in them."""
-    ranked = []
-    for name in classes:
-        ranked += [(i, n) for i, n in enumerate(n for n in ORDINARY if name in n.classes)]
-    order = {noun: i for i, noun in enumerate(NOUNS)}
-    best = dict[Noun, int]()
-    for rank, noun in ranked:
-        best[noun] = min(rank, best.get(noun, rank))
-    return sorted(best, key=lambda noun: (best[noun], order[noun]))
+    lists = [[n for n in ORDINARY if name in n.classes] for name in classes]
+
+    def rank(noun: Noun) -> int:
+        return min(members.index(noun) for members in lists if noun in members)
+
+    return sorted((n for n in ORDINARY if n.classes & classes), key=rank)
 
 
 @cache
