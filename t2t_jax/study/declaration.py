@@ -96,34 +96,16 @@ class Study:
 
 
 def study(
-    title: str,
-    *,
-    columns: str,
-    split: str,
-    V: int,
-    equal_flops: bool = False,
-    base: Mapping[str, Any] | None = None,
-    sweep: Mapping[str, Sequence[Any]] | None = None,
-    metrics: Mapping[str, str] | None = None,
+    title: str, *, columns: str, split: str, V: int, **options: Any
 ) -> Callable[[Callable[[], Sequence[Row]]], Study]:
     """Returns a decorator that makes a function a study: its name, with the rows that it returns.
 
-    See `Study` for the arguments.
+    See `Study` for the arguments; `options` are `equal_flops`, `base`, `sweep` and `metrics`.
     """
 
     def make(rows: Callable[[], Sequence[Row]]) -> Study:
-        made = Study(
-            name=rows.__name__,
-            title=title,
-            columns=tuple(columns.split()),
-            rows=tuple(rows() or ()),
-            split=split,
-            V=V,
-            equal_flops=equal_flops,
-            base=base or {},
-            sweep=sweep or {},
-            metrics=metrics or {},
-        )
+        fields, returned = tuple(columns.split()), tuple(rows() or ())
+        made = Study(rows.__name__, title, fields, returned, split, V, **options)
         _check(made)
         return made
 
@@ -135,6 +117,7 @@ def _check(study: Study) -> None:
     if not study.rows or not all(isinstance(row, Row) for row in study.rows):
         other = next((type(x).__name__ for x in study.rows if not isinstance(x, Row)), "nothing")
         raise UsageError(f"study {study.name} returns {other}: return a list of rows, base first.")
+    names = [row.name for row in study.rows]
     for row in study.rows:
         study.config(row)
         if unknown := [name for name in row.paper if name not in PAPER]:
@@ -149,7 +132,6 @@ def _check(study: Study) -> None:
                 f"row {row.name} of {study.name} names the seed: leave it out, every row runs "
                 "under the seeds 0 to K - 1 of --seeds K."
             )
-    names = [row.name for row in study.rows]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"{study.name} has two rows {repeated[0]}: change one, or its group.")
 
@@ -180,10 +162,8 @@ def cross(**levels: Sequence[Any] | Callable[[Mapping[str, Any]], Any]) -> list[
     def complete(row: dict[str, Any]) -> dict[str, Any]:
         return row | {name: of({**defaults, **row}) for name, of in derived.items()}
 
-    rows = [
-        complete(dict(zip(factors, values, strict=True)))
-        for values in itertools.product(*factors.values())
-    ]
+    every = itertools.product(*factors.values())
+    rows = [complete(dict(zip(factors, values, strict=True))) for values in every]
     base = complete({n: defaults[n] if defaults[n] in x else x[0] for n, x in factors.items()})
     return [Row("base", base), *(Row("A", row) for row in rows if row != base)]
 
