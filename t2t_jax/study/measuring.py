@@ -1,6 +1,6 @@
 """Metrics of finished runs that a table asks for, computed from the files of the runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,16 +9,7 @@ import numpy as np
 
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import metrics
-from t2t_jax.evaluation.metrics import (
-    BPC,
-    CONTRASTIVE,
-    METRICS,
-    Metric,
-    metric_of,
-    metrics_of,
-    of_split,
-    outputs_of,
-)
+from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, Metric, metric_of, of_split
 from t2t_jax.runs import store
 from t2t_jax.runs.names import title
 from t2t_jax.runs.results import Run
@@ -52,12 +43,12 @@ def judged(
     from t2t_jax.runs import judging
 
     runs = _runs(grid, rows)
-    if waiting := sum(judging.is_waiting(directory, run.result) for directory, run in runs):
+    if waiting := sum(judging.is_waiting(path, run.result) for path, run in runs.items()):
         report(
             f"judging {waiting} of {len(runs)} runs on minimal pairs, which takes minutes: if you "
             "stop it (Ctrl-C), those that have been judged stay so"
         )
-    results = {path: judging.judged(path, run.result, cache, report) for path, run in runs}
+    results = {path: judging.judged(path, run.result, cache, report) for path, run in runs.items()}
 
     def updated(row: RowRuns) -> RowRuns:
         runs = (replace(x, result=results.get(x.directory, x.result)) for x in row.runs)
@@ -72,11 +63,14 @@ def check(grid: Grid, splits: "Mapping[str, Split]", report: Callable[[str], obj
     Raises:
       UsageError: a metric cannot be computed.
     """
-    own = [metric.name for metric in metrics_of(grid.data.corpus)] if grid.study.split else []
+    own = (
+        [metric.name for metric in metrics.metrics_of(grid.data.corpus)] if grid.study.split else []
+    )
     for metric, split in {of_split(name) for name in (*own, *grid.computed)}:
         sentences = splits.get(split or grid.study.split)
         if sentences and METRICS[metric].function:
-            metrics.check([METRICS[metric]], outputs_of(sentences, (), grid.data), report)
+            outputs = metrics.outputs_of(sentences, (), grid.data)
+            metrics.check([METRICS[metric]], outputs, report)
 
 
 def measure(
@@ -96,29 +90,33 @@ def measure(
     """
     runs, scores = _runs(grid, rows), dict[str, dict[Path, RunScore]]()
     for name in grid.computed:
+        metric, split = of_split(name)
+        split = split or grid.study.split
+        found: Mapping[Path, RunScore | None]
         if name == CONTRASTIVE:
-            scores[name] = _contrastive([run for _, run in runs])
-            continue
-        if name == BPC:
+            found = _contrastive(runs.values())
+        elif name == BPC:
             every = _runs(grid, rows, translated=False)
-            bits = {directory: _bits(run, splits.get("dev")) for directory, run in every}
-            scores[name] = {directory: score for directory, score in bits.items() if score}
-            continue
-        if of_split(name)[0] != metric_of(grid.data.corpus).name and splits and runs:
-            report(f"computing {name} of the outputs of {len(runs)} runs")
-        found = {directory: _score(grid, name, run, splits) for directory, run in runs}
-        scores[name] = {directory: score for directory, score in found.items() if score}
+            found = {path: _bits(run, splits.get("dev")) for path, run in every.items()}
+        elif metric == metric_of(grid.data.corpus).name:
+            found = {path: _stored(METRICS[metric], run, split) for path, run in runs.items()}
+        else:
+            if splits and runs:
+                report(f"computing {name} of the outputs of {len(runs)} runs")
+            of = METRICS[metric], split, splits.get(split)
+            found = {path: _of_translations(grid, *of, run) for path, run in runs.items()}
+        scores[name] = {path: score for path, score in found.items() if score}
     return scores
 
 
-def _runs(grid: Grid, rows: Sequence[RowRuns], translated: bool = True) -> list[tuple[Path, Run]]:
-    """Returns the runs of all rows, or of those that translate, each once, by their directories."""
+def _runs(grid: Grid, rows: Sequence[RowRuns], translated: bool = True) -> dict[Path, Run]:
+    """Returns the runs of all rows, or of those that translate, by their directories."""
     every = [x for row in rows for x in (row, row.untuned) if x]
     every = [x for x in every if grid.split(x.c) or not translated]
-    return list({run.directory: run for row in every for run in row.runs}.items())
+    return {run.directory: run for row in every for run in row.runs}
 
 
-def _contrastive(runs: Sequence[Run]) -> dict[Path, RunScore]:
+def _contrastive(runs: Iterable[Run]) -> dict[Path, RunScore]:
     """Returns the accuracy of the runs that have been judged.
 
     A run that was judged on another set than the first run, base's, has no statistics here, because
@@ -145,26 +143,16 @@ def _bits(run: Run, dev: "Split | None") -> RunScore | None:
     return RunScore(float(METRICS[BPC].of_sums(np.array(counts).sum(axis=0))), counts)
 
 
-def _score(grid: Grid, name: str, run: Run, splits: "Mapping[str, Split]") -> RunScore | None:
-    metric, split = of_split(name)
-    split = split or grid.study.split
-    if metric == metric_of(grid.data.corpus).name:
-        return _stored(grid, run, split)
-    return _of_translations(grid, METRICS[metric], run, split, splits.get(split))
-
-
-def _stored(grid: Grid, run: Run, split: str) -> RunScore | None:
+def _stored(metric: Metric, run: Run, split: str) -> RunScore | None:
     """Returns the metric of the corpus on a split, if the run is scored on it."""
     statistics = store.read_statistics(run.directory, run.result, split)
     if statistics is None:
         return None
-    return RunScore(
-        run.result["scores"][split][metric_of(grid.data.corpus).key]["score"], statistics
-    )
+    return RunScore(run.result["scores"][split][metric.key]["score"], statistics)
 
 
 def _of_translations(
-    grid: Grid, metric: Metric, run: Run, split: str, sentences: "Split | None"
+    grid: Grid, metric: Metric, split: str, sentences: "Split | None", run: Run
 ) -> RunScore | None:
     """Returns a metric of a run's translations; without them, the one in its result, if any."""
     translations = store.read_translations(run.directory, split, grid.data.target)
@@ -176,4 +164,4 @@ def _of_translations(
             f"{title(run.directory)} has {len(translations)} translations of {split}, which has "
             f"{len(sentences.references)} sentences: remove the run, then train it again."
         )
-    return RunScore(*metric.measure(outputs_of(sentences, translations, grid.data)))
+    return RunScore(*metric.measure(metrics.outputs_of(sentences, translations, grid.data)))

@@ -3,21 +3,22 @@
 A run that several tables share, of studies or of settings of `run`, has a row for each of them.
 """
 
-import csv
 import datetime
 import io
 import json
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t2t_jax import config, files
+from t2t_jax import files
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.runs import names, provenance, published, results, store
 from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.formats import row_config
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.sweep import TRIAL_SEED
+from t2t_jax.study.typeset import as_csv
 
 Row = dict[str, Any]
 Report = Callable[[str], object]
@@ -81,28 +82,25 @@ def tables(
     curves: list[Row] = []
     known: set[str] = set()
     judged = {_table_row(x) for rows in shown.values() for x in rows}
-    for directory, c, home in _stored(homes, report):
+    every = (
+        (directory, c, home) for home in homes for directory, c in results.stored(home, report)
+    )
+    for directory, c, home in every:
         called = [*shown.get(directory, ())]
         others = {_table_row(x): x for x in reversed(_called(directory, c, home, judged))}
         called += [x for row, x in others.items() if row not in map(_table_row, called)]
         known |= {x["study"] for x in called if x["study"]}
-        called = [x for x in called if not studies or _is_of(x, studies)]
-        if not called:
-            continue
-        run, curve = _run(directory, c), _curve(directory)
-        runs += [x | {n: y for n, y in run.items() if n not in x} for x in called]
-        curves += [{n: x[n] for n in NAMES} | record for x in called for record in curve]
+        if studies:
+            called = [x for x in called if {x["study"], f"{x['study']}-{x['preset']}"} & {*studies}]
+        if called:
+            run, curve = _run(directory, c), _curve(directory)
+            runs += [x | {n: y for n, y in run.items() if n not in x} for x in called]
+            curves += [{n: x[n] for n in NAMES} | record for x in called for record in curve]
     if not runs:
         where, of = " and ".join(map(str, homes)), " of " * bool(studies) + " or ".join(studies)
         hint = near(studies[0], known) if studies and known else "train one first."
         raise UsageError(f"{where} has no run{of}: {hint}")
     return _sorted(runs), _sorted(curves)
-
-
-def _stored(homes: Sequence[Path], report: Report) -> Iterator[tuple[Path, Config, Path]]:
-    for home in homes:
-        for directory, c in results.stored(home, report):
-            yield directory, c, home
 
 
 def _called(directory: Path, c: Config, home: Path, judged: Container[Any]) -> list[Row]:
@@ -125,32 +123,31 @@ def _name(name: str, directory: Path, seed: int, home: Path) -> Row:
     return dict(zip(NAMES, values, strict=True))
 
 
-def _is_of(name: Row, studies: Sequence[str]) -> bool:
-    return bool({name["study"], f"{name['study']}-{name['preset']}"} & {*studies})
-
-
 def _run(directory: Path, c: Config) -> Row:
     """Returns the state, config, scores, cost and origins of a run."""
     status, step = results.status(directory)
-    result = store.read_result(directory) or {}
-    finished, facts = store.finished_at(directory), published.read(directory, "data.json") or {}
+    result, costs = store.read_result(directory) or {}, {}
+    if result:
+        costs = results.costs(result, store.read_curves(directory))
+        costs["trained_together"] = result["trained_together"]
+        costs["averaged_steps"] = " ".join(map(str, result["averaged_steps"]))
+    seconds, facts = store.finished_at(directory), published.read(directory, "data.json") or {}
+    finished = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     environment = result.get("environment") or published.read(directory, "environment.json") or {}
+    origins = {n: x for n, x in environment.items() if n != "programs"}
+    changes = provenance.changes(directory, c, environment)
     return {
         "status": status,
         "step": step,
         "failure": store.read_failure(directory),
-        "finished": _time(finished) if finished else None,
-        **{n: x for n, x in config.flatten(c).items() if n not in (*config.PATHS, "seed")},
+        "finished": finished.isoformat(timespec="seconds") if seconds else None,
+        **row_config(c),
         "PPL": result.get("dev_perplexity"),
         **_scores(result),
-        **_costs(directory, result),
-        **{
-            n: x if isinstance(x, int) else str(x)
-            for n, x in environment.items()
-            if n != "programs"
-        },
+        **costs,
+        **{n: x if isinstance(x, int) else str(x) for n, x in origins.items()},
         **{f"{n}_program": x for n, x in environment.get("programs", {}).items()},
-        "changed_programs": _changed(directory, c, environment),
+        "changed_programs": None if changes is None else " ".join(changes),
         "compute_dtype": facts.get("dtype"),
         "subwords": facts.get("subwords"),
         "data_sha256": facts.get("data"),
@@ -158,37 +155,17 @@ def _run(directory: Path, c: Config) -> Row:
     }
 
 
-def _changed(directory: Path, c: Config, environment: Row) -> str | None:
-    """Returns the programs that today's code does not compute; None if they were not compared."""
-    changes = provenance.changes(directory, c, environment)
-    return None if changes is None else " ".join(changes)
-
-
 def _scores(result: Row) -> Row:
     """Returns the scores of every split, and their signatures: `dev_bleu`, `dev_bleu_signature`.
 
     Contrastive accuracy, if it has been computed, belongs to no split.
     """
-    named = {
-        f"{split}_{key}": s
-        for split, scores in result.get("scores", {}).items()
-        for key, s in scores.items()
-    }
+    splits, columns = result.get("scores", {}), {}
+    named = {f"{split}_{key}": s for split, of in splits.items() for key, s in of.items()}
     named |= {n: result[n] for n in (store.CONTRASTIVE,) if n in result}
-    columns = {}
     for name, s in named.items():
         columns[name], columns[f"{name}_signature"] = s["score"], s["signature"]
     return columns
-
-
-def _costs(directory: Path, result: Row) -> Row:
-    """Returns the costs of a run, and what they depend on; nothing of an unfinished run."""
-    if not result:
-        return {}
-    return results.costs(result, store.read_curves(directory)) | {
-        "trained_together": result["trained_together"],
-        "averaged_steps": " ".join(map(str, result["averaged_steps"])),
-    }
 
 
 def _curve(directory: Path) -> list[Row]:
@@ -199,11 +176,6 @@ def _curve(directory: Path) -> list[Row]:
     return [merged[step] for step in sorted(merged)]
 
 
-def _time(seconds: float) -> str:
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-    return moment.isoformat(timespec="seconds")
-
-
 def _sorted(rows: list[Row]) -> list[Row]:
     """Returns rows sorted by store and name, all with the same columns; a blank cell is None."""
     rows.sort(key=lambda row: (row["store"], row["name"]))  # stable: steps stay in order
@@ -212,11 +184,7 @@ def _sorted(rows: list[Row]) -> list[Row]:
 
 
 def _write_csv(path: Path, rows: Sequence[Row]) -> None:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, rows[0] if rows else NAMES, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    files.write(path, out.getvalue())
+    files.write(path, as_csv(rows[0] if rows else NAMES, rows))
 
 
 def _write_jsonl(path: Path, rows: Sequence[Row]) -> None:
