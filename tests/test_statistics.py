@@ -16,8 +16,7 @@ from t2t_jax.study.statistics import (
     OWN,
     Difference,
     compare,
-    corrected,
-    corrected_p,
+    half_width,
     prior,
     resampled,
     spread,
@@ -102,11 +101,12 @@ def test_without_variance_over_sentences_it_is_welchs_test():
         variances = np.array([row.var(ddof=1), base.var(ddof=1)])
         error, freedom = standard_error(variances, np.array(n), 0.0)
         expected = stats.ttest_ind(row, base, equal_var=False)
-        found = corrected_p(row.mean() - base.mean(), [(error, freedom)] * 2, 1)
-        assert found == pytest.approx(expected.pvalue)
+        scales = ((error, freedom),) * 2
+        found = Difference(row.mean() - base.mean(), 0, 0, "", 1.0, scales).corrected(1)
+        assert found.p == pytest.approx(expected.pvalue)
         interval = expected.confidence_interval()
-        half = stats.t.ppf(0.975, freedom) * error
-        assert 2 * half == pytest.approx(interval.high - interval.low)
+        assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+        assert 2 * half_width(scales, 1) == pytest.approx(interval.high - interval.low)
 
 
 def test_the_variance_is_that_of_seeds_and_of_what_they_share_of_the_sentences():
@@ -141,16 +141,15 @@ def test_p_and_intervals_are_corrected_for_the_number_of_tests_and_agree():
     one_seed = Difference(9.0, 8.0, 10.0, "sentences", None)
     scales = ((0.5, 3.3), (0.4, 2.9))
     made = [Difference(size, 0, 0, "", 1.0, scales) for size in (-2.2, 0.4, 1.9)]
-    found = corrected([one_seed, *made])
-    assert found[0] == one_seed
-    for x in found[1:]:
+    assert one_seed.corrected(3) == one_seed
+    for x in (x.corrected(3) for x in made):
         p = max(3 * 2 * stats.t.sf(abs(x.size) / error, freedom) for error, freedom in scales)
         assert x.p == pytest.approx(min(1, p))
         half = max(stats.t.ppf(1 - 0.025 / 3, freedom) * error for error, freedom in scales)
         assert (x.low, x.high) == pytest.approx((x.size - half, x.size + half))
     every = [Difference(size, 0, 0, "", 1.0, scales) for size in np.linspace(-4, 4, 400)]
-    assert {(x.p < 0.05) == (x.low > 0 or x.high < 0) for x in corrected(every)} == {True}
-    assert corrected([]) == []
+    for x in (x.corrected(400) for x in every):
+        assert x.significant == (x.p < 0.05) == (x.low > 0 or x.high < 0)
 
 
 @pytest.mark.parametrize(("freedom", "tests"), [(2.0, 1), (2.0, 40), (9.5, 40)])

@@ -266,7 +266,9 @@ def compare_pairs(lines: Sequence[RowResult], name: str) -> Pairs:
         dict[tuple[str, str], Difference](),
     )
     both = list(itertools.combinations(measures, 2))
-    found = statistics.corrected([difference(measures[a], measures[b]) for a, b in both])
+    found = [difference(measures[a], measures[b]) for a, b in both]
+    tests = sum(d.p is not None for d in found)
     for (a, b), d in zip(both, found, strict=True):
-        pairs |= {(a, b): d, (b, a): d.reversed()}
+        pairs[a, b] = d.corrected(tests)
+        pairs[b, a] = pairs[a, b].reversed()
     return pairs

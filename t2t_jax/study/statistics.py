@@ -62,8 +62,12 @@ class Difference(NamedTuple):
             return self
         half = float(half_width(self.scales, tests))
         size = self.size if self.base is None else math.log1p(self.size / self.base)
-        found = self._replace(size=size, low=size - half, high=size + half, tests=tests, base=None)
-        found = found._replace(p=float(corrected_p(size, self.scales, tests)))
+        p = max(
+            2 * k * special.stdtr(freedom, -abs(size) / error)
+            for (error, freedom), k in zip(self.scales, _counts(tests), strict=True)
+        )
+        found = self._replace(size=size, low=size - half, high=size + half, p=min(1.0, float(p)))
+        found = found._replace(tests=tests, base=None)
         return found if self.base is None else found.of_perplexity(self.base)
 
     def of_perplexity(self, base: float) -> "Difference":
@@ -83,7 +87,7 @@ class Difference(NamedTuple):
     def detectable(self) -> float:
         """The least true difference that the tests find in 80% of the cases; of PPL in nats."""
         errors, freedoms = np.array(self.scales).T
-        critical = special.stdtrit(freedoms, 1 - 0.025 / np.minimum(self.tests, [self.tests, OWN]))
+        critical = special.stdtrit(freedoms, 1 - 0.025 / np.array(_counts(self.tests)))
         return float((special.nctdtrinc(freedoms, 0.2, critical) * errors).max())
 
 
@@ -150,7 +154,8 @@ def compare(
     if n.min() == 1:
         low, high = np.quantile(differences, [0.025, 0.975])
         return Difference(size, float(low), float(high), "sentences", None)
-    interaction = sum(_interaction(draws) / len(draws) for draws in (row_draws, base_draws))
+    centred = [x - x.mean(axis=1, keepdims=True) for x in (row_draws, base_draws)]
+    interaction = sum(x.var(axis=0, ddof=1).mean() / len(x) for x in centred)
     variances = np.array([np.var(row, ddof=1), np.var(base, ddof=1)])
     sentences = max(0.0, differences.var() - interaction)
     found = Difference(size, min(0.0, 2 * size), max(0.0, 2 * size), "seeds and sentences", 1.0)
@@ -158,16 +163,6 @@ def compare(
         return found
     scales = [standard_error(variances, n, sentences, x) for x in (prior, NO_PRIOR)]
     return found._replace(scales=tuple((float(x), float(y)) for x, y in scales)).corrected(1)
-
-
-def _interaction(draws: np.ndarray) -> float:
-    """Returns the part of the variance over sentences that the seeds of a row do not share.
-
-    Args:
-      draws: the metric of each seed and draw, [seeds, DRAWS].
-    """
-    centred = draws - draws.mean(axis=1, keepdims=True)
-    return float(centred.var(axis=0, ddof=1).mean())
 
 
 def prior(variances: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -217,15 +212,9 @@ def standard_error(
     return np.sqrt(total), np.fmin(freedom, d.sum(axis=0))
 
 
-def corrected_p(size: Any, scales: Sequence[Any], tests: int) -> np.ndarray:
-    """Returns the p of differences by both tests, corrected: the larger one.
-
-    Args:
-      scales: as of `Difference`; numbers or arrays of the shape of `size`.
-    """
-    both = zip(scales, (tests, min(tests, OWN)), strict=True)
-    p = [2 * k * special.stdtr(freedom, -np.abs(size) / error) for (error, freedom), k in both]
-    return np.minimum(1.0, np.max(p, axis=0))
+def _counts(tests: int) -> tuple[int, int]:
+    """Returns the number of tests that each of the two tests is corrected for."""
+    return tests, min(tests, OWN)
 
 
 def half_width(scales: Sequence[Any], tests: int) -> np.ndarray:
@@ -234,15 +223,9 @@ def half_width(scales: Sequence[Any], tests: int) -> np.ndarray:
     Args:
       scales: as of `Difference`; numbers or arrays [...].
     """
-    both = zip(scales, (tests, min(tests, OWN)), strict=True)
+    both = zip(scales, _counts(tests), strict=True)
     widths = [special.stdtrit(freedom, 1 - 0.025 / k) * error for (error, freedom), k in both]
     return np.asarray(np.max(widths, axis=0))
-
-
-def corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """Returns differences corrected for the number of those that are tested."""
-    tests = sum(x.p is not None for x in differences)
-    return [x.corrected(tests) for x in differences]
 
 
 def expected_least(values: np.ndarray) -> np.ndarray:
@@ -259,17 +242,13 @@ def expected_least(values: np.ndarray) -> np.ndarray:
 
 def kendall(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Returns Kendall's tau-b [...] of x and y [..., rows]; nan where either is constant."""
-    signs_x, signs_y = _orders(x), _orders(y)
+    i, j = np.triu_indices(y.shape[-1], k=1)
+    signs_x, signs_y = (
+        (z[..., i] > z[..., j]).astype(int) - (z[..., i] < z[..., j]) for z in (x, y)
+    )
     untied = (signs_x != 0).sum(axis=-1) * (signs_y != 0).sum(axis=-1)
     with np.errstate(invalid="ignore"):
         return (signs_x * signs_y).sum(axis=-1) / np.sqrt(untied)
-
-
-def _orders(x: np.ndarray) -> np.ndarray:
-    """Returns 1, 0 or -1 [..., pairs] for each pair of x [..., rows], which may be infinite."""
-    first, second = np.triu_indices(x.shape[-1], k=1)
-    a, b = x[..., first], x[..., second]
-    return (a > b).astype(int) - (a < b)
 
 
 def over_seeds(draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
