@@ -97,18 +97,23 @@ def _shaded(colour: str, shade: float) -> str:
     return "#" + "".join(f"{round(x):02x}" for x in mixed)
 
 
-def facets(groups: Sequence[str]) -> list[list[int]]:
-    """Returns the rows of each panel: base and a group, or base and up to `FACET` single rows."""
-    out: list[list[int]] = []
+def facets(rows: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Returns the rows of each panel: base and a group, or base and up to `FACET` single rows.
+
+    Args:
+      rows: names and groups, base first.
+    """
+    (base, _), *others = rows
+    out: list[list[str]] = []
     alone = False  # whether the last panel has groups of one row
-    for _, rows in itertools.groupby(range(1, len(groups)), key=lambda i: groups[i]):
-        members = list(rows)
-        if len(members) == 1 and alone and len(out[-1]) < FACET:
-            out[-1] += members
+    for _, group in itertools.groupby(others, key=lambda row: row[1]):
+        names = [name for name, _ in group]
+        if len(names) == 1 and alone and len(out[-1]) <= FACET:
+            out[-1] += names
         else:
-            out.append(members)
-        alone = len(members) == 1
-    return [[0, *rows] for rows in out or [[]]]
+            out.append([base, *names])
+        alone = len(names) == 1
+    return out or [[base]]
 
 
 class Axis(NamedTuple):

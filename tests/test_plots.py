@@ -155,11 +155,10 @@ def test_rows_of_one_colour_differ_in_dash_and_shape(n):
 
 
 def test_a_panel_has_one_group_or_several_single_rows():
-    names = ["base", *"AABCC", "D", "E", "F", "G", "H", "I", "big"]
-    panels = [[names[i] for i in panel] for panel in plotting.facets(names)]
-    rows = [["A", "A"], ["B"], ["C", "C"], [*"DEFGH"], ["I", "big"]]
-    assert panels == [["base", *row] for row in rows]
-    assert plotting.facets(["base"]) == [[0]]
+    groups = ["base", *"AABCC", "D", "E", "F", "G", "H", "I", "big"]
+    panels = plotting.facets([*zip("0123456789abc", groups, strict=True)])
+    assert panels == [["0", *row] for row in ("12", "3", "45", "6789a", "bc")]
+    assert plotting.facets([("base", "base")]) == [["base"]]
 
 
 def label_slots(points, height=200.0):

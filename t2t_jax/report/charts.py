@@ -41,49 +41,42 @@ def draw(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> list[Pa
     return out
 
 
-def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> list[Chart]:
-    """Returns every chart for which there are results."""
-    finished = any(line.runs for line in lines)
-    return [Chart(*x) for x in _charts(grid, lines, split)] if finished else []
-
-
-def _charts(
-    grid: Grid, lines: Sequence[RowResult], split: Split | None
-) -> Iterator[tuple[str, str, Spec]]:
-    """Yields the name, caption and content of each chart."""
+def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> Iterator[Chart]:
+    """Yields every chart for which there are results."""
+    if not any(line.runs for line in lines):
+        return
     every, metric = grid.study.rows, main_metric(grid)  # a row's colour depends on no other choice
     styles = plotting.styles([row.name for row in every], [row.group for row in every])
-    base = lines[0].row.name
     seeds = any(len(line.runs) > 1 for line in lines)
     faint = " Thin lines and small points are seeds." * seeds
     caption = f"Perplexity in training (lines) and on dev (points).{faint}"
-    yield "learning", caption, learning.chart(lines, styles)
+    yield Chart("learning", caption, learning.chart(lines, styles))
     caption = f"{metric} against parameters, FLOPs and time." + " Small points are seeds." * seeds
-    yield "cost", caption, _costs(grid, lines, styles)
+    yield Chart("cost", caption, _costs(grid, lines, styles))
     if values := differences.values(grid, lines, styles):
-        body = differences.chart(grid, values, base)
-        yield "differences", differences.describe(values), body
+        body = differences.chart(grid, values, lines[0].row.name)
+        yield Chart("differences", differences.describe(values), body)
     if compared := agreement.agreements(grid, lines):
         caption = (
             "Differences from base against the paper's, with 95% intervals, those of tested rows "
             "corrected for all tests of the table; Kendall's tau."
         )
-        yield "agreement", caption, differences.agreement(compared, styles)
+        yield Chart("agreement", caption, differences.agreement(compared, styles))
     if crossed := factorial.factorial(grid, lines):
         caption = f"{crossed.metric} against each field, with the range of seeds."
-        yield "fields", caption, factors.fields(crossed)
+        yield Chart("fields", caption, factors.fields(crossed))
         if crossed.cells.ndim > 1:
             caption = f"{crossed.metric} by two fields, mean over seeds and other fields."
-            yield "heatmap", caption, factors.heatmaps(crossed)
+            yield Chart("heatmap", caption, factors.heatmaps(crossed))
     if grid.sweep:
-        yield "trials", tuning.CAPTION, tuning.chart(grid, lines, styles)
+        yield Chart("trials", tuning.CAPTION, tuning.chart(grid, lines, styles))
     if split and grid.study.split and (curves := distances.curves(lines, split)):
         name = metric_of(grid.data.corpus).name
         caption = f"{name} on {grid.study.split} by distance (number of sentences)."
-        yield "distances", caption, _distances(lines, curves, styles, name)
+        yield Chart("distances", caption, _distances(lines, curves, styles, name))
     if pairs := distances.contrastive_curves(distances.contrastive_accuracies(lines)):
         caption = "Accuracy on minimal pairs by distance (number of pairs), with 95% intervals."
-        yield "contrastive", caption, _distances(lines, pairs, styles, "accuracy (%)")
+        yield Chart("contrastive", caption, _distances(lines, pairs, styles, "accuracy (%)"))
 
 
 def _costs(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
@@ -141,19 +134,18 @@ def _distances(
     The size of a point grows with the number of sentences or pairs that it is the score of. Points
     with intervals stand side by side.
     """
-    names = [line.row.name for line in lines]
     scores = [v for x in curves for row in x.rows.values() for v in row]
     ends = [v for x in curves for row in x.ends.values() for both in row for v in both]
     y = Axis.over("score", title, scores + ends)
     most = max(n for group in curves for _, n in group.parts)
-    rows = [[names[i] for i in rows] for rows in facets([line.row.group for line in lines])]
+    rows = facets([(line.row.name, line.row.group) for line in lines])
     out: list[Spec] = []
     for members in rows:
-        across = []
+        across, up = [], y
         for group in curves:
             own = {name: styles[name] for name in members if name in group.rows}
-            up = y if group is curves[0] else y._replace(title=None)
             across.append(_part(group, own, up, most, members is rows[-1], group is curves[-1]))
+            up = y._replace(title=None)
         out.append({"hconcat": across})
     return {"vconcat": out}
 

@@ -82,8 +82,6 @@ def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
     """
     found = {line.row.name: curves(line.runs) for line in lines if line.runs}
     every = {name: both for name, both in found.items() if all(x.PPL.size for x in both)}
-    names = [line.row.name for line in lines]
-    panels = [[names[i] for i in rows] for rows in facets([x.row.group for x in lines])]
     values = [x for name, both in every.items() for x in _values(lines, name, both, styles[name])]
     devices = {run.device for line in lines for run in line.runs}
     axes = AXES | {"seconds": f"seconds on {', '.join(devices)}"}
@@ -94,7 +92,7 @@ def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
         "transform": [CHOSEN, {"flatten": ["PPL", *AXES]}],
         "vconcat": [
             _panels({name: every[name] for name in rows if name in every}, styles, axes)
-            for rows in panels
+            for rows in facets([(line.row.name, line.row.group) for line in lines])
         ],
     }
 

@@ -74,8 +74,7 @@ def chart(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) ->
         if trial.PPL is not None and math.isfinite(trial.PPL)
     ]  # fmt: skip
     rows = []
-    for members in facets([line.row.group for line in lines]):
-        names = [lines[i].row.name for i in members]
+    for names in facets([(line.row.name, line.row.group) for line in lines]):
         own, of_best = ([v for v in x if v["row"] in names] for x in (tried, best))
         size = SIZE[0], max(SIZE[1], 11 * len(names))
         panels = [_against(name, own, size) for name in grid.sweep]
