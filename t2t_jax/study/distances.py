@@ -12,7 +12,7 @@ import numpy as np
 
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation import accuracy, contrastive
-from t2t_jax.evaluation.contrastive import DISTANCES, Accuracy, Judgement, accuracies
+from t2t_jax.evaluation.contrastive import DISTANCES, Accuracy, accuracies
 from t2t_jax.evaluation.metrics import metric_of, percentage
 from t2t_jax.runs import judging, store
 from t2t_jax.study import statistics
@@ -101,22 +101,18 @@ def contrastive_accuracies(lines: Sequence[RowResult]) -> Accuracies:
         every = [judging.kept(run.directory, run.result) for run in runs]
         sets = sets or signatures - {""}
         if runs and all(every) and signatures == sets:
-            found[line.row.name] = accuracies(map(_mean, zip(*every, strict=True)))
+            pairs = zip(*every, strict=True)
+            means = (x[0]._replace(right=sum(y.right for y in x) / len(x)) for x in pairs)
+            found[line.row.name] = accuracies(means)
     return found
-
-
-def _mean(judgements: Sequence[Judgement]) -> Judgement:
-    """Returns the judgement of a pair, with the share of the seeds whose judgement is right."""
-    return judgements[0]._replace(right=sum(x.right for x in judgements) / len(judgements))
 
 
 def contrastive_curves(rows: Accuracies) -> list[Curves]:
     """Returns the accuracy against distance for each type of error that has several distances."""
-    first = next(iter(rows.values()), ())
-    out = []
+    first, out = next(iter(rows.values()), ()), []
     for kind in dict.fromkeys(x.type for x in first if x.distance):
         far = {n: [x for x in row if x.type == kind and x.distance] for n, row in rows.items()}
-        parts = [(x.distance, x.n) for x in next(iter(far.values()))]
+        parts = [(x.distance, x.n) for x in first if x.type == kind and x.distance]
         shares = {name: [x.share for x in row] for name, row in far.items()}
         ends = {name: [(x.low, x.high) for x in row] for name, row in far.items()}
         out.append(Curves(f"{kind}: distance, in words", parts, shares, ends))
@@ -125,21 +121,16 @@ def contrastive_curves(rows: Accuracies) -> list[Curves]:
 
 def contrastive_table(rows: Accuracies) -> Table:
     """Returns a line for each row and type of error, with a column for each distance."""
-    distances = [contrastive.span(*ends) for ends in DISTANCES]
-    header = ("", ""), ("", "error"), ("", "n"), ("", "all"), *(("distance", x) for x in distances)
-    groups = [
-        [(name, x.type, f"{x.n:,}", *_texts(row, x.type, ["", *distances]))
-         for x in row if not x.distance]
-        for name, row in rows.items()
-    ]  # fmt: skip
+    spans, groups = [contrastive.span(*ends) for ends in DISTANCES], []
+    header = ("", ""), ("", "error"), ("", "n"), ("", "all"), *(("distance", x) for x in spans)
+    for name, row in rows.items():
+        texts = {(x.type, x.distance): f"{x.share:.1f} ({x.low:.1f} to {x.high:.1f})" for x in row}
+        every = ((x.type, x.n) for x in row if not x.distance)
+        groups.append([
+            (name, kind, f"{n:,}", *(texts.get((kind, span), "") for span in ("", *spans)))
+            for kind, n in every
+        ])  # fmt: skip
     return table("Contrastive accuracy.", header, groups, (_CONTRASTIVE_NOTE,))
-
-
-def _texts(row: Sequence[Accuracy], kind: str, distances: Sequence[str]) -> list[str]:
-    """Returns the accuracy of a type at each distance with its interval; blank without pairs."""
-    cells = {x.distance: x for x in row if x.type == kind}
-    found = (cells.get(distance) for distance in distances)
-    return [f"{x.share:.1f} ({x.low:.1f} to {x.high:.1f})" if x else "" for x in found]
 
 
 def diagnostic_table(title: str, predicted: Mapping[str, tuple[Sequence[str], Split]]) -> Table:
@@ -154,23 +145,23 @@ def diagnostic_table(title: str, predicted: Mapping[str, tuple[Sequence[str], Sp
     for name, (outputs, split) in predicted.items():
         counts = np.array(accuracy.sentence_statistics(outputs, split.references))
         length = str(max(split.source.lengths.max(), split.target.lengths.max()))
-        lines = [_line(name, length, "", counts)]
+        lines = [(name, length, "", *_measured(counts))]
         if split.extras:
             distances = np.array([extra["dependency"] for extra in split.extras])
-            lines += [_line("", "", span(distances[i]), counts[i]) for i in parts(distances)]
+            every = parts(distances)
+            lines += [("", "", span(distances[i]), *_measured(counts[i])) for i in every]
         groups.append(lines)
     if max(map(len, groups)) == 1:  # without parts, nothing needs to be separated
         groups = [[line for (line,) in groups]]
     return table(title, (*header, ("", "exact")), groups, _DIAGNOSTIC_NOTES)
 
 
-def _line(name: str, length: str, distance: str, counts: np.ndarray) -> tuple[str, ...]:
-    measured = (_interval(counts, x) for x in (percentage, accuracy.exact_of_sums))
-    return name, length, distance, f"{len(counts):,}", *measured
+def _measured(counts: np.ndarray) -> tuple[str, str, str]:
+    """Returns the number of [sequences, counts], and both accuracies with their intervals."""
 
+    def text(of_sums: Callable[[np.ndarray], np.ndarray]) -> str:
+        (draws,) = statistics.resampled([counts], of_sums)
+        low, high = np.percentile(draws, (2.5, 97.5))
+        return f"{of_sums(counts.sum(axis=0)):.1f} ({low:.1f} to {high:.1f})"
 
-def _interval(counts: np.ndarray, of_sums: Callable[[np.ndarray], np.ndarray]) -> str:
-    """Returns a metric of statistics [sequences, counts] with its interval, as text."""
-    (draws,) = statistics.resampled([counts], of_sums)
-    low, high = np.percentile(draws, (2.5, 97.5))
-    return f"{of_sums(counts.sum(axis=0)):.1f} ({low:.1f} to {high:.1f})"
+    return f"{len(counts):,}", text(percentage), text(accuracy.exact_of_sums)

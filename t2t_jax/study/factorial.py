@@ -43,8 +43,7 @@ class Effect(NamedTuple):
     """An effect on a metric.
 
     Attributes:
-      source: the field, or the two fields of an interaction.
-      level: the value of the field, or the values.
+      source, level: the field and its value, or both of an interaction.
       size: a level's mean minus the grand mean; of an interaction, the mean of a combination minus
         what the two main effects predict.
       low, high: the ends of its 95% interval; None if the statistics of sentences were not kept.
@@ -104,7 +103,14 @@ def effects(study: Factorial) -> list[Effect]:
     An interval is Student's t times the deviation over draws, and its degrees of freedom are those
     of all seeds; the quantiles of the draws would be too close for few seeds.
     """
-    draws, names, out = _draws(study), list(study.levels), []
+    names, out, random = list(study.levels), [], np.random.default_rng(0)
+    kept = [x.draws for x in study.cells.flat if x.draws is not None]
+    draws = (
+        None  # means over resampled seeds and sentences, [levels of the first field, ..., DRAWS]
+    )
+    if len(kept) == study.cells.size:
+        resampled = np.stack([statistics.over_seeds(x, random) for x in kept])
+        draws = resampled.reshape(*study.cells.shape, -1)
     n = [cell.spread.n for cell in study.cells.flat]
     t = special.stdtrit(sum(n) - len(n) if min(n) > 1 else math.inf, 0.975)
     every = range(len(names))
@@ -120,19 +126,8 @@ def effects(study: Factorial) -> list[Effect]:
     return out
 
 
-def _draws(study: Factorial) -> np.ndarray | None:
-    """Returns means over resampled seeds and sentences, [levels of the first field, ..., DRAWS]."""
-    random = np.random.default_rng(0)
-    every = [cell.draws for cell in study.cells.flat]
-    kept = [statistics.over_seeds(draws, random) for draws in every if draws is not None]
-    return np.stack(kept).reshape(*study.cells.shape, -1) if len(kept) == len(every) else None
-
-
 def _sizes(cells: np.ndarray, axes: Sequence[int], count: int) -> np.ndarray:
     """Returns the main effects of a field, or the interactions of two.
-
-    The former are the means of the levels minus the grand mean; the latter the means of the
-    combinations minus what the main effects predict.
 
     Args:
       cells: an array whose first `count` axes are the fields.
