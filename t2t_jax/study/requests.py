@@ -5,6 +5,7 @@ once.
 """
 
 import dataclasses
+import itertools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -43,19 +44,16 @@ class Request(NamedTuple):
     @property
     def settings(self) -> tuple[str, ...]:
         """The flags of these settings without --rows."""
-        words = ["--preset", self.preset]
-        for name, value in self.fields.items():
-            words += [f"--{name}", str(value)]
-        return *words, *(word for text in self.sweeps for word in ("--sweep", text))
+        fields = [(f"--{name}", str(value)) for name, value in self.fields.items()]
+        sweeps = [("--sweep", text) for text in self.sweeps]
+        return tuple(itertools.chain(("--preset", self.preset), *fields, *sweeps))
 
     @property
     def sweeps(self) -> list[str]:
         """The values of --sweep."""
-        texts = {name: [str(value) for value in values] for name, values in self.sweep.items()}
-        return [
-            f"{name}={(';' if any(',' in x for x in values) else ',').join(values)}"
-            for name, values in texts.items()
-        ]
+        texts = {name: [*map(str, values)] for name, values in self.sweep.items()}
+        marks = {name: ";" if "," in "".join(values) else "," for name, values in texts.items()}
+        return [f"{name}={marks[name].join(values)}" for name, values in texts.items()]
 
     @property
     def flags(self) -> list[str]:
@@ -91,20 +89,15 @@ class Request(NamedTuple):
 
 def request_of(grid: Grid) -> Request:
     """Returns the request for a grid."""
-    every, chosen = grid.study.rows, {row.name for row in grid.rows}
-    rows = [] if len(chosen) == len(every) else _words(every, chosen)
+    others = [row for row in grid.study.rows if row not in grid.rows]
+    parted = {row.group for row in others}  # groups of which not all rows are chosen
+    words = [row.name if row.group in parted else row.group for row in grid.rows]
+    rows = list(dict.fromkeys(words)) if others else []
     own = declared(grid.study, [], {})  # the study's own sweep needs no flag
     sweep = {name: values for name, values in grid.sweep.items() if own.get(name) != values}
     of_study = grid.study.metrics.get(grid.data.corpus, "").replace(" ", "")
     asked = [] if ",".join(grid.metrics) == of_study else [*grid.metrics]
     return Request(grid.study.name, grid.preset.name, {**grid.changes}, sweep, rows, asked)
-
-
-def _words(every: Sequence[Any], chosen: set[str]) -> list[str]:
-    """Returns the names of the chosen rows, or the name of a group where all of it is chosen."""
-    whole = {row.group for row in every} - {row.group for row in every if row.name not in chosen}
-    names = (row.group if row.group in whole else row.name for row in every if row.name in chosen)
-    return list(dict.fromkeys(names))
 
 
 def remember(home: Path, grid: Grid) -> None:
@@ -138,8 +131,7 @@ def recall(home: Path, study: str, report: Callable[[str], object]) -> Request |
             f"{study} was run in {home} with {len(requests)} settings: choose {_or(requests)}."
         )
     (request,) = plain or requests
-    if len(requests) > 1:
-        others = [x for x in requests if x is not request]
+    if others := [x for x in requests if x is not request]:
         report(f"{study} was run in {home} with other settings, too: choose {_or(others)}.")
     elif request.rows or not request.is_plain:
         flags = shlex.join(request.flags)
@@ -164,7 +156,7 @@ def known(home: Path, study: str = "") -> list[Request]:
             key = request.study, *request.settings
             other = merged.get(key, request)
             rows = [*other.rows, *request.rows] if other.rows and request.rows else []
-            names = dict.fromkeys([*other.metrics, *request.metrics])
-            request = request._replace(rows=list(dict.fromkeys(rows)), metrics=list(names))
-            merged[key] = request
+            both = (dict.fromkeys(x) for x in (rows, [*other.metrics, *request.metrics]))
+            rows, names = map(list, both)
+            merged[key] = request._replace(rows=rows, metrics=names)
     return list(merged.values())

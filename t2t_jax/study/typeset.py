@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -75,32 +75,15 @@ def markdown(text: str) -> str:
     return re.sub(special, r"\\\g<0>", plain(text))
 
 
-def _markdown_cell(text: str) -> str:
-    return markdown(text).replace("|", r"\|")
-
-
-def _texts(
-    table: Table, escape: Callable[[str], str], best: Callable[[str], str]
-) -> list[list[list[str]]]:
-    """Returns the escaped cells of each group, with `best` applied to the best ones."""
-    return [
-        [[best(escape(c)) if c.best else escape(c) for c in line] for line in group]
-        for group in table.groups
-    ]
-
-
-def _header(table: Table) -> tuple[list[str], list[str]]:
-    """Returns the upper and lower headings, the upper ones without repetitions."""
-    upper = [plain(above) for above, _ in table.header]
-    shown = ["" if i and above == upper[i - 1] else above for i, above in enumerate(upper)]
-    return shown, [plain(below) for _, below in table.header]
-
-
 def as_text(table: Table) -> str:
     """Returns a table for a terminal."""
-    groups = _texts(table, plain, "[{}]".format)
-    upper, lower = _header(table)
-    every = [upper, lower, *(line for g in groups for line in g)]
+    groups = [
+        [[f"[{plain(x)}]" if x.best else plain(x) for x in line] for line in group]
+        for group in table.groups
+    ]
+    upper, lower = ([plain(x) for x in headings] for headings in zip(*table.header, strict=True))
+    upper = ["" if i and x == upper[i - 1] else x for i, x in enumerate(upper)]
+    every = [upper, lower, *(line for group in groups for line in group)]
     # A label that extends across the cells after it does not widen its own column.
     widths = [
         max(len(line[i]) for line in every if not (i + 1 < len(line) and extends(line, i)))
@@ -124,7 +107,7 @@ def as_text(table: Table) -> str:
     return "\n".join([*body, rule, *notes]) + "\n"
 
 
-def pipe_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def pipe_table(header: Sequence[str], lines: Iterable[Iterable[str]]) -> str:
     """Returns a Markdown table of cells that are Markdown themselves."""
     every_line = [header, ["---"] * len(header), *lines]
     return "".join(f"| {' | '.join(line)} |\n" for line in every_line)
@@ -132,7 +115,12 @@ def pipe_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def as_markdown(table: Table) -> str:
     """Returns a Markdown table with its title and notes, without rules between groups."""
-    names = [_markdown_cell(f"{upper} {lower}".strip()) for upper, lower in table.header]
-    body = pipe_table(names, (x for g in _texts(table, _markdown_cell, "**{}**".format) for x in g))
+
+    def cell(text: str) -> str:
+        escaped = markdown(text).replace("|", r"\|")
+        return f"**{escaped}**" if getattr(text, "best", False) else escaped
+
+    names = [cell(f"{upper} {lower}".strip()) for upper, lower in table.header]
+    body = pipe_table(names, (map(cell, line) for group in table.groups for line in group))
     notes = "\n".join(f"- {markdown(note)}" for note in table.notes)
     return f"**{markdown(table.title)}**\n\n{body}\n{notes}\n"
