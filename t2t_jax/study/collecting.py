@@ -1,5 +1,6 @@
 """Matches the stored runs of a study to its rows by config; marks runs of other code or data."""
 
+import itertools
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -84,7 +85,7 @@ def collect(
 def _trials(chosen: Sequence[Choice], base: Config, report: Callable[[str], object]) -> list[Run]:
     """Returns the finished trials, which are compared by perplexity and need no other metric."""
     trials = []
-    for directory in (directory for choice in chosen for directory in choice.directories):
+    for directory in itertools.chain.from_iterable(choice.directories for choice in chosen):
         c = store.read_config(directory)
         run = results.read_run(directory, c, "", preparation(c, base), report)
         if isinstance(run, Run):
@@ -104,8 +105,7 @@ def _collect(
 
     Also returns how the origins of each trial differ from the usual ones, as text, by directory.
     """
-    configs = [c for _, c in rows]
-    finished, unfinished = _read(grid, configs, report)
+    finished, unfinished = _read(grid, [c for _, c in rows], report)
     # Each trial alone: trials have different configs, and so different programs.
     versioned = results.with_versions([*finished, *([run] for run in trials)])
     finished, tried = versioned[: len(rows)], [run for (run,) in versioned[len(rows) :]]

@@ -62,17 +62,12 @@ class Grid:
     def config(self, row: Row) -> Config:
         """Returns a row's config at the grid's scale, with seed 0."""
         c = shrink(self.study.config(), row.changes, self.preset, self.changes)
-        base = self.study.rows[0]
-        if not self.study.equal_flops or row is base:
+        if not self.study.equal_flops or row is self.study.rows[0]:
             return c
-        ratio = self._flops(self.config(base)) / self._flops(c)
-        c = config.replace(c, steps=max(1, round(c.training.steps * ratio)))
+        base, L = self.config(self.study.rows[0]), self.preset.length
+        of_base, ours = (step_flops(x.model, x.data.vocabulary, 1, L, L) for x in (base, c))
+        c = config.replace(c, steps=max(1, round(base.training.steps * of_base / ours)))
         return space_checkpoints(c, self.preset, {*row.changes, *self.changes})
-
-    def _flops(self, c: Config) -> float:
-        """Returns the FLOPs of a run, up to a factor, with sentences as long as the preset's."""
-        L = self.preset.length
-        return c.training.steps * step_flops(c.model, c.data.vocabulary, 1, L, L)
 
     def split(self, c: Config) -> str:
         """Returns the split that a row is scored on; empty if only perplexity is measured."""
@@ -91,10 +86,9 @@ class Grid:
     @cached_property
     def scores(self) -> tuple[str, ...]:
         """The metrics that have a column; bits per character, if PPL is per different subwords."""
-        prepared = [request(self.config(row).data) for row in self.rows]
-        several = any(x != prepared[0] for x in prepared)
         names = [*self.metrics] or [PPL, metric_of(self.data.corpus).name]
-        if several and PPL in names and BPC not in names:
+        prepared = (request(self.config(row).data) for row in self.rows)
+        if PPL in names and BPC not in names and any(x != request(self.data) for x in prepared):
             names.insert(names.index(PPL) + 1, BPC)
         return tuple(names)
 
@@ -128,13 +122,11 @@ class Grid:
     @property
     def no_run(self) -> str:
         """The error of a command that needs a finished run."""
-        return (
-            f"{self.home} has no finished run of {self.study.name} with these settings: run it "
-            "first."
-        )
+        name = self.study.name
+        return f"{self.home} has no finished run of {name} with these settings: run it first."
 
     def check(self) -> None:
-        """Raises an error if the rows are not a valid grid.
+        """Checks that the rows are a valid grid.
 
         Raises:
           UsageError: a row does not fit the preset, rows read different sentences or are the same
@@ -163,7 +155,8 @@ class Grid:
             trial.check()
         base = self.study.config(self.study.rows[0]).data.corpus
         if metric_of(base).name != metric_of(self.data.corpus).name:
-            fitting = (p.name for p in PRESETS.values() if _fits(p, base))
+            corpora = {p.name: p.changes.get("corpus", base) for p in PRESETS.values()}
+            fitting = (n for n, x in corpora.items() if metric_of(x).name == metric_of(base).name)
             raise UsageError(
                 f"{self.study.name} reads {base}, but preset {self.preset.name} replaces it by "
                 f"{self.data.corpus}, which has another metric: choose --preset "
@@ -199,10 +192,6 @@ class Grid:
     def plan(self, seeds: Seeds, open_data: "Callable[[Data], Dataset]") -> list[Job]:
         """Returns a job for each row and each of its seeds, in the order of the rows.
 
-        Args:
-          seeds: the seeds of a row.
-          open_data: opens the corpus of a row.
-
         Raises:
           UsageError: the corpus lacks a split.
         """
@@ -210,20 +199,14 @@ class Grid:
         for row in self.rows:
             c = self.config(row)
             dataset, splits = open_data(c.data), self.splits(c)
-            for split in splits:
-                if split not in dataset.splits:
-                    raise UsageError(
-                        f"{self.study.name} is to be scored on {split!r}, but corpus "
-                        f"{c.data.corpus} has no such split: {near(split, dataset.splits)}"
-                    )
+            if missing := [split for split in splits if split not in dataset.splits]:
+                raise UsageError(
+                    f"{self.study.name} is to be scored on {missing[0]!r}, but corpus "
+                    f"{c.data.corpus} has no such split: {near(missing[0], dataset.splits)}"
+                )
             facts = identity.data_facts(dataset)
             for seed in seeds(row):
                 seeded = config.replace(c, seed=seed)
                 directory = self.home / identity.key(seeded, facts)
                 jobs.append(Job(self.run_name(row, seed), seeded, directory, splits))
         return jobs
-
-
-def _fits(preset: Preset, corpus: str) -> bool:
-    """Returns whether the corpus of a preset has the same metric as `corpus`."""
-    return metric_of(preset.changes.get("corpus", corpus)).name == metric_of(corpus).name

@@ -13,8 +13,6 @@ from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
 
-TRIAL = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", published.FAILURE, names.FILE
-
 
 def publish(grid: Grid, lines: Sequence[RowResult], home: Path) -> Path:
     """Writes the runs, their settings and their table to home/STUDY-PRESET; returns that folder.
@@ -47,6 +45,7 @@ def runs_of(
     Args:
       translations: whether the first run of each row keeps its translations.
     """
+    trial = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", published.FAILURE, names.FILE
     runs: dict[str, published.Contents] = {}
     for line in [*(x.untuned for x in lines if x.untuned), *lines]:
         for run in line.runs:
@@ -61,5 +60,5 @@ def runs_of(
             runs[run.directory.name] = {names.FILE: known + name, **contents}
         for directory in line.choice.directories:
             if directory.name not in runs:
-                runs[directory.name] = published.contents(directory, TRIAL)
+                runs[directory.name] = published.contents(directory, trial)
     return runs

@@ -120,8 +120,7 @@ def parse(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
             raise UsageError(f"--sweep {text!r}: write it as NAME=V1,V2,... or NAME=LOW..HIGH:N.")
         _check_name(name)
         kind = config.field_type(name)
-        ranged = kind in (int, float) and ".." in values
-        parsed = _range(name, values, kind) if ranged else _listed(name, values, kind)
+        parsed = _values(name, values, kind)
         if name in sweep or len(set(parsed)) < len(parsed):
             raise UsageError(
                 f"--sweep {text!r}: {name} or one of its values occurs twice: name it once."
@@ -138,9 +137,6 @@ def declared(
     Args:
       texts: of the command line, as in `parse`; they replace the study's sweep of the same field.
       changes: fields that the command line sets, which the study's sweep then leaves out.
-
-    Raises:
-      UsageError: a sweep is not valid.
     """
     sweep: dict[str, tuple[Any, ...]] = {}
     for name, values in study.sweep.items():
@@ -162,30 +158,22 @@ def _check_name(name: str) -> None:
         )
 
 
-def _listed(name: str, text: str, kind: type | tuple[str, ...]) -> tuple[Any, ...]:
+def _values(name: str, text: str, kind: Any) -> tuple[Any, ...]:
     words = text.split(";" if ";" in text else ",")
-    if isinstance(kind, tuple):
-        return tuple(words)
-    try:
-        return tuple(kind(word) for word in words)
-    except ValueError:
-        raise UsageError(
-            f"--sweep {name}={text}: the values must be of type {kind.__name__}."
-        ) from None
-
-
-def _range(name: str, text: str, kind: Any) -> tuple[float, ...]:
+    if kind not in (int, float):
+        return tuple(words if isinstance(kind, tuple) else map(kind, words))
     ends, _, count = text.partition(":")
     try:
-        low, high = map(float, ends.split(".."))
-        n = int(count)
+        if ".." not in text:
+            return tuple(map(kind, words))
+        (low, high), n = map(float, ends.split("..")), int(count)
+        if n < 2 or not 0 < low < high:
+            raise ValueError
     except ValueError:
-        n = 0
-    if n < 2 or not 0 < low < high:
         raise UsageError(
-            f"--sweep {name}={text}: write a range as LOW..HIGH:N, with 0 < LOW < HIGH and N of at "
-            "least 2 values."
-        )
+            f"--sweep {name}={text}: give values of type {kind.__name__}, or a range as "
+            "LOW..HIGH:N with 0 < LOW < HIGH and N of at least 2 values."
+        ) from None
     return tuple(kind(float(f"{x:.3g}")) for x in np.geomspace(low, high, n))
 
 
