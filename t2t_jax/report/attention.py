@@ -60,7 +60,7 @@ class Attended(NamedTuple):
 def attended(
     model: Any, params: Any, vocabulary: Vocabulary, source: list[int], target: list[int]
 ) -> Attended:
-    """Returns the attention weights of a sentence pair; `source` and `target` are without EOS."""
+    """Returns the attention weights of a sentence pair, which is given without EOS."""
     source, target = [*source, EOS], [*target, EOS]
     (maps,) = attention_maps(model, params, [source], [target])
     return Attended(vocabulary.pieces(source), vocabulary.pieces(target), maps)

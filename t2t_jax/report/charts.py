@@ -81,11 +81,11 @@ def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> Itera
 
 def _costs(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
     """Returns a chart with a panel for each cost that is known; small points are seeds."""
-    metric = main_metric(grid)
+    metric, panels = main_metric(grid), list[Spec]()
     values = [value for line in lines for value in _cost_values(grid, line, styles)]
     y = Axis.over("quality", metric, (v["quality"] for v in values))
     grow = {"size": {"condition": {"test": "datum.main", "value": 40}, "value": 8}}
-    titles, panels = list(dict.fromkeys(v["cost"] for v in values)), list[Spec]()
+    titles = list(dict.fromkeys(v["cost"] for v in values))
     means = list({v["row"]: v for v in values if v["main"]}.values())
     size = COSTS[0], max(COSTS[1], 11 * len(means))
     for title in titles:
@@ -94,8 +94,8 @@ def _costs(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) -
                          quality=".2f", spent=".4~s")  # fmt: skip
         x = Axis.over("spent", title, (v["spent"] for v in own), log=True)
         point = ("point", SHAPE | grow | {"tooltip": fields})
-        panels.append(panel(x, y, size, [point], means * (title == titles[-1])))
-        panels[-1]["data"] = {"values": own}
+        drawn = panel(x, y, size, [point], means * (title == titles[-1]))
+        panels.append(drawn | {"data": {"values": own}})
         y = y._replace(title=None)
     return {"transform": [CHOSEN], "hconcat": panels}
 
@@ -106,11 +106,12 @@ def _cost_values(grid: Grid, line: RowResult, styles: Mapping[str, Spec]) -> lis
     if measure is None:
         return []
     every = [_spent(run) for run in line.runs]
-    shared, out = styles[line.row.name], list[dict[str, Any]]()
+    of_runs, out = list(zip(line.runs, measure.values, every, strict=True)), list[dict[str, Any]]()
     for cost in dict.fromkeys(cost for spent in every for cost in spent):
+        shared = styles[line.row.name] | {"cost": cost}
         seeds = [
-            {**shared, "cost": cost, "seed": run.seed, "quality": value, "spent": spent[cost]}
-            for run, value, spent in zip(line.runs, measure.values, every, strict=True)
+            shared | {"seed": run.seed, "quality": value, "spent": spent[cost]}
+            for run, value, spent in of_runs
             if cost in spent
         ]
         middle = {"quality": measure.spread.mean, "spent": median(v["spent"] for v in seeds)}

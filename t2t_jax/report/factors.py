@@ -56,11 +56,9 @@ def heatmaps(study: Factorial) -> Spec:
     """Returns a chart of the mean of every two fields, over seeds and the other fields."""
     pairs = list(itertools.combinations(study.levels, 2))
     values = [{n: v[n] for n in ("mean", *study.levels)} for v in _values(study, "")]
-    return {
-        "data": {"values": values},
-        "hconcat": [_heatmap(study, a, b) for a, b in pairs],
-        "resolve": {"scale": {"color": "independent"}},
-    }
+    panels = [_heatmap(study, a, b) for a, b in pairs]
+    independent = {"scale": {"color": "independent"}}
+    return {"data": {"values": values}, "hconcat": panels, "resolve": independent}
 
 
 def _heatmap(study: Factorial, a: str, b: str) -> Spec:
@@ -68,20 +66,14 @@ def _heatmap(study: Factorial, a: str, b: str) -> Spec:
     colour = mean | {"title": study.metric, "scale": {"scheme": "viridis"}}
     text = {"text": mean | {"format": ".2f"}}
     outlined = {"type": "text", "fill": "black", "stroke": "white", "strokeWidth": 3}
+    x, y = ({"field": n, "type": "ordinal", "sort": study.levels[n]} for n in (b, a))
     return {
         "width": {"step": 60},
         "height": {"step": 32},
-        "encoding": {
-            "x": _ordinal(b, study.levels[b]) | {"axis": {"labelAngle": 0}},
-            "y": _ordinal(a, study.levels[a]),
-        },
+        "encoding": {"x": x | {"axis": {"labelAngle": 0}}, "y": y},
         "layer": [
             {"mark": "rect", "encoding": {"color": colour}},
             {"mark": outlined, "encoding": text},
             {"mark": {"type": "text", "fill": "black"}, "encoding": text},
         ],
     }
-
-
-def _ordinal(name: str, levels: Sequence[Any]) -> Spec:
-    return {"field": name, "type": "ordinal", "sort": levels}

@@ -1,6 +1,6 @@
 """Learning curves: perplexity against steps, tokens, FLOPs and time, of every seed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,9 +80,12 @@ def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
     Every row of panels has base and a group of the table, or several groups of a single row. Time
     is shown if all runs have the same device.
     """
-    found = {line.row.name: curves(line.runs) for line in lines if line.runs}
-    every = {name: both for name, both in found.items() if all(x.PPL.size for x in both)}
-    values = [x for name, both in every.items() for x in _values(lines, name, both, styles[name])]
+    every, values = dict[str, tuple[Curve, Curve]](), list[dict[str, Any]]()
+    for line in (line for line in lines if line.runs):
+        both, name = curves(line.runs), line.row.name
+        if all(x.PPL.size for x in both):
+            every[name] = both
+            values += _values(line.runs, both, styles[name])
     devices = {run.device for line in lines for run in line.runs}
     axes = AXES | {"seconds": f"seconds on {', '.join(devices)}"}
     if len(devices) > 1:
@@ -98,22 +101,17 @@ def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
 
 
 def _values(
-    lines: Sequence[RowResult], name: str, both: tuple[Curve, Curve], style: Spec
-) -> list[dict[str, Any]]:
-    """Returns the mean and, if there are several, every seed of a row in training and on dev."""
-    (runs,) = (line.runs for line in lines if line.row.name == name)
-    out = []
+    runs: Sequence[Run], both: tuple[Curve, Curve], style: Spec
+) -> Iterator[dict[str, Any]]:
+    """Yields the mean and, if there are several, every seed of a row in training and on dev."""
     for split, curve in zip(SPLITS, both, strict=True):
         kept = _kept(split, len(curve.mean))
-        consumed = {axis: _rounded(curve.amounts[axis][kept]) for axis in AXES}
+        shared = style | {axis: _rounded(curve.amounts[axis][kept]) for axis in AXES}
         seeds = {str(run.seed): PPL for run, PPL in zip(runs, curve.PPL, strict=True)}
         for seed, PPL in ({"mean": curve.mean} | seeds if len(seeds) > 1 else seeds).items():
             main = seed == "mean" or len(seeds) == 1
-            out.append(
-                {**style, "split": split, "seed": seed, "main": main, "PPL": _rounded(PPL[kept])}
-                | consumed
-            )
-    return out
+            values = {"split": split, "seed": seed, "main": main, "PPL": _rounded(PPL[kept])}
+            yield shared | values
 
 
 def _kept(split: str, n: int) -> np.ndarray:
@@ -135,19 +133,18 @@ def _panels(
     least = min((x.amounts["steps"][-1] for x, _ in every.values()), default=0) / SHOWN
     late = [x.mean[x.amounts["steps"] >= least] for both in every.values() for x in both]
     y = Axis.over("PPL", "perplexity", np.concatenate([*late, []]).tolist(), log=True)
-    panels: list[Spec] = []
+    last = [styles[row] | {"PPL": dev.mean[-1]} for row, (_, dev) in every.items()]
+    own, panels = {"filter": {"field": "row", "oneOf": list(every)}}, list[Spec]()
     for name, title in axes.items():
         ends = [curve.amounts[name][-1] for both in every.values() for curve in both]
         ends = [x for x in ends if np.isfinite(x)] or [1.0]
         x = Axis(name, title, min(ends) / SHOWN, 1.1 * max(ends), log=True)
-        up = y._replace(title=None) if panels else y
         inside = {"filter": f"datum.{name} >= {x.low} && datum.PPL <= {y.high}"}
-        last = [styles[row] | {"PPL": dev.mean[-1]} for row, (_, dev) in every.items()]
         labelled = last if name == [*axes][-1] else []
-        own = {"filter": {"field": "row", "oneOf": list(every)}}
-        panels.append(panel(x, up, size, _layers(), labelled) | {"transform": [own, inside]})
+        panels.append(panel(x, y, size, _layers(), labelled) | {"transform": [own, inside]})
         for layer, split in zip(panels[-1]["layer"], SPLITS, strict=False):
             layer["transform"] = [{"filter": f"datum.split === '{split}'"}]
+        y = y._replace(title=None)
     return {"hconcat": panels}
 
 

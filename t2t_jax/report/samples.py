@@ -37,17 +37,13 @@ class Sample(NamedTuple):
 def samples(grid: Grid, lines: Sequence[RowResult], split: Split) -> list[Sample]:
     """Returns sentences of the split with the translations of every run that has stored them."""
     files = grid.study.split, grid.data.target
-    read = [
-        (line, run, text)
-        for line in lines
-        for run in line.runs
-        if (text := store.read_translations(run.directory, *files)) is not None
-    ]
+    runs = [(line, run) for line in lines for run in line.runs]
+    every = [(*x, store.read_translations(x[1].directory, *files)) for x in runs]
+    read = [(line, run, text) for line, run, text in every if text is not None]
     if not read or CORPORA[grid.data.corpus].documents:  # whose outputs are likelihoods
         return []
-    chosen = np.unique(np.linspace(0, len(split.sources) - 1, SENTENCES).astype(int))
     out = []
-    for i in chosen.tolist():
+    for i in np.unique(np.linspace(0, len(split.sources) - 1, SENTENCES).astype(int)).tolist():
         source, reference = split.sources[i], split.references[i]
         translations = [
             Translation(x.row.name, run.seed, run is x.runs[0], marked(text[i], reference))
@@ -59,15 +55,11 @@ def samples(grid: Grid, lines: Sequence[RowResult], split: Split) -> list[Sample
 
 def marked(text: str, reference: str) -> list[tuple[str, str]]:
     """Returns spans of words, each in both texts, added to the reference, or omitted from it."""
-    words, expected = text.split(), reference.split()
-    parts = []
+    words, expected, parts = text.split(), reference.split(), []
     matcher = SequenceMatcher(None, words, expected, autojunk=False)
     for kind, start, end, low, high in matcher.get_opcodes():
-        if kind == "equal":
-            parts.append((" ".join(words[start:end]), SAME))
-            continue
-        if low < high:
+        if kind != "equal" and low < high:
             parts.append((" ".join(expected[low:high]), OMITTED))
         if start < end:
-            parts.append((" ".join(words[start:end]), ADDED))
+            parts.append((" ".join(words[start:end]), SAME if kind == "equal" else ADDED))
     return parts

@@ -101,10 +101,7 @@ def _collect(
     mix: bool,
     report: Callable[[str], object],
 ) -> tuple[list[RowRuns], dict[Path | None, str]]:
-    """Returns rows with these configs, the first of which is base's, with their runs.
-
-    Also returns how the origins of each trial differ from the usual ones, as text, by directory.
-    """
+    """Returns rows with these configs and their runs; and what is unusual of trials, as text."""
     finished, unfinished = _read(grid, [c for _, c in rows], report)
     # Each trial alone: trials have different configs, and so different programs.
     versioned = results.with_versions([*finished, *([run] for run in trials)])

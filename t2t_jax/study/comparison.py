@@ -169,13 +169,10 @@ def same_subwords(row: RowRuns, base: RowRuns) -> bool:
 def _measure(
     name: str, row: RowRuns, of_runs: Mapping[Path, RunScore] | None, split: str, part: slice
 ) -> Measure | None:
-    """Returns a metric of a row, without its difference from base.
-
-    It is None unless it is known for all runs.
+    """Returns a metric of a row, without its difference from base; None if a run lacks it.
 
     Args:
       of_runs: the scores of runs, if the metric is computed on request.
-      split: the split that the study is scored on.
       part: the sentences of dev that are counted.
     """
     on_dev = name in (PPL, BPC) or (of_split(name)[1] or split) == "dev"

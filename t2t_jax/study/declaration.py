@@ -86,11 +86,7 @@ class Study:
     metrics: Mapping[str, str] = field(default_factory=dict)
 
     def config(self, row: Row | None = None) -> Config:
-        """Returns a row's config at the paper's scale; base's if no row is given.
-
-        Raises:
-          UsageError: a change names no field, or a value is out of range.
-        """
+        """Returns a row's config at the paper's scale; base's if no row is given."""
         base = config.replace(Config(), **self.base)
         return config.replace(base, **row.changes) if row else base
 
@@ -169,10 +165,7 @@ def cross(**levels: Sequence[Any] | Callable[[Mapping[str, Any]], Any]) -> list[
 
 
 def study_files(folder: Path | None = None) -> dict[str, Path]:
-    """Returns the file of every study in a folder, by default experiments/, by name.
-
-    No file is executed.
-    """
+    """Returns the file of every study in a folder by name, without executing one."""
     return {
         name: path
         for path in sorted((folder or EXPERIMENTS).glob("*.py"))
@@ -181,11 +174,7 @@ def study_files(folder: Path | None = None) -> dict[str, Path]:
 
 
 def studies(report: Callable[[str], object] = warn) -> dict[str, Study]:
-    """Returns every study under experiments/, by name; only the files of studies are executed.
-
-    Args:
-      report: receives a line about each file that cannot be loaded.
-    """
+    """Returns every study under experiments/, by name, and reports files that cannot be loaded."""
     out: dict[str, Study] = {}
     for path in dict.fromkeys(study_files().values()):
         try:
@@ -237,11 +226,7 @@ def path_of(text: str) -> Path | None:
 
 
 def select(study: Study, names: Sequence[str]) -> tuple[Row, ...]:
-    """Returns base and the rows with these names or groups, in order; all rows without names.
-
-    Raises:
-      UsageError: no row and no group has this name.
-    """
+    """Returns base and the rows with these names or groups, in order; all rows without names."""
     choices = {row.name for row in study.rows} | {row.group for row in study.rows}
     for name in names:
         if name not in choices:

@@ -127,12 +127,7 @@ def effects(study: Factorial) -> list[Effect]:
 
 
 def _sizes(cells: np.ndarray, axes: Sequence[int], count: int) -> np.ndarray:
-    """Returns the main effects of a field, or the interactions of two.
-
-    Args:
-      cells: an array whose first `count` axes are the fields.
-      axes: of the field or the two fields.
-    """
+    """Returns the main effects of one, or the interactions of two, of the first `count` axes."""
     sizes = cells.mean(axis=tuple(i for i in range(count) if i not in axes))
     for axis in range(len(axes)):
         sizes = sizes - sizes.mean(axis=axis, keepdims=True)

@@ -190,11 +190,7 @@ class Grid:
             rows[c] = row
 
     def plan(self, seeds: Seeds, open_data: "Callable[[Data], Dataset]") -> list[Job]:
-        """Returns a job for each row and each of its seeds, in the order of the rows.
-
-        Raises:
-          UsageError: the corpus lacks a split.
-        """
+        """Returns a job for each row and each of its seeds, in the order of the rows."""
         jobs = []
         for row in self.rows:
             c = self.config(row)

@@ -58,14 +58,8 @@ def judged(
 
 
 def check(grid: Grid, splits: "Mapping[str, Split]", report: Callable[[str], object]) -> None:
-    """Tries the metrics of a grid and of its corpus on the references, before anything is trained.
-
-    Raises:
-      UsageError: a metric cannot be computed.
-    """
-    own = (
-        [metric.name for metric in metrics.metrics_of(grid.data.corpus)] if grid.study.split else []
-    )
+    """Tries the metrics of a grid and its corpus on the references, before anything is trained."""
+    own = [x.name for x in metrics.metrics_of(grid.data.corpus)] if grid.study.split else []
     for metric, split in {of_split(name) for name in (*own, *grid.computed)}:
         sentences = splits.get(split or grid.study.split)
         if sentences and METRICS[metric].function:
@@ -84,9 +78,6 @@ def measure(
     Args:
       splits: the sentences of each split that are available.
       report: receives a line before a metric of translations is computed, which may take minutes.
-
-    Raises:
-      UsageError: translations and references differ in number, or a metric needs a package.
     """
     runs, scores = _runs(grid, rows), dict[str, dict[Path, RunScore]]()
     for name in grid.computed:

@@ -72,11 +72,7 @@ class Speed(NamedTuple):
 
 
 def speed(lines: Sequence[RowResult], origin: str) -> Speed:
-    """Returns the speed of the stored runs on the most frequent of their devices.
-
-    Raises:
-      UsageError: no run was timed.
-    """
+    """Returns the speed of the stored runs on the most frequent of their devices."""
     runs = [run for line in lines for run in line.runs]
     device = Counter(run.device for run in runs).most_common(1)[0][0]
     costs = [run.costs for run in runs if run.device == device]

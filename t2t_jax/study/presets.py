@@ -83,11 +83,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """Returns the preset with this name.
-
-    Raises:
-      UsageError: there is no such preset.
-    """
+    """Returns the preset with this name."""
     if name not in PRESETS:
         raise UsageError(f"there is no preset {name!r}: {near(name, PRESETS)}")
     return PRESETS[name]
@@ -128,10 +124,7 @@ def shrink(
 def space_checkpoints(c: Config, preset: Preset, explicit: Collection[str]) -> Config:
     """Returns a config that averages checkpoints of the last eighth of its steps.
 
-    The paper averages the last 7% (base) and 4% (big) of its training.
-
-    Args:
-      explicit: the fields that a row or a command line sets; evaluate_every stays if it is one.
+    The paper averages the last 7% (base) and 4% (big). evaluate_every stays if it is `explicit`.
     """
     if c.training.average == 1 or "evaluate_every" not in preset.changes.keys() - set(explicit):
         return c

@@ -18,10 +18,6 @@ def publish(grid: Grid, lines: Sequence[RowResult], home: Path) -> Path:
     """Writes the runs, their settings and their table to home/STUDY-PRESET; returns that folder.
 
     Checkpoints, parameters and paths are left out. Each row's first run keeps its translations.
-
-    Raises:
-      UsageError: no run is finished, or the folder cannot be made.
-      RunError: a file cannot be written.
     """
     runs = runs_of(grid, lines)
     if not runs:

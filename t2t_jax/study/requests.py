@@ -73,11 +73,7 @@ class Request(NamedTuple):
         return self._replace(metrics=known)
 
     def grid(self, study: Study, home: Path) -> Grid:
-        """Returns the grid of these settings in a store, checked.
-
-        Raises:
-          UsageError: the study has no such row, or the settings do not fit it.
-        """
+        """Returns the grid of these settings in a store, checked."""
         rows, sweep = select(study, self.rows), declared(study, self.sweeps, self.fields)
         grid = Grid(study, preset(self.preset), rows, self.fields, home, sweep)
         corpus = grid.data.corpus
@@ -113,14 +109,11 @@ def remember(home: Path, grid: Grid) -> None:
 def recall(home: Path, study: str, report: Callable[[str], object]) -> Request | None:
     """Returns the request for a study in a store; None if `run` made none there.
 
-    Requests that differ only in rows or metrics count as one request for all of these. If
-    there are several requests, the plain one (`Request.is_plain`) is returned.
+    Requests that differ only in rows or metrics count as one request for all of these. Of several
+    requests, the plain one (`Request.is_plain`) is returned; without one, they are refused.
 
     Args:
       report: receives a line about the settings if they are not plain, and about other requests.
-
-    Raises:
-      UsageError: there are several requests, none of which is plain.
     """
     requests = known(home, study)
     if not requests:

@@ -120,12 +120,9 @@ def resampled(
 
 @functools.lru_cache(maxsize=1)
 def _multiplicity(n: int) -> np.ndarray:
-    """Returns how often each draw contains each of n sentences, [DRAWS, n].
-
-    The counts are floats: their matrix product is exact, and faster than a product of integers.
-    """
+    """Returns how often each draw contains each of n sentences, [DRAWS, n]."""
     draws = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=DRAWS)
-    return draws.astype(float)
+    return draws.astype(float)  # whose matrix product is exact, and faster than one of integers
 
 
 def compare(
@@ -218,11 +215,7 @@ def _counts(tests: int) -> tuple[int, int]:
 
 
 def half_width(scales: Sequence[Any], tests: int) -> np.ndarray:
-    """Returns half the width of corrected intervals: the least difference that is significant.
-
-    Args:
-      scales: as of `Difference`; numbers or arrays [...].
-    """
+    """Returns half the width of corrected intervals: the least difference that is significant."""
     both = zip(scales, _counts(tests), strict=True)
     widths = [special.stdtrit(freedom, 1 - 0.025 / k) * error for (error, freedom), k in both]
     return np.asarray(np.max(widths, axis=0))
@@ -255,10 +248,8 @@ def over_seeds(draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Returns means over seeds drawn with replacement, [DRAWS]: one draw per draw of sentences.
 
     Their deviations over seeds are enlarged by the factor sqrt(n / (n - 1)), without which the
-    variance of a mean of few seeds would be too small, by half of it for two seeds.
-
-    Args:
-      draws: `resampled` of the seeds of a row, [seeds, DRAWS].
+    variance of a mean of few seeds would be too small, by half of it for two seeds. `draws` are
+    `resampled` of the seeds of a row, [seeds, DRAWS].
     """
     n, count = draws.shape
     drawn, mean = random.integers(n, size=(n, count)), draws.mean(axis=0)

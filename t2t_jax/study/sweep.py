@@ -225,11 +225,7 @@ def _distinct(jobs: "Sequence[Job]") -> "list[Job]":
 
 
 def choices(grid: "Grid") -> list[Choice]:
-    """Returns the trials of every row of a grid that sweeps, with their perplexities so far.
-
-    Raises:
-      UsageError: a run did not keep the likelihoods of its sentences.
-    """
+    """Returns the trials of every row of a grid that sweeps, with their perplexities so far."""
     values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
     keys = [[identity.row_key(trial.config(row)) for trial in grid.trials] for row in grid.rows]
     wanted = {key for row in keys for key in row}

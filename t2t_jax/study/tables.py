@@ -37,9 +37,6 @@ def quality(
     Args:
       columns: the fields and counts (`COUNTS`) to show; the study's fields and all counts if empty.
       p: whether the tests of each score have columns (`_TESTED`).
-
-    Raises:
-      UsageError: a name in `columns` is neither a field nor in `COUNTS`.
     """
     for name in columns:
         if name not in (names := (*config.SECTION_OF, *COUNTS)):
