@@ -174,6 +174,9 @@ def test_a_trial_that_diverged_is_not_chosen(grid, open_data):
     assert base.at_edge == ["lr_scale"]
     assert row.chosen.values == {"lr_scale": 0.5}
     assert [trial.PPL for trial in row.trials] == pytest.approx([4, np.inf, 9])
+    (base.trials[0].directory / "result.json").unlink()
+    first, *_ = tuning.table(grid, stored.compared(grid)).groups[0]
+    assert first == ("base", "unfinished", "diverged", "6.000‡")
 
 
 def test_a_row_whose_trials_all_failed_is_run_untuned(grid, open_data):

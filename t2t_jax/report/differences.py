@@ -34,9 +34,8 @@ def values(
 
 def describe(values: Sequence[Mapping[str, Any]]) -> str:
     """Describes the marks of the chart of differences, and what its intervals cover."""
-    corrected = {"seeds and sentences": " (corrected for all tests of the table)"}
-    every = sorted({v["over"] for v in values})
-    over = " or, dashed, ".join(f"{x}{corrected.get(x, '')}" for x in every)
+    both = {"seeds and sentences": "seeds and sentences (corrected for all tests of the table)"}
+    over = " or, dashed, ".join(both.get(x, x) for x in sorted({v["over"] for v in values}))
     marks = {"seeds": "seeds (small)", "untuned": "untuned (rings)", "paper": "the paper's "
              "(diamonds, on the axis above)"}  # fmt: skip
     others = [text for n, text in marks.items() if any(v[n] not in (None, []) for v in values)]
@@ -102,17 +101,15 @@ def agreement(found: Sequence[Agreement], styles: Mapping[str, Spec]) -> Spec:
 
 def _agreement(metric: Agreement, styles: Mapping[str, Spec]) -> Spec:
     values = []
-    for point in metric.points:
-        d = point.measure.difference
-        low, high = (d.low, d.high) if d else (point.ours, point.ours)
-        style = styles[point.line.row.name]
-        values.append({**style, "paper": point.paper, "ours": point.ours, "low": low, "high": high})
+    for x in metric.points:
+        d, style = x.measure.difference, styles[x.line.row.name]
+        ends = {"low": d.low, "high": d.high} if d else {"low": x.ours, "high": x.ours}
+        values.append(style | {"paper": x.paper, "ours": x.ours} | ends)
     name, numbers = f"{metric.metric} difference from base", ("ours", "low", "high")
-    x = Axis.over("paper", f"{name}, paper", (v["paper"] for v in values))
+    paper = Axis.over("paper", f"{name}, paper", (v["paper"] for v in values))
     y = Axis.over("ours", f"{name}, ours", (v[n] for v in values for n in numbers))
     formats = dict.fromkeys(("paper", *numbers), ".2f")
     dot = {"type": "point", "size": 40}, SHAPE | {"tooltip": tooltip("row", *formats, **formats)}
-    both = panel(x, y, SIZE, [interval(y), dot], values) | {"data": {"values": values}}
-    both["layer"] = [zero("x"), zero("y"), *both["layer"]]
+    drawn = panel(paper, y, SIZE, [interval(y), dot], values) | {"data": {"values": values}}
     title = {"text": f"{metric.metric}: tau {metric.tau:.2f}", "fontSize": 11}
-    return both | {"title": title}
+    return drawn | {"layer": [zero("x"), zero("y"), *drawn["layer"]], "title": title}

@@ -34,8 +34,8 @@ def table(grid: Grid, lines: Sequence[RowResult]) -> Table:
         cells, choice = [line.row.name], line.choice
         for trial in choice.trials:
             chosen = trial is choice.chosen
-            text = "diverged" if math.inf == trial.PPL else f"{trial.PPL:.3f}"
-            text = "unfinished" if trial.PPL is None else text
+            failed = "unfinished" if trial.PPL is None else "diverged"
+            text = f"{trial.PPL:.3f}" if trial.PPL and math.isfinite(trial.PPL) else failed
             cells.append(Cell(text + EDGE * bool(chosen and choice.at_edge), chosen))
         groups.setdefault(line.row.group, []).append(cells)
     note = (
@@ -61,23 +61,19 @@ def chart(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) ->
 
     Every row of panels has base and a group of the table, or several groups of a single row.
     """
-    best = [
-        {**styles[line.row.name], "trials": n, "expected": value}
-        for line in lines
-        for n, value in enumerate(expected(line).tolist(), 1)
-    ]
-    tried = [
-        {**styles[line.row.name], "PPL": trial.PPL, "setting": trial.setting,
-         "chosen": trial is line.choice.chosen, **trial.values}
-        for line in lines
-        for trial in line.choice.finished
-        if trial.PPL is not None and math.isfinite(trial.PPL)
-    ]  # fmt: skip
-    rows = []
+    best, tried, rows = [], [], []
+    for line in lines:
+        style, chosen = styles[line.row.name], line.choice.chosen
+        of_number = enumerate(expected(line).tolist(), 1)
+        best += [style | {"trials": n, "expected": value} for n, value in of_number]
+        for x in line.choice.finished:
+            if x.PPL and math.isfinite(x.PPL):
+                own = {"PPL": x.PPL, "setting": x.setting, "chosen": x is chosen}
+                tried.append({**style, **own, **x.values})
     for names in facets([(line.row.name, line.row.group) for line in lines]):
-        own, of_best = ([v for v in x if v["row"] in names] for x in (tried, best))
+        of_tried, of_best = ([v for v in x if v["row"] in names] for x in (tried, best))
         size = SIZE[0], max(SIZE[1], 11 * len(names))
-        panels = [_against(name, own, size) for name in grid.sweep]
+        panels = [_against(name, of_tried, size) for name in grid.sweep]
         rows.append({"hconcat": [*panels, _expected(of_best, size)]})
     return {"transform": [CHOSEN], "vconcat": rows}
 

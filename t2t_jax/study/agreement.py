@@ -77,12 +77,10 @@ def _agreement(
         for line, measure, paper in column
         if measure is not None and paper is not None and not line.unusual
     )
-    if len(points) < 3:
-        return None
     paper_values = np.array([point.paper for point in points]).round(6)  # keeps the paper's ties
     ours = np.array([point.ours for point in points])
     tau = float(statistics.kendall(ours, paper_values))
-    if np.isnan(tau):  # all rows are equal
+    if len(points) < 3 or np.isnan(tau):  # all rows are equal
         return None
     apart = (paper_values[:, None] - paper_values).round(6) >= SEPARATED[name]
     ordered = apart & (ours[:, None] > ours)
@@ -107,12 +105,11 @@ def _interval(
     time for 2 seeds and 67% for 3, bias-corrected ones no more often, and these 99%. If seeds
     differ as much as rows do, these cover it 81% of the time for 2 seeds and 91% for 3.
     """
-    random, columns = np.random.default_rng(0), []
-    for point in points:
-        if point.measure.draws is None or point.measure.spread.n < 2:
-            return None, None
-        columns.append(statistics.over_seeds(point.measure.draws, random))
-    values = np.stack(columns, axis=-1)
+    random, measures = np.random.default_rng(0), [point.measure for point in points]
+    every = [x.draws for x in measures if x.draws is not None and x.spread.n > 1]
+    if len(every) < len(points):
+        return None, None
+    values = np.stack([statistics.over_seeds(draws, random) for draws in every], axis=-1)
     drawn = random.integers(len(points), size=values.shape)
     taus = statistics.kendall(np.take_along_axis(values, drawn, axis=-1), paper_values[drawn])
     low, high = np.nanquantile(taus, [0.025, 0.975])

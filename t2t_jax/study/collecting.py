@@ -65,10 +65,8 @@ def collect(
     if not grid.sweep:
         return _collect(grid, untuned, [], mix, report)[0]
     chosen = choices(grid)
-    tuned = [
-        (row, grid.at(choice.values).config(row))
-        for row, choice in zip(grid.rows, chosen, strict=True)
-    ]
+    both = zip(grid.rows, chosen, strict=True)
+    tuned = [(row, grid.at(choice.values).config(row)) for row, choice in both]
     trials = _trials(chosen, untuned[0][1], report)
     found, unusual = _collect(grid, [*untuned, *tuned], trials, mix, report)
     n, out = len(grid.rows), []
@@ -125,16 +123,15 @@ def _read(
     unfinished: list[list[str]] = [[] for _ in configs]
     others = []
     for directory, c in results.stored(grid.home, report):
-        key = identity.row_key(c)
-        matching = [i for i, row_key in enumerate(keys) if row_key == key]
         if c.training.seed == TRIAL_SEED:  # it has chosen values, and so must not score them
             continue
-        if not matching:
+        key = identity.row_key(c)
+        if key not in keys:
             others.append(c)
             continue
         fields = preparation(c, configs[0])
         run = results.read_run(directory, c, grid.split(c), fields, report)
-        for i in matching:
+        for i in (i for i, row_key in enumerate(keys) if row_key == key):
             if isinstance(run, Run):
                 finished[i].append(run)
             else:

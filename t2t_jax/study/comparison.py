@@ -175,15 +175,15 @@ def _measure(
       of_runs: the scores of runs, if the metric is computed on request.
       part: the sentences of dev that are counted.
     """
-    on_dev = name in (PPL, BPC) or (of_split(name)[1] or split) == "dev"
+    metric, of = of_split(name)
+    on_dev, of_sums = name in (PPL, BPC) or (of or split) == "dev", METRICS[metric].of_sums
     if name == PPL:
         scores = [RunScore(run.result["dev_perplexity"], run.likelihood) for run in row.runs]
     elif of_runs is not None:
         scores = [of_runs[run.directory] for run in row.runs if run.directory in of_runs]
     else:
         scores = [RunScore(x.score, x.statistics) for x in row.runs if x.score is not None]
-    sentences, of_sums = [x.statistics for x in scores], METRICS[of_split(name)[0]].of_sums
-    values = [x.value for x in scores]
+    sentences, values = [x.statistics for x in scores], [x.value for x in scores]
     if not values or len(values) < len(row.runs):
         return None
     if part != ALL and on_dev and name != CONTRASTIVE:

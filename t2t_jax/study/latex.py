@@ -32,7 +32,7 @@ SYMBOLS = {
     "-": "$-$",
 }
 _SYMBOL = re.compile(
-    r"\b(?:d_model|d_ff|d_k|d_v|P_drop|eps_ls|[Nh](?==| ×|$))(?!\w)|(?<![\w.-])-(?=\d)"
+    r"(\b(?:d_model|d_ff|d_k|d_v|P_drop|eps_ls|[Nh](?==| ×|$))(?!\w)|(?<![\w.\0-])-(?=\d))"
 )
 _GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (\w+)")
 _LATIN = {"Α": "A", "Β": "B", "Ε": "E", "Ζ": "Z", "Η": "H", "Ι": "I", "Κ": "K", "Μ": "M", "Ν": "N",
@@ -99,15 +99,9 @@ def as_latex(table: Table, label: str) -> str:
 
 def tex(text: str) -> str:
     """Returns plain text in TeX, with the paper's symbols for hyperparameters."""
-    out, end, text = "", 0, plain(text)
-    for match in _SYMBOL.finditer(text):
-        out += _escape(text[end : match.start()]) + SYMBOLS[match.group()]
-        end = match.end()
-    return out + _escape(text[end:])
-
-
-def _escape(text: str) -> str:
-    return "".join(map(_character, re.sub("-(?=-)", "-\0", text))).replace("\0", "{}")
+    parts = _SYMBOL.split(re.sub("-(?=-)", "-\0", plain(text)))
+    escaped = (SYMBOLS[x] if i % 2 else "".join(map(_character, x)) for i, x in enumerate(parts))
+    return "".join(escaped).replace("\0", "{}")
 
 
 def _character(c: str) -> str:
@@ -135,11 +129,8 @@ def _column(headings: tuple[str, str], cells: Sequence[Cell], i: int) -> _Column
     numbers = [match for cell in finite if (match := _NUMBER.fullmatch(cell))]
     if numbers and len(numbers) == len(finite):
         whole, rest = max(len(x["whole"]) for x in numbers), max(map(_places, numbers))
-        format, width, made = (
-            f"D{{.}}{{.}}{{{whole}.{rest}}}",
-            whole + rest,
-            [_number(x) for x in cells],
-        )
+        format, width = f"D{{.}}{{.}}{{{whole}.{rest}}}", whole + rest
+        made = [_number(x) for x in cells]
     else:
         format = "c" if i else "l"
         width = max((len(cell) for cell in cells if not (i == 1 and " " in cell)), default=0)
@@ -183,7 +174,7 @@ def _header(columns: Sequence[_Column]) -> str:
             rules += rf"\cmidrule(lr){{{start}-{start + span - 1}}}"
         start += span
     lower = " & ".join(column.lower for column in columns)
-    return "\n".join([f"{' & '.join(upper)} \\\\", *([rules] if rules else []), f"{lower} \\\\"])
+    return "\n".join(filter(None, (f"{' & '.join(upper)} \\\\", rules, f"{lower} \\\\")))
 
 
 def _body(table: Table, columns: Sequence[_Column]) -> str:

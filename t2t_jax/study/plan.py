@@ -143,7 +143,7 @@ def _line(
     seconds = flops * rate.of_a_flop + sum(counts) * rate.of_a_run
     cells = [f"{n[-1]}", f"{n[0]}", f"{sum(counts)}", duration(seconds)]
     if min(*n, rows) == 1:
-        return [*cells, *("" for _ in found), ""]
+        return cells + [""] * (len(found) + 1)
     drawn = {}
     for name, x in found.items():
         scene = Scene(np.resize(x.deviations, rows), (n[-1], n[0]), x.sentences)
