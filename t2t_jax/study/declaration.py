@@ -117,10 +117,8 @@ def _check(study: Study) -> None:
     for row in study.rows:
         study.config(row)
         if unknown := [name for name in row.paper if name not in PAPER]:
-            raise UsageError(
-                f"row {row.name} of {study.name} has a value {unknown[0]!r} of the paper: "
-                f"{near(unknown[0], PAPER)}"
-            )
+            value = f"has a value {unknown[0]!r} of the paper"
+            raise UsageError(f"row {row.name} of {study.name} {value}: {near(unknown[0], PAPER)}")
         if not row.name.isprintable():
             raise UsageError(f"row {row.name!r} of {study.name}: write its name on one line.")
         if "seed" in {**study.base, **row.changes}:

@@ -11,7 +11,7 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.evaluation.metrics import metric_of
+from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.files import finite
 from t2t_jax.runs import results
 from t2t_jax.study import factorial, tables
@@ -149,21 +149,28 @@ def records(grid: Grid, lines: Sequence[RowResult]) -> list[dict[str, Any]]:
 
 def _record(grid: Grid, line: RowResult) -> dict[str, Any]:
     metric, row = metric_of(grid.data.corpus).name, line.row
-    names = "PPL", metric, *grid.computed
+    choice, untuned = line.choice, line.untuned
+    names = PPL, metric, *grid.computed
+    tuning = untuned and {
+        "chosen": choice.values or None,
+        "at_edge": choice.at_edge,
+        "trials": [{**trial.values, "PPL_choosing": trial.PPL} for trial in choice.trials],
+        "untuned": _scores(untuned, names),
+    }
     return {
         "row": row.name,
         "group": row.group,
         "changes": dict(row.changes),
         "config": row_config(line.c),
         "paper": {n: row.paper.get(n) for n in PAPER} | {metric: paper_value(grid, row, metric)},
-        **_scores_record(line, names),
-        **_tuning_record(line, names),
+        **_scores(line, names),
+        **(tuning or {}),
         "status": line.status,
-        "runs": [_run_record(grid, line, names, i) for i in range(len(line.runs))],
+        "runs": [_run(grid, line, names, i) for i in range(len(line.runs))],
     }
 
 
-def _scores_record(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
+def _scores(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
     """Returns the mean of each score, and its difference from base, as it is tested."""
     measures = [(name, line.measure(name)) for name in names]
     means = {name: x and x.spread._asdict() for name, x in measures}
@@ -171,20 +178,7 @@ def _scores_record(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
     return means | {name: x and x._asdict() for name, x in differences}
 
 
-def _tuning_record(line: RowResult, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the trials of a row, its chosen values and its results without tuning."""
-    choice, untuned = line.choice, line.untuned
-    if untuned is None:
-        return {}
-    return {
-        "chosen": choice.values or None,
-        "at_edge": choice.at_edge,
-        "trials": [{**trial.values, "PPL_choosing": trial.PPL} for trial in choice.trials],
-        "untuned": _scores_record(untuned, names),
-    }
-
-
-def _run_record(grid: Grid, line: RowResult, names: Sequence[str], i: int) -> dict[str, Any]:
+def _run(grid: Grid, line: RowResult, names: Sequence[str], i: int) -> dict[str, Any]:
     run = line.runs[i]
     return {
         "seed": run.seed,

@@ -103,7 +103,11 @@ def shrink(
       UsageError: a width, depth or number of steps of the row is not an integer at this scale, or
         the fields do not fit each other.
     """
-    flags, preset = flags or {}, _for_corpus(preset, base)
+    flags = flags or {}
+    if not CORPORA[base.data.corpus].scalable:  # without fields that would replace this corpus
+        own = {n for n in config.difference(base, Config()) if config.SECTION_OF[n] == "data"}
+        kept = {n: x for n, x in preset.changes.items() if n not in {*own, *OF_CORPUS}}
+        preset = replace(preset, changes=kept)
     # These come first, as they decide which fields a row may have.
     deciding = {n: flags[n] for n in ("architecture", "parametrization") if n in flags}
     base = config.replace(base, **deciding)
@@ -131,16 +135,6 @@ def space_checkpoints(c: Config, preset: Preset, explicit: Collection[str]) -> C
     return config.replace(c, evaluate_every=max(1, c.training.steps // (8 * c.training.average)))
 
 
-def _for_corpus(preset: Preset, base: Config) -> Preset:
-    """Returns the preset without fields that would replace a corpus which it must not scale."""
-    corpus = base.data.corpus
-    if CORPORA[corpus].scalable:
-        return preset
-    own = {n for n in config.difference(base, Config()) if config.SECTION_OF[n] == "data"}
-    changes = {n: x for n, x in preset.changes.items() if n not in {*own, *OF_CORPUS}}
-    return replace(preset, changes=changes)
-
-
 def _factors(base: Config, preset: Preset, flags: Mapping[str, Any]) -> dict[str, Fraction]:
     """Returns the factor of each scaled field: base's value at this scale over the paper's."""
     factors = dict.fromkeys(SCALED, Fraction(1)) | dict.fromkeys(WIDTHS, Fraction(1, preset.width))
@@ -156,10 +150,8 @@ def _scale(name: str, value: float, factor: Fraction) -> float:
     if name == "P_drop":
         return float(exact)
     if name in INTEGER and (exact.denominator > 1 or exact < 1):
-        raise UsageError(
-            f"{name}={value} x {factor} is not a positive integer: choose a row, a preset or flags "
-            "that fit."
-        )
+        no = f"{name}={value} x {factor} is not a positive integer"
+        raise UsageError(f"{no}: choose a row, a preset or flags that fit.")
     return max(1, round(exact))
 
 
