@@ -18,7 +18,7 @@ import numpy as np
 
 from experiments.tools import grids
 from t2t_jax import files, plotting
-from t2t_jax.study.power import Scene, false_stars, margins, power
+from t2t_jax.study.power import Noise, false_stars, margins, power
 from t2t_jax.study.requests import Request
 from t2t_jax.study.statistics import spread
 from t2t_jax.study.typeset import pipe_table
@@ -58,7 +58,7 @@ def figure(path: Path, tables: int) -> None:
     names = [f"{row} + {base} seeds" for row, base in SEEDS]
     styles, values, equal = plotting.styles(names), [], scenes()["equal"]
     for name, seeds in zip(names, SEEDS, strict=True):
-        drawn = margins(Scene(equal, seeds, SENTENCES[-1]), tables)
+        drawn = margins(Noise(equal, SENTENCES[-1]), seeds, tables)
         for size in np.linspace(0, 6, 25).tolist():
             values.append(styles[name] | {"size": size, "power": 100 * power(drawn, size)})
     x = plotting.Axis("size", "true difference (BLEU)", 0, 6)
@@ -72,8 +72,9 @@ def main() -> None:
     tables, lines = 4000, []
     for name, deviations in scenes().items():
         for seeds, sentences in itertools.product(SEEDS, SENTENCES):
-            BLEU = margins(Scene(deviations, seeds, sentences), tables)
-            nats = margins(Scene(deviations * NATS[0], seeds, sentences * NATS[1]), tables)
+            BLEU = margins(Noise(deviations, sentences), seeds, tables)
+            of_nats = Noise(deviations * NATS[0], sentences * NATS[1])
+            nats = margins(of_nats, seeds, tables)
             rates = [false_stars(BLEU), *(power(BLEU, size) for size in EFFECTS["BLEU"])]
             rates += [power(nats, size) for size in EFFECTS["nats"]]
             texts = [f"{100 * rate:.1f}" for rate in rates]

@@ -15,8 +15,8 @@ HOUR = stored.DEMO.parent / "table3-hour"
 
 
 def test_a_detectable_difference_is_found_in_four_of_five_tables_in_the_median_row():
-    scene = power.Scene(np.array([0.4, *[0.7] * 4, *[1.1] * 6]), (5, 11), 0.3)
-    differences, least = power.margins(scene, 4000)
+    noise = power.Noise(np.array([0.4, *[0.7] * 4, *[1.1] * 6]), 0.3)
+    differences, least = power.margins(noise, (5, 11), 4000)
     size = power.detectable((differences, least))
     by_row = (np.abs(differences + size) > least).mean(axis=(0, 1))
     assert np.median(by_row) == pytest.approx(0.8, abs=0.01)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from experiments import significance
 from t2t_jax.evaluation.bleu import of_sums, sentence_statistics
-from t2t_jax.study.power import Scene, false_stars, margins, power
+from t2t_jax.study.power import Noise, false_stars, margins, power
 from t2t_jax.study.statistics import (
     DRAWS,
     OWN,
@@ -169,14 +169,14 @@ def test_few_tables_without_a_difference_have_a_star(seeds):
     bound = significance.MOST + 3 * math.sqrt(significance.MOST * 0.95 / tables)
     for name, deviations in significance.scenes().items():
         for sentences in significance.SENTENCES:
-            drawn = margins(Scene(deviations, seeds, sentences), tables)
+            drawn = margins(Noise(deviations, sentences), seeds, tables)
             assert false_stars(drawn) < bound, name
 
 
 def test_more_seeds_of_base_alone_find_more_differences():
     deviations = significance.scenes()["equal"]
     three, more, five = (
-        power(margins(Scene(deviations, seeds, 0.6), 300), 3.0)
+        power(margins(Noise(deviations, 0.6), seeds, 300), 3.0)
         for seeds in ((3, 3), (3, 12), (5, 20))
     )
     assert 1.5 * three < more < five

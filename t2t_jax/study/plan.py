@@ -17,7 +17,7 @@ from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.models.flops import run_flops
 from t2t_jax.study.comparison import Measure, RowResult, main_metric
 from t2t_jax.study.grid import Grid, Seeds
-from t2t_jax.study.power import Scene, detectable, margins, power
+from t2t_jax.study.power import Noise, detectable, margins, power
 from t2t_jax.study.statistics import prior
 from t2t_jax.study.sweep import seeds_of
 from t2t_jax.study.typeset import Table, table
@@ -28,20 +28,11 @@ _TABLES = 500
 UNITS = {PPL: "nats per token"}  # PPL is tested as NLL
 
 
-class Noise(NamedTuple):
-    """Deviations of a metric in a stored table.
-
-    Attributes:
-      deviations: over the seeds of each row, base first.
-      sentences: of a difference from base, over sentences; the median of the rows.
-    """
-
-    deviations: np.ndarray
-    sentences: float
-
-
 def noise(lines: Sequence[RowResult], name: str) -> Noise | None:
-    """Returns the deviations of a metric; None unless two rows have several seeds."""
+    """Returns the deviations of a metric, over sentences the median of the rows.
+
+    It is None unless two rows have several seeds.
+    """
 
     def values(x: Measure) -> np.ndarray:
         return np.log(x.values) if name == PPL else np.array(x.values)
@@ -146,7 +137,7 @@ def _line(
         return cells + [""] * (len(found) + 1)
     drawn = {}
     for name, x in found.items():
-        scene = Scene(np.resize(x.deviations, rows), (n[-1], n[0]), x.sentences)
-        drawn[name] = margins(scene, _TABLES, tests)
+        resized = x._replace(deviations=np.resize(x.deviations, rows))
+        drawn[name] = margins(resized, (n[-1], n[0]), _TABLES, tests)
     cells += [f"{detectable(x):.2g}" for x in drawn.values()]
     return [*cells, f"{100 * power(drawn[PPL], detect):.0f}%" if detect else ""]

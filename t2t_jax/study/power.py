@@ -11,29 +11,29 @@ CORRELATION = 0.65  # of the seeds of two columns: 0.35 to 0.86 in five stored s
 Margins = tuple[np.ndarray, np.ndarray]
 
 
-class Scene(NamedTuple):
-    """The distribution of tables: deviations over seeds (base first), numbers of seeds, sentences.
+class Noise(NamedTuple):
+    """Deviations of a metric in a table.
 
     Attributes:
-      seeds: of each row, and of base.
-      sentences: deviation of a difference over sentences, which all seeds share.
+      deviations: over the seeds of each row, base first.
+      sentences: of a difference from base, over sentences, which all seeds share.
     """
 
     deviations: np.ndarray
-    seeds: tuple[int, int]
     sentences: float
 
 
-def margins(scene: Scene, tables: int, tests: int = 0) -> Margins:
+def margins(noise: Noise, seeds: tuple[int, int], tables: int, tests: int = 0) -> Margins:
     """Returns the differences from base in tables without any, and the least that has a star.
 
     Both have the shape [tables, COLUMNS, rows], base left out.
 
     Args:
+      seeds: of each row, and of base.
       tests: the number of tests of the table, for all of which it is corrected; 0 for one of each
         row in each column.
     """
-    random, (row, base), rows = np.random.default_rng(0), scene.seeds, len(scene.deviations)
+    random, (row, base), rows = np.random.default_rng(0), seeds, len(noise.deviations)
     n = np.array([base, *[row] * (rows - 1)])
 
     def correlated(*shape: int) -> np.ndarray:
@@ -41,17 +41,16 @@ def margins(scene: Scene, tables: int, tests: int = 0) -> Margins:
         own = random.normal(size=(tables, COLUMNS, *shape))
         return CORRELATION**0.5 * shared + (1 - CORRELATION) ** 0.5 * own
 
-    scores, drawn = scene.deviations[:, None] * correlated(rows, n.max()), np.arange(n.max())
+    scores, drawn = noise.deviations[:, None] * correlated(rows, n.max()), np.arange(n.max())
     drawn = drawn < n[:, None]
     means = (scores * drawn).sum(axis=-1) / n
     variances = ((scores - means[..., None]) ** 2 * drawn).sum(axis=-1) / (n - 1)
-    means += scene.sentences / 2**0.5 * correlated(rows)
+    means += noise.sentences / 2**0.5 * correlated(rows)
     variance, freedom = (x[..., None] for x in prior(variances, n))
     both = np.stack([variances[..., 1:], np.broadcast_to(variances[..., :1], means[..., 1:].shape)])
     counts = np.array([row, base]).reshape(2, 1, 1, 1)
-    scales = [
-        standard_error(both, counts, scene.sentences**2, x) for x in ((variance, freedom), NO_PRIOR)
-    ]
+    priors = (variance, freedom), NO_PRIOR
+    scales = [standard_error(both, counts, noise.sentences**2, x) for x in priors]
     return means[..., 1:] - means[..., :1], half_width(scales, tests or COLUMNS * (rows - 1))
 
 
