@@ -13,7 +13,7 @@ from t2t_jax.plotting import CHOSEN, LINES, SHAPE, Axis, Spec, facets, interval,
 from t2t_jax.report import differences, factors, learning, tuning
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement, distances, factorial
-from t2t_jax.study.comparison import RowResult, main_measure, main_metric
+from t2t_jax.study.comparison import RowResult, main_metric
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
 
@@ -102,7 +102,7 @@ def _costs(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) -
 
 def _cost_values(grid: Grid, line: RowResult, styles: Mapping[str, Spec]) -> list[dict[str, Any]]:
     """Returns a row's quality and each of its costs: the mean and, if there are several, seeds."""
-    measure = main_measure(grid, line)
+    measure = line.measure(main_metric(grid))
     if measure is None:
         return []
     every = [_spent(run) for run in line.runs]

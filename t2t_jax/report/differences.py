@@ -6,7 +6,7 @@ from typing import Any
 
 from t2t_jax.plotting import CHOSEN, COLOUR, INK, SHAPE, Axis, Spec, interval, panel, tooltip, zero
 from t2t_jax.study.agreement import Agreement
-from t2t_jax.study.comparison import RowResult, main_measure, main_metric, paper_difference
+from t2t_jax.study.comparison import RowResult, main_metric, paper_value
 from t2t_jax.study.grid import Grid
 
 WIDTH = 420  # of the chart of differences, in pixels
@@ -18,14 +18,17 @@ def values(
     grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]
 ) -> list[dict[str, Any]]:
     """Returns the difference from base of every row, and of its seeds from base's mean."""
-    of_base, out = main_measure(grid, lines[0]), []
+    name, out = main_metric(grid), []
+    of_base, papers_base = lines[0].measure(name), paper_value(grid, grid.study.rows[0], name)
     for line in lines:
-        row, measure = line.row, main_measure(grid, line)
+        measure, paper = line.measure(name), paper_value(grid, line.row, name)
         if measure is None or measure.difference is None or of_base is None:
             continue
-        untuned = main_measure(grid, line.untuned) if line.untuned else None
+        if paper is not None:
+            paper = None if papers_base is None else paper - papers_base
+        untuned = line.untuned and line.untuned.measure(name)
         seeds = [x - of_base.spread.mean for x in measure.values]
-        out.append({**styles[row.name], "paper": paper_difference(grid, row),
+        out.append({**styles[line.row.name], "paper": paper,
                     "seeds": seeds if len(seeds) > 1 else [],
                     "untuned": untuned and untuned.difference and untuned.difference.size,
                     **measure.difference._asdict()})  # fmt: skip

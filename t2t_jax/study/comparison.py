@@ -232,23 +232,11 @@ def main_metric(grid: Grid) -> str:
     return metric_of(grid.data.corpus).name if grid.study.split else PPL
 
 
-def main_measure(grid: Grid, line: RowResult) -> Measure | None:
-    """Returns the `main_metric` of a row."""
-    return line.measure(main_metric(grid))
-
-
 def paper_value(grid: Grid, row: Row, name: str) -> float | None:
     """Returns the paper's PPL or metric; none of a sample, whose test set differs."""
     own = metric_of(grid.data.corpus).name
     known = name == PPL or (name == own and not CORPORA[grid.data.corpus].sample)
     return row.paper.get(name) if known else None
-
-
-def paper_difference(grid: Grid, row: Row) -> float | None:
-    """Returns the paper's difference of a row from base in the `main_metric`; None if unknown."""
-    name, base = main_metric(grid), grid.study.rows[0]
-    of_row, of_base = paper_value(grid, row, name), paper_value(grid, base, name)
-    return None if of_row is None or of_base is None else of_row - of_base
 
 
 def compare_pairs(lines: Sequence[RowResult], name: str) -> Pairs:

@@ -12,7 +12,7 @@ from scipy import special
 
 from t2t_jax import config
 from t2t_jax.study import statistics
-from t2t_jax.study.comparison import Measure, RowResult, main_measure, main_metric
+from t2t_jax.study.comparison import Measure, RowResult, main_metric
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.typeset import Table, table
 
@@ -75,7 +75,7 @@ def factorial(grid: Grid, lines: Sequence[RowResult]) -> Factorial | None:
     cells: dict[tuple[int, ...], Measure] = {}
     sizes: dict[tuple[int, ...], float] = {}
     for line, row in zip(members, values, strict=True):
-        measure = main_measure(grid, line)
+        measure = line.measure(main_metric(grid))
         if measure is not None and not line.unusual:
             place = tuple(levels[n].index(x) for n, x in zip(fields, row, strict=False))
             cells[place], sizes[place] = measure, line.runs[0].result["parameters"]

@@ -191,7 +191,7 @@ def _body(table: Table, columns: Sequence[_Column]) -> str:
             cells = list(next(rows))
             if n and line[0] == group[n - 1][0]:
                 cells[0] = ""
-            if len(line) > 1 and extends(line, 1):  # a label takes the empty cells after it
+            if extends(line):  # a label takes the empty cells after it
                 end = next((j for j in range(2, len(line)) if line[j]), len(line))
                 cells[1:end] = [rf"\multicolumn{{{end - 1}}}{{c}}{{{cells[1]}}}"]
             out.append(f"{' & '.join(cells)} \\\\")

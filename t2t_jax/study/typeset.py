@@ -59,9 +59,9 @@ def as_csv(names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def extends(line: Sequence[str], i: int) -> bool:
-    """Returns whether a cell is a label that extends across the empty cells after it."""
-    return " " in line[i] and i + 1 < len(line) and i == 1 and not line[i + 1]
+def extends(line: Sequence[str]) -> bool:
+    """Returns whether the second cell is a label that extends across the empty cells after it."""
+    return len(line) > 2 and " " in line[1] and not line[2]
 
 
 def plain(text: str) -> str:
@@ -86,7 +86,7 @@ def as_text(table: Table) -> str:
     every = [upper, lower, *(line for group in groups for line in group)]
     # A label that extends across the cells after it does not widen its own column.
     widths = [
-        max(len(line[i]) for line in every if not (i + 1 < len(line) and extends(line, i)))
+        max(len(line[i]) for line in every if not (i == 1 and extends(line)))
         for i in range(len(table.header))
     ]
 
@@ -95,7 +95,8 @@ def as_text(table: Table) -> str:
         for i, (text, width) in enumerate(zip(line, widths, strict=True)):
             end = sum(widths[: i + 1]) + 2 * i
             out = out.ljust(end - width) if not text else out
-            out += text.ljust(width) if i == 0 or extends(line, i) else text.rjust(end - len(out))
+            left = i == 0 or (i == 1 and extends(line))
+            out += text.ljust(width) if left else text.rjust(end - len(out))
             out += "  "
         return out.rstrip()
 
