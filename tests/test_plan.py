@@ -63,6 +63,17 @@ def test_a_study_is_planned_from_published_results(call, refused, tmp_path):
         refused([*words, "--from", home], home, "no two rows with several seeds")
 
 
+@pytest.mark.parametrize(("device", "named"), [("1 x cpu", "a core"), ("1 x H200", "1 x H200")])
+def test_the_time_is_of_the_device_of_the_stored_runs(device, named):
+    grid, lines = stored.attention(3)
+    moved = []
+    for line in lines:
+        result = line.runs[0].result
+        environment = {"environment": result["environment"] | {"device": device}}
+        moved.append(stored.changed(line, result=result | environment))
+    assert ("", f"time of {named}") in plan.plan(grid, moved, "a store").header
+
+
 def test_a_study_without_seeds_is_planned_from_the_stored_table(call, tmp_path):
     words = "plan", "table3", "--preset", "hour"
     for home in (stored.DEMO, tmp_path):

@@ -104,7 +104,8 @@ def plan(
         )
     rate, every = speed(lines, origin), [seeds_of(grid, n, base) for n in SEEDS]
     body = [_line(grid, found, seeds, rate, detect) for seeds in every]
-    header = [("", "seeds"), ("", "of base"), ("", "runs"), ("", "time of a core")]
+    device = "a core" if rate.device == "1 x cpu" else rate.device
+    header = [("", "seeds"), ("", "of base"), ("", "runs"), ("", f"time of {device}")]
     header += [("found with 80%", UNITS.get(name, name)) for name in found]
     header += [("power at", f"{detect} nats")]
     noises = "; ".join(
