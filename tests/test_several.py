@@ -290,6 +290,14 @@ def test_parquet_has_text_where_runs_differ_in_type(tmp_path):
     assert [x["seed"] for x in found] == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_no_curves_are_an_empty_file(form, tmp_path):
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    tidy.WRITERS[form](tmp_path / f"x.{form}", [])
+    assert read(tmp_path / f"x.{form}") == []
+
+
 def test_parquet_without_pyarrow_is_refused_in_a_sentence(home, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     words = ["results", "--store", str(home), "--format", "parquet", "--out", str(tmp_path)]

@@ -184,7 +184,11 @@ def _sorted(rows: list[Row]) -> list[Row]:
 
 
 def _write_csv(path: Path, rows: Sequence[Row]) -> None:
-    files.write(path, as_csv(rows[0] if rows else NAMES, rows))
+    files.write(path, as_csv(_columns(rows), rows))
+
+
+def _columns(rows: Sequence[Row]) -> Iterable[str]:
+    return rows[0] if rows else NAMES  # of the curves of runs that have taken no step
 
 
 def _write_jsonl(path: Path, rows: Sequence[Row]) -> None:
@@ -200,7 +204,7 @@ def _write_parquet(path: Path, rows: Sequence[Row]) -> None:
         raise UsageError(
             "Parquet needs the package pyarrow: install it, or choose --format csv or jsonl."
         ) from None
-    out, columns = io.BytesIO(), {n: [row[n] for row in rows] for n in rows[0]}
+    out, columns = io.BytesIO(), {n: [row[n] for row in rows] for n in _columns(rows)}
     parquet.write_table(pyarrow.table({n: _of_one_type(x) for n, x in columns.items()}), out)
     files.write(path, out.getvalue())
 
