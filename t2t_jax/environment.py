@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,6 +32,11 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         **{name: installed(name) for name in packages},
     }
+
+
+def without_count(devices: str) -> str:
+    """Returns the kind of some devices: `H100` of `8 x H100`. Any number lowers one program."""
+    return re.sub(r"\d+ x ", "", devices)
 
 
 def _git() -> str:

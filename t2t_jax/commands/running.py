@@ -164,7 +164,7 @@ def _prepare_directories(jobs: Sequence[Job], arguments: Namespace, progress: Pr
     Also reports which runs will go on from shorter ones.
     """
     _report_changes(jobs, arguments.rerun, progress.say)
-    continuation.announce([(job.name, job.c, job.directory) for job in jobs], progress.say)
+    continuation.announce([(job.c, job.directory) for job in jobs], progress.say)
     for job in jobs:
         names.add(job.directory, job.name)
 

@@ -10,7 +10,7 @@ from t2t_jax.commands.shared import cache_programs, changed_fields, print_scores
 from t2t_jax.config import Config
 from t2t_jax.data import prepare as preparation
 from t2t_jax.recipes import recipe
-from t2t_jax.runs import continuation
+from t2t_jax.runs import continuation, store
 from t2t_jax.training import hosts, trackers
 from t2t_jax.training.progress import Progress, duration
 
@@ -22,7 +22,8 @@ def train(arguments: Namespace) -> None:
     c = _config(arguments)
     checks.check_positions(c)
     directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
-    if not arguments.run and continuation.is_longer(c, directory):
+    stored = not arguments.run and (directory / "config.json").exists()
+    if stored and continuation.is_shorter(directory, store.read_config(directory), c):
         directory = directory.with_name(f"{directory.name}-{c.training.steps}")
     if arguments.hosts:  # the first process prepares the corpus for all
         hosts.join(arguments.hosts)

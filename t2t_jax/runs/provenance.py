@@ -10,7 +10,6 @@ without JAX.
 import hashlib
 import multiprocessing
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax.config import Config
-from t2t_jax.environment import PACKAGE
+from t2t_jax.environment import PACKAGE, environment, without_count
 from t2t_jax.errors import UsageError
 from t2t_jax.files import read_json, write_json
 from t2t_jax.runs import identity, published, store, study_file
@@ -46,8 +45,6 @@ def source(c: Config) -> str:
 
 def origin(c: Config, programs: Programs) -> dict[str, Any]:
     """Returns the environment of this process, with the source and the programs of a run."""
-    from t2t_jax.environment import environment
-
     return environment() | {"source": source(c), "programs": dict(programs)}
 
 
@@ -84,9 +81,9 @@ def changes(directory: Path, c: Config, environment: Mapping[str, Any]) -> list[
     memory = _remembered(directory.parent)
     if memory is None:
         return None
-    for name in _COMPARABLE:  # another number of devices lowers the same programs
+    for name in _COMPARABLE:
         today, then = (str(x.get(name)) for x in (memory["environment"], environment))
-        if re.sub(r"\d+ x ", "", today) != re.sub(r"\d+ x ", "", then):
+        if without_count(today) != without_count(then):
             return None
     kept, today = environment.get("programs"), memory["programs"].get(_key(directory, c))
     if kept is None or today is None:
@@ -133,7 +130,6 @@ def _load(files: Sequence[str]) -> None:
 
 
 def _programs(c: Config, V: int) -> tuple[dict[str, Any], dict[str, str]]:
-    from t2t_jax.environment import environment
     from t2t_jax.runs.programs import programs
 
     now = environment()

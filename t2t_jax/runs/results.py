@@ -1,6 +1,5 @@
 """The finished runs of a store, each with its origins: data, metric, device, libraries and code."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from t2t_jax.config import Config
+from t2t_jax.environment import without_count
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.runs import claim, provenance, published, store
@@ -123,7 +123,7 @@ def _origins(
         f"vocabulary{preparation}": facts["vocabulary"][:12],
         "metric": signature,
         "dtype": facts["dtype"],
-        "device": re.sub(r"\d+ x ", "", environment["device"]),
+        "device": without_count(environment["device"]),
         "libraries": ", ".join(f"{name} {environment[name]}" for name in libraries),
     }
 

@@ -25,7 +25,7 @@ from t2t_jax.extend import TABLE_OF, TABLES, in_files
 from t2t_jax.files import write, write_json
 from t2t_jax.runs import published
 
-COPY, MODULES = "study.py", "modules.json"
+COPIES = COPY, MODULES = "study.py", "modules.json"
 NOTHING = SimpleNamespace()  # the entry of a value that no table has
 Entries = Mapping[str, Mapping[str, Any]]  # by table and name
 
