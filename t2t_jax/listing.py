@@ -2,7 +2,7 @@
 
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from t2t_jax.errors import UsageError, near, warn
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.extend import PARTS
 from t2t_jax.recipes import RECIPES
-from t2t_jax.runs import names, published, results, store
+from t2t_jax.runs import names, published, results, store, view
+from t2t_jax.runs.results import State
+from t2t_jax.runs.view import Standing
 from t2t_jax.study import agreement, collecting, comparison
 from t2t_jax.study.declaration import EXPERIMENTS, PAPER, Study, find, path_of, studies, study_files
 from t2t_jax.study.presets import PRESETS, Preset, shrink
@@ -23,22 +25,20 @@ from t2t_jax.study.requests import Request
 
 
 def listing(what: str, home: Path | None) -> list[str]:
-    """Returns lines about a kind of entry, a study or the runs of a store.
+    """Returns lines about a kind of entry or a study.
 
     Raises:
       UsageError: there is nothing with that name.
     """
-    if home is not None and what != "runs":
+    if home is not None:
         raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
     if path_of(what) or what in (known := study_files()):
         return _rows(find(what))
     if topic := _TOPICS.get(what):
         raise UsageError(f"there is no list of {what}: `t2t-jax help {topic}` describes them.")
-    if what and what != "runs" and what not in _LISTS:
+    if what and what not in _LISTS:
         hint = near(what, ["runs", *_LISTS, *known])
         raise UsageError(f"there is nothing called {what!r} to list: {hint}")
-    if what == "runs":
-        return _runs(home or Path("runs"))
     if what:
         return _LISTS[what]()
     runnable = ("studies", "presets", "recipes")
@@ -89,54 +89,55 @@ def _rows(study: Study) -> list[str]:
     return lines
 
 
-def _runs(home: Path) -> list[str]:
-    """Returns a line for each name of each run of a store, below a heading.
+def list_runs(home: Path) -> tuple[list[str], str]:
+    """Returns a line for each name of each run of a store, and a line on how many have ended.
 
     The age is the time since the run ended, or since its last record if it has not ended.
     """
-    rows = []
+    rows, standings = list[tuple[str, ...]](), list[Standing]()
     for directory, c in results.stored(home, warn):
         try:
-            cells = _run_cells(directory, c)
+            state, own = results.state(directory, warn), names.names(directory)
+            standing = view.standing(own[0], state.status, c, state.records)
+            cells = _cells(directory, c, state, standing.record)
         except UsageError as error:
             warn(str(error))
             continue
-        rows += [(name, *cells) for name in names.names(directory)]
-    for directory in results.failed_early(home):
-        why = f"{directory}: {store.read_failure(directory)}"
-        cells = "failed", "", _age(directory), "", "", why
-        rows += [(name, *cells) for name in names.names(directory)]
+        standings.append(standing)
+        rows += [(name, *cells) for name in own]
+    begun = {*published.directories(home)}
+    for directory in sorted({x.parent for x in home.glob(f"*/{published.FAILURE}")} - begun):
+        own, why = names.names(directory), f"{directory}: {store.read_failure(directory)}"
+        standings.append(Standing(own[0], "failed", 0, 0, 0.0, {}))
+        rows += [(name, "failed", "", _age(directory), "", "", why) for name in own]
+        begun.add(directory)
+    waiting = {x.parent for x in home.glob(f"*/{names.FILE}")} - begun
+    summary = view.summary(standings, len(waiting))[0] if standings or waiting else ""
     if not rows:
-        return [f"{home} has no runs."]
+        return [f"{home} has no runs."], summary
     heading = "run", "status", "step", "age", "dev PPL", "scores", "location"
     table = [heading, *sorted(rows)]
-    places = [row[-1] for row in table]
     aligned = align([row[:-1] for row in table])
     width = max(map(len, aligned))
-    return [f"{x:{width}}  {place}" for x, place in zip(aligned, places, strict=True)]
+    return [f"{x:{width}}  {row[-1]}" for x, row in zip(aligned, table, strict=True)], summary
 
 
-def _run_cells(directory: Path, c: Config) -> tuple[str, ...]:
-    """Returns the columns of a run after its name."""
-    status, step = results.status(directory)
-    metric, result = metric_of(c.data.corpus), store.read_result(directory, warn) or {}
-    ppl = result.get("dev_perplexity")
-    if ppl is None:
-        evaluations = (r.get("dev_perplexity") for r in reversed(store.read_curves(directory)))
-        ppl = next((x for x in evaluations if x is not None), None)
-    scores: dict[str, Any] = result.get("scores", {})
+def _cells(directory: Path, c: Config, state: State, last: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the columns of a run after its name; `last` has the last value of each quantity."""
+    metric = metric_of(c.data.corpus)
+    ppl = state.result.get("dev_perplexity", last.get("dev_perplexity"))
+    scores: dict[str, Any] = state.result.get("scores", {})
     texts = [f"{split} {s[metric.key]['score']:.2f}" for split, s in scores.items()]
     begun = published.read(directory, "environment.json") or {}
     about = str(published.location(directory)), begun.get("continued")
-    failure = store.read_failure(directory)
     location = ", continued ".join(filter(None, about))
     return (
-        status,
-        f"{step:,}/{c.training.steps:,}",
+        state.status,
+        f"{state.step:,}/{c.training.steps:,}",
         _age(directory),
         "" if ppl is None else f"{ppl:.3f}",
         f"{metric.name} {', '.join(texts)}" if texts else "",
-        location if failure is None else f"{location}: {failure}",
+        location if state.failure is None else f"{location}: {state.failure}",
     )
 
 

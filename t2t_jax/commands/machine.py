@@ -7,10 +7,9 @@ from pathlib import Path
 from t2t_jax import doctor as checks
 from t2t_jax.arguments import HELP, TOPICS
 from t2t_jax.errors import Busy, RunError, UsageError, near, say, writing
-from t2t_jax.listing import listing
+from t2t_jax.listing import list_runs, listing
 from t2t_jax.runs import claim, published, results
 from t2t_jax.runs.names import title
-from t2t_jax.runs.view import look, summary
 
 _LEFT = ".pruned"  # suffix of a directory that is being deleted
 
@@ -36,7 +35,7 @@ def prune(arguments: Namespace) -> None:
     for directory, _ in results.stored(arguments.store, print):
         if published.is_published(directory):
             continue
-        if results.status(directory)[0] != "finished":
+        if results.state(directory).status != "finished":
             unfinished += 1
             continue
         try:
@@ -70,11 +69,13 @@ def _prune(directory: Path, dry_run: bool) -> int:
 
 def list_(arguments: Namespace) -> None:
     """Prints the entries of a kind, the rows of a study, or the runs of a store."""
-    print("\n".join(listing(arguments.what, arguments.store)), flush=True)
-    if arguments.what == "runs":
-        standings, unbegun = look(arguments.store or Path("runs"))
-        if standings or unbegun:
-            say(summary(standings, unbegun)[0])
+    if arguments.what != "runs":
+        print("\n".join(listing(arguments.what, arguments.store)))
+        return
+    lines, summary = list_runs(arguments.store or Path("runs"))
+    print("\n".join(lines), flush=True)
+    if summary:
+        say(summary)
 
 
 def help_(arguments: Namespace) -> None:

@@ -40,7 +40,7 @@ def is_shorter(directory: Path, c: Config, longer: Config) -> bool:
     """Returns whether a run is finished and differs from another only in having fewer steps."""
     fields = config.difference(c, longer).keys() - {*config.PATHS}
     fewer = c.training.steps < longer.training.steps and fields == {"steps"}
-    return fewer and results.status(directory)[0] == "finished"
+    return fewer and results.state(directory).status == "finished"
 
 
 def announce(runs: Runs, report: Report) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from t2t_jax.config import Config
 from t2t_jax.environment import without_count
@@ -57,6 +58,23 @@ class Run:
         return costs(self.result, store.read_curves(self.directory))
 
 
+class State(NamedTuple):
+    """The progress of a run, and what its directory says of it.
+
+    Attributes:
+      status: finished, failed, running or stopped.
+      records: of metrics.jsonl.
+      result: empty if there is none.
+      failure: why it failed.
+    """
+
+    status: str
+    step: int
+    records: Sequence[Mapping[str, Any]]
+    result: Mapping[str, Any] = MappingProxyType({})
+    failure: str | None = None
+
+
 def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, Config]]:
     """Yields the runs of a store, as (directory, config)."""
     if not home.is_dir():
@@ -66,12 +84,6 @@ def stored(home: Path, report: Callable[[str], object]) -> Iterator[tuple[Path, 
             yield directory, store.read_config(directory)
         except UsageError as error:
             report(str(error))
-
-
-def failed_early(home: Path) -> list[Path]:
-    """Returns the directories of a store whose runs failed before their configs were written."""
-    failed = {path.parent for path in home.glob(f"*/{published.FAILURE}")}
-    return sorted(failed - {*published.directories(home)})
 
 
 def read_run(
@@ -85,10 +97,14 @@ def read_run(
         the same preparation must share their data.
     """
     result = store.read_result(directory, report)
-    if result is None:
-        return _unfinished(directory, c)
-    likelihood = store.read_statistics(directory, result, store.LIKELIHOOD) or ()
     seed = c.training.seed
+    if result is None:
+        status, step, *_, failure = state(directory)
+        verb = "is running," if status == "running" else "stopped"
+        what = f"{verb} at step {step:,} of {c.training.steps:,}"
+        reason = what if failure is None else f"failed: {failure}"
+        return f"seed {seed} {reason}"
+    likelihood = store.read_statistics(directory, result, store.LIKELIHOOD) or ()
     run = Run(directory, seed, result, likelihood=likelihood)
     environment, signature = result["environment"], "perplexity"
     if split:
@@ -199,11 +215,7 @@ def _count(n: int) -> str:
 
 
 def usual_origins(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
-    """Returns the most frequent value of each origin.
-
-    Raises:
-      UsageError: an origin has several values, and `mix` is not set.
-    """
+    """Returns the most frequent value of each origin; without `mix`, several are an error."""
     usual = {}
     for name in dict.fromkeys(name for origin in origins for name in origin):
         counts = Counter(origin[name] for origin in origins if name in origin).most_common()
@@ -231,22 +243,12 @@ def newest_by_seed(runs: Sequence[Run], usual: Mapping[str, str]) -> tuple[Run, 
     return tuple(newest[seed] for seed in sorted(newest))
 
 
-def status(directory: Path) -> tuple[str, int]:
-    """Returns whether a run is finished, failed, running or stopped, and its step."""
-    records = store.read_curves(directory)
-    step = records[-1]["step"] if records else 0
-    if store.read_failure(directory) is not None:
-        return "failed", step
-    if (result := store.read_result(directory)) is not None:
-        return "finished", result["steps"]
-    return "running" if claim.is_locked(directory) else "stopped", step
-
-
-def _unfinished(directory: Path, c: Config) -> str:
-    state, step = status(directory)
-    if state == "failed":
-        what = f"failed: {store.read_failure(directory)}"
-    else:
-        verb = "is running," if state == "running" else "stopped"
-        what = f"{verb} at step {step:,} of {c.training.steps:,}"
-    return f"seed {c.training.seed} {what}"
+def state(directory: Path, report: Callable[[str], object] = lambda _: None) -> State:
+    """Returns the progress of a run; reports a result that is damaged."""
+    records, result = store.read_curves(directory), store.read_result(directory, report)
+    step, failure = records[-1]["step"] if records else 0, store.read_failure(directory)
+    if failure is not None:
+        return State("failed", step, records, result or {}, failure)
+    if result is not None:
+        return State("finished", result["steps"], records, result)
+    return State("running" if claim.is_locked(directory) else "stopped", step, records)

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from rich.text import Text
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.models.flops import run_flops
-from t2t_jax.runs import names, published, results, store
+from t2t_jax.runs import store
 from t2t_jax.runs.identity import Job
 from t2t_jax.training.progress import Progress, duration
 
@@ -50,7 +49,8 @@ class Standing:
         return self.status == "running" and self.seconds is not None
 
 
-def _standing(name: str, status: str, c: Config, records: Iterable[Mapping[str, Any]]) -> Standing:
+def standing(name: str, status: str, c: Config, records: Iterable[Mapping[str, Any]]) -> Standing:
+    """Returns the progress of a run, of which these records are kept."""
     record: dict[str, Any] = {}
     for x in records:  # records of training and of evaluation have different fields
         record |= x
@@ -138,7 +138,7 @@ class View:
         new = [job for job in self.jobs if job not in self.shown and ended(job)]
         before = len(self.shown)
         self.shown |= {*new}
-        standings = [self._standing(job) for job in self.jobs]
+        standings = [self._of_job(job) for job in self.jobs]
         self.left = seconds_left(standings) or self.left
         left = 0 if len(self.shown) == len(self.jobs) else self.left
         estimate = f", about {duration(left)} left" if left else ""
@@ -154,14 +154,14 @@ class View:
         elif seconds_left(standings):
             self.progress.show(summary(standings)[0])
 
-    def _standing(self, job: Job) -> Standing:
+    def _of_job(self, job: Job) -> Standing:
         """Returns the progress of a job. No lock is tried, as a worker may want it just then."""
         path, status = job.directory / "metrics.jsonl", "waiting"
         if job in self.shown:
             status = "finished" if store.read_failure(job.directory) is None else "failed"
         elif path.exists() and path.stat().st_mtime >= self.began:
             status = "running"
-        return _standing(job.name, status, job.c, store.read_curves(job.directory))
+        return standing(job.name, status, job.c, store.read_curves(job.directory))
 
 
 def ended(job: Job) -> bool:
@@ -184,15 +184,3 @@ def outcome(job: Job) -> str:
         return line
     metric = metric_of(job.c.data.corpus)
     return f"{line}  {metric.name} {result['scores'][job.splits[0]][metric.key]['score']:.2f}"
-
-
-def look(home: Path) -> tuple[list[Standing], int]:
-    """Returns the progress of a store's runs, and the number of runs that no process has begun."""
-    standings = [
-        _standing(names.names(x)[0], results.status(x)[0], c, store.read_curves(x))
-        for x, c in results.stored(home, lambda _: None)
-    ]
-    early = results.failed_early(home)
-    standings += [Standing(names.names(x)[0], "failed", 0, 0, 0.0, {}) for x in early]
-    named = {path.parent for path in home.glob(f"*/{names.FILE}")}
-    return standings, len(named - {*published.directories(home), *early})

@@ -125,10 +125,10 @@ def _name(name: str, directory: Path, seed: int, home: Path) -> Row:
 
 def _run(directory: Path, c: Config) -> Row:
     """Returns the state, config, scores, cost and origins of a run."""
-    status, step = results.status(directory)
-    result, costs = store.read_result(directory) or {}, {}
+    state = results.state(directory)
+    result, costs = state.result, {}
     if result:
-        costs = results.costs(result, store.read_curves(directory))
+        costs = results.costs(result, state.records)
         costs["trained_together"] = result["trained_together"]
         costs["averaged_steps"] = " ".join(map(str, result["averaged_steps"]))
     seconds, facts = store.finished_at(directory), published.read(directory, "data.json") or {}
@@ -137,9 +137,9 @@ def _run(directory: Path, c: Config) -> Row:
     origins = {n: x for n, x in environment.items() if n != "programs"}
     changes = provenance.changes(directory, c, environment)
     return {
-        "status": status,
-        "step": step,
-        "failure": store.read_failure(directory),
+        "status": state.status,
+        "step": state.step,
+        "failure": state.failure,
         "finished": finished.isoformat(timespec="seconds") if seconds else None,
         **row_config(c),
         "PPL": result.get("dev_perplexity"),
