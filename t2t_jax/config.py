@@ -11,18 +11,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
+from t2t_jax import parts
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, near
-from t2t_jax.parts import (
-    ARCHITECTURES,
-    FEED_FORWARD,
-    NORM_PLACEMENTS,
-    NORMS,
-    OPTIMIZERS,
-    OUTPUT_RULES,
-    POSITIONS,
-    SCHEDULES,
-)
 from t2t_jax.synonyms import ALSO
 
 
@@ -54,7 +45,7 @@ class Model:
     """
 
     architecture: str = _field(
-        "transformer", "the model; encoder and decoder are language models", ARCHITECTURES
+        "transformer", "the model; encoder and decoder are language models", parts.ARCHITECTURES
     )
     N: Count = _field(6, "layers in the encoder, and in the decoder")
     d_model: Count = _field(512, "width of the residual stream")
@@ -63,12 +54,12 @@ class Model:
     h_kv: Size = _field(0, "heads of keys and values (multi-query: 1); 0 means h")
     d_k: Count = _field(64, "width of a head's queries and keys")
     d_v: Count = _field(64, "width of a head's values")
-    positions: str = _field("sinusoid", "position scheme (`list parts`)", POSITIONS)
-    norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", NORMS)
-    norm_placement: str = _field("post", "flow of a layer (`list parts`)", NORM_PLACEMENTS)
-    feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", FEED_FORWARD)
+    positions: str = _field("sinusoid", "position scheme (`list parts`)", parts.POSITIONS)
+    norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", parts.NORMS)
+    norm_placement: str = _field("post", "flow of a layer (`list parts`)", parts.NORM_PLACEMENTS)
+    feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", parts.FEED_FORWARD)
     qk_norm: str = _field(
-        "none", "norm of each head's queries and keys (the paper has none)", ("none",), NORMS
+        "none", "norm of each head's queries and keys (the paper has none)", ("none",), parts.NORMS
     )
     attention_gate: Literal["none", "head", "element"] = _field(
         "none", "sigmoid gate of each head's output, or of its elements (the paper has none)"
@@ -161,8 +152,8 @@ class Training:
     """Sections 5.2 to 5.4."""
 
     steps: Count = _field(100_000, "training steps")
-    optimizer: str = _field("adam", "optimizer (`list parts`)", OPTIMIZERS)
-    schedule: str = _field("inverse_sqrt", "learning-rate schedule (`list parts`)", SCHEDULES)
+    optimizer: str = _field("adam", "optimizer (`list parts`)", parts.OPTIMIZERS)
+    schedule: str = _field("inverse_sqrt", "learning-rate schedule (`list parts`)", parts.SCHEDULES)
     warmup: Count = _field(4000, "steps of linear warm-up")
     peak_lr: Amount = _field(
         0.0, "learning rate after warm-up; 0 means (d_model warmup)^-0.5 (mup: mup_width)"
@@ -208,7 +199,7 @@ class Decoding:
         50, "subwords by which an output may exceed its input; 50 is raised to what training needs"
     )
     output_rule: str = _field(
-        "none", "rule that outputs keep (`list parts`): trees for trees", ("none",), OUTPUT_RULES
+        "none", "rule of outputs (`list parts`): trees for trees", ("none",), parts.OUTPUT_RULES
     )
 
 
@@ -243,15 +234,13 @@ SENTENCES = ("corpus", "source", "target", "grade", "task_options", *PATHS)
 def replace(config: Config, **changes: Any) -> Config:
     """Returns `config` with the named fields changed, in any section.
 
-    With another architecture, fields that it lacks are reset to their defaults.
-
-    Raises:
-      UsageError: a name is no field, or a value is out of its range.
+    With another architecture, fields that it lacks are reset to their defaults. A UsageError says
+    which name is no field, or which value is impossible.
     """
     if changes.get("architecture", config.model.architecture) != config.model.architecture:
-        new = ARCHITECTURES.get(changes["architecture"])
-        fields = new.fields if new else ()
-        lacking = (n for n in ARCHITECTURES[config.model.architecture].fields if n not in fields)
+        before = parts.ARCHITECTURES[config.model.architecture].fields
+        new = parts.ARCHITECTURES.get(changes["architecture"])
+        lacking = (n for n in before if not new or n not in new.fields)
         changes = {n: FIELDS[n].default for n in lacking} | changes
     sections: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
@@ -274,10 +263,7 @@ def difference(config: Config, base: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def describe(config: Config, paper: Config) -> str:
-    """Returns the differences from the paper's config as text: `N 3 (paper: 6), steps 50 (...)`.
-
-    Paths and the seed are left out.
-    """
+    """Returns differences from the paper, but no paths: `N 3 (paper: 6), steps 50 (...)`."""
     fields = difference(config, paper)
     names = (n for n in fields if n not in (*PATHS, "seed"))
     return ", ".join(f"{n} {fields[n][0]} (paper: {fields[n][1]})" for n in names)
@@ -306,8 +292,8 @@ def has(c: Model, name: str) -> bool:
 
 def setting_without(c: Model, name: str) -> str:
     """Returns the setting with which a field of the model has no effect; empty if it has one."""
-    specific = {n for architecture in ARCHITECTURES.values() for n in architecture.fields}
-    if name in specific and name not in ARCHITECTURES[c.architecture].fields:
+    specific = {n for architecture in parts.ARCHITECTURES.values() for n in architecture.fields}
+    if name in specific and name not in parts.ARCHITECTURES[c.architecture].fields:
         return f"architecture={c.architecture}"
     if name == "cross_attention" and c.architecture == "recurrent":
         without = c.attention_feeding == "none"

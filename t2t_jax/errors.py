@@ -71,11 +71,7 @@ def alternatives(choices: Iterable[str]) -> str:
 
 @contextmanager
 def writing(path: Path, kind: type[Exception] = OSError) -> Iterator[None]:
-    """Context in which `path` is written; turns an exception into an error of one sentence.
-
-    Raises:
-      RunError: in place of such an exception.
-    """
+    """Context in which `path` is written; turns an exception into a RunError of one sentence."""
     try:
         yield
     except kind as error:

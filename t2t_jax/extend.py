@@ -14,39 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from t2t_jax import parts
 from t2t_jax.attention import registry
 from t2t_jax.data.corpora import CORPORA, LIKELIHOODS, TRANSLATION, Corpus
 from t2t_jax.errors import UsageError
-from t2t_jax.parts import (
-    FEED_FORWARD,
-    NORM_PLACEMENTS,
-    NORMS,
-    OF_OPTIMIZERS,
-    OPTIMIZERS,
-    OUTPUT_RULES,
-    POSITIONS,
-    SCHEDULES,
-    FeedForward,
-    NormPlacement,
-    Optimizer,
-    Part,
-    Positions,
-    Schedule,
-    in_file,
-    three_matrices,
-    two_matrices,
-)
 
 Decorator = Callable[[Any], Any]
 
 PARTS: Mapping[str, dict[str, Any]] = {
-    "norm": NORMS,
-    "norm_placement": NORM_PLACEMENTS,
-    "feed_forward": FEED_FORWARD,
-    "positions": POSITIONS,
-    "optimizer": OPTIMIZERS,
-    "schedule": SCHEDULES,
-    "output_rule": OUTPUT_RULES,
+    "norm": parts.NORMS,
+    "norm_placement": parts.NORM_PLACEMENTS,
+    "feed_forward": parts.FEED_FORWARD,
+    "positions": parts.POSITIONS,
+    "optimizer": parts.OPTIMIZERS,
+    "schedule": parts.SCHEDULES,
+    "output_rule": parts.OUTPUT_RULES,
 }
 TABLES = {"attention": registry.MECHANISMS, **PARTS, "corpus": CORPORA}
 TABLE_OF = {  # the table that has the values of a config field
@@ -103,7 +85,7 @@ def _inherited(mechanism: type) -> dict[str, Any]:
 
 def norm(name: str, about: str = "") -> Decorator:
     """Adds a norm: a Flax module with the attributes of `models.norms.LayerNorm`."""
-    return _adding("norm", name, lambda where: Part(where, about))
+    return _adding("norm", name, lambda where: parts.Part(where, about))
 
 
 def output_rule(name: str, about: str = "") -> Decorator:
@@ -111,7 +93,7 @@ def output_rule(name: str, about: str = "") -> Decorator:
 
     The corpora that it is for declare it: `@corpus(..., output_rule=name)`.
     """
-    return _adding("output_rule", name, lambda where: Part(where, about))
+    return _adding("output_rule", name, lambda where: parts.Part(where, about))
 
 
 def norm_placement(name: str, about: str = "", **fields: Any) -> Decorator:
@@ -120,7 +102,8 @@ def norm_placement(name: str, about: str = "", **fields: Any) -> Decorator:
     Args:
       fields: `final_norm`, `products` and `mup` of `parts.NormPlacement`.
     """
-    return _adding("norm_placement", name, lambda where: NormPlacement(where, about, **fields))
+    entry = lambda where: parts.NormPlacement(where, about, **fields)  # noqa: E731
+    return _adding("norm_placement", name, entry)
 
 
 def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator:
@@ -135,11 +118,11 @@ def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator:
     """
 
     def add(implementation: Any) -> Any:
-        def entry(where: str) -> FeedForward:
+        def entry(where: str) -> parts.FeedForward:
             if isinstance(implementation, type):
-                return FeedForward(where, about, **{"dropout": False, **fields})
-            products = three_matrices if fields.get("gated") else two_matrices
-            return FeedForward(
+                return parts.FeedForward(where, about, **{"dropout": False, **fields})
+            products = parts.three_matrices if fields.get("gated") else parts.two_matrices
+            return parts.FeedForward(
                 "feed_forward:FeedForward", about, activation=where, products=products, **fields
             )
 
@@ -163,11 +146,11 @@ def positions(
       fields: `even` and `limited` of `parts.Positions`.
     """
 
-    def entry(where: str) -> Positions:
-        other = POSITIONS.get(name, Positions(about))
+    def entry(where: str) -> parts.Positions:
+        other = parts.POSITIONS.get(name, parts.Positions(about))
         wheres = in_files(other)
         same_file = wheres and wheres[0].rpartition(":")[0] == where.rpartition(":")[0]
-        scheme = other if same_file else Positions(about)
+        scheme = other if same_file else parts.Positions(about)
         return replace(scheme, **{str(kind): where, **fields})
 
     return _adding("positions", name, entry)
@@ -181,7 +164,7 @@ def schedule(name: str, about: str = "", endless: bool = False) -> Decorator:
     Args:
       endless: as of `parts.Schedule`.
     """
-    return _adding("schedule", name, lambda where: Schedule(where, about, endless=endless))
+    return _adding("schedule", name, lambda where: parts.Schedule(where, about, endless=endless))
 
 
 def optimizer(name: str, about: str = "", mup: bool = False) -> Decorator:
@@ -202,12 +185,12 @@ def optimizer(name: str, about: str = "", mup: bool = False) -> Decorator:
     def add(function: Any) -> Any:
         arguments = inspect.signature(function).parameters.values()
         fields = tuple(x.name for x in arguments if x.default is x.empty)
-        if others := [x for x in fields if x not in OF_OPTIMIZERS]:
+        if others := [x for x in fields if x not in parts.OF_OPTIMIZERS]:
             raise UsageError(
                 f"optimizer {name!r} has an argument {others[0]}, which is none of the fields "
-                f"{', '.join(OF_OPTIMIZERS)}: give it a default value."
+                f"{', '.join(parts.OF_OPTIMIZERS)}: give it a default value."
             )
-        entry = lambda where: Optimizer(where, about, fields=fields, mup=mup)  # noqa: E731
+        entry = lambda where: parts.Optimizer(where, about, fields=fields, mup=mup)  # noqa: E731
         return _adding("optimizer", name, entry)(function)
 
     return add
@@ -257,7 +240,7 @@ def corpus(
 
 def in_files(entry: Any) -> list[str]:
     """Returns the names in study files that an entry of a table refers to, as `/PATH.py:name`."""
-    return [x for x in vars(entry).values() if isinstance(x, str) and in_file(x)]
+    return [x for x in vars(entry).values() if isinstance(x, str) and parts.in_file(x)]
 
 
 def _adding(table: str, name: str, entry: Callable[[str], Any]) -> Decorator:

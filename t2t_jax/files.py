@@ -11,11 +11,7 @@ from t2t_jax.errors import UsageError, writing
 
 
 def make_directory(directory: Path) -> None:
-    """Makes a directory for results unless it exists.
-
-    Raises:
-      UsageError: it cannot be made.
-    """
+    """Makes a directory for results unless it exists; raises a UsageError if it cannot."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -23,11 +19,7 @@ def make_directory(directory: Path) -> None:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Writes a file atomically.
-
-    Raises:
-      RunError: it cannot be written, for example because the disk is full.
-    """
+    """Writes a file atomically; raises a RunError if it cannot, as on a full disk."""
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")  # of this process alone
     with writing(path):
         try:
@@ -53,11 +45,7 @@ def finite(value: Any) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Returns the content of a JSON file.
-
-    Raises:
-      UsageError: it cannot be read, or is not JSON.
-    """
+    """Returns the content of a JSON file; raises a UsageError if it cannot be read."""
     try:
         return json.loads(path.read_text("utf-8"))
     except OSError as error:

@@ -108,7 +108,7 @@ def finish(directory, c, dataset, program="0123456789ab", **result):
     origin = provenance.origin(c, {"step": program})
     claim.claim(directory, c, facts, dataset.vocabulary, origin)
     made = dict(scores={}, scoring={}, parameters=9, steps=40, trained_together=1)
-    made["environment"] = store.read_environment(directory)
+    made["environment"] = provenance.made_in(directory)
     store.write_result(directory, made | result)
 
 

@@ -13,9 +13,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from experiments.tools.collectives import moves
 from t2t_jax import config
 from t2t_jax.attention import MECHANISMS
-from t2t_jax.config import ARCHITECTURES
 from t2t_jax.errors import UsageError
 from t2t_jax.models import build
+from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.training import population, sharding
 from t2t_jax.training.sharding import make_mesh
 from t2t_jax.training.step import abstract, hyper, initialise, make_step

@@ -12,16 +12,7 @@ from t2t_jax.data.prepare import opener
 from t2t_jax.errors import RunError, UsageError, say
 from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.report import charts
-from t2t_jax.runs import (
-    claim,
-    continuation,
-    names,
-    provenance,
-    published,
-    store,
-    study_file,
-    workers,
-)
+from t2t_jax.runs import claim, continuation, names, provenance, published, study_file, workers
 from t2t_jax.runs.identity import Job
 from t2t_jax.study import requests, sweep
 from t2t_jax.study.comparison import RowResult
@@ -184,7 +175,8 @@ def _report_changes(jobs: Sequence[Job], rerun: bool, report: Callable[[str], ob
             differing.setdefault("cannot be compared with", []).append(job)
         elif changes:
             ours = study_file.file_of(job.c)
-            other = store.read_environment(job.directory).get("study_file")
+            begun = published.read(job.directory, "environment.json") or {}
+            other = begun.get("study_file")
             if ours and other and ours != other and Path(other).exists():
                 raise UsageError(
                     f"{other} has made {job.name}, with different code under the names of {ours}: "

@@ -96,8 +96,6 @@ def report(arguments: Namespace) -> None:
 
 def publish(arguments: Namespace) -> None:
     """Writes the results of a study, its table and its plots to a folder, and prints its path."""
-    from t2t_jax.report import charts
-
     grid = grid_shown(arguments)
     lines = _lines(grid, arguments)
     folder = publishing.publish(grid, lines, arguments.to)
@@ -110,11 +108,7 @@ def publish(arguments: Namespace) -> None:
 
 
 def _lines(grid: Grid, arguments: Namespace, needed: bool = True) -> list[RowResult]:
-    """Returns the lines of a grid.
-
-    Raises:
-      UsageError: it has no run, finished or not, and one is needed.
-    """
+    """Returns the lines of a grid; refuses one without any run, unless none is needed."""
     if arguments.compare:
         provenance.compare(stored(grid.home, say))
     judge = bool(getattr(arguments, "metrics", ""))  # what takes minutes must be asked for

@@ -46,11 +46,7 @@ def claim(
     vocabulary: Vocabulary,
     origin: Mapping[str, Any],
 ) -> None:
-    """Writes what determines a run, or checks that the directory holds the same run.
-
-    Raises:
-      UsageError: the directory holds another run; the message names the difference.
-    """
+    """Writes what determines a run; raises a UsageError if the directory holds another run."""
     steps, metrics = (directory / "checkpoints").glob("*"), directory / "metrics.jsonl"
     trained = any(steps) or (metrics.exists() and metrics.stat().st_size > 0)
     if trained and (directory / "config.json").exists():  # if not, another may take its place
@@ -75,27 +71,18 @@ def claim(
 
 
 def is_locked(directory: Path) -> bool:
-    """Returns whether another process holds the lock of a run, so far as this one can know.
-
-    Who may not write to the store cannot ask for its locks, and sees none as held.
-    """
+    """Returns whether another process holds the lock of a run."""
     if not (directory / "lock").exists():
         return False
     try:
         with lock(directory):
             return False
-    except Busy:
-        return True
-    except UsageError:
-        return False
+    except UsageError as error:  # who may not write to the store sees no lock as held
+        return isinstance(error, Busy)
 
 
 def move_aside(directory: Path) -> Path:
-    """Moves a run to `replaced/` in its store, to be trained again; returns its new directory.
-
-    Raises:
-      Busy: another process is at work on it.
-    """
+    """Returns the new directory of a run, moved to `replaced/`; raises Busy if it is in use."""
     with lock(directory):
         replaced = directory.parent / "replaced"
         make_directory(replaced)

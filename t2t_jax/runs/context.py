@@ -12,11 +12,7 @@ from t2t_jax.data.batches import Batches
 from t2t_jax.data.cache import Dataset, as_one, packed
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import check, is_scored, metrics_of, outputs_of, perplexity
-from t2t_jax.evaluation.perplexity import (
-    placed,
-    sentence_likelihoods,
-    token_likelihoods,
-)
+from t2t_jax.evaluation.perplexity import placed, sentence_likelihoods, token_likelihoods
 from t2t_jax.inference.translate import output_limit
 from t2t_jax.models import build
 from t2t_jax.parts import ARCHITECTURES
@@ -69,7 +65,6 @@ def make_context(
 
     Args:
       to_score: whether a split is to be scored, by its name.
-      mesh: the devices, as `sharding.make_mesh` parses it.
 
     Raises:
       UsageError: the config does not fit the data or the devices.

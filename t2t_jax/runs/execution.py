@@ -39,12 +39,7 @@ def execute(
     progress: Progress,
     mesh: str = "",
 ) -> list[Outcome]:
-    """Trains and scores runs that can share a program, or continues them.
-
-    Args:
-      runs: configs that share their `identity.compile_key`, each with the directory of its run.
-      to_score: whether a split is to be scored, by its name.
-      mesh: the devices, as `sharding.make_mesh` parses it.
+    """Trains and scores runs that share their `identity.compile_key`, or continues them.
 
     Returns:
       For each run its result, as in result.json, or an error: `Busy` if another process works on
@@ -133,7 +128,7 @@ def _save(context: Context, member: Member, trained: Trained) -> Result:
     seconds = time.monotonic() - start
     rounded = likelihoods.round(4).tolist()  # 1e-4 nats of a sentence, as float32 resolves
     checksum = hosts.decide(lambda: store.write_statistics(directory, store.LIKELIHOOD, rounded))
-    begun_in = hosts.decide(partial(store.read_environment, directory))
+    begun_in = hosts.decide(partial(provenance.made_in, directory))
     result = {
         "parameters": sum(x.size for x in jax.tree.leaves(trained.params)),
         "averaged_steps": trained.averaged,

@@ -25,11 +25,7 @@ Set = list[dict[str, Any]]
 def contrast(directory: Path, cache: Path, name: str, report: Report) -> list[Accuracy]:
     """Returns the accuracy of a run on a contrastive set, by type of error and distance.
 
-    Args:
-      name: a file in LingEval97's format; or the corpus of the run, for the set that `score` uses.
-
-    Raises:
-      UsageError: the set does not fit the run.
+    `name` is a file in LingEval97's format; or the corpus of the run, for the set of `score`.
     """
     if name in CORPORA:
         corpus = store.read_config(directory).data.corpus
@@ -46,9 +42,6 @@ def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Jud
     """Returns the accuracy of a run on the minimal pairs of its corpus, and each judgement.
 
     The set has none of the sentences that the run may have been trained on.
-
-    Raises:
-      UsageError: the corpus of the run has no minimal pairs.
     """
     c = store.read_config(directory)
     corpus = CORPORA[c.data.corpus]

@@ -66,11 +66,7 @@ def load(
 
 
 def final_parameters(directory: Path) -> Path:
-    """Returns the directory of the parameters with which a finished run was scored.
-
-    Raises:
-      UsageError: they were not kept.
-    """
+    """Returns the directory of the parameters with which a finished run was scored."""
     if not (directory / "final").exists():
         raise UsageError(
             f"{title(directory)} is finished but has no parameters (final/): restore them, or "
@@ -110,9 +106,6 @@ def evaluate(
       texts: sources, and one or several references of each; None for the split.
       changes: decoding fields that differ from the run's.
       metrics: names of further metrics, separated by commas.
-
-    Raises:
-      UsageError: there is no such split or metric, or the corpus is no longer the one trained on.
     """
     c, model, params, vocabulary = load(directory, report)
     c, own = config.replace(c, **changes), metrics_of(c.data.corpus)
@@ -133,11 +126,7 @@ def evaluate(
 def predictions(
     directory: Path, cache: Path, splits: Sequence[str], report: Report
 ) -> dict[str, tuple[list[str], Split]]:
-    """Returns a run's predictions for splits, and the splits as it reads them.
-
-    Raises:
-      UsageError: as in `evaluate`, or a sentence is longer than the model's positions.
-    """
+    """Returns a run's predictions for splits, and the splits as it reads them."""
     c, model, params, vocabulary = load(directory, report, translating=False)
     dataset, out = as_read(c, store.open_dataset(directory, c, cache, report)), {}
     for name in splits:

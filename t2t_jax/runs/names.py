@@ -57,9 +57,6 @@ def resolve(text: str, home: Path) -> Path:
     """Returns the directory of the run that a path, or a name in the store `home`, refers to.
 
     The preset of a name and its changed fields may be left out: `table3/base/0`.
-
-    Raises:
-      UsageError: the store has no such run, or several.
     """
     path = Path(text)
     if path.is_dir() or published.is_published(path):
@@ -73,11 +70,7 @@ def resolve(text: str, home: Path) -> Path:
     exact = [(name, run) for name, run in known if text in (name, run.name)]
     matches = exact or [(name, run) for name, run in known if text in _abbreviations(name)]
     if not matches:
-        short = {_abbreviations(name)[1]: name for name, _ in known} | {
-            name: name for name, _ in known
-        }
-        close = difflib.get_close_matches(text, short, n=3, cutoff=0.0)
-        nearest = list(dict.fromkeys(short[name] for name in close))
+        nearest = difflib.get_close_matches(text, {name for name, _ in known}, n=3, cutoff=0.0)
         raise UsageError(
             f"{home} has no run called {text!r}: the nearest are {alternatives(nearest)} "
             f"(`t2t-jax list runs --store {home}` shows all)."

@@ -33,9 +33,7 @@ def directories(home: Path) -> list[Path]:
 
 
 def read(directory: Path, name: str) -> Any:
-    """Returns the content of a run's file: JSON, the records of a .jsonl, or text.
-
-    It is None if the run has no such file.
+    """Returns the content of a run's file: JSON, the records of a .jsonl, or text; None without it.
 
     Raises:
       UsageError: the file is damaged, or cannot be read.
@@ -74,23 +72,14 @@ def contents(directory: Path, names: Iterable[str] = KEPT) -> Contents:
 
 
 def write(home: Path, runs: Mapping[str, Contents]) -> None:
-    """Publishes runs, by the names of their directories; replaces the runs published in `home`.
-
-    Raises:
-      RunError: the file cannot be written.
-    """
+    """Publishes runs, by the names of their directories; replaces the runs published in `home`."""
     lines = ({"directory": name, **content} for name, content in runs.items())
     text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     files.write(home / NAME, lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
 def unpack(folder: Path, home: Path) -> int:
-    """Makes the runs published in a folder, unless they are begun or done; returns how many.
-
-    Raises:
-      UsageError: no run is published there.
-      RunError: a directory cannot be written.
-    """
+    """Makes the runs published in a folder, unless they are begun or done; returns how many."""
     runs = _published(folder)
     if not runs:
         raise UsageError(f"{folder} has no {NAME}: name a folder that `publish` wrote.")

@@ -42,9 +42,7 @@ LIKELIHOOD, CONTRASTIVE = "likelihood", "contrastive"
 
 
 def read_config(directory: Path) -> Config:
-    """Returns the config of a run.
-
-    If it names something in a study file that is not loaded, the run's copy of the file is loaded.
+    """Returns the config of a run; loads its copy of a study file if the config needs it.
 
     Raises:
       UsageError: there is no run, or its config.json names a field that does not exist.
@@ -65,12 +63,9 @@ def read_config(directory: Path) -> Config:
 
 def read_data(directory: Path) -> dict[str, Any]:
     """Returns what determines a run besides its config, as `claim.claim` wrote it."""
-    return _read_required(directory, "data.json")
-
-
-def read_environment(directory: Path) -> dict[str, Any]:
-    """Returns the environment in which a run was begun."""
-    return _read_required(directory, "environment.json")
+    if (facts := published.read(directory, "data.json")) is None:
+        raise UsageError(f"{title(directory)} has no data.json: restore it.")
+    return facts
 
 
 def read_curves(directory: Path) -> list[dict[str, Any]]:
@@ -82,13 +77,6 @@ def read_translations(directory: Path, split: str, language: str) -> list[str] |
     """Returns the translations of a split, or None if they were not kept."""
     text = published.read(directory, f"{split}.{language}")
     return None if text is None else text.removesuffix("\n").split("\n")
-
-
-def _read_required(directory: Path, name: str) -> Any:
-    content = published.read(directory, name)
-    if content is None:
-        raise UsageError(f"{title(directory)} has no {name}: restore it.")
-    return content
 
 
 def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:

@@ -104,11 +104,7 @@ def forget(path: Path, before: Entries) -> None:
 
 
 def file_of(c: Config) -> str | None:
-    """Returns the path of the study file that defines what a config names; None if none does.
-
-    Raises:
-      UsageError: several files do, as a run keeps a copy of one.
-    """
+    """Returns the path of the study file that defines what a config names; None if none does."""
     flat = config.flatten(c)
     files = {
         _study(where): field
@@ -126,10 +122,7 @@ def file_of(c: Config) -> str | None:
 
 
 def text_of(c: Config) -> str:
-    """Returns the text of the study file that defines what a config names; empty if none does.
-
-    The texts of the modules beside it that it imports follow.
-    """
+    """Returns the text of a config's study file and of modules beside it; empty without one."""
     path = file_of(c)
     return "\n".join(_texts(path)) if path else ""
 
@@ -142,11 +135,7 @@ def keep_copy(directory: Path, path: str) -> None:
 
 
 def load_copy(directory: Path) -> bool:
-    """Loads the copy of a study file that a run keeps; returns whether there is one.
-
-    Raises:
-      UsageError: as `load`.
-    """
+    """Loads the copy of a study file that a run keeps; returns whether there is one."""
     text = published.read(directory, COPY)
     if text is not None:
         load(directory / COPY, text, published.read(directory, MODULES) or {})

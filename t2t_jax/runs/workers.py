@@ -22,7 +22,7 @@ from t2t_jax.config import Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, Interrupted, RunError
 from t2t_jax.models.flops import run_flops
-from t2t_jax.runs import claim, store
+from t2t_jax.runs import claim, continuation, store
 from t2t_jax.runs.identity import Job, compile_key
 from t2t_jax.runs.view import View, ended, outcome
 from t2t_jax.training.progress import Progress
@@ -45,8 +45,6 @@ def run_jobs(
     Jobs that share a program run together. The most expensive ones start first.
 
     Args:
-      open_data: opens the corpus of a job; jobs that share a program also share the corpus.
-      mesh: as `sharding.make_mesh` parses it.
       workers: the number of workers that share the jobs.
       log: the file of this worker's output.
     """
@@ -95,7 +93,6 @@ def _run_population(
     jobs: Sequence[Job], open_data: OpenData, progress: Progress, mesh: str, log: Path | None
 ) -> list[Job]:
     """Runs jobs that share a program; returns those that another worker holds."""
-    from t2t_jax.runs import continuation
     from t2t_jax.runs.execution import execute
 
     jobs = [job for job in jobs if not ended(job)]
