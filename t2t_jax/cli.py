@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from t2t_jax.arguments import add_commands
-from t2t_jax.errors import Interrupted, RunError, UsageError, alternatives, closest
+from t2t_jax.errors import Interrupted, RunError, UsageError, alternatives, closest, warn
 from t2t_jax.synonyms import ALSO
 
 
@@ -40,28 +40,27 @@ def main(words: Sequence[str] | None = None) -> int:
         module, _, function = arguments.command.rpartition(".")
         getattr(import_module(f"t2t_jax.commands.{module}"), function)(arguments)
     except UsageError as error:
-        print(f"t2t-jax: {error}", file=sys.stderr)
+        warn(str(error))
         return 2
     except RunError as error:
-        print(f"t2t-jax: {error}", file=sys.stderr)
+        warn(str(error))
         return Interrupted.CODE if isinstance(error, Interrupted) else 1
     except KeyboardInterrupt:
-        print("t2t-jax: interrupted.", file=sys.stderr)
+        warn("interrupted.")
         return Interrupted.CODE
     except BrokenPipeError:  # the reader of a pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print(f"t2t-jax: {error}.", file=sys.stderr)
+        warn(f"{error}.")
         return 1
     except (RuntimeError, OverflowError) as error:  # JAX's own types are RuntimeErrors
         if "memory" not in str(error).lower() and not isinstance(error, OverflowError):
             raise
         reason = str(error).splitlines()[0].rstrip(".")
-        print(
-            f"t2t-jax: the arrays of this model are too large for the device ({reason}): lower "
-            "batch_tokens or the widths of the model, or divide it by --mesh.",
-            file=sys.stderr,
+        warn(
+            f"the arrays of this model are too large for the device ({reason}): lower "
+            "batch_tokens or the widths of the model, or divide it by --mesh."
         )
         return 1
     return 0

@@ -25,7 +25,6 @@ def examine(cache: Path, store: Path, mesh: str) -> Iterator[Finding]:
     """Yields the finding of each check; a check that raises gives a finding, too."""
     checks: dict[str, Callable[[], Finding]] = {
         "packages": _packages,
-        "allocator": _allocator,
         "memory": _memory,
         "cache": lambda: _space("cache", cache),
         "store": lambda: _space("store", store),
@@ -63,16 +62,6 @@ def _packages() -> Finding:
         if not requirement.specifier.contains(version, prereleases=True):
             problems.append(f"{name} {version} is not {requirement.specifier}")
     return Finding("packages", ", ".join(installed[:4]), "; ".join(problems))
-
-
-def _allocator() -> Finding:
-    preloaded = os.environ.get("LD_PRELOAD", "")
-    for name in ("jemalloc", "tcmalloc"):
-        if name in preloaded:
-            return Finding("allocator", name)
-    if os.environ.get("MALLOC_TOP_PAD_"):
-        return Finding("allocator", "glibc, set to keep freed memory")
-    return Finding("allocator", "glibc with its defaults; launch/local.sh makes CPU steps faster")
 
 
 def _memory() -> Finding:

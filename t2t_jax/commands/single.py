@@ -14,27 +14,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from t2t_jax import config, files
-from t2t_jax.commands.shared import (
-    available_dataset,
-    cache_programs,
-    changed_fields,
-    print_scores,
-    say,
-)
+from t2t_jax.commands.shared import available_dataset, cache_programs, changed_fields, print_scores
 from t2t_jax.config import Config
 from t2t_jax.data import parallel
 from t2t_jax.data.corpora import CORPORA
-from t2t_jax.errors import UsageError
+from t2t_jax.errors import UsageError, say
 from t2t_jax.evaluation.contrastive import Accuracy
 from t2t_jax.evaluation.likelihood import nats_of
-from t2t_jax.evaluation.metrics import (
-    CONTRASTIVE,
-    metric_of,
-    metrics_of,
-    outputs_of,
-    parse,
-    score,
-)
+from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, metrics_of, outputs_of, parse, score
 from t2t_jax.inference import sample
 from t2t_jax.inference import translate as translation
 from t2t_jax.inference.export import export as export_model

@@ -12,7 +12,7 @@ import multiprocessing
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -115,23 +115,21 @@ def compare(runs: Iterable[tuple[Path, Config]]) -> None:
 
 def _lower(configs: Mapping[str, tuple[Config, int]]) -> dict[str, Any]:
     """Returns the memory of a store: programs of configs, and the environment of their process."""
-    files = {study_file.file_of(c) for c, _ in configs.values()} - {None}
+    files = sorted({file for c, _ in configs.values() if (file := study_file.file_of(c))})
     workers = 1 if Path("/dev/nvidia0").exists() else min(len(configs), os.cpu_count() or 1)
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, spawn, _load, (sorted(map(str, files)),)) as pool:
-        lowered = list(pool.map(_programs, *zip(*configs.values(), strict=True)))
+    with ProcessPoolExecutor(workers, spawn) as pool:
+        pairs = zip(*configs.values(), strict=True)
+        lowered = list(pool.map(partial(_programs, files), *pairs))
     programs = dict(zip(configs, (programs for _, programs in lowered), strict=True))
     return {"source": package_source(), "environment": lowered[0][0], "programs": programs}
 
 
-def _load(files: Sequence[str]) -> None:
-    for file in files:
-        study_file.load(Path(file))
-
-
-def _programs(c: Config, V: int) -> tuple[dict[str, Any], dict[str, str]]:
+def _programs(files: Sequence[str], c: Config, V: int) -> tuple[dict[str, Any], dict[str, str]]:
     from t2t_jax.runs.programs import programs
 
+    for file in files:
+        study_file.load(Path(file))
     now = environment()
     return {name: now[name] for name in _COMPARABLE}, programs(c, V)
 
