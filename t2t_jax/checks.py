@@ -156,9 +156,8 @@ def check_positions(c: Config) -> None:
 def check_split(c: Config, name: str, split: Split, limit: int | None, translated: bool) -> None:
     """Raises an error if the model lacks positions that the sentences of a split need.
 
-    Args:
-      limit: the number of learned positions, if the model has them.
-      translated: whether the split is translated, and not only read under teacher forcing.
+    `limit` is its number of learned positions. A split that is not `translated` is read under
+    teacher forcing.
     """
     source, target = (int(side.lengths.max()) for side in (split.source, split.target))
     if not translated and limit is not None and max(source, target) > limit:

@@ -49,7 +49,7 @@ def near(
 def closest(name: str, choices: Iterable[str], also: Mapping[str, Iterable[str]]) -> list[str]:
     """Returns the choices that the word closest to a misspelt name stands for; usually one or none.
 
-    Case, hyphens and leading dashes are ignored. See `near` for the arguments.
+    Case, hyphens and leading dashes are ignored. `also` has other words for a choice.
     """
     meanings: dict[str, list[str]] = {}
     for choice in choices:

@@ -45,12 +45,7 @@ def mechanism(name: str, about: str = "", **fields: Any) -> Decorator:
     A pattern is a function of the options that returns an `attention.reach.Reach`, from which its
     cost follows. A class inherits what its base class declares, if that is a mechanism, too: a
     subclass with matrices or products of its own declares `products`, and `supports` without mup.
-
-    Args:
-      fields: of `attention.registry.Entry`, such as `options=dict(tau=0.1)`.
-
-    Raises:
-      UsageError: neither the class nor its base classes declare `products` and `supports`.
+    The fields are those of `attention.registry.Entry`, such as `options=dict(tau=0.1)`.
     """
 
     def add(implementation: Any) -> Any:
@@ -99,8 +94,7 @@ def output_rule(name: str, about: str = "") -> Decorator:
 def norm_placement(name: str, about: str = "", **fields: Any) -> Decorator:
     """Adds a flow of a layer: a function as `models.transformer.post`.
 
-    Args:
-      fields: `final_norm`, `products` and `mup` of `parts.NormPlacement`.
+    The fields are `final_norm`, `products` and `mup` of `parts.NormPlacement`.
     """
     entry = lambda where: parts.NormPlacement(where, about, **fields)  # noqa: E731
     return _adding("norm_placement", name, entry)
@@ -110,11 +104,8 @@ def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator:
     """Adds a feed-forward layer: its activation, a function of an array, or a Flax module.
 
     A module has the attributes and the call of `models.feed_forward.FeedForward`. It must declare
-    `products`, and has no dropout of its own and no muP rules unless it declares them.
-
-    Args:
-      fields: of `parts.FeedForward`: `gated` of an activation; `products`, `dropout` and `mup` of a
-        module.
+    `products`, and has no dropout of its own and no muP rules unless it declares them. The fields
+    are those of `parts.FeedForward`: `gated` of an activation; the others of a module.
     """
 
     def add(implementation: Any) -> Any:
@@ -141,9 +132,8 @@ def positions(
 ) -> Decorator:
     """Adds a position scheme, or another function to a scheme of the same file.
 
-    Args:
-      kind: what the function does; it has the signature of its kind in `models/positions.py`.
-      fields: `even` and `limited` of `parts.Positions`.
+    The function has the signature of its kind in `models/positions.py`. The fields are `even` and
+    `limited` of `parts.Positions`.
     """
 
     def entry(where: str) -> parts.Positions:
@@ -160,9 +150,6 @@ def schedule(name: str, about: str = "", endless: bool = False) -> Decorator:
     """Adds a schedule of the learning rate: a function of (step, warmup, steps), float32 scalars.
 
     Its value is a factor on the peak learning rate, in the warm-up as well; the first step is 1.
-
-    Args:
-      endless: as of `parts.Schedule`.
     """
     return _adding("schedule", name, lambda where: parts.Schedule(where, about, endless=endless))
 
@@ -174,12 +161,6 @@ def optimizer(name: str, about: str = "", mup: bool = False) -> Decorator:
     a whole optimizer, whose updates are added, gets -1 as its learning rate. It is not to clip
     gradients or decay weights, which the fields `clip_norm` and `weight_decay` do. The function's
     arguments without a default are among the fields `parts.OF_OPTIMIZERS`.
-
-    Args:
-      mup: as of `parts.Optimizer`.
-
-    Raises:
-      UsageError: the function has another argument without a default.
     """
 
     def add(function: Any) -> Any:

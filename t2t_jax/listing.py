@@ -25,11 +25,7 @@ from t2t_jax.study.requests import Request
 
 
 def listing(what: str, home: Path | None) -> list[str]:
-    """Returns lines about a kind of entry or a study.
-
-    Raises:
-      UsageError: there is nothing with that name.
-    """
+    """Returns lines about a kind of entry or a study."""
     if home is not None:
         raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
     if path_of(what) or what in (known := study_files()):
@@ -60,7 +56,7 @@ def _presets() -> list[str]:
 
 
 def _agreement(preset: Preset) -> list[str]:
-    """Says how far the stored Table 3 of a preset, if there is one, agrees with the paper's."""
+    """Returns how far the stored Table 3 of a preset, if there is one, agrees with the paper's."""
     home = EXPERIMENTS / "results" / f"table3-{preset.name}"
     if not home.is_dir():
         return []

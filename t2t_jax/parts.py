@@ -14,9 +14,7 @@ from typing import Any
 def implementation(where: str, home: str) -> Any:
     """Returns the class or function that an entry of a table names.
 
-    Args:
-      where: its name in the module `home`, `file:name` in the package `home`, or `/PATH.py:name` in
-        a file outside of this package.
+    `where` is its name in the module `home`, `file:name` in the package `home`, or `/PATH.py:name`.
     """
     file, _, name = where.rpartition(":")
     module = file if in_file(where) else f"{home}.{file}".rstrip(".")

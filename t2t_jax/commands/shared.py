@@ -65,12 +65,9 @@ def default_store(study: str) -> Path:
 
 
 def lines_of(grid: Grid, cache: Path, mix: bool, judge: bool = False) -> list[RowResult]:
-    """Returns the numbers of every row of a grid, from its store.
+    """Returns the numbers of every row of a grid, from its store; `mix` is as of `collect`.
 
-    Args:
-      mix: as of `study.collecting.collect`.
-      judge: whether runs are judged on minimal pairs, if the grid has a column of them; otherwise
-        it shows those that have been judged.
+    With `judge`, runs are judged on minimal pairs first, if the grid has a column of them.
     """
     rows = collect(grid, mix=mix, report=say)
     if not grid.computed:

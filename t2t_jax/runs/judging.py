@@ -68,10 +68,7 @@ def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Jud
 def judged(
     directory: Path, result: Mapping[str, Any], cache: Path, report: Report
 ) -> Mapping[str, Any]:
-    """Returns the result of a finished run with its `score`, which is computed once and stored.
-
-    Without parameters, the result of a run that has no score stays as it is.
-    """
+    """Returns the result of a run with its `score`, made once and stored if it has parameters."""
     if not is_waiting(directory, result):
         return result
     with claim.lock(directory, wait=True):

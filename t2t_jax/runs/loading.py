@@ -38,10 +38,6 @@ def load(
       report: receives a line about the checkpoint that is used if training is not finished;
         without `report`, an unfinished run is refused.
       translating: whether to refuse a model that does not translate.
-
-    Raises:
-      UsageError: there is no run, it has no parameters yet or parameters of another model or
-        vocabulary, training is not finished, or the model does not translate.
     """
     directory = resolve(str(run), Path(home))
     if published.is_published(directory):

@@ -91,10 +91,8 @@ def read_run(
 ) -> Run | str:
     """Returns a run of a store; its seed and status as text if it is not finished.
 
-    Args:
-      split: the split that it is scored on; empty if only perplexity is measured.
-      preparation: how the row prepares its data, as text; empty if as base does. Only runs with
-        the same preparation must share their data.
+    `split` is empty if only perplexity is measured. `preparation` says how the row prepares its
+    data, if not as base does: only runs with the same preparation must share their data.
     """
     result = store.read_result(directory, report)
     seed = c.training.seed

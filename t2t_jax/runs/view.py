@@ -63,10 +63,8 @@ def seconds_left(standings: Sequence[Standing], unbegun: int = 0) -> float | Non
     """Returns the estimated time until all runs have ended; None while no run makes steps.
 
     The estimate assumes that a run's remaining steps take as long as its last ones, or as their
-    FLOPs take in other runs, and that as many runs are trained at once as at present.
-
-    Args:
-      unbegun: number of runs whose config is not known; each is assumed to take the others' mean.
+    FLOPs take in other runs, and that as many runs are trained at once as at present. The
+    configs of `unbegun` runs are not known; each is assumed to take the others' mean.
     """
     running = [x for x in standings if x.running]
     if not running:

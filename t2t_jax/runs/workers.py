@@ -121,9 +121,8 @@ def supervise(
 ) -> int:
     """Starts workers on jobs and shows their progress until they end; returns how many failed.
 
-    Args:
-      command: the command line of a worker without its number.
-      workers: None means one per GPU, or per CPU core without GPUs.
+    `command` is the command line of a worker without its number. `workers` is None for one per GPU,
+    or per CPU core without GPUs.
     """
     files.make_directory(logs)
     for job in jobs:
@@ -178,11 +177,7 @@ def _workers(
 
 
 def _default_workers(programs: int) -> int:
-    """Returns a number of workers that keeps this machine busy.
-
-    Without a GPU it is one worker per core, because a small model hardly gains from a second core.
-    Every GPU gets a worker.
-    """
+    """Returns one worker per GPU, or per core: a small model hardly gains from a second core."""
     devices = any(Path(p).exists() for p in ("/dev/nvidia0", "/dev/accel0", "/dev/vfio/0"))
     if devices and os.environ.get("JAX_PLATFORMS", "") != "cpu":
         return min(max(len(gpus()), 1), programs)
