@@ -14,20 +14,14 @@ _HOME = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
 CACHE = Path(os.environ.get("T2T_JAX_CACHE") or f"{_HOME}/t2t_jax").expanduser()
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(","))
-
-
 def _text(help: str, **more: Any) -> dict[str, Any]:
     return dict(default="", help=help, **more)
 
 
-def _number(help: str, metavar: str, default: int | None = None) -> dict[str, Any]:
-    return dict(type=int, default=default, metavar=metavar, help=help)
-
-
-def _real(help: str, metavar: str) -> dict[str, Any]:
-    return dict(type=float, default=1.0, metavar=metavar, help=help)
+def _number(
+    help: str, metavar: str, default: float | None = None, kind: Any = int
+) -> dict[str, Any]:
+    return dict(type=kind, default=default, metavar=metavar, help=help)
 
 
 def _path(help: str, default: Any = None, **more: Any) -> dict[str, Any]:
@@ -36,10 +30,6 @@ def _path(help: str, default: Any = None, **more: Any) -> dict[str, Any]:
 
 def _flag(help: str) -> dict[str, Any]:
     return dict(action="store_true", help=help)
-
-
-def _choice(help: str, *choices: str, **more: Any) -> dict[str, Any]:
-    return dict(choices=choices, help=help, **more)
 
 
 _SIZES: dict[str, Any] = dict(nargs="+", choices=("tiny", "base", "big"), metavar="SIZE")
@@ -60,9 +50,9 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--mesh": _text(
         "devices along each axis, such as data=2,fsdp=2,tensor=2 (or population) [all along data]"
     ),
-    "--track": _choice(
-        "also send the curves to a tracker, which must be installed [none]",
-        *("tensorboard", "wandb"),
+    "--track": dict(
+        choices=("tensorboard", "wandb"),
+        help="also send the curves to a tracker, which must be installed [none]",
     ),
     # train, prepare
     "recipe": dict(help=f"one of {', '.join(RECIPES)}"),
@@ -123,17 +113,16 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         dest="origin",
         metavar="FOLDER",
     ),
-    "--detect": dict(
-        type=float,
-        metavar="NATS",
-        help="also print how often a difference of this size in NLL per token would be found",
+    "--detect": _number(
+        "also print how often a difference of this size in NLL per token would be found",
+        *("NATS", None, float),
     ),
     # table, results, report, publish
-    "--format:table": _choice(
-        "format of the table [text]", *("text", "md", "latex", "csv", "json"), default="text"
+    "--format:table": dict(
+        choices="text md latex csv json".split(), default="text", help="format of the table [text]"
     ),
     "--columns": dict(
-        type=_names,
+        type=lambda text: tuple(name.strip() for name in text.split(",")),
         default=(),
         metavar="NAME,...",
         help="columns beside the scores: config fields, n, params [the study's fields, n and "
@@ -142,7 +131,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--no-cost": _flag("leave out the table of costs"),
     "--notes": _flag("print all notes below the table: code, what rows differ in, ..."),
     "--p": _flag("show differences from base with their intervals and p, corrected"),
-    "--format:results": _choice("[csv]", *("csv", "jsonl", "parquet"), default="csv"),
+    "--format:results": dict(choices="csv jsonl parquet".split(), default="csv", help="[csv]"),
     "--out:results": _path("directory for runs.FORMAT and curves.FORMAT [results]", "results"),
     "--out:report": _path("path of the page [STUDY-PRESET.html in the store]"),
     "--to": _path("directory in which STUDY-PRESET is made", required=True),
@@ -161,9 +150,13 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         metavar="NAMES",
     ),
     "--tokens": _number("the largest number of tokens to generate [100]", "N", 100),
-    "--temperature": _real("divides the logits; 0 chooses the most likely token [1]", "X"),
+    "--temperature": _number(
+        "divides the logits; 0 chooses the most likely token [1]", "X", 1.0, float
+    ),
     "--top-k": _number("draw among the K most likely tokens [all]", "K", 1 << 30),
-    "--top-p": _real("draw among the most likely tokens of this probability [1]", "P"),
+    "--top-p": _number(
+        "draw among the most likely tokens of this probability [1]", "P", 1.0, float
+    ),
     "--seed": _number("the draw: equal seeds continue a line equally [0]", "N", 0),
     "--out:export": _path("directory [RUN/ctranslate2]"),
     "sentence": dict(help="in the source language"),
@@ -172,10 +165,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--out:bench": _path("directory for the figures, as JSON and text [bench]", "bench"),
     "--lengths": dict(nargs="+", type=int, metavar="N", help="[256 512 ... 16384]"),
     "--mechanisms": dict(nargs="+", metavar="NAME", help="[all, and additive_naive]"),
-    "--seconds": dict(
-        type=float,
-        default=20,
-        help="a mechanism is dropped at the length whose call would take longer [20]",
+    "--seconds": _number(
+        "a mechanism is dropped at the length whose call would take longer [20]", "S", 20, float
     ),
     "--sizes:train": dict(_SIZES, default=["tiny", "base"], help="[tiny base]; big"),
     "--sizes:translate": dict(_SIZES, default=["tiny"], help="[tiny]; base big"),

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from t2t_jax import config, files
+from t2t_jax.bench import align
 from t2t_jax.commands.shared import available_dataset, cache_programs, changed_fields, print_scores
 from t2t_jax.config import Config
 from t2t_jax.data import parallel
@@ -152,13 +153,11 @@ def _print_predictions(arguments: Namespace, directory: Path, splits: Sequence[s
 
 def _accuracies(found: Sequence[Accuracy]) -> str:
     """Returns accuracies as lines of text."""
-    width = max(len(x.type) for x in found)
-    lines = [f"{'':{width}}  distance     accuracy  95% interval         n"]
+    rows = [("", "distance", "accuracy", "95% interval", "n")]
     for x in found:
-        name = x.type if not x.distance else ""
-        interval = f"{x.low:.1f} to {x.high:.1f}"
-        lines.append(f"{name:{width}}  {x.distance:10}  {x.share:8.1f}%  {interval:13}  {x.n:8,}")
-    return "\n".join(lines)
+        name, interval = "" if x.distance else x.type, f"{x.low:.1f} to {x.high:.1f}"
+        rows.append((name, x.distance, f"{x.share:.1f}%", interval, f"{x.n:,}"))
+    return "\n".join(align(rows))
 
 
 def export(arguments: Namespace) -> None:

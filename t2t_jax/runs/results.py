@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from t2t_jax.config import Config
@@ -71,7 +70,7 @@ class State(NamedTuple):
     status: str
     step: int
     records: Sequence[Mapping[str, Any]]
-    result: Mapping[str, Any] = MappingProxyType({})
+    result: dict[str, Any]
     failure: str | None = None
 
 
@@ -249,4 +248,4 @@ def state(directory: Path, report: Callable[[str], object] = lambda _: None) -> 
         return State("failed", step, records, result or {}, failure)
     if result is not None:
         return State("finished", result["steps"], records, result)
-    return State("running" if claim.is_locked(directory) else "stopped", step, records)
+    return State("running" if claim.is_locked(directory) else "stopped", step, records, {})
