@@ -166,6 +166,13 @@ def test_a_machine_without_problems_passes(doctor_output, monkeypatch):
         assert f"\nok    {subject} " in f"\n{out}", subject
 
 
+def test_memory_that_caches_files_is_free(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "MEMINFO", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text("MemFree: 9 kB\nMemAvailable: 5242880 kB\nPages_Total: 7\n")
+    found = next(x for x in doctor.examine(tmp_path, tmp_path, "") if x.check == "memory")
+    assert (found.result, found.remedy) == ("5.0 GiB free", "")
+
+
 def test_problems_are_reported_with_their_remedies(tmp_path, doctor_output, monkeypatch):
     monkeypatch.setattr(doctor, "SPACE", 1e9)
     monkeypatch.setattr(doctor, "MEMORY", 1e9)
