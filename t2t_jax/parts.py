@@ -166,26 +166,20 @@ class FeedForward(Part):
 
 
 _LAYER = "feed_forward:FeedForward"
-_GATED: Any = dict(gated=True, products=three_matrices)
+
+
+def _gated(about: str, activation: str, name: str) -> FeedForward:
+    exported = dict(activation=name, ffn_glu=True)
+    return FeedForward(_LAYER, about, exported, activation, gated=True, products=three_matrices)
+
+
 FEED_FORWARD: dict[str, FeedForward] = {
     "relu": FeedForward(_LAYER, "max(0, x W_1 + b_1) W_2 + b_2 (paper)", {}, "relu"),
     "gelu": FeedForward(
         _LAYER, "GELU(x W_1 + b_1) W_2 + b_2, GELU by tanh", dict(activation="GELUTanh"), "gelu"
     ),
-    "geglu": FeedForward(
-        _LAYER,
-        "(GELU(x W_1) * x W_3) W_2, GELU by tanh",
-        dict(activation="GELUTanh", ffn_glu=True),
-        "gelu",
-        **_GATED,
-    ),
-    "swiglu": FeedForward(
-        _LAYER,
-        "(SiLU(x W_1) * x W_3) W_2",
-        dict(activation="SWISH", ffn_glu=True),
-        "silu",
-        **_GATED,
-    ),
+    "geglu": _gated("(GELU(x W_1) * x W_3) W_2, GELU by tanh", "gelu", "GELUTanh"),
+    "swiglu": _gated("(SiLU(x W_1) * x W_3) W_2", "silu", "SWISH"),
 }
 
 
