@@ -18,7 +18,6 @@ from t2t_jax.errors import Busy, writing
 from t2t_jax.files import write_json
 from t2t_jax.parts import SCHEDULES
 from t2t_jax.runs import claim, identity, names, provenance, results, store, study_file
-from t2t_jax.training import manifest
 
 Runs = Sequence[tuple[Config, Path]]
 Report = Callable[[str], object]
@@ -60,7 +59,7 @@ def begin(runs: Runs, dataset: Dataset, report: Report) -> None:
     configs = {directory: c for c, directory in runs}
     for directory, (shorter, c) in shorter_runs(runs).items():
         name = names.names(shorter)[0]
-        if obstacle := _obstacle(shorter, c) or _difference(shorter, c, dataset):
+        if obstacle := _obstacle(shorter, c, dataset):
             done = f"{name} has {c.training.steps:,} of these steps"
             report(f"{done}, but {obstacle}: {directory} is trained from scratch")
             continue
@@ -82,10 +81,13 @@ def _checkpoints(directory: Path, c: Config) -> list[int]:
     return sorted(step for step in saved if step % c.training.evaluate_every == 0)
 
 
-def _obstacle(directory: Path, c: Config) -> str:
-    """Returns why longer runs cannot go on from a finished one; empty if they can."""
-    t, steps = c.training, _checkpoints(directory, c)
-    changes = provenance.changes(directory, c, provenance.made_in(directory))
+def _obstacle(directory: Path, c: Config, dataset: Dataset | None = None) -> str:
+    """Returns why longer runs cannot go on from a finished one; empty if they can.
+
+    With the dataset of the longer runs, their data, device and software are compared, too.
+    """
+    t, steps, made = c.training, _checkpoints(directory, c), provenance.made_in(directory)
+    changes = provenance.changes(directory, c, made)
     if not SCHEDULES[t.schedule].endless:
         return f"the learning rate of schedule={t.schedule} depends on the number of steps"
     if changes is None:
@@ -94,25 +96,17 @@ def _obstacle(directory: Path, c: Config) -> str:
         return f"this code computes another {' and '.join(changes)}"
     # Some of the checkpoints that are averaged at the end may belong to the shorter run.
     if not steps or not {*range(steps[-1], 0, -t.evaluate_every)[: t.average]} <= {*steps}:
-        return (
-            f"there are no checkpoints at the last multiples of evaluate_every={t.evaluate_every}"
-        )
-    return ""
-
-
-def _difference(directory: Path, c: Config, dataset: Dataset) -> str:
-    """Returns how a run here would differ from a shorter one; empty if it would not."""
+        return f"no checkpoints are at the last multiples of evaluate_every={t.evaluate_every}"
+    if dataset is None:
+        return ""
     from t2t_jax.models import build
 
-    before = {**provenance.made_in(directory), **store.read_data(directory)}
+    before = {**made, **store.read_data(directory)}
     dtype = build(c, dataset.vocabulary.size).dtype.name
     now = environment() | identity.data_facts(dataset) | {"dtype": dtype}
     compared = "data", "vocabulary", "dtype", "jax", "flax", "optax", "device"
-    if changes := [x for x in compared if without_count(before[x]) != without_count(now[x])]:
-        return f"the {' and '.join(changes)} differ"
-    checkpoints = [directory / "checkpoints" / str(step) for step in _checkpoints(directory, c)]
-    damaged = (f"the checkpoint {x} is damaged" for x in checkpoints if manifest.damage(x))
-    return next(damaged, "")
+    different = [x for x in compared if without_count(before[x]) != without_count(now[x])]
+    return f"the {' and '.join(different)} differ" if different else ""
 
 
 def _copy(shorter: Path, c: Config, directory: Path, origin: str) -> None:
