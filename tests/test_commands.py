@@ -272,7 +272,6 @@ def test_training_on_eight_devices(words, tmp_path):
     options = dict(capture_output=True, timeout=200, env=os.environ | EIGHT)
     words = [sys.executable, "-m", "t2t_jax.cli", *words, "--run", str(tmp_path / "run")]
     words += ["--accumulate", "2", "--batch_tokens", "400", "--mesh", "data=4,tensor=2"]
-    words += ["--steps", "300"]  # on twice the tokens of other tests
     done = subprocess.run(words, **options)
     assert done.returncode == 0, done.stderr.decode()
     result = json.loads((tmp_path / "run" / "result.json").read_text())
