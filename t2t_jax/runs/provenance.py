@@ -70,22 +70,22 @@ def made_in(directory: Path) -> Mapping[str, Any]:
     return result["environment"] if result else published.read(directory, "environment.json") or {}
 
 
-def changes(directory: Path, c: Config, environment: Mapping[str, Any]) -> list[str] | None:
+def changes(directory: Path, c: Config, made: Mapping[str, Any]) -> list[str] | None:
     """Returns the names of a run's programs that today's code does not compute.
 
     It is None if this is not known: the run has no programs, or it has other versions or another
     device than the programs that its store remembers, or none are remembered.
     """
-    if environment.get("source") == source(c):
+    if made.get("source") == source(c):
         return []
     memory = _remembered(directory.parent)
     if memory is None:
         return None
     for name in _COMPARABLE:
-        today, then = (str(x.get(name)) for x in (memory["environment"], environment))
+        today, then = (str(x.get(name)) for x in (memory["environment"], made))
         if without_count(today) != without_count(then):
             return None
-    kept, today = environment.get("programs"), memory["programs"].get(_key(directory, c))
+    kept, today = made.get("programs"), memory["programs"].get(_key(directory, c))
     if kept is None or today is None:
         return None
     return sorted(name for name, x in today.items() if kept.get(name, x) != x)
@@ -99,8 +99,8 @@ def compare(runs: Iterable[tuple[Path, Config]]) -> None:
     """
     unknown: dict[Path, dict[str, tuple[Config, int]]] = {}
     for directory, c in runs:
-        environment = made_in(directory)
-        if "programs" not in environment or environment.get("source") == source(c):
+        made = made_in(directory)
+        if "programs" not in made or made.get("source") == source(c):
             continue
         memory, key = _remembered(directory.parent), _key(directory, c)
         if memory is None or key not in memory["programs"]:
