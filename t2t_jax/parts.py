@@ -226,13 +226,10 @@ POSITIONS: dict[str, Positions] = {
 
 @dataclass(frozen=True)
 class Schedule(Part):
-    """A schedule of the learning rate, with its warm-up.
+    """A schedule of the learning rate: a function of (step, warmup, steps), float32 scalars.
 
-    Attributes:
-      where: a function of (step, warmup, steps), float32 scalars, as file:name; its value is a
-        factor on the peak learning rate.
-      endless: whether its value does not depend on the number of steps, so that a longer run can go
-        on from a shorter one.
+    Its value is a factor on the peak learning rate, in the warm-up as well. If it is `endless`, it
+    does not depend on the number of steps, so that a longer run can go on from a shorter one.
     """
 
     endless: bool = False

@@ -14,18 +14,12 @@ from t2t_jax.data.cache import Dataset
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A run that a grid asks for: a row of a study under one seed.
+    """A run that a grid asks for: a row of a study under one seed."""
 
-    Attributes:
-      name: the run's name, such as `table3-demo/base/0`.
-      directory: the run's directory.
-      splits: those that are scored, the study's own first; empty if only perplexity is measured.
-    """
-
-    name: str
+    name: str  # such as `table3-demo/base/0`
     c: Config
     directory: Path
-    splits: tuple[str, ...]
+    splits: tuple[str, ...]  # to score, the study's own first; none: only perplexity is measured
 
 
 def data_facts(dataset: Dataset) -> dict[str, Any]:

@@ -58,16 +58,9 @@ class Run:
 
 
 class State(NamedTuple):
-    """The progress of a run, and what its directory says of it.
+    """The progress of a run: its status, its records, its result (perhaps empty), why it failed."""
 
-    Attributes:
-      status: finished, failed, running or stopped.
-      records: of metrics.jsonl.
-      result: empty if there is none.
-      failure: why it failed.
-    """
-
-    status: str
+    status: str  # finished, failed, running or stopped
     step: int
     records: Sequence[Mapping[str, Any]]
     result: dict[str, Any]

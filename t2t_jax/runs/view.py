@@ -20,19 +20,14 @@ from t2t_jax.training.progress import Progress, duration
 
 @dataclass(frozen=True)
 class Standing:
-    """The progress of a run.
-
-    Attributes:
-      flops: FLOPs of a step.
-      record: the last value of each quantity measured in training; empty before the first record.
-    """
+    """The progress of a run."""
 
     name: str
     status: str
     step: int
     steps: int
-    flops: float
-    record: Mapping[str, Any]
+    flops: float  # of a step
+    record: Mapping[str, Any]  # the last value of each quantity measured in training
 
     @property
     def ended(self) -> bool:
@@ -98,16 +93,12 @@ def _line(x: Standing) -> str:
 
 
 class View:
-    """Shows the progress of jobs: on a terminal redrawn, in a pipe a plain line now and then.
-
-    Attributes:
-      shown: the jobs whose end has been reported.
-      began: the time of day; a run without a later record is not at work.
-    """
+    """Shows the progress of jobs: on a terminal redrawn, in a pipe a plain line now and then."""
 
     def __init__(self, jobs: Sequence[Job], progress: Progress) -> None:
-        self.jobs, self.progress, self.began = jobs, progress, time.time()
-        self.shown = {job for job in jobs if ended(job)}
+        self.jobs, self.progress = jobs, progress
+        self.began = time.time()  # a run without a later record is not at work
+        self.shown = {job for job in jobs if ended(job)}  # whose end has been reported
         self.live: Live | None = None
         self.left: float | None = None  # the last estimate, while no run makes steps
         if self.shown:
