@@ -86,17 +86,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 @dataclass(frozen=True)
 class Part:
-    """What every part has.
+    """What every part has."""
 
-    Attributes:
-      where: its class or function, as file:name.
-      about: what it is in a few words, or as a formula.
-      ctranslate2: its arguments to CTranslate2's model specification; None if CTranslate2 lacks it.
-    """
-
-    where: str
-    about: str
-    ctranslate2: Mapping[str, Any] | None = None
+    where: str  # its class or function, as file:name
+    about: str  # what it is in a few words, or as a formula
+    ctranslate2: Mapping[str, Any] | None = None  # of its model specification; None: it lacks it
 
 
 OUTPUT_RULES: dict[str, Part] = {
@@ -125,15 +119,11 @@ def three_matrices(c: Any, L: int) -> int:
 class NormPlacement(Part):
     """The flow of a layer: in which order its sub-layers, residual connections and norms follow.
 
-    Attributes:
-      where: a function of (layer, x, sublayers, P_drop), as file:name (`models.transformer.post`).
-      final_norm: whether a norm follows the last layer, because no norm follows the last sub-layer.
-      products: the multiply-adds of a layer beside one call of each sub-layer.
-      mup: as for a feed-forward layer.
+    It is a function of (layer, x, sublayers, P_drop), such as `models.transformer.post`.
     """
 
-    final_norm: bool = False
-    products: Products = lambda c, L: 0
+    final_norm: bool = False  # after the last layer, because none follows the last sub-layer
+    products: Products = lambda c, L: 0  # of a layer beside one call of each sub-layer
     mup: Rates = lambda c: {}
 
 
@@ -149,19 +139,14 @@ NORM_PLACEMENTS: dict[str, NormPlacement] = {
 class FeedForward(Part):
     """A feed-forward layer.
 
-    Attributes:
-      activation: of `models.feed_forward.FeedForward`: a function of `jax.nn`, or of a file.
-      gated: whether it is (activation(x W_1) * x W_3) W_2, without biases.
-      products: its multiply-adds.
-      dropout: whether it applies P_drop_ff.
-      mup: a function of config.Model: the factors on the learning rate under muP, by the logical
-        axes of a matrix, of matrices whose axes `models.parametrization` does not know.
+    Under muP, `mup` has the factors on the learning rate of matrices whose logical axes
+    `models.parametrization` does not know, by these axes.
     """
 
-    activation: str = ""
-    gated: bool = False
+    activation: str = ""  # a function of `jax.nn`, or of a file
+    gated: bool = False  # whether it is (activation(x W_1) * x W_3) W_2, without biases
     products: Products = two_matrices
-    dropout: bool = True
+    dropout: bool = True  # whether it applies P_drop_ff
     mup: Rates = lambda c: {}
 
 
@@ -185,23 +170,14 @@ FEED_FORWARD: dict[str, FeedForward] = {
 
 @dataclass(frozen=True)
 class Positions:
-    """A position scheme: the functions of models/positions.py, or of a file, that it consists of.
-
-    Attributes:
-      about: what it is in a few words.
-      encode: returns what is added to the embeddings.
-      rotate: rotates queries and keys.
-      bias: returns what is added to the scores of self-attention.
-      even: the width that must be even because features are paired: d_model or d_k.
-      limited: whether positions are limited to the length of a table.
-    """
+    """A position scheme: functions of models/positions.py, or of a file, as file:name."""
 
     about: str
-    encode: str = ""
-    rotate: str = ""
-    bias: str = ""
-    even: str = ""
-    limited: bool = False
+    encode: str = ""  # returns what is added to the embeddings
+    rotate: str = ""  # rotates queries and keys
+    bias: str = ""  # returns what is added to the scores of self-attention
+    even: str = ""  # the width that must be even, as features are paired: d_model or d_k
+    limited: bool = False  # whether positions are limited to the length of a table
 
     @property
     def partners(self) -> tuple[str, ...]:
@@ -243,17 +219,13 @@ SCHEDULES: dict[str, Schedule] = {
 
 @dataclass(frozen=True)
 class Optimizer(Part):
-    """An optimizer.
+    """An optimizer: a function of `fields` that returns an `optax.GradientTransformation`.
 
-    Attributes:
-      where: a function of `fields` that returns an `optax.GradientTransformation`, as file:name.
-        The step subtracts its updates, times the learning rate.
-      fields: the fields that it takes, of those that only optimizers take.
-      mup: whether the entries of its updates have the same size at every width, as Adam's have, so
-        that muP's learning rates for Adam are right for it, too.
+    The step subtracts its updates, times the learning rate. With `mup`, the entries of its updates
+    have the same size at every width, as Adam's have, so that muP's rates are right for it.
     """
 
-    fields: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()  # of those that only optimizers take
     mup: bool = False
 
 

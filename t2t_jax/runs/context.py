@@ -24,26 +24,17 @@ from t2t_jax.training.step import abstract
 
 @dataclass(frozen=True)
 class Context:
-    """What runs that share a program have in common.
-
-    Attributes:
-      params: abstract parameters: their shapes and layout.
-      likelihoods: parameters -> `sentence_likelihoods` of dev, or the same of its documents.
-      evaluate: parameters -> dev perplexity.
-      batches: the training batches; a run has them in the order of its seed.
-      scored: the splits that are to be scored.
-      max_extra: how much longer than its input an output may be.
-    """
+    """What runs that share a program have in common."""
 
     model: Any
-    params: Any
+    params: Any  # abstract: shapes and layout
     mesh: Any
     dataset: Dataset
-    likelihoods: Callable[[Any], np.ndarray]
-    evaluate: Callable[[Any], float]
-    batches: Batches
-    scored: list[str]
-    max_extra: int
+    likelihoods: Callable[[Any], np.ndarray]  # `sentence_likelihoods` of dev or of its documents
+    evaluate: Callable[[Any], float]  # parameters -> dev perplexity
+    batches: Batches  # of training; a run has them in the order of its seed
+    scored: list[str]  # splits
+    max_extra: int  # subwords by which an output may exceed its input
     progress: Progress
 
     def facts(self, c: Config) -> dict[str, Any]:

@@ -22,31 +22,19 @@ COSTS = (
 
 @dataclass(frozen=True)
 class Run:
-    """One finished run of a row.
-
-    Attributes:
-      score: the grid's metric, BLEU (13a, cased) or F1 of trees; None if only perplexity is
-        measured.
-      statistics: the metric's statistics of each sentence, which are summed over the corpus.
-      likelihood: `evaluation.perplexity.sentence_likelihoods` of dev; empty in runs of older code.
-      version: the commit of its code; without one, or if it was edited, a digest of its source.
-      programs: the hash of each of its programs; empty if they were not kept.
-      changes: the programs that today's code does not compute; None if they were not compared.
-      origins: values that all runs of a table must share, by name.
-      unusual: its origins that differ from the usual ones, as text; empty without --mix.
-    """
+    """One finished run of a row."""
 
     directory: Path
     seed: int
     result: Mapping[str, Any]
-    score: float | None = None
-    statistics: Sequence[Sequence[float]] = ()
-    likelihood: Sequence[Sequence[float]] = ()
-    version: str = ""
-    programs: Mapping[str, str] = field(default_factory=dict)
-    changes: Sequence[str] | None = None
-    origins: Mapping[str, str] = field(default_factory=dict)
-    unusual: str = ""
+    score: float | None = None  # by the main metric; None if only perplexity is measured
+    statistics: Sequence[Sequence[float]] = ()  # of each sentence, which are summed over the corpus
+    likelihood: Sequence[Sequence[float]] = ()  # `sentence_likelihoods` of dev; older code has none
+    version: str = ""  # the commit; without one, or if it was edited, a digest of the source
+    programs: Mapping[str, str] = field(default_factory=dict)  # hashes; empty if they were not kept
+    changes: Sequence[str] | None = None  # programs that differ today; None: not compared
+    origins: Mapping[str, str] = field(default_factory=dict)  # what runs of a table must share
+    unusual: str = ""  # origins that differ from the usual ones, as text; empty without --mix
 
     @property
     def device(self) -> str:
