@@ -21,21 +21,20 @@ from tests.browser import open_page
 from tests.reference.attention import attention as reference
 
 V, SOURCES, TARGETS = 30, [[5, 6, 7, 8, 2], [9, 2]], [[4, 5, 2], [4, 6, 7, 2]]
+HEADS = dict(d_ff=20, h=2, d_k=8, d_v=4)
 MODELS = {
-    "transformer": dict(N=2, d_ff=20, h=2, d_k=8, d_v=4),
+    "transformer": dict(HEADS, N=2),
     "mixed": dict(
-        N=2, d_ff=20, h=2, d_k=8, d_v=4, encoder_attention="local:w=2",
-        decoder_attention="linear", cross_attention="performer:m=8,linear",
+        HEADS, N=2, encoder_attention="local:w=2", decoder_attention="linear",
+        cross_attention="performer:m=8,linear",
     ),
-    "memory": dict(
-        N=2, d_ff=20, h=2, d_k=8, d_v=4, encoder_attention="retention", decoder_attention="delta",
-    ),
-    "relative": dict(N=1, d_ff=20, h=2, d_k=8, d_v=4, positions="relative"),
+    "memory": dict(HEADS, N=2, encoder_attention="retention", decoder_attention="delta"),
+    "relative": dict(HEADS, N=1, positions="relative"),
     "differential": dict(
-        N=1, d_ff=20, h=2, d_k=8, d_v=4, encoder_attention="differential:lambda_init=0.25",
+        HEADS, N=1, encoder_attention="differential:lambda_init=0.25",
         cross_attention="differential:lambda_init=0.25",
     ),
-    "learned": dict(N=1, d_ff=20, h=2, d_k=8, d_v=4, positions="learned"),
+    "learned": dict(HEADS, N=1, positions="learned"),
     "luong": dict(
         N=1, architecture="recurrent", attention_feeding="output", cross_attention="additive"
     ),

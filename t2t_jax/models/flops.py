@@ -56,14 +56,10 @@ def _projections(c: Model) -> tuple[int, int]:
 def _attention(c: Model, role: str, T: int, S: int) -> Number:
     """Multiply-adds of attention in all layers, with the projections of a mechanism's gates."""
     shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder", h=c.h)
-    mechanisms = getattr(c, f"{role}_attention")
-    of_gates = sum(entry(of_layer(mechanisms, i)).gates(c.d_k) for i in range(c.N))
-    return c.h * _layers(mechanisms, c.N, shape) + (c.h_kv or c.h) * S * c.d_model * of_gates
-
-
-def _layers(attention: str, N: int, shape: Shape) -> Number:
-    """Products of one head in N layers."""
-    return sum(products(of_layer(attention, i), shape) for i in range(N))
+    layers = [of_layer(getattr(c, f"{role}_attention"), i) for i in range(c.N)]
+    of_gates = sum(entry(x).gates(c.d_k) for x in layers)
+    pairs = c.h * sum(products(x, shape) for x in layers)
+    return pairs + (c.h_kv or c.h) * S * c.d_model * of_gates
 
 
 def recurrent(c: Model, S: int, T: int) -> Number:
@@ -88,4 +84,6 @@ def convolutional(c: Model, S: int, T: int) -> Number:
     """Multiply-adds of a convolutional model on one pair, the logits apart."""
     d = c.d_model
     convolutions = c.N * ((S + T) * c.kernel * 2 * d * d + T * 2 * d * d)
-    return convolutions + _layers(c.cross_attention, c.N, Shape(T, S, d, d))
+    shape = Shape(T, S, d, d)
+    attention = sum(products(of_layer(c.cross_attention, i), shape) for i in range(c.N))
+    return convolutions + attention
