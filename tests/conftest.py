@@ -32,7 +32,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Compiles programs quickly instead of well, because most of them run once.
 
-    With --full, the processes that tests start compile as users' processes do.
+    With --full, the processes that tests start compile as users' processes do, but where a file
+    asks for `hurried`.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} {HURRY}"
