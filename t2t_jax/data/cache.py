@@ -156,8 +156,10 @@ def open_dataset(directory: Path) -> Dataset:
     return Dataset(directory, Vocabulary(model.read_bytes()), splits, meta["fingerprint"], meta)
 
 
-def sentence(meta: Mapping[str, Any], drawn: int = 0) -> str:
-    """The numbers of pairs that a prepared corpus keeps and leaves out, in one line.
+def summary(meta: Mapping[str, Any], drawn: int = 0) -> list[str]:
+    """A line with the numbers of pairs that a prepared corpus keeps and leaves out, and warnings.
+
+    There is a warning for each split with many unknown tokens, on the side that has more.
 
     Args:
       drawn: how many of the training pairs are trained on, if not all are.
@@ -179,28 +181,22 @@ def sentence(meta: Mapping[str, Any], drawn: int = 0) -> str:
     parts.append(f"vocabulary {meta['vocabulary']['size']:,}")
     if documents:  # without unknown tokens, and of no languages
         tokens = (f"{name} {n['target_tokens']:,}" for name, n in meta["splits"].items())
-        return f"{meta['corpus']}: {'; '.join(parts)}; tokens: {', '.join(tokens)}"
-    shares = (f"{name} {share:.2%}" for name, share in _unknown(meta).items())
-    parts.append(f"unknown tokens: {', '.join(shares)}")
-    return f"{meta['corpus']} {meta['source']}-{meta['target']}: " + "; ".join(parts)
-
-
-def warnings(meta: Mapping[str, Any]) -> list[str]:
-    """A sentence for each split of a prepared corpus with many unknown tokens."""
-    return [
-        f"{share:.1%} of the tokens of {name} are unknown: check its encoding and language, or "
-        "train a larger vocabulary."
-        for name, share in _unknown(meta).items()
-        if share > UNKNOWN
-    ]
-
-
-def _unknown(meta: Mapping[str, Any]) -> dict[str, float]:
-    """The share of unknown tokens in each split, on the side that has more."""
-    return {
+        return [f"{meta['corpus']}: {'; '.join(parts)}; tokens: {', '.join(tokens)}"]
+    unknown = {
         name: max(n[f"{side}_unknown"] / n[f"{side}_tokens"] for side in SIDES)
         for name, n in meta["splits"].items()
     }
+    shares = ", ".join(f"{name} {share:.2%}" for name, share in unknown.items())
+    parts.append(f"unknown tokens: {shares}")
+    return [
+        f"{meta['corpus']} {meta['source']}-{meta['target']}: {'; '.join(parts)}",
+        *(
+            f"{share:.1%} of the tokens of {name} are unknown: check its encoding and language, "
+            "or train a larger vocabulary."
+            for name, share in unknown.items()
+            if share > UNKNOWN
+        ),
+    ]
 
 
 def _open_side(stem: Path, side: str, counts: Mapping[str, int], dtype: str) -> Ragged:

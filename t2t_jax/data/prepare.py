@@ -19,7 +19,7 @@ import numpy as np
 from t2t_jax import files
 from t2t_jax.config import PATHS, Data
 from t2t_jax.data import tokenise, vocabulary
-from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, sentence, warnings
+from t2t_jax.data.cache import FORMAT, Dataset, Split, open_dataset, select, summary
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.data.raw import REQUEST, FilesMissing, Report, drawn_pairs, raw_corpus, request
 from t2t_jax.errors import UsageError
@@ -98,7 +98,7 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
             about |= {"asked": requested, "content": corpus.content}
             tokenise.build(directory, about, corpus, data)
     meta = open_dataset(directory).meta
-    for line in (sentence(meta, data.pairs), *warnings(meta)):
+    for line in summary(meta, data.pairs):
         report(line)
     return directory
 
