@@ -1,5 +1,6 @@
 """How well attention heads find gold word alignments and grammatical dependencies."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -80,18 +81,17 @@ def tracked(
         predicted words to input words.
       dependencies: for each sentence, (kind, position, head).
     """
-    hits: dict[str, dict[tuple[int, int], int]] = {}
-    distances: dict[str, list[int]] = {}
+    hits = defaultdict[str, Counter[tuple[int, int]]](Counter)
+    distances = defaultdict[str, list[int]](list)
     for layers, of_sentence in zip(maps, dependencies, strict=True):
         for kind, a, b in of_sentence:
             early, late = sorted((a, b))
             if early == late:
                 continue
-            distances.setdefault(kind, []).append(late - early)
-            counts = hits.setdefault(kind, {})
+            distances[kind].append(late - early)
             for layer, weights in layers.items():
                 for head, hit in enumerate(weights[:, late, :late].argmax(1) == early):
-                    counts[layer, head] = counts.get((layer, head), 0) + int(hit)
+                    hits[kind][layer, head] += int(hit)
     out = []
     for kind, counts in hits.items():
         n = len(distances[kind])

@@ -287,11 +287,9 @@ def parse(text: str, corpus: str, *, table: bool = False) -> tuple[str, ...]:
         contrastive accuracy on a split.
     """
     names = tuple(name.strip() for name in text.split(",")) if text else ()
-    own = CORPORA[corpus].metrics
-    special = [n for n, x in METRICS.items() if x.teacher_forced or x.annotation]
-    choices = [
-        n for n in METRICS if (n not in special or n in own) and (n not in (PPL, BPC) or table)
-    ]
+    own = [n for n, x in METRICS.items() if not (x.teacher_forced or x.annotation)]
+    own += CORPORA[corpus].metrics
+    choices = [n for n in METRICS if n in own and (table or n not in (PPL, BPC))]
     for name in names:
         metric, split = of_split(name) if table else (name, "")
         if metric not in choices:
