@@ -151,9 +151,9 @@ def rebuild(tokens: Sequence[str], words: Sequence[tuple[str, str]]) -> tuple[Tr
     return Tree("S", (*children, *missing)), False
 
 
-def right_branching(words: Sequence[tuple[str, str]], label: str = "NP") -> Tree:
+def right_branching(words: Sequence[tuple[str, str]]) -> Tree:
     """The right-branching tree, a baseline: each bracket has a word and all that follows it."""
-    tree: Tree = Tree(label, tuple(Tree(tag, (word,)) for tag, word in words[-2:]))
+    tree = Tree("NP", tuple(Tree(tag, (word,)) for tag, word in words[-2:]))
     for tag, word in reversed(words[:-2]):
-        tree = Tree(label, (Tree(tag, (word,)), tree))
+        tree = Tree("NP", (Tree(tag, (word,)), tree))
     return Tree("S", tree.children)

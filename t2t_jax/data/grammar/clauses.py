@@ -19,9 +19,7 @@ _SUBJECT_RELATIVE = {"person": 0.65, "other": 0.3}  # the relative pronoun is th
 _COPULAR_RELATIVE, _NAMED_COMPLEMENT = 0.2, 0.1
 
 
-def subject_phrase(
-    d: Draft, noun: Noun | None, past: bool, level: int, relatives: bool = True
-) -> Phrase:
+def subject_phrase(d: Draft, noun: Noun | None, past: bool, level: int) -> Phrase:
     """A new subject: a noun phrase, or for persons (`noun` None) also a name or pronoun."""
     if noun is None:
         kind = below(d.rng.random(), _SUBJECTS)
@@ -32,12 +30,8 @@ def subject_phrase(
             return phrases.pronoun(d, d.rng.choice(names), "n")
         noun = d.draw(choice.PERSONS)
     phrase = phrases.noun_phrase(d, noun, "n")
-    if (
-        relatives
-        and not phrase.closed
-        and level < d.grade.limit
-        and d.rng.random() < _RELATIVE_OF_SUBJECT * d.grade.nest
-    ):
+    may_nest = not phrase.closed and level < d.grade.limit
+    if may_nest and d.rng.random() < _RELATIVE_OF_SUBJECT * d.grade.nest:
         relative(d, phrase, past, level + 1)
     return phrase
 
