@@ -107,10 +107,7 @@ def shapes_of(
 
     A pair goes to the cheapest rectangle that covers it. The number of rows is a multiple of
     `multiple`, and at most batch_tokens // max(S, T). It is up to an eighth less if fewer rows of
-    the last batch are then empty.
-
-    Raises:
-      UsageError: `multiple` rows of the largest rectangle exceed the budget.
+    the last batch are then empty. Raises UsageError if `multiple` rows exceed the budget.
     """
     rectangles = bounds(source.lengths, target.lengths, count)
     S, T = np.array(rectangles).T

@@ -130,8 +130,7 @@ class Dataset:
 def open_dataset(directory: Path) -> Dataset:
     """Opens the prepared corpus in a directory; its tokens are memory-mapped.
 
-    Raises:
-      UsageError: there is no corpus, it has another format, or one of its files is cut short.
+    Raises UsageError if there is none, it has another format, or one of its files is cut short.
     """
     directory = Path(directory)
     try:
@@ -159,10 +158,8 @@ def open_dataset(directory: Path) -> Dataset:
 def summary(meta: Mapping[str, Any], drawn: int = 0) -> list[str]:
     """A line with the numbers of pairs that a prepared corpus keeps and leaves out, and warnings.
 
-    There is a warning for each split with many unknown tokens, on the side that has more.
-
-    Args:
-      drawn: how many of the training pairs are trained on, if not all are.
+    There is a warning for each split with many unknown tokens, on the side that has more. `drawn`
+    is the number of training pairs that are trained on, if not all are.
     """
     parts, documents = [], meta.get("documents")
     for name, n in meta["splits"].items():

@@ -115,13 +115,9 @@ CORPORA: dict[str, Corpus] = {
 
 
 def parse_options(corpus: str, text: str) -> dict[str, int]:
-    """Returns all options of a corpus.
+    """Returns all options of a corpus; `text` has those of other values, as in "keys=8,length=64".
 
-    Args:
-      text: those that differ from the defaults, as in "keys=8,length=64".
-
-    Raises:
-      UsageError: the corpus has no such option, or a value is out of range.
+    Raises UsageError if the corpus has no such option, or a value is out of range.
     """
     defaults = CORPORA[corpus].options
     if not defaults and text:

@@ -81,8 +81,7 @@ def generate(
 ) -> Mapping[str, list[Example]]:
     """The splits of a task; all of their examples differ, and the name of a split is its seed.
 
-    Args:
-      pairs: number of training pairs; a larger number begins with the same ones.
+    A larger number of training pairs begins with the same ones.
     """
     seen = set[str]()
     splits = {}

@@ -58,11 +58,7 @@ class RawCorpus:
 
 
 def raw_corpus(data: Data, root: Path, report: Report) -> RawCorpus:
-    """The corpus of a config, before tokenisation.
-
-    Args:
-      root: the cache, where downloaded files are kept.
-    """
+    """The corpus of a config, before tokenisation; downloaded files are kept below `root`."""
     corpus = CORPORA[data.corpus]
     function = implementation(corpus.where, HOME)
     return _of_function(data, corpus, function) if corpus.splits else function(data, root, report)

@@ -20,15 +20,12 @@ Options = Mapping[str, int]
 
 
 class Example(NamedTuple):
-    """An example as words.
-
-    Attributes:
-      distance: words from where the answer is known to its place, the largest of several;
-        None if the task has no such distance.
-    """
+    """An example as words."""
 
     source: list[str]
     target: list[str]
+    # Words from where the answer is known to its place, the largest of several; None if the task
+    # has no such distance.
     distance: int | None = None
 
 

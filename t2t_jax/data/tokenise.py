@@ -46,15 +46,12 @@ class Pair(NamedTuple):
 
 
 def build(directory: Path, about: Mapping[str, Any], corpus: RawCorpus, data: Data) -> None:
-    """Tokenises a corpus into a directory.
+    """Tokenises a corpus into a directory, whose meta.json has `about` among its content.
 
     Control characters become spaces, in references, too. Training pairs with a side longer than
     `max_length` subwords (EOS included) are left out, documents of any length are kept. In every
     split, pairs with an empty side and pairs that are not UTF-8 are left out. meta.json has the
     number of each, and of unknown tokens. The source of a document is EOS alone.
-
-    Args:
-      about: further content of meta.json.
 
     Raises:
       UsageError: a stream cannot be read, has no valid pair, or is not UTF-8.
@@ -221,8 +218,7 @@ def prompt_encoder(vocabulary: Vocabulary) -> Encode:
 def _kept(lengths: list[list[int]], name: str, max_length: int, counts: Counter[str]) -> list[int]:
     """Indices of the pairs of a chunk that are kept; the others are counted by reason.
 
-    Args:
-      lengths: subwords without EOS of both sides, or of the targets of documents.
+    Lengths are subwords without EOS of both sides, or of the targets of documents.
     """
     kept = []
     for i, sizes in enumerate(zip(*lengths, strict=True)):

@@ -46,9 +46,7 @@ def splits(directory: Path, corpus: str) -> Mapping[str, list[Path]]:
     """The files wsj_SSNN.mrg anywhere below a directory, by split.
 
     The dev and test splits of the sample are the files whose numbers end in 8 and 9.
-
-    Raises:
-      FilesMissing: sections of the corpus are missing from the directory.
+    Raises FilesMissing if sections of the corpus are missing.
     """
     sections: dict[int, list[Path]] = {}
     for path in sorted(directory.rglob("*.mrg"), key=lambda p: p.name):

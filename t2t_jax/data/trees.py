@@ -31,8 +31,7 @@ class Tree(NamedTuple):
 def read(path: Path) -> Iterator[Tree]:
     """The trees of a Penn Treebank .mrg file, with traces and functional labels.
 
-    Raises:
-      UsageError: the file is not UTF-8, is cut within a tree, or has unbalanced brackets.
+    Raises UsageError if the file is not UTF-8, is cut within a tree, or has unbalanced brackets.
     """
     try:
         text = path.read_text("utf-8")
@@ -113,15 +112,12 @@ def linearise(tree: Tree) -> list[str]:
 
 
 def rebuild(tokens: Sequence[str], words: Sequence[tuple[str, str]]) -> tuple[Tree, bool]:
-    """The tree of a linearised string over (part of speech, word) pairs.
+    """The tree of a linearised string over (tag, word) pairs, and whether it was well-formed.
 
     A malformed string is repaired, so that it can be scored: a closing bracket without an open one
     of its label is dropped; one whose label is open further out closes everything up to there;
     brackets still open are closed at the end; superfluous words are dropped, and missing words are
     added at the end. A tree without one bracket around everything gets the label S.
-
-    Returns:
-      The tree, and whether the string was well-formed.
     """
     stack: list[tuple[str, list[Tree]]] = [("S", [])]  # the open brackets, behind an implicit one
     rest, well_formed = [Tree(tag, (word,)) for tag, word in reversed(words)], True

@@ -110,8 +110,7 @@ def train(
         characters is decoded as it was encoded, even if it has the name of a special token.
       documents: whether every space counts, and other characters than those of the model are bytes.
 
-    Raises:
-      UsageError: the lines have fewer subwords, or more characters, than `size`.
+    Raises UsageError if the lines have fewer subwords, or more characters, than `size`.
     """
     lines, options = [*map(plain, lines)], dict[str, Any]()
     if normalization == "identity":

@@ -51,21 +51,14 @@ def error_rate(predicted: Iterable[Links], gold: Iterable[Links]) -> float:
 
 
 class Tracked(NamedTuple):
-    """How well the best head tracks a kind of dependency.
-
-    Attributes:
-      dependencies: number of dependencies of that kind.
-      layer, head: which head tracks it best.
-      accuracy: share of the dependencies that the head finds.
-      baseline: share at the most frequent distance, the accuracy of a head that always looks there.
-    """
+    """How well the best head tracks a kind of dependency."""
 
     kind: str
-    dependencies: int
-    layer: int
+    dependencies: int  # number of dependencies of that kind
+    layer: int  # of the head that tracks it best
     head: int
-    accuracy: float
-    baseline: float
+    accuracy: float  # share of the dependencies that the head finds
+    baseline: float  # share at the most frequent distance, where a head could always look
 
 
 def tracked(

@@ -43,9 +43,7 @@ def tokenizer(data: Data) -> str:
     """Returns sacreBLEU's tokeniser for the target language, unless `bleu_tokenizer` names one.
 
     It is 13a for unknown languages, and `char` for Japanese and Korean without MeCab.
-
-    Raises:
-      UsageError: the tokeniser that is named cannot be used here.
+    Raises UsageError if the tokeniser that is named cannot be used here.
     """
     name: str = data.bleu_tokenizer
     if name == "auto":
@@ -109,10 +107,8 @@ def sentence_statistics(hypotheses: Texts, *references: Texts, **options: Any) -
     """The ten counts of each sentence whose sums give corpus BLEU with these options of sacreBLEU.
 
     They are sacreBLEU's number of matching n-grams for n = 1 to 4, the number of n-grams in the
-    hypothesis for n = 1 to 4, and the lengths of hypothesis and reference.
-
-    Args:
-      references: one or more for each sentence.
+    hypothesis for n = 1 to 4, and the lengths of hypothesis and reference. A sentence has one or
+    more references.
     """
     counts = _sacrebleu("BLEU", **options)._extract_corpus_statistics(hypotheses, references)
     return [[*ngrams, length, of_reference] for length, of_reference, *ngrams in counts]
@@ -148,11 +144,7 @@ def _bleu(**options: Any) -> Options:
 
 
 def _ter(data: Data) -> dict[str, Any]:
-    """Options of TER, which splits Chinese and Japanese into characters.
-
-    Raises:
-      UsageError: TER has no words of the target language.
-    """
+    """Options of TER, which splits Chinese and Japanese into characters; others need spaces."""
     name = _of_language(data.target)
     if name == "char":
         raise UsageError(

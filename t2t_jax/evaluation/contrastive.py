@@ -17,27 +17,18 @@ _Z = 1.96  # of a 95% interval
 
 
 class Judgement(NamedTuple):
-    """Whether a model finds a reference likelier than its version with an error.
-
-    Attributes:
-      distance: in words, between the wrong word and the one it depends on; 0 if there is none.
-      right: of several models, the share of which this is true.
-    """
+    """Whether a model finds a reference likelier than its version with an error."""
 
     type: str
-    distance: int
-    right: float
+    distance: int  # in words, between the wrong word and the one it depends on; 0 if there is none
+    right: float  # of several models, the share of which this is true
 
 
 class Accuracy(NamedTuple):
-    """The share of right judgements, in percent, with Wilson's 95% interval.
-
-    Attributes:
-      distance: the range of distances, or "" for all.
-    """
+    """The share of right judgements, in percent, with Wilson's 95% interval."""
 
     type: str
-    distance: str
+    distance: str  # the range of distances, or "" for all
     share: float
     low: float
     high: float
@@ -47,8 +38,7 @@ class Accuracy(NamedTuple):
 def read(path: Path) -> list[dict[str, Any]]:
     """Returns a set in LingEval97's format: a list of objects with source, reference and errors.
 
-    Raises:
-      UsageError: the file cannot be read, or has another format.
+    Raises UsageError if the file cannot be read, or has another format.
     """
     try:
         items = json.loads(path.read_text("utf-8"))
@@ -75,9 +65,7 @@ def judge(
     """Returns the judgement of every error, in order.
 
     The likelihood of a text is the product of the probabilities of its tokens; a tie is wrong.
-
-    Raises:
-      UsageError: the set is empty, or a sentence is longer than the model's learned positions.
+    Raises UsageError if the set is empty, or a sentence exceeds the model's learned positions.
     """
     from t2t_jax.data.batches import in_order
     from t2t_jax.data.cache import ragged
@@ -106,8 +94,7 @@ def decide(
 ) -> list[Judgement]:
     """Returns the judgement of every error, an index into `right` and its description.
 
-    Args:
-      right, wrong: the negative log-likelihoods of the references, and of the texts with an error.
+    `right` and `wrong` are negative log-likelihoods of references, and of texts with an error.
     """
     return [
         Judgement(e["type"], e.get("distance", 0), bool(right[i] < x))

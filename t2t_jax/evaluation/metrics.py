@@ -39,20 +39,14 @@ class Score:
 
 
 class Outputs(NamedTuple):
-    """A model's outputs for sentences, and what they are compared with.
-
-    Attributes:
-      extras: annotations of the sentences, if there are any.
-      data: the corpus, with its target language.
-      alternatives: further references, each a text for every sentence.
-    """
+    """A model's outputs for sentences, and what they are compared with."""
 
     hypotheses: Sequence[str]
     references: Sequence[str]
     sources: Sequence[str]
-    extras: Sequence[Mapping[str, Any]] = ()
-    data: Data = Data()
-    alternatives: Sequence[Sequence[str]] = ()
+    extras: Sequence[Mapping[str, Any]] = ()  # annotations of the sentences, if there are any
+    data: Data = Data()  # the corpus, with its target language
+    alternatives: Sequence[Sequence[str]] = ()  # further references, each of every sentence
 
     @property
     def all_references(self) -> Sequence[Sequence[str]]:
@@ -90,8 +84,7 @@ class Metric:
     def measure(self, outputs: Outputs) -> tuple[float, Counts]:
         """Returns the metric, and the counts of each sentence: none if only the score is known.
 
-        Raises:
-          UsageError: the annotation is missing.
+        Raises UsageError if the annotation is missing.
         """
         assert self.function is not None
         references = outputs.references
@@ -192,12 +185,8 @@ def metric(
 ) -> Callable[[F], F]:
     """Returns a decorator that adds a metric, which a function computes, to METRICS.
 
-    Args:
-      fields: `lower_is_better` and other fields of `Metric`.
-
-    Raises:
-      UsageError: the name is empty, contains a comma or an @, or belongs to a metric of the
-        package.
+    Further arguments are fields of `Metric`, such as `lower_is_better`. Raises UsageError if the
+    name is empty, contains a comma or an @, or belongs to a metric of the package.
     """
     if name in PACKAGE or {",", "@"} & {*name} or not name:
         raise UsageError(f"a metric cannot be called {name!r}: choose another name.")
@@ -217,8 +206,7 @@ def metric_of(corpus: str) -> Metric:
 def metrics_of(corpus: str) -> list[Metric]:
     """Returns the metrics that runs of a corpus keep, the main one first.
 
-    Raises:
-      UsageError: the corpus is declared with a metric that does not exist.
+    Raises UsageError if the corpus is declared with a metric that does not exist.
     """
     for name in CORPORA[corpus].metrics:
         if name not in METRICS:
@@ -235,8 +223,7 @@ def is_scored(c: Config) -> bool:
 def score(outputs: Outputs, metrics: Sequence[Metric]) -> tuple[dict[str, Any], Counts]:
     """Returns scores by key, as JSON, and the counts of each sentence by the first metric.
 
-    Raises:
-      UsageError: there is nothing to score, or an annotation is missing.
+    Raises UsageError if there is nothing to score, or an annotation is missing.
     """
     if len(outputs.hypotheses) != len(outputs.references):
         raise UsageError(
@@ -261,8 +248,7 @@ def outputs_of(split: "Split", hypotheses: Sequence[str], data: Data) -> Outputs
 def check(metrics: Sequence[Metric], outputs: Outputs, report: Callable[[str], object]) -> None:
     """Tries metrics on the references as outputs, before a model is trained or translates.
 
-    Raises:
-      UsageError: a metric cannot be computed here, or its function returns no score.
+    Raises UsageError if a metric cannot be computed here, or its function returns no score.
     """
     from t2t_jax.evaluation.bleu import caution
 
@@ -276,15 +262,11 @@ def check(metrics: Sequence[Metric], outputs: Outputs, report: Callable[[str], o
 
 
 def parse(text: str, corpus: str, *, table: bool = False) -> tuple[str, ...]:
-    """Returns the names of `--metrics`, separated by commas.
+    """Returns the names of `--metrics`, separated by commas, for the corpus that is scored.
 
-    Args:
-      corpus: the corpus that is scored.
-      table: whether a name may have a split, as in `BLEU@test_long`, and may be PPL or BPC.
-
-    Raises:
-      UsageError: there is no such metric of this corpus, it is named twice, or it is perplexity or
-        contrastive accuracy on a split.
+    In a table, a name may have a split, as in `BLEU@test_long`, and may be PPL or BPC. Raises
+    UsageError if there is no such metric of this corpus, it is named twice, or it is perplexity or
+    contrastive accuracy on a split.
     """
     names = tuple(name.strip() for name in text.split(",")) if text else ()
     own = [n for n, x in METRICS.items() if not (x.teacher_forced or x.annotation)]

@@ -68,10 +68,8 @@ def sentence_statistics(
 ) -> list[list[int]]:
     """For each linearised hypothesis: matching, gold and predicted brackets, and 1 if well-formed.
 
-    A malformed hypothesis is repaired (`trees.rebuild`) and scored.
-
-    Args:
-      gold: stripped trees with parts of speech and words, as `trees.write` writes them.
+    A malformed hypothesis is repaired (`trees.rebuild`) and scored. Gold trees are stripped, and
+    written with parts of speech and words by `trees.write`.
     """
     out = []
     for hypothesis, tree in zip(hypotheses, map(_tree, gold), strict=True):

@@ -27,19 +27,14 @@ Batches = Iterable[tuple[np.ndarray, Batch]]
 
 
 def sentence_likelihoods(model: Any, params: Any, batches: Batches) -> np.ndarray:
-    """The negative log-likelihood of every target in nats, and its number of tokens with EOS.
+    """The negative log-likelihood in nats and the number of tokens of each target, float64 [n, 2].
 
-    Prompt tokens of a target, which are input without a loss, are not counted.
+    Their sums give `metrics.perplexity`. EOS counts; prompt tokens of a target, which are input
+    without a loss, do not. Raises UsageError if there is no token.
 
     Args:
       batches: indices of the sentences [n], and {"source": int32 [B, S], "target": int32 [B, T]}
         whose first n rows are these sentences. Padding is left out.
-
-    Returns:
-      float64 [sentences, 2]; the sum over sentences gives `metrics.perplexity`.
-
-    Raises:
-      UsageError: there is no target token.
     """
     order, rows = [np.zeros(0, int)], [np.zeros((0, 2))]
     for indices, batch in batches:
@@ -55,8 +50,7 @@ def sentence_likelihoods(model: Any, params: Any, batches: Batches) -> np.ndarra
 def token_likelihoods(model: Any, params: Any, split: Split, batches: Batches) -> list[np.ndarray]:
     """The negative log-likelihood of every token of each document of a packed split, in nats.
 
-    Args:
-      batches: as `sentence_likelihoods` takes them.
+    Batches are as `sentence_likelihoods` takes them.
     """
     assert split.documents is not None
     offsets, mesh = split.target.offsets, sharding.mesh_of(params)
@@ -86,9 +80,7 @@ def predict(model: Any, params: Any, split: Split, vocabulary: Vocabulary, data:
     prediction is right, greedy decoding returns the target: both take the largest logit at every
     position, given the same words up to the first mistake. (Decoding never chooses PAD or BOS.)
 
-    Args:
-      split: as the model reads it (`runs.context.as_read`).
-      data: has the size of batches and the number of their shapes.
+    The split is as the model reads it (`runs.context.as_read`); `data` has the size of batches.
     """
     if split.documents is not None:
         batches = placed(split, data, sharding.mesh_of(params))
@@ -139,12 +131,9 @@ def token_nll(model: Any, params: Any, batch: Batch) -> jax.Array:
 
 @partial(jax.jit, static_argnames="model")
 def negative_log_likelihood(model: Any, params: Any, batch: Batch) -> tuple[jax.Array, jax.Array]:
-    """The negative log-likelihood of each target of a batch in nats, and its number of tokens.
+    """The negative log-likelihood of each target in nats, and its number of tokens, float32 [B].
 
     A masked model predicts one token at a time from all the others (Salazar et al. 2020).
-
-    Returns:
-      Two float32 [B], on every device.
     """
     variables, target = {"params": params}, batch["target"]
     encoded = model.apply(variables, batch["source"], method="encode")

@@ -166,13 +166,9 @@ def _judge(query: _Search, s: Beam, ended: Array, ends: Array) -> Beam:
 def _continuations(logits: Array, log_p: Array) -> tuple[Array, Array, Array]:
     """The continuations of living hypotheses that can be among the best K of their sentence.
 
-    Args:
-      logits: float32 [B K, V].
-      log_p: float32 [B, K], of the hypotheses.
-
-    Returns:
-      Total log-probabilities of ending in EOS float32 [B, K], and of the best k words after each
-      hypothesis float32 [B, K, k], and the words' ids int32 [B, K, k]; k = K words are enough.
+    From logits float32 [B K, V] and log-probabilities of hypotheses [B, K]: total log-probabilities
+    of ending in EOS float32 [B, K], and of the best k words after each hypothesis float32
+    [B, K, k], and the words' ids int32 [B, K, k]; k = K words are enough.
     """
     B, K = log_p.shape
     words, ids = top_k(logits, min(K, logits.shape[1]), first=EOS + 1)  # PAD, BOS, EOS are no words

@@ -22,11 +22,7 @@ LONGEST = 2048  # number of sinusoidal positions; a learned table has its own nu
 
 
 def check(c: Config) -> None:
-    """Checks that CTranslate2 has the layers of a config.
-
-    Raises:
-      UsageError: it lacks one; the message names the field and the values that are possible.
-    """
+    """Raises UsageError, with the values that are possible, if CTranslate2 lacks a layer of it."""
     m = c.model
     supported: dict[str, Sequence[Any]] = {
         "architecture": ["transformer"],

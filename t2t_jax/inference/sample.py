@@ -18,17 +18,11 @@ STEPS = 16  # tokens that are sampled in one call of a program
 
 
 class Choice(NamedTuple):
-    """How a token is drawn from the logits; arrays, so that one program serves all values.
+    """How a token is drawn from the logits; arrays, so that one program serves all values."""
 
-    Attributes:
-      temperature: divides the logits, float32 []; 0 chooses the most likely token.
-      top_k: the number of tokens among which it is drawn, int32 [].
-      top_p: it is drawn among the most likely tokens that have this probability, float32 [].
-    """
-
-    temperature: Any
-    top_k: Any
-    top_p: Any
+    temperature: Any  # divides the logits, float32 []; 0 chooses the most likely token
+    top_k: Any  # the number of tokens among which it is drawn, int32 []
+    top_p: Any  # it is drawn among the most likely tokens of this probability, float32 []
 
 
 def choose(logits: Array, key: Array, choice: Choice) -> Array:
@@ -65,9 +59,7 @@ def advance(
 ) -> tuple[Any, Array]:
     """The state and the tokens int32 [B, capacity] after STEPS further positions from t on.
 
-    Args:
-      tokens: the first `known` are given.
-      key: the draw at a position is a function of the key and the position.
+    The first `known` tokens are given. The draw at a position is a function of key and position.
     """
 
     def step(carry: tuple[Any, Array], t: Array) -> tuple[tuple[Any, Array], None]:
@@ -90,12 +82,9 @@ def positions(model: Any) -> float:
 def generate(
     model: Any, params: Any, prompt: Sequence[int], length: int, seed: int, choice: Choice
 ) -> Iterator[list[int]]:
-    """Yields the tokens after a prompt as they are drawn, without the end mark at which it ends.
+    """Yields up to `length` tokens as they are drawn, without the end mark at which a text ends.
 
-    Args:
-      prompt: ids, the mark after which a text begins first.
-      length: the largest number of tokens to draw.
-      seed: any number; equal seeds draw equal tokens.
+    The prompt are ids, the mark after which a text begins first. Equal seeds draw equal tokens.
     """
     total = len(prompt) + length
     capacity = int(min(1 << max(6, (total + STEPS - 1).bit_length()), positions(model)))

@@ -32,16 +32,11 @@ _ROWS = 32  # pairs in a batch
 
 
 class Map(NamedTuple):
-    """Weights [h, T, S] of one attention layer on one sentence pair.
+    """Weights [h, T, S] of one attention layer on one sentence pair."""
 
-    Attributes:
-      role: encoder, decoder or cross.
-      effective: whether these are effective weights, which the mechanism itself never forms.
-    """
-
-    role: str
+    role: str  # encoder, decoder or cross
     layer: int
-    effective: bool
+    effective: bool  # whether these are effective weights, which the mechanism itself never forms
     weights: np.ndarray
 
 
@@ -51,10 +46,8 @@ def attention_maps(
     """For each pair the maps of all attention layers, the encoder's first, cross-attention last.
 
     Under teacher forcing, row t of a decoder's map belongs to the prediction of target token t, and
-    column s to input s; the inputs are BOS and the target without its last token.
-
-    Args:
-      sources, targets: token ids, EOS included.
+    column s to input s; the inputs are BOS and the target without its last token. Sources and
+    targets are token ids, EOS included.
     """
     # Without kernels, as they do not support the columns that are appended to the values.
     model, out = model.clone(c=replace(model.c, kernels="plain")), []

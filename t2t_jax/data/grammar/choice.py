@@ -52,11 +52,7 @@ def subject_verbs(noun: Noun) -> list[Verb]:
 
 @cache
 def object_verbs(noun: Noun, preposition: bool) -> list[tuple[Verb, int]]:
-    """Verbs, each with the index of a slot that admits a noun.
-
-    Args:
-      preposition: whether the slot may have a German preposition.
-    """
+    """Verbs and the slots that admit a noun; `preposition` allows a German one in the slot."""
     return [
         (verb, i)
         for verb in VERBS

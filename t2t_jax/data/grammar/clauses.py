@@ -87,10 +87,8 @@ def _complement(
 ) -> tuple[Phrase, str]:
     """A new complement without prepositions, and its German preposition.
 
-    Args:
-      owner: the possessive that refers to the clause's subject.
-      negated: whether the clause is negated.
-      negation: the key of `not` if the complement takes kein, otherwise 0.
+    `owner` is the possessive of the clause's subject, `negated` says whether the clause is, and
+    `negation` is the key of `not` if the complement takes kein, otherwise 0.
     """
     if not slot.case:
         pool = choice.VEHICLES if slot.german == "mit" else choice.CITIES
@@ -176,12 +174,7 @@ def clause(
     verb: Verb | None = None,
     complements: dict[int, Phrase] | None = None,
 ) -> Clause:
-    """A clause around a verb.
-
-    Args:
-      subject, verb: drawn if they are None.
-      complements: by the index of their slot; the others are drawn.
-    """
+    """A clause around a verb; subject, verb and complements (by slot) are drawn if not given."""
     d.depth = max(d.depth, spec.level)
     complements = complements or {}
     if verb is None:

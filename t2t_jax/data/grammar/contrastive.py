@@ -32,11 +32,8 @@ _DRAWS = 1000  # for each item of a cell; cells of rare sentences stay smaller
 class Error(NamedTuple):
     """A contrastive version of a translation.
 
-    Attributes:
-      type: one of `TYPES`.
-      contrastive: the translation with the error.
-      distance: in words, between the word that is wrong and the one that it depends on; 0 if the
-        error has no such word.
+    The distance is in words, between the word that is wrong and the one that it depends on; 0 if
+    the error has no such word.
     """
 
     type: str
@@ -53,10 +50,8 @@ def contrastive_set(
     """Returns a set in the format of LingEval97: source, reference, and errors.
 
     Each type has `count` errors, or `count` at each of `DISTANCES`, unless such sentences are rare.
-    A sentence has one error. The sentences are as long and as deep as in training.
-
-    Args:
-      known: sources that are left out, such as the training set's.
+    A sentence has one error. The sentences are as long and as deep as in training, and none has
+    one of the sources `known`, such as the training set's.
     """
     rng = random.Random(f"{seed} contrastive")
     cells: dict[tuple[str, int], int] = {}

@@ -23,10 +23,8 @@ def generate(
 
     Train, dev and test have at most the words a side and the depth of the grade. test_long has more
     words on both sides at no greater depth; test_deep has a greater depth within these words. The
-    same arguments give the same bytes everywhere.
-
-    Args:
-      more: number of further training pairs, which follow the others and change none of them.
+    same arguments give the same bytes everywhere. `more` is the number of further training pairs,
+    which follow the others and change none of them.
     """
     seen = set[str]()
 

@@ -22,17 +22,12 @@ class Reject(Exception):
 
 @dataclass(slots=True, eq=False)
 class Word:
-    """A word; words of the two languages with equal keys are aligned.
-
-    Attributes:
-      opens: the labels of the constituents that begin with the word, the outermost first.
-      closes: number of those that end with it.
-    """
+    """A word; words of the two languages with equal keys are aligned."""
 
     text: str
     key: int
-    opens: tuple[str, ...] = ()
-    closes: int = 0
+    opens: tuple[str, ...] = ()  # labels of constituents that begin with it, the outermost first
+    closes: int = 0  # number of those that end with it
 
 
 def mark(label: str, words: list[Word]) -> list[Word]:
@@ -58,31 +53,19 @@ def below(r: float, alternatives: Sequence[tuple[float, T]]) -> T:
 
 @dataclass(slots=True, eq=False)
 class Phrase:
-    """A noun phrase, pronoun, name or relative pronoun of a clause.
+    """A noun phrase, pronoun, name or relative pronoun of a clause."""
 
-    Attributes:
-      en: the English words, a relative clause included.
-      de: the German words without a relative clause.
-      word: the German word that verbs agree with.
-      head: the German noun that `word` refers to.
-      person: index into the German forms of a verb.
-      kind: noun, name, pronoun, relative or fixed.
-      owner: the possessives that refer to the phrase: his, sein.
-      tail: the German relative clause, which may move behind the verbs.
-      closed: whether it takes no relative clause.
-    """
-
-    en: list[Word]
-    de: list[Word]
-    word: Word
-    head: Word
-    person: int = forms.ER
+    en: list[Word]  # with a relative clause
+    de: list[Word]  # without a relative clause
+    word: Word  # the German word that verbs agree with
+    head: Word  # the German noun that `word` refers to
+    person: int = forms.ER  # index into the German forms of a verb
     noun: Noun | None = None
-    kind: str = "noun"
-    owner: tuple[str, str] | None = None
+    kind: str = "noun"  # noun, name, pronoun, relative or fixed
+    owner: tuple[str, str] | None = None  # the possessives that refer to the phrase: his, sein
     indefinite: bool = False
-    tail: list[Word] = field(default_factory=list)
-    closed: bool = False
+    tail: list[Word] = field(default_factory=list)  # the German relative clause, which may move
+    closed: bool = False  # whether it takes no relative clause
     adjectives: tuple[str, ...] = ()
 
     @property
@@ -100,26 +83,17 @@ class Phrase:
 
 @dataclass(slots=True)
 class Draft:
-    """A sentence while it is drawn.
-
-    Attributes:
-      keys: number of alignment keys in use.
-      dependencies: (kind, word, head), as in `sentences.Dependency`.
-      mentions: the noun phrases and names so far.
-      depth: of the clauses so far.
-      verbs, adjectives: English words in use; a sentence repeats none of the verbs.
-      timed: whether it has a time adverbial.
-    """
+    """A sentence while it is drawn."""
 
     rng: random.Random
     grade: Grade = NORMAL
-    keys: int = 0
-    dependencies: list[tuple[str, Word, Word]] = field(default_factory=list)
-    mentions: list[Phrase] = field(default_factory=list)
-    depth: int = 0
-    verbs: set[str] = field(default_factory=set)
-    adjectives: set[str] = field(default_factory=set)
-    timed: bool = False
+    keys: int = 0  # number of alignment keys in use
+    dependencies: list[tuple[str, Word, Word]] = field(default_factory=list)  # kind, word, head
+    mentions: list[Phrase] = field(default_factory=list)  # the noun phrases and names so far
+    depth: int = 0  # of the clauses so far
+    verbs: set[str] = field(default_factory=set)  # English verbs in use, none of which is repeated
+    adjectives: set[str] = field(default_factory=set)  # English adjectives in use
+    timed: bool = False  # whether it has a time adverbial
 
     def key(self) -> int:
         """A new alignment key."""

@@ -6,29 +6,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Grade:
-    """How difficult the sentences of a corpus are.
+    """How difficult the sentences of a corpus are."""
 
-    Attributes:
-      vocabulary: the share of the words of every list that is in use, the most frequent first.
-      flatness: the word of rank r has the Zipf weight 1 / (r + flatness).
-      max_words: of a training sentence, on either side.
-      limit: the largest depth of clauses in a training sentence, at least 1.
-      rich: factor on the probability of optional adjectives and adverbials.
-      nest: factor on the probability of relative clauses.
-      refer: factor on the probability that a clause has a pronoun for a noun of an earlier clause.
-      cued: the share of the sentences with an ambiguous word that are kept.
-      constructions: the share of every construction of `sentences.CONSTRUCTIONS`.
-    """
-
-    vocabulary: float
-    flatness: float
-    max_words: int
-    limit: int
-    rich: float
-    nest: float
-    refer: float
-    cued: float
-    constructions: Mapping[str, float]
+    vocabulary: float  # the share of every list of words that is in use, the most frequent first
+    flatness: float  # the word of rank r has the Zipf weight 1 / (r + flatness)
+    max_words: int  # of a training sentence, on either side
+    limit: int  # the largest depth of clauses in a training sentence, at least 1
+    rich: float  # factor on the probability of optional adjectives and adverbials
+    nest: float  # factor on the probability of relative clauses
+    refer: float  # factor on the probability that a clause has a pronoun for a noun before it
+    cued: float  # the share of the sentences with an ambiguous word that are kept
+    constructions: Mapping[str, float]  # the share of every construction of `sentences`
 
 
 def _shares(*shares: float) -> Mapping[str, float]:

@@ -114,11 +114,9 @@ _POSSESSED = {"thing", "ride", "kin", "pet", "room", "text"}  # classes that may
 
 
 def draw_determiner(d: Draft, noun: Noun, owner: tuple[str, str] | None, bare: bool) -> Determiner:
-    """Draws a determiner.
+    """Draws a determiner; `bare` allows a plural without an article.
 
-    Args:
-      owner: the possessive that refers to the clause's subject.
-      bare: whether a plural without an article is allowed.
+    The possessive `owner` refers to the clause's subject.
     """
     rng = d.rng
     r = rng.random()

@@ -32,29 +32,17 @@ _WEATHER = (("during", "während"), ("despite", "trotz"), ("because of", "wegen"
 
 @dataclass(frozen=True, slots=True)
 class ClauseSpec:
-    """What a clause has to be; all else is drawn.
+    """What a clause has to be; all else is drawn."""
 
-    Attributes:
-      past: whether the sentence is in the past tense.
-      level: how deeply the clause is nested; 0 for a main clause.
-      tense: as `verbs.Chain` names it; drawn if empty.
-      ask: whether it is a question.
-      top: whether an adverbial may open it.
-      plain: whether it has neither adverbials nor negation.
-      event: whether it is plain and its verb names no state.
-      relatives: whether its complements may have relative clauses.
-      mode: `to` or `ing` for an infinitive.
-    """
-
-    past: bool
-    level: int
-    tense: str = ""
-    ask: bool = False
-    top: bool = False
-    plain: bool = False
-    event: bool = False
-    relatives: bool = True
-    mode: str = ""
+    past: bool  # whether the sentence is in the past tense
+    level: int  # how deeply the clause is nested; 0 for a main clause
+    tense: str = ""  # as `verbs.Chain` names it; drawn if empty
+    ask: bool = False  # whether it is a question
+    top: bool = False  # whether an adverbial may open it
+    plain: bool = False  # whether it has neither adverbials nor negation
+    event: bool = False  # whether it is plain and its verb names no state
+    relatives: bool = True  # whether its complements may have relative clauses
+    mode: str = ""  # `to` or `ing` for an infinitive
 
 
 @dataclass(slots=True)

@@ -152,11 +152,7 @@ def _antecedent(d: Draft) -> Phrase | None:
 
 
 def _with_pronoun(d: Draft, spec: ClauseSpec, copular: bool = True) -> Clause | None:
-    """A clause with a pronoun for an antecedent in an earlier clause; None if there is none.
-
-    Args:
-      copular: whether it may be a copula.
-    """
+    """A clause (with `copular`, perhaps a copula) with a pronoun for an antecedent, if any."""
     antecedent = _antecedent(d)
     if antecedent is None:
         return None

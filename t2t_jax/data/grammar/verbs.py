@@ -13,40 +13,26 @@ BE = {"present": ("am", "is", "are"), "past": ("was", "was", "were")}
 
 @dataclass(slots=True)
 class Clause:
-    """The parts of a clause in both languages, before they are put in order.
-
-    Attributes:
-      finite: the German finite verb, which stands second or last.
-      final: its text if it stands last, joined with its prefix; empty for an infinitive.
-      right: the German verbs that close the clause.
-      separated: a separable prefix.
-      clitic: a reflexive pronoun.
-      fond: gern.
-      light: pronouns as objects.
-      often, manner, time, agent, place: adverbials in the middle field, before it is ordered.
-      middle: the middle field.
-      extra: words behind the closing verbs.
-      front_en, front_de: an adverbial that opens the clause.
-    """
+    """The parts of a clause in both languages, before they are put in order."""
 
     subject: Phrase
     en_aux: list[Word]
     en_rest: list[Word]
-    finite: Word
-    final: str
-    right: list[Word]
-    separated: list[Word] = field(default_factory=list)
-    clitic: list[Word] = field(default_factory=list)
-    fond: list[Word] = field(default_factory=list)
-    light: list[Word] = field(default_factory=list)
-    often: list[Word] = field(default_factory=list)
+    finite: Word  # the German finite verb, which stands second or last
+    final: str  # its text if it stands last, joined with its prefix; empty for an infinitive
+    right: list[Word]  # the German verbs that close the clause
+    separated: list[Word] = field(default_factory=list)  # a separable prefix
+    clitic: list[Word] = field(default_factory=list)  # a reflexive pronoun
+    fond: list[Word] = field(default_factory=list)  # gern
+    light: list[Word] = field(default_factory=list)  # pronouns as objects
+    often: list[Word] = field(default_factory=list)  # adverbials in the middle field:
     manner: list[Word] = field(default_factory=list)
     time: list[Word] = field(default_factory=list)
     agent: Phrase | None = None
     place: Phrase | None = None
-    middle: list[Word] = field(default_factory=list)
-    extra: list[Word] = field(default_factory=list)
-    front_en: list[Word] = field(default_factory=list)
+    middle: list[Word] = field(default_factory=list)  # the middle field, in order
+    extra: list[Word] = field(default_factory=list)  # words behind the closing verbs
+    front_en: list[Word] = field(default_factory=list)  # an adverbial that opens the clause
     front_de: list[Word] = field(default_factory=list)
 
     @property
@@ -59,19 +45,15 @@ class Clause:
 class Chain:
     """Tense, voice and form of a finite clause.
 
-    Attributes:
-      tense: [past ]progressive, present, past, perfect, pluperfect, future, [past ]modal, or fond
-        for `likes to`, which German says with the adverb gern.
-      do: whether English needs an auxiliary.
-      ask: whether it is a question, in which German prefers the perfect to the past.
-      lifeless: whether the subject is no person or animal, which few modals take.
+    The tense is [past ]progressive, present, past, perfect, pluperfect, future, [past ]modal, or
+    fond for `likes to`, which German says with the adverb gern.
     """
 
     tense: str
-    do: bool = False
-    ask: bool = False
+    do: bool = False  # whether English needs an auxiliary
+    ask: bool = False  # whether it is a question, in which German prefers the perfect to the past
     passive: bool = False
-    lifeless: bool = False
+    lifeless: bool = False  # whether the subject is no person or animal, which few modals take
 
     @property
     def past(self) -> bool:
@@ -79,20 +61,13 @@ class Chain:
 
 
 class _Forms(NamedTuple):
-    """The forms of a chain of verbs, as text.
+    """The forms of a chain of verbs, as text."""
 
-    Attributes:
-      aux: English auxiliaries.
-      lead: English words behind them that are aligned with the German finite verb.
-      en: the other English verbs.
-      right: the German verbs that close the clause.
-    """
-
-    aux: list[str]
-    lead: list[str]
-    en: list[str]
+    aux: list[str]  # English auxiliaries
+    lead: list[str]  # English words behind them that are aligned with the German finite verb
+    en: list[str]  # the other English verbs
     finite: str
-    right: list[str]
+    right: list[str]  # the German verbs that close the clause
 
 
 def _do(subject: Phrase, past: bool) -> str:
