@@ -95,7 +95,7 @@ def interrupt(*_):
 @pytest.mark.full
 def test_early_stopping_ends_a_continued_run_where_it_would_have_ended(words, tmp_path, call):
     """The evaluation after the last step of the shorter run does not count."""
-    words = [*words, "--patience", "2", "--peak_lr", "0.3"]  # no evaluation beats the first
+    words = [*words, "--patience", "2", "--peak_lr", "1e-30"]  # no evaluation beats the first
     train(words, tmp_path / "brief", 110)
     said = call(*words, "--steps", LONG, "--run", tmp_path / "long").err
     assert "goes on from brief at step 80" in said
