@@ -343,9 +343,9 @@ def test_a_checkpoint_of_another_model_is_refused(done, copy, words, refused):
         unfinished(copy, d_ff=24)
         refused([*words, "--d_ff", "24", "--run", copy], copy / "checkpoints", "20", "24")
     change_config(copy, d_ff=24)
-    refused(["translate", copy], copy / "final", "20", "24")
+    refused(["translate", copy], copy, "20", "24")
     change_config(copy, d_ff=20, N=2)
-    refused(["translate", copy], copy / "final", "do not match", "config.json")
+    refused(["translate", copy], copy, "do not match", "config.json")
 
 
 def test_a_damaged_or_foreign_directory_is_refused(copy, words, refused):
