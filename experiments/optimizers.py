@@ -8,24 +8,24 @@ the updates of the layers' matrices, and leaves embeddings, biases and the scale
 Its updates are scaled to the size of Adam's (Liu et al. 2025, equation 4), so the same learning
 rates serve both. The cost table and the learning plots compare rows by time.
 
-This file declares the optimizers and the schedule that the package does not have.
+This file declares the optimizers and the schedule that the package does not have. They import what
+they need when they are used, so that studies are listed without JAX.
 """
-
-import jax
-import jax.numpy as jnp
-import optax
-from optax.contrib import MuonDimensionNumbers
 
 from t2t_jax.study import Row, optimizer, schedule, study
 
 
 @optimizer("adafactor", "Adafactor: second moments by row and column (Shazeer and Stern 2018)")
 def adafactor():
+    import optax
+
     return optax.adafactor(-1.0, min_dim_size_to_factor=4, multiply_by_parameter_scale=False)
 
 
 @optimizer("muon", "Muon: orthogonalised momentum for matrices, Adam for the rest (Jordan 2024)")
 def muon(beta1, beta2):
+    import optax
+
     return optax.contrib.muon(
         -1.0,
         adam_b1=beta1,
@@ -37,6 +37,8 @@ def muon(beta1, beta2):
 
 def matrices(params):
     """The axes of inputs and outputs of the layers' matrices; None for what Adam updates."""
+    import jax
+    from optax.contrib import MuonDimensionNumbers
 
     def axes(path, W):
         if W.ndim < 2 or path[-1].key in ("matrix", "table"):
@@ -49,6 +51,8 @@ def matrices(params):
 
 @schedule("wsd", "warm-up, constant, linear to zero in the last fifth (Hu et al. 2024)")
 def wsd(step, warmup, steps):
+    import jax.numpy as jnp
+
     return jnp.minimum(jnp.minimum(step / warmup, 1), (steps - step) / (0.2 * steps))
 
 

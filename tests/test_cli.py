@@ -77,7 +77,7 @@ print(*sys.modules, file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize("words", [["list", "table3"], ["table", "table3", "--store", DEMO]])
+@pytest.mark.parametrize("words", [["list", "studies"], ["table", "table3", "--store", DEMO]])
 def test_what_reads_stored_results_imports_no_jax_no_corpus_and_no_model(words):
     done = subprocess.run(
         [sys.executable, "-c", LIGHT, *words], capture_output=True, text=True, check=True, cwd=ROOT
