@@ -77,15 +77,14 @@ def heads(model: Any, params: Any, vocabulary: Vocabulary, split: Split) -> Head
     decoder: list[dict[int, np.ndarray]] = []
     all_maps = attention_maps(model, params, sources, targets)
     for source, target, maps in zip(sources, targets, all_maps, strict=True):
-        s, t = (alignment.word_of(vocabulary.pieces(x[:-1])) for x in (source, target))
+        s, t = (alignment.word_of(vocabulary.pieces(side[:-1])) for side in (source, target))
         decoder.append({})
-        for layer_map in maps:
-            layer, weights = layer_map.layer, layer_map.weights
-            if layer_map.role == "cross":
-                for head, by_word in enumerate(alignment.by_words(weights, t, s)):
-                    links.setdefault((layer, head), []).append(alignment.links(by_word))
-            elif layer_map.role == "decoder":
-                decoder[-1][layer] = alignment.by_words(weights, t, [-1, *t[:-1]])
+        for x in maps:
+            if x.role == "cross":
+                for head, by_word in enumerate(alignment.by_words(x.weights, t, s)):
+                    links.setdefault((x.layer, head), []).append(alignment.links(by_word))
+            elif x.role == "decoder":
+                decoder[-1][x.layer] = alignment.by_words(x.weights, t, [-1, *t[:-1]])
     gold = [{(s, t) for s, t in x["alignment"]} for x in annotations]
     rates = {head: alignment.error_rate(x, gold) for head, x in links.items()}
     dependencies = [x["dependencies"] for x in annotations]
@@ -150,15 +149,14 @@ def _tokens(tokens: Sequence[str], labels: bool, title: str | None) -> plotting.
 def attention_page(shown: Attended, c: config.Model, known: Heads | None) -> str:
     """Returns the HTML of a page on which the reader picks a layer, a head and a query."""
     layers = []
-    for layer_map in shown.maps:
-        role = layer_map.role
-        queries, keys = shown.sides(role)
-        mechanism = of_layer(getattr(c, f"{role}_attention"), layer_map.layer)
-        name = f"{ROLES[role]}, layer {layer_map.layer}: {mechanism}"
-        name += " (effective weights)" * layer_map.effective
-        weights = layer_map.weights.round(3).tolist()
+    for x in shown.maps:
+        queries, keys = shown.sides(x.role)
+        mechanism = of_layer(getattr(c, f"{x.role}_attention"), x.layer)
+        name = f"{ROLES[x.role]}, layer {x.layer}: {mechanism}"
+        name += " (effective weights)" * x.effective
+        weights = x.weights.round(3).tolist()
         layers.append(dict(name=name, queries=queries, keys=keys, weights=weights))
-    effective = any(layer_map.effective for layer_map in shown.maps)
+    effective = any(x.effective for x in shown.maps)
     return page("attention.html", shown=shown, layers=layers, heads=known, effective=effective)
 
 

@@ -32,7 +32,6 @@ class Agreement:
       tau: Kendall's tau-b of the rows' values, base included.
       low, high: its 95% interval, by bootstrap over rows, seeds and sentences; None if a row has
         one seed or the statistics of its sentences were not kept.
-      seeds: the fewest seeds of a row.
       pairs: number of pairs of rows, base included, that differ by `SEPARATED` in the paper.
       ordered: number of those pairs that have the paper's order.
       tested: whether our rows have several seeds, and so are tested for significance.
@@ -46,7 +45,6 @@ class Agreement:
     tau: float
     low: float | None
     high: float | None
-    seeds: int
     pairs: int
     ordered: int
     tested: bool
@@ -90,8 +88,7 @@ def _agreement(
     same = tuple(x for x in separated if x.paper * x.ours > 0)
     low, high = _interval(points, paper_values)
     pairs, in_order = int(apart.sum()), int(ordered.sum())
-    n = min(point.measure.spread.n for point in points)
-    return Agreement(name, points, tau, low, high, n, pairs, in_order, tested, separated, same)
+    return Agreement(name, points, tau, low, high, pairs, in_order, tested, separated, same)
 
 
 def _interval(
@@ -121,7 +118,8 @@ def sentence(agreement: Agreement) -> str:
     name = agreement.metric
     text = f"Kendall's tau between our {name} and the paper's is {agreement.tau:.2f}"
     if agreement.low is not None:
-        few = f"; {agreement.seeds} seeds are few, it may be too narrow" * (agreement.seeds < 3)
+        n = min(point.measure.spread.n for point in agreement.points)
+        few = f"; {n} seeds are few, it may be too narrow" * (n < 3)
         interval = f"{agreement.low:.2f} to {agreement.high:.2f}"
         text += f" (95% interval over rows, seeds and sentences: {interval}{few})"
     gap = f"at least {SEPARATED[name]} {name} in the paper"

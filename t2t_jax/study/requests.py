@@ -60,11 +60,6 @@ class Request(NamedTuple):
         """The flags with which commands show the grid."""
         return [*self.settings, *(["--rows", *self.rows] if self.rows else ())]
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether these are the settings of a command without flags other than --rows."""
-        return self.settings == ("--preset", DEFAULT)
-
     def declared_alone(self, report: Callable[[str], object]) -> "Request":
         """Returns the request without metrics that no loaded file declares, which it reports."""
         known = [name for name in self.metrics if metrics.of_split(name)[0] in metrics.METRICS]
@@ -110,7 +105,8 @@ def recall(home: Path, study: str, report: Callable[[str], object]) -> Request |
     """Returns the request for a study in a store; None if `run` made none there.
 
     Requests that differ only in rows or metrics count as one request for all of these. Of several
-    requests, the plain one (`Request.is_plain`) is returned; without one, they are refused.
+    requests, the plain one, of a command without flags other than --rows, is returned; without one,
+    they are refused.
 
     Args:
       report: receives a line about the settings if they are not plain, and about other requests.
@@ -118,7 +114,7 @@ def recall(home: Path, study: str, report: Callable[[str], object]) -> Request |
     requests = known(home, study)
     if not requests:
         return None
-    plain = [request for request in requests if request.is_plain]
+    plain = [request for request in requests if request.settings == ("--preset", DEFAULT)]
     if len(requests) > 1 and not plain:
         raise UsageError(
             f"{study} was run in {home} with {len(requests)} settings: choose {_or(requests)}."
@@ -126,7 +122,7 @@ def recall(home: Path, study: str, report: Callable[[str], object]) -> Request |
     (request,) = plain or requests
     if others := [x for x in requests if x is not request]:
         report(f"{study} was run in {home} with other settings, too: choose {_or(others)}.")
-    elif request.rows or not request.is_plain:
+    elif request.rows or not plain:
         flags = shlex.join(request.flags)
         report(f"{study} is shown as it was run in {home}: {flags}; other flags show other runs.")
     return request
