@@ -18,7 +18,7 @@ import numpy as np
 
 from experiments.tools import grids
 from t2t_jax import files, plotting
-from t2t_jax.study.power import Noise, false_stars, margins, power
+from t2t_jax.study.power import Margins, Noise, margins, power
 from t2t_jax.study.requests import Request
 from t2t_jax.study.statistics import spread
 from t2t_jax.study.typeset import pipe_table
@@ -51,6 +51,12 @@ def over_seeds(name: str) -> np.ndarray:
     study, preset = name.split("-")
     _, rows = grids.collected(Request(study, preset), RESULTS.parent / name)
     return np.array([spread([run.score for run in row.runs]).deviation for row in rows[:ROWS]])
+
+
+def false_stars(found: Margins) -> float:
+    """Returns the share of tables without a difference that have a star."""
+    differences, least = found
+    return float((abs(differences) > least).any(axis=(1, 2)).mean())
 
 
 def figure(path: Path, tables: int) -> None:

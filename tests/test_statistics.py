@@ -10,7 +10,7 @@ from scipy import stats
 
 from experiments import significance
 from t2t_jax.evaluation.bleu import of_sums, sentence_statistics
-from t2t_jax.study.power import Noise, false_stars, margins, power
+from t2t_jax.study.power import Noise, margins, power
 from t2t_jax.study.statistics import (
     DRAWS,
     OWN,
@@ -170,7 +170,7 @@ def test_few_tables_without_a_difference_have_a_star(seeds):
     for name, deviations in significance.scenes().items():
         for sentences in significance.SENTENCES:
             drawn = margins(Noise(deviations, sentences), seeds, tables)
-            assert false_stars(drawn) < bound, name
+            assert significance.false_stars(drawn) < bound, name
 
 
 def test_more_seeds_of_base_alone_find_more_differences():

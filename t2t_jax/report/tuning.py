@@ -13,7 +13,6 @@ from t2t_jax.study import typeset
 from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE
-from t2t_jax.study.statistics import expected_least
 from t2t_jax.study.typeset import Cell, Table
 
 _MEASURED = "perplexity on the sentences of dev by which a trial is chosen"
@@ -48,12 +47,17 @@ def table(grid: Grid, lines: Sequence[RowResult]) -> Table:
 def expected(line: RowResult) -> np.ndarray:
     """Returns the expected best perplexity of a row after each number of trials, [trials].
 
-    Unfinished trials do not count. A failed trial counts as the worst one that did not fail, as the
-    expectation would otherwise be infinite.
+    The trials are drawn with replacement (Dodge et al. 2019, "Show Your Work"). Unfinished ones do
+    not count. A failed trial counts as the worst one that did not fail, as the expectation would
+    otherwise be infinite.
     """
     PPL = np.array([x.PPL for x in line.choice.finished], dtype=float)
-    finite = PPL[np.isfinite(PPL)]
-    return expected_least(np.minimum(PPL, finite.max())) if len(finite) else finite
+    N, finite = len(PPL), PPL[np.isfinite(PPL)]
+    if not len(finite):
+        return finite
+    n = np.arange(1, N + 1)[:, None]
+    at_least = ((N - np.arange(N + 1)) / N) ** n  # P(best of n >= the i-th smallest), [n, i]
+    return (at_least[:, :-1] - at_least[:, 1:]) @ np.sort(np.minimum(PPL, finite.max()))
 
 
 def chart(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:

@@ -12,7 +12,7 @@ from scipy import special
 
 from t2t_jax import config
 from t2t_jax.study import statistics
-from t2t_jax.study.comparison import Measure, RowResult, main_metric
+from t2t_jax.study.comparison import RowResult, main_metric
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.typeset import Table, table
 
@@ -71,30 +71,23 @@ def factorial(grid: Grid, lines: Sequence[RowResult]) -> Factorial | None:
     combinations = [*itertools.accumulate(different, operator.mul)]
     last = combinations.index(len(members)) if len(members) in combinations else len(named) - 1
     fields, follow = named[: last + 1], named[last + 1 :]
-    levels = {n: _ordered([row[i] for row in values]) for i, n in enumerate(fields)}
-    cells: dict[tuple[int, ...], Measure] = {}
-    sizes: dict[tuple[int, ...], float] = {}
+    levels = {n: list(dict.fromkeys(row[i] for row in values)) for i, n in enumerate(fields)}
+    for ordered in levels.values():
+        if all(isinstance(x, int | float) for x in ordered):
+            ordered.sort()
+    shape = tuple(len(x) for x in levels.values())
+    cells, parameters = np.empty(shape, dtype=object), np.empty(shape)
     for line, row in zip(members, values, strict=True):
         measure = line.measure(main_metric(grid))
         if measure is not None and not line.unusual:
             place = tuple(levels[n].index(x) for n, x in zip(fields, row, strict=False))
-            cells[place], sizes[place] = measure, line.runs[0].result["parameters"]
-    shape = tuple(len(x) for x in levels.values())
-    if len(cells) < np.prod(shape):
+            cells[place], parameters[place] = measure, line.runs[0].result["parameters"]
+    if not all(cells.flat):
         return None
-    array, parameters = np.empty(shape, dtype=object), np.empty(shape)
-    for place in cells:
-        array[place], parameters[place] = cells[place], sizes[place]
     grow = [n for i, n in enumerate(fields) if (parameters.max(i) > parameters.min(i)).any()]
     note = f"From these levels follow {' and '.join(follow)}. " if follow else ""
     note += f"The number of parameters changes with {' and '.join(grow)}." if grow else ""
-    return Factorial(main_metric(grid), levels, array, note.strip())
-
-
-def _ordered(values: Sequence[Any]) -> list[Any]:
-    different = list(dict.fromkeys(values))
-    numeric = all(isinstance(x, int | float) for x in different)
-    return sorted(different) if numeric else different
+    return Factorial(main_metric(grid), levels, cells, note.strip())
 
 
 def effects(study: Factorial) -> list[Effect]:

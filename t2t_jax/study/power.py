@@ -54,12 +54,6 @@ def margins(noise: Noise, seeds: tuple[int, int], tables: int, tests: int = 0) -
     return means[..., 1:] - means[..., :1], half_width(scales, tests or COLUMNS * (rows - 1))
 
 
-def false_stars(found: Margins) -> float:
-    """Returns the share of tables without a difference that have a star."""
-    differences, least = found
-    return float((abs(differences) > least).any(axis=(1, 2)).mean())
-
-
 def power(found: Margins, size: float) -> float:
     """Returns the share of differences of a size that have a star."""
     differences, least = found

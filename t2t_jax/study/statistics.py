@@ -221,18 +221,6 @@ def half_width(scales: Sequence[Any], tests: int) -> np.ndarray:
     return np.asarray(np.max(widths, axis=0))
 
 
-def expected_least(values: np.ndarray) -> np.ndarray:
-    """Returns the expected least of n of the values [N], drawn with replacement, for n of 1 to N.
-
-    This is the expected best validation result of Dodge et al. (2019, "Show Your Work"), for a
-    metric of which less is better.
-    """
-    N = len(values)
-    n = np.arange(1, N + 1)[:, None]
-    at_least = ((N - np.arange(N + 1)) / N) ** n  # P(least of n >= the i-th smallest), [n, i]
-    return (at_least[:, :-1] - at_least[:, 1:]) @ np.sort(values)
-
-
 def kendall(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Returns Kendall's tau-b [...] of x and y [..., rows]; nan where either is constant."""
     i, j = np.triu_indices(y.shape[-1], k=1)
