@@ -200,6 +200,13 @@ def yours():
 """
 
 
+def test_a_file_is_named_as_a_shell_completes_it(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(MINE.partition("@study(\n")[0])
+    monkeypatch.chdir(tmp_path)
+    for text in ("mine.py", "./mine.py", "./mine.py:mine", f"{tmp_path}//mine.py"):
+        assert find(text).title == "Mine"
+
+
 def test_a_study_is_found_without_executing_other_files(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(declaration, "EXPERIMENTS", tmp_path)
     (tmp_path / "tool.py").write_text("def study(): pass\n1 / 0")

@@ -246,14 +246,9 @@ def compare_pairs(lines: Sequence[RowResult], name: str) -> Pairs:
         for line in lines
         if (measure := line.measure(name)) and measure.draws is not None and not line.unusual
     }
-    difference, pairs = (
-        _differences(name, [*measures.values()]),
-        dict[tuple[str, str], Difference](),
-    )
+    difference = _differences(name, [*measures.values()])
     both = list(itertools.combinations(measures, 2))
-    found = [difference(measures[a], measures[b]) for a, b in both]
-    tests = sum(d.p is not None for d in found)
-    for (a, b), d in zip(both, found, strict=True):
-        pairs[a, b] = d.corrected(tests)
-        pairs[b, a] = pairs[a, b].reversed()
-    return pairs
+    found = {(a, b): difference(measures[a], measures[b]) for a, b in both}
+    tests = sum(d.p is not None for d in found.values())
+    pairs = {names: d.corrected(tests) for names, d in found.items()}
+    return pairs | {(b, a): d.reversed() for (a, b), d in pairs.items()}

@@ -201,12 +201,11 @@ def find(text: str) -> Study:
         if name not in files:
             raise UsageError(f"there is no study {name!r} under {EXPERIMENTS}: {near(name, files)}")
         path = files[name]
-    known = _studies_of(path)
-    if not known:
+    if not (known := _studies_of(path)):
         raise UsageError(
             f"{path} defines no study: decorate a function with @study (`help study`)."
         )
-    if text == str(path):
+    if Path(text) == path:
         if len(known) > 1:
             choices = " or ".join(f"{path}:{name}" for name in known)
             raise UsageError(f"{path} defines {len(known)} studies: name one of them, {choices}.")
