@@ -115,7 +115,8 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     "--detect": _number(
         "also print how often a difference of this size in NLL per token would be found",
-        *("NATS", None, float),
+        "NATS",
+        kind=float,
     ),
     # table, results, report, publish
     "--format:table": dict(
