@@ -341,11 +341,11 @@ def unfinished(directory, **changes):
 def test_a_checkpoint_of_another_model_is_refused(done, copy, words, refused):
     if not done:
         unfinished(copy, d_ff=24)
-        refused([*words, "--d_ff", "24", "--run", copy], copy / "checkpoints", "20", "24")
+        refused([*words, "--d_ff", "24", "--run", copy], copy / "checkpoints", "W_1")
     change_config(copy, d_ff=24)
-    refused(["translate", copy], copy, "20", "24")
+    refused(["translate", copy], copy, "W_1", "20", "24")
     change_config(copy, d_ff=20, N=2)
-    refused(["translate", copy], copy, "do not match", "config.json")
+    refused(["translate", copy], copy, "coder_1", "absent")
 
 
 def test_a_damaged_or_foreign_directory_is_refused(copy, words, refused):

@@ -188,6 +188,7 @@ def restore(source: ocp.CheckpointManager, like: State, step: int) -> tuple[Stat
     trees = {n: ocp.args.StandardRestore(_abstract(tree)) for n, tree in _trees(like).items()}
     args = ocp.args.Composite(**trees, standing=ocp.args.JsonRestore())
     with _readable(directory):
+        _check_shapes(directory / "params", like.params)
         saved = source.restore(step, args=args)
     count = jax.device_put(jnp.int32(step), like.step.sharding)
     moments = saved.get("optimizer", like.optimizer)
@@ -250,7 +251,27 @@ def read_params(directory: Path, like: Any) -> Any:
             "one, and train again; training resumes from the last complete checkpoint."
         )
     with _readable(directory), ocp.StandardCheckpointer() as checkpointer:
+        _check_shapes(directory / "params", like)
         return checkpointer.restore(directory.absolute() / "params", _abstract(like))
+
+
+def _check_shapes(directory: Path, like: Any) -> None:
+    """Raises a UsageError that names the first parameter whose shape differs."""
+
+    def shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        return {jax.tree_util.keystr(p, simple=True, separator="/"): x.shape for p, x in leaves}
+
+    with ocp.StandardCheckpointer() as checkpointer:
+        saved = checkpointer.metadata(directory.absolute()).item_metadata.tree
+    theirs, ours = shapes(saved), shapes(like)
+    for name in sorted(theirs | ours, key=lambda n: (n in theirs and n in ours, n)):
+        if theirs.get(name) != ours.get(name):
+            raise UsageError(
+                f"{directory} holds another model: its parameter {name} is "
+                f"{theirs.get(name, 'absent')} where the config makes it "
+                f"{ours.get(name, 'absent')}; use the config.json it was trained with."
+            )
 
 
 @contextmanager
@@ -258,11 +279,12 @@ def _readable(directory: Path) -> Iterator[None]:
     """Turns any error of Orbax into a UsageError that names the directory."""
     try:
         yield
+    except UsageError:
+        raise
     except Exception as error:
-        reason = str(error).split("\n")[0].split(". ")[0] or type(error).__name__
         raise UsageError(
-            f"{directory} cannot be read ({reason}): was it written with another config.json, or "
-            "by another version of orbax-checkpoint?"
+            f"{directory} cannot be read ({type(error).__name__}): was it written by another "
+            "version of orbax-checkpoint?"
         ) from error
 
 
