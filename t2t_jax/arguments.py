@@ -97,7 +97,9 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "K",
     ),
     "--workers": _number(
-        "number of worker processes [one per GPU, or per CPU core without GPUs]", "W"
+        "number of worker processes [one per GPU, or per CPU core without GPUs, and at most one "
+        "for each compiled program, which seeds share]",
+        "W",
     ),
     "--task": _number("run only one task, a row with a trial or a seed, counted from 0", "I"),
     "--tasks": _flag("only print the number of tasks, of trials before those of seeds"),

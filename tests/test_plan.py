@@ -61,6 +61,8 @@ def test_a_study_is_planned_from_published_results(call, refused, tmp_path):
     assert re.search(r"^3 +12 +178 ", swept, re.M)  # 20 rows x 2 trials, and 2 x 69
     for home in (stored.DEMO, tmp_path):
         refused([*words, "--from", home], home, "no two rows with several seeds")
+    for size in ("0", "-1", "nan"):
+        refused([*words, "--detect", size], "--detect", "above 0")
 
 
 @pytest.mark.parametrize(("device", "named"), [("1 x cpu", "a core"), ("1 x H200", "1 x H200")])

@@ -130,7 +130,7 @@ def test_a_study_without_values_of_the_paper(attention, tmp_path):
 
 
 def test_rows_have_the_order_of_the_table_even_if_a_group_is_not_together(attention):
-    """The script knows a row by its place in the table, and what is said of it by its number."""
+    """The page's script finds a row's notes and charts by the index that the table gives it."""
     grid, (base, a, b, c, *_) = attention
     groups = zip((base, a, b, c), ("base", "A", "B", "A"), strict=True)
     lines = [dataclasses.replace(x, row=dataclasses.replace(x.row, group=y)) for x, y in groups]

@@ -75,6 +75,8 @@ def run(arguments: Namespace) -> None:
 
 def plan(arguments: Namespace) -> None:
     """Prints what a study would cost and find, from the stored table that is most like its own."""
+    if arguments.detect is not None and not arguments.detect > 0:
+        raise UsageError(f"--detect {arguments.detect}: give a number of nats above 0.")
     grid, lines, origin = grid_shown(arguments), list[RowResult](), ""
     for home in [arguments.origin] if arguments.origin else [arguments.store, WITH_SEEDS]:
         lines, origin = _most_alike(grid, home, arguments.cache)

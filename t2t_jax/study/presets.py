@@ -53,33 +53,59 @@ class Preset:
 _SHORT: dict[str, Any] = dict(
     norm_placement="pre", schedule="linear", batch_tokens=1024, max_length=64
 )
-_MULTI30K = dict(corpus="multi30k", vocabulary=8000, warmup=400, num_buckets=4, evaluate_every=400)
-_TREEBANK = dict(corpus="wsj_sample", vocabulary=2000, max_length=256, warmup=1000, P_drop=0.3,
-                 num_buckets=4, evaluate_every=1000, beam=4)  # fmt: skip
-_TASKS = dict(corpus="recall", vocabulary=36, warmup=100, peak_lr=0.0015, P_drop=0.0, eps_ls=0.0,
-              num_buckets=1, evaluate_every=500)  # fmt: skip
-_TEXT = dict(vocabulary=4000, max_length=256, warmup=200, lr_scale=0.5, P_drop=0.0, eps_ls=0.0,
-             num_buckets=1, evaluate_every=1000)  # fmt: skip
 # Few pairs of easy sentences are learnt in minutes, and yet a model without dropout overfits them.
-_EASY = dict(corpus="grammar", grade="easy", vocabulary=1000, batch_tokens=256, warmup=240,
-             lr_scale=0.5, num_buckets=2, evaluate_every=320, beam=1)  # fmt: skip
+_EASY: dict[str, Any] = _SHORT | dict(
+    corpus="grammar", grade="easy", vocabulary=1000, batch_tokens=256, warmup=240, lr_scale=0.5,
+    num_buckets=2, evaluate_every=320, beam=1,
+)  # fmt: skip
 
-_TEXT_ABOUT = "small, for language models of documents (--train FILES --dev FILES --test FILES)"
-_TASKS_ABOUT = "small, for diagnostic tasks, which need no dropout and no smoothing"
-_DEMO_ABOUT = "the smallest, with nothing to download"
-_HOUR_ABOUT = "wider, with nothing to download: an hour for three seeds of Table 3 on 2 CPU cores"
 PRESETS: dict[str, Preset] = {
     p.name: p
-    for p in (  # name, about, width, depth, steps, changes, length
+    for p in (
         Preset("paper", "the paper's own scale"),
-        Preset("multi30k", "small, on real text", 4, 2, 1600, _SHORT | _MULTI30K, 20),
-        Preset("treebank", "small, for parsing", 8, 2, 10_000, _SHORT | _TREEBANK),
-        Preset("diagnostic", _TASKS_ABOUT, 8, 2, 2000, _SHORT | _TASKS),
-        Preset("text", _TEXT_ABOUT, 4, 2, 3000, _SHORT | _TEXT, 256),
-        Preset("demo", _DEMO_ABOUT, 8, 2, 1280, _SHORT | _EASY | dict(pairs=2000, P_drop=0.06), 15),
-        Preset("hour", _HOUR_ABOUT, 4, 2, 1280, _SHORT | _EASY | dict(pairs=3000, P_drop=0.08), 15),
+        Preset(
+            "multi30k", "small, on real text",
+            width=4, depth=2, steps=1600, length=20,
+            changes=_SHORT | dict(
+                corpus="multi30k", vocabulary=8000, warmup=400, num_buckets=4, evaluate_every=400,
+            ),
+        ),
+        Preset(
+            "treebank", "small, for parsing",
+            width=8, depth=2, steps=10_000,
+            changes=_SHORT | dict(
+                corpus="wsj_sample", vocabulary=2000, max_length=256, warmup=1000, P_drop=0.3,
+                num_buckets=4, evaluate_every=1000, beam=4,
+            ),
+        ),
+        Preset(
+            "diagnostic", "small, for diagnostic tasks, which need no dropout and no smoothing",
+            width=8, depth=2, steps=2000,
+            changes=_SHORT | dict(
+                corpus="recall", vocabulary=36, warmup=100, peak_lr=0.0015, P_drop=0.0, eps_ls=0.0,
+                num_buckets=1, evaluate_every=500,
+            ),
+        ),
+        Preset(
+            "text",
+            "small, for language models of documents (--train FILES --dev FILES --test FILES)",
+            width=4, depth=2, steps=3000, length=256,
+            changes=_SHORT | dict(
+                vocabulary=4000, max_length=256, warmup=200, lr_scale=0.5, P_drop=0.0, eps_ls=0.0,
+                num_buckets=1, evaluate_every=1000,
+            ),
+        ),
+        Preset(
+            "demo", "the smallest, with nothing to download",
+            width=8, depth=2, steps=1280, length=15, changes=_EASY | dict(pairs=2000, P_drop=0.06),
+        ),
+        Preset(
+            "hour",
+            "wider, with nothing to download: an hour for three seeds of Table 3 on 2 CPU cores",
+            width=4, depth=2, steps=1280, length=15, changes=_EASY | dict(pairs=3000, P_drop=0.08),
+        ),
     )
-}
+}  # fmt: skip
 
 
 def preset(name: str) -> Preset:
