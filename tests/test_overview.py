@@ -35,12 +35,12 @@ def test_the_time_left_is_that_of_the_remaining_steps_at_the_measured_speed():
     assert seconds_left([a], 0) == pytest.approx(70 * 0.5)
     assert seconds_left([a, b], 0) == pytest.approx(70 * 0.5)  # the longest is longer than the mean
     done = standing(FINISHED, 50, 50, 8, 2.0)
-    waiting = standing(WAITING, 0, 60, 2)
-    every, rate = [a, b, done, waiting, waiting], 4 / 0.5 + 4 / 1.5  # FLOPs a second
-    remaining = 70 * 4 + 10 * 4 + 2 * 60 * 2
-    assert seconds_left(every, 0) == pytest.approx(remaining / rate)
-    whole = 100 * 4 + 20 * 4 + 50 * 8 + 2 * 60 * 2
-    assert seconds_left(every, 3) == pytest.approx((remaining + 3 * whole / 5) / rate)
+    waiting = standing(WAITING, 0, 60, 2)  # at (0.5 + 1.5 + 2) seconds for 16 FLOPs
+    every = [a, b, done, waiting, waiting]
+    remaining = 70 * 0.5 + 10 * 1.5 + 2 * 60 * 2 * 4 / 16
+    assert seconds_left(every, 0) == pytest.approx(remaining / 2)
+    whole = 100 * 0.5 + 20 * 1.5 + 50 * 2.0 + 2 * 60 * 2 * 4 / 16
+    assert seconds_left(every, 3) == pytest.approx((remaining + 3 * whole / 5) / 2)
 
 
 def test_a_run_that_is_held_but_makes_no_steps_is_not_counted_as_running():

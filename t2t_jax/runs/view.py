@@ -30,13 +30,18 @@ class Standing:
     record: Mapping[str, Any]  # the last value of each quantity measured in training
 
     @property
+    def seconds(self) -> float | None:
+        """Seconds of a step, as last measured."""
+        return self.record.get("seconds_per_step")
+
+    @property
     def ended(self) -> bool:
         return self.status in ("finished", "failed")
 
     @property
     def running(self) -> bool:
         """Whether it makes steps; other runs that a process holds are waiting for their turn."""
-        return self.status == "running" and "seconds_per_step" in self.record
+        return self.status == "running" and self.seconds is not None
 
 
 def standing(name: str, status: str, c: Config, records: Iterable[Mapping[str, Any]]) -> Standing:
@@ -52,20 +57,23 @@ def standing(name: str, status: str, c: Config, records: Iterable[Mapping[str, A
 def seconds_left(standings: Sequence[Standing], unbegun: int = 0) -> float | None:
     """Returns the estimated time until all runs have ended; None while no run makes steps.
 
-    The estimate assumes that all runs together make as many FLOPs per second as at present. The
-    configs of `unbegun` runs are not known; each is assumed to take the others' mean.
+    The estimate assumes that a run's remaining steps take as long as its last ones, or as their
+    FLOPs take in other runs, and that as many runs are trained at once as at present. The configs
+    of `unbegun` runs are not known; each is assumed to take the others' mean.
     """
     running = [x for x in standings if x.running]
     if not running:
         return None
-    rate = sum(x.flops / x.record["seconds_per_step"] for x in running)
-    left = sum(x.flops * (x.steps - x.step) for x in standings if not x.ended)
-    left += unbegun * sum(x.flops * x.steps for x in standings) / len(standings)
-    return max(left / rate, *map(_own_seconds_left, running))
+    # Also of ended runs: the speed of the few that run now varies with their shapes.
+    measured = [(x.seconds, x.flops) for x in standings if x.seconds is not None]
+    rate = sum(s for s, _ in measured) / sum(flops for _, flops in measured)
 
+    def seconds(x: Standing, steps: int) -> float:
+        return steps * (x.flops * rate if x.seconds is None else x.seconds)
 
-def _own_seconds_left(x: Standing) -> float:
-    return (x.steps - x.step) * float(x.record["seconds_per_step"])
+    left = sum(seconds(x, x.steps - x.step) for x in standings if not x.ended)
+    left += unbegun * sum(seconds(x, x.steps) for x in standings) / len(standings)
+    return max(left / len(running), *(seconds(x, x.steps - x.step) for x in running))
 
 
 def summary(standings: Sequence[Standing], unbegun: int = 0) -> list[str]:
@@ -84,7 +92,7 @@ def summary(standings: Sequence[Standing], unbegun: int = 0) -> list[str]:
 
 
 def _line(x: Standing) -> str:
-    left = duration(_own_seconds_left(x)) if x.step < x.steps else "scoring"
+    left = duration((x.steps - x.step) * (x.seconds or 0)) if x.step < x.steps else "scoring"
     perplexity, speed = math.exp(min(x.record["nll"], 20)), x.record.get("tokens_per_second", 0)
     return (
         f"  {x.name}  step {x.step:,}/{x.steps:,}  PPL {perplexity:,.2f}  "
