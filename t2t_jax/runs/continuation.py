@@ -6,6 +6,7 @@ from a checkpoint that the uninterrupted one also has: the last at a multiple of
 The environment in its result names the run that it continues, as `continued`.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.environment import environment, without_count
 from t2t_jax.errors import Busy, writing
-from t2t_jax.files import write_json
+from t2t_jax.files import write, write_json
 from t2t_jax.parts import SCHEDULES
 from t2t_jax.runs import claim, identity, names, provenance, results, store, study_file
 
@@ -111,13 +112,22 @@ def _obstacle(directory: Path, c: Config, dataset: Dataset | None = None) -> str
 
 def _copy(shorter: Path, c: Config, directory: Path, origin: str) -> None:
     """Copies what an interrupted run has from a shorter run, but for its config."""
-    checkpoints = directory / "checkpoints"
+    from t2t_jax.training.trainer import RECORD_EVERY
+
+    checkpoints, kept = directory / "checkpoints", _checkpoints(shorter, c)
     with writing(directory):
         shutil.rmtree(checkpoints, ignore_errors=True)  # left by a process that was killed here
-        for step in map(str, _checkpoints(shorter, c)):
+        for step in map(str, kept):
             shutil.copytree(shorter / "checkpoints" / step, checkpoints / step)
-        for name in ("vocabulary.model", "data.json", "metrics.jsonl", *study_file.COPIES):
+        for name in ("vocabulary.model", "data.json", *study_file.COPIES):
             if (shorter / name).exists():
                 shutil.copy(shorter / name, directory / name)
+    # A longer run has no record of training at the shorter run's last step, unless one is due.
+    records = [
+        f"{json.dumps(x)}\n"
+        for x in store.read_curves(shorter)
+        if x["step"] <= kept[-1] and not ("nll" in x and x["step"] % RECORD_EVERY)
+    ]
+    write(directory / "metrics.jsonl", "".join(records))
     begun = {**provenance.made_in(shorter), "continued": origin}
     write_json(directory / "environment.json", begun)
