@@ -18,6 +18,8 @@ subwords; sentences of the preset demo have 10 on average, and sentences of `tes
 mechanism, and `launch/local.sh bench attention` measures its cost on long sequences.
 """
 
+from typing import Any
+
 from t2t_jax.study import Row, study
 
 BASE = "scaled dot product"
@@ -78,7 +80,7 @@ def rows():
     ]
 
 
-TABLE = dict(
+TABLE: dict[str, Any] = dict(
     columns="encoder_attention decoder_attention cross_attention steps",
     split="test",
     V=41_100,

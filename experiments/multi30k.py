@@ -14,13 +14,15 @@ DIR holds train.en.gz, train.de.gz, val.* and test_2016_flickr.*; without --dire
 downloaded.
 """
 
+from typing import Any
+
 from t2t_jax.evaluation import bleu
 from t2t_jax.evaluation.metrics import metric
 from t2t_jax.recipes import RECIPES
 from t2t_jax.study import Row, study
 
 METRICS = "PPL,BLEU,BLEU lc,BLEU lc tok"
-OPTIONS = dict(
+OPTIONS: dict[str, Any] = dict(
     columns="vocabulary batch_tokens P_drop peak_lr steps",
     split="test",
     V=9717,

@@ -29,6 +29,8 @@ the value that follows the key, as in the induction heads of Olsson et al. (2022
 layers with relative positions reach 99.8%, and one layer at most 52%.
 """
 
+from typing import Any
+
 from t2t_jax.study import Row, cross, study
 
 SOFTMAX = "scaled_dot_product"
@@ -45,7 +47,7 @@ MEMORIES = (
     *("linear", "performer", "cosformer:M=64", "retention", "gated_linear", "mamba2"),
     *("delta", "gated_delta"),
 )
-TABLE = dict(split="test", V=36)
+TABLE: dict[str, Any] = dict(split="test", V=36)
 
 
 def task(keys, length, **fields):

@@ -119,15 +119,15 @@ PARTS = {"all": "", "C, D": "CD", "A, B, E": "ABE"}  # groups; base belongs to e
 
 def kind(name):
     """Returns the corpus of a grid, real text with the epochs, as the figure names it."""
-    known = {"text": "text", "multi30k": "Multi30k"}
-    corpus = known.get(GRIDS[name].changes.get("corpus", ""))
+    known = {"text": "text", "multi30k": "Multi30k", None: None}
+    corpus = known[GRIDS[name].changes.get("corpus")]
     return f"{corpus}, {name.rpartition(', ')[2]}" if corpus else BUILT_IN
 
 
 def request(name, directory=None):
     """Returns the request for a grid; its paths are those of a directory, if it reads text."""
     changes, sweep, preset, rows, _ = GRIDS[name]
-    paths = {
+    paths: dict[str | None, dict[str, str]] = {
         "text": {split: f"{directory}/{split}" for split in ("train", "dev", "test")},
         "multi30k": {"directory": str(directory)},
     }
@@ -302,7 +302,8 @@ def collect(folder):
     Left out are runs that the folder of a preset has, and curves but for the times of steps.
     """
     elsewhere = {path.name for preset in PRESETS for path in published.directories(preset)}
-    results, runs = {}, {}
+    results: dict[str, dict[str, Any]] = {}
+    runs: dict[str, dict[str, Any]] = {}
     for name, regime in GRIDS.items():
         home = RESULTS.parent / regime.stored if regime.stored else STORE
         found, of_grid = measure(name, home)

@@ -50,7 +50,8 @@ def over_seeds(name: str) -> np.ndarray:
     """Returns the deviations of BLEU over the seeds of the first rows of a stored study."""
     study, preset = name.split("-")
     _, rows = grids.collected(Request(study, preset), RESULTS.parent / name)
-    return np.array([spread([run.score for run in row.runs]).deviation for row in rows[:ROWS]])
+    scores = [[run.score for run in row.runs if run.score is not None] for row in rows[:ROWS]]
+    return np.array([spread(of_row).deviation for of_row in scores])
 
 
 def false_stars(found: Margins) -> float:

@@ -92,19 +92,21 @@ def draw(results, folder):
     """Plots F1 over the number of sentences, in a panel for each corpus."""
     rows = [*dict.fromkeys(row for of_grid in results.values() for row in of_grid)]
     names = [row + kind for row in rows for kind in (FREE, CONSTRAINED)]
-    styles, panels, values = plotting.styles(names), [], {corpus: [] for corpus in SIZES}
+    styles, panels = plotting.styles(names), []
+    values: dict[str, list[dict]] = {corpus: [] for corpus in SIZES}
     for name, of_grid in results.items():
         corpus, pairs = GRIDS[name]
         for row, scores in of_grid.items():
             for kind in (FREE, CONSTRAINED):
                 if scores[kind + "f1"]:
-                    x = spread(scores[kind + "f1"])
-                    half = x.deviation if x.n > 1 else 0.0
-                    point = dict(sentences=pairs, F1=x.mean, low=x.mean - half, high=x.mean + half)
+                    F1 = spread(scores[kind + "f1"])
+                    half = F1.deviation if F1.n > 1 else 0.0
+                    ends = dict(low=F1.mean - half, high=F1.mean + half)
+                    point = dict(sentences=pairs, F1=F1.mean) | ends
                     values[corpus].append(styles[row + kind] | point)
     for corpus, points in values.items():
-        ends = [x for point in points for x in (point["low"], point["high"])]
-        y = plotting.Axis.over("F1", f"F1, {TITLES[corpus]}", ends)
+        bounds = [point[end] for point in points for end in ("low", "high")]
+        y = plotting.Axis.over("F1", f"F1, {TITLES[corpus]}", bounds)
         x = plotting.Axis.over("sentences", "training sentences", SIZES[corpus], log=True)
         layers = [plotting.interval(y), *plotting.LINES]
         last = {point["row"]: point for point in points}.values()
@@ -114,7 +116,9 @@ def draw(results, folder):
 
 def collect(folder):
     """Publishes the finished runs in a folder, with the table, which it returns, and the figure."""
-    path, results, runs = folder / "constrained.json", {}, {}
+    results: dict[str, dict] = {}
+    runs: dict[str, dict] = {}
+    path = folder / "constrained.json"
     constrained = files.read_json(path) if path.exists() else {}
     folder.mkdir(parents=True, exist_ok=True)
     for name in GRIDS:
