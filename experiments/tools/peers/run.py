@@ -9,7 +9,7 @@ Toolkits that DIR lacks are left out. --against adds another checkout of this pr
 from before a change. Expected on 2 CPU cores (experiments/results/bench_peers): our training steps
 are 1.3 to 1.7 times as fast as the toolkits' for tiny and 1.1 to 1.4 times for base. Our decoding
 is 1.7 to 6.4 times as fast, except that CTranslate2 is faster where each core decodes batches of
-its own: ours then reaches 0.89 of its speed with greedy search and 0.75 with a beam of 4.
+its own: ours then reaches 0.77 of its speed with greedy search and 0.69 with a beam of 4.
 
 Every contender is a program of this folder in a process of its own. At most two are in memory at a
 time, and they take turns round by round, so that what disturbs the machine disturbs both.
@@ -60,6 +60,8 @@ TRANSLATE = {
     "JoeyNMT": ("joey.py",),
 }
 ROUNDS, BASE_ROUNDS = 5, 3  # a round of base takes half a minute
+# As launch/local.sh: threads that decode would wait for each other in one arena of memory.
+ARENAS = {"train": {}, "translate": {"MALLOC_ARENA_MAX": "8"}}
 PAUSE = 0.5  # seconds before a round: idle OpenMP threads keep spinning for 0.2 s
 
 
@@ -173,7 +175,7 @@ def started(contender: Contender, task: tuple[str, ...]) -> Iterator[tuple[Any, 
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 cwd=contender.root,
-                env=os.environ | {"PYTHONPATH": str(contender.root)},
+                env=os.environ | ARENAS[task[0]] | {"PYTHONPATH": str(contender.root)},
                 text=True,
             )
         )
