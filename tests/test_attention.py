@@ -853,9 +853,9 @@ def test_a_weak_decay_after_a_strong_one_is_exact(name, platform):
 def test_more_positions_than_a_mechanism_has_weights_for_are_refused():
     q, k, v = draw("cosformer", 5, 5)
     mechanism = build("cosformer:M=4")
-    with pytest.raises(UsageError, match=r"M=4 has weights for 4 .* has 5: set M"):
+    with pytest.raises(UsageError, match=r"M=4 has weights for 4 .* has 5: shorten it"):
         mechanism.apply({}, q, k, v, Visibility(causal=True))
-    with pytest.raises(UsageError, match="set M to the greatest length"):
+    with pytest.raises(UsageError, match="shorten it, or train with M="):
         mechanism.apply({}, k, v, Visibility(jnp.zeros(B, jnp.int32)), method="start")
     q, k, v = draw("linformer", 3, 5)
     mechanism = build("linformer:n=4,k=2")

@@ -139,7 +139,7 @@ class Cosformer(Linear):
         if len(positions) > self.M:
             raise UsageError(
                 f"cosformer:M={self.M} has weights for {self.M} positions, and a sequence has "
-                f"{len(positions)}: set M to the greatest length."
+                f"{len(positions)}: shorten it, or train with M={len(positions)} or more."
             )
         x = jax.nn.relu(wide(x))
         angle = (jnp.pi / 2 / self.M * positions).astype(x.dtype)[None, :, None, None]
