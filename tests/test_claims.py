@@ -121,24 +121,29 @@ def claims():
     grids = json.loads((readme.RESULTS / "scale" / "agreement.json").read_text())
     text = {
         f"{pairs}, {epochs}": grids[f"text, d_model 32, {pairs} pairs, {epochs} epochs"]
-        for pairs, epochs in (("12,000", 6), ("1,200", 18), ("4,800", 18))
+        for pairs, epochs in (("12,000", 6), ("1,200", 18), ("4,800", 18), ("12,000", 18))
     }
-    many, few, middle = text.values()
+    many, few, middle, longest = text.values()
     tokens = [x["tokens_per_parameter"] for x in text.values()]
-    yield f"With {tokens[0]:.1f} tokens for each parameter and 6 epochs", True
+    yield f"With {tokens[0]:.1f} tokens for each parameter", tokens[0] == tokens[3]
     yield f"With {tokens[1]:.2f} tokens and 18 epochs it overfits", True
-    yield f"With {tokens[2]:.1f} tokens and 18 epochs, the epochs", True
-    of_rows = [x["wrong"]["PPL"] for x in (many, few, middle, grids["demo"])]
+    yield f"With {tokens[2]:.1f} tokens and 18 epochs, both", True
+    of_rows = [x["wrong"]["PPL"] for x in (many, few, middle, grids["demo"], longest)]
     dropless, sharp, one_head = (
         [len(x[row]) for x in of_rows]
         for row in ("D:P_drop=0.0", "D:eps_ls=0.0", "A:h=1,d_k=512,d_v=512")
     )
-    yield f"is on the wrong side of {dropless[0]} other rows, in `demo` of {dropless[3]}.", True
+    yield (
+        f"is on the wrong side of {dropless[0]} other rows, in `demo` of {dropless[3]}.",
+        (dropless[4] == dropless[0]),
+    )
     yield f"without label smoothing is on the wrong side of {sharp[1]}.", True
     yield "both are on the right side of all rows", dropless[2] == sharp[2] == 0
     right = middle["agreement"]["C, D"]["PPL"]
     yield f"have {right['ordered']} of {right['pairs']} pairs in order", True
     everything = middle["agreement"]["all"]["PPL"]
+    ordered = longest["agreement"]["all"]["PPL"]["ordered"]
+    yield f"have {everything['ordered']} of {everything['pairs']} there, and {ordered} with", True
     wrong = everything["pairs"] - everything["ordered"]
     yield f"{one_head[2]} of the {wrong} pairs that are not in order are of the row with one", True
     always = all(x["wrong"]["PPL"]["A:h=1,d_k=512,d_v=512"] for x in grids.values())
