@@ -42,6 +42,7 @@ SMALL = {
     "top_k": dict(k=3),
     "performer": dict(m=7, seed=3),
     "differential": dict(lambda_init=0.1),  # with a lambda near 1, float32 has few digits left
+    "softcap": dict(cap=1.5),
     "cosformer": dict(M=181),  # the greatest length of a test
     "linformer": dict(n=181, k=3),
     "nystrom": dict(m=4),
@@ -58,7 +59,9 @@ VARIANTS = (
     "cosformer taylor mamba2 gated_delta cosine sink entmax dilated longformer bigbird".split()
 )
 # They share all code of scaled_dot_product but that of their scores and weights.
-ALIKE = "cosine softmax1 sink sparsemax entmax talking_heads differential".split()
+ALIKE = (
+    "cosine softcap forgetting softmax1 sink sparsemax entmax talking_heads differential".split()
+)
 # Each in all of its roles by default; the others stand on what these share with them.
 CORE = "scaled_dot_product additive local sparse_strided linear".split()
 

@@ -1,4 +1,4 @@
-"""Dot products after a matrix, of unit vectors, of mixed heads, and a difference of softmaxes."""
+"""Dot products whose scores or heads differ from the paper's, and a difference of softmaxes."""
 
 from typing import Any, ClassVar
 
@@ -66,6 +66,31 @@ def _unit(x: Array) -> Array:
     """x / sqrt(|x|^2 + 1e-6) over the last axis."""
     y = wide(x)
     return (y * jax.lax.rsqrt((y * y).sum(-1, keepdims=True) + 1e-6)).astype(x.dtype)
+
+
+class Softcap(ScaledDotProduct):
+    """softmax(cap tanh(q k^T / (d_k^power cap))) v: no score exceeds cap (Gemma 2, section 2)."""
+
+    cap: float = 50.0
+
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
+        return self.cap * jnp.tanh(super().scores(q, keys, t, s) / self.cap)
+
+
+class Forgetting(ScaledDotProduct):
+    """softmax(q k^T / d_k^power + sum of log f_l over s < l <= t) v, f the sigmoid of a gate.
+
+    It is the Forgetting Transformer (Lin et al. 2025, equation 4), without a bias of the gate,
+    which is the last feature of a key. The sum is c_t - c_s with c the running sum of log f, and
+    c_t, equal for all keys of a query, cancels in the softmax.
+    """
+
+    def keys(self, k: Array, s: Array) -> Array:
+        return jnp.concatenate([k[..., :-1], nn.log_sigmoid(k[..., -1:])], -1).swapaxes(1, 2)
+
+    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
+        c = wide(keys[..., -1]).cumsum(-1)  # [B, h, S]
+        return super().scores(q, keys[..., :-1], t, s) - c[:, :, None]
 
 
 class TalkingHeads(ScaledDotProduct):

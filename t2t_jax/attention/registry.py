@@ -118,6 +118,19 @@ MECHANISMS: dict[str, Entry] = {
         "softmax(tau cos(q, k)) v, tau learned from its initial value",
         options=dict(tau=10.0),
     ),
+    "softcap": Entry(
+        "dot_product:Softcap",
+        "softmax of scaled dot products of at most cap, by cap tanh(score / cap)",
+        options=dict(cap=50.0, **_SCALED),
+    ),
+    "forgetting": Entry(
+        "dot_product:Forgetting",
+        "softmax of scaled dot products less the decay from key to query, a gate for each key",
+        options=_SCALED,
+        roles=("decoder",),
+        why="its scores decay from each position of one sequence to the later ones",
+        gates=lambda d_k: 1,
+    ),
     "softmax1": Entry(
         "softmax:Softmax1", "a softmax with 1 added to its denominator", options=_SCALED
     ),
