@@ -14,8 +14,9 @@ import pytest
 from scipy import stats
 
 from experiments import mechanisms, scale
-from experiments.tools import gpu
+from experiments.tools import gpu, steps
 from experiments.tools.peers import run
+from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.bench import workload
 from t2t_jax.runs import published
 from t2t_jax.study import requests
@@ -131,6 +132,39 @@ def test_the_part_of_a_gpu_runs_wide_grids_and_collects_them(tmp_path, monkeypat
     measured = json.loads((tmp_path / "agreement.json").read_text())["text, d_model 128"]
     assert measured["rows"] == 3
     assert measured["seeds"] == [3, 3]
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("hurried")
+def test_the_parts_of_a_gpu_measure_steps_and_mechanisms_and_continue(tmp_path, monkeypatch):
+    """Here on a CPU, tiny on few tokens, three variants and two mechanisms."""
+    few = steps.FLOAT32, steps.DEFAULT, "two accumulated parts"
+    monkeypatch.setattr(gpu, "batch_tokens", lambda: 256)
+    monkeypatch.setattr(gpu, "LENGTHS", (64,))
+    monkeypatch.setattr(steps, "REPEATS", 2)
+    monkeypatch.setattr(steps, "VARIANTS", {name: steps.VARIANTS[name] for name in few})
+    assert gpu.profile(tmp_path, ["tiny"])
+    found = json.loads((tmp_path / "profile.json").read_text())["sizes"]["tiny"]
+    assert any("part" in x for x in found["kernels"])  # a CPU traces only some of them
+    assert "ms a step" in (tmp_path / "profile.txt").read_text()
+
+    assert gpu.variants(tmp_path, ["tiny"])
+    variants = json.loads((tmp_path / "variants.json").read_text())["variants"]
+    assert [*variants] == [*few]
+    losses = [x["loss"] for x in variants.values()]
+    assert losses == pytest.approx([losses[0]] * 3, rel=0.01)
+    assert (tmp_path / "variants.txt").read_text().count("%") == 6
+
+    known = {name: {} for name in MECHANISMS if name not in ("scaled_dot_product", "local")}
+    (tmp_path / "attention.json").write_text(json.dumps({"mechanisms": known}))
+    assert gpu.attention(tmp_path, [])
+    lines = (tmp_path / "attention.txt").read_text().splitlines()[2:]
+    assert [line.split()[:2] for line in lines] == [["scaled_dot_product", "64"], ["local", "64"]]
+
+    monkeypatch.setattr(steps.subprocess, "run", None)  # nothing is measured twice
+    monkeypatch.setattr("t2t_jax.bench.attention.measure", None)
+    assert gpu.variants(tmp_path, ["tiny"])
+    assert gpu.attention(tmp_path, [])
 
 
 @pytest.fixture(scope="module")

@@ -1,24 +1,21 @@
-"""Table 3 and the benchmarks on a GPU: checks, speed, memory, profiles and grids, part by part.
+"""Half an hour on a GPU: a profile, choices, mechanisms, grids and noise, the most needed first.
 
     launch/local.sh experiments/tools/gpu.py [--sizes tiny] [PART ...]
     python -m experiments.tools.gpu ...            where nothing can be installed
 
 Writes experiments/results/gpu/PART. Parts that are done are skipped, and a part that fails does not
-stop the others. A part is stopped after 9 minutes; the same command then continues a grid, and
-starts any other part again. Most of the time is compilation, 20 s for a training step of base on an
-H200 with 16 cores, so that all parts share the programs that one has compiled. Programs are not
-compiled side by side: the tuning of 26 at a time took more than 150 s. Those of a grid, which
-several processes compile at once, are not tuned. It also runs on a CPU. It needs only the built-in
-corpus and the packages jax, flax, optax, orbax-checkpoint, sacrebleu, sentencepiece, pillow,
-vl-convert-python, jinja2 and packaging; `peers` needs PyTorch, `multi30k` needs sacremoses and the
-files of the corpus in runs/data/multi30k, and `scale` a folder of text.
+stop the others. A part is stopped after 9 minutes; the same command then continues a grid,
+`variants` and `attention`, and starts any other part again. Most of the time is compilation, 20 s
+for a training step of base on an H200 with 16 cores, so that all parts share the programs that one
+has compiled. Programs are not compiled side by side: the tuning of 26 at a time took more than
+150 s. Those of a grid, which several processes compile at once, are not tuned. It also runs on a
+CPU. It needs only the built-in corpus and the packages jax, flax, optax, orbax-checkpoint,
+sacrebleu, sentencepiece, pillow, vl-convert-python, jinja2 and packaging; `peers` needs PyTorch,
+`multi30k` needs sacremoses and the files of the corpus in runs/data/multi30k, and `scale` a folder
+of text.
 """
 
 import argparse
-import collections
-import dataclasses
-import gzip
-import json
 import multiprocessing
 import os
 import statistics
@@ -28,16 +25,16 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "results" / "gpu"
 SIZES = ["tiny", "base", "big"]
 LIMIT = 9 * 60  # seconds of a part
-PLAIN = "base, plain"  # base with plain definitions in place of kernels
+LENGTHS = 1024, 4096, 16_384  # at which attention is measured
 MULTI30K = "runs/data/multi30k"
 UNTUNED = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"  # 30 s a small program
 WORKERS = "--workers", "8"
 SEEDS = "--seeds", "3"
+MANY_SEEDS = "--seeds", "32", "--base-seeds", "32"
 AS_ON_CPU = *WORKERS, *SEEDS, "--dtype", "float32"
 
 
@@ -51,16 +48,6 @@ def call(out, *words):
     timer.cancel()
     (out / "printed.txt").write_text(printed)
     return not process.returncode
-
-
-def bench(*words):
-    """Returns a part that runs one benchmark."""
-
-    def part(out, sizes):
-        options = ["--sizes", *sizes] if words[0] in ("train", "translate") else []
-        return call(out, "bench", *words, *options, "--out", str(out))
-
-    return part
 
 
 def grid(name, preset, *words):
@@ -91,11 +78,6 @@ def scale_grids(out, sizes):
     return succeeded
 
 
-def doctor(out, sizes):
-    call(out, "doctor")
-    return True  # a missing package is a finding
-
-
 def compare_kernels(out, sizes):
     """Compares every kernel of `t2t_jax/ops` with its plain definition: exactness, then time."""
     from experiments.tools import kernels
@@ -106,54 +88,31 @@ def compare_kernels(out, sizes):
     return kernels.exact(results)
 
 
-def step_cases(sizes):
-    """Returns the workloads of `steps` by name."""
-    from t2t_jax import config
+def profile(out, sizes):
+    """Measures a training step of each size, its longest kernels, and the bound of each."""
+    from experiments.tools import steps
     from t2t_jax.bench.workload import workload
 
-    cases = {size: workload(size, batch_tokens()) for size in sizes}
-    if "base" in cases:
-        w = cases["base"]
-        cases[PLAIN] = dataclasses.replace(w, c=config.replace(w.c, kernels="plain"))
-    return cases
-
-
-def steps(out, sizes):
-    """Measures training steps, the lower bound of their programs, and their longest kernels.
-
-    The bound is computed for the program of each shape; `shapes` says how often a round has it.
-    """
-    import jax
-
-    from experiments.tools import roofline
-    from experiments.tools.devices import DEVICES
-    from t2t_jax.bench import train
-
-    kind = jax.devices()[0].device_kind.lower()
-    device = next((x for name, x in DEVICES.items() if name in kind), None)
-    results = {"batch_tokens": batch_tokens(), "population": 1, "rounds": train.ROUNDS, "sizes": {}}
-    for name, w in step_cases(sizes).items():
-        made = train.Steps(w)
-        size = results["sizes"][name] = train.measure_steps(name, w, made)
-        write_results(out / "steps.json", results)
-        size["shapes"] = []
-        for shapes, program in made.programs.items():
-            compiled: Any = program.run
-            found = roofline.kernels(compiled.as_text())
-            least = roofline.bound(found, device) if device else None
-            count = sum(tuple(x.shape for x in batch.values()) == shapes for batch in made.batches)
-            size["shapes"].append(
-                {"source": shapes[0], "target": shapes[1], "count": count}
-                | ({"least_ms": 1e3 * least.seconds, "kernels": least.kernels} if least else {})
-            )
-        with tempfile.TemporaryDirectory() as directory:
-            with jax.profiler.trace(directory):
-                made()
-            size["kernels"] = times_of_kernels(next(Path(directory).rglob("*.trace.json.gz")))
-        write_results(out / "steps.json", results)
-        del made
-    (out / "steps.txt").write_text(train.table(json.loads((out / "steps.json").read_text())))
+    results, tables = {}, []
+    for size in sizes:
+        results[size] = steps.profile(workload(size, batch_tokens()))
+        tables.append(steps.profile_table(size, results[size]))
+        write_results(out / "profile.json", {"sizes": results})
+        (out / "profile.txt").write_text("\n".join(tables))
     return True
+
+
+def variants(out, sizes):
+    """Compares base's training step with other choices: kernels, random bits, flags of XLA."""
+    from experiments.tools import steps
+    from t2t_jax.files import read_json
+
+    path, size = out / "variants.json", "base" if "base" in sizes else sizes[0]
+    known = read_json(path)["variants"] if path.exists() else {}
+    for found in steps.variants(size, batch_tokens(), known):
+        write_results(path, {"size": size, "batch_tokens": batch_tokens(), "variants": found})
+        (out / "variants.txt").write_text(steps.variants_table(found))
+    return all(known.values())
 
 
 def peers(out, sizes):
@@ -189,43 +148,6 @@ def table_of_peers(results):
     return "\n".join(lines) + "\n"
 
 
-def memory(out, sizes):
-    """Measures the memory of a step of 25,000 tokens a side, by its number of accumulated parts."""
-    from t2t_jax import config
-    from t2t_jax.bench import train
-    from t2t_jax.bench.workload import Workload, workload
-
-    results = {}
-    for size in sizes:
-        w = workload(size, batch_tokens())
-        for parts in (1, 2, 4):
-            c = config.replace(w.c, accumulate=parts)
-            steps = train.Steps(Workload(c, w.V, w.mean_length))
-            steps.batches = steps.batches[:1]
-            steps()
-            results[f"{size}, {parts}"] = max(p.memory for p in steps.programs.values())
-    write_results(out / "memory.json", results)
-    return True
-
-
-def times_of_kernels(trace):
-    """Returns the milliseconds of each kernel on the tracks of the device, the longest first."""
-    with gzip.open(trace) as file:
-        events = json.load(file)["traceEvents"]
-    tracks = {
-        (e["pid"], e.get("tid")): e["args"]["name"]
-        for e in events
-        if e.get("name") in ("process_name", "thread_name")
-    }
-    times = collections.Counter[str]()
-    for e in events:
-        track = tracks.get((e.get("pid"), None), "") + tracks.get((e.get("pid"), e.get("tid")), "")
-        kernel = e.get("ph") == "X" and "::" not in e["name"]  # others are scopes of many kernels
-        if kernel and ("Stream" in track or "XLAEigen" in track):
-            times[e["name"]] += e["dur"] / 1e3
-    return dict(times.most_common(100))
-
-
 def batch_tokens():
     """Returns the tokens a side of a batch."""
     import jax
@@ -240,29 +162,49 @@ def write_results(path, results):
     write_json(path, results | {"environment": environment()})
 
 
-def start(out, sizes):
-    """Measures the time to the first step, without the programs that other parts have compiled."""
-    from experiments.tools import start
+def attention(out, sizes):
+    """Measures every mechanism, beside the bound of its program on an H100 (`programs.py`)."""
+    from experiments.tools import steps
+    from t2t_jax.attention.registry import MECHANISMS
+    from t2t_jax.bench import attention
+    from t2t_jax.files import read_json
 
-    start.main(out)
+    path, programs = out / "attention.json", RESULTS.parent / "programs" / "compile-h100.json"
+    known = read_json(path)["mechanisms"] if path.exists() else {}
+    bounds = read_json(programs)["attention"]["mechanisms"]
+    for name in (name for name in MECHANISMS if name not in known):
+        found = attention.measure([name], LENGTHS, seconds=1.0)
+        known |= {name: {}} | found["mechanisms"]  # nothing is known of one that needs more memory
+        write_results(path, found | {"mechanisms": known})
+        (out / "attention.txt").write_text(steps.attention_table(found, known, bounds))
+    return True
+
+
+def populations(out, sizes):
+    """Measures steps of several tiny models in one program."""
+    from t2t_jax.bench import train
+
+    results, tables = {}, []
+    for P in (1, 3, 8, 20):
+        results[P] = train.measure(["tiny"], 2048, P)
+        tables.append(train.table(results[P]))
+        write_results(out / "populations.json", {"members": results})
+        (out / "populations.txt").write_text("\n".join(tables))
     return True
 
 
 PARTS = {
-    "doctor": doctor,
-    "steps": steps,
+    "profile": profile,
+    "variants": variants,
+    "attention": attention,
+    "scale": scale_grids,
+    "noise": grid("attention", "demo", *WORKERS, *MANY_SEEDS, "--dtype", "float32"),
     "kernels": compare_kernels,
     "peers": peers,
-    "attention": bench("attention", "--lengths", "1024", "4096", "16384"),
-    "population": bench("train", "--population", "8", "--batch_tokens", "2048"),
-    "alone": bench("train", "--batch_tokens", "2048"),
-    "memory": memory,
-    "translate": bench("translate"),
-    "start": start,
+    "populations": populations,
     "multi30k": grid("multi30k", "paper", "--directory", MULTI30K, "--workers", "3", *SEEDS),
     "demo": grid("table3", "demo", *AS_ON_CPU),
     "hour": grid("table3", "hour", *AS_ON_CPU),
-    "scale": scale_grids,
 }
 
 

@@ -7,7 +7,6 @@ Writes experiments/results/memory; steps that are already there are not compiled
 base takes 9.8 GiB whole, 6.0 in 2 parts and 4.0 in 4; big takes 14.6, 13.2 and 9.2 GiB. The TPU
 compiler compiles each step for one v5e chip of 16 GiB, and fails if a step needs more. A step has
 25,000 tokens a side in sentences of 64 subwords, in bf16 with float32 parameters.
-`experiments/tools/gpu.py memory` measures the same on a GPU.
 """
 
 from functools import partial

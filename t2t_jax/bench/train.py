@@ -38,8 +38,8 @@ class Steps:
         self.batches = [population.stack_batches([b] * P) for b in workload.batches(w)]
         self.accumulate, self.programs = w.c.training.accumulate, dict[Any, Program]()
 
-    def __call__(self) -> None:
-        """Runs the round and waits for its last step."""
+    def __call__(self) -> Any:
+        """Runs the round, waits for its last step, and returns the step's metrics."""
         queued = deque[Any]()
         with sharding.use_mesh(self.mesh):
             for batch in self.batches:
@@ -53,7 +53,7 @@ class Steps:
                     jax.block_until_ready(queued.popleft())
                 self.state, metrics = self.programs[shapes].run(self.state, placed, self.h)
                 queued.append(metrics)
-            jax.block_until_ready(queued)
+            return jax.block_until_ready(queued).pop()
 
 
 def measure(sizes: Sequence[str], batch_tokens: int, P: int) -> dict[str, Any]:
