@@ -139,12 +139,12 @@ def measure_variant(size: str, tokens: int, changes: dict[str, Any]) -> dict[str
 
 
 def variants(size: str, tokens: int, known: dict[str, Any]) -> Any:
-    """Yields the results so far, by name, after each variant that is not known yet.
+    """Yields the results so far, by name, after each variant that is not known yet, or has failed.
 
     Each has a process of its own, as flags of XLA are read once.
     """
     for name, (changes, variables) in VARIANTS.items():
-        if name in known:
+        if known.get(name):
             continue
         words = [sys.executable, "-m", "experiments.tools.steps", size, str(tokens)]
         flags = f"{os.environ.get('XLA_FLAGS', '')} {variables.get('XLA_FLAGS', '')}"
