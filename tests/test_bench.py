@@ -1,5 +1,6 @@
 """The benchmark commands measure and print, and exponents are fitted."""
 
+import dataclasses
 import json
 
 import jax
@@ -78,6 +79,8 @@ def test_a_workload_is_deterministic():
     batches, again = workload.batches(w), workload.batches(w)
     assert len(batches) == workload.BATCHES
     assert len({b["source"].shape + b["target"].shape for b in batches}) <= workload.SHAPES
+    one = dataclasses.replace(w, c=config.replace(w.c, num_buckets=1))
+    assert len({b["target"].shape for b in workload.batches(one)}) == 1
     for first, second in zip(batches, again, strict=True):
         for side, x in first.items():
             np.testing.assert_array_equal(x, second[side])

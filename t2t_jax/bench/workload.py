@@ -62,7 +62,7 @@ def batches(w: Workload) -> list[Batch]:
         lengths = np.minimum(lengths, w.c.data.max_length)
         return ragged([[*random.integers(UNK + 1, w.V, n - 1), EOS] for n in lengths])
 
-    pairs = Batches(side(source), side(target), w.c.data.batch_tokens, SHAPES)
+    pairs = Batches(side(source), side(target), w.c.data.batch_tokens, w.c.data.num_buckets)
     stream = pairs.stream()
     return [next(stream)[1] for _ in range(BATCHES)]
 
