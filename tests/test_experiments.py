@@ -4,6 +4,7 @@ scale.py compares grids with the paper, mechanisms.py writes a page of all mecha
 tools/peers measures other toolkits and checkouts alternately with this one.
 """
 
+import gzip
 import json
 import lzma
 import statistics
@@ -16,8 +17,8 @@ from scipy import stats
 from experiments import mechanisms, scale
 from experiments.tools import gpu, steps
 from experiments.tools.peers import run
-from t2t_jax.attention.registry import MECHANISMS
-from t2t_jax.bench import workload
+from t2t_jax.attention import registry
+from t2t_jax.bench import train, workload
 from t2t_jax.runs import published
 from t2t_jax.study import requests
 from t2t_jax.study.agreement import agreements
@@ -138,10 +139,12 @@ def test_the_part_of_a_gpu_runs_wide_grids_and_collects_them(tmp_path, monkeypat
 @pytest.mark.usefixtures("hurried")
 def test_the_parts_of_a_gpu_measure_steps_and_mechanisms_and_continue(tmp_path, monkeypatch):
     """Here on a CPU, tiny on few tokens, three variants and two mechanisms."""
-    few = steps.FLOAT32, steps.DEFAULT, "two accumulated parts"
+    few = steps.FLOAT32, steps.DEFAULT, "plain dropout, RBG"
+    two = "scaled_dot_product", "local"
     monkeypatch.setattr(gpu, "batch_tokens", lambda: 256)
     monkeypatch.setattr(gpu, "LENGTHS", (64,))
-    monkeypatch.setattr(steps, "REPEATS", 2)
+    monkeypatch.setattr(train, "ROUNDS", 1)
+    monkeypatch.setattr(registry, "MECHANISMS", {name: registry.MECHANISMS[name] for name in two})
     monkeypatch.setattr(steps, "VARIANTS", {name: steps.VARIANTS[name] for name in few})
     assert gpu.profile(tmp_path, ["tiny"])
     found = json.loads((tmp_path / "profile.json").read_text())["sizes"]["tiny"]
@@ -153,18 +156,61 @@ def test_the_parts_of_a_gpu_measure_steps_and_mechanisms_and_continue(tmp_path, 
     assert [*variants] == [*few]
     losses = [x["loss"] for x in variants.values()]
     assert losses == pytest.approx([losses[0]] * 3, rel=0.01)
-    assert (tmp_path / "variants.txt").read_text().count("%") == 6
+    assert losses[0] == losses[1] != losses[2]  # other draws
+    assert (tmp_path / "variants.txt").read_text().count("%") == 9
 
-    known = {name: {} for name in MECHANISMS if name not in ("scaled_dot_product", "local")}
-    (tmp_path / "attention.json").write_text(json.dumps({"mechanisms": known}))
     assert gpu.attention(tmp_path, [])
     lines = (tmp_path / "attention.txt").read_text().splitlines()[2:]
     assert [line.split()[:2] for line in lines] == [["scaled_dot_product", "64"], ["local", "64"]]
 
     monkeypatch.setattr(steps.subprocess, "run", None)  # nothing is measured twice
-    monkeypatch.setattr("t2t_jax.bench.attention.measure", None)
+    for measure in ("attention", "profile"):
+        monkeypatch.setattr(steps, measure, None)
+    assert gpu.profile(tmp_path, ["tiny"])
     assert gpu.variants(tmp_path, ["tiny"])
     assert gpu.attention(tmp_path, [])
+
+
+def test_a_trace_of_a_gpu_counts_runs_of_operations_and_keeps_kernels_with_scopes(tmp_path):
+    """Two runs of an attention of three kernels, one of a product, and what other tracks have."""
+    attention, product = "custom-call.4", "custom-call.3"
+    kernels = [
+        ("dot_do_o", attention, 10),
+        ("void cudnn::bprop<64>", attention, 100),
+        ("convert_dq", attention, 15),
+    ] * 2 + [("void cutlass::Kernel2<f>", product, 500)]
+    events = [
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": tid, "args": {"name": name}}
+        for tid, name in ((2, "Stream #13(Compute)"), (3, "XLA Ops"))
+    ] + [
+        {"ph": "X", "name": name, "pid": 1, "tid": tid, "dur": us, "args": {"hlo_op": operation}}
+        for name, operation, us in kernels
+        for tid in (2, 3)
+    ]  # fmt: skip
+    path = tmp_path / "a.trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    times = steps.times_of_kernels(path)
+    assert [*times] == [product, attention]
+    assert times[product] == (pytest.approx(0.5), 1)
+    assert times[attention] == (pytest.approx(0.25), 2)
+
+
+def test_the_table_of_variants_marks_what_computes_something_else():
+    exact = {"ms": 4.0, "tokens_per_second": 100.0, "loss": 9.0, "grad_norm": 2.0}
+    shaped, undropped = "batches of 8 shapes", "no dropout"
+    changes = {
+        steps.FLOAT32: {}, steps.DEFAULT: {"tokens_per_second": 200.0, "loss": 9.01},
+        "no tuning": {"loss": 9.2}, "no kernels": {"grad_norm": float("nan")},
+        shaped: {"loss": 12.0}, undropped: {"loss": 12.0},
+    }  # fmt: skip
+    known = {name: exact | changed for name, changed in changes.items()}
+    lines = steps.variants_table(known | {"two accumulated parts": {}}).splitlines()[1:]
+    assert lines[0].startswith(steps.DEFAULT)
+    assert lines[-1] == "two accumulated parts failed"
+    marked = {name for name in known for line in lines if line.startswith(name) and "WRONG" in line}
+    assert marked == {"no tuning", "no kernels"}
+    (slow,) = (line for line in lines if line.startswith(steps.FLOAT32))
+    assert slow.split()[-3:] == ["-50.0%", "+0.00%", "+0.00%"]
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,17 @@
     python -m experiments.tools.gpu ...            where nothing can be installed
 
 Writes experiments/results/gpu/PART. Parts that are done are skipped, and a part that fails does not
-stop the others. A part is stopped after 9 minutes; the same command then continues a grid,
-`variants` and `attention`, and starts any other part again. Most of the time is compilation, 20 s
-for a training step of base on an H200 with 16 cores, so that all parts share the programs that one
-has compiled. Programs are not compiled side by side: the tuning of 26 at a time took more than
-150 s. Those of a grid, which several processes compile at once, are not tuned. It also runs on a
+stop the others. A part is stopped within 9 minutes, and the same command then continues it; only
+`kernels` and `peers` start again. Its results and the runs of its grids, without checkpoints, are
+one file after
+
+    tar -czf gpu.tar.gz --exclude checkpoints experiments/results/gpu runs/gpu runs/scale
+
+which `tar -xzf gpu.tar.gz` unpacks in the project's folder, to read them or to go on elsewhere.
+Most of the time is compilation, 20 s for a training step of base on an H200 with 16 cores, so that
+all parts share runs/programs, where a second call finds them, too. Programs are not compiled side
+by side: the tuning of 26 at a time took more than 150 s. Those of a grid, which several processes
+compile at once, are not tuned. It also runs on a
 CPU. It needs only the built-in corpus and the packages jax, flax, optax, orbax-checkpoint,
 sacrebleu, sentencepiece, pillow, vl-convert-python, jinja2 and packaging; `peers` needs PyTorch,
 `multi30k` needs sacremoses and the files of the corpus in runs/data/multi30k, and `scale` a folder
@@ -21,15 +27,15 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 RESULTS = Path(__file__).parents[1] / "results" / "gpu"
 SIZES = ["tiny", "base", "big"]
-LIMIT = 9 * 60  # seconds of a part
+LIMIT = 8 * 60  # seconds of a part, which may take another minute to store its results
 LENGTHS = 1024, 4096, 16_384  # at which attention is measured
+MEMBERS = 1, 3, 8, 20  # of populations of tiny
 MULTI30K = "runs/data/multi30k"
 UNTUNED = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"  # 30 s a small program
 WORKERS = "--workers", "8"
@@ -93,11 +99,11 @@ def profile(out, sizes):
     from experiments.tools import steps
     from t2t_jax.bench.workload import workload
 
-    results, tables = {}, []
-    for size in sizes:
-        results[size] = steps.profile(workload(size, batch_tokens()))
-        tables.append(steps.profile_table(size, results[size]))
-        write_results(out / "profile.json", {"sizes": results})
+    known = known_results(out / "profile.json", "sizes")
+    for size in (size for size in sizes if size not in known):
+        known[size] = steps.profile(workload(size, batch_tokens()))
+        write_results(out / "profile.json", {"sizes": known})
+        tables = (steps.profile_table(*item) for item in known.items())
         (out / "profile.txt").write_text("\n".join(tables))
     return True
 
@@ -105,14 +111,14 @@ def profile(out, sizes):
 def variants(out, sizes):
     """Compares base's training step with other choices: kernels, random bits, flags of XLA."""
     from experiments.tools import steps
-    from t2t_jax.files import read_json
 
     path, size = out / "variants.json", "base" if "base" in sizes else sizes[0]
-    known = read_json(path)["variants"] if path.exists() else {}
-    for found in steps.variants(size, batch_tokens(), known):
-        write_results(path, {"size": size, "batch_tokens": batch_tokens(), "variants": found})
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # each variant takes the memory
+    known, tokens = known_results(path, "variants"), batch_tokens()
+    for found in steps.variants(size, tokens, known, LIMIT):
+        write_results(path, {"size": size, "batch_tokens": tokens, "variants": found})
         (out / "variants.txt").write_text(steps.variants_table(found))
-    return all(known.values())
+    return all(known.get(name) for name in steps.VARIANTS)
 
 
 def peers(out, sizes):
@@ -162,34 +168,41 @@ def write_results(path, results):
     write_json(path, results | {"environment": environment()})
 
 
-def attention(out, sizes):
-    """Measures every mechanism, beside the bound of its program on an H100 (`programs.py`)."""
-    from experiments.tools import steps
-    from t2t_jax.attention.registry import MECHANISMS
-    from t2t_jax.bench import attention
+def known_results(path, key):
+    """Returns what an earlier call of a part has stored."""
     from t2t_jax.files import read_json
 
-    path, programs = out / "attention.json", RESULTS.parent / "programs" / "compile-h100.json"
-    known = read_json(path)["mechanisms"] if path.exists() else {}
-    bounds = read_json(programs)["attention"]["mechanisms"]
-    for name in (name for name in MECHANISMS if name not in known):
-        found = attention.measure([name], LENGTHS, seconds=1.0)
-        known |= {name: {}} | found["mechanisms"]  # nothing is known of one that needs more memory
-        write_results(path, found | {"mechanisms": known})
-        (out / "attention.txt").write_text(steps.attention_table(found, known, bounds))
-    return True
+    return read_json(path)[key] if path.exists() else {}
+
+
+def attention(out, sizes):
+    """Measures every mechanism, beside the bounds of its programs."""
+    from experiments.tools import steps
+    from t2t_jax.attention.registry import MECHANISMS
+    from t2t_jax.errors import say
+
+    path = out / "attention.json"
+    known = known_results(path, "mechanisms")
+    for name in (name for name in MECHANISMS if not known.get(name)):
+        try:
+            known[name] = steps.attention(name, LENGTHS)
+        except Exception as error:  # whatever a device refuses, the others are still measured
+            known[name] = {}
+            say(f"{name} failed: {error}")
+        write_results(path, {"mechanisms": known})
+        (out / "attention.txt").write_text(steps.attention_table(known))
+    return all(known.values())
 
 
 def populations(out, sizes):
     """Measures steps of several tiny models in one program."""
     from t2t_jax.bench import train
 
-    results, tables = {}, []
-    for P in (1, 3, 8, 20):
-        results[P] = train.measure(["tiny"], 2048, P)
-        tables.append(train.table(results[P]))
-        write_results(out / "populations.json", {"members": results})
-        (out / "populations.txt").write_text("\n".join(tables))
+    known = known_results(out / "populations.json", "members")
+    for P in (P for P in MEMBERS if str(P) not in known):
+        known[str(P)] = train.measure(["tiny"], 2048, P)
+        write_results(out / "populations.json", {"members": known})
+        (out / "populations.txt").write_text("\n".join(map(train.table, known.values())))
     return True
 
 
@@ -220,11 +233,10 @@ def main():
     arguments = parser.parse_args()
     parts = [name for name in arguments.parts if not (arguments.out / name / "done").exists()]
     failed = False
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache)
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        for name in parts:
-            failed |= not run_alone(name, arguments.out / name, arguments.sizes)
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path("runs/programs").resolve()))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    for name in parts:
+        failed |= not run_alone(name, arguments.out / name, arguments.sizes)
     sys.exit(failed)
 
 

@@ -77,8 +77,8 @@ def measure(names: Sequence[str], lengths: Sequence[int], seconds: float) -> dic
       value alone: seconds, and bytes of temporaries. `step` measures a step that decodes position
       n, for mechanisms of the decoder: seconds, and bytes of the state.
     """
-    curves = sweep(names, lengths, seconds, partial(_program, True))
-    forward = sweep(names, lengths, seconds, partial(_program, False))
+    curves = sweep(names, lengths, seconds, partial(program, True))
+    forward = sweep(names, lengths, seconds, partial(program, False))
     decoding = [name for name in names if name != NAIVE and is_causal(name)]
     longer = [n for n in lengths if n > STEPS]
     steps = sweep(decoding, longer, seconds, _steps)
@@ -168,7 +168,7 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
     plot_lengths(curves, exponents, title, path)
 
 
-def _program(gradient: bool, name: str, n: int) -> Program:
+def program(gradient: bool, name: str, n: int) -> Program:
     """Returns a weighted sum of all outputs as a program, or its value and gradient."""
     mechanism, variables = _mechanism(name, n)
     widths = D, key_width(name), D, D
