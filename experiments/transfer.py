@@ -4,8 +4,8 @@
 
 Every width is trained at every peak of the learning rate, under the standard parametrization and
 under muP (Yang et al. 2022), which equals it at d_model 512. A head has 64 features at every
-width, and d_ff is 4 d_model, as muP assumes. Learning rates transfer if the lines of NLL against
-peak_lr have their lowest point at the same rate for every width.
+width, and d_ff is 4 d_model, as muP assumes. Learning rates transfer if the lines of perplexity
+against peak_lr have their lowest point at the same rate for every width.
 """
 
 from t2t_jax.study import cross, study
@@ -14,7 +14,7 @@ from t2t_jax.study import cross, study
 @study(
     "Widths and learning rates under the standard parametrization and muP",
     columns="parametrization d_model peak_lr",
-    split="test",
+    split="",
     V=41_100,
     base=dict(norm_placement="pre"),
 )

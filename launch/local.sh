@@ -6,7 +6,9 @@
 set -euo pipefail
 extras="${T2T_JAX_EXTRAS:-}"
 # Batches that are decoded at once would wait for each other in one arena of memory.
-case "$*" in translate* | evaluate* | "bench translate"*) export MALLOC_ARENA_MAX="${MALLOC_ARENA_MAX:-8}" ;; esac
+case "$*" in
+translate* | evaluate* | "bench translate"*) export MALLOC_ARENA_MAX="${MALLOC_ARENA_MAX:-8}" ;;
+esac
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 case "${1:-}" in *.py) PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" exec "$venv/bin/python" "$@" ;; esac
 exec "$venv/bin/t2t-jax" "$@"

@@ -167,7 +167,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     # bench
     "--out:bench": _path("directory for the figures, as JSON and text [bench]", "bench"),
     "--lengths": dict(nargs="+", type=int, metavar="N", help="[256 512 ... 16384]"),
-    "--mechanisms": dict(nargs="+", metavar="NAME", help="[all, and additive_naive]"),
+    "--mechanisms": dict(nargs="+", metavar="NAME", help="[all]"),
     "--seconds": _number(
         "a mechanism is dropped at the length whose call would take longer [20]", "S", 20, float
     ),

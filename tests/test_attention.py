@@ -42,7 +42,8 @@ SMALL = {
     "top_k": dict(k=3),
     "performer": dict(m=7, seed=3),
     "differential": dict(lambda_init=0.1),  # with a lambda near 1, float32 has few digits left
-    "softcap": dict(cap=1.5),
+    "softcap": dict(cap=1.5, power=1.0),
+    "forgetting": dict(power=1.0),
     "cosformer": dict(M=181),  # the greatest length of a test
     "linformer": dict(n=181, k=3),
     "nystrom": dict(m=4),

@@ -51,7 +51,7 @@ def test_a_kernel_may_be_four_times_as_inexact_as_its_definition():
 
 @pytest.mark.full
 def test_bench_attention_measures_prints_and_plots(tmp_path, capsys):
-    names = ["scaled_dot_product", "local_p:w=4", "additive_naive"]
+    names = ["scaled_dot_product", "local_p:w=4"]
     words = ["--lengths", "32", "16", "--mechanisms", *names, "--out", str(tmp_path)]
     assert main(["bench", "attention", *words]) == 0
     mechanisms = json.loads((tmp_path / "attention.json").read_text())["mechanisms"]

@@ -65,7 +65,7 @@ VARIANTS = {
 
 
 def known_device() -> Any:
-    """Returns the device at hand as `devices.py` describes it, or None."""
+    """Returns the entry of this device in `DEVICES`; None if it has none."""
     import jax
 
     from experiments.tools.devices import DEVICES

@@ -80,8 +80,8 @@ class Softcap(ScaledDotProduct):
 class Forgetting(ScaledDotProduct):
     """softmax(q k^T / d_k^power + sum of log f_l over s < l <= t) v, f the sigmoid of a gate.
 
-    It is the Forgetting Transformer (Lin et al. 2025, equation 4), without a bias of the gate,
-    which is the last feature of a key. The sum is c_t - c_s with c the running sum of log f, and
+    It is the Forgetting Transformer (Lin et al. 2025), without a bias of the gate, which is the
+    last feature of a key. The sum is c_t - c_s with c the running sum of log f, and
     c_t, equal for all keys of a query, cancels in the softmax.
     """
 

@@ -120,12 +120,12 @@ MECHANISMS: dict[str, Entry] = {
     ),
     "softcap": Entry(
         "dot_product:Softcap",
-        "softmax of scaled dot products of at most cap, by cap tanh(score / cap)",
+        "softmax(cap tanh(q k^T / (d_k^power cap))) v: no score exceeds cap",
         options=dict(cap=50.0, **_SCALED),
     ),
     "forgetting": Entry(
         "dot_product:Forgetting",
-        "softmax of scaled dot products less the decay from key to query, a gate for each key",
+        "softmax(q k^T / d_k^power + sum of log f from key to query) v, f a gate of each key",
         options=_SCALED,
         roles=("decoder",),
         why="its scores decay from each position of one sequence to the later ones",

@@ -6,8 +6,6 @@ from typing import Any
 
 from t2t_jax import files
 
-NAIVE = "additive_naive"  # additive attention that builds the array [B, h, T, S, d], for comparison
-
 
 def keep(path: Path, results: Mapping[str, Any], table: str) -> None:
     """Writes results as JSON and their table, to `path`, as text; prints the table."""

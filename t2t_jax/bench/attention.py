@@ -12,11 +12,9 @@ import jax.numpy as jnp
 from flax.core import meta
 
 from t2t_jax.attention.choice import build, entry, parse
-from t2t_jax.attention.dense import Dense
-from t2t_jax.attention.parameters import PerHead
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.bench import NAIVE, align
+from t2t_jax.bench import align
 from t2t_jax.bench.lengths import ROUNDS, Point, Program, compiled, exponent, sweep
 from t2t_jax.bench.lengths import plot as plot_lengths
 from t2t_jax.environment import environment
@@ -25,21 +23,6 @@ LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 B, H, D = 1, 8, 64
 STEPS = 16  # decoding steps that are timed: the last of n
 BASE = "scaled_dot_product"
-
-
-class AdditiveNaive(Dense):
-    """Additive attention that builds the hidden layer of all pairs at once: [B, h, T, S, d]."""
-
-    def setup(self) -> None:
-        self.W_q, self.W_k = PerHead(("d_k", "d_hidden")), PerHead(("d_k", "d_hidden"))
-        self.v = PerHead(("d_hidden",))
-
-    def scores(self, q: jax.Array, keys: jax.Array, t: jax.Array, s: jax.Array) -> jax.Array:
-        d = q.shape[-1]
-        a = jnp.einsum("bthd,hde->bhte", q, self.W_q(q, d, d))
-        c = jnp.einsum("bhsd,hde->bhse", keys, self.W_k(q, d, d))
-        hidden = jnp.tanh(a[:, :, :, None] + c[:, :, None])
-        return jnp.einsum("bhtse,he->bhts", hidden, self.v(q, d))
 
 
 def default(n: int) -> dict[str, str]:
@@ -62,7 +45,7 @@ def default(n: int) -> dict[str, str]:
         "cosformer": f":M={n}",
         "linformer": f":n={n}",
     }
-    return {name: name + options.get(name, "") for name in (*MECHANISMS, NAIVE)}
+    return {name: name + options.get(name, "") for name in MECHANISMS}
 
 
 def measure(names: Sequence[str], lengths: Sequence[int], seconds: float) -> dict[str, Any]:
@@ -79,7 +62,7 @@ def measure(names: Sequence[str], lengths: Sequence[int], seconds: float) -> dic
     """
     curves = sweep(names, lengths, seconds, partial(program, True))
     forward = sweep(names, lengths, seconds, partial(program, False))
-    decoding = [name for name in names if name != NAIVE and is_causal(name)]
+    decoding = [name for name in names if is_causal(name)]
     longer = [n for n in lengths if n > STEPS]
     steps = sweep(decoding, longer, seconds, _steps)
     for name, curve in steps.items():
@@ -194,7 +177,7 @@ def weighted_sum(mechanism: Any, causal: bool, fused: bool) -> Callable[..., jax
 
 def _mechanism(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> tuple[Any, Any]:
     """Returns a mechanism with its options at length n, and its parameters."""
-    mechanism = AdditiveNaive() if name == NAIVE else build(default(n).get(name, name))
+    mechanism = build(default(n).get(name, name))
     widths = d_k, key_width(name, d_k), d_v
     short = (jnp.zeros((B, 8, h, width), _dtype()) for width in widths)
     visibility = Visibility(causal=is_causal(name))
@@ -232,12 +215,12 @@ def state_bytes(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> in
 
 def key_width(name: str, d_k: int = D) -> int:
     """Returns the width of a key with the gates that are appended to it."""
-    return d_k if name == NAIVE else d_k + entry(name).gates(d_k)
+    return d_k + entry(name).gates(d_k)
 
 
 def is_causal(name: str) -> bool:
     """Returns whether a mechanism is measured with causal masking: whenever it supports that."""
-    return name == NAIVE or "decoder" in MECHANISMS[parse(name)[0]].roles
+    return "decoder" in MECHANISMS[parse(name)[0]].roles
 
 
 def _dtype() -> Any:

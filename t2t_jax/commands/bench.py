@@ -7,8 +7,8 @@ import jax
 from t2t_jax import files
 from t2t_jax.attention.choice import parse
 from t2t_jax.attention.registry import MECHANISMS
-from t2t_jax.bench import NAIVE, keep
 from t2t_jax.bench import attention as attentions
+from t2t_jax.bench import keep
 from t2t_jax.bench import train as steps
 from t2t_jax.bench import translate as translations
 from t2t_jax.errors import UsageError
@@ -19,10 +19,9 @@ def attention(arguments: Namespace) -> None:
     lengths = arguments.lengths
     if lengths and min(lengths) < 1:
         raise UsageError(f"--lengths must be positive, not {min(lengths)}.")
-    names = arguments.mechanisms or (*MECHANISMS, NAIVE)
+    names = arguments.mechanisms or [*MECHANISMS]
     for name in names:
-        if name != NAIVE:
-            parse(name)
+        parse(name)
     files.make_directory(arguments.out)
     results = attentions.measure(names, lengths or attentions.LENGTHS, arguments.seconds)
     keep(arguments.out / "attention.txt", results, attentions.table(results))

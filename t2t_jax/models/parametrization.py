@@ -20,9 +20,9 @@ h d_v = d_model. All widths are assumed to grow in proportion: d_ff, and h or d_
   r^-0.5, as Table 8 demands; their changes do not.
 
 If d_k grows with the width, the products q k^T of a trained model grow as d_k, not as sqrt(d_k):
-use `power=1` (Yang et al. 2022, definition 4.1), an option of scaled_dot_product, softmax1, sink,
-sparsemax, entmax and top_k. The other mechanisms divide by sqrt(d_k), or by nothing: compare them
-with d_k fixed, where h grows.
+use `power=1` (Yang et al. 2022, definition 4.1), an option of scaled_dot_product, softcap,
+forgetting, softmax1, sink, sparsemax, entmax and top_k. The other mechanisms divide by sqrt(d_k),
+or by nothing: compare them with d_k fixed, where h grows.
 """
 
 from typing import Any

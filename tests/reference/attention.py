@@ -183,12 +183,12 @@ def scores(xp, name, o, own, q, k, head, h):
         x = q @ k.T / np.sqrt(d_k)
         return xp.log(1 + x + x**2 / 2)
     if name == "softcap":
-        return o["cap"] * xp.tanh(q @ k.T / d_k**0.5 / o["cap"])
-    if name == "forgetting":  # Lin et al. (2025), equation 4, pair by pair
+        return o["cap"] * xp.tanh(q @ k.T / d_k ** o.get("power", 0.5) / o["cap"])
+    if name == "forgetting":  # Lin et al. (2025), pair by pair
         t, s, between = np.ogrid[: len(q), : len(k), : len(k)]
         log_f = -xp.log(1 + xp.exp(-k[:, -1]))
         decay = ((s < between) & (between <= t)) @ log_f  # [T, S]
-        return q @ k[:, :-1].T / d_k**0.5 + decay
+        return q @ k[:, :-1].T / d_k ** o.get("power", 0.5) + decay
     if name in SCALED:
         return q @ k.T / d_k ** o.get("power", 0.5)
     raise ValueError(f"the reference has no scores of {name!r}")
