@@ -120,8 +120,7 @@ def times_of_kernels(trace: Path) -> dict[str, tuple[float, int]]:
     """Returns milliseconds and number of runs by operation of the program, the longest first.
 
     Only the tracks of the device's own kernels count. An operation may launch several kernels in a
-    run, such as the three of cuDNN's backward pass. A CPU traces a part of the operations, among
-    scopes of many.
+    run, such as the three of cuDNN's backward pass. A CPU has no such tracks.
     """
     with gzip.open(trace) as file:
         events = json.load(file)["traceEvents"]
@@ -134,8 +133,7 @@ def times_of_kernels(trace: Path) -> dict[str, tuple[float, int]]:
     counts = collections.defaultdict[str, collections.Counter[str]](collections.Counter)
     for e in events:
         track = tracks.get((e.get("pid"), e.get("tid")), "")
-        on_cpu = "XLAEigen" in track and "::" not in e["name"]
-        if e.get("ph") == "X" and ("Stream" in track or on_cpu):
+        if e.get("ph") == "X" and "Stream" in track:
             name = e.get("args", {}).get("hlo_op", e["name"])
             times[name] += e["dur"] / 1e3
             counts[name][e["name"]] += 1
