@@ -146,12 +146,12 @@ def positions(
     return _adding("positions", name, entry)
 
 
-def schedule(name: str, about: str = "", endless: bool = False) -> Decorator:
+def schedule(name: str, about: str = "") -> Decorator:
     """Adds a schedule of the learning rate: a function of (step, warmup, steps), float32 scalars.
 
     Its value is a factor on the peak learning rate, in the warm-up as well; the first step is 1.
     """
-    return _adding("schedule", name, lambda where: parts.Schedule(where, about, endless=endless))
+    return _adding("schedule", name, lambda where: parts.Part(where, about))
 
 
 def optimizer(name: str, about: str = "", mup: bool = False) -> Decorator:

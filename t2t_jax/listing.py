@@ -124,9 +124,7 @@ def _cells(directory: Path, c: Config, state: State, last: Mapping[str, Any]) ->
     ppl = state.result.get("dev_perplexity", last.get("dev_perplexity"))
     scores: dict[str, Any] = state.result.get("scores", {})
     texts = [f"{split} {s[metric.key]['score']:.2f}" for split, s in scores.items()]
-    begun = published.read(directory, "environment.json") or {}
-    about = str(published.location(directory)), begun.get("continued")
-    location = ", continued ".join(filter(None, about))
+    location = str(published.location(directory))
     return (
         state.status,
         f"{state.step:,}/{c.training.steps:,}",

@@ -200,20 +200,11 @@ POSITIONS: dict[str, Positions] = {
 }
 
 
-@dataclass(frozen=True)
-class Schedule(Part):
-    """A schedule of the learning rate: a function of (step, warmup, steps), float32 scalars.
-
-    Its value is a factor on the peak learning rate, in the warm-up as well. If it is `endless`, it
-    does not depend on the number of steps, so that a longer run can go on from a shorter one.
-    """
-
-    endless: bool = False
-
-
-SCHEDULES: dict[str, Schedule] = {
-    "inverse_sqrt": Schedule("optimizer:inverse_sqrt", "step^-0.5 (paper)", endless=True),
-    "linear": Schedule("optimizer:linear", "linear to zero"),
+# Functions of (step, warmup, steps), float32 scalars. The value is a factor on the peak learning
+# rate, in the warm-up as well.
+SCHEDULES: dict[str, Part] = {
+    "inverse_sqrt": Part("optimizer:inverse_sqrt", "step^-0.5 (paper)"),
+    "linear": Part("optimizer:linear", "linear to zero"),
 }
 
 

@@ -12,7 +12,7 @@ from t2t_jax.data.prepare import opener
 from t2t_jax.errors import RunError, UsageError, say
 from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.report import charts
-from t2t_jax.runs import claim, continuation, names, provenance, published, study_file, workers
+from t2t_jax.runs import claim, names, provenance, published, study_file, workers
 from t2t_jax.runs.identity import Job
 from t2t_jax.study import requests, sweep
 from t2t_jax.study.comparison import RowResult
@@ -152,12 +152,8 @@ def _run_task(
 
 
 def _prepare_directories(jobs: Sequence[Job], arguments: Namespace, progress: Progress) -> None:
-    """Reports or moves aside runs that other code made, and records the names of all runs.
-
-    Also reports which runs will go on from shorter ones.
-    """
+    """Reports or moves aside runs that other code made, and records the names of all runs."""
     _report_changes(jobs, arguments.rerun, progress.say)
-    continuation.announce([(job.c, job.directory) for job in jobs], progress.say)
     for job in jobs:
         names.add(job.directory, job.name)
 

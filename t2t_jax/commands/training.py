@@ -11,7 +11,6 @@ from t2t_jax.config import Config
 from t2t_jax.data import prepare as preparation
 from t2t_jax.errors import say
 from t2t_jax.recipes import recipe
-from t2t_jax.runs import continuation, store
 from t2t_jax.training import hosts, trackers
 from t2t_jax.training.progress import Progress, duration
 
@@ -23,9 +22,6 @@ def train(arguments: Namespace) -> None:
     c = _config(arguments)
     checks.check_positions(c)
     directory = arguments.run or Path("runs") / f"{arguments.recipe}-{c.training.seed}"
-    stored = not arguments.run and (directory / "config.json").exists()
-    if stored and continuation.is_shorter(directory, store.read_config(directory), c):
-        directory = directory.with_name(f"{directory.name}-{c.training.steps}")
     if arguments.hosts:  # the first process prepares the corpus for all
         hosts.join(arguments.hosts)
         hosts.decide(lambda: preparation.prepare(c.data, arguments.cache, report=say))
@@ -36,10 +32,8 @@ def train(arguments: Namespace) -> None:
     try:
         dataset = preparation.open_corpus(c.data, arguments.cache, report=progress.say)
         cache_programs(arguments.cache)
-        runs = [(c, directory)]
-        hosts.decide(lambda: continuation.begin(runs, dataset, progress.say))
         is_test = methodcaller("startswith", "test")
-        (result,) = execute(runs, dataset, is_test, progress, arguments.mesh)
+        (result,) = execute([(c, directory)], dataset, is_test, progress, arguments.mesh)
         if isinstance(result, Exception):
             raise result
     finally:

@@ -54,9 +54,8 @@ def merged(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     A value that has changed names both: `x, then y`. If the run was begun by code that kept no
     programs, its programs stay unknown.
     """
-    continued = {name: x for name, x in before.items() if name == "continued"}
     programs = {"programs": _both(before.get("programs", {}), now["programs"])}
-    return _both(before, {**now, **continued}) | (programs if "programs" in before else {})
+    return _both(before, now) | (programs if "programs" in before else {})
 
 
 def _both(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:

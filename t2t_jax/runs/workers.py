@@ -22,7 +22,7 @@ from t2t_jax.config import Config, Data
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, Interrupted, RunError
 from t2t_jax.models.flops import run_flops
-from t2t_jax.runs import claim, continuation, store
+from t2t_jax.runs import claim, store
 from t2t_jax.runs.identity import Job, compile_key
 from t2t_jax.runs.view import View, ended, outcome
 from t2t_jax.training.progress import Progress
@@ -101,7 +101,6 @@ def _run_population(
     try:
         runs = [(job.c, job.directory) for job in jobs]
         dataset = open_data(jobs[0].c.data)
-        continuation.begin(runs, dataset, progress.say)
         splits = jobs[0].splits  # the same for all, as they share their architecture
         to_score: Callable[[str], bool] = splits.__contains__
         outcomes: Sequence[Any] = execute(runs, dataset, to_score, progress, mesh)
