@@ -57,8 +57,8 @@ CROSS = [name for name in MECHANISMS if "cross" in MECHANISMS[name].roles]
 # They share all but scores, weights, features, gates or predicates with another mechanism. By
 # default, they are compared with their definition; what every mechanism must do is tried by --full.
 VARIANTS = (
-    "cosformer taylor mamba2 gated_delta cosine sink entmax dilated longformer bigbird".split()
-)
+    "cosformer taylor mamba2 gated_delta kimi_delta cosine sink entmax dilated longformer bigbird"
+).split()
 # They share all code of scaled_dot_product but that of their scores and weights.
 ALIKE = (
     "cosine softcap forgetting softmax1 sink sparsemax entmax talking_heads differential".split()
@@ -843,11 +843,13 @@ def test_the_gradient_of_a_chunk_solves_one_triangular_system(name):
     assert program.count('custom_call_target="lapack_strsm_ffi"') == 2  # forwards and backwards
 
 
-@pytest.mark.parametrize("name", ["gated_linear", pytest.param("gated_delta", marks=FULL)])
+@pytest.mark.parametrize(
+    "name", ["gated_linear", *(pytest.param(x, marks=FULL) for x in ("gated_delta", "kimi_delta"))]
+)
 def test_a_weak_decay_after_a_strong_one_is_exact(name, platform):
     q, k, v = draw(name, 13, 13, 10)
     gates = k[..., D_K:]
-    gates[:, ::3] = {"gated_linear": -1e31, "gated_delta": 50}[name]  # erases the memory
+    gates[:, ::3] = {"gated_linear": -1e31, "gated_delta": 50, "kimi_delta": 1e3}[name]  # erases
     g = upstream(13)
     variables = weights(name)
     actual = pull(name, variables, q, k, v, padded_visibility("decoder", 13, 13), g)

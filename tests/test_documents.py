@@ -178,7 +178,7 @@ def test_generated_text_begins_as_documents_do(
 
 ABLE = [n for n, x in MECHANISMS.items() if "decoder" in x.roles and "documents" in x.supports]
 DEFAULT = "scaled_dot_product", "dilated", "bigbird", "linear", "gated_delta"  # others: --full
-ON_GPU = "gated_linear", "gated_delta"  # in another form
+ON_GPU = "gated_linear", "gated_delta", "kimi_delta"  # in another form
 # These relate positions to the first of the sequence.
 ANCHORED = {"block_local", "streaming", "longformer", "sparse_strided", "sparse_fixed",
             "sparse_random", "bigbird"}  # fmt: skip

@@ -11,11 +11,10 @@ from jax import Array
 
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, wide
 from t2t_jax.attention.parameters import PerHead
-from t2t_jax.attention.recurrence import Keys, advance, scan
+from t2t_jax.attention.recurrence import LOG_ZERO, Keys, advance, scan
 from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
 
 _EPSILON = 1e-6
-_LOG_ZERO = -128.0  # exp of it is zero in float32, and sums of small multiples of it are exact
 
 
 class Memory(Mechanism):
@@ -86,7 +85,7 @@ class Memory(Mechanism):
             return keys
         # The memory is empty where a document begins.
         begins = (visibility.first == jnp.arange(k.shape[1])[None])[:, :, None, None]
-        return keys._replace(log_a=jnp.where(begins, _LOG_ZERO, keys.log_a))
+        return keys._replace(log_a=jnp.where(begins, LOG_ZERO, keys.log_a))
 
 
 class Retention(Memory):
@@ -135,7 +134,7 @@ class Mamba2(Memory):
 
     def keys(self, k: Array, v: Array) -> Keys:
         k, gate = k[..., :-1], k[..., -1:]
-        log_a, step = _decay_and_step(gate, self.A_log(k), self.b(k))
+        log_a, step = _decay_and_step(gate, self.A_log(k), self.b(k)[None, None, :, None])
         return Keys(k, step * v, log_a)
 
 
@@ -152,8 +151,8 @@ def _log_time(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def _decay_and_step(gate: Array, A_log: Array, b: Array) -> tuple[Array, Array]:
-    """-Delta exp(A_log) and Delta = softplus(gate + b): gate [B, S, h, 1], A_log and b [h]."""
-    step = jax.nn.softplus(gate + b[None, None, :, None])
+    """-Delta exp(A_log) and Delta = softplus(gate + b): gate and b [B, S, h, m], A_log [h]."""
+    step = jax.nn.softplus(gate + b)
     return -step * jnp.exp(A_log)[None, None, :, None], step
 
 
@@ -185,7 +184,25 @@ class GatedDelta(Delta):
 
     def keys(self, k: Array, v: Array) -> Keys:
         k, gate, beta = _unit(k[..., :-2]), k[..., -2:-1], jax.nn.sigmoid(k[..., -1:])
-        log_a, _ = _decay_and_step(gate, self.A_log(k), self.b(k))
+        log_a, _ = _decay_and_step(gate, self.A_log(k), self.b(k)[None, None, :, None])
+        return Keys(k, beta * v, log_a, beta * k)
+
+
+class KimiDelta(Delta):
+    """Kimi delta attention: S_t = (I - beta k k^T) diag(alpha_t) S_{t-1} + beta k v^T.
+
+    This is equation 1 of Kimi Team (2025), "Kimi Linear": Gated DeltaNet with a decay for each
+    feature of a key. Their W has the rank of a head's width, this one has full rank.
+    """
+
+    def setup(self) -> None:
+        self.A_log, self.b = PerHead((), _log_rate), PerHead(("d_k",), _log_time)
+
+    def keys(self, k: Array, v: Array) -> Keys:
+        beta = jax.nn.sigmoid(k[..., -1:])
+        k, gate = jnp.split(k[..., :-1], 2, axis=-1)
+        log_a, _ = _decay_and_step(gate, self.A_log(k), self.b(k, k.shape[-1])[None, None])
+        k = _unit(k)
         return Keys(k, beta * v, log_a, beta * k)
 
 

@@ -23,6 +23,8 @@ from jax import Array
 from t2t_jax.attention.blocks import blocks, unblock
 from t2t_jax.ops.tiles import on_gpu
 
+LOG_ZERO = -128.0  # exp of it is zero in float32, and sums of small multiples of it are exact
+
 
 class Keys(NamedTuple):
     """What each position writes into the memory, in float32 or wider; zeros change nothing.
@@ -172,7 +174,7 @@ def _decay(log_a: Array) -> Array:
     """
     past, seen = (jnp.tri(log_a.shape[1], k=k, dtype=bool)[None, :, :, None, None] for k in (-1, 0))
     if on_gpu() and log_a.shape[-1] > 1:  # no array of [t, s, m] is stored for the sums
-        log_a = jnp.maximum(log_a, -1e4)  # whose exp is zero
+        log_a = jnp.maximum(log_a, LOG_ZERO)
         whole = jax.lax.stop_gradient(jnp.round(log_a))  # its sums are exact; those of the rest
         sums = (jnp.cumsum(x, axis=1) for x in (whole, log_a - whole))  # are small
         total = sum((x[:, :, None] - x[:, None] for x in sums), jnp.zeros((), log_a.dtype))

@@ -301,6 +301,12 @@ MECHANISMS: dict[str, Entry] = {
         gates=lambda d_k: 2,
         **_DELTA,
     ),
+    "kimi_delta": Entry(
+        "memory:KimiDelta",
+        "delta, after a decay of S by a gate for each feature",
+        gates=lambda d_k: d_k + 1,
+        **_DELTA | dict(sizes=dict(chunk=16)),  # each pair has d_k decays
+    ),
     "linformer": Entry(
         "lowrank:Linformer",
         "softmax(q (E k)^T) F v, E and F project n keys to k",

@@ -8,7 +8,7 @@ from functools import cache
 import jax
 import numpy as np
 
-NAMES = "retention", "gated_linear", "mamba2", "delta", "gated_delta"
+NAMES = "retention", "gated_linear", "mamba2", "delta", "gated_delta", "kimi_delta"
 
 
 def attention(xp, name, own, q, k, v, head, q_length, kv_length, causal):
@@ -68,6 +68,9 @@ def update(xp, name, own, k, v, head, d_k):
     if name == "gated_delta":  # Yang et al. (2025), equation 10
         alpha = xp.exp(-xp.exp(own["A_log"]) * xp.logaddexp(0.0, gates[0] + own["b"]))
         return alpha * erased, beta * xp.outer(v, k)
+    if name == "kimi_delta":  # Kimi Team (2025), equation 1
+        alpha = xp.exp(-xp.exp(own["A_log"]) * xp.logaddexp(0.0, gates[:-1] + own["b"]))
+        return xp.diag(alpha) @ erased, beta * xp.outer(v, k)
     raise ValueError(f"the reference has no recurrence of {name!r}")
 
 
