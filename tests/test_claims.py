@@ -118,6 +118,16 @@ def claims():
     yield f"and was {ratio:.1f} times as fast there", ratio < mechanisms.FASTER
     yield f"if it is more than {mechanisms.FASTER} times as fast at 2,048", True
 
+    found = json.loads((readme.RESULTS / "decisions" / "decisions.json").read_text())
+    every, of_recall = found.values()
+    quarter, half, *_ = shares = [x["PPL"]["share"] for x in every.values()]
+    yield f"has {quarter:.0f}% of the pairs in order by perplexity, after half", True
+    yield f"of them {half:.0f}%. The accuracy of whole runs", True
+    yield f"minimal pairs has {shares[-1]:.0f}%.", True
+    recall = of_recall["recall, accuracy, mean of 3 seeds"]
+    yield f"than a coin: {recall['PPL']['share']:.0f}% with three", recall["PPL"]["low"] < 50
+    yield "for twice the FLOPs of the target's runs", 2 < recall["of_target"] < 2.5
+
     grids = json.loads((readme.RESULTS / "scale" / "agreement.json").read_text())
     text = {
         f"{pairs}, {epochs}": grids[f"text, d_model 32, {pairs} pairs, {epochs} epochs"]

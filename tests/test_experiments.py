@@ -5,6 +5,7 @@ tools/peers measures other toolkits and checkouts alternately with this one.
 """
 
 import gzip
+import itertools
 import json
 import lzma
 import statistics
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import mechanisms, scale
+from experiments import decisions, mechanisms, scale
 from experiments.tools import gpu, roofline, steps
 from experiments.tools.peers import run
 from t2t_jax.attention import registry
@@ -232,6 +233,34 @@ def page():
     cost = json.loads((RESULTS / "bench_attention" / "attention.json").read_text())
     studies = ("attention", "demo"), ("attention_flops", "demo"), ("recall", "diagnostic")
     return mechanisms.table(*(mechanisms.stored(*study) for study in studies), cost)
+
+
+def test_decision_accuracy_counts_the_pairs_that_the_target_separates():
+    """Of twelve rows, the first two do not differ; of the other pairs, one is reversed."""
+    means, seeds = np.array([1.0, 1.001, *range(2, 12)]), np.array([-0.01, 0.0, 0.01])
+    target = means[:, None] + seeds
+    pairs = itertools.combinations(range(12), 2)
+    signs = dict(zip(pairs, decisions.separated(target), strict=True))
+    assert signs.pop((0, 1)) == 0
+    assert {*signs.values()} == {-1}
+    order = np.array([[*range(10), 11.0, 10.0]])
+    found = decisions.accuracy(target, decisions.Cheap("", order, [None], 1.0))
+    assert found.pairs == 65
+    assert found.share == pytest.approx(100 * 64 / 65)
+    assert found.low < found.share <= found.high
+    tied = decisions.accuracy(target, decisions.Cheap("", order * 0, [None], 1.0))
+    assert tied.share == 50
+    order[0, 1] = np.nan
+    twice = decisions.Cheap("", np.concatenate([order, order]), [0, 2], 1.0)
+    found = decisions.accuracy(target, twice)  # each time with the two other seeds as the target
+    assert found.pairs == 55
+    assert found.share == pytest.approx(100 * 54 / 55)
+
+
+def test_stored_decisions_are_those_of_the_stored_runs():
+    stored = json.loads((RESULTS / "decisions" / "decisions.json").read_text())
+    studies = ("attention", "demo"), ("recall", "diagnostic")
+    assert decisions.measure(*(mechanisms.stored(*x) for x in studies)) == stored
 
 
 def runs(folder, row):

@@ -1,0 +1,189 @@
+"""Which cheap experiment predicts the order of attention mechanisms? From stored results.
+
+    launch/local.sh experiments/decisions.py         10 seconds on one CPU core
+
+This trains nothing. The target is the order of the rows of attention.py at preset demo, by
+perplexity on dev and by BLEU on test. A cheap experiment is a run that is stopped early, by its
+perplexity, a whole run by its accuracy on minimal pairs, or recall.py, by its accuracy. Decision
+accuracy is the share of the pairs of rows that the target separates which the cheap experiment has
+in the same order; a coin has 50%. Each seed of the target in turn is the seed of the cheap
+experiment, and is then left out of the target.
+"""
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from experiments import mechanisms
+from t2t_jax import files
+from t2t_jax.evaluation.metrics import CONTRASTIVE
+from t2t_jax.runs.store import read_curves
+from t2t_jax.study import statistics
+from t2t_jax.study.typeset import pipe_table
+
+RESULTS = Path(__file__).parent / "results" / "decisions"
+DRAWS = 1000
+
+
+class Cheap(NamedTuple):
+    """A cheap experiment.
+
+    Attributes:
+      values: for each of its runs, a score of each row, the best lowest [runs, rows].
+      left_out: for each of its runs, the seed that the target does without; None for none.
+      flops: of the training of a row, in the median.
+    """
+
+    name: str
+    values: np.ndarray
+    left_out: list[int | None]
+    flops: float
+
+
+class Accuracy(NamedTuple):
+    """Decision accuracy in percent, its 95% interval over rows, and the mean number of pairs."""
+
+    share: float
+    low: float
+    high: float
+    pairs: float
+
+
+def separated(values):
+    """Returns for each pair of rows of values [rows, seeds] the sign of its difference.
+
+    It is 0 if the rows do not differ by a moderated t over seeds, with p < 0.05 and no correction.
+    """
+    i, j = np.triu_indices(len(values), 1)
+    variances, n = values.var(axis=1, ddof=1), np.full(len(values), values.shape[1])
+    prior = statistics.prior(variances, n)
+    both = variances[np.stack([i, j])], n[np.stack([i, j])]
+    error, freedom = statistics.standard_error(*both, 0.0, prior)
+    gaps = values.mean(axis=1)[i] - values.mean(axis=1)[j]
+    return np.sign(gaps) * (2 * special.stdtr(freedom, -abs(gaps) / error) < statistics.LEVEL)
+
+
+def accuracy(target, cheap):
+    """Returns how well a cheap experiment predicts the order of target [rows, seeds].
+
+    Rows without a score of the cheap experiment do not count.
+    """
+    known = ~np.isnan(cheap.values).any(axis=0)
+    target, values = target[known], cheap.values[:, known]
+    i, j = np.triu_indices(len(target), 1)
+    counts = np.random.default_rng(0).multinomial(
+        len(target), [1 / len(target)] * len(target), DRAWS
+    )
+    weights = np.concatenate([np.ones((1, len(i))), counts[:, i] * counts[:, j]])  # [draws, pairs]
+    right = total = np.zeros(len(weights))
+    for row_scores, seed in zip(values, cheap.left_out, strict=True):
+        signs = separated(target if seed is None else np.delete(target, seed, axis=1))
+        same = np.sign(row_scores[i] - row_scores[j]) * signs  # ties are right in half of the cases
+        right = right + weights @ (np.where(signs != 0, 1 + same, 0) / 2)
+        total = total + weights @ abs(signs)
+    shares = 100 * right / total
+    low, high = np.quantile(shares[1:], [0.025, 0.975])
+    return Accuracy(shares[0], low, high, total[0] / len(values))
+
+
+def stopped_early(lines):
+    """Returns a cheap experiment for each step at which the runs of all rows were evaluated."""
+    runs = [line.runs for line in lines]
+    curves = [[evaluations(run) for run in of_row] for of_row in runs]
+    steps = max(curves[0][0])
+    flops = np.median([run.result["flops"] for of_row in runs for run in of_row])
+    return [
+        Cheap(
+            f"{step:,} of {steps:,} steps, PPL",
+            np.array([[math.log(curve[step]) for curve in of_row] for of_row in curves]).T,
+            [*range(len(runs[0]))],
+            flops * step / steps,
+        )
+        for step in sorted(curves[0][0])
+    ]
+
+
+def evaluations(run):
+    """Returns the perplexity on dev by step."""
+    curve = read_curves(run.directory)
+    return {x["step"]: x["dev_perplexity"] for x in curve if "dev_perplexity" in x}
+
+
+def recalls(lines, recall):
+    """Returns the accuracy of recall as a cheap experiment, by one seed and by the mean of all."""
+    by_name = {line.row.name: line for line in recall}
+    names = [mechanisms.mechanism_of(line.row) for line in lines]
+    named = ["softmax" if name == mechanisms.BASE else name for name in names]
+    # Only the first of several rows with a mechanism has it in the roles that are usual here.
+    firsts = [name if name not in named[:n] else "" for n, name in enumerate(named)]
+    found = [by_name.get(f"{name}, d_k 8") for name in firsts]
+    seeds = max(len(line.runs) for line in recall)
+    scores = [-np.array(x.score.values) if x else np.full(seeds, np.nan) for x in found]
+    of_seeds = np.array(scores).T
+    flops = np.median([run.result["flops"] for x in found if x for run in x.runs])
+    means = of_seeds.mean(axis=0, keepdims=True)
+    return [
+        Cheap("recall, accuracy", of_seeds, [None] * seeds, flops),
+        Cheap(f"recall, accuracy, mean of {seeds} seeds", means, [None], flops * seeds),
+    ]
+
+
+def measure(lines, recall):
+    """Returns for each cheap experiment, and set of rows, its decision accuracy by target."""
+    targets = {
+        "PPL": np.array([[math.log(x) for x in line.measure("PPL").values] for line in lines]),
+        "BLEU": -np.array([line.measure("BLEU").values for line in lines]),
+    }
+    early, others = stopped_early(lines), recalls(lines, recall)
+    pairs = -np.array([line.measure(CONTRASTIVE).values for line in lines]).T
+    early.append(early[-1]._replace(name="minimal pairs, accuracy", values=pairs))
+    full = early[-1].flops
+    unknown = np.isnan(others[0].values).any(axis=0)
+    of_recall = [x._replace(values=np.where(unknown, np.nan, x.values)) for x in early]
+    return {
+        rows: {
+            cheap.name: dict(
+                flops=cheap.flops,
+                of_target=cheap.flops / full,
+                **{name: accuracy(x, cheap)._asdict() for name, x in targets.items()},
+            )
+            for cheap in chosen
+        }
+        for rows, chosen in (
+            (f"all {len(lines)} rows", early),
+            (f"the {(~unknown).sum()} rows whose mechanism recall has", [*of_recall, *others]),
+        )
+    }
+
+
+def table(results):
+    """Returns Markdown: a line for each cheap experiment, by set of rows."""
+    heads = ["rows", "cheap experiment, one seed", "FLOPs of a row", "of the target's"]
+    heads += [f"{name}: pairs in order (%)" for name in ("PPL", "BLEU")] + ["pairs, PPL", "BLEU"]
+    lines = []
+    for rows, of_rows in results.items():
+        for n, (name, x) in enumerate(of_rows.items()):
+            both = [x["PPL"], x["BLEU"]]
+            shares = [f"{y['share']:.0f} ({y['low']:.0f} to {y['high']:.0f})" for y in both]
+            pairs = [f"{y['pairs']:.0f}" for y in both]
+            cost = f"{x['flops']:.1e}", f"{x['of_target']:.0%}"
+            lines.append(["" if n else rows, name, *cost, *shares, *pairs])
+    return pipe_table(heads, lines)
+
+
+def main():
+    lines, recall = (
+        mechanisms.stored(*x) for x in (("attention", "demo"), ("recall", "diagnostic"))
+    )
+    results = measure(lines, recall)
+    files.make_directory(RESULTS)
+    files.write_json(RESULTS / "decisions.json", results)
+    files.write(RESULTS / "table.md", table(results))
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()
