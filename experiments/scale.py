@@ -19,6 +19,7 @@ The agreement is Kendall's tau with the paper's values, and the share of the pai
 paper separates which have its order. No regime was chosen by looking at groups A, B and E.
 """
 
+import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -142,13 +143,20 @@ def measure(name, home):
     untried = (line.choice.missing for line in lines)
     if not all(line.score for line in lines) or any(untried):
         return None, runs
-    spent = [costs(run["result.json"], run["metrics.jsonl"]) for run in runs.values()]
+    of_run = {name: costs(x["result.json"], x["metrics.jsonl"]) for name, x in runs.items()}
+    spent = of_run.values()
+    trials = {path.name for line in lines for path in line.choice.directories}
+    flops = [
+        statistics.mean(of_run[x.directory.name]["flops"] for x in line.runs) for line in lines
+    ]
+    flops += [of_run[name]["flops"] for name in trials]
     parts = "training_seconds", "overhead_seconds", "scoring_seconds"
     seeds = [len(line.runs) for line in lines]
     return {
         "rows": len(lines),
         "seeds": [min(seeds), max(seeds)],
         "flops": sum(x["flops"] for x in spent),
+        "flops_of_a_seed": sum(flops),
         "core_hours": sum(x[part] for x in spent for part in parts) / 3600,
         "tokens_per_parameter": tokens(made, lines[0].runs[0]),
         "agreement": agreement_of(made, lines),
@@ -265,7 +273,7 @@ def draw(results, folder):
         styles[kind(name)]
         | {"grid": name, "part": part, "tau": found["tau"]}
         | dict(zip(("low", "high"), found["interval"], strict=True))
-        | {"tokens": x["tokens_per_parameter"], "flops": x["flops"] / x["seeds"][1]}
+        | {"tokens": x["tokens_per_parameter"], "flops": x["flops_of_a_seed"]}
         for name, x in results.items()
         for part in PARTS
         if (found := x["agreement"][part].get("PPL"))
