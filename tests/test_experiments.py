@@ -8,6 +8,7 @@ import gzip
 import itertools
 import json
 import lzma
+import os
 import statistics
 import sys
 
@@ -147,6 +148,8 @@ def test_the_parts_of_a_gpu_measure_steps_and_mechanisms_and_continue(tmp_path, 
     monkeypatch.setattr(train, "ROUNDS", 1)
     monkeypatch.setattr(registry, "MECHANISMS", {name: registry.MECHANISMS[name] for name in two})
     monkeypatch.setattr(steps, "VARIANTS", {name: steps.VARIANTS[name] for name in few})
+    flags = os.environ.get("XLA_FLAGS", "")
+    monkeypatch.setenv("XLA_FLAGS", flags)  # restored after the test
     names, kernels, times_of_kernels = [], roofline.kernels, steps.times_of_kernels
 
     def remembered(text):
@@ -166,6 +169,9 @@ def test_the_parts_of_a_gpu_measure_steps_and_mechanisms_and_continue(tmp_path, 
     assert "part" not in found["kernels"][-1]
     assert "ms a step" in (tmp_path / "profile.txt").read_text()
 
+    assert steps.NO_COMMAND_BUFFERS in os.environ["XLA_FLAGS"]
+
+    monkeypatch.setenv("XLA_FLAGS", flags)
     assert gpu.variants(tmp_path, ["tiny"])
     variants = json.loads((tmp_path / "variants.json").read_text())["variants"]
     assert [*variants] == [*few]

@@ -97,6 +97,8 @@ def compare_kernels(out, sizes):
 def profile(out, sizes):
     """Measures a training step of each size, its longest kernels, and the bound of each."""
     from experiments.tools import steps
+
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {steps.NO_COMMAND_BUFFERS}"
     from t2t_jax.bench.workload import workload
 
     known = known_results(out / "profile.json", "sizes")

@@ -27,6 +27,10 @@ DEFAULT = "default"
 FAR = {"loss": 0.01, "grad_norm": 0.1}  # relative errors from which a variant is marked
 
 
+# In a command buffer (a CUDA graph), every kernel has the name of the buffer in a trace.
+NO_COMMAND_BUFFERS = "--xla_gpu_enable_command_buffer="
+
+
 class Variant(NamedTuple):
     """A way to compute a step.
 
@@ -55,7 +59,7 @@ VARIANTS = {
     "plain dropout, RBG": Variant(plain=("dropout",), prng="rbg"),
     "no dropout": Variant(dict(P_drop=0.0)),
     "no tuning": Variant(flags="--xla_gpu_autotune_level=0"),
-    "no command buffers": Variant(flags="--xla_gpu_enable_command_buffer="),
+    "no command buffers": Variant(flags=NO_COMMAND_BUFFERS),
     "no Triton products": Variant(flags="--xla_gpu_enable_triton_gemm=false"),
     "two accumulated parts": Variant(dict(accumulate=2)),
     "batches of 4 shapes": Variant(shapes=4),
@@ -87,6 +91,7 @@ def profile(w: Any) -> dict[str, Any]:
     """Returns the time of a step on the first batch of a workload, and of each of its kernels.
 
     Those in a loop are summed. The bound of a kernel is that of `roofline.py`, on a known device.
+    XLA must run without command buffers.
     """
     import jax
 
@@ -159,7 +164,9 @@ def profile_table(name: str, found: dict[str, Any]) -> str:
         part.update({key: x[key] for key in ("ms", "least_ms", "times") if key in x})
     by_part = sorted(parts.items(), key=lambda item: -item[1]["ms"])
     sides = " and ".join(f"{side} {B} x {n}" for side, (B, n) in found["batch"].items())
-    title = f"{name}, {sides}: {found['ms']:.2f} ms a step, {total:.2f} in kernels"
+    title = (
+        f"{name}, {sides}, no command buffers: {found['ms']:.2f} ms a step, {total:.2f} in kernels"
+    )
     title += f", {between:.2f} between them"
     lines = [title, head, *(shown(x, x["kernel"]) for x in kernels[:LONGEST]), ""]
     return "\n".join([*lines, head, *(shown({**x, "part": name}, "") for name, x in by_part), ""])
