@@ -154,7 +154,7 @@ def test_translate_warns_of_a_line_longer_than_any_in_training(run, said):
     """One of 1,400 characters, where training sentences have at most 20 subwords."""
     out, err = said(run, "one two\n" + "one two three " * 100)
     assert out.startswith("eins zwei\n")
-    (warning,) = err.splitlines()
+    warning, *_ = err.splitlines()
     assert re.match(r"line 2 has [3-9]\d\d subwords", warning)
     assert "at most 20" in warning
 
