@@ -25,7 +25,6 @@ from t2t_jax.study import statistics
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "decisions"
-DRAWS = 1000
 
 
 class Cheap(NamedTuple):
@@ -75,7 +74,7 @@ def accuracy(target, cheap):
     target, values = target[known], cheap.values[:, known]
     i, j = np.triu_indices(len(target), 1)
     counts = np.random.default_rng(0).multinomial(
-        len(target), [1 / len(target)] * len(target), DRAWS
+        len(target), [1 / len(target)] * len(target), statistics.DRAWS
     )
     weights = np.concatenate([np.ones((1, len(i))), counts[:, i] * counts[:, j]])  # [draws, pairs]
     right = total = np.zeros(len(weights))

@@ -154,9 +154,11 @@ def test_translate_warns_of_a_line_longer_than_any_in_training(run, said):
     """One of 1,400 characters, where training sentences have at most 20 subwords."""
     out, err = said(run, "one two\n" + "one two three " * 100)
     assert out.startswith("eins zwei\n")
-    warning, *_ = err.splitlines()
+    warning, *others = err.splitlines()
     assert re.match(r"line 2 has [3-9]\d\d subwords", warning)
     assert "at most 20" in warning
+    # Whether this translation ends by itself depends on the rounding of a version of JAX.
+    assert not others or (len(others) == 1 and "translations are cut at" in others[0])
 
 
 def test_an_exported_run_translates_as_it_did(run, tmp_path, call, refused):
