@@ -115,6 +115,17 @@ def test_the_stored_agreement_is_that_of_the_published_runs(tmp_path):
     }
 
 
+def test_a_seed_costs_what_one_run_of_every_row_costs():
+    """Base of preset hour has 12 seeds, the other rows have 3."""
+    known = json.loads((scale.RESULTS / "agreement.json").read_text())
+    assert known["demo"]["flops_of_a_seed"] == known["demo"]["flops"]
+    runs = published.directories(scale.RESULTS.parent / "table3-hour")
+    base = published.read(next(x for x in runs if "/base/" in published.read(x, "names.txt")),
+                          "result.json")["flops"]  # fmt: skip
+    a_seed = (known["hour"]["flops"] - 9 * base) / 3
+    assert known["hour"]["flops_of_a_seed"] == pytest.approx(a_seed)
+
+
 @pytest.mark.parametrize("name", ["hour, tuned", "text, d_model 64, 5,600 pairs, 6 epochs"])
 def test_an_unfinished_grid_is_left_out(name):
     assert scale.measure(name, stored.DEMO)[0] is None
