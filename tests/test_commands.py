@@ -383,7 +383,7 @@ def test_a_damaged_checkpoint_is_set_aside(run, copy, words, refused):
     unfinished(copy)
     last = copy / "checkpoints" / str(STEPS)
     data = max((last / "params").rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
-    data.write_bytes(data.read_bytes()[:-1] + b"x")
+    data.write_bytes(data.read_bytes()[:-1] + bytes([data.read_bytes()[-1] ^ 1]))
     refused(["translate", copy], last, data.name, "damaged")
     done = command([*words, "--run", copy])  # compiled as the run was
     said = done.stderr.decode()
