@@ -18,7 +18,7 @@ import numpy as np
 from scipy import special
 
 from experiments import mechanisms
-from t2t_jax import files
+from t2t_jax import files, plotting
 from t2t_jax.evaluation.metrics import CONTRASTIVE
 from t2t_jax.runs.store import read_curves
 from t2t_jax.study import statistics
@@ -173,6 +173,29 @@ def table(results):
     return pipe_table(heads, lines)
 
 
+def draw(results, path):
+    """Plots decision accuracy by PPL over FLOPs, for the rows that every cheap experiment has."""
+    *_, found = results.values()
+    names = {name: "stopped early, PPL" if name.endswith("PPL") else name for name in found}
+    styles = plotting.styles([*dict.fromkeys(names.values())])
+    values = [
+        styles[names[name]] | dict(flops=x["of_target"], cheap=name) | x["PPL"]
+        for name, x in found.items()
+    ]
+    x = plotting.Axis.over(
+        "flops", "FLOPs, relative to the target", (v["flops"] for v in values), log=True
+    )
+    y = plotting.Axis("share", "pairs of rows in order (%), 95% interval", 25, 102)
+    layers = [plotting.interval(y), *plotting.LINES]
+    last = {v["row"]: v for v in values}.values()
+    coin = {"data": {"values": [{}]}, "mark": {"type": "rule", "strokeDash": [4, 4]}}
+    body = plotting.panel(x, y, (380, 260), layers, last) | {"data": {"values": values}}
+    body["layer"].append(coin | {"encoding": {"y": {"datum": 50}}})
+    plotting.write(
+        path, plotting.chart(body, [*styles], ["Which cheap experiment predicts", "dashed: a coin"])
+    )
+
+
 def main():
     lines, recall = (
         mechanisms.stored(*x) for x in (("attention", "demo"), ("recall", "diagnostic"))
@@ -181,6 +204,7 @@ def main():
     files.make_directory(RESULTS)
     files.write_json(RESULTS / "decisions.json", results)
     files.write(RESULTS / "table.md", table(results))
+    draw(results, RESULTS / "accuracy")
     print(table(results))
 
 

@@ -3,7 +3,7 @@
     launch/local.sh experiments/mechanisms.py        a minute on one CPU core
 
 This trains nothing. It reads the stored results of attention.py (for equal steps and equal FLOPs),
-recall.py and `bench attention`, and writes the table and the plots of
+recall.py, decisions.py and `bench attention`, and writes the table and the plot of
 experiments/results/mechanisms.
 """
 
@@ -36,8 +36,18 @@ def stored(name, scale):
     return comparison.compare_with_base(grid, rows, measuring.measure(grid, rows, {}))
 
 
-def table(attention, flops, recall, cost):
-    """Returns Markdown: a line for each row of attention.py."""
+def page(recall):
+    """Returns the table of the stored results."""
+    studies = (stored(name, "demo") for name in ("attention", "attention_flops"))
+    others = (
+        RESULTS / "bench_attention" / "attention.json",
+        RESULTS / "decisions" / "decisions.json",
+    )
+    return table(*studies, recall, *(json.loads(path.read_text()) for path in others))
+
+
+def table(attention, flops, recall, cost, decisions):
+    """Returns Markdown: a line for each row of attention.py, and how far cheap scores predict."""
     accuracies = distances.contrastive_accuracies(attention)
     equal, by_name = ({line.row.name: line for line in x} for x in (flops, recall))
     lines, seen = [], set()
@@ -58,7 +68,22 @@ def table(attention, flops, recall, cost):
             *recalled(by_name, mechanism),
             *costs(cost["mechanisms"], mechanism),
         ])  # fmt: skip
-    return pipe_table(HEADS, lines)
+    return pipe_table(HEADS, lines) + f"\n- {trust(decisions)}\n"
+
+
+def trust(decisions):
+    """Returns a sentence: how far the cheap scores of the table predict the order by PPL."""
+    *_, found = decisions.values()
+    names = {"minimal pairs": "minimal pairs, accuracy", "recall": "recall, accuracy"}
+    shares = {title: found[name]["PPL"] for title, name in names.items()}
+    texts = [
+        f"{title} {x['share']:.0f}% ({x['low']:.0f} to {x['high']:.0f})"
+        for title, x in shares.items()
+    ]
+    return (
+        "Pairs of rows that PPL separates, with one seed of a cheap score in the same order "
+        f"(a coin has 50%): {', '.join(texts)}."
+    )
 
 
 def mechanism_of(row):
@@ -144,9 +169,8 @@ def plot_recall(lines, path):
 
 
 def main():
-    cost = json.loads((RESULTS / "bench_attention" / "attention.json").read_text())
     recall = stored("recall", "diagnostic")
-    text = table(stored("attention", "demo"), stored("attention_flops", "demo"), recall, cost)
+    text = page(recall)
     files.make_directory(RESULTS / "mechanisms")
     files.write(RESULTS / "mechanisms" / "table.md", text)
     plot_recall(recall, RESULTS / "mechanisms" / "recall")

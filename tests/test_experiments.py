@@ -247,9 +247,7 @@ def test_the_table_of_variants_marks_what_computes_something_else():
 
 @pytest.fixture(scope="module")
 def page():
-    cost = json.loads((RESULTS / "bench_attention" / "attention.json").read_text())
-    studies = ("attention", "demo"), ("attention_flops", "demo"), ("recall", "diagnostic")
-    return mechanisms.table(*(mechanisms.stored(*study) for study in studies), cost)
+    return mechanisms.page(mechanisms.stored("recall", "diagnostic"))
 
 
 def test_decision_accuracy_counts_the_pairs_that_the_target_separates():
