@@ -1,6 +1,7 @@
 """Contrastive sets: they are minimal pairs, and the judgements are those of the model."""
 
 import collections
+import hashlib
 import itertools
 import json
 import math
@@ -21,6 +22,12 @@ from t2t_jax.evaluation.contrastive import Judgement, accuracies, judge, read
 @pytest.fixture(scope="module")
 def items():
     return contrastive.contrastive_set(count=12)
+
+
+def test_the_set_keeps_its_bytes(items):
+    """Stored runs were judged on it."""
+    expected = "a7ba9f3d15b462c12fda2b64e7e2ff5e5816a89105741be565557243b3ed598a"
+    assert hashlib.sha256(repr(items).encode()).hexdigest() == expected
 
 
 def each(items):

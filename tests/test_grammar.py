@@ -347,10 +347,17 @@ def test_the_corpus_is_a_function_of_its_seed_in_any_process():
     assert digest(generate(8, **sizes)) != expected
 
 
-def test_the_normal_grade_keeps_its_bytes():
-    """Stored runs were trained on this corpus."""
-    expected = "f22f9a616b41228f7b31021dadd2ee80abb87a61376daf2e0f72e98977a28d4b"
-    corpus = corpus_of("normal")
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("easy", "0339fb799dab358e4fd4437dbc43a5fd79888846620005a840edda59418bedb5"),
+        ("normal", "f22f9a616b41228f7b31021dadd2ee80abb87a61376daf2e0f72e98977a28d4b"),
+        ("hard", "ba0fe00f7739564dc0a7e2b3e64a04d6dfa98b0beabc4397d7fce3129e8fd52f"),
+    ],
+)
+def test_a_grade_keeps_its_bytes(name, expected):
+    """Stored runs were trained on these corpora."""
+    corpus = corpus_of(name)
     pairs = {split: [p._replace(tree="") for p in pairs] for split, pairs in corpus.items()}
     text = repr(pairs).replace(", tree=''", "")  # it is no part of the parallel corpus
     assert hashlib.sha256(text.encode()).hexdigest() == expected
