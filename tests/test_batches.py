@@ -116,7 +116,6 @@ def padding_of(batches, epoch):
 def test_buckets_reduce_the_padding_of_synthetic_lengths(multiple):
     s, t = synthetic()
     batches = Batches(ragged(sentences(s, 0)), ragged(sentences(t, 1)), 1024, 8, multiple)
-    assert batches.padding(4) == pytest.approx(padding_of(batches, 4))
     single = Batches(ragged(sentences(s, 0)), ragged(sentences(t, 1)), 1024, 1, multiple)
     assert padding_of(batches, 4) < 0.2 < 0.6 < padding_of(single, 4)
 

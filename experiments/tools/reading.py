@@ -43,11 +43,12 @@ def measure(c: Config, dataset: Dataset) -> dict[str, Any]:
             batches.read(epoch, i)
         speeds.append(tokens / (time.perf_counter() - start))
         say(f"epoch {epoch}: {count} batches, {speeds[-1]:,.0f} tokens/s")
+    slots = sum(side.size for i in range(count) for side in batches.read(0, i).values())
     return {
         "corpus": d.corpus,
         "shaping": shaping,
         "batches": count,
-        "padding": batches.padding(),
+        "padding": 1 - tokens / slots,
         "tokens_per_second": statistics.median(speeds),
         "least": min(speeds),
         "most": max(speeds),

@@ -201,12 +201,6 @@ class Batches:
                 yield (epoch, index), batch
             epoch, index = epoch + 1, 0
 
-    def padding(self, epoch: int = 0) -> float:
-        """Share of PAD among the positions of an epoch, both sides counted."""
-        sizes = [shape.rows * (shape.S + shape.T) for shape in self.shapes]
-        tokens = int(self.source.offsets[-1]) + int(self.target.offsets[-1])
-        return 1 - tokens / sum(sizes[i] for _, i in self._plan(epoch))
-
 
 def gather(sentences: Ragged, rows: np.ndarray, B: int, L: int) -> np.ndarray:
     """The sentences with indices `rows` [at most B] as int32 [B, L], right-padded with PAD."""

@@ -2,27 +2,35 @@
 
 This module is imported only to build a cache. TFDS 4.9 reads and writes `array_record` files
 without TensorFlow, but uses `tf.io.gfile` to unpack archives and to sort splits above a gigabyte;
-`_without_tensorflow` replaces these few functions.
+`_LOCAL` replaces these few functions.
 """
 
-import contextlib
 import functools
 import os
 import re
 import types
-import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import tensorflow_datasets as tfds
+from tensorflow_datasets.core import shuffle
+from tensorflow_datasets.core.download import extractor
 
 from t2t_jax.data.raw import FilesMissing, Raw, Stream
 from t2t_jax.data.tokenise import CHUNK
 from t2t_jax.errors import UsageError
 
 _SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+_FILES = types.SimpleNamespace(GFile=open, exists=os.path.exists, remove=os.remove)
+_LOCAL = types.SimpleNamespace(
+    io=types.SimpleNamespace(gfile=_FILES),
+    compat=types.SimpleNamespace(as_text=os.fsdecode),
+    # Local files do not raise TensorFlow's error for too many open files.
+    errors=types.SimpleNamespace(ResourceExhaustedError=()),
+)
 
 
 def wmt14(source: str, target: str, root: Path, directory: str) -> Mapping[str, Stream]:
@@ -63,7 +71,7 @@ def _prepare(builder: Any, urls: Iterable[str], root: Path, directory: str) -> N
         manual_dir=directory or None, try_download_gcs=False, verify_ssl=True
     )
     try:
-        with _without_tensorflow():
+        with mock.patch.object(extractor, "tf", _LOCAL), mock.patch.object(shuffle, "tf", _LOCAL):
             builder.download_and_prepare(download_dir=os.fspath(downloads), download_config=config)
     except tfds.download.download_manager.NonMatchingChecksumError as error:
         match = re.search(r"Artifact (\S+), downloaded to (\S+),", str(error))
@@ -106,7 +114,7 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=10):
             return True
-    except (urllib.error.URLError, OSError):
+    except OSError:
         return False
 
 
@@ -117,28 +125,3 @@ def _allow_open_files(count: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < count:
         enough = count if hard == resource.RLIM_INFINITY else min(count, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
-
-
-@contextlib.contextmanager
-def _without_tensorflow() -> Iterator[None]:
-    """Context in which TFDS uses local files instead of `tf.io.gfile`."""
-    from tensorflow_datasets.core import shuffle
-    from tensorflow_datasets.core.download import extractor
-
-    stand_in = types.SimpleNamespace(
-        io=types.SimpleNamespace(
-            gfile=types.SimpleNamespace(GFile=open, exists=os.path.exists, remove=os.remove)
-        ),
-        compat=types.SimpleNamespace(as_text=lambda x: x.decode() if isinstance(x, bytes) else x),
-        # Local files do not raise TensorFlow's error for too many open files.
-        errors=types.SimpleNamespace(ResourceExhaustedError=()),
-    )
-    modules = (extractor, shuffle)
-    before = [module.tf for module in modules]
-    try:
-        for module in modules:
-            module.tf = stand_in
-        yield
-    finally:
-        for module, tf in zip(modules, before, strict=True):
-            module.tf = tf

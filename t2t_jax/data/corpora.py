@@ -23,6 +23,7 @@ class Corpus:
       metrics: the metrics of each scored split that a run keeps; the first is the main one, by
         which runs are compared.
       fields: the config fields that it reads besides the fields of every corpus.
+      languages: what the fields `source` and `target` must be; any if it is empty.
       options: what the field `task_options` may set, and the defaults.
       splits, files, version: for a function of a study file, its splits, the files that it reads,
         and the hash of its code.
@@ -48,6 +49,7 @@ class Corpus:
     where: str
     metrics: tuple[str, ...] = TRANSLATION
     fields: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
     options: Mapping[str, int] = field(default_factory=dict)
     splits: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -72,10 +74,12 @@ def _downloaded(where: str, metrics: tuple[str, ...], **fields: Any) -> Corpus:
     return Corpus(where, metrics, ("directory",), scalable=True, normalization="nmt_nfkc", **fields)
 
 
+_TO_TREES: dict[str, Any] = dict(languages=("en", "tree"), output_rule="trees")
 CORPORA: dict[str, Corpus] = {
     "grammar": Corpus(
         "synthetic:grammar",
         fields=("grade",),
+        languages=("en", "de"),
         scalable=True,
         normalization="nmt_nfkc",
         drawn_above=60_000,
@@ -87,7 +91,7 @@ CORPORA: dict[str, Corpus] = {
         fields=("grade",),
         scalable=True,
         drawn_above=60_000,
-        output_rule="trees",
+        **_TO_TREES,
     ),
     "multi30k": _downloaded("parallel:multi30k", MULTI30K),
     "multi30k_lower": _downloaded("parallel:multi30k_lower", MULTI30K),
@@ -100,8 +104,8 @@ CORPORA: dict[str, Corpus] = {
         documents=True,
         scalable=True,
     ),
-    "wsj": _downloaded("treebank:treebank", TREES, output_rule="trees"),
-    "wsj_sample": _downloaded("treebank:treebank", TREES, sample=True, output_rule="trees"),
+    "wsj": _downloaded("treebank:treebank", TREES, **_TO_TREES),
+    "wsj_sample": _downloaded("treebank:treebank", TREES, sample=True, **_TO_TREES),
     "recall": _diagnostic(length=32, keys=4, fewest=0),
     "copy": _diagnostic(length=16),
     "reverse": _diagnostic(length=16),

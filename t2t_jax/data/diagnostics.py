@@ -13,7 +13,7 @@ from pathlib import Path
 from t2t_jax.config import Data
 from t2t_jax.data import tasks
 from t2t_jax.data.corpora import parse_options
-from t2t_jax.data.raw import Raw, RawCorpus, Report, check_words, drawn_pairs, streams_of
+from t2t_jax.data.raw import Raw, RawCorpus, Report, drawn_pairs, streams_of
 from t2t_jax.data.tasks import Example, Options
 from t2t_jax.errors import UsageError
 from t2t_jax.tokens import UNK
@@ -49,7 +49,7 @@ _TRIES = 100  # draws in a row without a new example, after which there are too 
 def diagnostic(data: Data, root: Path, report: Report) -> RawCorpus:
     """The corpus of a task."""
     options = parse_options(data.corpus, data.task_options)
-    words = vocabulary(data.corpus, options, data.vocabulary)
+    words = TASKS[data.corpus][1]({**options, "V": data.vocabulary - RESERVED})
     if not words:
         raise UsageError(
             f"vocabulary={data.vocabulary} leaves corpus {data.corpus} without words, as special "
@@ -69,13 +69,6 @@ def diagnostic(data: Data, root: Path, report: Report) -> RawCorpus:
     return RawCorpus(content, lambda: streams_of(data.corpus, SPLITS, read), words)
 
 
-def vocabulary(task: str, options: Options, V: int) -> list[str]:
-    """The words of a task with a vocabulary of V, special tokens included."""
-    words = TASKS[task][1]({**options, "V": V - RESERVED})
-    check_words(task, words, V)
-    return words
-
-
 def generate(
     task: str, options: Options, V: int, pairs: int = PAIRS
 ) -> Mapping[str, list[Example]]:
@@ -86,11 +79,11 @@ def generate(
     seen = set[str]()
     splits = {}
     for split, (factor, count) in SPLITS.items():
-        scaled = {**options, "length": factor * options["length"]}
+        scaled = {**options, "length": factor * options["length"], "V": V - RESERVED}
         if split != "train" and "fewest" in options:
             scaled["fewest"] = 0  # models are compared where it is most difficult
-        vocabulary(task, scaled, V)
-        drawn = _distinct(task, split, {**scaled, "V": V - RESERVED}, seen)
+        TASKS[task][1](scaled)  # raises if the options do not fit each other at this length
+        drawn = _distinct(task, split, scaled, seen)
         splits[split] = list(itertools.islice(drawn, count or pairs))
     return splits
 

@@ -106,6 +106,13 @@ def prepare(data: Data, root: Path, report: Report = print) -> Path:
 def _check_fields(data: Data) -> None:
     if data.source == data.target:
         raise UsageError(f"source and target are both {data.source!r}: choose two languages.")
+    languages = CORPORA[data.corpus].languages
+    if languages and (data.source, data.target) != languages:
+        source, target = languages
+        raise UsageError(
+            f"corpus {data.corpus} turns {source} into {target}, not {data.source} into "
+            f"{data.target}: set source={source} and target={target}, or choose another corpus."
+        )
     for name in ("directory", "train", "dev", "test", "grade"):
         if getattr(data, name) != getattr(Data, name) and name not in CORPORA[data.corpus].fields:
             raise UsageError(

@@ -61,7 +61,14 @@ def raw_corpus(data: Data, root: Path, report: Report) -> RawCorpus:
     """The corpus of a config, before tokenisation; downloaded files are kept below `root`."""
     corpus = CORPORA[data.corpus]
     function = implementation(corpus.where, HOME)
-    return _of_function(data, corpus, function) if corpus.splits else function(data, root, report)
+    raw = _of_function(data, corpus, function) if corpus.splits else function(data, root, report)
+    size = len(raw.words) + UNK + 1
+    if raw.words and size != data.vocabulary:
+        raise UsageError(
+            f"corpus {data.corpus} has {len(raw.words)} words and {UNK + 1} special tokens, not a "
+            f"vocabulary of {data.vocabulary:,}: set vocabulary={size}."
+        )
+    return raw
 
 
 def drawn_pairs(data: Data) -> int:
@@ -95,24 +102,6 @@ def streams_of(
     return {x: Stream(f"{x} of {corpus}", functools.partial(read, x)) for x in splits}
 
 
-def check_languages(data: Data, source: str, target: str) -> None:
-    """Raises UsageError unless a config has these languages."""
-    if (data.source, data.target) != (source, target):
-        raise UsageError(
-            f"corpus {data.corpus} turns {source} into {target}, not {data.source} into "
-            f"{data.target}: set source={source} and target={target}, or choose another corpus."
-        )
-
-
-def check_words(corpus: str, words: Sequence[str], V: int) -> None:
-    """Raises UsageError unless the words of a corpus and special tokens are a vocabulary of V."""
-    if len(words) + UNK + 1 != V:
-        raise UsageError(
-            f"corpus {corpus} has {len(words)} words and {UNK + 1} special tokens, not a "
-            f"vocabulary of {V:,}: set vocabulary={len(words) + UNK + 1}."
-        )
-
-
 def sha256(path: Path) -> str:
     """The sha256 of a file, as hex digits."""
     try:
@@ -127,8 +116,6 @@ def sha256(path: Path) -> str:
 def _of_function(data: Data, corpus: Corpus, function: Callable[..., Any]) -> RawCorpus:
     """The corpus of a study file's function of a split and the corpus's options."""
     name, options = data.corpus, parse_options(data.corpus, data.task_options)
-    if corpus.words:
-        check_words(name, corpus.words, data.vocabulary)
 
     def read(split: str) -> Iterator[Raw]:
         try:

@@ -13,7 +13,7 @@ from t2t_jax.config import Data
 from t2t_jax.data import trees
 from t2t_jax.data.cache import SIDES
 from t2t_jax.data.corpora import CORPORA
-from t2t_jax.data.raw import Raw, RawCorpus, Report, check_languages, drawn_pairs, streams_of
+from t2t_jax.data.raw import Raw, RawCorpus, Report, drawn_pairs, streams_of
 from t2t_jax.data.treebank import example
 
 SEED = 0
@@ -22,7 +22,6 @@ VERSION = 1  # to be raised with a change of the pairs that are drawn
 
 def grammar(data: Data, root: Path, report: Report) -> RawCorpus:
     """English and German sentences of a grade."""
-    check_languages(data, "en", "de")
 
     def raw(pair: Any) -> Raw:
         extra = {name: x for name, x in pair._asdict().items() if name not in (*SIDES, "tree")}
@@ -33,7 +32,6 @@ def grammar(data: Data, root: Path, report: Report) -> RawCorpus:
 
 def treebank(data: Data, root: Path, report: Report) -> RawCorpus:
     """The English sentences with their trees, linearised."""
-    check_languages(data, "en", "tree")
     corpus = _corpus(data, lambda pair: example(next(trees.parse(pair.tree, "the grammar"))))
     return replace(corpus, whole_targets=True)
 
@@ -66,5 +64,4 @@ def _drawn(grade: str, known: Set[str]) -> list[dict[str, Any]]:
 
 def minimal_pairs(data: Data, known: Set[str]) -> list[dict[str, Any]]:
     """The contrastive set of the grade of a config, without the sources `known`."""
-    check_languages(data, "en", "de")
     return _drawn(data.grade, known)

@@ -18,10 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from t2t_jax.config import Data
-from t2t_jax.data.cache import FORMAT, NEWLINE, SIDES
+from t2t_jax.data.cache import FORMAT, NEWLINE, SIDES, ragged
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.data.raw import RawCorpus, Stream, normalization
 from t2t_jax.data.vocabulary import BYTES, Vocabulary, of_bytes, of_words, plain, train
@@ -200,12 +198,10 @@ def _write_split(
 def _write_side(write: Write, name: str, rows: list[list[int]], dtype: str, start: int) -> int:
     """Writes rows of ids with EOS, the first token being number `start`; returns their number."""
     # The end mark after prompts is a prompt, too: they tell the length.
-    ends = ((-EOS if min(row, default=0) < 0 else EOS,) for row in rows)
-    flat = itertools.chain.from_iterable(itertools.chain(*x) for x in zip(rows, ends, strict=True))
-    write(f"{name}.tokens", np.fromiter(flat, dtype).tobytes())
-    lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))
-    write(f"{name}.offsets", (start + np.cumsum(lengths)).tobytes())
-    return int(lengths.sum())
+    side = ragged([[*row, -EOS if min(row, default=0) < 0 else EOS] for row in rows])
+    write(f"{name}.tokens", side.tokens.astype(dtype).tobytes())
+    write(f"{name}.offsets", (start + side.offsets[1:]).tobytes())
+    return int(side.offsets[-1])
 
 
 def prompt_encoder(vocabulary: Vocabulary) -> Encode:

@@ -55,19 +55,14 @@ class Vocabulary:
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """Subword ids of each sentence, or document, without EOS."""
-        if self._newline == UNK:
-            return self._encode(sentences)
-        lines = [text.split("\n") for text in sentences]
-        encoded = iter(self._encode([*itertools.chain.from_iterable(lines)]))
-        return [self._joined(itertools.islice(encoded, len(x))) for x in lines]
-
-    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        texts = map(plain, lines)
-        return self._processor.encode([*map(_escape, texts)] if self._escapes else [*texts])
-
-    def _joined(self, lines: Iterable[list[int]]) -> list[int]:
-        """The ids of lines, with a newline before each but the first."""
-        return [i for line in lines for i in (self._newline, *line)][1:]
+        newline = self._processor.piece_to_id("<0x0A>")  # UNK in a vocabulary of sentences
+        texts = [[x] if newline == UNK else x.split("\n") for x in sentences]
+        lines = [plain(line) for text in texts for line in text]
+        if self._processor.id_to_piece(UNK).startswith(_MARK):
+            lines = [line.replace(*_SPACE_SIGN) for line in lines]
+        encoded = iter(self._processor.encode(lines))
+        of_texts = (itertools.islice(encoded, len(text)) for text in texts)
+        return [[i for line in x for i in (newline, *line)][1:] for x in of_texts]
 
     def decode(self, ids: Iterable[Iterable[int]]) -> list[str]:
         """The text of each row of ids up to its first EOS; PAD and BOS have no text."""
@@ -80,19 +75,6 @@ class Vocabulary:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The subword of each id; a leading `▁` marks the start of a word."""
         return [self._processor.id_to_piece(int(i)).removeprefix(_MARK) for i in ids]
-
-    @functools.cached_property
-    def _newline(self) -> int:
-        """The id of the newline; UNK in a vocabulary of sentences."""
-        return self._processor.piece_to_id("<0x0A>")
-
-    @functools.cached_property
-    def _escapes(self) -> bool:
-        return self._processor.id_to_piece(UNK).startswith(_MARK)
-
-
-def _escape(text: str) -> str:
-    return text.replace(*_SPACE_SIGN)
 
 
 def train(
@@ -114,7 +96,7 @@ def train(
     """
     lines, options = [*map(plain, lines)], dict[str, Any]()
     if normalization == "identity":
-        lines, options = [*map(_escape, lines)], {**_NAMES}
+        lines, options = [line.replace(*_SPACE_SIGN) for line in lines], {**_NAMES}
     if documents:
         options |= dict(byte_fallback=True, remove_extra_whitespaces=False)
     longest = max((len(line.encode()) for line in lines), default=0)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from t2t_jax.data.grammar import inflection as forms
-from t2t_jax.data.grammar.inflection import ADJECTIVES, ADVERBS, NOUNS, VERBS, Adjective, Noun, Verb
+from t2t_jax.data.grammar.inflection import ADJECTIVES, NOUNS, VERBS, Adjective, Noun, Verb
 
 
 def _twice(items: Iterable[tuple[str, str]]) -> set[str]:
@@ -67,14 +67,3 @@ SHE = [n for n in NOUNS if "she" in n.classes]
 PLACES = nouns(frozenset({"place", "area"}))
 WEATHER = nouns(frozenset({"weather"}))
 WOMEN = frozenset(forms.NAMES[::2])
-TIMES = {tense: ADVERBS[f"time {tense}"] for tense in ("past", "present", "future")}
-FREQUENCY, PERFECT, MANNER = (ADVERBS[k] for k in ("frequency", "perfect", "manner"))
-VEHICLES, CITIES = ADVERBS["vehicle"], ADVERBS["city"]
-
-
-def opposed(adjective: str, others: Iterable[str]) -> bool:
-    """Whether an adjective repeats or contradicts one of the others."""
-    return any(
-        adjective == other or any({adjective, other} <= line for line in forms.OPPOSITES)
-        for other in others
-    )

@@ -7,8 +7,8 @@ from t2t_jax.data.grammar import choice, phrases
 from t2t_jax.data.grammar import inflection as forms
 from t2t_jax.data.grammar.draft import Draft, Phrase, Reject, Word, below, mark
 from t2t_jax.data.grammar.inflection import DATIVE_LAST, INVOLUNTARY, STATE, Noun, Slot, Verb
-from t2t_jax.data.grammar.plans import ClauseSpec, Plan, add_adverbials, draw_plan, draw_tense
-from t2t_jax.data.grammar.verbs import BE, Chain, Clause, chain, english, infinitive, last, whole
+from t2t_jax.data.grammar.plans import ClauseSpec, add_adverbials, draw_plan, draw_tense
+from t2t_jax.data.grammar.verbs import BE, Clause, Plan, chain, english, infinitive, last, whole
 
 # Probabilities. Those of alternatives are cumulative: `draft.below` looks a draw from [0, 1) up.
 _PASSIVE, _KEIN = 0.12, 0.5  # kein, where the object could take it
@@ -91,8 +91,7 @@ def _complement(
     `negation` is the key of `not` if the complement takes kein, otherwise 0.
     """
     if not slot.case:
-        pool = choice.VEHICLES if slot.german == "mit" else choice.CITIES
-        en, de = d.pair(*d.draw(pool))
+        en, de = d.pair(*d.draw(forms.ADVERBS["vehicle" if slot.german == "mit" else "city"]))
         return Phrase(en, de, de[-1], de[-1], kind="fixed", closed=True), slot.german
     if "person" in slot.classes and not negation and d.rng.random() < _NAMED_COMPLEMENT:
         phrase = phrases.name(d)
@@ -192,12 +191,11 @@ def clause(
     animate = not passive and bool({"person", "animal"} & kinds)
     tense = "infinitive" if spec.mode else spec.tense
     tense = tense or draw_tense(d, spec, verb, passive, animate)
-    plan = draw_plan(d, spec, verb, subject, Plan(tense, passive))
+    plan = draw_plan(d, spec, verb, subject, Plan(tense, passive, spec.ask, not animate))
     if spec.mode:
         c = infinitive(d, verb, subject, ing=spec.mode == "ing")
     else:
-        do = spec.ask or plan.negated
-        c = chain(d, verb, subject, Chain(tense, do, spec.ask, passive, lifeless=not animate))
+        c = chain(d, verb, subject, plan)
     filled, kein = _complements(d, spec, c, verb, plan, complements)
     _cues(d, verb, c, filled, passive)
     if verb.particle in ("up", "on") and 0 in complements and complements[0].kind == "pronoun":
@@ -270,7 +268,8 @@ def copula(d: Draft, past: bool, subject: Phrase | None, level: int) -> Clause:
     if noun is None or "weather" in noun.classes:  # heavy rain, but no rain is heavy
         raise Reject
     adjective = d.draw(choice.adjectives(noun))
-    if adjective.english in d.adjectives or choice.opposed(adjective.english, subject.adjectives):
+    opposed = any({adjective.english, subject.adjective} <= line for line in forms.OPPOSITES)
+    if opposed or adjective.english in d.adjectives:
         raise Reject
     d.adjectives.add(adjective.english)
     key, adjective_key = d.key(), d.key()

@@ -107,7 +107,7 @@ def _dependent(pair: Pair, d: Dependency, texts: Sequence[str]) -> Iterator[_Pla
     word, head = texts[d.position], texts[d.head]
     if d.kind == "subject":
         kind = "subj_adequacy" if head.lower() == "sie" else "subj_verb_agreement"
-        other = _PLURALS.get(word.lower(), set()) | _SINGULARS.get(word.lower(), set())
+        other = _NUMBERS.get(word.lower(), set())
         unique = len(other) == 1 and word.lower() not in other
         yield kind, d.position, other if unique else set(), distance
     elif d.kind == "prefix":
@@ -187,9 +187,8 @@ def _paradigms() -> Iterator[Sequence[str]]:
 
 
 _VERBS = [*forms.VERBS, *(verb for verbs in forms.GOVERNING.values() for verb in verbs)]
-_ER, _SIE = forms.ER, forms.SIE
-_PLURALS = _by_form((tense[_ER], tense[_SIE]) for tense in _paradigms())
-_SINGULARS = _by_form((tense[_SIE], tense[_ER]) for tense in _paradigms())
+_ENDS = ((forms.ER, forms.SIE), (forms.SIE, forms.ER))
+_NUMBERS = _by_form((tense[i], tense[j]) for tense in _paradigms() for i, j in _ENDS)
 _AUXILIARIES = _by_form(
     pair
     for mine, theirs in ((forms.HABEN, forms.SEIN), (forms.SEIN, forms.HABEN))

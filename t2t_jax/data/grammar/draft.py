@@ -66,7 +66,7 @@ class Phrase:
     indefinite: bool = False
     tail: list[Word] = field(default_factory=list)  # the German relative clause, which may move
     closed: bool = False  # whether it takes no relative clause
-    adjectives: tuple[str, ...] = ()
+    adjective: str = ""  # in English
 
     @property
     def be(self) -> int:

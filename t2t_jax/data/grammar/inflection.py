@@ -67,11 +67,6 @@ class Verb:
     def infinitive(self) -> str:
         return self.prefix + self.base
 
-    @property
-    def zu(self) -> str:
-        """The zu-infinitive of a separable verb, which is one word."""
-        return self.prefix + "zu" + self.base
-
 
 def with_s(word: str, noun: bool = False) -> str:
     """watch -> watches, carry -> carries; go -> goes, but a noun in -o takes -s."""

@@ -43,7 +43,7 @@ def pronoun(d: Draft, name: str, case: str, antecedent: Phrase | None = None) ->
         person=person,
         noun=antecedent.noun if antecedent else None,
         kind="pronoun",
-        adjectives=antecedent.adjectives if antecedent else (),
+        adjective=antecedent.adjective if antecedent else "",
         owner=owner,
     )
 
@@ -180,7 +180,7 @@ def noun_phrase(
     key, noun_key = negation or d.key(), d.key()
     head = Word(noun.german[plural, case], noun_key)
     en, de = [Word(noun.english[plural], noun_key)], [head]
-    adjectives: tuple[str, ...] = ()
+    described = ""
     if not simple and d.chance(_ADJECTIVE) and choice.adjectives(noun):
         adjective = d.draw(choice.adjectives(noun))
         d.adjectives.add(adjective.english)
@@ -188,13 +188,13 @@ def noun_phrase(
         word = Word(adjective.stem + endings[number], d.key())
         if adjective.english in choice.CUED_ADJECTIVES:
             d.depend("cue", word, head)
-        en.insert(0, Word(adjective.english, word.key))
+        described = adjective.english
+        en.insert(0, Word(described, word.key))
         de.insert(0, word)
-        adjectives = (adjective.english,)
     _determine(en, de, chosen, number, key, possessor)
     phrase = Phrase(en, de, head, head, forms.SIE if plural else forms.ER, noun)
     phrase.indefinite = chosen.english in ("a", "", "two", "three", "many")
-    phrase.adjectives = adjectives
+    phrase.adjective = described
     phrase.closed = possessor is not None
     named = refer(phrase)  # where usage varies, and for things, no possessive is drawn
     phrase.owner = PRONOUNS[named][-1] if named in ("he", "she", "they") else None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from t2t_jax.data.grammar import choice, phrases
 from t2t_jax.data.grammar.draft import Draft, Phrase, Reject, Word, mark
 from t2t_jax.data.grammar.inflection import (
+    ADVERBS,
     INVOLUNTARY,
     LIKED,
     MANNERED,
@@ -13,7 +14,7 @@ from t2t_jax.data.grammar.inflection import (
     Slot,
     Verb,
 )
-from t2t_jax.data.grammar.verbs import Clause
+from t2t_jax.data.grammar.verbs import Clause, Plan
 
 UNNEGATED = frozenset(("every", "all", "many", "two", "three", "a", "an"))  # beside not, never
 
@@ -36,7 +37,7 @@ class ClauseSpec:
 
     past: bool  # whether the sentence is in the past tense
     level: int  # how deeply the clause is nested; 0 for a main clause
-    tense: str = ""  # as `verbs.Chain` names it; drawn if empty
+    tense: str = ""  # as `verbs.Plan` names it; drawn if empty
     ask: bool = False  # whether it is a question
     top: bool = False  # whether an adverbial may open it
     plain: bool = False  # whether it has neither adverbials nor negation
@@ -45,26 +46,8 @@ class ClauseSpec:
     mode: str = ""  # `to` or `ing` for an infinitive
 
 
-@dataclass(slots=True)
-class Plan:
-    """What a clause will have beside its verb and complements."""
-
-    tense: str
-    passive: bool = False
-    negated: bool = False
-    often: bool = False
-    timed: bool = False
-    placed: bool = False
-    mannered: bool = False
-    fronted: bool = False  # the place, or else the time
-
-    def trailing(self) -> bool:
-        """Whether an adverbial ends the English clause, to which a relative clause would attach."""
-        return self.mannered or self.timed + self.placed > self.fronted
-
-
 def draw_tense(d: Draft, spec: ClauseSpec, verb: Verb, passive: bool, animate: bool) -> str:
-    """Draws the tense of a finite clause, as `verbs.Chain` names it."""
+    """Draws the tense of a finite clause, as `verbs.Plan` names it."""
     r = d.rng.random()
     involuntary = INVOLUNTARY in verb.flags
     if STATE in verb.flags:
@@ -124,13 +107,12 @@ def add_adverbials(
     """Adds the planned adverbials to a clause, in English order."""
     bare = plan.negated or spec.plain or spec.event
     if plan.often or (plan.tense == "perfect" and not bare and d.chance(_PERFECT_ADVERB)):
-        pool = choice.FREQUENCY if plan.often else choice.PERFECT
-        en, c.often = d.pair(*d.draw(pool))
+        en, c.often = d.pair(*d.draw(ADVERBS["frequency" if plan.often else "perfect"]))
         c.en_rest[:0] = mark("ADVP", en)
         if en[0].text in ("never", "rarely") and any(w.text in UNNEGATED for w in c.en_rest):
             raise Reject
     if plan.mannered:
-        en, c.manner = d.pair(*d.draw(choice.MANNER))
+        en, c.manner = d.pair(*d.draw(ADVERBS["manner"]))
         c.en_rest += mark("ADVP", en)
     if plan.passive:
         # A passive names who does it where that decides a translation.
@@ -166,7 +148,7 @@ def _time(d: Draft, past: bool, plan: Plan) -> tuple[list[Word], list[Word]]:
         phrases.prefix(d, *d.rng.choice(_WEATHER), weather)
         return weather.en, weather.de
     tense = "future" if plan.tense == "future" else "past" if past else "present"
-    pair = d.draw(choice.TIMES[tense])
+    pair = d.draw(ADVERBS[f"time {tense}"])
     if plan.negated and pair[0].startswith("every"):
         raise Reject
     en, de = d.pair(*pair)

@@ -41,23 +41,37 @@ class Clause:
         return self.right[0] if self.right and self.final else self.finite
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """Tense, voice and form of a finite clause.
+@dataclass(slots=True)
+class Plan:
+    """What a clause has beside its subject, verb and complements.
 
     The tense is [past ]progressive, present, past, perfect, pluperfect, future, [past ]modal, or
     fond for `likes to`, which German says with the adverb gern.
     """
 
     tense: str
-    do: bool = False  # whether English needs an auxiliary
-    ask: bool = False  # whether it is a question, in which German prefers the perfect to the past
-    passive: bool = False
-    lifeless: bool = False  # whether the subject is no person or animal, which few modals take
+    passive: bool
+    ask: bool  # whether it is a question, in which German prefers the perfect to the past
+    lifeless: bool  # whether the subject is no person or animal, which few modals take
+    negated: bool = False
+    often: bool = False
+    timed: bool = False
+    placed: bool = False
+    mannered: bool = False
+    fronted: bool = False  # the place, or else the time
 
     @property
     def past(self) -> bool:
         return "past" in self.tense
+
+    @property
+    def do(self) -> bool:
+        """Whether English needs an auxiliary."""
+        return self.ask or self.negated
+
+    def trailing(self) -> bool:
+        """Whether an adverbial ends the English clause, to which a relative clause would attach."""
+        return self.mannered or self.timed + self.placed > self.fronted
 
 
 class _Forms(NamedTuple):
@@ -74,7 +88,7 @@ def _do(subject: Phrase, past: bool) -> str:
     return "did" if past else "does" if subject.be == 1 else "do"
 
 
-def _modal(d: Draft, subject: Phrase, how: Chain, en: list[str], de: list[str]) -> _Forms:
+def _modal(d: Draft, subject: Phrase, how: Plan, en: list[str], de: list[str]) -> _Forms:
     now, then = modal = d.draw([*forms.MODALS])
     if (how.past and not then) or (how.lifeless and now not in ("can", "must", "should")):
         raise Reject
@@ -93,7 +107,7 @@ def _modal(d: Draft, subject: Phrase, how: Chain, en: list[str], de: list[str]) 
     return _Forms([first], rest, en, finite, de)
 
 
-def _simple(verb: Verb, subject: Phrase, how: Chain) -> _Forms:
+def _simple(verb: Verb, subject: Phrase, how: Plan) -> _Forms:
     """The simple tenses of the active, the progressive and `likes to`."""
     third, past = subject.be == 1, how.past
     base, preterite, _ = verb.english
@@ -113,7 +127,7 @@ def _simple(verb: Verb, subject: Phrase, how: Chain) -> _Forms:
     return _Forms(aux, [], [en], finite, [])
 
 
-def _forms(d: Draft, verb: Verb, subject: Phrase, how: Chain) -> _Forms:
+def _forms(d: Draft, verb: Verb, subject: Phrase, how: Plan) -> _Forms:
     who, third, tense = subject.person, subject.be == 1, how.tense
     base, _, participle = verb.english
     have = forms.SEIN if verb.sein or how.passive else forms.HABEN
@@ -139,7 +153,7 @@ def _forms(d: Draft, verb: Verb, subject: Phrase, how: Chain) -> _Forms:
     return out
 
 
-def chain(d: Draft, verb: Verb, subject: Phrase, how: Chain) -> Clause:
+def chain(d: Draft, verb: Verb, subject: Phrase, how: Plan) -> Clause:
     """A clause of a subject and the verbs that `how` describes."""
     x = _forms(d, verb, subject, how)
     key, aux_key = d.key(), d.key()
@@ -175,7 +189,7 @@ def infinitive(d: Draft, verb: Verb, subject: Phrase, ing: bool = False) -> Clau
     en = [Word(verb.gerund, key)] if ing else [Word("to", to), Word(verb.english[0], key)]
     right = [Word("zu", key if ing else to), Word(verb.infinitive, key)]
     if verb.prefix:
-        right = [Word(verb.zu, key)]
+        right = [Word(verb.prefix + "zu" + verb.base, key)]  # one word
         en[0].key = key
     c = Clause(subject, [], en, right[-1], "", right)
     _finish(c, verb, key)
