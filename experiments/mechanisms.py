@@ -38,12 +38,10 @@ def stored(name, scale):
 
 def page(recall):
     """Returns the table of the stored results."""
-    studies = (stored(name, "demo") for name in ("attention", "attention_flops"))
-    others = (
-        RESULTS / "bench_attention" / "attention.json",
-        RESULTS / "decisions" / "decisions.json",
-    )
-    return table(*studies, recall, *(json.loads(path.read_text()) for path in others))
+    attention, flops = (stored(name, "demo") for name in ("attention", "attention_flops"))
+    paths = "bench_attention/attention.json", "decisions/decisions.json"
+    cost, decisions = (json.loads((RESULTS / path).read_text()) for path in paths)
+    return table(attention, flops, recall, cost, decisions)
 
 
 def table(attention, flops, recall, cost, decisions):

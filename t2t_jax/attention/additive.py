@@ -96,7 +96,6 @@ class Coverage(Additive):
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         B, S, h, _ = k.shape
-        visibility = visibility.with_lengths(k, k)
         c = jnp.zeros((B, h, S), jnp.promote_types(k.dtype, jnp.float32))
         return super().start(k, v, visibility) | {"coverage": c}
 

@@ -19,7 +19,7 @@ from t2t_jax.attention.mechanism import (
     wide,
     write_at,
 )
-from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.attention.visibility import Visibility
 from t2t_jax.ops.flash_attention import MAX_WIDTH, flash_attention
 
 
@@ -129,12 +129,10 @@ class Dense(Mechanism):
         keys = self.keys(k, jnp.arange(k.shape[1]))
         return self.rows(q, keys, v.swapaxes(1, 2), visibility, 0, dropout, bias)
 
-    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
+    def store(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values; for cross-attention also their lengths before the padding."""
-        lengths = visibility.kv_lengths
-        k, v = zero_padding(k, lengths), zero_padding(v, lengths)
         known = {"k": self.keys(k, jnp.arange(k.shape[1])), "v": v.swapaxes(1, 2)}
-        return known if visibility.causal else known | {"lengths": lengths}
+        return known if visibility.causal else known | {"lengths": visibility.kv_lengths}
 
     def step_self(
         self, state: State, q: Array, t: Array, k: Array, v: Array, bias: Bias

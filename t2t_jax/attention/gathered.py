@@ -10,7 +10,7 @@ from jax import Array
 from t2t_jax.attention.blocks import blocks, unblock
 from t2t_jax.attention.dense import scaled_products, softmax
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, wide, write_at
-from t2t_jax.attention.visibility import Visibility, length_mask, zero_padding
+from t2t_jax.attention.visibility import Visibility, length_mask
 
 
 def attend_listed(
@@ -69,11 +69,6 @@ class BlockSelect(Mechanism):
     of the block's keys before the padding; of two blocks with equal scores, the earlier is taken.
     Each head selects its own blocks. No gradient passes through the selection. The top-k of Lu et
     al. includes the query's own block, so that their k is n + 1.
-
-    Attributes:
-      b: the length of a block.
-      n: the number of selected blocks.
-      tile: the number of queries whose keys are gathered at once.
     """
 
     b: int
@@ -90,9 +85,8 @@ class BlockSelect(Mechanism):
         s = self._select(q, sums, counts, t // self.b, visibility.causal)
         return attend_listed(q, k, v, s, visibility, self.tile)
 
-    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
+    def store(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values of all positions, and the sums of the keys of each block."""
-        k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
         return {"k": k, "v": v, "sums": self._sums(k)}
 
     def step_self(
@@ -153,12 +147,6 @@ class LSH(Mechanism):
     if they see no other. They sort the positions by bucket and cut them into chunks, whose ends
     depend on later positions; the nearest c keys do not, so that decoding equals the causal call.
     Their code draws R in every step; here it is drawn once.
-
-    Attributes:
-      b: the number of buckets.
-      c: the number of keys of a bucket on either side of the query.
-      r: the number of rounds.
-      tile: the number of queries whose keys are gathered at once.
     """
 
     b: int
@@ -187,9 +175,8 @@ class LSH(Mechanism):
         s = _once(jnp.where(exist, listed % size, -1), t)
         return attend_listed(q, k, v, s, visibility, self.tile)
 
-    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
+    def store(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys, the values and the buckets of all positions."""
-        k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
         return {"k": k, "v": v, "buckets": self._buckets(k)}
 
     def step_self(

@@ -66,11 +66,9 @@ class Linear(Mechanism):
         visibility = visibility.with_lengths(q, k)
         return linear_attention(q, k, v, visibility.q_lengths, visibility.kv_lengths)
 
-    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
+    def store(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The sum [B, h, m, d_v + 1] over the known keys, and its log-factor [B, h]."""
-        lengths = visibility.with_lengths(k, k).kv_lengths
-        known = self._key_features(zero_padding(k, lengths), zero_padding(v, lengths), 0, lengths)
-        total, largest = _total(*known)
+        total, largest = _total(*self._key_features(k, v, 0, visibility.kv_lengths))
         return {"sum": total, "log": largest}
 
     def step_self(

@@ -10,7 +10,7 @@ from t2t_jax.attention.blocks import blocks, on_axis, unblock
 from t2t_jax.attention.dense import scaled_products, softmax
 from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse, repeat_heads, wide
 from t2t_jax.attention.parameters import PerHead
-from t2t_jax.attention.visibility import Visibility, zero_padding
+from t2t_jax.attention.visibility import Visibility
 
 
 class LocalPredictive(Mechanism):
@@ -19,11 +19,6 @@ class LocalPredictive(Mechanism):
     The centre is p_t = S sigmoid(v_p^T tanh(W_p q)), where S is the length before the padding and q
     the query of the head. The weights of the keys within distance w of p_t are the softmax of their
     scaled dot products, multiplied by a Gaussian of standard deviation w / 2. They do not sum to 1.
-
-    Attributes:
-      w: the largest distance.
-      tile: the number of queries whose keys are gathered at once; the backward pass gathers them
-        again.
     """
 
     grouped: ClassVar[bool] = True
@@ -69,10 +64,9 @@ class LocalPredictive(Mechanism):
         out = jax.lax.map(lambda x: attend_tile(*x), tiled)
         return unblock(out.swapaxes(0, 1), T)
 
-    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
+    def store(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values, and their lengths before the padding."""
-        lengths = visibility.with_lengths(k, k).kv_lengths
-        return {"k": zero_padding(k, lengths), "v": zero_padding(v, lengths), "lengths": lengths}
+        return {"k": k, "v": v, "lengths": visibility.kv_lengths}
 
     def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
         k, v = (repeat_heads(state[n], q.shape[2]) for n in "kv")

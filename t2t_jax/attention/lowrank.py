@@ -18,10 +18,6 @@ class Linformer(Mechanism):
 
     This is equation 7 of Wang et al. (2020): each head has its own E and F. Padding is projected as
     zeros, and so are missing positions.
-
-    Attributes:
-      n: the greatest number of keys.
-      k: the number of positions after the projection.
     """
 
     n: int
@@ -37,10 +33,9 @@ class Linformer(Mechanism):
         out = self._attend(q, *self._project(k, v), dropout)
         return zero_padding(out, visibility.q_lengths)
 
-    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
+    def store(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The projected keys and values, [B, k, h, d]."""
         refuse("linformer", causality=visibility.causal)
-        k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
         return dict(zip("kv", self._project(k, v), strict=True))
 
     def step_cross(self, state: State, q: Array, t: Array, bias: Bias) -> Array:
@@ -72,9 +67,6 @@ class Nystrom(Mechanism):
     the queries and keys before the padding; a sequence shorter than m has a landmark for each
     position. All products are divided by sqrt(d_k). Z is the result of six iterations (equation
     14). The convolution over the values that is added to the output (their figure 4) is left out.
-
-    Attributes:
-      m: the number of landmarks.
     """
 
     m: int

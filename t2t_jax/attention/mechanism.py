@@ -17,7 +17,7 @@ Bias = Callable[[Array], Array] | None
 
 
 class Mechanism(nn.Module):
-    """A mechanism defines `attend` for training, and `start` and the steps for decoding.
+    """A mechanism defines `attend` for training, and `store` and the steps for decoding.
 
     Attributes:
       grouped: whether `start` and `step` take keys and values of fewer heads than the queries,
@@ -84,6 +84,12 @@ class Mechanism(nn.Module):
 
     def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The decoding state that holds the keys and values known before decoding."""
+        visibility = visibility.with_lengths(k, k)
+        k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
+        return self.store(k, v, visibility)
+
+    def store(self, k: Array, v: Array, visibility: Visibility) -> State:
+        """`start`, where the lengths are known and padding is zero."""
         raise NotImplementedError
 
     def step(

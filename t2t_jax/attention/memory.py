@@ -55,11 +55,9 @@ class Memory(Mechanism):
             out += scan(queries, keys, self.chunk, backwards=True)[0]
         return zero_padding(out, visibility.q_lengths).astype(v.dtype)
 
-    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
+    def store(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The memory [B, h, m, d_v] after the known keys."""
-        lengths = visibility.with_lengths(k, k).kv_lengths
-        k, v = zero_padding(k, lengths), zero_padding(v, lengths)
-        keys = self._known(k, v, Visibility(kv_lengths=lengths))
+        keys = self._known(k, v, visibility)
         return {"memory": scan(jnp.zeros_like(keys.k), keys, self.chunk)[1]}
 
     def step_self(

@@ -94,22 +94,15 @@ class Pattern(Mechanism):
         out = unblock(_softmax(blocks(q, b, n), t, sets, visibility, dropout, bias), T)
         if causal or not reach.rows:
             return out
-        return self._with_rows(out, q, k, v, visibility, dropout, bias)
+        return self._with_rows(out, q, k, v, visibility, dropout=dropout, bias=bias)
 
     def _with_rows(
-        self,
-        out: Array,
-        q: Array,
-        k: Array,
-        v: Array,
-        visibility: Visibility,
-        dropout: Dropout,
-        bias: Bias,
+        self, out: Array, q: Array, k: Array, v: Array, visibility: Visibility, **rest: Any
     ) -> Array:
         """The outputs [B, T, h, d_v]; the first queries attend to all keys."""
         rows = self.reach.rows
         scores = scaled_products("bthd,bshd->bhts", q[:, :rows], k)
-        first = weighted_sum(scores, v.swapaxes(1, 2), visibility, dropout=dropout, bias=bias)
+        first = weighted_sum(scores, v.swapaxes(1, 2), visibility, **rest)
         return jnp.concatenate([first, out[:, rows:]], axis=1)
 
     def _near(self, k: Array, v: Array, t: Array, b: int, near: int, causal: bool) -> Keys:
@@ -155,18 +148,17 @@ class Pattern(Mechanism):
         visibility = visibility.with_lengths(q, k)
         k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
         q = zero_padding(q, visibility.q_lengths)
-        out = self._with_rows(out, q, k, v, visibility, None, None)
+        out = self._with_rows(out, q, k, v, visibility)
         return zero_padding(out, visibility.q_lengths)  # also zeroes the gradient of padding
 
-    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
+    def store(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The keys and values that later steps may see.
 
         Causal: a ring of the last ones, position p in slot p mod its size, and the kept ones; or
         all, if a step may see any. Otherwise all of them, and their lengths before the padding.
         """
         reach, S = self.reach, k.shape[1]
-        lengths = visibility.with_lengths(k, k).kv_lengths
-        k, v = zero_padding(k, lengths), zero_padding(v, lengths)
+        lengths = visibility.kv_lengths
         if not visibility.causal:
             return {"k": k, "v": v, "lengths": lengths}
         if reach.stride or reach.r:

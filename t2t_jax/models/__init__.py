@@ -14,11 +14,10 @@ change while decoding. `limit` is the number of positions that a model has, None
 limit; `V` is the size of its vocabulary, `dtype` its compute type.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from t2t_jax.config import Config
-from t2t_jax.parts import ARCHITECTURES
+from t2t_jax.parts import ARCHITECTURES, implementation
 
 if TYPE_CHECKING:
     from t2t_jax.models.interface import Model
@@ -50,6 +49,5 @@ def build(config: Config, V: int, platform: str = "") -> "Model":
         raise UsageError("kernels=fused needs dtype=bfloat16 on a GPU: set one or the other.")
     c = dataclasses.replace(c, kernels=kernels)
     longest = config.data.max_length + config.decoding.max_extra
-    file, _, name = ARCHITECTURES[config.model.architecture].where.partition(":")
-    cls = getattr(import_module(f"{__name__}.{file}"), name)
+    cls = implementation(ARCHITECTURES[c.architecture].where, __name__)
     return cls(c, V=V, longest=longest, dtype=jnp.dtype(dtype))

@@ -1,11 +1,9 @@
 """FLOPs of a training step from formulas, without JAX."""
 
-from importlib import import_module
-
 from t2t_jax.attention.choice import entry, of_layer, products
 from t2t_jax.attention.costs import Number, Shape
 from t2t_jax.config import Config, Model
-from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORM_PLACEMENTS
+from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORM_PLACEMENTS, implementation
 
 _LENGTH = 32  # subwords of a typical sentence
 
@@ -22,8 +20,8 @@ def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
     A multiply-add counts as two FLOPs, the backward pass as twice the forward pass. Pairs that a
     mechanism computes and then masks count.
     """
-    file, _, name = ARCHITECTURES[c.architecture].products.partition(":")
-    forward = getattr(import_module(f"t2t_jax.models.{file}"), name)(c, S, T)
+    count = implementation(ARCHITECTURES[c.architecture].products, "t2t_jax.models")
+    forward = count(c, S, T)
     return 3 * 2.0 * B * (forward + T * c.d_model * V)
 
 

@@ -17,7 +17,7 @@ from t2t_jax.models.layers import parameter
 from t2t_jax.models.norms import norm
 from t2t_jax.models.positions import rotate
 from t2t_jax.ops.dropout import dropout
-from t2t_jax.ops.matmul import masked_matmul, matmul
+from t2t_jax.ops.matmul import matmul
 from t2t_jax.ops.tiles import has_kernels
 
 
@@ -135,14 +135,12 @@ class MultiHead(nn.Module):
         return [x if self.attention.grouped else repeat_heads(x, h) for x in keys_and_values]
 
     def _heads(self, x: Array, W: Array, present: Array | None = None) -> Array:
-        y = matmul(x, W) if present is None else masked_matmul(x, W, present, "dy")
+        y = matmul(x, W, present=present, undefined="dy")
         return nn.with_logical_constraint(y, ("batch", "length", "heads", None))
 
     def _merge(self, heads: Array, x: Array, present: Array | None = None) -> Array:
         """Concat(head_1 .. head_h) W_O, gated by x; zero in padding if `present` is given."""
         if self.c.attention_gate != "none":
             heads = heads * jax.nn.sigmoid(self._heads(x, self.W_G, present))
-        if present is None:
-            return matmul(heads, self.W_O, axes=2)
-        y = masked_matmul(heads, self.W_O, present, "x", axes=2)
-        return jnp.where(present[:, :, None], y, 0)
+        y = matmul(heads, self.W_O, axes=2, present=present, undefined="x")
+        return y if present is None else jnp.where(present[:, :, None], y, 0)

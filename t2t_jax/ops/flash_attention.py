@@ -37,7 +37,7 @@ def flash_attention(
 ) -> Array:
     """`plain` for finite bfloat16 arrays; outputs of queries from q_lengths on are undefined.
 
-    The gradients of padding are undefined, too: `ops.matmul.masked_matmul` drops them.
+    The gradients of padding are undefined, too: `ops.matmul.matmul` drops them.
     Without a GPU it computes `plain`.
     """
     if not on_gpu():

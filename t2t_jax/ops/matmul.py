@@ -23,59 +23,47 @@ def plain(x: Array, W: Array, axes: int = 1, dtype: Any = None) -> Array:
     return jnp.tensordot(x, W, axes, preferred_element_type=dtype)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def matmul(x: Array, W: Array, axes: int = 1, dtype: Any = None) -> Array:
-    """`plain`; gradients are computed in the type of x."""
-    return plain(x, W, axes, dtype)
-
-
-def _forward(x: Array, W: Array, axes: int, dtype: Any) -> tuple[Array, tuple[Array, Array]]:
-    return matmul(x, W, axes, dtype), (x, W)
-
-
-def _backward(axes: int, dtype: Any, saved: tuple[Array, Array], dy: Array) -> tuple[Array, Array]:
-    x, W = saved
-    dy, leading = dy.astype(x.dtype), [*range(x.ndim - axes)]
-    contracted = [*range(len(leading), dy.ndim)], [*range(axes, W.ndim)]
-    return jnp.tensordot(dy, W, contracted), jnp.tensordot(x, dy, (leading, leading))
-
-
-matmul.defvjp(_forward, _backward)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def masked_matmul(
-    x: Array, W: Array, present: Array, undefined: Literal["x", "dy"], axes: int = 1
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3, 5))
+def matmul(
+    x: Array,
+    W: Array,
+    axes: int = 1,
+    dtype: Any = None,
+    present: Array | None = None,
+    undefined: Literal["x", "dy", ""] = "",
 ) -> Array:
-    """`plain` with gradients that padding does not affect, even if it holds NaN.
+    """`plain`, with gradients in the type of x that padding does not affect, even if it holds NaN.
 
     Args:
-      present: bool [B, T], false in padding.
+      present: bool [B, T], false in padding; None if nothing is undefined there.
       undefined: "x" if x is undefined in padding, where dy, the gradient of the result, must then
         be zero; "dy" if dy is undefined there, where x must then be finite.
     """
-    return plain(x, W, axes)
+    return plain(x, W, axes, dtype)
 
 
-def _masked_forward(
-    x: Array, W: Array, present: Array, undefined: str, axes: int
-) -> tuple[Array, tuple[Array, Array, Array]]:
-    return plain(x, W, axes), (x, W, present)
+def _forward(
+    x: Array, W: Array, axes: int, dtype: Any, present: Array | None, undefined: str
+) -> tuple[Array, tuple[Array, Array, Array | None]]:
+    return matmul(x, W, axes, dtype, present, undefined), (x, W, present)
 
 
-def _masked_backward(
-    undefined: str, axes: int, saved: tuple[Array, Array, Array], dy: Array
+def _backward(
+    axes: int, dtype: Any, undefined: str, saved: tuple[Array, Array, Array | None], dy: Array
 ) -> tuple[Array, Array, None]:
     x, W, present = saved
 
-    def masked(y: Array) -> Array:
+    def masked(y: Array, name: str) -> Array:
+        if present is None or name != undefined:
+            return y
         return jnp.where(present.reshape(*present.shape, *(1,) * (y.ndim - 2)), y, 0)
 
+    dy, leading = dy.astype(x.dtype), [*range(x.ndim - axes)]
+    contracted = [*range(len(leading), dy.ndim)], [*range(axes, W.ndim)]
     # XLA fuses a mask with the product that reads it only if no other product reads it.
-    dx, _ = _backward(axes, None, (x, W), dy)
-    if undefined == "x":
-        return dx, _backward(axes, None, (masked(x), W), dy)[1], None
-    return masked(dx), _backward(axes, None, (x, W), masked(dy))[1], None
+    dx = masked(jnp.tensordot(dy, W, contracted), "dy")
+    dW = jnp.tensordot(masked(x, "x"), masked(dy, "dy"), (leading, leading))
+    return dx, dW, None
 
 
-masked_matmul.defvjp(_masked_forward, _masked_backward)
+matmul.defvjp(_forward, _backward)
