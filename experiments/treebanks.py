@@ -17,7 +17,7 @@ from pathlib import Path
 
 from experiments.tools import grids
 from t2t_jax import files, plotting
-from t2t_jax.arguments import CACHE
+from t2t_jax.commands.arguments import CACHE
 from t2t_jax.environment import environment
 from t2t_jax.runs import published
 from t2t_jax.study.requests import Request

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from t2t_jax.arguments import add_commands
-from t2t_jax.errors import Interrupted, RunError, UsageError, alternatives, closest, warn
+from t2t_jax.commands.arguments import add_commands
+from t2t_jax.errors import Interrupted, RunError, UsageError, alternatives, closest
 from t2t_jax.synonyms import ALSO
+from t2t_jax.terminal import warn
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,7 +1,6 @@
 """Errors for users: one sentence each, which says what is wrong, where, and what to do."""
 
 import difflib
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,16 +23,6 @@ class Interrupted(RunError):
 
 class Busy(UsageError):
     """Another process is already doing this work."""
-
-
-def say(line: str) -> None:
-    """Prints progress to standard error."""
-    print(line, file=sys.stderr, flush=True)
-
-
-def warn(line: str) -> None:
-    """Prints what was left out or assumed to standard error."""
-    say(f"t2t-jax: {line}")
 
 
 def near(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t2t_jax import files
-from t2t_jax.errors import warn
+from t2t_jax.terminal import warn
 
 Spec = dict[str, Any]
 
@@ -31,7 +31,7 @@ _DASHES = [1, 0], [6, 3], [2, 2], [7, 2, 2, 2]
 _SHAPES = "circle square triangle-up diamond triangle-down triangle-left triangle-right cross"
 _SALT = 719_571  # of a million, the one with the fewest equal colours in a panel of our studies
 FACET = 5  # rows in a panel, if each is a group of its own
-_LINE = 11  # height of a label, in pixels
+LABEL = 11  # height of a label, in pixels
 _GAP = 9  # between a panel, the marks of its labels, and their texts
 
 CHOSEN: Spec = {"filter": "indexof(chosen, datum.row) >= 0"}  # a transform
@@ -232,7 +232,7 @@ def panel(
       always: whether labels are shown even if their rows are not among the chosen ones.
     """
     labelled = list(labelled)
-    width, height = size[0], max(size[1], _LINE * len(labelled))
+    width, height = size[0], max(size[1], LABEL * len(labelled))
     ends = [(float(height - y.pixels(v[y.field], height)), v) for v in labelled]
     shared = {"x": x.channel(), "y": y.channel()} | COLOUR
     marks = [{"mark": mark, "encoding": shared | channels} for mark, channels in layers]
@@ -267,7 +267,7 @@ def labels(
     ordered = sorted(((y if math.isfinite(y) else height, i) for i, (y, _) in enumerate(points)))
     if not ordered:
         return []
-    steps = _LINE * np.arange(len(ordered))
+    steps = LABEL * np.arange(len(ordered))
     middle = isotonic_regression(np.array([y for y, _ in ordered]) - steps).x
     slots = np.clip(middle, 0, max(0, height - steps[-1])) + steps
     values = [

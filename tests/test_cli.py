@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import t2t_jax
-from t2t_jax import config, doctor
-from t2t_jax.arguments import add_commands
+from t2t_jax import config
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.cli import _parse, main
+from t2t_jax.commands import doctor
+from t2t_jax.commands.arguments import add_commands
 from t2t_jax.errors import UsageError, near
 from t2t_jax.synonyms import ALSO
 

@@ -174,7 +174,7 @@ class Words:
 
 
 def test_a_model_is_right_if_the_reference_is_likelier(monkeypatch):
-    import t2t_jax.evaluation.perplexity as module
+    import t2t_jax.evaluation.predictions as module
 
     def likelihoods(model, params, batches):
         sums = {}

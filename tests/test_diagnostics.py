@@ -19,13 +19,13 @@ from t2t_jax.data.prepare import open_corpus, prepare
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import accuracy
 from t2t_jax.evaluation.metrics import Outputs, metric_of, metrics_of, score
-from t2t_jax.evaluation.perplexity import negative_log_likelihood, predict
+from t2t_jax.evaluation.predictions import negative_log_likelihood, predict
 from t2t_jax.inference.translate import translate_tokens
 from t2t_jax.runs.execution import execute
 from t2t_jax.study.distances import diagnostic_table
 from t2t_jax.study.typeset import as_text
+from t2t_jax.terminal import Progress
 from t2t_jax.tokens import EOS
-from t2t_jax.training.progress import Progress
 from t2t_jax.training.step import loss_targets, shift
 from tests.reference.transformer import language_model
 from tests.small import make

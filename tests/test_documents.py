@@ -17,7 +17,7 @@ from t2t_jax.data.cache import Split, packed, ragged
 from t2t_jax.data.prepare import open_corpus
 from t2t_jax.data.vocabulary import BYTES, Vocabulary, of_bytes, train
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.perplexity import token_likelihoods
+from t2t_jax.evaluation.predictions import token_likelihoods
 from t2t_jax.inference import sample
 from t2t_jax.ops import tiles
 from t2t_jax.runs import loading

@@ -18,7 +18,7 @@ from t2t_jax.study import collecting, comparison, measuring, notes, tables
 from t2t_jax.study.declaration import Row, find, study
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
-from t2t_jax.training.progress import Progress
+from t2t_jax.terminal import Progress
 from tests import stored, toy
 
 

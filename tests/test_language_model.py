@@ -7,7 +7,7 @@ import pytest
 
 from t2t_jax.config import Config, replace
 from t2t_jax.evaluation.metrics import perplexity
-from t2t_jax.evaluation.perplexity import sentence_likelihoods
+from t2t_jax.evaluation.predictions import sentence_likelihoods
 from t2t_jax.models import build
 from t2t_jax.training.sharding import make_mesh, use_mesh
 from t2t_jax.training.step import MASK, MASKED, hyper, initialise, make_step, mask

@@ -15,10 +15,10 @@ from t2t_jax.models import build
 from t2t_jax.parts import OPTIMIZERS
 from t2t_jax.runs import study_file
 from t2t_jax.study.declaration import EXPERIMENTS
+from t2t_jax.terminal import Progress
 from t2t_jax.training import sharding
 from t2t_jax.training.loop import Member, train
 from t2t_jax.training.optimizer import learning_rate
-from t2t_jax.training.progress import Progress
 from t2t_jax.training.step import hyper, initialise, make_step
 from tests.eight import on_eight_devices
 from tests.test_training import SMALL, V, batch, run

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from t2t_jax.arguments import TOPICS
+from t2t_jax import terminal
+from t2t_jax.commands.arguments import TOPICS
 from t2t_jax.runs import names, store, view
 from t2t_jax.runs.identity import Job
 from t2t_jax.runs.view import Standing, seconds_left, summary
-from t2t_jax.training import progress
-from t2t_jax.training.progress import Progress
+from t2t_jax.terminal import Progress
 from tests import stored, toy
 
 
@@ -147,7 +147,7 @@ def test_a_pipe_gets_a_line_for_each_run_that_ends_and_one_a_minute_with_an_esti
 ):
     """A clock of ten minutes, at the fifth of which the first run ends."""
     now, out = [1000.0], io.StringIO()
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     written = time.time() + 9
     os.utime(jobs[2].directory / "metrics.jsonl", (written, written))
     with view.View(jobs, Progress(out)) as watched:

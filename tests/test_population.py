@@ -13,9 +13,10 @@ from t2t_jax.config import TRACED
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
 from t2t_jax.runs.identity import compile_key
+from t2t_jax.terminal import Progress
 from t2t_jax.training import trainer
 from t2t_jax.training.loop import Member, _resume_points, train
-from t2t_jax.training.progress import Progress, read_metrics
+from t2t_jax.training.records import read_metrics
 from t2t_jax.training.sharding import make_mesh
 from t2t_jax.training.step import abstract, hyper, make_step
 from t2t_jax.training.throughput import compile_for

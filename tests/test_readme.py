@@ -13,10 +13,10 @@ import pytest
 import t2t_jax
 from experiments.tools import gpu, kernels, readme
 from t2t_jax import config
-from t2t_jax.arguments import TOPICS
 from t2t_jax.attention import MECHANISMS, build
 from t2t_jax.cli import _parse, main
 from t2t_jax.commands import machine
+from t2t_jax.commands.arguments import TOPICS
 from t2t_jax.errors import UsageError
 from t2t_jax.recipes import recipe
 from t2t_jax.runs import study_file

@@ -31,7 +31,7 @@ from t2t_jax.runs.execution import execute
 from t2t_jax.study import declaration, tables
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.presets import preset
-from t2t_jax.training.progress import Progress
+from t2t_jax.terminal import Progress
 from tests import stored, toy
 
 pytestmark = pytest.mark.usefixtures("hurried")

@@ -9,7 +9,7 @@ import pytest
 
 from t2t_jax.runs import names
 from t2t_jax.training import trackers
-from t2t_jax.training.progress import Metrics, read_metrics
+from t2t_jax.training.records import Metrics, read_metrics
 from tests import toy
 
 RECORDS = [{"step": i, "loss": i / 2, "lr": 0.25} for i in (50, 100, 150)]

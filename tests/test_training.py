@@ -13,11 +13,12 @@ from t2t_jax import config
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
 from t2t_jax.ops.dropout import dropout, threefry
+from t2t_jax.terminal import Progress
 from t2t_jax.training import sharding
 from t2t_jax.training.loop import Member, train
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.optimizer import learning_rate, make, peak_lr
-from t2t_jax.training.progress import Progress, read_metrics
+from t2t_jax.training.records import read_metrics
 from t2t_jax.training.step import hyper, initialise, make_step, shift
 
 V = 23

@@ -20,9 +20,9 @@ from t2t_jax import config, plotting
 from t2t_jax.bench import keep
 from t2t_jax.bench.lengths import power
 from t2t_jax.environment import environment
-from t2t_jax.errors import say
 from t2t_jax.models import build
 from t2t_jax.study.typeset import pipe_table
+from t2t_jax.terminal import say
 from t2t_jax.training.sharding import make_mesh
 from t2t_jax.training.step import hyper, initialise, make_step, shift
 

@@ -31,8 +31,8 @@ import orbax.checkpoint as ocp
 from t2t_jax.bench import keep
 from t2t_jax.config import Training
 from t2t_jax.environment import environment
-from t2t_jax.errors import say
 from t2t_jax.study.typeset import pipe_table
+from t2t_jax.terminal import say
 from t2t_jax.training import checkpoints
 
 RESULTS = Path(__file__).parents[1] / "results" / "faults"

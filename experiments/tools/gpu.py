@@ -181,7 +181,7 @@ def attention(out, sizes):
     """Measures every mechanism, beside the bounds of its programs."""
     from experiments.tools import steps
     from t2t_jax.attention.registry import MECHANISMS
-    from t2t_jax.errors import say
+    from t2t_jax.terminal import say
 
     path = out / "attention.json"
     known = known_results(path, "mechanisms")

@@ -19,9 +19,9 @@ import jax.numpy as jnp
 
 from t2t_jax.bench import keep
 from t2t_jax.environment import environment
-from t2t_jax.errors import say
 from t2t_jax.ops import additive_scores, dropout, matmul, nan_guard, target_logit, top_k
 from t2t_jax.study.typeset import pipe_table
+from t2t_jax.terminal import say
 
 RESULTS = Path(__file__).parents[1] / "results" / "ops"
 ROUNDS = 9

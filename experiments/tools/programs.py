@@ -41,9 +41,9 @@ from t2t_jax.bench.attention import B, D, H, default, is_causal, key_width, weig
 from t2t_jax.bench.lengths import plot as plot_lengths
 from t2t_jax.config import Config
 from t2t_jax.environment import environment
-from t2t_jax.errors import say
 from t2t_jax.models import build
 from t2t_jax.recipes import recipe
+from t2t_jax.terminal import say
 from t2t_jax.training import population, sharding
 from t2t_jax.training.step import abstract, hyper, make_step
 from t2t_jax.training.throughput import Program, compile_for

@@ -19,8 +19,8 @@ from t2t_jax.data.batches import Batches
 from t2t_jax.data.cache import Dataset
 from t2t_jax.data.prepare import open_corpus
 from t2t_jax.environment import environment
-from t2t_jax.errors import say
 from t2t_jax.recipes import recipe
+from t2t_jax.terminal import say
 
 RESULTS = Path(__file__).parents[1] / "results" / "bench"
 ROUNDS = 5

@@ -21,7 +21,7 @@ from typing import Any
 from t2t_jax.runs import published
 from t2t_jax.runs.results import costs
 from t2t_jax.study.typeset import pipe_table
-from t2t_jax.training.progress import duration
+from t2t_jax.terminal import duration
 
 HOME = Path(__file__).parents[1]
 README = HOME.parent / "README.md"

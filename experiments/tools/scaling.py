@@ -31,10 +31,10 @@ from t2t_jax import config
 from t2t_jax.bench import keep
 from t2t_jax.config import Config
 from t2t_jax.environment import environment
-from t2t_jax.errors import say
 from t2t_jax.models.flops import step_flops
 from t2t_jax.recipes import recipe
 from t2t_jax.study.typeset import pipe_table
+from t2t_jax.terminal import say
 from t2t_jax.training.sharding import AXES
 
 RESULTS = Path(__file__).parents[1] / "results" / "scaling"

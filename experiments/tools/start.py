@@ -19,7 +19,8 @@ from typing import Any
 
 from t2t_jax.bench import keep
 from t2t_jax.environment import environment
-from t2t_jax.errors import RunError, say
+from t2t_jax.errors import RunError
+from t2t_jax.terminal import say
 
 RESULTS = Path(__file__).parents[1] / "results" / "bench"
 ROUNDS, WORDS = 3, ["grammar"]  # what follows `train`

@@ -14,10 +14,10 @@ from flax.core import meta
 from t2t_jax.attention.choice import build, entry, parse
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.bench import align
 from t2t_jax.bench.lengths import ROUNDS, Point, Program, compiled, exponent, sweep
 from t2t_jax.bench.lengths import plot as plot_lengths
 from t2t_jax.environment import environment
+from t2t_jax.terminal import align
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 B, H, D = 1, 8, 64

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 
 from t2t_jax import plotting
-from t2t_jax.errors import say
+from t2t_jax.terminal import say
 
 MOST = 9  # curves in a column of a plot, beside the first
 SIDE = 190  # of a panel of a plot, in pixels

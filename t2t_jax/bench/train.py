@@ -8,12 +8,12 @@ from typing import Any
 
 import jax
 
-from t2t_jax.bench import align, workload
+from t2t_jax.bench import workload
 from t2t_jax.bench.workload import Workload
 from t2t_jax.environment import environment
-from t2t_jax.errors import say
 from t2t_jax.models import build
 from t2t_jax.models.flops import step_flops
+from t2t_jax.terminal import align, say
 from t2t_jax.training import population, sharding
 from t2t_jax.training.step import hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops, product_flops

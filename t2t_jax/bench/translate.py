@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from t2t_jax.bench import align, workload
+from t2t_jax.bench import workload
 from t2t_jax.bench.workload import Workload
 from t2t_jax.config import Decoding
 from t2t_jax.environment import environment
-from t2t_jax.errors import say
 from t2t_jax.inference.translate import translate_tokens
 from t2t_jax.models import build
+from t2t_jax.terminal import align, say
 from t2t_jax.tokens import EOS
 
 ROUNDS, BEAMS = 5, (1, 4)

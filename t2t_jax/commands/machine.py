@@ -4,12 +4,13 @@ import shutil
 from argparse import Namespace
 from pathlib import Path
 
-from t2t_jax import doctor as checks
-from t2t_jax.arguments import HELP, TOPICS
-from t2t_jax.errors import Busy, RunError, UsageError, near, say, writing
-from t2t_jax.listing import list_runs, listing
+from t2t_jax.commands import doctor as checks
+from t2t_jax.commands.arguments import HELP, TOPICS
+from t2t_jax.commands.listing import list_runs, listing
+from t2t_jax.errors import Busy, RunError, UsageError, near, writing
 from t2t_jax.runs import claim, published, results
 from t2t_jax.runs.names import title
+from t2t_jax.terminal import say
 
 _LEFT = ".pruned"  # suffix of a directory that is being deleted
 

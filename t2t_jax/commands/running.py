@@ -9,7 +9,7 @@ from pathlib import Path
 from t2t_jax import checks
 from t2t_jax.commands.shared import cache_programs, grid_shown, lines_of, request
 from t2t_jax.data.prepare import opener
-from t2t_jax.errors import RunError, UsageError, say
+from t2t_jax.errors import RunError, UsageError
 from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.report import charts
 from t2t_jax.runs import claim, names, provenance, published, study_file, workers
@@ -23,8 +23,8 @@ from t2t_jax.study.measuring import check
 from t2t_jax.study.plan import noise
 from t2t_jax.study.plan import plan as planned
 from t2t_jax.study.typeset import as_text
+from t2t_jax.terminal import Progress, say
 from t2t_jax.training import trackers
-from t2t_jax.training.progress import Progress
 
 WITH_SEEDS = EXPERIMENTS / "results" / "table3-hour"  # of which `plan` plans a first table
 

@@ -9,7 +9,7 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset, Split
-from t2t_jax.errors import UsageError, say
+from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import BPC
 from t2t_jax.runs import store
 from t2t_jax.study import requests, sweep
@@ -18,6 +18,7 @@ from t2t_jax.study.comparison import RowResult, compare_with_base
 from t2t_jax.study.declaration import Study, find, path_of
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.measuring import judged, measure
+from t2t_jax.terminal import say
 
 
 def changed_fields(arguments: Namespace) -> dict[str, Any]:

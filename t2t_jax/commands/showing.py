@@ -8,7 +8,7 @@ from pathlib import Path
 
 from t2t_jax import files
 from t2t_jax.commands.shared import default_store, grid_shown, lines_of, sentences_of
-from t2t_jax.errors import RunError, UsageError, say
+from t2t_jax.errors import RunError, UsageError
 from t2t_jax.report import charts
 from t2t_jax.report.study import study_page
 from t2t_jax.runs import provenance
@@ -18,6 +18,7 @@ from t2t_jax.study import publish as publishing
 from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.formats import TYPESET, render
 from t2t_jax.study.grid import Grid
+from t2t_jax.terminal import say
 
 
 def table(arguments: Namespace) -> None:

@@ -14,12 +14,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from t2t_jax import config, files
-from t2t_jax.bench import align
 from t2t_jax.commands.shared import available_dataset, cache_programs, changed_fields, print_scores
 from t2t_jax.config import Config
 from t2t_jax.data import parallel
 from t2t_jax.data.corpora import CORPORA
-from t2t_jax.errors import UsageError, say
+from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Accuracy
 from t2t_jax.evaluation.likelihood import nats_of
 from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, metrics_of, outputs_of, parse, score
@@ -32,6 +31,7 @@ from t2t_jax.runs import judging, loading, store
 from t2t_jax.runs.names import resolve, title
 from t2t_jax.study.distances import diagnostic_table
 from t2t_jax.study.typeset import as_text
+from t2t_jax.terminal import align, say
 from t2t_jax.tokens import BOS, EOS
 
 _PAUSE = 0.2  # seconds to wait for further lines before those that have arrived are translated

@@ -9,10 +9,9 @@ from t2t_jax import checks, config
 from t2t_jax.commands.shared import cache_programs, changed_fields, print_scores
 from t2t_jax.config import Config
 from t2t_jax.data import prepare as preparation
-from t2t_jax.errors import say
 from t2t_jax.recipes import recipe
+from t2t_jax.terminal import Progress, duration, say
 from t2t_jax.training import hosts, trackers
-from t2t_jax.training.progress import Progress, duration
 
 
 def train(arguments: Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Accuracy of predicted words, each given the true words before it (`perplexity.py`)."""
+"""Accuracy of predicted words, each given the true words before it (`predictions.py`)."""
 
 from collections.abc import Sequence
 

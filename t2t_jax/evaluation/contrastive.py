@@ -69,7 +69,7 @@ def judge(
     """
     from t2t_jax.data.batches import in_order
     from t2t_jax.data.cache import ragged
-    from t2t_jax.evaluation.perplexity import sentence_likelihoods
+    from t2t_jax.evaluation.predictions import sentence_likelihoods
     from t2t_jax.tokens import EOS
 
     errors = [(i, error) for i, item in enumerate(items) for error in item["errors"]]

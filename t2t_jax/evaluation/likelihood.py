@@ -1,4 +1,4 @@
-"""Metrics of documents from the likelihood of each of their tokens (`perplexity.py`)."""
+"""Metrics of documents from the likelihood of each of their tokens (`predictions.py`)."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -68,7 +68,7 @@ class Metric:
       annotation: the annotation of a sentence that is compared in place of its reference.
       whole: whether `function` and `signature` take the `Outputs` as their only argument.
       teacher_forced: whether hypotheses are words predicted from the true words before them
-        (`perplexity.py`) instead of translations, or the likelihood of each of these words.
+        (`predictions.py`) instead of translations, or the likelihood of each of these words.
     """
 
     name: str

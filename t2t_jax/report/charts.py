@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 from t2t_jax import plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.plotting import CHOSEN, LINES, SHAPE, Axis, Spec, facets, interval, panel, tooltip
+from t2t_jax.plotting import (
+    CHOSEN,
+    LABEL,
+    LINES,
+    SHAPE,
+    Axis,
+    Spec,
+    facets,
+    interval,
+    panel,
+    tooltip,
+)
 from t2t_jax.report import differences, factors, learning, tuning
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement, distances, factorial
@@ -87,7 +98,7 @@ def _costs(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) -
     grow = {"size": {"condition": {"test": "datum.main", "value": 40}, "value": 8}}
     titles = list(dict.fromkeys(v["cost"] for v in values))
     means = list({v["row"]: v for v in values if v["main"]}.values())
-    size = COSTS[0], max(COSTS[1], 11 * len(means))
+    size = COSTS[0], max(COSTS[1], LABEL * len(means))
     for title in titles:
         own = [v for v in values if v["cost"] == title]
         fields = tooltip("row", "seed", ("spent", title), ("quality", metric),
@@ -171,5 +182,5 @@ def _part(
     lines = [] if group.ends else [LINES[0]]
     layers = [interval(y)] * bool(group.ends) + lines + [("point", SHAPE | grow)]
     ends = [v for v in values if labelled and v["part"] == group.parts[-1][0]]
-    drawn = panel(x, y, (DISTANCES[0], max(DISTANCES[1], 11 * len(styles))), layers, ends)
+    drawn = panel(x, y, (DISTANCES[0], max(DISTANCES[1], LABEL * len(styles))), layers, ends)
     return drawn | {"data": {"values": values}, "transform": [CHOSEN]}

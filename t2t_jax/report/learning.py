@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_jax.plotting import CHOSEN, DASH, SHAPE, Axis, Spec, facets, panel, tooltip
+from t2t_jax.plotting import CHOSEN, DASH, LABEL, SHAPE, Axis, Spec, facets, panel, tooltip
 from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.comparison import RowResult
@@ -129,7 +129,7 @@ def _panels(
     every: Mapping[str, tuple[Curve, Curve]], styles: Mapping[str, Spec], axes: Mapping[str, str]
 ) -> Spec:
     """Returns a panel for each of the axes; the last one has labels."""
-    size = SIZE[0], max(SIZE[1], 11 * len(every))
+    size = SIZE[0], max(SIZE[1], LABEL * len(every))
     least = min((x.amounts["steps"][-1] for x, _ in every.values()), default=0) / SHOWN
     late = [x.mean[x.amounts["steps"] >= least] for both in every.values() for x in both]
     y = Axis.over("PPL", "perplexity", np.concatenate([*late, []]).tolist(), log=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from t2t_jax import config
-from t2t_jax.plotting import CHOSEN, LINES, SHAPE, Axis, Spec, facets, panel, tooltip
+from t2t_jax.plotting import CHOSEN, LABEL, LINES, SHAPE, Axis, Spec, facets, panel, tooltip
 from t2t_jax.study import typeset
 from t2t_jax.study.comparison import RowResult
 from t2t_jax.study.grid import Grid
@@ -76,7 +76,7 @@ def chart(grid: Grid, lines: Sequence[RowResult], styles: Mapping[str, Spec]) ->
                 tried.append({**style, **own, **x.values})
     for names in facets([(line.row.name, line.row.group) for line in lines]):
         of_tried, of_best = ([v for v in x if v["row"] in names] for x in (tried, best))
-        size = SIZE[0], max(SIZE[1], 11 * len(names))
+        size = SIZE[0], max(SIZE[1], LABEL * len(names))
         panels = [_against(name, of_tried, size) for name in grid.sweep]
         rows.append({"hconcat": [*panels, _expected(of_best, size)]})
     return {"transform": [CHOSEN], "vconcat": rows}

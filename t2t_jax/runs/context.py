@@ -12,13 +12,13 @@ from t2t_jax.data.batches import Batches
 from t2t_jax.data.cache import Dataset, as_one, packed
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import check, is_scored, metrics_of, outputs_of, perplexity
-from t2t_jax.evaluation.perplexity import placed, sentence_likelihoods, token_likelihoods
+from t2t_jax.evaluation.predictions import placed, sentence_likelihoods, token_likelihoods
 from t2t_jax.inference.translate import output_limit
 from t2t_jax.models import build
 from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.runs import identity, programs, provenance
+from t2t_jax.terminal import Progress
 from t2t_jax.training import sharding
-from t2t_jax.training.progress import Progress
 from t2t_jax.training.step import abstract
 
 

@@ -15,16 +15,16 @@ from t2t_jax.config import Config
 from t2t_jax.data.cache import Dataset
 from t2t_jax.errors import Busy, RunError, UsageError
 from t2t_jax.evaluation.metrics import metrics_of, outputs_of, perplexity, score
-from t2t_jax.evaluation.perplexity import predict
+from t2t_jax.evaluation.predictions import predict
 from t2t_jax.inference.translate import Translations, translate
 from t2t_jax.runs import claim, identity, provenance, store
 from t2t_jax.runs.context import Context, as_read, make_context
 from t2t_jax.runs.loading import final_parameters
 from t2t_jax.runs.names import title
+from t2t_jax.terminal import Progress
 from t2t_jax.training import hosts, sharding
 from t2t_jax.training.checkpoints import read_params, write_params
 from t2t_jax.training.loop import Member, Trained, train
-from t2t_jax.training.progress import Progress
 from t2t_jax.training.throughput import peak_flops
 
 Runs = Sequence[tuple[Config, Path]]

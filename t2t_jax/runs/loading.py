@@ -10,7 +10,7 @@ from t2t_jax.data.cache import Dataset, Split
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import METRICS, Outputs, check, metrics_of, outputs_of, parse, score
-from t2t_jax.evaluation.perplexity import predict
+from t2t_jax.evaluation.predictions import predict
 from t2t_jax.inference.translate import translate
 from t2t_jax.models import build
 from t2t_jax.runs import published, store

@@ -23,7 +23,7 @@ from t2t_jax.config import Config
 from t2t_jax.data.batches import Batches
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import metric_of
-from t2t_jax.evaluation.perplexity import negative_log_likelihood, predictions, token_nll
+from t2t_jax.evaluation.predictions import negative_log_likelihood, predictions, token_nll
 from t2t_jax.inference.translate import decode, output_rule
 from t2t_jax.models import build
 from t2t_jax.runs.identity import compile_key

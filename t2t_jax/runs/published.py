@@ -15,7 +15,7 @@ from typing import Any
 from t2t_jax import files
 from t2t_jax.config import PATHS
 from t2t_jax.errors import UsageError
-from t2t_jax.training.progress import read_metrics
+from t2t_jax.training.records import read_metrics
 
 NAME = "runs.jsonl.xz"
 KEPT = (  # files of a run that are published, besides its translations and statistics

@@ -15,7 +15,7 @@ from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import store
 from t2t_jax.runs.identity import Job
-from t2t_jax.training.progress import Progress, duration
+from t2t_jax.terminal import Progress, duration
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import claim, store
 from t2t_jax.runs.identity import Job, compile_key
 from t2t_jax.runs.view import View, ended, outcome
-from t2t_jax.training.progress import Progress
+from t2t_jax.terminal import Progress
 
 POLL_SECONDS = 1.0  # between two readings of the store
 LEAST_FLOPS = 1e12  # of a part of a group: a CPU core runs them in about the time of a compilation

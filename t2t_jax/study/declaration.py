@@ -13,8 +13,9 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
-from t2t_jax.errors import UsageError, near, warn
+from t2t_jax.errors import UsageError, near
 from t2t_jax.runs.study_file import load
+from t2t_jax.terminal import warn
 
 # What a paper may report of a row; `params` is in millions.
 PAPER = ("PPL", "BLEU", "F1", "accuracy", "params", "FLOPs")

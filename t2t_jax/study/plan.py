@@ -21,7 +21,7 @@ from t2t_jax.study.power import Noise, detectable, margins, power
 from t2t_jax.study.statistics import prior
 from t2t_jax.study.sweep import seeds_of
 from t2t_jax.study.typeset import Table, table
-from t2t_jax.training.progress import duration
+from t2t_jax.terminal import duration
 
 SEEDS = 1, 3, 5, 10, 20
 _TABLES = 500

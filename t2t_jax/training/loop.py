@@ -10,10 +10,10 @@ from jax.sharding import Mesh
 
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.models.flops import run_flops
+from t2t_jax.terminal import Progress
 from t2t_jax.training import checkpoints, sharding
 from t2t_jax.training.checkpoints import History
 from t2t_jax.training.population import Member, Trained
-from t2t_jax.training.progress import Progress
 from t2t_jax.training.trainer import Evaluate, Programs, Trainer
 
 IDLE = 1e12  # a step of fewer FLOPs leaves an accelerator mostly idle

@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from t2t_jax.config import Config
 from t2t_jax.errors import RunError
 from t2t_jax.training.checkpoints import History
-from t2t_jax.training.progress import Metrics
+from t2t_jax.training.records import Metrics
 
 Batches = Iterator[tuple[tuple[int, int], dict[str, Any]]]
 Stream = Callable[[int, int], Batches]

@@ -17,7 +17,7 @@ from t2t_jax.tokens import BOS, PAD
 from t2t_jax.training import sharding
 from t2t_jax.training.objective import cross_entropy, fused_cross_entropy
 from t2t_jax.training.optimizer import learning_rate, make, peak_lr
-from t2t_jax.training.progress import StepMetrics
+from t2t_jax.training.records import StepMetrics
 
 Batch = dict[str, jax.Array]
 Sums = dict[str, jax.Array]  # what `objective.cross_entropy` returns

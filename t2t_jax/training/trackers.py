@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from t2t_jax import files
-from t2t_jax.errors import UsageError, warn
+from t2t_jax.errors import UsageError
+from t2t_jax.terminal import warn
 
 VARIABLE = "T2T_JAX_TRACK"  # the name of the tracker, for this process and the workers it starts
 

@@ -14,9 +14,10 @@ from jax.sharding import Mesh
 
 from t2t_jax.errors import Interrupted, RunError
 from t2t_jax.models.flops import step_flops
+from t2t_jax.terminal import Progress, duration
 from t2t_jax.training import checkpoints, hosts, population, sharding
 from t2t_jax.training.population import Clock, Member, Trained
-from t2t_jax.training.progress import Meter, Metrics, Progress, StepMetrics, duration
+from t2t_jax.training.records import Meter, Metrics, StepMetrics
 from t2t_jax.training.step import hyper, initialise, make_step
 from t2t_jax.training.throughput import Program, compile_for, peak_flops
 

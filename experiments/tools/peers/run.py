@@ -32,8 +32,9 @@ from t2t_jax import files
 from t2t_jax.bench import keep, workload
 from t2t_jax.bench.translate import never_ending_model
 from t2t_jax.environment import environment
-from t2t_jax.errors import RunError, UsageError, say
+from t2t_jax.errors import RunError, UsageError
 from t2t_jax.inference.export import export
+from t2t_jax.terminal import say
 
 ROOT = Path(__file__).parents[3]
 FOLDER = Path("experiments/tools/peers")

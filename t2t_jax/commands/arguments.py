@@ -8,7 +8,7 @@ from typing import Any
 from t2t_jax import config
 from t2t_jax.recipes import RECIPES
 
-HELP = Path(__file__).with_name("help")
+HELP = Path(__file__).parents[1] / "help"
 TOPICS = sorted(path.stem for path in HELP.glob("*.md"))  # of `help`
 _HOME = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
 CACHE = Path(os.environ.get("T2T_JAX_CACHE") or f"{_HOME}/t2t_jax").expanduser()

@@ -7,7 +7,7 @@ import pytest
 
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import perplexity
-from t2t_jax.evaluation.perplexity import negative_log_likelihood, sentence_likelihoods
+from t2t_jax.evaluation.predictions import negative_log_likelihood, sentence_likelihoods
 from t2t_jax.tokens import BOS, EOS, PAD
 
 V, WIDTH = 11, 5

@@ -9,9 +9,8 @@ from typing import Any
 
 from t2t_jax import config
 from t2t_jax.attention import MECHANISMS
-from t2t_jax.bench import align
 from t2t_jax.config import SECTIONS, Config
-from t2t_jax.errors import UsageError, near, warn
+from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.extend import PARTS
 from t2t_jax.recipes import RECIPES
@@ -22,6 +21,7 @@ from t2t_jax.study import agreement, collecting, comparison
 from t2t_jax.study.declaration import EXPERIMENTS, PAPER, Study, find, path_of, studies, study_files
 from t2t_jax.study.presets import PRESETS, Preset, shrink
 from t2t_jax.study.requests import Request
+from t2t_jax.terminal import align, warn
 
 
 def listing(what: str, home: Path | None) -> list[str]:
