@@ -163,11 +163,7 @@ def test_a_table_is_followed_by_the_effects(grid, lines):
 
 def test_charts_show_every_level_and_combination(grid, lines):
     drawn = {chart.name: chart for chart in charts.charts(grid, lines, None)}
-    fields, heatmap = (
-        plotting.picture(plotting.chart(drawn[name].body)) for name in ("fields", "heatmap")
-    )
-    for mean in factorial.factorial(grid, lines).means.flat:
-        assert f">{mean:.2f}<" in heatmap
+    fields = plotting.picture(plotting.chart(drawn["fields"].body))
     for text in ("h=4", "h=8", "d_model=32", "d_model=64", "BLEU"):
         assert f">{text}<" in fields
 

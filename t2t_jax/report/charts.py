@@ -76,9 +76,6 @@ def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> Itera
     if crossed := factorial.factorial(grid, lines):
         caption = f"{crossed.metric} against each field, with the range of seeds."
         yield Chart("fields", caption, factors.fields(crossed))
-        if crossed.cells.ndim > 1:
-            caption = f"{crossed.metric} by two fields, mean over seeds and other fields."
-            yield Chart("heatmap", caption, factors.heatmaps(crossed))
     if grid.sweep:
         yield Chart("trials", tuning.CAPTION, tuning.chart(grid, lines, styles))
     if split and grid.study.split and (curves := distances.curves(lines, split)):

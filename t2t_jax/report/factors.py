@@ -1,6 +1,5 @@
-"""Charts of a factorial study: heatmaps of two fields, and the metric against each field."""
+"""The chart of a factorial study: the metric against each field."""
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,34 +45,7 @@ def _values(study: Factorial, name: str) -> list[dict[str, Any]]:
         row = ", ".join(f"{n}={level}" for n, level in levels.items() if n != name)
         out.append({"row": row, "mean": cell.spread.mean, "n": cell.spread.n,
                     "low": min(cell.values), "high": max(cell.values),
-                    "level": study.levels[name].index(levels[name]) if name else 0}
+                    "level": study.levels[name].index(levels[name])}
                    | levels)  # fmt: skip
     style = styles(list(dict.fromkeys(value["row"] for value in out)))
     return [value | style[value["row"]] for value in out]
-
-
-def heatmaps(study: Factorial) -> Spec:
-    """Returns a chart of the mean of every two fields, over seeds and the other fields."""
-    pairs = list(itertools.combinations(study.levels, 2))
-    values = [{n: v[n] for n in ("mean", *study.levels)} for v in _values(study, "")]
-    panels = [_heatmap(study, a, b) for a, b in pairs]
-    independent = {"scale": {"color": "independent"}}
-    return {"data": {"values": values}, "hconcat": panels, "resolve": independent}
-
-
-def _heatmap(study: Factorial, a: str, b: str) -> Spec:
-    mean = {"aggregate": "mean", "field": "mean", "type": "quantitative"}
-    colour = mean | {"title": study.metric, "scale": {"scheme": "viridis"}}
-    text = {"text": mean | {"format": ".2f"}}
-    outlined = {"type": "text", "fill": "black", "stroke": "white", "strokeWidth": 3}
-    x, y = ({"field": n, "type": "ordinal", "sort": study.levels[n]} for n in (b, a))
-    return {
-        "width": {"step": 60},
-        "height": {"step": 32},
-        "encoding": {"x": x | {"axis": {"labelAngle": 0}}, "y": y},
-        "layer": [
-            {"mark": "rect", "encoding": {"color": colour}},
-            {"mark": outlined, "encoding": text},
-            {"mark": {"type": "text", "fill": "black"}, "encoding": text},
-        ],
-    }

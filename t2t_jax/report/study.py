@@ -21,7 +21,7 @@ from t2t_jax.study.factorial import effects_table, factorial
 from t2t_jax.study.formats import records, render, row_config
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import LEVEL
-from t2t_jax.study.typeset import Cell, Table, table
+from t2t_jax.study.typeset import Cell, Table
 
 DOWNLOADS = (
     ("csv", "csv", "every run, as CSV"),
@@ -63,7 +63,6 @@ def study_page(
         groups=[[_page_row(cells, next(rows)) for cells in group] for group in quality.groups],
         index={name: i for i, name in enumerate(names)},
         spans=_spans,
-        runs_table=_runs_table(grid, lines),
         trials=tuning.table(grid, lines) if grid.sweep else None,
         cost=tables.costs(lines),
         effects=effects_table(crossed) if crossed else None,
@@ -110,35 +109,6 @@ def _page_row(cells: tuple[Cell, ...], line: RowResult) -> PageRow:
     changes = ", ".join(f"{n}={scaled[n]}" for n in row.changes) or "base"
     summary = f"{row.name}: {changes}; n = {len(line.runs)}"
     return PageRow(cells, row.name, summary, json.dumps(row_config(line.c), indent=1))
-
-
-def _runs_table(grid: Grid, lines: Sequence[RowResult]) -> Table:
-    """Returns a line for every seed of every row, with a sweep both untuned and tuned."""
-    names = ",,seed,dev PPL,{},training (min),device,steps,made by code,name".split(",")
-    header = [("", name.format(metric_of(grid.data.corpus).name)) for name in names]
-    groups = []
-    for line in lines:
-        both = [(line.untuned, "untuned"), (line, "tuned")] if line.untuned else [(line, "")]
-        groups.append([
-            (line.row.name, tuning, *_run_texts(grid, x, i))
-            for x, tuning in both for i in range(len(x.runs))
-        ])  # fmt: skip
-    return table("Every run.", header, groups)
-
-
-def _run_texts(grid: Grid, line: RowResult, i: int) -> tuple[str, ...]:
-    run = line.runs[i]
-    seconds = run.costs["training_seconds"]
-    return (
-        str(run.seed),
-        f"{line.PPL.values[i]:.3f}" if line.PPL else "",
-        f"{line.score.values[i]:.2f}" if line.score else "",
-        "" if seconds is None else f"{seconds / 60:.1f}",
-        run.device,
-        str(run.result["steps"]),
-        f"{run.version}{'†' * bool(run.unusual)}",
-        line.run_name(grid, run.seed),
-    )
 
 
 def _data(grid: Grid, lines: Sequence[RowResult], compared: Mapping[str, Pairs]) -> dict[str, Any]:
