@@ -12,13 +12,14 @@ on the built-in corpus, some with changes. A grid on real text of d_model 64 tak
 minutes for each run.
 
 Runs are stored in runs/scale, and a stopped grid continues there. What is finished is published in
-experiments/results/scale, also of unfinished grids, from which a new machine continues. The stored
-tables of presets are grids, too, and are not run again.
+a folder for each grid in experiments/results/scale, also of unfinished grids, from which a new
+machine continues. The stored tables of presets are grids, too, and are not run again.
 
 The agreement is Kendall's tau with the paper's values, and the share of the pairs of rows that the
 paper separates which have its order. No regime was chosen by looking at groups A, B and E.
 """
 
+import re
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -307,18 +308,20 @@ def without_curves(run):
 def collect(folder):
     """Publishes all finished runs in a folder, with the table, which it returns, and the figure.
 
-    Left out are runs that the folder of a preset has, and curves but for the times of steps.
+    Every grid has a folder of its own. Left out are runs that the folder of a preset or of an
+    earlier grid has, and curves but for the times of steps.
     """
-    elsewhere = {path.name for preset in PRESETS for path in published.directories(preset)}
+    stored = {path.name for preset in PRESETS for path in published.directories(preset)}
     results: dict[str, dict[str, Any]] = {}
-    runs: dict[str, dict[str, Any]] = {}
     for name, regime in GRIDS.items():
         home = RESULTS.parent / regime.stored if regime.stored else STORE
         found, of_grid = measure(name, home)
         results |= {name: found} if found else {}
-        runs |= {key: without_curves(x) for key, x in of_grid.items() if key not in elsewhere}
-    folder.mkdir(parents=True, exist_ok=True)
-    published.write(folder, runs)
+        if runs := {key: without_curves(x) for key, x in of_grid.items() if key not in stored}:
+            home = folder / re.sub(r"\W+", "-", name)
+            files.make_directory(home)
+            published.write(home, runs)
+            stored |= {*runs}
     files.write_json(folder / "agreement.json", results)
     files.write(folder / "table.md", table(results))
     draw(results, folder)
@@ -331,7 +334,7 @@ def main():
     title = "folder of the files of text or Multi30k"
     arguments = grids.parse(__doc__.split("\n", 1)[0], names, "--text", title)
     requests = [request(name, arguments.folder) for name in arguments.grids]
-    grids.run(requests, [RESULTS, *PRESETS], STORE, arguments.seeds)
+    grids.run(requests, [*RESULTS.glob("*/"), *PRESETS], STORE, arguments.seeds)
     print(collect(RESULTS))
 
 

@@ -100,19 +100,18 @@ def test_the_attainable_tau_is_that_of_a_random_order_of_close_rows(metric, gap,
 
 def test_the_stored_agreement_is_that_of_the_published_runs(tmp_path):
     """Their curves are left out, and so are runs that the folder of a preset has."""
-    for folder in (scale.RESULTS, stored.DEMO):
-        published.unpack(folder, tmp_path)
-    name, known = "demo, 4 heads", json.loads((scale.RESULTS / "agreement.json").read_text())
+    name, folder = "demo, 4 heads", scale.RESULTS / "demo-4-heads"
+    for home in (folder, stored.DEMO):
+        published.unpack(home, tmp_path)
+    known = json.loads((scale.RESULTS / "agreement.json").read_text())
     found, runs = scale.measure(name, tmp_path)
     assert found.pop("core_hours") == pytest.approx(known[name].pop("core_hours"), rel=1e-4)
     assert found == known[name]
     assert {*scale.without_curves(next(iter(runs.values())))["metrics.jsonl"][0]} == {
         "step", "seconds_per_step"
     }  # fmt: skip
-    kept = {path.name for path in published.directories(scale.RESULTS)}
-    assert not kept & {
-        path.name for path in published.directories(scale.RESULTS.parent / "table3-hour")
-    }
+    kept = {path.name for path in published.directories(folder)}
+    assert kept == {*runs} - {path.name for path in published.directories(stored.DEMO)}
 
 
 def test_a_seed_costs_what_one_run_of_every_row_costs():

@@ -116,9 +116,9 @@ def origin(path: Path) -> str:
     beside = path.with_suffix(".json")
     if beside.exists():
         return _made_on(json.loads(beside.read_text("utf-8"))["environment"])
-    if not path.with_name(published.NAME).exists():
+    results = [x for runs in path.parent.rglob(published.NAME) for x in _results(runs.parent)]
+    if not results:
         return ""
-    results = _results(path.parent)
     made = list(dict.fromkeys(_made_on(result["environment"]) for result in results))
     seconds = [x for result in results if (x := result["training_seconds"]) is not None]
     total = f"{duration(math.fsum(seconds))} of training in sum"
