@@ -260,11 +260,11 @@ def attention(name: str, lengths: Sequence[int]) -> dict[str, Any]:
 
     from experiments.tools import roofline
     from t2t_jax.bench import attention as bench
-    from t2t_jax.bench.lengths import Program, sweep
+    from t2t_jax.bench.lengths import Compiled, sweep
 
     device, dtypes, bounds = known_device(), set[str](), dict[tuple[bool, int], float]()
 
-    def make(gradient: bool, name: str, n: int) -> Program:
+    def make(gradient: bool, name: str, n: int) -> Compiled:
         made = bench.program(gradient, name, n)
         run: Any = made.run
         dtypes.add(made.arguments[1].dtype.name)

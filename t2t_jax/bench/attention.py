@@ -14,7 +14,7 @@ from flax.core import meta
 from t2t_jax.attention.choice import build, entry, parse
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.bench.lengths import ROUNDS, Point, Program, compiled, exponent, sweep
+from t2t_jax.bench.lengths import ROUNDS, Compiled, Point, compiled, exponent, sweep
 from t2t_jax.bench.lengths import plot as plot_lengths
 from t2t_jax.environment import environment
 from t2t_jax.terminal import align
@@ -151,7 +151,7 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
     plot_lengths(curves, exponents, title, path)
 
 
-def program(gradient: bool, name: str, n: int) -> Program:
+def program(gradient: bool, name: str, n: int) -> Compiled:
     """Returns a weighted sum of all outputs as a program, or its value and gradient."""
     mechanism, variables = _mechanism(name, n)
     widths = D, key_width(name), D, D
@@ -184,7 +184,7 @@ def _mechanism(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> tup
     return mechanism, meta.unbox(mechanism.init(jax.random.key(1), *short, visibility))
 
 
-def _steps(name: str, n: int) -> Program:
+def _steps(name: str, n: int) -> Compiled:
     """Returns a program that decodes the last `STEPS` of n positions."""
     mechanism, variables = _mechanism(name, n)
     q, k, v = (jnp.ones((B, 1, H, width), _dtype()) for width in (D, key_width(name), D))

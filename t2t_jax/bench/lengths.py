@@ -27,7 +27,7 @@ ROUNDS = 5
 Point = dict[str, float]  # n; seconds (the median), least and most; bytes of temporaries
 
 
-class Program(NamedTuple):
+class Compiled(NamedTuple):
     """A compiled function, its arguments, and the bytes of its temporaries."""
 
     run: Callable[..., Any]
@@ -35,18 +35,18 @@ class Program(NamedTuple):
     memory: int
 
 
-def compiled(function: Callable[..., Any], *arguments: Any) -> Program:
+def compiled(function: Callable[..., Any], *arguments: Any) -> Compiled:
     """Compiles a function for these arguments."""
     program = jax.jit(function).lower(*arguments).compile()
     used: Any = program.memory_analysis()
-    return Program(program, arguments, used.temp_size_in_bytes)
+    return Compiled(program, arguments, used.temp_size_in_bytes)
 
 
 def sweep(
     names: Sequence[str],
     lengths: Sequence[int],
     seconds: float,
-    make: Callable[[str, int], Program],
+    make: Callable[[str, int], Compiled],
 ) -> dict[str, list[Point]]:
     """Measures every program at every length.
 
@@ -78,7 +78,7 @@ def sweep(
     return curves
 
 
-def _interleaved(programs: Mapping[str, Program]) -> dict[str, list[float]]:
+def _interleaved(programs: Mapping[str, Compiled]) -> dict[str, list[float]]:
     """Returns the seconds of each program in every round but the first, which warms up."""
     times: dict[str, list[float]] = {name: [] for name in programs}
     for r in range(ROUNDS + 1):

@@ -23,10 +23,10 @@ from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import loss_targets, mask, shift
 
 Batch = Mapping[str, Any]
-Batches = Iterable[tuple[np.ndarray, Batch]]
+PlacedBatches = Iterable[tuple[np.ndarray, Batch]]
 
 
-def sentence_likelihoods(model: Any, params: Any, batches: Batches) -> np.ndarray:
+def sentence_likelihoods(model: Any, params: Any, batches: PlacedBatches) -> np.ndarray:
     """The negative log-likelihood in nats and the number of tokens of each target, float64 [n, 2].
 
     Their sums give `metrics.perplexity`. EOS counts; prompt tokens of a target, which are input
@@ -47,7 +47,9 @@ def sentence_likelihoods(model: Any, params: Any, batches: Batches) -> np.ndarra
     return statistics
 
 
-def token_likelihoods(model: Any, params: Any, split: Split, batches: Batches) -> list[np.ndarray]:
+def token_likelihoods(
+    model: Any, params: Any, split: Split, batches: PlacedBatches
+) -> list[np.ndarray]:
     """The negative log-likelihood of every token of each document of a packed split, in nats.
 
     Batches are as `sentence_likelihoods` takes them.
@@ -63,7 +65,7 @@ def token_likelihoods(model: Any, params: Any, split: Split, batches: Batches) -
     return np.split(nats, split.documents.offsets[1:-1])
 
 
-def placed(split: Split, data: Data, mesh: Any) -> Batches:
+def placed(split: Split, data: Data, mesh: Any) -> PlacedBatches:
     """The batches of a split for evaluation, on the devices."""
     sizes = data.batch_tokens, min(4, data.num_buckets)
     for rows, batch in in_order(split.source, split.target, *sizes):

@@ -22,8 +22,8 @@ from t2t_jax.errors import RunError
 from t2t_jax.training.checkpoints import History
 from t2t_jax.training.records import Metrics
 
-Batches = Iterator[tuple[tuple[int, int], dict[str, Any]]]
-Stream = Callable[[int, int], Batches]
+HostBatches = Iterator[tuple[tuple[int, int], dict[str, Any]]]
+Stream = Callable[[int, int], HostBatches]
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class Member:
     index: int = 0
     manager: Any = None
     history: History = field(default_factory=History)
-    batches: Batches = field(default_factory=lambda: iter(()))
+    batches: HostBatches = field(default_factory=lambda: iter(()))
     metrics: Metrics | None = None
     error: RunError | None = None
 
