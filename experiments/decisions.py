@@ -8,9 +8,13 @@ perplexity, a whole run by its accuracy on minimal pairs, or recall.py, by its a
 accuracy is the share of the pairs of rows that the target separates which the cheap experiment has
 in the same order; a coin has 50%. Each seed of the target in turn is the seed of the cheap
 experiment, and is then left out of the target.
+
+A second target is Table 3 of the paper, whose training of base takes 3.3e18 FLOPs (Table 2). The
+cheap experiment is Table 3 at preset hour.
 """
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,9 +26,12 @@ from t2t_jax import files, plotting
 from t2t_jax.evaluation.metrics import CONTRASTIVE
 from t2t_jax.runs.store import read_curves
 from t2t_jax.study import statistics
+from t2t_jax.study.agreement import SEPARATED
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "decisions"
+TABLE3 = "the 20 rows of Table 3; the target is the paper"
+PAPER_FLOPS = 3.3e18  # of base (Table 2)
 
 
 class Cheap(NamedTuple):
@@ -65,7 +72,14 @@ def separated(values):
     return np.sign(gaps) * (2 * special.stdtr(freedom, -abs(gaps) / error) < statistics.LEVEL)
 
 
-def accuracy(target, cheap):
+def separated_in_paper(metric, values):
+    """Returns for each pair of the paper's values [rows, 1] the sign; 0 if they hardly differ."""
+    i, j = np.triu_indices(len(values), 1)
+    gaps = (values[i, 0] - values[j, 0]).round(6)
+    return np.sign(gaps) * (abs(gaps) >= SEPARATED[metric])
+
+
+def accuracy(target, cheap, signs_of=separated):
     """Returns how well a cheap experiment predicts the order of target [rows, seeds].
 
     Rows without a score of the cheap experiment do not count.
@@ -79,7 +93,7 @@ def accuracy(target, cheap):
     weights = np.concatenate([np.ones((1, len(i))), counts[:, i] * counts[:, j]])  # [draws, pairs]
     right = total = np.zeros(len(weights))
     for row_scores, seed in zip(values, cheap.left_out, strict=True):
-        signs = separated(target if seed is None else np.delete(target, seed, axis=1))
+        signs = signs_of(target if seed is None else np.delete(target, seed, axis=1))
         same = np.sign(row_scores[i] - row_scores[j]) * signs  # ties are right in half of the cases
         right = right + weights @ (np.where(signs != 0, 1 + same, 0) / 2)
         total = total + weights @ abs(signs)
@@ -89,16 +103,21 @@ def accuracy(target, cheap):
 
 
 def stopped_early(lines):
-    """Returns a cheap experiment for each step at which the runs of all rows were evaluated."""
-    runs = [line.runs for line in lines]
+    """Returns a cheap experiment for each share of a row's steps after which it was evaluated."""
+    seeds = min(len(line.runs) for line in lines)
+    runs = [line.runs[:seeds] for line in lines]
     curves = [[evaluations(run) for run in of_row] for of_row in runs]
     steps = max(curves[0][0])
     flops = np.median([run.result["flops"] for of_row in runs for run in of_row])
+
+    def scores(share):
+        return [[math.log(curve[share * max(curve)]) for curve in of_row] for of_row in curves]
+
     return [
         Cheap(
             f"{step:,} of {steps:,} steps, PPL",
-            np.array([[math.log(curve[step]) for curve in of_row] for of_row in curves]).T,
-            [*range(len(runs[0]))],
+            np.array(scores(step / steps)).T,
+            [*range(seeds)],
             flops * step / steps,
         )
         for step in sorted(curves[0][0])
@@ -158,6 +177,31 @@ def measure(lines, recall):
     }
 
 
+def measure_table3(lines):
+    """Returns for each cheap experiment its decision accuracy, where the paper is the target."""
+    early = stopped_early(lines)
+    seeds = len(early[-1].left_out)
+    BLEU = -np.array([line.measure("BLEU").values[:seeds] for line in lines]).T
+    cheap = [*early, early[-1]._replace(name="whole runs, BLEU", values=BLEU)]
+    targets = {
+        metric: sign * np.array([[line.row.paper[metric]] for line in lines])
+        for metric, sign in (("PPL", 1), ("BLEU", -1))
+    }
+    return {
+        x.name: dict(
+            flops=x.flops,
+            of_target=x.flops / PAPER_FLOPS,
+            **{
+                metric: accuracy(
+                    values, x._replace(left_out=[None] * seeds), partial(separated_in_paper, metric)
+                )._asdict()
+                for metric, values in targets.items()
+            },
+        )
+        for x in cheap
+    }
+
+
 def table(results):
     """Returns Markdown: a line for each cheap experiment, by set of rows."""
     heads = ["rows", "cheap experiment, one seed", "FLOPs of a row", "of the target's"]
@@ -168,14 +212,15 @@ def table(results):
             both = [x["PPL"], x["BLEU"]]
             shares = [f"{y['share']:.0f} ({y['low']:.0f} to {y['high']:.0f})" for y in both]
             pairs = [f"{y['pairs']:.0f}" for y in both]
-            cost = f"{x['flops']:.1e}", f"{x['of_target']:.0%}"
+            share = x["of_target"]
+            cost = f"{x['flops']:.1e}", f"{share:.0%}" if share > 0.001 else f"{share:.0e}"
             lines.append(["" if n else rows, name, *cost, *shares, *pairs])
     return pipe_table(heads, lines)
 
 
 def draw(results, path):
     """Plots decision accuracy by PPL over FLOPs, for the rows that every cheap experiment has."""
-    *_, found = results.values()
+    _, found, _ = results.values()
     names = {name: "stopped early, PPL" if name.endswith("PPL") else name for name in found}
     styles = plotting.styles([*dict.fromkeys(names.values())])
     values = [
@@ -200,7 +245,7 @@ def main():
     lines, recall = (
         mechanisms.stored(*x) for x in (("attention", "demo"), ("recall", "diagnostic"))
     )
-    results = measure(lines, recall)
+    results = measure(lines, recall) | {TABLE3: measure_table3(mechanisms.stored("table3", "hour"))}
     files.make_directory(RESULTS)
     files.write_json(RESULTS / "decisions.json", results)
     files.write(RESULTS / "table.md", table(results))

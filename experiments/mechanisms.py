@@ -71,7 +71,7 @@ def table(attention, flops, recall, cost, decisions):
 
 def trust(decisions):
     """Returns a sentence: how far the cheap scores of the table predict the order by PPL."""
-    *_, found = decisions.values()
+    _, found, _ = decisions.values()
     names = {"minimal pairs": "minimal pairs, accuracy", "recall": "recall, accuracy"}
     shares = {title: found[name]["PPL"] for title, name in names.items()}
     texts = [

@@ -119,7 +119,7 @@ def claims():
     yield f"if it is more than {mechanisms.FASTER} times as fast at 2,048", True
 
     found = json.loads((readme.RESULTS / "decisions" / "decisions.json").read_text())
-    every, of_recall = found.values()
+    every, of_recall, paper = found.values()
     quarter, half, *_ = shares = [x["PPL"]["share"] for x in every.values()]
     yield f"has {quarter:.0f}% of the pairs in order by perplexity, after half", True
     yield f"of them {half:.0f}%. The accuracy of whole runs", True
@@ -127,6 +127,13 @@ def claims():
     recall = of_recall["recall, accuracy, mean of 3 seeds"]
     yield f"than a coin: {recall['PPL']['share']:.0f}% with three", recall["PPL"]["low"] < 50
     yield "for twice the FLOPs of the target's runs", 2 < recall["of_target"] < 2.5
+    early, *_, whole, _ = paper.values()
+    share = f"{whole['PPL']['share']:.0f}%"
+    yield (
+        f"a millionth of the FLOPs of the paper's base, has {share}",
+        (0.5e-6 < whole["of_target"] < 1.5e-6),
+    )
+    yield f"a quarter of its steps it has {early['PPL']['share']:.0f}%", early["PPL"]["low"] < 50
 
     grids = json.loads((readme.RESULTS / "scale" / "agreement.json").read_text())
     text = {

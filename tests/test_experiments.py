@@ -4,6 +4,7 @@ scale.py compares grids with the paper, mechanisms.py writes a page of all mecha
 tools/peers measures other toolkits and checkouts alternately with this one.
 """
 
+import functools
 import gzip
 import itertools
 import json
@@ -273,8 +274,22 @@ def test_decision_accuracy_counts_the_pairs_that_the_target_separates():
 
 def test_stored_decisions_are_those_of_the_stored_runs():
     stored = json.loads((RESULTS / "decisions" / "decisions.json").read_text())
+    of_table3 = stored.pop(decisions.TABLE3)
     studies = ("attention", "demo"), ("recall", "diagnostic")
     assert decisions.measure(*(mechanisms.stored(*x) for x in studies)) == stored
+    assert decisions.measure_table3(mechanisms.stored("table3", "hour")) == of_table3
+
+
+def test_the_means_of_seeds_have_as_many_pairs_in_the_papers_order_as_the_table_says():
+    known = json.loads((scale.RESULTS / "agreement.json").read_text())["hour"]["agreement"]["all"]
+    lines = mechanisms.stored("table3", "hour")
+    for metric, sign in (("PPL", 1), ("BLEU", -1)):
+        paper = sign * np.array([[line.row.paper[metric]] for line in lines])
+        means = sign * np.array([[line.measure(metric).spread.mean for line in lines]])
+        signs = functools.partial(decisions.separated_in_paper, metric)
+        found = decisions.accuracy(paper, decisions.Cheap("", means, [None], 1.0), signs)
+        assert found.pairs == known[metric]["pairs"]
+        assert found.share * found.pairs / 100 == pytest.approx(known[metric]["ordered"])
 
 
 def runs(folder, row):
