@@ -47,6 +47,8 @@ MEMORIES = (
     *("linear", "performer", "cosformer:M=64", "retention", "gated_linear", "mamba2"),
     *("delta", "gated_delta"),
 )
+BOTH = {"softmax": SOFTMAX, "linear": "linear", "gated linear": "gated_linear", "delta": "delta"}
+CONVOLUTIONS = dict(d_k=64, decoder_conv=4)  # in both layers, in place of the window
 TABLE: dict[str, Any] = dict(split="test", V=36)
 
 
@@ -71,7 +73,7 @@ ONE_HEAD = dict(d_model=512, d_ff=1024, h=1, d_v=256)
 
 @study(
     "Associative recall by mechanism and state",
-    columns="decoder_attention d_k",
+    columns="decoder_attention d_k decoder_conv",
     base=task(8, 40, N=4, positions="none", **ONE_HEAD, **second(SOFTMAX)),
     **TABLE,
 )
@@ -82,6 +84,7 @@ def recall():
         *(Row(f"{x.split(':')[0]}, d_k 8", second(x)) for x in (*KEYS, *PATTERNS)),
         *(Row(f"{x.split(':')[0]}, d_k {k}", second(x, 8 * k)) for x in MEMORIES for k in (8, 32)),
         Row("taylor, d_k 8", second("taylor")),
+        *(Row(f"{name}, convolutions", layers(x) | CONVOLUTIONS) for name, x in BOTH.items()),
     ]
 
 

@@ -68,6 +68,11 @@ def _attention(c: Model) -> Iterator[str]:
             partners["mup"] = "parametrization=mup"
         if c.document_attention == "within" and role == "decoder":
             partners["documents"] = "document_attention=within"
+            if c.decoder_conv:
+                yield (
+                    f"decoder_conv={c.decoder_conv} crosses the borders of documents: leave out "
+                    "decoder_conv or document_attention=within."
+                )
         if role != "cross":
             needed = POSITIONS[c.positions].partners
             partners |= dict.fromkeys(needed, f"positions={c.positions}")

@@ -56,7 +56,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "transformer": Architecture(
         "transformer:Transformer",
         "flops:transformer",
-        (*_FIGURE_1, "encoder_attention", "decoder_attention", "cross_attention"),
+        (*_FIGURE_1, "encoder_attention", "decoder_attention", "decoder_conv", "cross_attention"),
     ),
     "encoder": Architecture(
         "language_model:LanguageModel",
@@ -68,7 +68,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "decoder": Architecture(
         "language_model:LanguageModel",
         "flops:language_model",
-        (*_FIGURE_1, "decoder_attention", "document_attention"),
+        (*_FIGURE_1, "decoder_attention", "decoder_conv", "document_attention"),
         translates=False,
     ),
     "recurrent": Architecture(

@@ -49,6 +49,7 @@ def configs() -> dict[str, dict]:
         "h_kv": dict(h_kv=1),
         "gate of a head": dict(attention_gate="head"),
         "gate of an element": dict(attention_gate="element"),
+        "convolutions": dict(decoder_conv=3),
         "dropout inside": dict(P_drop_attention=0.1, P_drop_ff=0.1),
         "mup": dict(parametrization="mup", mup_width=8),
         "accumulate": dict(accumulate=2),

@@ -233,5 +233,7 @@ def test_mechanisms_that_mix_documents_are_refused():
     within = dict(architecture="decoder", corpus="documents", document_attention="within")
     with pytest.raises(UsageError, match="document_attention=within"):
         replace(Config(), **within, decoder_attention="lsh")
+    with pytest.raises(UsageError, match="decoder_conv=3 crosses the borders of documents"):
+        replace(Config(), **within, decoder_conv=3)
     with pytest.raises(UsageError, match="has no effect"):
         replace(Config(), **within | dict(corpus="grammar"))

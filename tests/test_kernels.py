@@ -224,6 +224,7 @@ poisoned.defvjp(lambda x, present: (x, present), lambda present, g: (poison(g, p
 UNDEFINED = (
     dict(norm_placement="pre"),
     dict(qk_norm="rms_norm"),
+    dict(decoder_conv=3),
     dict(encoder_attention="general"),
     dict(encoder_attention="cosine", decoder_attention="sink", cross_attention="differential"),
     dict(attention_gate="element", h_kv=1),

@@ -73,6 +73,10 @@ DEFINED = {
         pre=True,
         activation="gelu",
     ),
+    "convolutions": transform(
+        dict(decoder_conv=3, h=4, h_kv=2, d_k=6, positions="rotary", qk_norm="rms_norm"),
+        positions="rotary",
+    ),
     "decoder": (dict(architecture="decoder"), transformer.language_model, dict(causal=True)),
     "encoder": (
         dict(architecture="encoder", norm_placement="pre", positions="relative"),
@@ -164,6 +168,12 @@ MIXES = {
         attention_gate="element",
         decoder_attention="local:w=2",
         cross_attention="local_p:w=3",
+    ),
+    "convolutions": dict(
+        decoder_conv=3, h_kv=1, decoder_attention="retention", positions="rotary", d_k=6
+    ),
+    "convolutions-gates": dict(
+        decoder_conv=2, decoder_attention="gated_delta", norm_placement="pre", positions="none"
     ),
     "multi-query-linear-general": dict(
         h_kv=1, decoder_attention="linear", cross_attention="general"

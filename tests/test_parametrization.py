@@ -72,7 +72,9 @@ def test_factors_are_those_of_table_8():
     actual = factors(c)
     assert {name: actual[name] for name in FACTORS} == pytest.approx(FACTORS)
     assert logit_multiplier(c.model) == 0.5
-    gated = factors(config.replace(c, feed_forward="swiglu", positions="relative"))
+    parts = dict(feed_forward="swiglu", positions="relative", decoder_conv=3)
+    gated = factors(config.replace(c, **parts))
+    assert gated["decoder_0/attention/filter_V"] == 1
     assert gated["encoder_0/feed_forward/W_3"] == 0.25
     assert gated["encoder_bias/table"] == 1
 

@@ -226,7 +226,7 @@ NAMED = dict(
     architecture=("recurrent", "decoder"), N=(4, 12), d_model=(1024,), d_ff=(1024,), h=(4,),
     h_kv=(2,), d_k=(128,), d_v=(32,), positions=("rotary",), norm=("rms_norm",),
     norm_placement=("pre", "post"), feed_forward=("swiglu",), qk_norm=("rms_norm",),
-    attention_gate=("head", "element"), encoder_attention=("local:w=3",),
+    attention_gate=("head", "element"), decoder_conv=(3,), encoder_attention=("local:w=3",),
     decoder_attention=("linear",), cross_attention=("additive",), cell=("gru",),
     encoder_direction=("both",), attention_feeding=("output",), kernel=(5,), dilation=(2,),
     P_drop_attention=(0.1,), P_drop_ff=(0.1,), parametrization=("mup",), mup_width=(1024, 256),

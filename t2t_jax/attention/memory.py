@@ -22,8 +22,9 @@ class Memory(Mechanism):
 
     Some papers scale the normalised output by a learned vector. This is left out, as W_O can
     express it, even after an output gate. Their output gate, a SiLU, is left out, too;
-    `attention_gate` adds a sigmoid in its place. An encoder sums what it reads in both directions,
-    in which each position sees itself once (LION, Afzal et al. 2025).
+    `attention_gate` adds a sigmoid in its place, and `decoder_conv` adds their short convolutions,
+    without an activation. An encoder sums what it reads in both directions, in which each position
+    sees itself once (LION, Afzal et al. 2025).
 
     Attributes:
       chunk: the number of positions by which the memory advances; within a chunk, the weight of

@@ -33,6 +33,7 @@ def check(c: Config) -> None:
         "feed_forward": [n for n, part in FEED_FORWARD.items() if part.ctranslate2 is not None],
         "qk_norm": ["none"],
         "attention_gate": ["none"],
+        "decoder_conv": [0],
         "d_v": [m.d_k],
     }
     for field, values in supported.items():

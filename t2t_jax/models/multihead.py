@@ -28,7 +28,9 @@ class MultiHead(nn.Module):
     With h_kv < h, each head of keys and values serves a group of h / h_kv adjacent heads of queries
     (Ainslie et al. 2023; h_kv = 1: Shazeer 2019). With an attention gate, head_i is multiplied by
     sigmoid(x W_G_i) (Qiu et al. 2025, section 2.2, position G1). If the mechanism has gates of its
-    own, y W_gates_i is appended to the features of each key.
+    own, y W_gates_i is appended to the features of each key. With decoder_conv, a causal depthwise
+    convolution over positions follows W_Q, W_K and W_V of the decoder's self-attention (So et al.
+    2021, "Primer", multi-dconv-head attention); initially it is the identity.
 
     Attributes:
       c: the hyperparameters.
@@ -60,6 +62,11 @@ class MultiHead(nn.Module):
         if c.qk_norm != "none":
             self.norm_q = norm(c.qk_norm, self.dtype, axis="d_k")
             self.norm_k = norm(c.qk_norm, self.dtype, axis="d_k")
+        self.width = c.decoder_conv if self.role == "decoder" else 0
+        if self.width:
+            self.filter_Q = self._filter("filter_Q", c.h, c.d_k, "d_k")
+            self.filter_K = self._filter("filter_K", c.h_kv or c.h, c.d_k, "d_k")
+            self.filter_V = self._filter("filter_V", c.h_kv or c.h, c.d_v, "d_v")
         mechanism = of_layer(getattr(c, f"{self.role}_attention"), self.layer)
         self.gates = entry(mechanism).gates(c.d_k)
         if self.gates:
@@ -91,7 +98,10 @@ class MultiHead(nn.Module):
         k = jnp.zeros((B, capacity, h, self.c.d_k + self.gates), x.dtype)
         v = jnp.zeros((B, capacity, h, self.c.d_v), x.dtype)
         none_yet = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
-        return self.attention.start(*self._stored(k, v), none_yet)
+        state = self.attention.start(*self._stored(k, v), none_yet)
+        if not self.width:
+            return state
+        return {"heads": state, "inputs": jnp.zeros((B, self.width - 1, x.shape[-1]), x.dtype)}
 
     def start_cross(self, y: Array, visibility: Visibility) -> Any:
         """What attention over y [B, S, d_model] needs, computed once for each sentence."""
@@ -99,8 +109,16 @@ class MultiHead(nn.Module):
 
     def step_self(self, state: Any, x: Array, t: Array, bias: Bias = None) -> tuple[Array, Any]:
         """Position t: x [B, 1, d_model] attends to itself and to all positions before it."""
-        new = self._stored(*self._keys_and_values(x, t))
-        out, state = self.attention.step(state, self._projected(x, "Q", t), t, *new, bias)
+        inputs, first, heads = x, t, state
+        if self.width:  # the last inputs are projected again
+            inputs, heads = jnp.concatenate([state["inputs"], x], 1), state["heads"]
+            first = t - (self.width - 1)
+        k, v = self._keys_and_values(inputs, first)
+        q = self._projected(inputs, "Q", first)
+        if self.width:
+            q, k, v = (y[:, -1:] for y in (q, k, v))
+        out, heads = self.attention.step(heads, q, t, *self._stored(k, v), bias)
+        state = {"heads": heads, "inputs": inputs[:, 1:]} if self.width else heads
         return self._merge(out, x), state
 
     def step_cross(self, state: Any, x: Array, t: Array) -> Array:
@@ -113,11 +131,12 @@ class MultiHead(nn.Module):
     ) -> Array:
         """Queries (Q) or keys (K) at positions first, first + 1, ..., normalised and rotated."""
         W, norm = (self.W_Q, "norm_q") if name == "Q" else (self.W_K, "norm_k")
-        y = self._heads(x, W, present)
+        y = self._convolved(self._heads(x, W, present), name)
         if self.c.qk_norm != "none":
             y = getattr(self, norm)(y)
-            if present is not None:  # a kernel leaves the gradient of padding undefined
-                y = jnp.where(present[:, :, None, None], y, 0)
+        if present is not None and (self.width or self.c.qk_norm != "none"):
+            # A kernel leaves the gradient of padding undefined.
+            y = jnp.where(present[:, :, None, None], y, 0)
         return y if self.role == "cross" else rotate(self.c.positions, y, first)
 
     def _keys_and_values(
@@ -127,7 +146,26 @@ class MultiHead(nn.Module):
         k = self._projected(y, "K", first, present)
         if self.gates:
             k = jnp.concatenate([k, self._heads(y, self.W_gates, present)], -1)
-        return k, self._heads(y, self.W_V, present)
+        v = self._convolved(self._heads(y, self.W_V, present), "V")
+        if self.width and present is not None:
+            v = jnp.where(present[:, :, None, None], v, 0)
+        return k, v
+
+    def _filter(self, name: str, h: int, width: int, axis: str) -> Array:
+        def identity(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+            return jnp.zeros(shape, dtype).at[-1].set(1)
+
+        shape, axes = (self.width, h, width), ("position", "heads", axis)
+        return parameter(self, name, shape, axes, identity, jnp.float32)
+
+    def _convolved(self, y: Array, name: str) -> Array:
+        """y [B, L, h, d]; with filters, sums over this position and those before it."""
+        if not self.width:
+            return y
+        filters, L = getattr(self, f"filter_{name}"), y.shape[1]
+        past = jnp.pad(y, ((0, 0), (self.width - 1, 0), (0, 0), (0, 0)))
+        terms = (filters[i][None, None] * past[:, i : i + L] for i in range(self.width))
+        return sum(terms, jnp.zeros(y.shape, jnp.float32)).astype(y.dtype)
 
     def _stored(self, *keys_and_values: Array) -> list[Array]:
         """Keys and values of h_kv heads, as the mechanism stores them in decoding."""

@@ -73,6 +73,8 @@ def learning_rate_factors(c: config.Model, axes: Any) -> Any:
         ("position", "d_model"): 1.0,
         ("heads", "bucket"): 1.0,
         ("heads", "d_k"): 1.0,
+        ("position", "heads", "d_k"): 1.0,
+        ("position", "heads", "d_v"): 1.0,
         **FEED_FORWARD[c.feed_forward].mup(c),
         **NORM_PLACEMENTS[c.norm_placement].mup(c),
     }

@@ -94,6 +94,9 @@ def heads(p, x, y, causal, power, rotary=False, bias=None):
     for i in range(h):
         j = i * h_kv // h  # the head of keys and values that serves this one
         q, k, v = x @ p["W_Q"][:, i], y @ p["W_K"][:, j], y @ p["W_V"][:, j]
+        if "filter_Q" in p:
+            q = convolved(q, p["filter_Q"][:, i])
+            k, v = convolved(k, p["filter_K"][:, j]), convolved(v, p["filter_V"][:, j])
         if "norm_q" in p:
             q, k = norm({"norm": p["norm_q"]}, q), norm({"norm": p["norm_k"]}, k)
         if rotary:
@@ -107,6 +110,15 @@ def heads(p, x, y, causal, power, rotary=False, bias=None):
             a = np.exp(scores[t, seen])
             gate = 1 / (1 + np.exp(-x[t] @ p["W_G"][:, i])) if "W_G" in p else 1
             out[t] += (gate * ((a / a.sum()) @ v[seen])) @ p["W_O"][i]
+    return out
+
+
+def convolved(x, filters):
+    """Returns sums over the last positions of x [T, d]; the last of the filters is for its own."""
+    out = np.zeros_like(x)
+    for t, i in np.ndindex(len(x), len(filters)):
+        if t >= i:
+            out[t] += filters[-1 - i] * x[t - i]
     return out
 
 
