@@ -107,7 +107,8 @@ def draw(results, folder):
     for corpus, points in values.items():
         bounds = [point[end] for point in points for end in ("low", "high")]
         y = plotting.Axis.over("F1", f"F1, {TITLES[corpus]}", bounds)
-        x = plotting.Axis.over("sentences", "training sentences", SIZES[corpus], log=True)
+        sizes = [point["sentences"] for point in points]
+        x = plotting.Axis.over("sentences", "training sentences", sizes, log=True)
         layers = [plotting.interval(y), *plotting.LINES]
         last = {point["row"]: point for point in points}.values()
         panels.append(plotting.panel(x, y, (240, 240), layers, last) | {"data": {"values": points}})

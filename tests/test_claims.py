@@ -18,6 +18,7 @@ from experiments.tools import readme
 from t2t_jax.attention import MECHANISMS, build
 from t2t_jax.cli import main
 from t2t_jax.models.flops import step_flops
+from t2t_jax.runs import published
 from t2t_jax.study import comparison, declaration, notes, presets
 from t2t_jax.study.collecting import RowRuns
 from t2t_jax.study.grid import Grid
@@ -47,6 +48,34 @@ def gap(folder, row, base, metric="BLEU", part="tuned"):
 
 def cost(folder, row, name):
     return rows_of(folder)[row]["runs"][0][name]
+
+
+def treebank_claims():
+    """Yields sentences about parsing by the size of the treebank, likewise."""
+    home = readme.RESULTS / "treebanks"
+    constrained = json.loads((home / "constrained.json").read_text())
+    free, gains = {}, []
+    for run in published.directories(home):
+        name, row, _ = published.read(run, "names.txt").split("\n")[0].split("/")
+        F1 = published.read(run, "result.json")["scores"]["test"]["f1"]["score"]
+        free[name.partition("corpus=")[2], row] = F1, constrained[run.name]["f1"]
+        gains.append(constrained[run.name]["f1"] - F1)
+    leads = {
+        corpus: [b - a for a, b in zip(free[corpus, "Transformer"], scores, strict=True)]
+        for (corpus, row), scores in free.items()
+        if row == "LSTM with attention"
+    }
+    of_sample = [leads[f"wsj_sample,pairs={n}"] for n in (500, 1000, 2547)]
+    growing = of_sample[0][0] < of_sample[1][0] < of_sample[2][0]
+    yield f"grows with the data, from {of_sample[0][0]:.1f} F1 on 500", growing
+    yield f"to {of_sample[2][0]:.1f} on 2,547", True
+    trees = [free["grammar_trees,pairs=2500", x][0] for x in ("Transformer", "LSTM with attention")]
+    yield "the Transformer has {:.1f} and the LSTM {:.1f}".format(*trees), True
+    yield f"gain {min(gains):.0f} to {max(gains):.0f} F1", True
+    yield (
+        "the LSTM stays ahead on 1,000 sentences and more",
+        all(lead > 0 for _, lead in (*of_sample[1:], leads["grammar_trees,pairs=2500"])),
+    )
 
 
 def recipe_claims():
@@ -200,7 +229,7 @@ def claims():
 @pytest.mark.full
 def test_what_the_pages_say_of_stored_results_is_true():
     written = " ".join(RESULTS.read_text().split())
-    for sentence, true in claims():
+    for sentence, true in (*claims(), *treebank_claims()):
         assert sentence in written, sentence
         assert true, sentence
 
