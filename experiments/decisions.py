@@ -138,8 +138,8 @@ def recalls(lines, recall):
     # Only the first of several rows with a mechanism has it in the roles that are usual here.
     firsts = [name if name not in named[:n] else "" for n, name in enumerate(named)]
     found = [by_name.get(f"{name}, d_k 8") for name in firsts]
-    seeds = max(len(line.runs) for line in recall)
-    scores = [-np.array(x.score.values) if x else np.full(seeds, np.nan) for x in found]
+    seeds = min(len(line.runs) for line in recall)
+    scores = [-np.array(x.score.values[:seeds]) if x else np.full(seeds, np.nan) for x in found]
     of_seeds = np.array(scores).T
     flops = np.median([run.result["flops"] for x in found if x for run in x.runs])
     means = of_seeds.mean(axis=0, keepdims=True)
