@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config, items):
         return
     skip = pytest.mark.skip(reason="exhaustive: run with --full")
     for item in items:
-        if "full" in item.keywords:
+        if item.get_closest_marker("full"):
             item.add_marker(skip)
 
 
