@@ -126,6 +126,18 @@ def claims():
         for row in ("LSTM with attention", "Transformer")
     )
     yield "with fewer parameters and FLOPs", all(map(operator.lt, lstm, transformer))
+    recalled = {
+        n: [x["accuracy"] for x in row["runs"]] for n, row in rows_of("recall-diagnostic").items()
+    }
+    base = recalled["softmax, d_k 8"]
+    yield (
+        f"of the twelve seeds of the first row, {sum(x > 99 for x in base)} find it",
+        (len(base) == 12 and sum(x < 13.5 for x in base) == 3),
+    )
+    yield (
+        "softmax and gated linear attention find the solution with every seed",
+        all(min(recalled[f"{name}, convolutions"]) > 99.9 for name in ("softmax", "gated linear")),
+    )
     hybrids = rows_of("hybrids-diagnostic").items()
     solved = {name: sum(run["accuracy"] > 99 for run in row["runs"]) for name, row in hybrids}
     yield "a softmax layer find the value with every seed", solved["window, softmax last"] == 3

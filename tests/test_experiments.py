@@ -342,7 +342,7 @@ def mean(runs, split="test", metric="bleu"):
 )
 def test_recall_is_that_of_the_mechanism(page, row, name, column):
     made = runs("recall-diagnostic", name)
-    assert len(made) == 3
+    assert len(made) >= 3
     assert cells(page, row)[column].split()[0] == mean(made, metric="accuracy")
 
 
