@@ -329,7 +329,6 @@ def test_the_page_shows_every_trial_and_each_row_untuned(swept):
     (difference,) = specs["differences"]["data"]["values"]
     # Differences of PPL are those of geometric means.
     assert (difference["size"], difference["untuned"]) == pytest.approx((3, 2), rel=0.01)
-    assert text.count("<td>untuned</td>") == text.count("<td>tuned</td>") == 4
 
 
 def cells(table):
