@@ -212,6 +212,18 @@ def claims():
     everything = middle["agreement"]["all"]["PPL"]
     ordered = longest["agreement"]["all"]["PPL"]["ordered"]
     yield f"have {everything['ordered']} of {everything['pairs']} there, and {ordered} with", True
+    captions = grids["multi30k, d_model 32, 29,000 pairs, 6 epochs"]
+    every, held_out = (captions["agreement"][part]["PPL"] for part in ("all", "A, B, E"))
+    yield f"with {captions['tokens_per_parameter']:.1f} tokens for each parameter and 6", True
+    yield f"has {every['ordered']} of {every['pairs']} pairs in order, with a tau of", True
+    yield f"with a tau of {every['tau']:.2f}. Groups A, B and E", True
+    yield f"have {held_out['ordered']} of {held_out['pairs']}, and a tau of", True
+    yield (
+        f"of {held_out['tau']:.2f}, where {scale.attainable('PPL', 'ABE'):.2f} can be expected",
+        True,
+    )
+    dropped = captions["wrong"]["PPL"]["D:P_drop=0.0"]
+    yield f"the row without dropout, on the wrong side of {len(dropped)} rows", True
     short = grids["text, d_model 64, 5,600 pairs, 6 epochs"]
     same = f"{short['tokens_per_parameter']:.2f}" == f"{tokens[1]:.2f}"
     yield "6 epochs of as many tokens a parameter as in the smallest grid are too few", same
