@@ -1,8 +1,8 @@
 """Associative recall: which mechanisms, mixtures and depths find a value by its key.
 
-    launch/local.sh run recall --preset diagnostic --seeds 3      by mechanism and state
-    launch/local.sh run hybrids --preset diagnostic --seeds 3     by mixture of mechanisms
-    launch/local.sh run induction --preset diagnostic --seeds 3   by depth
+    launch/local.sh run recall --preset diagnostic --seeds 3 --base-seeds 12    by mechanism
+    launch/local.sh run hybrids --preset diagnostic --seeds 3                   by mixture
+    launch/local.sh run induction --preset diagnostic --seeds 3                 by depth
 
 On 2 CPU cores the first takes about 30 minutes, the second 15 and the third 3.
 

@@ -62,8 +62,8 @@ class MultiHead(nn.Module):
         if c.qk_norm != "none":
             self.norm_q = norm(c.qk_norm, self.dtype, axis="d_k")
             self.norm_k = norm(c.qk_norm, self.dtype, axis="d_k")
-        self.width = c.decoder_conv if self.role == "decoder" else 0
-        if self.width:
+        self.conv = c.decoder_conv if self.role == "decoder" else 0
+        if self.conv:
             self.filter_Q = self._filter("filter_Q", c.h, c.d_k, "d_k")
             self.filter_K = self._filter("filter_K", c.h_kv or c.h, c.d_k, "d_k")
             self.filter_V = self._filter("filter_V", c.h_kv or c.h, c.d_v, "d_v")
@@ -99,9 +99,9 @@ class MultiHead(nn.Module):
         v = jnp.zeros((B, capacity, h, self.c.d_v), x.dtype)
         none_yet = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
         state = self.attention.start(*self._stored(k, v), none_yet)
-        if not self.width:
+        if not self.conv:
             return state
-        return {"heads": state, "inputs": jnp.zeros((B, self.width - 1, x.shape[-1]), x.dtype)}
+        return {"heads": state, "inputs": jnp.zeros((B, self.conv - 1, x.shape[-1]), x.dtype)}
 
     def start_cross(self, y: Array, visibility: Visibility) -> Any:
         """What attention over y [B, S, d_model] needs, computed once for each sentence."""
@@ -110,15 +110,15 @@ class MultiHead(nn.Module):
     def step_self(self, state: Any, x: Array, t: Array, bias: Bias = None) -> tuple[Array, Any]:
         """Position t: x [B, 1, d_model] attends to itself and to all positions before it."""
         inputs, first, heads = x, t, state
-        if self.width:  # the last inputs are projected again
+        if self.conv:  # the last inputs are projected again
             inputs, heads = jnp.concatenate([state["inputs"], x], 1), state["heads"]
-            first = t - (self.width - 1)
+            first = t - (self.conv - 1)
         k, v = self._keys_and_values(inputs, first)
         q = self._projected(inputs, "Q", first)
-        if self.width:
+        if self.conv:
             q, k, v = (y[:, -1:] for y in (q, k, v))
         out, heads = self.attention.step(heads, q, t, *self._stored(k, v), bias)
-        state = {"heads": heads, "inputs": inputs[:, 1:]} if self.width else heads
+        state = {"heads": heads, "inputs": inputs[:, 1:]} if self.conv else heads
         return self._merge(out, x), state
 
     def step_cross(self, state: Any, x: Array, t: Array) -> Array:
@@ -134,7 +134,7 @@ class MultiHead(nn.Module):
         y = self._convolved(self._heads(x, W, present), name)
         if self.c.qk_norm != "none":
             y = getattr(self, norm)(y)
-        if present is not None and (self.width or self.c.qk_norm != "none"):
+        if present is not None and (self.conv or self.c.qk_norm != "none"):
             # A kernel leaves the gradient of padding undefined.
             y = jnp.where(present[:, :, None, None], y, 0)
         return y if self.role == "cross" else rotate(self.c.positions, y, first)
@@ -147,7 +147,7 @@ class MultiHead(nn.Module):
         if self.gates:
             k = jnp.concatenate([k, self._heads(y, self.W_gates, present)], -1)
         v = self._convolved(self._heads(y, self.W_V, present), "V")
-        if self.width and present is not None:
+        if self.conv and present is not None:
             v = jnp.where(present[:, :, None, None], v, 0)
         return k, v
 
@@ -155,16 +155,16 @@ class MultiHead(nn.Module):
         def identity(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
             return jnp.zeros(shape, dtype).at[-1].set(1)
 
-        shape, axes = (self.width, h, width), ("position", "heads", axis)
+        shape, axes = (self.conv, h, width), ("position", "heads", axis)
         return parameter(self, name, shape, axes, identity, jnp.float32)
 
     def _convolved(self, y: Array, name: str) -> Array:
         """y [B, L, h, d]; with filters, sums over this position and those before it."""
-        if not self.width:
+        if not self.conv:
             return y
         filters, L = getattr(self, f"filter_{name}"), y.shape[1]
-        past = jnp.pad(y, ((0, 0), (self.width - 1, 0), (0, 0), (0, 0)))
-        terms = (filters[i][None, None] * past[:, i : i + L] for i in range(self.width))
+        past = jnp.pad(y, ((0, 0), (self.conv - 1, 0), (0, 0), (0, 0)))
+        terms = (filters[i][None, None] * past[:, i : i + L] for i in range(self.conv))
         return sum(terms, jnp.zeros(y.shape, jnp.float32)).astype(y.dtype)
 
     def _stored(self, *keys_and_values: Array) -> list[Array]:
