@@ -1,0 +1,42 @@
+"""The learning rates that transfer.py calls best, and the fits of scaling_laws.py."""
+
+import numpy as np
+import pytest
+
+from experiments import scaling_laws, transfer
+
+RATES = [0.001, 0.002, 0.004, 0.008]
+
+
+@pytest.mark.parametrize("best", [0.0017, 0.0031, 0.0055])
+def test_the_lowest_point_of_a_parabola_is_found_between_the_rates(best):
+    NLL = 2 + 0.1 * np.log2(np.array(RATES) / best) ** 2
+    assert transfer.lowest(RATES, NLL) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("end", [0, -1])
+def test_an_end_of_the_range_is_returned_as_it_is(end):
+    NLL = abs(np.log2(np.array(RATES) / RATES[end]))
+    assert transfer.lowest(RATES, NLL) == RATES[end]
+
+
+def test_the_cost_of_a_transferred_rate_is_above_the_lowest_NLL_of_each_seed():
+    narrow = np.array([[3.0, 2.0, 2.5, 4.0], [3.0, 2.9, 2.6, 4.0]])  # the second rate in the mean
+    wide = np.array([[2.0, 2.4, 3.0, 5.0], [2.1, 2.3, 3.0, 5.0]])
+    of_wide = transfer.summary(RATES, wide, narrow)
+    assert of_wide["transferred"] == pytest.approx((0.4 + 0.2) / 2)
+    assert of_wide["NLL"] == pytest.approx(2.05)
+    assert of_wide["interval"] == pytest.approx([0.001, 0.001])
+    assert transfer.summary(RATES, wide[:1], narrow[:1])["interval"] is None
+
+
+def test_a_fit_recovers_the_law_that_made_the_runs():
+    expected = 1.5, 1.2, 0.4, 2.0, 0.35
+    N, D = (x.ravel() for x in np.meshgrid([0.2, 0.5, 0.9, 1.5], [0.18, 0.37, 0.74, 1.47]))
+    NLL = 1.5 + 1.2 / N**0.4 + 2.0 / D**0.35
+    found = scaling_laws.fit(N, D, NLL)
+    assert found == pytest.approx(expected, rel=0.01)
+    outlier = NLL.copy()
+    outlier[5] *= 1.1
+    robust = scaling_laws.fit(N, D, outlier)
+    assert scaling_laws.law(robust, N, D) == pytest.approx(NLL, rel=0.005)
