@@ -13,6 +13,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 
 from t2t_jax import config
@@ -331,17 +332,21 @@ def test_text_that_a_vocabulary_loses_is_counted_and_said(texts, tmp_path):
     assert "dev 23 (3 with a reference that no output can equal)" in lines[2]
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".bz2"])
-@pytest.mark.parametrize("module", [gzip, bz2, lzma])
-def test_a_compressed_file_is_known_by_its_content(texts, tmp_path, module, suffix):
+def zstandard(data):
+    return pyarrow.compress(data, "zstd", asbytes=True)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".bz2", ".zst"])
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstandard])
+def test_a_compressed_file_is_known_by_its_content(texts, tmp_path, compress, suffix):
     before = prepare(request(texts), tmp_path / "cache", quiet)
     path = Path(f"{texts['dev'][0]}.de")
     data = path.read_bytes()
     path.unlink()
-    path.with_name(path.name + suffix).write_bytes(module.compress(data))
+    path.with_name(path.name + suffix).write_bytes(compress(data))
     after = prepare(request(texts), tmp_path / "cache", quiet)
     assert open_dataset(after).fingerprint == open_dataset(before).fingerprint
-    path.with_name(path.name + suffix).write_bytes(module.compress(data)[:-9])
+    path.with_name(path.name + suffix).write_bytes(compress(data)[:-9])
     with pytest.raises(UsageError, match="is not a whole"):
         prepare(request(texts), tmp_path / "cache2", quiet)
 

@@ -7,12 +7,14 @@ import re
 
 import jax
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from t2t_jax.attention import choice
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.config import Config, Data, replace
+from t2t_jax.data import documents
 from t2t_jax.data.cache import Split, packed, ragged
 from t2t_jax.data.prepare import open_corpus
 from t2t_jax.data.vocabulary import BYTES, Vocabulary, of_bytes, train
@@ -63,6 +65,22 @@ def test_documents_are_read_from_files_of_all_kinds(files, tmp_path):
     assert len(data.splits["train"].target) == 36
     assert data.splits["dev"].references == TEXTS[:5]
     assert data.splits["test"].references == [*TEXTS[5:8], "Ünknown ▁ <s> 日本\n\n end"]
+
+
+def test_the_column_of_a_parquet_file_is_read_as_documents(tmp_path):
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(
+        pyarrow.table({"n": [1, 2, 3], "text": [*TEXTS[:2], STRANGE]}), path
+    )
+    assert [raw.target.decode() for raw in documents._read(path)] == [*TEXTS[:2], STRANGE]
+    pyarrow.parquet.write_table(pyarrow.table({"words": TEXTS}), path)
+    with pytest.raises(
+        UsageError, match=r'a.parquet cannot be read as Parquet with a column "text"'
+    ):
+        next(documents._read(path))
+    path.write_bytes(b"PAR1")
+    with pytest.raises(UsageError, match=r"a.parquet cannot be read as Parquet"):
+        next(documents._read(path))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Corpora of documents: files of plain text, or of JSON lines."""
+"""Corpora of documents: files of plain text, of JSON lines, or in Parquet."""
 
 import glob
 import itertools
@@ -37,8 +37,8 @@ def _files(paths: str, split: str) -> list[Path]:
 
 def _read(*paths: Path) -> Iterator[Raw]:
     for path in paths:
-        suffixes = {".jsonl", ".json", ".ndjson"} & {*path.suffixes}
-        for document in (_json_lines if suffixes else _plain_text)(path):
+        readers = [_READERS[suffix] for suffix in path.suffixes if suffix in _READERS]
+        for document in (readers or [_plain_text])[-1](path):
             yield Raw(b"", document, document=True)
 
 
@@ -63,3 +63,25 @@ def _json_lines(path: Path) -> Iterator[bytes]:
                     "rename a file of plain text to end in .txt."
                 )
             yield text.encode(errors="surrogatepass")
+
+
+def _parquet(path: Path) -> Iterator[bytes]:
+    """The column "text" of a file."""
+    import pyarrow.parquet  # slow to import
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=["text"]):
+                for text in batch["text"].to_pylist():
+                    yield (text or "").encode()
+    except (KeyError, AttributeError, pyarrow.ArrowException) as error:
+        raise UsageError(
+            f'{path} cannot be read as Parquet with a column "text" of strings ({error}): '
+            "correct it."
+        ) from error
+
+
+_READERS = {
+    **dict.fromkeys((".jsonl", ".json", ".ndjson"), _json_lines),
+    ".parquet": _parquet,
+}

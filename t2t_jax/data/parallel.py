@@ -6,6 +6,7 @@ import functools
 import gzip
 import hashlib
 import http.client
+import io
 import itertools
 import lzma
 import urllib.request
@@ -73,16 +74,23 @@ def _find(prefix: str, language: str, split: str) -> Path:
         if (path := Path(plain + suffix)).is_file():
             return path
     raise FilesMissing(
-        f"{plain} does not exist, nor does a compressed one (.gz, .xz, .bz2): put the {language} "
-        f"side of {split} there, or correct the path."
+        f"{plain} does not exist, nor does a compressed one (.gz, .xz, .bz2, .zst): put the "
+        f"{language} side of {split} there, or correct the path."
     )
 
 
 # First bytes of a compressed file -> its suffix, and the function that opens it.
+def _zstandard(path: Path, mode: str) -> Any:
+    import pyarrow  # slow to import
+
+    return io.BufferedReader(pyarrow.input_stream(path, compression="zstd"))
+
+
 _COMPRESSED: dict[bytes, tuple[str, Callable[..., Any]]] = {
     b"\x1f\x8b": ("gz", gzip.open),
     b"\xfd7zXZ\0": ("xz", lzma.open),
     b"BZh": ("bz2", bz2.open),
+    b"\x28\xb5\x2f\xfd": ("zst", _zstandard),
 }
 
 
@@ -114,9 +122,7 @@ def lines_of(path: Path) -> Iterator[bytes]:
     name, opened = _COMPRESSED[magic] if magic else ("", open)
     try:
         with opened(path, "rb") as file:
-            first = file.readline()
-            refuse_utf16(path, first + file.read1(1 << 16))
-            file.seek(0)
+            refuse_utf16(path, file.peek(1 << 16))
             if first := file.readline():
                 yield first.removeprefix(codecs.BOM_UTF8)
             yield from file
