@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
-from t2t_jax.config import Config
-from t2t_jax.data.cache import Dataset, Split
+from t2t_jax.data.cache import Split
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import BPC
 from t2t_jax.runs import store
@@ -87,17 +86,11 @@ def _splits_of(grid: Grid, rows: Sequence[RowRuns], cache: Path) -> Mapping[str,
     finished = [(row.runs[0].directory, row.c) for row in rows if row.runs]
     if not finished or not (grid.study.split or BPC in grid.scores):
         return {}
-    dataset = available_dataset(*finished[0], cache, f"the sentences of {grid.data.corpus}")
-    return {} if dataset is None else dataset.splits
-
-
-def available_dataset(directory: Path, c: Config, cache: Path, without: str) -> Dataset | None:
-    """Returns the dataset of a run, or None if its corpus is not available."""
     try:
-        return store.open_dataset(directory, c, cache, lambda _: None)
+        return store.open_dataset(*finished[0], cache, lambda _: None).splits
     except UsageError as error:
-        say(f"without {without}: {error}")
-        return None
+        say(f"without the sentences of {grid.data.corpus}: {error}")
+        return {}
 
 
 def cache_programs(cache: Path) -> None:

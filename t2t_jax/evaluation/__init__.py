@@ -1,4 +1,4 @@
-"""Metrics of trained models: BLEU and others, bracketing F1, accuracy, perplexity, alignment."""
+"""Metrics of trained models: BLEU and others, bracketing F1, accuracy, perplexity."""
 
 from t2t_jax.evaluation import accuracy as accuracy  # these four declare the package's metrics
 from t2t_jax.evaluation import bleu as bleu
