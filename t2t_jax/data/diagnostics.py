@@ -24,11 +24,7 @@ TASKS: Mapping[str, tuple[Callable[..., Example], Callable[[Options], list[str]]
     "copy": (functools.partial(tasks.reorder, order=list), tasks.symbols),
     "reverse": (functools.partial(tasks.reorder, order=reversed), tasks.symbols),
     "sort": (functools.partial(tasks.reorder, order=sorted), tasks.symbols),
-    "selective_copy": (tasks.selective_copy, tasks.selective_copy_words),
-    "induction": (tasks.induction, tasks.induction_words),
     "dyck": (tasks.dyck, tasks.dyck_words),
-    "listops": (tasks.listops, tasks.listops_words),
-    "needle": (tasks.needle, tasks.needle_words),
 }
 VERSION = 1  # to be raised with a change of the examples that are drawn
 PAIRS = 20_000  # in training, unless another number is requested
