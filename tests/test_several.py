@@ -5,7 +5,6 @@ import dataclasses
 import io
 import json
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -120,20 +119,13 @@ def test_columns_of_all_tables_are_kept_in_order():
 
 
 def read(path):
-    """Returns the rows of a file as text, with blanks for what is missing."""
-    if path.suffix == ".csv":
-        return list(csv.DictReader(path.read_text().splitlines()))
-    if path.suffix == ".parquet":
-        rows = pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
-    else:
-        rows = list(map(json.loads, path.read_text().splitlines()))
-    return [{n: "" if x is None else str(x) for n, x in row.items()} for row in rows]
+    """Returns the rows of a file as text."""
+    return list(csv.DictReader(path.read_text().splitlines()))
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_data_has_a_row_for_each_run_and_for_each_step(form, home, tmp_path, capsys):
-    words = ["results", "--store", stored.DEMO, home, "--format", form, "--out", tmp_path / "out"]
-    paths = tmp_path / "out" / f"runs.{form}", tmp_path / "out" / f"curves.{form}"
+def test_data_has_a_row_for_each_run_and_for_each_step(home, tmp_path, capsys):
+    words = ["results", "--store", stored.DEMO, home, "--out", tmp_path / "out"]
+    paths = tmp_path / "out" / "runs.csv", tmp_path / "out" / "curves.csv"
     assert printed(capsys, *words) == f"{paths[0]}\n{paths[1]}\n"
     runs, curves = map(read, paths)
     assert len(runs) == 20 + 19
@@ -188,9 +180,9 @@ def test_data_of_a_study_alone_and_of_runs_that_studies_share(tmp_path, capsys):
     assert len(tidy.tables([directory], ["depth", "table3-demo"], pytest.fail, {})[0]) == 21
     (tmp_path / "depth.py").write_text(DEPTH)
     directory.rename(tmp_path / "runs")
-    of_file = "results", tmp_path / "depth.py", "--format", "jsonl", "--out", tmp_path
-    assert printed(capsys, *of_file) == f"{tmp_path}/runs.jsonl\n{tmp_path}/curves.jsonl\n"
-    assert [x["name"] for x in read(tmp_path / "runs.jsonl")] == ["depth-demo:steps=9,h=2/base/0"]
+    of_file = "results", tmp_path / "depth.py", "--out", tmp_path
+    assert printed(capsys, *of_file) == f"{tmp_path}/runs.csv\n{tmp_path}/curves.csv\n"
+    assert [x["name"] for x in read(tmp_path / "runs.csv")] == ["depth-demo:steps=9,h=2/base/0"]
     (tmp_path / "runs").rename(directory)
     assert main(["results", "tabel3", "--store", str(directory)]) == 2
     assert "has no run of tabel3: did you mean 'table3'?" in capsys.readouterr().err
@@ -279,30 +271,9 @@ def test_an_infinite_perplexity_is_null_in_json(value, tmp_path):
     text = formats.render([(grid, comparison.compare_with_base(grid, entries))], "json")
     rows = json.loads(text, parse_constant=refuse)
     assert rows[1]["PPL"]["mean"] is rows[1]["runs"][0]["PPL"] is None
-    tidy.WRITERS["jsonl"](tmp_path / "x.jsonl", [{"PPL": float("inf"), "row": "é"}])
-    assert (tmp_path / "x.jsonl").read_text() == '{"PPL": null, "row": "é"}\n'
 
 
-def test_parquet_has_text_where_runs_differ_in_type(tmp_path):
-    pytest.importorskip("pyarrow")
-    rows = [{"cores": x, "seed": i} for i, x in enumerate((8, "8, then 16", None))]
-    tidy.WRITERS["parquet"](tmp_path / "x.parquet", rows)
-    found = read(tmp_path / "x.parquet")
-    assert [x["cores"] for x in found] == ["8", "8, then 16", ""]
-    assert [x["seed"] for x in found] == ["0", "1", "2"]
-
-
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_no_curves_are_an_empty_file(form, tmp_path):
-    if form == "parquet":
-        pytest.importorskip("pyarrow")
-    tidy.WRITERS[form](tmp_path / f"x.{form}", [])
-    assert read(tmp_path / f"x.{form}") == []
-
-
-def test_parquet_without_pyarrow_is_refused_in_a_sentence(home, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    words = ["results", "--store", str(home), "--format", "parquet", "--out", str(tmp_path)]
-    assert main(words) == 2
-    assert "install it, or choose --format csv or jsonl" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+def test_no_curves_are_an_empty_file(tmp_path):
+    tidy.write(tmp_path / "x.csv", [])
+    assert read(tmp_path / "x.csv") == []
+    assert (tmp_path / "x.csv").read_text().startswith("name,study,")

@@ -134,8 +134,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--no-cost": _flag("leave out the table of costs"),
     "--notes": _flag("print all notes below the table: code, what rows differ in, ..."),
     "--p": _flag("show differences from base with their intervals and p, corrected"),
-    "--format:results": dict(choices="csv jsonl parquet".split(), default="csv", help="[csv]"),
-    "--out:results": _path("directory for runs.FORMAT and curves.FORMAT [results]", "results"),
+    "--out:results": _path("directory for runs.csv and curves.csv [results]", "results"),
     "--out:report": _path("path of the page [STUDY-PRESET.html in the store]"),
     "--to": _path("directory in which STUDY-PRESET is made", required=True),
     # commands on one run
@@ -202,8 +201,8 @@ plan: print what a study would cost and find, by number of seeds, from stored ru
 table: print the table of studies from stored results
     showing.table studies --sweep --preset --rows --store:several --mix --compare \
     --metrics --cache --format:table --columns --no-cost --p --notes +all
-results: write every run's config, scores, costs and curves as data, for pandas and others
-    showing.results studies:results --store:several --format:results --out:results --cache
+results: write every run's config, scores, costs and curves as CSV, for pandas and others
+    showing.results studies:results --store:several --out:results --cache
 plot: draw the plots of a study, as PNG, SVG and PDF
     showing.plot study --sweep --preset --rows --store --mix --compare --cache +all
 report: write a page of a study: table, curves, costs, translations

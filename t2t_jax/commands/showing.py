@@ -45,7 +45,7 @@ def table(arguments: Namespace) -> None:
 
 def results(arguments: Namespace) -> None:
     """Writes the runs of stores and their curves to two files, and prints their paths."""
-    write, out = tidy.WRITERS[arguments.format], arguments.out
+    out = arguments.out
     files_of = {declaration.find(x).name: x for x in arguments.studies if declaration.path_of(x)}
     studies = [*files_of, *(x for x in arguments.studies if not declaration.path_of(x))]
     beside = list(dict.fromkeys(map(default_store, arguments.studies)))
@@ -68,7 +68,7 @@ def results(arguments: Namespace) -> None:
         row |= {"untuned": None, "chosen": None} if row["study"] in lost else {}
     files.make_directory(out)
     for name, rows in zip(("runs", "curves"), tables, strict=True):
-        write(path := out / f"{name}.{arguments.format}", rows)
+        tidy.write(path := out / f"{name}.csv", rows)
         print(path)
 
 

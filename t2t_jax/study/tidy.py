@@ -4,8 +4,6 @@ A run that several tables share, of studies or of settings of `run`, has a row f
 """
 
 import datetime
-import io
-import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -183,40 +181,6 @@ def _sorted(rows: list[Row]) -> list[Row]:
     return [{name: row.get(name) for name in columns} for row in rows]
 
 
-def _write_csv(path: Path, rows: Sequence[Row]) -> None:
-    files.write(path, as_csv(_columns(rows), rows))
-
-
-def _columns(rows: Sequence[Row]) -> Iterable[str]:
-    return rows[0] if rows else NAMES  # of the curves of runs that have taken no step
-
-
-def _write_jsonl(path: Path, rows: Sequence[Row]) -> None:
-    lines = (json.dumps(files.finite(row), ensure_ascii=False) for row in rows)
-    files.write(path, "".join(f"{line}\n" for line in lines))
-
-
-def _write_parquet(path: Path, rows: Sequence[Row]) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise UsageError(
-            "Parquet needs the package pyarrow: install it, or choose --format csv or jsonl."
-        ) from None
-    out, columns = io.BytesIO(), {n: [row[n] for row in rows] for n in _columns(rows)}
-    parquet.write_table(pyarrow.table({n: _of_one_type(x) for n, x in columns.items()}), out)
-    files.write(path, out.getvalue())
-
-
-def _of_one_type(values: Sequence[Any]) -> list[Any]:
-    """Returns a column as text if only some values are text, as of a run that changed machines."""
-    mixed = len({isinstance(x, str) for x in values if x is not None}) > 1
-    return [str(x) if mixed and x is not None else x for x in values]
-
-
-WRITERS: dict[str, Callable[[Path, Sequence[Row]], None]] = {
-    "csv": _write_csv,
-    "jsonl": _write_jsonl,
-    "parquet": _write_parquet,
-}
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Writes rows as CSV; the curves of runs that have taken no step are a line of names."""
+    files.write(path, as_csv(rows[0] if rows else NAMES, rows))
