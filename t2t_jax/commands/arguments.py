@@ -198,7 +198,7 @@ run: run a study: every row under every seed, then its table
     --tasks --published --rerun --mesh --track --worker --stage --metrics --cache +all
 plan: print what a study would cost and find, by number of seeds, from stored runs
     running.plan study --sweep --preset --rows --store --from --base-seeds --detect --cache +all
-table: print the table of studies from stored results
+table: print the tables of studies from stored results
     showing.table studies --sweep --preset --rows --store:several --mix --compare \
     --metrics --cache --format:table --columns --no-cost --p --notes +all
 results: write every run's config, scores, costs and curves as CSV, for pandas and others

@@ -22,7 +22,7 @@ from t2t_jax.terminal import say
 
 
 def table(arguments: Namespace) -> None:
-    """Prints the table of one or several studies, from one or several stores."""
+    """Prints the tables of one or several studies, from one or several stores."""
     columns, costs, p = arguments.columns, not arguments.no_cost, arguments.p
     if arguments.format not in TYPESET and (columns or not costs or p):
         raise UsageError(

@@ -93,7 +93,7 @@ def compare_with_base(
     if untuned:
         others = _compare(grid, untuned, SCORED, computed)
         lines = [replace(x, untuned=y) for x, y in zip(lines, others, strict=True)]
-    return corrected([(grid, lines)])[0]
+    return _corrected(grid, lines)
 
 
 def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]:
@@ -106,9 +106,9 @@ def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]
     }
 
 
-def corrected(parts: Sequence[tuple[Grid, Sequence[RowResult]]]) -> list[list[RowResult]]:
-    """Returns the lines of each part of a table, corrected for the tests of all parts."""
-    n = sum(len(column) for part in parts for column in tests(*part).values()) or 1
+def _corrected(grid: Grid, lines: Sequence[RowResult]) -> list[RowResult]:
+    """Returns the lines of a table, corrected for all of its tests."""
+    n = sum(map(len, tests(grid, lines).values())) or 1
 
     def of_line(line: RowResult) -> RowResult:
         measures = {
@@ -117,7 +117,7 @@ def corrected(parts: Sequence[tuple[Grid, Sequence[RowResult]]]) -> list[list[Ro
         }
         return replace(line, measures=measures, untuned=line.untuned and of_line(line.untuned))
 
-    return [[of_line(line) for line in lines] for _, lines in parts]
+    return [of_line(line) for line in lines]
 
 
 def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores) -> list[RowResult]:
