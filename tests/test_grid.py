@@ -149,7 +149,7 @@ def test_one_size_and_other_subwords_are_not_compared(grid, open_data):
     for row, tokens, vocabulary in zip("abc", (9, 8, 9), ("v", "v", "w"), strict=True):
         origins = {"data": "d", "vocabulary": vocabulary}
         run = Run(grid.home, 0, {}, likelihood=[[1.0, tokens]], origins=origins)
-        rows.append(collecting.RowRuns(Row(row * 2), grid.config(seven.rows[0]), (run,), ""))
+        rows.append(collecting.RowResult(Row(row * 2), grid.config(seven.rows[0]), (run,), ""))
     assert [comparison.same_subwords(x, rows[0]) for x in rows] == [True, False, False]
 
 

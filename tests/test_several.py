@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 import shutil
 
 import numpy as np
@@ -52,14 +53,14 @@ def printed(capsys, *words):
 def test_each_of_two_stores_has_its_table(form, home, capsys):
     words = ["table", "table3", "--rows", "E", "--format", form, "--store"]
     both = printed(capsys, *words, stored.DEMO, home).replace("\\", "").replace("-{}-", "--")
+    both = re.sub(r"mathbf\{(\d+)\}", r"\1", both)
     first, other = both.split(f"preset demo, {home}.")
     assert f"preset demo, {stored.DEMO}." in first
     PPL = {x.row.name: f"{x.runs[0].result['dev_perplexity']:.3f}" for x in stored.entries(None)}
-    plain = first.replace(".mathbf{", ".")
-    assert PPL["base"] in plain
-    assert PPL[ROW] in plain
+    assert PPL["base"] in first
+    assert PPL[ROW] in first
     assert "3.21" in other
-    assert PPL[ROW] not in other.replace(".mathbf{", ".")
+    assert PPL[ROW] not in other
     assert f"Missing: {ROW}." in other
     assert f"Missing: {ROW}." not in first
     assert (first + other).count("Cost of a run") == 2

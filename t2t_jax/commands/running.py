@@ -15,7 +15,7 @@ from t2t_jax.report import charts
 from t2t_jax.runs import claim, names, provenance, published, study_file, workers
 from t2t_jax.runs.identity import Job
 from t2t_jax.study import requests, sweep
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.declaration import EXPERIMENTS, Row, find
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid

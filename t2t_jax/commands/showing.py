@@ -15,7 +15,7 @@ from t2t_jax.runs import provenance
 from t2t_jax.runs.results import stored
 from t2t_jax.study import declaration, requests, tidy
 from t2t_jax.study import publish as publishing
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.formats import TYPESET, render
 from t2t_jax.study.grid import Grid
 from t2t_jax.terminal import say

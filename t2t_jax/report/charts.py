@@ -24,7 +24,8 @@ from t2t_jax.plotting import (
 from t2t_jax.report import differences, factors, learning, tuning
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement, distances, factorial
-from t2t_jax.study.comparison import RowResult, main_metric
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import main_metric
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
 

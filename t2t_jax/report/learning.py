@@ -8,7 +8,7 @@ import numpy as np
 from t2t_jax.plotting import CHOSEN, DASH, LABEL, SHAPE, Axis, Spec, facets, panel, tooltip
 from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 
 AXES = {
     "steps": "steps",

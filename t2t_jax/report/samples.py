@@ -9,7 +9,7 @@ import numpy as np
 from t2t_jax.data.cache import Split
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.runs import store
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.grid import Grid
 
 SENTENCES = 12  # shown, evenly spaced over the split

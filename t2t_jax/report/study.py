@@ -16,7 +16,8 @@ from t2t_jax.report import page, tuning, vega
 from t2t_jax.report.charts import charts
 from t2t_jax.report.samples import samples
 from t2t_jax.study import distances, tables
-from t2t_jax.study.comparison import Pairs, RowResult, comparable, compare_pairs
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import Pairs, comparable, compare_pairs
 from t2t_jax.study.factorial import effects_table, factorial
 from t2t_jax.study.formats import records, render, row_config
 from t2t_jax.study.grid import Grid

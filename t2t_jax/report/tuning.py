@@ -10,7 +10,7 @@ import numpy as np
 from t2t_jax import config
 from t2t_jax.plotting import CHOSEN, LABEL, LINES, SHAPE, Axis, Spec, facets, panel, tooltip
 from t2t_jax.study import typeset
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE
 from t2t_jax.study.typeset import Cell, Table

@@ -2,30 +2,34 @@
 
 import itertools
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.raw import request
+from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.statistics import Measure
 from t2t_jax.study.sweep import TRIAL_SEED, UNTUNED, Choice, choices
 
 
 @dataclass(frozen=True)
-class RowRuns:
-    """A row at the scale of a preset, with its runs.
+class RowResult:
+    """A row at the scale of a preset, with its runs and what they measure: a line of a table.
 
     Attributes:
       runs: the finished runs, by seed.
       status: the status of the unfinished runs, as text.
       choice: the trials of a row that was tuned, from which `c` was chosen; none of other rows.
-      untuned: the same row without tuning.
+      untuned: the same row without tuning, if it was tuned.
+      measures: by the name of their column; None if a metric is not known for all runs. Those of
+        `comparison.compare_with_base`.
     """
 
     row: Row
@@ -33,7 +37,21 @@ class RowRuns:
     runs: tuple[Run, ...]
     status: str
     choice: Choice = UNTUNED
-    untuned: "RowRuns | None" = None
+    untuned: "RowResult | None" = None
+    measures: Mapping[str, Measure | None] = field(default_factory=dict)
+
+    def measure(self, name: str) -> Measure | None:
+        return self.measures.get(name)
+
+    @property
+    def PPL(self) -> Measure | None:
+        """Perplexity on dev."""
+        return self.measure(PPL)
+
+    @property
+    def score(self) -> Measure | None:
+        """The metric of the corpus."""
+        return self.measure(metric_of(self.c.data.corpus).name)
 
     @property
     def unusual(self) -> bool:
@@ -50,7 +68,7 @@ def collect(
     *,
     mix: bool = False,
     report: Callable[[str], object] = lambda _: None,
-) -> list[RowRuns]:
+) -> list[RowResult]:
     """Returns the rows of a grid with their stored runs of every seed.
 
     With a sweep, a row has its chosen config, and no runs until one of its trials is finished.
@@ -98,7 +116,7 @@ def _collect(
     trials: Sequence[Run],
     mix: bool,
     report: Callable[[str], object],
-) -> tuple[list[RowRuns], dict[Path | None, str]]:
+) -> tuple[list[RowResult], dict[Path | None, str]]:
     """Returns rows with these configs and their runs; and what is unusual of trials, as text."""
     finished, unfinished = _read(grid, [c for _, c in rows], report)
     # Each trial alone: trials have different configs, and so different programs.
@@ -108,7 +126,7 @@ def _collect(
     results.report_changes(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
     collected = [
-        RowRuns(row, c, results.newest_by_seed(runs, usual), "; ".join(others))
+        RowResult(row, c, results.newest_by_seed(runs, usual), "; ".join(others))
         for (row, c), runs, others in zip(rows, finished, unfinished, strict=True)
     ]
     return collected, {run.directory: results.unusual_origins(run, usual) for run in tried}

@@ -16,8 +16,7 @@ from t2t_jax.evaluation.contrastive import DISTANCES, Accuracy, accuracies
 from t2t_jax.evaluation.metrics import metric_of, percentage
 from t2t_jax.runs import judging, store
 from t2t_jax.study import statistics
-from t2t_jax.study.collecting import RowRuns
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.typeset import Table, table
 
 Accuracies = Mapping[str, Sequence[Accuracy]]  # by the name of the row
@@ -76,7 +75,7 @@ def parts(values: np.ndarray) -> list[np.ndarray]:
     return [np.flatnonzero(part_of == i) for i in np.unique(part_of)]
 
 
-def curve(row: RowRuns, indices: Sequence[np.ndarray]) -> list[float]:
+def curve(row: RowResult, indices: Sequence[np.ndarray]) -> list[float]:
     """Returns the metric on each part of the sentences, the mean over seeds."""
     of_sums = metric_of(row.c.data.corpus).of_sums
     counts = [np.array(run.statistics) for run in row.runs]

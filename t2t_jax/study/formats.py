@@ -13,7 +13,8 @@ from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.files import finite
 from t2t_jax.runs import results
 from t2t_jax.study import factorial, tables
-from t2t_jax.study.comparison import RowResult, paper_value
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import paper_value
 from t2t_jax.study.declaration import PAPER
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex

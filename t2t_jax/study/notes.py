@@ -9,7 +9,8 @@ from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, PPL, Outputs, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
-from t2t_jax.study.comparison import RowResult, comparable, same_subwords, tests
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import comparable, same_subwords, tests
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import LEVEL
 from t2t_jax.study.sweep import TRIAL_SEED

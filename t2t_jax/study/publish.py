@@ -9,7 +9,7 @@ from t2t_jax.config import PATHS
 from t2t_jax.errors import UsageError
 from t2t_jax.runs import names, published, store
 from t2t_jax.study import requests
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
 

@@ -9,8 +9,8 @@ from t2t_jax import config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import METRICS, PPL, of_split
 from t2t_jax.runs.results import Run
-from t2t_jax.study.collecting import RowRuns
-from t2t_jax.study.comparison import RowResult, comparable, paper_value
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import comparable, paper_value
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes
@@ -141,7 +141,7 @@ def _measured(line: RowResult | None, name: str, digits: int, best: float = math
     return Cell(f"{spread.mean:.{digits}f}{deviation}{marks}", spread.mean == best)
 
 
-def costs(rows: Sequence[RowRuns]) -> Table:
+def costs(rows: Sequence[RowResult]) -> Table:
     """Returns the costs of every row that has runs, with columns for each device."""
     devices = sorted({run.device for row in rows for run in row.runs})
     groups: dict[str, list[list[str]]] = {}

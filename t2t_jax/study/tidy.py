@@ -12,7 +12,7 @@ from t2t_jax import files
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.runs import names, provenance, published, results, store
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.formats import row_config
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.sweep import TRIAL_SEED
