@@ -108,7 +108,7 @@ def list_runs(home: Path) -> tuple[list[str], str]:
         rows += [(name, "failed", "", _age(directory), "", "", why) for name in own]
         begun.add(directory)
     waiting = {x.parent for x in home.glob(f"*/{names.FILE}")} - begun
-    summary = view.summary(standings, len(waiting))[0] if standings or waiting else ""
+    summary = view.summary(standings, len(waiting)) if standings or waiting else ""
     if not rows:
         return [f"{home} has no runs."], summary
     heading = "run", "status", "step", "age", "dev PPL", "scores", "location"
