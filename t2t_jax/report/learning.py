@@ -1,4 +1,4 @@
-"""Learning curves: perplexity against steps, tokens, FLOPs and time, of every seed."""
+"""Learning curves: perplexity against steps, FLOPs and time, of every seed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,6 @@ from t2t_jax.study.collecting import RowResult
 
 AXES = {
     "steps": "steps",
-    "tokens": "tokens, of source and target",
     "flops": "FLOPs, counted",
     "seconds": "seconds",
 }
@@ -59,19 +58,12 @@ def amounts(
 ) -> dict[str, np.ndarray]:
     """Returns what a run has consumed after some steps, by the names in `AXES`.
 
-    Tokens and seconds count training alone, and are nan where they are not known. Tokens are
-    interpolated between records, and extrapolated after the last one. Every step takes the median
+    Seconds count training alone, and are nan where they are not known. Every step takes the median
     time, so that pauses do not count. A run that was trained at once with others has its share.
     """
     flops = run.result["flops"] / run.result["steps"] * steps
     seconds = np.multiply(steps, results.step_seconds(run.result, records) or np.nan)
-    timed = [r for r in records if "tokens_per_second" in r]
-    ends = np.array([0, *(r["step"] for r in timed)])
-    per_step = np.array([r["tokens_per_second"] * r["seconds_per_step"] for r in timed] or [np.nan])
-    sums = np.concatenate([[0.0], np.cumsum(per_step[: len(timed)] * np.diff(ends))])
-    after = per_step[-1] * np.maximum(0, steps - ends[-1])
-    tokens = (np.interp(steps, ends, sums) + after) / run.result["trained_together"]
-    return {"steps": steps, "tokens": tokens, "flops": flops, "seconds": seconds}
+    return {"steps": steps, "flops": flops, "seconds": seconds}
 
 
 def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
