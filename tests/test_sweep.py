@@ -324,7 +324,6 @@ def test_the_page_shows_every_trial_and_each_row_untuned(swept):
     specs = json.loads(data)["specs"]
     (panels,) = (x["hconcat"] for x in specs["trials"]["vconcat"])
     points = panels[0]["data"]["values"]
-    assert panels[1]["layer"][0]["encoding"]["x"]["axis"]["values"] == [1, 2, 3]  # whole trials
     assert [p["lr_scale"] for p in points if p["chosen"]] == [1, 0.5]
     (difference,) = specs["differences"]["data"]["values"]
     # Differences of PPL are those of geometric means.
@@ -350,12 +349,15 @@ def test_runs_of_other_code_are_marked_in_the_column_that_they_are_in(swept):
     assert note.rows == ("D:P_drop=0.2",)
 
 
-def test_the_expected_best_is_over_the_finished_trials(swept):
-    lines = stored.compared(swept)
-    # Of 4, 8 and 9, drawn once, twice and three times.
-    np.testing.assert_allclose(tuning.expected(lines[1]), [7, 53 / 9, 141 / 27])
-    failed = sweep.Choice((sweep.Trial({}, np.inf), sweep.Trial({}, 4.0), sweep.Trial({})))
-    assert tuning.expected(dataclasses.replace(lines[1], choice=failed)).tolist() == [4, 4]
+def test_rows_are_labelled_at_the_best_trial_of_their_last_value():
+    style = {"colour": "red", "dash": [1, 0], "shape": "circle", "setting": "", "chosen": False}
+    made = [("a", 1.0, 4.0), ("a", 2.0, 9.0), ("a", 2.0, 3.0), ("b", 1.0, 8.0)]  # b diverged at 2
+    tried = [style | {"row": row, "lr_scale": x, "PPL": PPL} for row, x, PPL in made]
+    drawn = tuning._against("lr_scale", tried, (100, 90), labelled=True)
+    slots = {v["row"]: v["slot"] for v in drawn["layer"][-1]["data"]["values"]}
+    low, high = drawn["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    of = {row: 90 * np.log(high / PPL) / np.log(high / low) for row, PPL in (("a", 3), ("b", 8))}
+    assert slots == pytest.approx(of, abs=0.1)
 
 
 def test_json_has_every_trial(swept):
