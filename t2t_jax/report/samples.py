@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,28 +14,14 @@ from t2t_jax.study.grid import Grid
 
 SENTENCES = 12  # shown, evenly spaced over the split
 SAME, ADDED, OMITTED = "same", "added", "omitted"
-Parts = Sequence[tuple[str, str]]  # text, and how it differs from the reference
 
 
-class Translation(NamedTuple):
-    """A translation of a sentence by a run of a row; `first` is true for the row's first run."""
+def samples(grid: Grid, lines: Sequence[RowResult], split: Split) -> list[dict[str, Any]]:
+    """Returns sentences of the split with the translations of every run that has stored them.
 
-    row: str
-    seed: int
-    first: bool
-    parts: Parts
-
-
-class Sample(NamedTuple):
-    """A sentence with its translations."""
-
-    source: str
-    reference: str
-    translations: Sequence[Translation]
-
-
-def samples(grid: Grid, lines: Sequence[RowResult], split: Split) -> list[Sample]:
-    """Returns sentences of the split with the translations of every run that has stored them."""
+    A translation has its row and seed, the words as `marked`, and whether it is of the row's first
+    run.
+    """
     files = grid.study.split, grid.data.target
     runs = [(line, run) for line in lines for run in line.runs]
     every = [(*x, store.read_translations(x[1].directory, *files)) for x in runs]
@@ -46,10 +32,11 @@ def samples(grid: Grid, lines: Sequence[RowResult], split: Split) -> list[Sample
     for i in np.unique(np.linspace(0, len(split.sources) - 1, SENTENCES).astype(int)).tolist():
         source, reference = split.sources[i], split.references[i]
         translations = [
-            Translation(x.row.name, run.seed, run is x.runs[0], marked(text[i], reference))
+            dict(row=x.row.name, seed=run.seed, first=run is x.runs[0],
+                 parts=marked(text[i], reference))
             for x, run, text in read
-        ]
-        out.append(Sample(source, reference, translations))
+        ]  # fmt: skip
+        out.append(dict(source=source, reference=reference, translations=translations))
     return out
 
 

@@ -4,7 +4,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import combinations, groupby
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -29,15 +29,6 @@ DOWNLOADS = (
     ("latex", "tex", "the table, as LaTeX"),
     ("md", "md", "as Markdown"),
 )
-
-
-class PageRow(NamedTuple):
-    """A row of the table and its details."""
-
-    cells: tuple[Cell, ...]
-    name: str
-    summary: str
-    config: str
 
 
 def study_page(
@@ -105,11 +96,13 @@ def _spans(table: Table) -> list[tuple[str, int]]:
     return [(text, len(list(same))) for text, same in groupby(above for above, _ in table.header)]
 
 
-def _page_row(cells: tuple[Cell, ...], line: RowResult) -> PageRow:
+def _page_row(cells: Sequence[Cell], line: RowResult) -> dict[str, Any]:
+    """Returns a row of the table and its details."""
     scaled, row = config.flatten(line.c), line.row
     changes = ", ".join(f"{n}={scaled[n]}" for n in row.changes) or "base"
     summary = f"{row.name}: {changes}; n = {len(line.runs)}"
-    return PageRow(cells, row.name, summary, json.dumps(row_config(line.c), indent=1))
+    details = json.dumps(row_config(line.c), indent=1)
+    return dict(cells=cells, name=row.name, summary=summary, config=details)
 
 
 def _data(grid: Grid, lines: Sequence[RowResult], compared: Mapping[str, Pairs]) -> dict[str, Any]:
