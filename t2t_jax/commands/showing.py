@@ -39,7 +39,7 @@ def table(arguments: Namespace) -> None:
             grids.append(grid_shown(named))
     parts = [(grid, _lines(grid, arguments, needed=False)) for grid in grids]
     if not any(line.runs or line.status for _, lines in parts for line in lines):
-        raise UsageError(grids[0].no_run)
+        raise UsageError(requests.no_run(grids[0]))
     print(render(parts, arguments.format, columns, costs, p, arguments.notes), end="")
 
 
@@ -115,5 +115,5 @@ def _lines(grid: Grid, arguments: Namespace, needed: bool = True) -> list[RowRes
     judge = bool(getattr(arguments, "metrics", ""))  # what takes minutes must be asked for
     lines = lines_of(grid, arguments.cache, arguments.mix, judge)
     if needed and not any(line.runs or line.status for line in lines):
-        raise UsageError(grid.no_run)
+        raise UsageError(requests.no_run(grid))
     return lines

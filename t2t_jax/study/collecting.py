@@ -1,11 +1,9 @@
 """Matches the stored runs of a study to its rows by config; marks runs of other code or data."""
 
 import itertools
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
@@ -139,13 +137,11 @@ def _read(
     keys = [identity.row_key(c) for c in configs]
     finished: list[list[Run]] = [[] for _ in configs]
     unfinished: list[list[str]] = [[] for _ in configs]
-    others = []
     for directory, c in results.stored(grid.home, report):
         if c.training.seed == TRIAL_SEED:  # it has chosen values, and so must not score them
             continue
         key = identity.row_key(c)
         if key not in keys:
-            others.append(c)
             continue
         fields = preparation(c, configs[0])
         run = results.read_run(directory, c, grid.split(c), fields, report)
@@ -154,26 +150,7 @@ def _read(
                 finished[i].append(run)
             else:
                 unfinished[i].append(run)
-    if others and not any(finished) and not any(unfinished):
-        report(_nearest(configs, others))
     return finished, unfinished
-
-
-def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:
-    """Returns a line that names the flags with which the stored runs would be shown."""
-
-    def differences(c: Config, other: Config) -> dict[str, Any]:
-        stored, ours = identity.identity(other), identity.identity(c)
-        names = (stored.keys() | ours.keys()) - {"seed"}
-        flat = config.flatten(other)
-        return {n: flat[n] for n in sorted(names) if stored.get(n) != ours.get(n)}
-
-    nearest = min((differences(c, other) for c in configs for other in others), key=len)
-    words = (word for name, value in nearest.items() for word in (f"--{name}", str(value)))
-    return (
-        f"the store holds {len(others)} runs, none of these settings; to show the nearest, give "
-        f"{shlex.join(words)}, or the --preset, --rows and fields that `run` was given."
-    )
 
 
 def preparation(c: Config, base: Config) -> str:

@@ -21,7 +21,7 @@ def publish(grid: Grid, lines: Sequence[RowResult], home: Path) -> Path:
     """
     runs = runs_of(grid, lines)
     if not runs:
-        raise UsageError(grid.no_run)
+        raise UsageError(requests.no_run(grid))
     folder = home / grid.name
     files.make_directory(folder)
     published.write(folder, runs)
