@@ -27,7 +27,7 @@ RUNNING, WAITING, FINISHED = "running", "stopped", "finished"
 
 def standing(status, step, steps, flops=4.0, seconds=None):
     record = {} if seconds is None else {"seconds_per_step": seconds}
-    return Standing("name", status, step, steps, flops, record)
+    return Standing(status, step, steps, flops, record)
 
 
 def test_the_time_left_is_that_of_the_remaining_steps_at_the_measured_speed():

@@ -75,7 +75,7 @@ def list_runs(home: Path) -> tuple[list[str], str]:
     for directory, c in results.stored(home, warn):
         try:
             state, own = results.state(directory, warn), names.names(directory)
-            standing = view.standing(own[0], state.status, c, state.records)
+            standing = view.standing(state.status, c, state.records)
             cells = _cells(directory, c, state, standing.record)
         except UsageError as error:
             warn(str(error))
@@ -85,7 +85,7 @@ def list_runs(home: Path) -> tuple[list[str], str]:
     begun = {*published.directories(home)}
     for directory in sorted({x.parent for x in home.glob(f"*/{published.FAILURE}")} - begun):
         own, why = names.names(directory), f"{directory}: {store.read_failure(directory)}"
-        standings.append(Standing(own[0], "failed", 0, 0, 0.0, {}))
+        standings.append(Standing("failed", 0, 0, 0.0, {}))
         rows += [(name, "failed", "", _age(directory), "", "", why) for name in own]
         begun.add(directory)
     waiting = {x.parent for x in home.glob(f"*/{names.FILE}")} - begun

@@ -17,7 +17,6 @@ from t2t_jax.terminal import Progress, duration
 class Standing:
     """The progress of a run."""
 
-    name: str
     status: str
     step: int
     steps: int
@@ -39,14 +38,14 @@ class Standing:
         return self.status == "running" and self.seconds is not None
 
 
-def standing(name: str, status: str, c: Config, records: Iterable[Mapping[str, Any]]) -> Standing:
+def standing(status: str, c: Config, records: Iterable[Mapping[str, Any]]) -> Standing:
     """Returns the progress of a run, of which these records are kept."""
     record: dict[str, Any] = {}
     for x in records:  # records of training and of evaluation have different fields
         record |= x
     steps = c.training.steps
     flops = run_flops(c, c.data.vocabulary) / steps
-    return Standing(name, status, record.get("step", 0), steps, flops, record)
+    return Standing(status, record.get("step", 0), steps, flops, record)
 
 
 def seconds_left(standings: Sequence[Standing], unbegun: int = 0) -> float | None:
@@ -118,7 +117,7 @@ class View:
             status = "finished" if store.read_failure(job.directory) is None else "failed"
         elif path.exists() and path.stat().st_mtime >= self.began:
             status = "running"
-        return standing(job.name, status, job.c, store.read_curves(job.directory))
+        return standing(status, job.c, store.read_curves(job.directory))
 
 
 def ended(job: Job) -> bool:
