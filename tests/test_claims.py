@@ -33,7 +33,7 @@ def rows_of(folder):
     home, out = readme.RESULTS / folder, io.StringIO()
     study = Path(folder).name.rpartition("-")[0]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        assert main(["table", study, "--store", str(home), "--mix", "--format", "json"]) == 0
+        assert main(["table", study, "--store", str(home), "--format", "json"]) == 0
     return {row["row"]: row for row in json.loads(out.getvalue())}
 
 

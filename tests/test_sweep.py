@@ -248,13 +248,11 @@ def test_tasks_are_the_trials_and_the_seeds_of_rows(grid, open_data, monkeypatch
 def test_a_trial_of_other_code_is_not_compared_without_a_note(swept):
     trial = sweep.choices(swept)[1].trials[2]
     stored.made_by_other_code(trial.directory)
-    with pytest.raises(UsageError, match="differ in code"):
-        collecting.collect(swept)
-    lines = stored.compared(swept, mix=True)
+    lines = stored.compared(swept)
     assert not any(line.unusual or line.untuned.unusual for line in lines)
     (note,) = [x for x in tables.quality(swept, lines).notes if x.startswith("The trial of")]
     assert "D:P_drop=0.2 at lr_scale=2.0 is of code " in note
-    assert note.detail
+    assert not note.detail
 
 
 def test_a_published_sweep_keeps_failed_trials_and_every_name(swept, tmp_path):
@@ -339,7 +337,7 @@ def cells(table):
 def test_runs_of_other_code_are_marked_in_the_column_that_they_are_in(swept):
     entry = collecting.collect(swept)[1].untuned
     stored.made_by_other_code(entry.runs[1].directory)
-    lines = stored.compared(swept, mix=True)
+    lines = stored.compared(swept)
     table = tables.quality(swept, lines)
     _, row = cells(table)
     assert row["PPL untuned"] == "8.500 ± 0.707†"

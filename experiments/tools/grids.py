@@ -48,7 +48,7 @@ def run(requests: Iterable[Request], folders: Iterable[Path], store: Path, seeds
 def collected(request: Request, store: Path) -> tuple[Grid, Sequence[collecting.RowResult]]:
     """Returns a grid and the finished runs of its rows, whatever code made them."""
     grid = request.grid(find(request.study), store)
-    return grid, collecting.collect(grid, mix=True)
+    return grid, collecting.collect(grid)
 
 
 def compared(

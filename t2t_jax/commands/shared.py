@@ -64,12 +64,12 @@ def default_store(study: str) -> Path:
     return Path("runs") if path is None else path.parent / "runs"
 
 
-def lines_of(grid: Grid, cache: Path, mix: bool, judge: bool = False) -> list[RowResult]:
-    """Returns the numbers of every row of a grid, from its store; `mix` is as of `collect`.
+def lines_of(grid: Grid, cache: Path, judge: bool = False) -> list[RowResult]:
+    """Returns the numbers of every row of a grid, from its store.
 
     With `judge`, runs are judged on minimal pairs first, if the grid has a column of them.
     """
-    rows = collect(grid, mix=mix, report=say)
+    rows = collect(grid, say)
     if not grid.computed:
         return compare_with_base(grid, rows)
     rows = judged(grid, rows, cache, say) if judge else rows

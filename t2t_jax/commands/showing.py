@@ -59,7 +59,7 @@ def results(arguments: Namespace) -> None:
             try:
                 study = declaration.find(places.get(request.study, request.study))
                 grid = request.declared_alone(say).grid(study, home)
-                parts.append((grid, lines_of(grid, arguments.cache, mix=True)))
+                parts.append((grid, lines_of(grid, arguments.cache)))
             except UsageError as error:
                 say(f"{home}: what `table` shows of {request.study} is not known: {error}")
                 lost.add(request.study)
@@ -113,7 +113,7 @@ def _lines(grid: Grid, arguments: Namespace, needed: bool = True) -> list[RowRes
     if arguments.compare:
         provenance.compare(stored(grid.home, say))
     judge = bool(getattr(arguments, "metrics", ""))  # what takes minutes must be asked for
-    lines = lines_of(grid, arguments.cache, arguments.mix, judge)
+    lines = lines_of(grid, arguments.cache, judge)
     if needed and not any(line.runs or line.status for line in lines):
         raise UsageError(requests.no_run(grid))
     return lines

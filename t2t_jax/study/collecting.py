@@ -61,30 +61,20 @@ class RowResult:
         return grid.at(self.choice.values).run_name(self.row, seed)
 
 
-def collect(
-    grid: Grid,
-    *,
-    mix: bool = False,
-    report: Callable[[str], object] = lambda _: None,
-) -> list[RowResult]:
+def collect(grid: Grid, report: Callable[[str], object] = lambda _: None) -> list[RowResult]:
     """Returns the rows of a grid with their stored runs of every seed.
 
-    With a sweep, a row has its chosen config, and no runs until one of its trials is finished.
-
-    Args:
-      mix: takes runs of different origins, and marks them.
-
-    Raises:
-      UsageError: there is no store, or runs differ in their origins and `mix` is not set.
+    Runs of other origins than most are marked. With a sweep, a row has its chosen config, and no
+    runs until one of its trials is finished. Raises a UsageError if there is no store.
     """
     untuned = [(row, grid.config(row)) for row in grid.rows]
     if not grid.sweep:
-        return _collect(grid, untuned, [], mix, report)[0]
+        return _collect(grid, untuned, [], report)[0]
     chosen = choices(grid)
     both = zip(grid.rows, chosen, strict=True)
     tuned = [(row, grid.at(choice.values).config(row)) for row, choice in both]
     trials = _trials(chosen, untuned[0][1], report)
-    found, unusual = _collect(grid, [*untuned, *tuned], trials, mix, report)
+    found, unusual = _collect(grid, [*untuned, *tuned], trials, report)
     n, out = len(grid.rows), []
     for at_rule, row, choice in zip(found[:n], found[n:], chosen, strict=True):
         marked = (replace(x, unusual=unusual.get(x.directory, "")) for x in choice.trials)
@@ -112,7 +102,6 @@ def _collect(
     grid: Grid,
     rows: Sequence[tuple[Row, Config]],
     trials: Sequence[Run],
-    mix: bool,
     report: Callable[[str], object],
 ) -> tuple[list[RowResult], dict[Path | None, str]]:
     """Returns rows with these configs and their runs; and what is unusual of trials, as text."""
@@ -122,7 +111,7 @@ def _collect(
     finished, tried = versioned[: len(rows)], [run for (run,) in versioned[len(rows) :]]
     every_run = list({run.directory: run for runs in (tried, *finished) for run in runs}.values())
     results.report_changes(every_run, report)
-    usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
+    usual = results.usual_origins([run.origins for run in every_run])
     collected = [
         RowResult(row, c, results.newest_by_seed(runs, usual), "; ".join(others))
         for (row, c), runs, others in zip(rows, finished, unfinished, strict=True)

@@ -177,8 +177,7 @@ def _tuning(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
                 f"{name}: {choice.missing} of {len(choice.trials)} trials not finished.", name
             )
         for trial in (x for x in choice.trials if x.unusual):
-            text = f"The trial of {name} at {trial.setting} is of {trial.unusual}."
-            yield Note(text, name, detail=True)
+            yield Note(f"The trial of {name} at {trial.setting} is of {trial.unusual}.", name)
 
 
 def _agreements(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
