@@ -15,7 +15,7 @@ from t2t_jax.data.corpora import CORPORA, parse_options
 from t2t_jax.data.diagnostics import SPLITS, TASKS, generate
 from t2t_jax.data.prepare import open_corpus, prepare
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation import accuracy
+from t2t_jax.evaluation import teacher_forced
 from t2t_jax.evaluation.metrics import Outputs, metric_of, metrics_of, score
 from t2t_jax.evaluation.predictions import negative_log_likelihood, predict
 from t2t_jax.inference.translate import translate_tokens
@@ -313,7 +313,7 @@ def test_predictions_are_the_largest_logits_of_the_own_target():
 def test_accuracy_counts_the_words_that_are_asked_for():
     references = ["_k1 v1 _. _. _k2 v2", "w1 w2 w3", "w1", "w2"]
     predicted = ["_k1 v1 _. _. _k2 v3", "w1 w2 w3", "w1 w5", "</s>"]
-    counts = accuracy.sentence_statistics(predicted, references)
+    counts = teacher_forced.sentence_statistics(predicted, references)
     assert counts == [[1, 2, 0, 1], [3, 3, 1, 1], [1, 1, 0, 1], [0, 1, 0, 1]]
     scores, statistics = score(Outputs(predicted, references, [""] * 4), metrics_of("recall"))
     assert {key: x["score"] for key, x in scores.items()} == {"accuracy": 100 * 5 / 7, "exact": 25}

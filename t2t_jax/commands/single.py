@@ -20,8 +20,8 @@ from t2t_jax.data import parallel
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Accuracy
-from t2t_jax.evaluation.likelihood import nats_of
 from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, metrics_of, outputs_of, parse, score
+from t2t_jax.evaluation.teacher_forced import nats_of
 from t2t_jax.inference import sample
 from t2t_jax.inference import translate as translation
 from t2t_jax.inference.export import export as export_model
