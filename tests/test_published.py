@@ -50,7 +50,7 @@ def test_curves_and_translations_are_those_of_the_store(home, tmp_path):
             np.testing.assert_equal(dict(curve.amounts), dict(same.amounts))
     shown = samples(grid, ours, stored.split(tmp_path))
     assert shown == samples(grid, theirs, stored.split(tmp_path))
-    assert len(shown[0].translations) == ROWS
+    assert len(shown[0]["translations"]) == ROWS
     run = ours[0].runs[0].directory
     text = (home / run.name / "dev.de").read_text()
     assert "".join(f"{line}\n" for line in store.read_translations(run, "dev", "de")) == text

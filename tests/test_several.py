@@ -206,7 +206,7 @@ def test_data_does_not_say_that_a_table_shows_runs_of_a_study_that_is_not_found(
     request.write_text(request.read_text().replace('"table3"', '"mine"'))
     words = "results", "--store", tmp_path / "runs", "--out", tmp_path
     printed(capsys, *words)
-    assert {x["chosen"] for x in read(tmp_path / "runs.csv")} == {""}
+    assert {x["chosen"] for x in read(tmp_path / "runs.csv")} == {"False"}
     (tmp_path / "mine.py").write_text(DEPTH.replace("depth", "mine"))  # beside the store
     printed(capsys, *words)
     assert {x["chosen"] for x in read(tmp_path / "runs.csv")} == {"True"}

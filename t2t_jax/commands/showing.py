@@ -49,7 +49,7 @@ def results(arguments: Namespace) -> None:
     files_of = {declaration.find(x).name: x for x in arguments.studies if declaration.path_of(x)}
     studies = [*files_of, *(x for x in arguments.studies if not declaration.path_of(x))]
     beside = list(dict.fromkeys(map(default_store, arguments.studies)))
-    homes, parts, lost = arguments.stores or beside or [Path("runs")], [], set()
+    homes, parts = arguments.stores or beside or [Path("runs")], []
     for home in filter(Path.is_dir, homes):
         places = {n: f"{path}:{n}" for n, path in declaration.study_files(home.parent).items()}
         places |= files_of
@@ -62,10 +62,7 @@ def results(arguments: Namespace) -> None:
                 parts.append((grid, lines_of(grid, arguments.cache)))
             except UsageError as error:
                 say(f"{home}: what `table` shows of {request.study} is not known: {error}")
-                lost.add(request.study)
     tables = tidy.tables(homes, studies, say, tidy.shown(parts))
-    for row in tables[0]:
-        row |= {"untuned": None, "chosen": None} if row["study"] in lost else {}
     files.make_directory(out)
     for name, rows in zip(("runs", "curves"), tables, strict=True):
         tidy.write(path := out / f"{name}.csv", rows)
