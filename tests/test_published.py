@@ -13,7 +13,7 @@ import pytest
 from t2t_jax import files
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.report import learning
-from t2t_jax.report.samples import samples
+from t2t_jax.report.study import samples
 from t2t_jax.runs import claim, published, store
 from t2t_jax.study import collecting, formats, publish
 from tests import stored
