@@ -14,7 +14,6 @@ from t2t_jax.commands import running
 from t2t_jax.data.prepare import opener
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.bleu import sentence_statistics
-from t2t_jax.report import tuning
 from t2t_jax.report.study import study_page
 from t2t_jax.runs import names, published, store, workers
 from t2t_jax.study import collecting, comparison, formats, publish, sweep, tables
@@ -175,7 +174,7 @@ def test_a_trial_that_diverged_is_not_chosen(grid, open_data):
     assert row.chosen.values == {"lr_scale": 0.5}
     assert [trial.PPL for trial in row.trials] == pytest.approx([4, np.inf, 9])
     (base.trials[0].directory / "result.json").unlink()
-    first, *_ = tuning.table(grid, stored.compared(grid)).groups[0]
+    first, *_ = tables.trials(grid, stored.compared(grid)).groups[0]
     assert first == ("base", "unfinished", "diverged", "6.000‡")
 
 
@@ -320,9 +319,6 @@ def test_the_page_shows_every_trial_and_each_row_untuned(swept):
         assert f"{row}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) in trials
     (data,) = re.findall(r'id="data">(.*?)</script>', text)
     specs = json.loads(data)["specs"]
-    (panels,) = (x["hconcat"] for x in specs["trials"]["vconcat"])
-    points = panels[0]["data"]["values"]
-    assert [p["lr_scale"] for p in points if p["chosen"]] == [1, 0.5]
     (difference,) = specs["differences"]["data"]["values"]
     # Differences of PPL are those of geometric means.
     assert (difference["size"], difference["untuned"]) == pytest.approx((3, 2), rel=0.01)
@@ -345,17 +341,6 @@ def test_runs_of_other_code_are_marked_in_the_column_that_they_are_in(swept):
     (note,) = [x for x in table.notes if x.startswith("†")]
     assert note.endswith("(D:P_drop=0.2, seed 1).")
     assert note.rows == ("D:P_drop=0.2",)
-
-
-def test_rows_are_labelled_at_the_best_trial_of_their_last_value():
-    style = {"colour": "red", "dash": [1, 0], "shape": "circle", "setting": "", "chosen": False}
-    made = [("a", 1.0, 4.0), ("a", 2.0, 9.0), ("a", 2.0, 3.0), ("b", 1.0, 8.0)]  # b diverged at 2
-    tried = [style | {"row": row, "lr_scale": x, "PPL": PPL} for row, x, PPL in made]
-    drawn = tuning._against("lr_scale", tried, (100, 90), labelled=True)
-    slots = {v["row"]: v["slot"] for v in drawn["layer"][-1]["data"]["values"]}
-    low, high = drawn["layer"][0]["encoding"]["y"]["scale"]["domain"]
-    of = {row: 90 * np.log(high / PPL) / np.log(high / low) for row, PPL in (("a", 3), ("b", 8))}
-    assert slots == pytest.approx(of, abs=0.1)
 
 
 def test_json_has_every_trial(swept):

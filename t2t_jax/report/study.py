@@ -15,7 +15,7 @@ from t2t_jax import config, files, plotting
 from t2t_jax.data.cache import Split
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import PPL, metric_of
-from t2t_jax.report import page, tuning, vega
+from t2t_jax.report import page, vega
 from t2t_jax.report.charts import charts
 from t2t_jax.runs import store
 from t2t_jax.study import distances, tables
@@ -60,7 +60,7 @@ def study_page(
         groups=[[_page_row(cells, next(rows)) for cells in group] for group in quality.groups],
         index={name: i for i, name in enumerate(names)},
         spans=_spans,
-        trials=tuning.table(grid, lines) if grid.sweep else None,
+        trials=tables.trials(grid, lines) if grid.sweep else None,
         cost=tables.costs(lines),
         effects=effects_table(crossed) if crossed else None,
         contrastive=distances.contrastive_table(judged) if judged else None,
