@@ -218,12 +218,10 @@ def test_a_run_consumes_evenly_and_its_share_of_a_population():
     result = {"flops": 900.0, "steps": 30, "trained_together": 2, "environment": CPU}
     run = Run(Path("run"), 0, result)
     records = [record(10, 1.0, 4.0), record(20, 1.0, 1.0), record(25, 1.0, 2.0)]
-    amounts = learning.amounts(run, records, np.array([5, 10, 16, 30]))
-    assert amounts["flops"].tolist() == [150, 300, 480, 900]
-    assert amounts["seconds"].tolist() == [5, 10, 16, 30]
-    untimed = learning.amounts(run, [], np.array([5]))
-    assert untimed["flops"].tolist() == [150]
-    assert np.isnan(untimed["seconds"]).all()
+    assert learning.rates(run, records) == {"steps": 1, "flops": 30, "seconds": 1}
+    untimed = learning.rates(run, [])
+    assert untimed["flops"] == 30
+    assert np.isnan(untimed["seconds"])
 
 
 def test_a_curve_has_the_seeds_at_the_steps_of_all(tmp_path):

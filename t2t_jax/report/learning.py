@@ -39,31 +39,25 @@ def curves(runs: Sequence[Run]) -> tuple[Curve, Curve]:
     records = [store.read_curves(run.directory) for run in runs]
     training = [{r["step"]: np.exp(min(r["nll"], 99)) for r in x if "nll" in r} for x in records]
     dev = [{r["step"]: r["dev_perplexity"] for r in x if "dev_perplexity" in r} for x in records]
-    return _curve(runs, records, training), _curve(runs, records, dev)
+    every = [rates(run, x) for run, x in zip(runs, records, strict=True)]
+    means = {name: float(np.mean([x[name] for x in every])) for name in AXES}
+    return _curve(means, training), _curve(means, dev)
 
 
-def _curve(
-    runs: Sequence[Run],
-    records: Sequence[Sequence[Mapping[str, Any]]],
-    values: Sequence[Mapping[int, float]],
-) -> Curve:
-    steps = np.array(sorted(set.intersection(*(set(x) for x in values))), dtype=int)
-    every = [amounts(run, x, steps) for run, x in zip(runs, records, strict=True)]
-    means = {name: np.mean([x[name] for x in every], axis=0) for name in AXES}
-    return Curve(means, np.array([[x[step] for step in steps.tolist()] for x in values]))
+def _curve(means: Mapping[str, float], values: Sequence[Mapping[int, float]]) -> Curve:
+    steps = np.array(sorted(set.intersection(*map(set, values))), dtype=int)
+    amounts = {name: rate * steps for name, rate in means.items()}
+    return Curve(amounts, np.array([[x[step] for step in steps.tolist()] for x in values]))
 
 
-def amounts(
-    run: Run, records: Sequence[Mapping[str, Any]], steps: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Returns what a run has consumed after some steps, by the names in `AXES`.
+def rates(run: Run, records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Returns what a step of a run consumes, by the names in `AXES`.
 
-    Seconds count training alone, and are nan where they are not known. Every step takes the median
-    time, so that pauses do not count. A run that was trained at once with others has its share.
+    Seconds are the median over steps, so that pauses do not count, and nan if they are not known. A
+    run that was trained at once with others has its share.
     """
-    flops = run.result["flops"] / run.result["steps"] * steps
-    seconds = np.multiply(steps, results.step_seconds(run.result, records) or np.nan)
-    return {"steps": steps, "flops": flops, "seconds": seconds}
+    seconds = results.step_seconds(run.result, records) or float("nan")
+    return {"steps": 1, "flops": run.result["flops"] / run.result["steps"], "seconds": seconds}
 
 
 def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:
