@@ -1,5 +1,6 @@
 """What is printed for the person at the keyboard: lines, progress, durations, columns."""
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -35,6 +36,8 @@ class Progress:
         if time.monotonic() - self.last < (1 if self.live else PIPE_SECONDS):
             return
         self.last, self.open = time.monotonic(), self.live
+        if self.live:  # a line that is wrapped would not be overwritten as a whole
+            line = line[: shutil.get_terminal_size().columns - 1]
         self._write(line, "" if self.live else "\n")
 
     def say(self, line: str) -> None:

@@ -24,9 +24,9 @@ def entries(rows=3):
     return collecting.collect(grid(rows=rows))
 
 
-def compared(grid, **options):
+def compared(grid):
     """Returns the rows of a grid with their stored results."""
-    return comparison.compare_with_base(grid, collecting.collect(grid, **options))
+    return comparison.compare_with_base(grid, collecting.collect(grid))
 
 
 def attention(rows=16):

@@ -93,7 +93,7 @@ def simulated(rng, n, noise, rows=20):
     values = true + 0.2 * rng.normal(size=rows) + noise * rng.normal(size=(n, rows))
     sentences = 0.2 * rng.normal(size=(1, 200, rows))
     made = zip(values.T, sentences.transpose(2, 0, 1), strict=True)
-    measures = [comparison.Measure(statistics.spread(x), (*x,), x[:, None] + y) for x, y in made]
+    measures = [statistics.Measure(statistics.spread(x), (*x,), x[:, None] + y) for x, y in made]
     points = [agreement.Point(None, measure, 0, 0) for measure in measures]
     return points, paper, stats.kendalltau(true, paper).statistic
 

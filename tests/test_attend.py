@@ -1,4 +1,4 @@
-"""Attention weights of every mechanism, gold alignments, figure and page."""
+"""Attention weights of every mechanism, figure and page."""
 
 import json
 from functools import cache, partial
@@ -11,12 +11,9 @@ import pytest
 
 from t2t_jax import config
 from t2t_jax.attention.visibility import Visibility
-from t2t_jax.data.grammar.sentences import words
-from t2t_jax.evaluation import alignment
-from t2t_jax.evaluation.alignment import by_words, error_rate, links, tracked, word_of
 from t2t_jax.inference.weights import attention_maps
 from t2t_jax.models import build
-from t2t_jax.report.attention import Attended, Heads, attention_page, picture
+from t2t_jax.report.attention import Attended, attention_page, picture
 from tests.browser import open_page
 from tests.reference.attention import attention as reference
 
@@ -168,34 +165,6 @@ def test_weights_do_not_depend_on_other_sentences_of_the_batch():
         np.testing.assert_allclose(a.weights, b.weights, rtol=1e-5, atol=1e-7)
 
 
-def test_weights_of_subwords_are_merged_into_weights_of_words():
-    assert word_of(["▁Der", "▁Hu", "nd", ",", "▁sie", "ht"]) == [0, 1, 1, 1, 2, 2]
-    assert word_of(["▁", "Der", "▁Hund"]) == [0, 0, 1]
-    assert len(words("Der Hund, sieht")) == 3  # the corpus splits sentences at spaces, too
-    weights = np.array([[[0.1, 0.2, 0.7], [0.5, 0.1, 0.4], [0.3, 0.3, 0.4]]])
-    by_word = by_words(weights, [0, 0], [-1, 0, 0])  # without BOS and the last query
-    np.testing.assert_allclose(by_word, [[[(0.9 + 0.5) / 2]]])
-    by_word = by_words(weights, [0, 1, 1], [0, 1])
-    np.testing.assert_allclose(by_word, [[[0.1, 0.2], [0.4, 0.2]]])
-
-
-def test_alignment_error_rate_of_a_worked_example():
-    assert links(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])) == {(1, 0), (0, 1), (1, 2)}
-    assert error_rate([{(0, 0), (1, 1)}, {(0, 0)}], [{(0, 0), (1, 2)}, {(0, 0), (1, 0)}]) == (
-        pytest.approx(1 - 2 * 2 / 7)
-    )
-    assert error_rate([{(0, 0)}], [{(0, 0)}]) == 0
-
-
-def test_the_head_that_attends_most_to_the_other_word_tracks_a_dependency():
-    weights = np.zeros((2, 4, 4))
-    weights[0, 3, 1] = weights[1, 3, 2] = weights[1, 2, 0] = weights[0, 2, 1] = 1
-    kinds = [[("subject", 3, 1), ("prefix", 0, 2), ("subject", 1, 1)]]
-    best = {x.kind: x for x in tracked([{5: weights}], kinds)}
-    assert best["subject"] == alignment.Tracked("subject", 1, 5, 0, 1.0, 1.0)
-    assert best["prefix"] == alignment.Tracked("prefix", 1, 5, 1, 1.0, 1.0)
-
-
 @pytest.fixture(scope="module")
 def shown():
     (maps,) = attention_maps(*make("mixed"), [[5, 2]], [[6, 7, 2]])
@@ -205,8 +174,7 @@ def shown():
 @pytest.fixture(scope="module")
 def page(shown, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "attention.html"
-    known = Heads(7, {(0, 0): 0.5, (0, 1): 0.25}, [alignment.Tracked("subject", 3, 1, 0, 0.6, 0.3)])
-    path.write_text(attention_page(shown, make("mixed")[0].c, known))
+    path.write_text(attention_page(shown, make("mixed")[0].c))
     return path
 
 
@@ -238,7 +206,6 @@ def test_layer_head_and_query_are_chosen_by_keyboard_and_mouse(shown, page):
         weights = shown.maps[3].weights[1, 2]
         cells = p.locator("#weights tr.chosen td").all_inner_texts()
         assert [float(x or 0) for x in cells] == pytest.approx(weights, abs=0.006)
-        assert p.locator("strong").inner_text() == "0.25"
         assert p.evaluate("document.documentElement.scrollWidth") <= 800
 
 

@@ -20,7 +20,7 @@ from t2t_jax.cli import main
 from t2t_jax.models.flops import step_flops
 from t2t_jax.runs import published
 from t2t_jax.study import comparison, declaration, notes, presets
-from t2t_jax.study.collecting import RowRuns
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.grid import Grid
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +33,7 @@ def rows_of(folder):
     home, out = readme.RESULTS / folder, io.StringIO()
     study = Path(folder).name.rpartition("-")[0]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-        assert main(["table", study, "--store", str(home), "--mix", "--format", "json"]) == 0
+        assert main(["table", study, "--store", str(home), "--format", "json"]) == 0
     return {row["row"]: row for row in json.loads(out.getvalue())}
 
 
@@ -317,7 +317,7 @@ def test_what_is_said_of_memorising_is_what_grades_measures():
 
 
 def notes_of(grid):
-    rows = [RowRuns(row, grid.config(row), (), "") for row in grid.rows]
+    rows = [RowResult(row, grid.config(row), (), "") for row in grid.rows]
     lines = comparison.compare_with_base(grid, rows)
     return [*notes.notes(grid, lines), *notes._memorised(grid)]
 

@@ -10,9 +10,9 @@ from t2t_jax.errors import UsageError
 from t2t_jax.report import charts, factors
 from t2t_jax.report.study import study_page
 from t2t_jax.study import comparison, cross, factorial, formats, presets, study
-from t2t_jax.study.collecting import RowRuns
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.statistics import Spread, spread
+from t2t_jax.study.statistics import Measure, Spread, spread
 from tests import stored
 
 
@@ -31,7 +31,7 @@ def lines(grid):
     """The rows with the runs of four rows of the demo; the second has those of two seeds."""
     runs = [entry.runs for entry in stored.entries(rows=5)]
     runs = [runs[0], (*runs[1], *runs[4]), runs[2], runs[3]]
-    entries = [RowRuns(r, grid.config(r), x, "") for r, x in zip(grid.rows, runs, strict=True)]
+    entries = [RowResult(r, grid.config(r), x, "") for r, x in zip(grid.rows, runs, strict=True)]
     return comparison.compare_with_base(grid, entries)
 
 
@@ -117,7 +117,7 @@ def test_three_fields_have_three_interactions_and_a_sum_has_none():
     sums = terms[0][:, None, None] + terms[1][:, None] + terms[2]
     cells = np.empty(sums.shape, dtype=object)
     for place in np.ndindex(sums.shape):
-        cells[place] = comparison.Measure(Spread(50 + sums[place], np.nan, 1), (50 + sums[place],))
+        cells[place] = Measure(Spread(50 + sums[place], np.nan, 1), (50 + sums[place],))
     levels = {"h": [1, 2], "norm": ["a", "b", "c"], "N": [1, 6]}
     effects = factorial.effects(factorial.Factorial("BLEU", levels, cells))
     sizes = {}
@@ -139,7 +139,7 @@ def test_intervals_cover_the_effects_with_few_seeds():
         for place in np.ndindex(2, 2):
             values = rng.normal(size=2)
             draws = values[:, None] + np.zeros(1000)
-            cells[place] = comparison.Measure(spread(values), tuple(values), draws)
+            cells[place] = Measure(spread(values), tuple(values), draws)
         levels = {"h": [1, 2], "N": [1, 2]}
         effect, *_ = factorial.effects(factorial.Factorial("BLEU", levels, cells))
         covered += effect.low <= 0 <= effect.high

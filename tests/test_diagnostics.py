@@ -1,7 +1,6 @@
 """Diagnostic tasks: answers by independent oracles, splits, prompt words, accuracy, training."""
 
 import random
-import statistics
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +10,12 @@ import pytest
 from t2t_jax import config
 from t2t_jax.cli import main
 from t2t_jax.config import Config, Data
-from t2t_jax.data import tasks
 from t2t_jax.data.cache import as_one, ragged
 from t2t_jax.data.corpora import CORPORA, parse_options
 from t2t_jax.data.diagnostics import SPLITS, TASKS, generate
 from t2t_jax.data.prepare import open_corpus, prepare
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation import accuracy
+from t2t_jax.evaluation import teacher_forced
 from t2t_jax.evaluation.metrics import Outputs, metric_of, metrics_of, score
 from t2t_jax.evaluation.predictions import negative_log_likelihood, predict
 from t2t_jax.inference.translate import translate_tokens
@@ -31,7 +29,7 @@ from tests.reference.transformer import language_model
 from tests.small import make
 from tests.toy import options, quiet
 
-V = {"listops": 19, "dyck": 10}  # of the task; that of others is 44
+V = {"dyck": 10}  # of the task; that of others is 44
 
 
 def number(word):
@@ -57,16 +55,6 @@ def of_recall(example):
     return target, max(gaps)
 
 
-def of_selective_copy(example):
-    return [word for word in example.source if word != "."], None
-
-
-def of_induction(example):
-    *before, last = example.source
-    (place,) = (i for i, word in enumerate(before) if word == last)
-    return [before[place + 1]], len(before) - (place + 1)
-
-
 def of_dyck(example):
     (first,) = example.source
     stack, out, longest = [(first, 0)], [], 0
@@ -84,45 +72,20 @@ def of_dyck(example):
     return out, longest
 
 
-def of_listops(example):
-    """The value by Python's own parser."""
-    calls = {"[MIN": "min([", "[MAX": "max([", "[MED": "med([", "[SM": "sm(["}
-    text = "".join(calls.get(w, "])," if w == "]" else f"{w},") for w in example.source)
-    functions = {"med": lambda x: int(statistics.median(x)), "sm": lambda x: sum(x) % 10}
-    (value,) = eval(f"[{text}]", functions)
-    return [str(value)], None
-
-
-def of_needle(example):
-    *before, last = example.source
-    assert before.count(last) == 1
-    place = before.index(last)
-    return [before[place + 1]], len(before) - (place + 1)
-
-
 ORACLES = {
     "recall": of_recall,
     "copy": lambda example: (example.source, None),
     "reverse": lambda example: ([*reversed(example.source)], None),
     "sort": lambda example: (sorted(example.source, key=number), None),
-    "selective_copy": of_selective_copy,
-    "induction": of_induction,
     "dyck": of_dyck,
-    "listops": of_listops,
-    "needle": of_needle,
 }
 SMALL = {
     "recall": "length=20,keys=3",
     "copy": "length=7",
     "reverse": "length=7",
     "sort": "length=7",
-    "selective_copy": "length=11,items=4",
-    "induction": "length=9",
     "dyck": "length=12,depth=3",
-    "listops": "length=18,depth=4",
-    "needle": "length=13",
 }
-LENGTHS = {"recall", "selective_copy", "induction", "needle"}  # tasks of a single length
 
 
 def splits(task, pairs=400):
@@ -147,7 +110,7 @@ def test_answers_are_those_of_an_oracle_and_lengths_are_as_asked(task):
         for example in made[split]:
             assert ORACLES[task](example) == (example.target, example.distance)
             assert words >= {w.removeprefix("_") for w in (*example.source, *example.target)}
-            if task in LENGTHS:
+            if task == "recall":  # whose examples have a single length
                 assert size(task, example) == factor * longest
             else:
                 assert factor * longest / 2 < size(task, example) <= factor * longest
@@ -197,34 +160,13 @@ def test_training_alone_has_fewer_keys():
     assert {size("recall", example) for example in made["train"]} == {32}
 
 
-def test_a_needle_is_at_the_distance_that_is_asked_for():
-    made = generate("needle", parse_options("needle", "length=13,distance=5"), 44, 50)
-    assert {e.distance for split in made.values() for e in split} == {5}
-    uniform = {e.distance for e in splits("needle")["test"]}
-    assert uniform == set(range(1, 12))
-
-
-def test_a_needle_lies_among_other_keys_that_have_values():
-    made = generate("needle", parse_options("needle", "length=15,keys=5"), 24, 300)
-    for *before, last in (e.source for split in ("train", "test") for e in made[split]):
-        keys = [word for word in before if word[0] == "k"]
-        assert len(keys) == len({*keys, last}) == 5
-        assert [word[0] for word in before].count("v") == 5
-        assert all(before[before.index(key) + 1][0] == "v" for key in keys)
-    asked = [e.source[:-1].index(e.source[-1]) for e in made["train"]]
-    assert {*asked} == {*range(13)}
-    before = [e.source[:i] for e, i in zip(made["train"], asked, strict=True)]
-    ranks = [sum(word[0] == "k" for word in words) for words in before]
-    assert min(map(ranks.count, range(5))) > 30
-
-
 @pytest.mark.parametrize(
     ("corpus", "options", "expected"),
     [
         ("copy", "size=3", "corpus copy has no option 'size'"),
         ("copy", "length=0", "length in task_options=length=0 must be a whole number of at least"),
+        ("recall", "fewest=-1", "fewest in .* must be a whole number of at least 0"),
         ("copy", "length=x", "must be a whole number of at least 1"),
-        ("needle", "distance=-1", "distance in .* must be a whole number of at least 0"),
         ("grammar", "length=3", "corpus grammar has no options, but task_options=length=3"),
     ],
 )
@@ -237,20 +179,12 @@ def test_options_that_a_task_lacks_are_refused_with_the_config(corpus, options, 
     ("task", "options", "size", "expected"),
     [
         ("copy", "", 5, "vocabulary must be at least 6, not 5"),
-        ("selective_copy", "length=8,items=9", 44, "items must be at most length, which is 8"),
-        ("selective_copy", "", 6, "vocabulary must be at least 7"),
-        ("induction", "length=2", 44, "length must be at least 3"),
         ("recall", "length=31", 44, "length must be even"),
         ("recall", "length=30,keys=8", 44, "length must be at least 4 keys, 32"),
         ("recall", "keys=2,fewest=3", 44, "fewest must be at most keys, which is 2"),
         ("recall", "keys=8", 20, "8 keys need a vocabulary of at least 21"),
         ("dyck", "", 11, "vocabulary must be 4 and two for each type"),
         ("dyck", "length=10", 12, "length must be a multiple of 4"),
-        ("listops", "length=8,depth=2", 19, "of depth 2 have at most 37 words"),
-        ("listops", "length=3", 19, "length must be at least 4"),
-        ("needle", "length=9,keys=3,distance=8", 44, "distance must be at most length - 2, 7"),
-        ("needle", "keys=5", 23, "5 keys need a vocabulary of at least 24"),
-        ("needle", "length=14,keys=5", 44, "length must be at least 3 keys, 15"),
         ("copy", "length=2", 8, "too few different examples"),
     ],
 )
@@ -260,12 +194,8 @@ def test_options_that_do_not_fit_are_refused(task, options, size, expected):
 
 
 def test_other_settings_without_an_answer_are_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"has 15 words and 4 special tokens, .* of 44: set vocab"):
-        prepare(Data(corpus="listops", vocabulary=44), tmp_path, quiet)
     with pytest.raises(UsageError, match="vocabulary=4 leaves corpus dyck without words"):
         prepare(Data(corpus="dyck", vocabulary=4), tmp_path, quiet)
-    with pytest.raises(UsageError, match=r"more than 400 of the 800 words .* raise depth or lower"):
-        tasks.listops(random.Random(0), dict(length=800, depth=4))
     with pytest.raises(UsageError, match="predicts masked words"):
         config.replace(Config(), corpus="copy", architecture="encoder")
 
@@ -383,7 +313,7 @@ def test_predictions_are_the_largest_logits_of_the_own_target():
 def test_accuracy_counts_the_words_that_are_asked_for():
     references = ["_k1 v1 _. _. _k2 v2", "w1 w2 w3", "w1", "w2"]
     predicted = ["_k1 v1 _. _. _k2 v3", "w1 w2 w3", "w1 w5", "</s>"]
-    counts = accuracy.sentence_statistics(predicted, references)
+    counts = teacher_forced.sentence_statistics(predicted, references)
     assert counts == [[1, 2, 0, 1], [3, 3, 1, 1], [1, 1, 0, 1], [0, 1, 0, 1]]
     scores, statistics = score(Outputs(predicted, references, [""] * 4), metrics_of("recall"))
     assert {key: x["score"] for key, x in scores.items()} == {"accuracy": 100 * 5 / 7, "exact": 25}

@@ -9,7 +9,6 @@ import pytest
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.prepare import opener
-from t2t_jax.errors import UsageError
 from t2t_jax.models.flops import run_flops
 from t2t_jax.runs import identity, store, workers
 from t2t_jax.runs.identity import compile_key
@@ -149,7 +148,7 @@ def test_one_size_and_other_subwords_are_not_compared(grid, open_data):
     for row, tokens, vocabulary in zip("abc", (9, 8, 9), ("v", "v", "w"), strict=True):
         origins = {"data": "d", "vocabulary": vocabulary}
         run = Run(grid.home, 0, {}, likelihood=[[1.0, tokens]], origins=origins)
-        rows.append(collecting.RowRuns(Row(row * 2), grid.config(seven.rows[0]), (run,), ""))
+        rows.append(collecting.RowResult(Row(row * 2), grid.config(seven.rows[0]), (run,), ""))
     assert [comparison.same_subwords(x, rows[0]) for x in rows] == [True, False, False]
 
 
@@ -165,8 +164,9 @@ def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data, mo
     monkeypatch.setattr(identity, "data_facts", lambda dataset: facts)
     again = config.replace(other.c, seed=1)
     stored.finish(other.directory.with_name("again"), again, dataset, dev_perplexity=4.0)
-    with pytest.raises(UsageError, match="differ in data of vocabulary 40"):
-        collecting.collect(finished)
+    (row,) = (x for x in collecting.collect(finished) if x.unusual)
+    assert row.row.name == "A:vocabulary=29600"
+    assert [run.unusual for run in row.runs] == ["", "data of vocabulary 40 another"]
 
 
 def test_a_corpus_of_another_size_is_of_other_data_only_beyond_the_default():

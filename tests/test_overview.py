@@ -26,8 +26,8 @@ RUNNING, WAITING, FINISHED = "running", "stopped", "finished"
 
 
 def standing(status, step, steps, flops=4.0, seconds=None):
-    record = {} if seconds is None else {"seconds_per_step": seconds, "nll": 0.0}
-    return Standing("name", status, step, steps, flops, record)
+    record = {} if seconds is None else {"seconds_per_step": seconds}
+    return Standing(status, step, steps, flops, record)
 
 
 def test_the_time_left_is_that_of_the_remaining_steps_at_the_measured_speed():
@@ -46,13 +46,12 @@ def test_the_time_left_is_that_of_the_remaining_steps_at_the_measured_speed():
 def test_a_run_that_is_held_but_makes_no_steps_is_not_counted_as_running():
     held = standing(RUNNING, 0, 100)
     assert seconds_left([held], 2) is None
-    assert summary([held], 2) == ["0 of 3 runs have ended; 0 running; 3 waiting"]
+    assert summary([held], 2) == "0 of 3 runs have ended; 0 running; 3 waiting"
     steps = standing(RUNNING, 50, 100, 4, 0.5)
     assert seconds_left([steps, held], 0) == pytest.approx((50 + 100) * 0.5)
-    assert summary([steps, held, standing("failed", 3, 9)], 0) == [
-        "1 of 3 runs have ended, 1 of them failed; 1 running; 1 waiting; about 1 min 15 s left",
-        "  name  step 50/100  PPL 1.00  0 tokens/s  25 s",
-    ]
+    assert summary([steps, held, standing("failed", 3, 9)], 0) == (
+        "1 of 3 runs have ended, 1 of them failed; 1 running; 1 waiting; about 1 min 15 s left"
+    )
 
 
 def begin(home, name, step=0):
@@ -122,10 +121,10 @@ def seen(jobs, out, monkeypatch, age=-1):
     """What is shown of runs at work whose last record has an age in seconds when it begins."""
     written = time.time() - age
     os.utime(jobs[2].directory / "metrics.jsonl", (written, written))
-    monkeypatch.setenv("COLUMNS", "120")
-    with view.View(jobs, Progress(out)) as watched:
-        watched.shown.clear()  # as if they had not been done when it began
-        watched.refresh()
+    monkeypatch.setenv("COLUMNS", "70")
+    watched = view.View(jobs, Progress(out))
+    watched.shown.clear()  # as if they had not been done when it began
+    watched.refresh()
     return out.getvalue()
 
 
@@ -133,12 +132,9 @@ def test_runs_at_work_done_and_waiting_are_shown_on_a_terminal(jobs, monkeypatch
     text = seen(jobs, Terminal(), monkeypatch)
     assert "table3-demo/base/0: PPL 5.500  BLEU 12.35  (1 of 4, about 18 min 40 s left)" in text
     assert "failed: RuntimeError('[boom] it went wrong')  (2 of 4" in text
-    assert "2 of 4 runs have ended, 1 of them failed; 1 running; 1 waiting" in text
-    row = next(line for line in text.splitlines() if "320/1,280" in line)
-    for part in ("table3-demo/A:h=4,d_k=128,d_v=128/0", "4.48", "12,345", "8 min 00 s"):
-        assert part in row
+    line = "2 of 4 runs have ended, 1 of them failed; 1 running; 1 waiting; about 18 min 40 s left"
+    assert text.endswith(f"\x1b[K{line[:69]}")  # which fills the width, so that it is overwritten
     text = seen(jobs, Terminal(), monkeypatch, age=1)  # its process was killed
-    assert "320/1,280" not in text
     assert "0 running; 2 waiting" in text
 
 
@@ -150,13 +146,13 @@ def test_a_pipe_gets_a_line_for_each_run_that_ends_and_one_a_minute_with_an_esti
     monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     written = time.time() + 9
     os.utime(jobs[2].directory / "metrics.jsonl", (written, written))
-    with view.View(jobs, Progress(out)) as watched:
-        watched.shown.remove(jobs[0])
-        for second in range(600):
-            now[0] += 1
-            ended = jobs[:1] if second >= 300 else []
-            monkeypatch.setattr(view, "ended", ended.__contains__)
-            watched.refresh()
+    watched = view.View(jobs, Progress(out))
+    watched.shown.remove(jobs[0])
+    for second in range(600):
+        now[0] += 1
+        ended = jobs[:1] if second >= 300 else []
+        monkeypatch.setattr(view, "ended", ended.__contains__)
+        watched.refresh()
     first, *lines = out.getvalue().splitlines()
     assert first == "2 of 4 runs are done already"
     assert all(line.endswith("left") or "left)" in line for line in lines)

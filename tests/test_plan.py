@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from t2t_jax.study import plan, power, statistics
-from t2t_jax.study.comparison import Measure
+from t2t_jax.study.statistics import Measure
 from tests import stored
 
 HOUR = stored.DEMO.parent / "table3-hour"

@@ -210,21 +210,18 @@ def test_a_scale_places_its_ends_at_those_of_the_axis():
 CPU = {"device": "1 x cpu"}
 
 
-def record(step, nll, seconds, tokens):
-    return {"step": step, "nll": nll, "seconds_per_step": seconds, "tokens_per_second": tokens}
+def record(step, nll, seconds):
+    return {"step": step, "nll": nll, "seconds_per_step": seconds}
 
 
-def test_a_run_consumes_evenly_between_its_records_and_its_share_of_a_population():
+def test_a_run_consumes_evenly_and_its_share_of_a_population():
     result = {"flops": 900.0, "steps": 30, "trained_together": 2, "environment": CPU}
     run = Run(Path("run"), 0, result)
-    records = [record(10, 1.0, 4.0, 100.0), record(20, 1.0, 1.0, 50.0), record(25, 1.0, 2.0, 25.0)]
-    amounts = learning.amounts(run, records, np.array([5, 10, 16, 30]))
-    assert amounts["flops"].tolist() == [150, 300, 480, 900]
-    assert amounts["seconds"].tolist() == [5, 10, 16, 30]
-    assert amounts["tokens"].tolist() == [1000, 2000, 2150, 2500]
-    untimed = learning.amounts(run, [], np.array([5]))
-    assert untimed["flops"].tolist() == [150]
-    assert np.isnan(untimed["seconds"]).all()
+    records = [record(10, 1.0, 4.0), record(20, 1.0, 1.0), record(25, 1.0, 2.0)]
+    assert learning.rates(run, records) == {"steps": 1, "flops": 30, "seconds": 1}
+    untimed = learning.rates(run, [])
+    assert untimed["flops"] == 30
+    assert np.isnan(untimed["seconds"])
 
 
 def test_a_curve_has_the_seeds_at_the_steps_of_all(tmp_path):
@@ -232,7 +229,7 @@ def test_a_curve_has_the_seeds_at_the_steps_of_all(tmp_path):
     for seed, (first, last) in enumerate([(3.0, 1.0), (1.0, 2.0)]):
         home = tmp_path / str(seed)
         home.mkdir()
-        records = [record(10, first, 1.0, 9.0), record(20, last, 1.0, 9.0)]
+        records = [record(10, first, 1.0), record(20, last, 1.0)]
         records += [{"step": 10 + 5 * seed, "dev_perplexity": 7.0}]
         records += [{"step": 20, "dev_perplexity": 4.0 ** (seed + 1)}]
         lines = "".join(f"{json.dumps(r)}\n" for r in records)

@@ -13,7 +13,7 @@ import pytest
 from t2t_jax import files
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.report import learning
-from t2t_jax.report.samples import samples
+from t2t_jax.report.study import samples
 from t2t_jax.runs import claim, published, store
 from t2t_jax.study import collecting, formats, publish
 from tests import stored
@@ -50,7 +50,7 @@ def test_curves_and_translations_are_those_of_the_store(home, tmp_path):
             np.testing.assert_equal(dict(curve.amounts), dict(same.amounts))
     shown = samples(grid, ours, stored.split(tmp_path))
     assert shown == samples(grid, theirs, stored.split(tmp_path))
-    assert len(shown[0].translations) == ROWS
+    assert len(shown[0]["translations"]) == ROWS
     run = ours[0].runs[0].directory
     text = (home / run.name / "dev.de").read_text()
     assert "".join(f"{line}\n" for line in store.read_translations(run, "dev", "de")) == text

@@ -13,7 +13,7 @@ from t2t_jax.errors import UsageError
 from t2t_jax.models import build
 from t2t_jax.models.flops import step_flops
 from t2t_jax.study import declaration
-from t2t_jax.study.collecting import RowRuns, collect
+from t2t_jax.study.collecting import RowResult, collect
 from t2t_jax.study.comparison import compare_with_base
 from t2t_jax.study.declaration import Row, find, select, studies, study
 from t2t_jax.study.formats import records
@@ -147,7 +147,7 @@ def test_table_4_is_the_papers_and_reads_trees_alone():
         grid_of(find("table3"), "treebank").check()
     for scale, value in (("paper", 91.3), ("treebank", None)):  # a sample's F1 is another's
         grid = grid_of(table4, scale)
-        entry = RowRuns(table4.rows[0], grid.config(table4.rows[0]), (), "")
+        entry = RowResult(table4.rows[0], grid.config(table4.rows[0]), (), "")
         assert records(grid, compare_with_base(grid, [entry]))[0]["paper"]["F1"] == value
 
 

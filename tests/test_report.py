@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from t2t_jax.report.samples import marked
-from t2t_jax.report.study import study_page
+from t2t_jax.report.study import marked, study_page
 from t2t_jax.study import comparison, statistics
 from t2t_jax.study.notes import notes
 from tests import stored

@@ -139,7 +139,7 @@ def table(folder, call):
 
     def shown(*words):
         forget()
-        return call("table", folder / "angles.py", "--mix", *ONE, *SMALL, *words)
+        return call("table", folder / "angles.py", *ONE, *SMALL, *words)
 
     return shown
 
@@ -262,7 +262,7 @@ def test_a_file_imports_modules_beside_it_and_its_runs_keep_them(
     edit(mine / "constants.py", "6", "2")
     forget()
     note = "something else than this code (decoding, likelihood, step)"
-    assert note in "".join(call("table", *run, "--mix", "--compare"))
+    assert note in "".join(call("table", *run, "--compare"))
     for path in mine.glob("*.py"):
         path.unlink()
     forget()

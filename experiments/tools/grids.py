@@ -8,7 +8,7 @@ from pathlib import Path
 
 from t2t_jax.runs import published
 from t2t_jax.study import collecting, comparison
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.declaration import find
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.publish import runs_of
@@ -45,10 +45,10 @@ def run(requests: Iterable[Request], folders: Iterable[Path], store: Path, seeds
         subprocess.run([sys.executable, "-m", "t2t_jax.cli", *map(str, words)], check=True)
 
 
-def collected(request: Request, store: Path) -> tuple[Grid, Sequence[collecting.RowRuns]]:
+def collected(request: Request, store: Path) -> tuple[Grid, Sequence[collecting.RowResult]]:
     """Returns a grid and the finished runs of its rows, whatever code made them."""
     grid = request.grid(find(request.study), store)
-    return grid, collecting.collect(grid, mix=True)
+    return grid, collecting.collect(grid)
 
 
 def compared(

@@ -82,7 +82,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--store:several": _path(
         "directories of runs [runs, beside PATH.py]", (), dest="stores", nargs="+", metavar="STORE"
     ),
-    "--mix": _flag("show runs that differ in code, data, ..., and mark them"),
     "--compare": _flag("compare runs of other code with this code first, in about 3 s a row"),
     "--metrics": _text(
         "columns of scores, such as BLEU,chrF2,TER,COMET,contrastive,PPL, or metrics of your own "
@@ -134,8 +133,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--no-cost": _flag("leave out the table of costs"),
     "--notes": _flag("print all notes below the table: code, what rows differ in, ..."),
     "--p": _flag("show differences from base with their intervals and p, corrected"),
-    "--format:results": dict(choices="csv jsonl parquet".split(), default="csv", help="[csv]"),
-    "--out:results": _path("directory for runs.FORMAT and curves.FORMAT [results]", "results"),
+    "--out:results": _path("directory for runs.csv and curves.csv [results]", "results"),
     "--out:report": _path("path of the page [STUDY-PRESET.html in the store]"),
     "--to": _path("directory in which STUDY-PRESET is made", required=True),
     # commands on one run
@@ -199,18 +197,18 @@ run: run a study: every row under every seed, then its table
     --tasks --published --rerun --mesh --track --worker --stage --metrics --cache +all
 plan: print what a study would cost and find, by number of seeds, from stored runs
     running.plan study --sweep --preset --rows --store --from --base-seeds --detect --cache +all
-table: print the table of studies from stored results
-    showing.table studies --sweep --preset --rows --store:several --mix --compare \
+table: print the tables of studies from stored results
+    showing.table studies --sweep --preset --rows --store:several --compare \
     --metrics --cache --format:table --columns --no-cost --p --notes +all
-results: write every run's config, scores, costs and curves as data, for pandas and others
-    showing.results studies:results --store:several --format:results --out:results --cache
+results: write every run's config, scores, costs and curves as CSV, for pandas and others
+    showing.results studies:results --store:several --out:results --cache
 plot: draw the plots of a study, as PNG, SVG and PDF
-    showing.plot study --sweep --preset --rows --store --mix --compare --cache +all
+    showing.plot study --sweep --preset --rows --store --compare --cache +all
 report: write a page of a study: table, curves, costs, translations
-    showing.report study --sweep --preset --rows --store --mix --compare \
+    showing.report study --sweep --preset --rows --store --compare \
     --out:report --metrics --cache +all
 publish: write a study's results to one file, with its table and plots
-    showing.publish study --sweep --preset --rows --store --mix --compare --to --cache +all
+    showing.publish study --sweep --preset --rows --store --compare --to --cache +all
 translate: translate standard input, line by line
     single.translate run --store:runs --cache +decoding
 generate: continue each line of standard input by a language model

@@ -29,7 +29,6 @@ def examine(cache: Path, store: Path, mesh: str) -> Iterator[Finding]:
         "memory": _memory,
         "cache": lambda: _space("cache", cache),
         "store": lambda: _space("store", store),
-        "corpora": lambda: _corpora(cache),
         "devices": lambda: _devices(mesh),
         "a step": lambda: _step(mesh),
     }
@@ -83,21 +82,6 @@ def _space(name: str, directory: Path) -> Finding:
     free = shutil.disk_usage(directory).free / GIB
     remedy = f"free some space: {SPACE} GiB are needed" if free < SPACE else ""
     return Finding(name, f"{directory}, {free:.1f} GiB free", remedy)
-
-
-def _corpora(cache: Path) -> Finding:
-    from t2t_jax.data.cache import open_dataset
-    from t2t_jax.errors import UsageError
-
-    prepared, problems = [], []
-    for meta in sorted(cache.glob("*/meta.json")):
-        try:
-            pairs = len(open_dataset(meta.parent).splits["train"].source)
-        except UsageError as error:
-            problems.append(str(error))
-            continue
-        prepared.append(f"{meta.parent.name} ({pairs:,} pairs)")
-    return Finding("corpora", ", ".join(prepared) or "none prepared yet", " ".join(problems))
 
 
 def _devices(mesh: str) -> Finding:

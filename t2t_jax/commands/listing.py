@@ -17,10 +17,8 @@ from t2t_jax.recipes import RECIPES
 from t2t_jax.runs import names, published, results, store, view
 from t2t_jax.runs.results import State
 from t2t_jax.runs.view import Standing
-from t2t_jax.study import agreement, collecting, comparison
-from t2t_jax.study.declaration import EXPERIMENTS, PAPER, Study, find, path_of, studies, study_files
-from t2t_jax.study.presets import PRESETS, Preset, shrink
-from t2t_jax.study.requests import Request
+from t2t_jax.study.declaration import PAPER, Study, find, path_of, studies, study_files
+from t2t_jax.study.presets import PRESETS, shrink
 from t2t_jax.terminal import align, warn
 
 
@@ -45,28 +43,11 @@ def _presets() -> list[str]:
     lines = []
     for name, preset in PRESETS.items():
         lines.append(f"{name:18}{preset.about}")
-        fields = config.describe(shrink(Config(), {}, preset), Config())
-        for text in (fields, *_agreement(preset)):
-            indent = " " * 18
-            lines += textwrap.wrap(text, 100, initial_indent=indent, subsequent_indent=indent)
+        fields, indent = config.describe(shrink(Config(), {}, preset), Config()), " " * 18
+        lines += textwrap.wrap(fields, 100, initial_indent=indent, subsequent_indent=indent)
     return [
         *lines,
         "The fields are Table 3's base; the same factors scale all other rows.",
-    ]
-
-
-def _agreement(preset: Preset) -> list[str]:
-    """Returns how far the stored Table 3 of a preset, if there is one, agrees with the paper's."""
-    home = EXPERIMENTS / "results" / f"table3-{preset.name}"
-    if not home.is_dir():
-        return []
-    grid = Request("table3", preset.name).grid(find("table3"), home)
-    lines = comparison.compare_with_base(grid, collecting.collect(grid, mix=True))
-    runs = sum(len(line.runs) for line in lines)
-    taus = (f"{x.tau:.2f} ({x.metric})" for x in agreement.agreements(grid, lines))
-    return [
-        f"Kendall's tau of Table 3 with the paper's: {', '.join(taus)}; "
-        f"{runs} runs in experiments/results/{home.name}."
     ]
 
 
@@ -94,7 +75,7 @@ def list_runs(home: Path) -> tuple[list[str], str]:
     for directory, c in results.stored(home, warn):
         try:
             state, own = results.state(directory, warn), names.names(directory)
-            standing = view.standing(own[0], state.status, c, state.records)
+            standing = view.standing(state.status, c, state.records)
             cells = _cells(directory, c, state, standing.record)
         except UsageError as error:
             warn(str(error))
@@ -104,11 +85,11 @@ def list_runs(home: Path) -> tuple[list[str], str]:
     begun = {*published.directories(home)}
     for directory in sorted({x.parent for x in home.glob(f"*/{published.FAILURE}")} - begun):
         own, why = names.names(directory), f"{directory}: {store.read_failure(directory)}"
-        standings.append(Standing(own[0], "failed", 0, 0, 0.0, {}))
+        standings.append(Standing("failed", 0, 0, 0.0, {}))
         rows += [(name, "failed", "", _age(directory), "", "", why) for name in own]
         begun.add(directory)
     waiting = {x.parent for x in home.glob(f"*/{names.FILE}")} - begun
-    summary = view.summary(standings, len(waiting))[0] if standings or waiting else ""
+    summary = view.summary(standings, len(waiting)) if standings or waiting else ""
     if not rows:
         return [f"{home} has no runs."], summary
     heading = "run", "status", "step", "age", "dev PPL", "scores", "location"

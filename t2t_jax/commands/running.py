@@ -15,7 +15,7 @@ from t2t_jax.report import charts
 from t2t_jax.runs import claim, names, provenance, published, study_file, workers
 from t2t_jax.runs.identity import Job
 from t2t_jax.study import requests, sweep
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.declaration import EXPERIMENTS, Row, find
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> None:
             # What fails in the last stage is reported; a trial that fails is a result.
     finally:
         progress.close()
-    lines = lines_of(grid, arguments.cache, mix=True, judge=True)  # runs of other code are kept
+    lines = lines_of(grid, arguments.cache, judge=True)
     print(render([(grid, lines)], "text", details=False), end="")
     sentences = open_data(grid.data).splits.get(grid.study.split)
     for path in charts.draw(grid, lines, sentences):
@@ -94,7 +94,7 @@ def _most_alike(grid: Grid, home: Path, cache: Path) -> tuple[list[RowResult], s
         return [], str(home)
     best = max(known, key=lambda x: x[:2])[-1].declared_alone(say)
     of_best = study if best.study == study.name else find(best.study)
-    lines = lines_of(best.grid(of_best, home), cache, mix=True)
+    lines = lines_of(best.grid(of_best, home), cache)
     return lines, f"{best.study}-{best.preset} of {home}"
 
 

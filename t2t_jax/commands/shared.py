@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from t2t_jax import config
-from t2t_jax.config import Config
-from t2t_jax.data.cache import Dataset, Split
+from t2t_jax.data.cache import Split
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import BPC
 from t2t_jax.runs import store
 from t2t_jax.study import requests, sweep
-from t2t_jax.study.collecting import RowRuns, collect
-from t2t_jax.study.comparison import RowResult, compare_with_base
+from t2t_jax.study.collecting import RowResult, collect
+from t2t_jax.study.comparison import compare_with_base
 from t2t_jax.study.declaration import Study, find, path_of
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.measuring import judged, measure
@@ -65,39 +64,33 @@ def default_store(study: str) -> Path:
     return Path("runs") if path is None else path.parent / "runs"
 
 
-def lines_of(grid: Grid, cache: Path, mix: bool, judge: bool = False) -> list[RowResult]:
-    """Returns the numbers of every row of a grid, from its store; `mix` is as of `collect`.
+def lines_of(grid: Grid, cache: Path, judge: bool = False) -> list[RowResult]:
+    """Returns the numbers of every row of a grid, from its store.
 
     With `judge`, runs are judged on minimal pairs first, if the grid has a column of them.
     """
-    rows = collect(grid, mix=mix, report=say)
+    rows = collect(grid, say)
     if not grid.computed:
         return compare_with_base(grid, rows)
     rows = judged(grid, rows, cache, say) if judge else rows
     return compare_with_base(grid, rows, measure(grid, rows, _splits_of(grid, rows, cache), say))
 
 
-def sentences_of(grid: Grid, rows: Sequence[RowRuns], cache: Path) -> Split | None:
+def sentences_of(grid: Grid, rows: Sequence[RowResult], cache: Path) -> Split | None:
     """Returns the sentences that the study is scored on, or None if they are not available."""
     return _splits_of(grid, rows, cache).get(grid.study.split)
 
 
-def _splits_of(grid: Grid, rows: Sequence[RowRuns], cache: Path) -> Mapping[str, Split]:
+def _splits_of(grid: Grid, rows: Sequence[RowResult], cache: Path) -> Mapping[str, Split]:
     """Returns the splits of the grid's corpus, or none if they are not available or not scored."""
     finished = [(row.runs[0].directory, row.c) for row in rows if row.runs]
     if not finished or not (grid.study.split or BPC in grid.scores):
         return {}
-    dataset = available_dataset(*finished[0], cache, f"the sentences of {grid.data.corpus}")
-    return {} if dataset is None else dataset.splits
-
-
-def available_dataset(directory: Path, c: Config, cache: Path, without: str) -> Dataset | None:
-    """Returns the dataset of a run, or None if its corpus is not available."""
     try:
-        return store.open_dataset(directory, c, cache, lambda _: None)
+        return store.open_dataset(*finished[0], cache, lambda _: None).splits
     except UsageError as error:
-        say(f"without {without}: {error}")
-        return None
+        say(f"without the sentences of {grid.data.corpus}: {error}")
+        return {}
 
 
 def cache_programs(cache: Path) -> None:

@@ -15,14 +15,14 @@ from t2t_jax.runs import provenance
 from t2t_jax.runs.results import stored
 from t2t_jax.study import declaration, requests, tidy
 from t2t_jax.study import publish as publishing
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.formats import TYPESET, render
 from t2t_jax.study.grid import Grid
 from t2t_jax.terminal import say
 
 
 def table(arguments: Namespace) -> None:
-    """Prints the table of one or several studies, from one or several stores."""
+    """Prints the tables of one or several studies, from one or several stores."""
     columns, costs, p = arguments.columns, not arguments.no_cost, arguments.p
     if arguments.format not in TYPESET and (columns or not costs or p):
         raise UsageError(
@@ -39,17 +39,17 @@ def table(arguments: Namespace) -> None:
             grids.append(grid_shown(named))
     parts = [(grid, _lines(grid, arguments, needed=False)) for grid in grids]
     if not any(line.runs or line.status for _, lines in parts for line in lines):
-        raise UsageError(grids[0].no_run)
+        raise UsageError(requests.no_run(grids[0]))
     print(render(parts, arguments.format, columns, costs, p, arguments.notes), end="")
 
 
 def results(arguments: Namespace) -> None:
     """Writes the runs of stores and their curves to two files, and prints their paths."""
-    write, out = tidy.WRITERS[arguments.format], arguments.out
+    out = arguments.out
     files_of = {declaration.find(x).name: x for x in arguments.studies if declaration.path_of(x)}
     studies = [*files_of, *(x for x in arguments.studies if not declaration.path_of(x))]
     beside = list(dict.fromkeys(map(default_store, arguments.studies)))
-    homes, parts, lost = arguments.stores or beside or [Path("runs")], [], set()
+    homes, parts = arguments.stores or beside or [Path("runs")], []
     for home in filter(Path.is_dir, homes):
         places = {n: f"{path}:{n}" for n, path in declaration.study_files(home.parent).items()}
         places |= files_of
@@ -59,16 +59,13 @@ def results(arguments: Namespace) -> None:
             try:
                 study = declaration.find(places.get(request.study, request.study))
                 grid = request.declared_alone(say).grid(study, home)
-                parts.append((grid, lines_of(grid, arguments.cache, mix=True)))
+                parts.append((grid, lines_of(grid, arguments.cache)))
             except UsageError as error:
                 say(f"{home}: what `table` shows of {request.study} is not known: {error}")
-                lost.add(request.study)
     tables = tidy.tables(homes, studies, say, tidy.shown(parts))
-    for row in tables[0]:
-        row |= {"untuned": None, "chosen": None} if row["study"] in lost else {}
     files.make_directory(out)
     for name, rows in zip(("runs", "curves"), tables, strict=True):
-        write(path := out / f"{name}.{arguments.format}", rows)
+        tidy.write(path := out / f"{name}.csv", rows)
         print(path)
 
 
@@ -113,7 +110,7 @@ def _lines(grid: Grid, arguments: Namespace, needed: bool = True) -> list[RowRes
     if arguments.compare:
         provenance.compare(stored(grid.home, say))
     judge = bool(getattr(arguments, "metrics", ""))  # what takes minutes must be asked for
-    lines = lines_of(grid, arguments.cache, arguments.mix, judge)
+    lines = lines_of(grid, arguments.cache, judge)
     if needed and not any(line.runs or line.status for line in lines):
-        raise UsageError(grid.no_run)
+        raise UsageError(requests.no_run(grid))
     return lines

@@ -14,14 +14,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from t2t_jax import config, files
-from t2t_jax.commands.shared import available_dataset, cache_programs, changed_fields, print_scores
+from t2t_jax.commands.shared import cache_programs, changed_fields, print_scores
 from t2t_jax.config import Config
 from t2t_jax.data import parallel
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Accuracy
-from t2t_jax.evaluation.likelihood import nats_of
 from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, metrics_of, outputs_of, parse, score
+from t2t_jax.evaluation.teacher_forced import nats_of
 from t2t_jax.inference import sample
 from t2t_jax.inference import translate as translation
 from t2t_jax.inference.export import export as export_model
@@ -190,17 +190,11 @@ def attend(arguments: Namespace) -> None:
             "positions: shorten it."
         )
     attended = attention.attended(model, params, vocabulary, source, target)
-    dataset = available_dataset(
-        directory, c, arguments.cache, "the corpus, on which heads are measured"
-    )
-    dev = None if dataset is None else dataset.splits["dev"]
-    heads = None if dev is None else attention.heads(model, params, vocabulary, dev)
     out = arguments.out
     files.make_directory(out)
     attention.picture(attended, out / "attention")
-    files.write(out / "attention.html", attention.attention_page(attended, c.model, heads))
-    print(translated, *(attention.summary(heads) if heads else ()), sep="\n")
-    print(out / "attention.html", out / "attention.png", sep="\n")
+    files.write(out / "attention.html", attention.attention_page(attended, c.model))
+    print(translated, out / "attention.html", out / "attention.png", sep="\n")
 
 
 def _translate(

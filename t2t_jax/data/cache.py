@@ -91,7 +91,7 @@ class Split:
 
     @functools.cached_property
     def extras(self) -> list[dict[str, Any]]:
-        """Annotations of each pair, such as gold alignments or trees; empty if there are none."""
+        """Annotations of each pair, such as distances or trees; empty if there are none."""
         path = self.stem.with_name(self.stem.name + ".extras.jsonl")
         return [json.loads(line) for line in _lines(path)] if path.exists() else []
 

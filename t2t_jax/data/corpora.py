@@ -110,11 +110,7 @@ CORPORA: dict[str, Corpus] = {
     "copy": _diagnostic(length=16),
     "reverse": _diagnostic(length=16),
     "sort": _diagnostic(length=16),
-    "selective_copy": _diagnostic(length=32, items=8),
-    "induction": _diagnostic(length=32),
     "dyck": _diagnostic(length=32, depth=4),
-    "listops": _diagnostic(length=32, depth=4),
-    "needle": _diagnostic(length=64, keys=4, distance=0),
 }
 
 

@@ -1,34 +1,141 @@
-"""Corpora of diagnostic tasks: splits of different examples, over a vocabulary of whole words.
+"""Diagnostic tasks, which tell attention mechanisms apart, as corpora of whole words.
+
+A task is a function of a random generator and its options that returns an `Example`. Options are
+named in `corpora.CORPORA`, besides V, the number of words. `length` is the length of the longest
+examples. The answer is a function of the words before it, so an accuracy of 100% is possible.
 
 The splits train, dev and test have examples up to the length of the task; test2x, test4x and test8x
-have 2, 4 and 8 times that length.
+have 2, 4 and 8 times that length. No two examples are equal.
 """
 
 import functools
 import itertools
+import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from t2t_jax.config import Data
-from t2t_jax.data import tasks
 from t2t_jax.data.corpora import parse_options
 from t2t_jax.data.raw import Raw, RawCorpus, Report, drawn_pairs, streams_of
-from t2t_jax.data.tasks import Example, Options
 from t2t_jax.errors import UsageError
-from t2t_jax.tokens import UNK
+from t2t_jax.tokens import PROMPT, UNK
+
+BLANK = "."  # fills places that have no meaning
+
+Options = Mapping[str, int]
+
+
+class Example(NamedTuple):
+    """An example as words."""
+
+    source: list[str]
+    target: list[str]
+    # Words from where the answer is known to its place, the largest of several; None if the task
+    # has no such distance.
+    distance: int | None = None
+
+
+def require(fits: bool, reason: str) -> None:
+    """Raises UsageError with a reason unless options fit each other."""
+    if not fits:
+        raise UsageError(f"the options of this task do not fit: {reason}.")
+
+
+def _numbered(letter: str, count: int) -> list[str]:
+    return [f"{letter}{i}" for i in range(count)]
+
+
+def symbols(o: Options) -> list[str]:
+    require(o["V"] >= 2, f"vocabulary must be at least 6, not {o['V'] + 4}")
+    return _numbered("w", o["V"])
+
+
+def reorder(rng: random.Random, o: Options, order: Callable[[list[int]], Iterable[int]]) -> Example:
+    """The words of the source in another order, which is a function of their numbers.
+
+    A length is in (length / 2, length], so that tests of twice the length share none.
+    """
+    n = rng.randint(o["length"] // 2 + 1, o["length"])
+    numbers = [rng.randrange(o["V"]) for _ in range(n)]
+    return Example([f"w{i}" for i in numbers], [f"w{i}" for i in order(numbers)])
+
+
+def recall(rng: random.Random, o: Options) -> Example:
+    """Multi-query associative recall (Arora et al. 2023, MQAR): the value of each key.
+
+    The source is a list of keys, each followed by its value. In the target, each key is a prompt,
+    followed by its value, which is the answer. Keys and values are drawn without replacement. The
+    target has places g = 1, 2, ... for pairs, which are drawn without replacement and with
+    probabilities in proportion to g^(a - 1), a = 0.01. All other places are blank. An example has
+    from `fewest` to `keys` keys; if `fewest` is 0, it has `keys`.
+    """
+    n = rng.randint(o["fewest"] or o["keys"], o["keys"])
+    keys, values = _recall_sizes(o)
+    drawn = rng.sample(range(keys), n), rng.sample(range(values), n)
+    pairs = [(f"k{i}", f"v{j}") for i, j in zip(*drawn, strict=True)]
+    # Places are drawn one after another by weight (Efraimidis and Spirakis 2006).
+    weights = (g ** (0.01 - 1) for g in range(1, o["length"] // 2 - n + 1))
+    waiting = [(-math.log(1 - rng.random()) / weight, i) for i, weight in enumerate(weights)]
+    places = [i for _, i in sorted(waiting)[:n]]
+    rng.shuffle(places)  # otherwise the first key would mostly be the first prompt
+    target = [PROMPT + BLANK] * (o["length"] - 2 * n)
+    for (key, value), place in zip(pairs, places, strict=True):
+        target[2 * place : 2 * place + 2] = PROMPT + key, value
+    distances = (2 * (n + place) - (2 * i + 1) for i, place in enumerate(places))
+    return Example([word for pair in pairs for word in pair], target, max(distances))
+
+
+def _recall_sizes(o: Options) -> tuple[int, int]:
+    """The numbers of keys and of values in the vocabulary."""
+    return (o["V"] - 1) // 2, o["V"] - 1 - (o["V"] - 1) // 2
+
+
+def recall_words(o: Options) -> list[str]:
+    keys, values = _recall_sizes(o)
+    most = o["keys"]
+    require(o["fewest"] <= most, f"fewest must be at most keys, which is {most}")
+    require(o["length"] % 2 == 0, f"length must be even, not {o['length']}")
+    require(4 * o["keys"] <= o["length"], f"length must be at least 4 keys, {4 * o['keys']}")
+    least = 2 * o["keys"] + 5
+    require(o["keys"] <= keys, f"{o['keys']} keys need a vocabulary of at least {least}")
+    return [BLANK, *_numbered("k", keys), *_numbered("v", values)]
+
+
+def dyck(rng: random.Random, o: Options) -> Example:
+    """Every closing bracket of a balanced string of V / 2 types (Hewitt et al. 2020).
+
+    Opening brackets are prompts, so a model predicts the type of each closing bracket alone. The
+    source is the first bracket. No prefix has more than `depth` open brackets.
+    """
+    n = 2 * rng.randint(o["length"] // 4 + 1, o["length"] // 2)
+    words, stack, longest = list[str](), list[tuple[int, int]](), 0
+    while len(words) < n:
+        room = len(stack) < min(o["depth"], n - len(words))
+        if not stack or (room and rng.random() < 0.5):
+            stack.append((rng.randrange(o["V"] // 2), len(words)))
+            words.append(f"{PROMPT}({stack[-1][0]}")
+        else:
+            kind, place = stack.pop()
+            longest = max(longest, len(words) - place)
+            words.append(f"){kind}")
+    return Example([words[0].removeprefix(PROMPT)], words[1:], longest)
+
+
+def dyck_words(o: Options) -> list[str]:
+    require(o["V"] % 2 == 0, f"vocabulary must be 4 and two for each type, not {o['V'] + 4}")
+    require(o["length"] % 4 == 0, f"length must be a multiple of 4, not {o['length']}")
+    return [bracket + str(i) for i in range(o["V"] // 2) for bracket in "()"]
+
 
 # How an example is drawn, and the words of the options.
 TASKS: Mapping[str, tuple[Callable[..., Example], Callable[[Options], list[str]]]] = {
-    "recall": (tasks.recall, tasks.recall_words),
-    "copy": (functools.partial(tasks.reorder, order=list), tasks.symbols),
-    "reverse": (functools.partial(tasks.reorder, order=reversed), tasks.symbols),
-    "sort": (functools.partial(tasks.reorder, order=sorted), tasks.symbols),
-    "selective_copy": (tasks.selective_copy, tasks.selective_copy_words),
-    "induction": (tasks.induction, tasks.induction_words),
-    "dyck": (tasks.dyck, tasks.dyck_words),
-    "listops": (tasks.listops, tasks.listops_words),
-    "needle": (tasks.needle, tasks.needle_words),
+    "recall": (recall, recall_words),
+    "copy": (functools.partial(reorder, order=list), symbols),
+    "reverse": (functools.partial(reorder, order=reversed), symbols),
+    "sort": (functools.partial(reorder, order=sorted), symbols),
+    "dyck": (dyck, dyck_words),
 }
 VERSION = 1  # to be raised with a change of the examples that are drawn
 PAIRS = 20_000  # in training, unless another number is requested

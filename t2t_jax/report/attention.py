@@ -1,4 +1,4 @@
-"""Attention weights of one model: a figure of every head, a page, and what the heads attend to."""
+"""Attention weights of one model in a sentence pair: a figure of every head, and a page."""
 
 import base64
 import io
@@ -11,9 +11,7 @@ import numpy as np
 
 from t2t_jax import config, plotting
 from t2t_jax.attention.choice import of_layer
-from t2t_jax.data.cache import Split
 from t2t_jax.data.vocabulary import Vocabulary
-from t2t_jax.evaluation import alignment
 from t2t_jax.inference.weights import Map, attention_maps
 from t2t_jax.report import page
 from t2t_jax.tokens import EOS
@@ -25,22 +23,6 @@ ROLES = {
 }
 PANEL = 100  # sides of the picture of a head, in pixels
 VIRIDIS = "440154 482878 3e4989 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde725"
-PAIRS = 200  # sentence pairs of dev on which heads are compared with the gold structure
-
-
-class Heads(NamedTuple):
-    """How heads agree with the gold structure of a corpus.
-
-    Attributes:
-      pairs: number of sentence pairs.
-      error_rates: alignment error rate of each cross-attention head, by (layer, head), with every
-        target word aligned with the source word that it attends to most.
-      tracked: for each kind of dependency, the decoder head that tracks it best.
-    """
-
-    pairs: int
-    error_rates: dict[tuple[int, int], float]
-    tracked: Sequence[alignment.Tracked]
 
 
 class Attended(NamedTuple):
@@ -64,32 +46,6 @@ def attended(
     source, target = [*source, EOS], [*target, EOS]
     (maps,) = attention_maps(model, params, [source], [target])
     return Attended(vocabulary.pieces(source), vocabulary.pieces(target), maps)
-
-
-def heads(model: Any, params: Any, vocabulary: Vocabulary, split: Split) -> Heads | None:
-    """Compares heads with the gold structure of a split; None if it has no gold alignments."""
-    annotations = split.extras[:PAIRS]
-    if not annotations or "alignment" not in annotations[0]:
-        return None
-    sources, targets = ([side[i].tolist() for i in range(len(annotations))]
-                        for side in (split.source, split.target))  # fmt: skip
-    links: dict[tuple[int, int], list[alignment.Links]] = {}
-    decoder: list[dict[int, np.ndarray]] = []
-    all_maps = attention_maps(model, params, sources, targets)
-    for source, target, maps in zip(sources, targets, all_maps, strict=True):
-        s, t = (alignment.word_of(vocabulary.pieces(side[:-1])) for side in (source, target))
-        decoder.append({})
-        for x in maps:
-            if x.role == "cross":
-                for head, by_word in enumerate(alignment.by_words(x.weights, t, s)):
-                    links.setdefault((x.layer, head), []).append(alignment.links(by_word))
-            elif x.role == "decoder":
-                decoder[-1][x.layer] = alignment.by_words(x.weights, t, [-1, *t[:-1]])
-    gold = [{(s, t) for s, t in x["alignment"]} for x in annotations]
-    rates = {head: alignment.error_rate(x, gold) for head, x in links.items()}
-    dependencies = [x["dependencies"] for x in annotations]
-    tracked = alignment.tracked(decoder, dependencies) if any(decoder) else []
-    return Heads(len(annotations), rates, tracked)
 
 
 def picture(shown: Attended, path: Path) -> None:
@@ -146,7 +102,7 @@ def _tokens(tokens: Sequence[str], labels: bool, title: str | None) -> plotting.
             "axis": axis}  # fmt: skip
 
 
-def attention_page(shown: Attended, c: config.Model, known: Heads | None) -> str:
+def attention_page(shown: Attended, c: config.Model) -> str:
     """Returns the HTML of a page on which the reader picks a layer, a head and a query."""
     layers = []
     for x in shown.maps:
@@ -157,17 +113,4 @@ def attention_page(shown: Attended, c: config.Model, known: Heads | None) -> str
         weights = x.weights.round(3).tolist()
         layers.append(dict(name=name, queries=queries, keys=keys, weights=weights))
     effective = any(x.effective for x in shown.maps)
-    return page("attention.html", shown=shown, layers=layers, heads=known, effective=effective)
-
-
-def summary(known: Heads) -> list[str]:
-    """Returns lines that summarize `heads` for a terminal."""
-    lines = [f"alignment error rate of cross-attention on {known.pairs} pairs, the best heads:"]
-    best = sorted(known.error_rates.items(), key=lambda item: item[1])[:5]
-    lines += [f"  {rate:.3f}  layer {layer}, head {head}" for (layer, head), rate in best]
-    if known.tracked:
-        lines.append("decoder self-attention: how often the best head attends to the other word")
-    for x in known.tracked:
-        head, baseline = f"layer {x.layer}, head {x.head}", f"(at one distance {x.baseline:.0%})"
-        lines.append(f"  {x.kind:12} {x.accuracy:4.0%} of {x.dependencies:4}  {head}  {baseline}")
-    return lines
+    return page("attention.html", shown=shown, layers=layers, effective=effective)

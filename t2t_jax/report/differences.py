@@ -6,7 +6,8 @@ from typing import Any
 
 from t2t_jax.plotting import CHOSEN, COLOUR, INK, SHAPE, Axis, Spec, interval, panel, tooltip, zero
 from t2t_jax.study.agreement import Agreement
-from t2t_jax.study.comparison import RowResult, main_metric, paper_value
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import main_metric, paper_value
 from t2t_jax.study.grid import Grid
 
 WIDTH = 420  # of the chart of differences, in pixels

@@ -1,4 +1,4 @@
-"""Learning curves: perplexity against steps, tokens, FLOPs and time, of every seed."""
+"""Learning curves: perplexity against steps, FLOPs and time, of every seed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,11 +8,10 @@ import numpy as np
 from t2t_jax.plotting import CHOSEN, DASH, LABEL, SHAPE, Axis, Spec, facets, panel, tooltip
 from t2t_jax.runs import results, store
 from t2t_jax.runs.results import Run
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 
 AXES = {
     "steps": "steps",
-    "tokens": "tokens, of source and target",
     "flops": "FLOPs, counted",
     "seconds": "seconds",
 }
@@ -40,38 +39,25 @@ def curves(runs: Sequence[Run]) -> tuple[Curve, Curve]:
     records = [store.read_curves(run.directory) for run in runs]
     training = [{r["step"]: np.exp(min(r["nll"], 99)) for r in x if "nll" in r} for x in records]
     dev = [{r["step"]: r["dev_perplexity"] for r in x if "dev_perplexity" in r} for x in records]
-    return _curve(runs, records, training), _curve(runs, records, dev)
+    every = [rates(run, x) for run, x in zip(runs, records, strict=True)]
+    means = {name: float(np.mean([x[name] for x in every])) for name in AXES}
+    return _curve(means, training), _curve(means, dev)
 
 
-def _curve(
-    runs: Sequence[Run],
-    records: Sequence[Sequence[Mapping[str, Any]]],
-    values: Sequence[Mapping[int, float]],
-) -> Curve:
-    steps = np.array(sorted(set.intersection(*(set(x) for x in values))), dtype=int)
-    every = [amounts(run, x, steps) for run, x in zip(runs, records, strict=True)]
-    means = {name: np.mean([x[name] for x in every], axis=0) for name in AXES}
-    return Curve(means, np.array([[x[step] for step in steps.tolist()] for x in values]))
+def _curve(means: Mapping[str, float], values: Sequence[Mapping[int, float]]) -> Curve:
+    steps = np.array(sorted(set.intersection(*map(set, values))), dtype=int)
+    amounts = {name: rate * steps for name, rate in means.items()}
+    return Curve(amounts, np.array([[x[step] for step in steps.tolist()] for x in values]))
 
 
-def amounts(
-    run: Run, records: Sequence[Mapping[str, Any]], steps: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Returns what a run has consumed after some steps, by the names in `AXES`.
+def rates(run: Run, records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Returns what a step of a run consumes, by the names in `AXES`.
 
-    Tokens and seconds count training alone, and are nan where they are not known. Tokens are
-    interpolated between records, and extrapolated after the last one. Every step takes the median
-    time, so that pauses do not count. A run that was trained at once with others has its share.
+    Seconds are the median over steps, so that pauses do not count, and nan if they are not known. A
+    run that was trained at once with others has its share.
     """
-    flops = run.result["flops"] / run.result["steps"] * steps
-    seconds = np.multiply(steps, results.step_seconds(run.result, records) or np.nan)
-    timed = [r for r in records if "tokens_per_second" in r]
-    ends = np.array([0, *(r["step"] for r in timed)])
-    per_step = np.array([r["tokens_per_second"] * r["seconds_per_step"] for r in timed] or [np.nan])
-    sums = np.concatenate([[0.0], np.cumsum(per_step[: len(timed)] * np.diff(ends))])
-    after = per_step[-1] * np.maximum(0, steps - ends[-1])
-    tokens = (np.interp(steps, ends, sums) + after) / run.result["trained_together"]
-    return {"steps": steps, "tokens": tokens, "flops": flops, "seconds": seconds}
+    seconds = results.step_seconds(run.result, records) or float("nan")
+    return {"steps": 1, "flops": run.result["flops"] / run.result["steps"], "seconds": seconds}
 
 
 def chart(lines: Sequence[RowResult], styles: Mapping[str, Spec]) -> Spec:

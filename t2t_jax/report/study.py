@@ -3,20 +3,24 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import combinations, groupby
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 from markupsafe import Markup
 
 from t2t_jax import config, files, plotting
 from t2t_jax.data.cache import Split
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import PPL, metric_of
-from t2t_jax.report import page, tuning, vega
+from t2t_jax.report import page, vega
 from t2t_jax.report.charts import charts
-from t2t_jax.report.samples import samples
+from t2t_jax.runs import store
 from t2t_jax.study import distances, tables
-from t2t_jax.study.comparison import Pairs, RowResult, comparable, compare_pairs
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import Pairs, comparable, compare_pairs
 from t2t_jax.study.factorial import effects_table, factorial
 from t2t_jax.study.formats import records, render, row_config
 from t2t_jax.study.grid import Grid
@@ -28,15 +32,8 @@ DOWNLOADS = (
     ("latex", "tex", "the table, as LaTeX"),
     ("md", "md", "as Markdown"),
 )
-
-
-class PageRow(NamedTuple):
-    """A row of the table and its details."""
-
-    cells: tuple[Cell, ...]
-    name: str
-    summary: str
-    config: str
+SENTENCES = 12  # whose translations are shown, evenly spaced over the split
+SAME, ADDED, OMITTED = "same", "added", "omitted"
 
 
 def study_page(
@@ -63,7 +60,7 @@ def study_page(
         groups=[[_page_row(cells, next(rows)) for cells in group] for group in quality.groups],
         index={name: i for i, name in enumerate(names)},
         spans=_spans,
-        trials=tuning.table(grid, lines) if grid.sweep else None,
+        trials=tables.trials(grid, lines) if grid.sweep else None,
         cost=tables.costs(lines),
         effects=effects_table(crossed) if crossed else None,
         contrastive=distances.contrastive_table(judged) if judged else None,
@@ -104,11 +101,13 @@ def _spans(table: Table) -> list[tuple[str, int]]:
     return [(text, len(list(same))) for text, same in groupby(above for above, _ in table.header)]
 
 
-def _page_row(cells: tuple[Cell, ...], line: RowResult) -> PageRow:
+def _page_row(cells: Sequence[Cell], line: RowResult) -> dict[str, Any]:
+    """Returns a row of the table and its details."""
     scaled, row = config.flatten(line.c), line.row
     changes = ", ".join(f"{n}={scaled[n]}" for n in row.changes) or "base"
     summary = f"{row.name}: {changes}; n = {len(line.runs)}"
-    return PageRow(cells, row.name, summary, json.dumps(row_config(line.c), indent=1))
+    details = json.dumps(row_config(line.c), indent=1)
+    return dict(cells=cells, name=row.name, summary=summary, config=details)
 
 
 def _data(grid: Grid, lines: Sequence[RowResult], compared: Mapping[str, Pairs]) -> dict[str, Any]:
@@ -148,3 +147,39 @@ def _environment(lines: Sequence[RowResult]) -> Mapping[str, str]:
             for name, value in run.result["environment"].items():
                 values.setdefault(name, set()).add(str(value))
     return {name: ", ".join(sorted(v)) for name, v in values.items() if any(v)}
+
+
+def samples(grid: Grid, lines: Sequence[RowResult], split: Split) -> list[dict[str, Any]]:
+    """Returns sentences of the split with the translations of every run that has stored them.
+
+    A translation has its row and seed, the words as `marked`, and whether it is of the row's first
+    run.
+    """
+    files = grid.study.split, grid.data.target
+    runs = [(line, run) for line in lines for run in line.runs]
+    every = [(*x, store.read_translations(x[1].directory, *files)) for x in runs]
+    read = [(line, run, text) for line, run, text in every if text is not None]
+    if not read or CORPORA[grid.data.corpus].documents:  # whose outputs are likelihoods
+        return []
+    out = []
+    for i in np.unique(np.linspace(0, len(split.sources) - 1, SENTENCES).astype(int)).tolist():
+        source, reference = split.sources[i], split.references[i]
+        translations = [
+            dict(row=x.row.name, seed=run.seed, first=run is x.runs[0],
+                 parts=marked(text[i], reference))
+            for x, run, text in read
+        ]  # fmt: skip
+        out.append(dict(source=source, reference=reference, translations=translations))
+    return out
+
+
+def marked(text: str, reference: str) -> list[tuple[str, str]]:
+    """Returns spans of words, each in both texts, added to the reference, or omitted from it."""
+    words, expected, parts = text.split(), reference.split(), []
+    matcher = SequenceMatcher(None, words, expected, autojunk=False)
+    for kind, start, end, low, high in matcher.get_opcodes():
+        if kind != "equal" and low < high:
+            parts.append((" ".join(expected[low:high]), OMITTED))
+        if start < end:
+            parts.append((" ".join(words[start:end]), SAME if kind == "equal" else ADDED))
+    return parts

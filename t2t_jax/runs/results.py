@@ -34,7 +34,7 @@ class Run:
     programs: Mapping[str, str] = field(default_factory=dict)  # hashes; empty if they were not kept
     changes: Sequence[str] | None = None  # programs that differ today; None: not compared
     origins: Mapping[str, str] = field(default_factory=dict)  # what runs of a table must share
-    unusual: str = ""  # origins that differ from the usual ones, as text; empty without --mix
+    unusual: str = ""  # origins that differ from the usual ones, as text
 
     @property
     def device(self) -> str:
@@ -192,19 +192,11 @@ def _count(n: int) -> str:
     return f"{n} run" if n == 1 else f"{n} runs"
 
 
-def usual_origins(origins: Sequence[Mapping[str, str]], home: Path, mix: bool) -> dict[str, str]:
-    """Returns the most frequent value of each origin; without `mix`, several are an error."""
-    usual = {}
-    for name in dict.fromkeys(name for origin in origins for name in origin):
-        counts = Counter(origin[name] for origin in origins if name in origin).most_common()
-        if len(counts) > 1 and not mix:
-            listed = ", ".join(f"{value}: {_count(n)}" for value, n in counts)
-            raise UsageError(
-                f"the results in {home} differ in {name} ({listed}): show all of them, marked, "
-                "with --mix, or keep them in stores of their own."
-            )
-        usual[name] = counts[0][0]
-    return usual
+def usual_origins(origins: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Returns the most frequent value of each origin."""
+    names = dict.fromkeys(name for origin in origins for name in origin)
+    counts = {name: Counter(x[name] for x in origins if name in x) for name in names}
+    return {name: values.most_common(1)[0][0] for name, values in counts.items()}
 
 
 def unusual_origins(run: Run, usual: Mapping[str, str]) -> str:

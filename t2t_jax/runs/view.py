@@ -1,14 +1,9 @@
 """The progress of runs, read from their store, whichever processes work on them."""
 
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import metric_of
@@ -22,7 +17,6 @@ from t2t_jax.terminal import Progress, duration
 class Standing:
     """The progress of a run."""
 
-    name: str
     status: str
     step: int
     steps: int
@@ -44,14 +38,14 @@ class Standing:
         return self.status == "running" and self.seconds is not None
 
 
-def standing(name: str, status: str, c: Config, records: Iterable[Mapping[str, Any]]) -> Standing:
+def standing(status: str, c: Config, records: Iterable[Mapping[str, Any]]) -> Standing:
     """Returns the progress of a run, of which these records are kept."""
     record: dict[str, Any] = {}
     for x in records:  # records of training and of evaluation have different fields
         record |= x
     steps = c.training.steps
     flops = run_flops(c, c.data.vocabulary) / steps
-    return Standing(name, status, record.get("step", 0), steps, flops, record)
+    return Standing(status, record.get("step", 0), steps, flops, record)
 
 
 def seconds_left(standings: Sequence[Standing], unbegun: int = 0) -> float | None:
@@ -76,52 +70,31 @@ def seconds_left(standings: Sequence[Standing], unbegun: int = 0) -> float | Non
     return max(left / len(running), *(seconds(x, x.steps - x.step) for x in running))
 
 
-def summary(standings: Sequence[Standing], unbegun: int = 0) -> list[str]:
-    """Returns a line about all runs, and a line about each run that makes steps."""
+def summary(standings: Sequence[Standing], unbegun: int = 0) -> str:
+    """Returns a line about all runs."""
     failed = sum(x.status == "failed" for x in standings)
-    ended, running = sum(x.ended for x in standings), [x for x in standings if x.running]
+    ended, running = sum(x.ended for x in standings), sum(x.running for x in standings)
     total = len(standings) + unbegun
     left = seconds_left(standings, unbegun)
     parts = [
         f"{ended} of {total} runs have ended" + f", {failed} of them failed" * bool(failed),
-        f"{len(running)} running",
-        f"{total - ended - len(running)} waiting",
+        f"{running} running",
+        f"{total - ended - running} waiting",
         *([] if left is None or ended == total else [f"about {duration(left)} left"]),
     ]
-    return ["; ".join(parts), *(_line(x) for x in running)]
-
-
-def _line(x: Standing) -> str:
-    left = duration((x.steps - x.step) * (x.seconds or 0)) if x.step < x.steps else "scoring"
-    perplexity, speed = math.exp(min(x.record["nll"], 20)), x.record.get("tokens_per_second", 0)
-    return (
-        f"  {x.name}  step {x.step:,}/{x.steps:,}  PPL {perplexity:,.2f}  "
-        f"{speed:,.0f} tokens/s  {left}"
-    )
+    return "; ".join(parts)
 
 
 class View:
-    """Shows the progress of jobs: on a terminal redrawn, in a pipe a plain line now and then."""
+    """Shows the progress of jobs: a line for each that ends, and one on all of them."""
 
     def __init__(self, jobs: Sequence[Job], progress: Progress) -> None:
         self.jobs, self.progress = jobs, progress
         self.began = time.time()  # a run without a later record is not at work
         self.shown = {job for job in jobs if ended(job)}  # whose end has been reported
-        self.live: Live | None = None
         self.left: float | None = None  # the last estimate, while no run makes steps
         if self.shown:
             progress.say(f"{len(self.shown)} of {len(jobs)} runs are done already")
-
-    def __enter__(self) -> "View":
-        if self.progress.live:
-            console = Console(file=self.progress.out, highlight=False)
-            self.live = Live(console=console, auto_refresh=False, transient=True)
-            self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.live:
-            self.live.stop()
 
     def refresh(self) -> None:
         """Reports the runs that ended since the last refresh, and the progress of the others."""
@@ -133,16 +106,9 @@ class View:
         left = 0 if len(self.shown) == len(self.jobs) else self.left
         estimate = f", about {duration(left)} left" if left else ""
         for n, job in enumerate(new, before + 1):
-            line = f"{outcome(job)}  ({n} of {len(self.jobs)}{estimate})"
-            if self.live:
-                self.live.console.print(Text(line))
-            else:
-                self.progress.say(line)
-        if self.live:
-            lines = "\n".join(summary(standings))
-            self.live.update(Text(lines, overflow="ellipsis"), refresh=True)
-        elif seconds_left(standings):
-            self.progress.show(summary(standings)[0])
+            self.progress.say(f"{outcome(job)}  ({n} of {len(self.jobs)}{estimate})")
+        if self.progress.live or seconds_left(standings):
+            self.progress.show(summary(standings))
 
     def _of_job(self, job: Job) -> Standing:
         """Returns the progress of a job. No lock is tried, as a worker may want it just then."""
@@ -151,7 +117,7 @@ class View:
             status = "finished" if store.read_failure(job.directory) is None else "failed"
         elif path.exists() and path.stat().st_mtime >= self.began:
             status = "running"
-        return standing(job.name, status, job.c, store.read_curves(job.directory))
+        return standing(status, job.c, store.read_curves(job.directory))
 
 
 def ended(job: Job) -> bool:

@@ -131,11 +131,11 @@ def supervise(
     workers = workers or _default_workers(len({compile_key(job.c) for job in jobs}))
     with _workers(command, workers, logs) as processes:
         try:
-            with View(jobs, progress) as view:
-                while any(p.poll() is None for p in processes):
-                    view.refresh()
-                    time.sleep(POLL_SECONDS)
+            view = View(jobs, progress)
+            while any(p.poll() is None for p in processes):
                 view.refresh()
+                time.sleep(POLL_SECONDS)
+            view.refresh()
         except KeyboardInterrupt:
             progress.say("stopping: every run saves its state")
             raise Interrupted("stopped; the same command continues from there.") from None

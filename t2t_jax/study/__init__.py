@@ -2,10 +2,10 @@
 
 A `Study` is a table of `Row`s, each the difference of a config from base. A `Preset` is a scale. A
 `Grid` is a study at a preset's scale with a store; its cells are jobs, one run for each row and
-seed. A sweep tries a row at several values (`Trial`) and keeps one (`Choice`). `RowRuns` is a row
-with its stored runs, `RowResult` with what these measure, a line of a table. A `Measure` is a
-metric of a row: its values over seeds, their mean, and the `Difference` from base. A `Table` is
-text in cells, which `typeset` and `latex` set.
+seed. A sweep tries a row at several values (`Trial`) and keeps one (`Choice`). `RowResult` is a row
+with its stored runs and what these measure, a line of a table. A `Measure` is a metric of a row:
+its values over seeds, their mean, and the `Difference` from base. A `Table` is text in cells, which
+`typeset` and `latex` set.
 """
 
 from t2t_jax.evaluation.metrics import metric as metric

@@ -7,8 +7,10 @@ import numpy as np
 
 from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.study import statistics
-from t2t_jax.study.comparison import Measure, RowResult, paper_value
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import paper_value
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.statistics import Measure
 
 # The least differences that count; smaller ones may be chance in the paper's single runs.
 SEPARATED = {"PPL": 0.1, "BLEU": 0.3, "F1": 0.3, "accuracy": 0.3}

@@ -1,31 +1,33 @@
 """Matches the stored runs of a study to its rows by config; marks runs of other code or data."""
 
 import itertools
-import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.raw import request
+from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.runs import identity, results, store
 from t2t_jax.runs.results import Run
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
+from t2t_jax.study.statistics import Measure
 from t2t_jax.study.sweep import TRIAL_SEED, UNTUNED, Choice, choices
 
 
 @dataclass(frozen=True)
-class RowRuns:
-    """A row at the scale of a preset, with its runs.
+class RowResult:
+    """A row at the scale of a preset, with its runs and what they measure: a line of a table.
 
     Attributes:
       runs: the finished runs, by seed.
       status: the status of the unfinished runs, as text.
       choice: the trials of a row that was tuned, from which `c` was chosen; none of other rows.
-      untuned: the same row without tuning.
+      untuned: the same row without tuning, if it was tuned.
+      measures: by the name of their column; None if a metric is not known for all runs. Those of
+        `comparison.compare_with_base`.
     """
 
     row: Row
@@ -33,7 +35,21 @@ class RowRuns:
     runs: tuple[Run, ...]
     status: str
     choice: Choice = UNTUNED
-    untuned: "RowRuns | None" = None
+    untuned: "RowResult | None" = None
+    measures: Mapping[str, Measure | None] = field(default_factory=dict)
+
+    def measure(self, name: str) -> Measure | None:
+        return self.measures.get(name)
+
+    @property
+    def PPL(self) -> Measure | None:
+        """Perplexity on dev."""
+        return self.measure(PPL)
+
+    @property
+    def score(self) -> Measure | None:
+        """The metric of the corpus."""
+        return self.measure(metric_of(self.c.data.corpus).name)
 
     @property
     def unusual(self) -> bool:
@@ -45,30 +61,20 @@ class RowRuns:
         return grid.at(self.choice.values).run_name(self.row, seed)
 
 
-def collect(
-    grid: Grid,
-    *,
-    mix: bool = False,
-    report: Callable[[str], object] = lambda _: None,
-) -> list[RowRuns]:
+def collect(grid: Grid, report: Callable[[str], object] = lambda _: None) -> list[RowResult]:
     """Returns the rows of a grid with their stored runs of every seed.
 
-    With a sweep, a row has its chosen config, and no runs until one of its trials is finished.
-
-    Args:
-      mix: takes runs of different origins, and marks them.
-
-    Raises:
-      UsageError: there is no store, or runs differ in their origins and `mix` is not set.
+    Runs of other origins than most are marked. With a sweep, a row has its chosen config, and no
+    runs until one of its trials is finished. Raises a UsageError if there is no store.
     """
     untuned = [(row, grid.config(row)) for row in grid.rows]
     if not grid.sweep:
-        return _collect(grid, untuned, [], mix, report)[0]
+        return _collect(grid, untuned, [], report)[0]
     chosen = choices(grid)
     both = zip(grid.rows, chosen, strict=True)
     tuned = [(row, grid.at(choice.values).config(row)) for row, choice in both]
     trials = _trials(chosen, untuned[0][1], report)
-    found, unusual = _collect(grid, [*untuned, *tuned], trials, mix, report)
+    found, unusual = _collect(grid, [*untuned, *tuned], trials, report)
     n, out = len(grid.rows), []
     for at_rule, row, choice in zip(found[:n], found[n:], chosen, strict=True):
         marked = (replace(x, unusual=unusual.get(x.directory, "")) for x in choice.trials)
@@ -96,9 +102,8 @@ def _collect(
     grid: Grid,
     rows: Sequence[tuple[Row, Config]],
     trials: Sequence[Run],
-    mix: bool,
     report: Callable[[str], object],
-) -> tuple[list[RowRuns], dict[Path | None, str]]:
+) -> tuple[list[RowResult], dict[Path | None, str]]:
     """Returns rows with these configs and their runs; and what is unusual of trials, as text."""
     finished, unfinished = _read(grid, [c for _, c in rows], report)
     # Each trial alone: trials have different configs, and so different programs.
@@ -106,9 +111,9 @@ def _collect(
     finished, tried = versioned[: len(rows)], [run for (run,) in versioned[len(rows) :]]
     every_run = list({run.directory: run for runs in (tried, *finished) for run in runs}.values())
     results.report_changes(every_run, report)
-    usual = results.usual_origins([run.origins for run in every_run], grid.home, mix)
+    usual = results.usual_origins([run.origins for run in every_run])
     collected = [
-        RowRuns(row, c, results.newest_by_seed(runs, usual), "; ".join(others))
+        RowResult(row, c, results.newest_by_seed(runs, usual), "; ".join(others))
         for (row, c), runs, others in zip(rows, finished, unfinished, strict=True)
     ]
     return collected, {run.directory: results.unusual_origins(run, usual) for run in tried}
@@ -121,13 +126,11 @@ def _read(
     keys = [identity.row_key(c) for c in configs]
     finished: list[list[Run]] = [[] for _ in configs]
     unfinished: list[list[str]] = [[] for _ in configs]
-    others = []
     for directory, c in results.stored(grid.home, report):
         if c.training.seed == TRIAL_SEED:  # it has chosen values, and so must not score them
             continue
         key = identity.row_key(c)
         if key not in keys:
-            others.append(c)
             continue
         fields = preparation(c, configs[0])
         run = results.read_run(directory, c, grid.split(c), fields, report)
@@ -136,26 +139,7 @@ def _read(
                 finished[i].append(run)
             else:
                 unfinished[i].append(run)
-    if others and not any(finished) and not any(unfinished):
-        report(_nearest(configs, others))
     return finished, unfinished
-
-
-def _nearest(configs: Sequence[Config], others: Sequence[Config]) -> str:
-    """Returns a line that names the flags with which the stored runs would be shown."""
-
-    def differences(c: Config, other: Config) -> dict[str, Any]:
-        stored, ours = identity.identity(other), identity.identity(c)
-        names = (stored.keys() | ours.keys()) - {"seed"}
-        flat = config.flatten(other)
-        return {n: flat[n] for n in sorted(names) if stored.get(n) != ours.get(n)}
-
-    nearest = min((differences(c, other) for c in configs for other in others), key=len)
-    words = (word for name, value in nearest.items() for word in (f"--{name}", str(value)))
-    return (
-        f"the store holds {len(others)} runs, none of these settings; to show the nearest, give "
-        f"{shlex.join(words)}, or the --preset, --rows and fields that `run` was given."
-    )
 
 
 def preparation(c: Config, base: Config) -> str:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,71 +14,19 @@ from t2t_jax.data.corpora import CORPORA
 from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, PPL, metric_of, of_split
 from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.study import statistics
-from t2t_jax.study.collecting import RowRuns
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.measuring import RunScore, Scores
-from t2t_jax.study.statistics import Difference, Spread
+from t2t_jax.study.statistics import Difference, Measure
 from t2t_jax.study.sweep import SCORED
 
 ALL = slice(None)
 Pairs = Mapping[tuple[str, str], Difference]  # the first row minus the second, by their names
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A metric of a row.
-
-    Attributes:
-      spread: mean and deviation of `values`, the metric of each seed.
-      draws: the metric of `statistics.resampled` sentences, [seeds, DRAWS]; None if the statistics
-        of sentences were not kept, or the model diverged.
-      difference: the difference from base, corrected for all tests of the table; None for base, and
-        for rows that are not comparable.
-    """
-
-    spread: Spread
-    values: tuple[float, ...]
-    draws: np.ndarray | None = None
-    difference: Difference | None = None
-
-    @property
-    def p(self) -> float | None:
-        return self.difference.p if self.difference else None
-
-    @property
-    def significant(self) -> bool:
-        return self.difference is not None and self.difference.significant
-
-
-@dataclass(frozen=True)
-class RowResult(RowRuns):
-    """A row with its runs and what they measure: a line of a table.
-
-    Attributes:
-      measures: by the name of their column; None if a metric is not known for all runs.
-      untuned: the same row without tuning, if it was tuned.
-    """
-
-    untuned: "RowResult | None" = None
-    measures: Mapping[str, Measure | None] = field(default_factory=dict)
-
-    def measure(self, name: str) -> Measure | None:
-        return self.measures.get(name)
-
-    @property
-    def PPL(self) -> Measure | None:
-        """Perplexity on dev."""
-        return self.measure(PPL)
-
-    @property
-    def score(self) -> Measure | None:
-        """The metric of the corpus."""
-        return self.measure(metric_of(self.c.data.corpus).name)
-
-
 def compare_with_base(
-    grid: Grid, rows: Sequence[RowRuns], computed: Scores = MappingProxyType({})
+    grid: Grid, rows: Sequence[RowResult], computed: Scores = MappingProxyType({})
 ) -> list[RowResult]:
     """Returns the numbers of every row, and how it differs from base, the first row.
 
@@ -93,7 +41,7 @@ def compare_with_base(
     if untuned:
         others = _compare(grid, untuned, SCORED, computed)
         lines = [replace(x, untuned=y) for x, y in zip(lines, others, strict=True)]
-    return corrected([(grid, lines)])[0]
+    return _corrected(grid, lines)
 
 
 def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]:
@@ -106,9 +54,9 @@ def tests(grid: Grid, lines: Sequence[RowResult]) -> dict[str, list[Difference]]
     }
 
 
-def corrected(parts: Sequence[tuple[Grid, Sequence[RowResult]]]) -> list[list[RowResult]]:
-    """Returns the lines of each part of a table, corrected for the tests of all parts."""
-    n = sum(len(column) for part in parts for column in tests(*part).values()) or 1
+def _corrected(grid: Grid, lines: Sequence[RowResult]) -> list[RowResult]:
+    """Returns the lines of a table, corrected for all of its tests."""
+    n = sum(map(len, tests(grid, lines).values())) or 1
 
     def of_line(line: RowResult) -> RowResult:
         measures = {
@@ -117,25 +65,24 @@ def corrected(parts: Sequence[tuple[Grid, Sequence[RowResult]]]) -> list[list[Ro
         }
         return replace(line, measures=measures, untuned=line.untuned and of_line(line.untuned))
 
-    return [[of_line(line) for line in lines] for _, lines in parts]
+    return [of_line(line) for line in lines]
 
 
-def _compare(grid: Grid, rows: Sequence[RowRuns], part: slice, computed: Scores) -> list[RowResult]:
+def _compare(
+    grid: Grid, rows: Sequence[RowResult], part: slice, computed: Scores
+) -> list[RowResult]:
     base, columns = rows[0], dict[str, list[Measure | None]]()
     for name in (PPL, metric_of(grid.data.corpus).name, *computed):
         measures = [_measure(name, x, computed.get(name), grid.study.split, part) for x in rows]
         usual = [not (x.unusual or base.unusual) and comparable(name, x, base) for x in rows]
         columns[name] = _compared(name, measures, usual)
     return [
-        RowResult(
-            **{f.name: getattr(row, f.name) for f in fields(RowRuns)} | {"untuned": None},
-            measures={name: column[i] for name, column in columns.items()},
-        )
+        replace(row, measures={name: column[i] for name, column in columns.items()})
         for i, row in enumerate(rows)
     ]
 
 
-def comparable(name: str, row: RowRuns, base: RowRuns) -> bool:
+def comparable(name: str, row: RowResult, base: RowResult) -> bool:
     """Returns whether two rows can be compared in a metric.
 
     PPL and BPC cannot with pseudo-perplexity, which predicts each token from both sides of it, and
@@ -147,7 +94,7 @@ def comparable(name: str, row: RowRuns, base: RowRuns) -> bool:
     return masked[0] == masked[1] and (name == BPC or same_subwords(row, base))
 
 
-def same_subwords(row: RowRuns, base: RowRuns) -> bool:
+def same_subwords(row: RowResult, base: RowResult) -> bool:
     """Returns whether dev has the same subwords for both rows, so that their PPL can be compared.
 
     They have the same vocabulary, and the same number of subwords in every sentence of dev. Rows
@@ -156,10 +103,10 @@ def same_subwords(row: RowRuns, base: RowRuns) -> bool:
     if row.c.data.vocabulary != base.c.data.vocabulary:
         return False
 
-    def origins(x: RowRuns, name: str) -> set[str]:
+    def origins(x: RowResult, name: str) -> set[str]:
         return {y for run in x.runs for n, y in run.origins.items() if n.startswith(name)}
 
-    def dev(x: RowRuns) -> Any:
+    def dev(x: RowResult) -> Any:
         return [n for _, n in x.runs[0].likelihood] or origins(x, "data")
 
     same = origins(row, "vocabulary") == origins(base, "vocabulary")
@@ -167,7 +114,7 @@ def same_subwords(row: RowRuns, base: RowRuns) -> bool:
 
 
 def _measure(
-    name: str, row: RowRuns, of_runs: Mapping[Path, RunScore] | None, split: str, part: slice
+    name: str, row: RowResult, of_runs: Mapping[Path, RunScore] | None, split: str, part: slice
 ) -> Measure | None:
     """Returns a metric of a row, without its difference from base; None if a run lacks it.
 

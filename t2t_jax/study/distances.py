@@ -11,13 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from t2t_jax.data.cache import Split
-from t2t_jax.evaluation import accuracy, contrastive
+from t2t_jax.evaluation import contrastive, teacher_forced
 from t2t_jax.evaluation.contrastive import DISTANCES, Accuracy, accuracies
 from t2t_jax.evaluation.metrics import metric_of, percentage
 from t2t_jax.runs import judging, store
 from t2t_jax.study import statistics
-from t2t_jax.study.collecting import RowRuns
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.typeset import Table, table
 
 Accuracies = Mapping[str, Sequence[Accuracy]]  # by the name of the row
@@ -30,7 +29,7 @@ _CONTRASTIVE_NOTE = (
 _DIAGNOSTIC_NOTES = (
     "Intervals: 95%, by bootstrap over sequences. They have no width if all sequences are right, "
     "or all are wrong.",
-    f"accuracy: {accuracy.SIGNATURE}; exact: {accuracy.EXACT}.",
+    f"accuracy: {teacher_forced.SIGNATURE}; exact: {teacher_forced.EXACT}.",
     "length: tokens of the longest sequence; distance: words from an answer's place to the question"
     ", the largest of several.",
 )
@@ -76,7 +75,7 @@ def parts(values: np.ndarray) -> list[np.ndarray]:
     return [np.flatnonzero(part_of == i) for i in np.unique(part_of)]
 
 
-def curve(row: RowRuns, indices: Sequence[np.ndarray]) -> list[float]:
+def curve(row: RowResult, indices: Sequence[np.ndarray]) -> list[float]:
     """Returns the metric on each part of the sentences, the mean over seeds."""
     of_sums = metric_of(row.c.data.corpus).of_sums
     counts = [np.array(run.statistics) for run in row.runs]
@@ -143,7 +142,7 @@ def diagnostic_table(title: str, predicted: Mapping[str, tuple[Sequence[str], Sp
     header = ("", "split"), ("", "length"), ("", "distance"), ("", "n"), ("", "accuracy")
     groups = []
     for name, (outputs, split) in predicted.items():
-        counts = np.array(accuracy.sentence_statistics(outputs, split.references))
+        counts = np.array(teacher_forced.sentence_statistics(outputs, split.references))
         length = str(max(split.source.lengths.max(), split.target.lengths.max()))
         lines = [(name, length, "", *_measured(counts))]
         if split.extras:
@@ -164,4 +163,4 @@ def _measured(counts: np.ndarray) -> tuple[str, str, str]:
         low, high = np.percentile(draws, (2.5, 97.5))
         return f"{of_sums(counts.sum(axis=0)):.1f} ({low:.1f} to {high:.1f})"
 
-    return f"{len(counts):,}", text(percentage), text(accuracy.exact_of_sums)
+    return f"{len(counts):,}", text(percentage), text(teacher_forced.exact_of_sums)

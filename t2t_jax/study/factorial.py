@@ -12,7 +12,8 @@ from scipy import special
 
 from t2t_jax import config
 from t2t_jax.study import statistics
-from t2t_jax.study.comparison import RowResult, main_metric
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import main_metric
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.typeset import Table, table
 

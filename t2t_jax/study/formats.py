@@ -1,10 +1,8 @@
 """The results of one or several studies in each format: text, Markdown, LaTeX, CSV and JSON.
 
-Rows are compared only with rows of the same study in the same store: the best of a column, the
-significance tests and the marks of unusual runs belong to each part alone.
+Each study in each store has tables of its own: rows are compared only with rows of the same table.
 """
 
-import itertools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,11 +13,12 @@ from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.files import finite
 from t2t_jax.runs import results
 from t2t_jax.study import factorial, tables
-from t2t_jax.study.comparison import RowResult, corrected, paper_value
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import paper_value
 from t2t_jax.study.declaration import PAPER
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.latex import as_latex
-from t2t_jax.study.typeset import Table, as_csv, as_markdown, as_text, table
+from t2t_jax.study.typeset import Table, as_csv, as_markdown, as_text
 
 Part = tuple[Grid, Sequence[RowResult]]
 TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
@@ -29,7 +28,6 @@ TYPESET: dict[str, Callable[[Table, str], str]] = {  # of a table and its label
 }
 FORMATS = (*TYPESET, "csv", "json")
 _TESTED = "size", "low", "high", "p"  # of the difference from base
-_COMPARED = "Rows are compared, for bold and for tests, within one study and store."
 
 
 def render(
@@ -42,7 +40,7 @@ def render(
 ) -> str:
     """Returns the results of parts, each a grid and its lines, in one of `FORMATS`.
 
-    Parts without runs are left out. Tables of several parts state the origin of each row.
+    Parts without runs are left out. Titles name the store if there are several.
 
     Args:
       columns, p: of a typeset table, as of `tables.quality`.
@@ -51,25 +49,26 @@ def render(
     """
     known = [part for part in parts if any(line.runs or line.status for line in part[1])]
     parts = known or parts[:1]
-    parts = [(grid, lines) for (grid, _), lines in zip(parts, corrected(parts), strict=True)]
     if format == "csv":
         return _csv(parts)
     if format == "json":
         every = [source | x for part, source in _sources(parts) for x in records(*part)]
         return json.dumps(every, indent=1) + "\n"
-    label = "-".join(dict.fromkeys(grid.name for grid, _ in parts))
-    titles = dict.fromkeys(grid.title for grid, _ in parts)
-    quality = [tables.quality(grid, lines, columns, p) for grid, lines in parts]
-    quality = quality if details else [_brief(table, format) for table in quality]
-    shown = {label: _merge(f"{'; '.join(titles)}.", parts, quality, _COMPARED)}
-    crossed = factorial.factorial(*parts[0]) if len(parts) == 1 else None
-    if crossed and crossed.cells.ndim > 1:
-        shown[f"{label}-effects"] = factorial.effects_table(crossed)
-    run = [(grid, lines) for grid, lines in parts if any(line.runs for line in lines)]
-    if costs and run:
-        of_costs = [tables.costs(lines) for _, lines in run]
-        shown[f"{label}-cost"] = _merge(of_costs[0].title, run, of_costs)
-    return "\n".join(TYPESET[format](table, name) for name, table in shown.items())
+    several = len({grid.home for grid, _ in parts}) > 1
+    made = list[str]()
+    for grid, lines in parts:
+        found = tables.quality(grid, lines, columns, p)
+        found = found if details else _brief(found, format)
+        store = f", {grid.home}" * several
+        label = f"{grid.name}{f'-{grid.home}' * several}"
+        shown = {label: found._replace(title=f"{grid.title}{store}.")}
+        crossed = factorial.factorial(grid, lines)
+        if crossed and crossed.cells.ndim > 1:
+            shown[f"{label}-effects"] = factorial.effects_table(crossed)
+        if costs and any(line.runs for line in lines):
+            shown[f"{label}-cost"] = tables.costs(lines)
+        made += (TYPESET[format](table, name) for name, table in shown.items())
+    return "\n".join(made)
 
 
 def _brief(table: Table, format: str) -> Table:
@@ -102,38 +101,6 @@ def _csv(parts: Sequence[Part]) -> str:
                 of_row |= {f"{name}_{x}": difference.get(x) for x in _TESTED}
             lines += [run | of_row for run in record["runs"]]
     return as_csv(names, lines)
-
-
-def _merge(title: str, parts: Sequence[Part], every: Sequence[Table], *notes: str) -> Table:
-    """Returns one table with the columns of all, and the study and store of each line.
-
-    A note that not all tables have begins with its table's study and store.
-    """
-    if len(every) == 1:
-        return every[0]
-    header, groups = _union([table.header for table in every]), []
-    of_study = [grid.name for grid, _ in parts], "study"
-    of_store = [str(grid.home) for grid, _ in parts], "store"
-    sources = [(texts, name) for texts, name in (of_study, of_store) if len(set(texts)) > 1]
-    shared, own = [x for x in every[0].notes if all(x in table.notes for table in every)], []
-    for i, part in enumerate(every):
-        source = [texts[i] for texts, _ in sources]
-        own += [f"{' in '.join(source)}: {note}" for note in part.notes if note not in shared]
-        for group in part.groups:
-            lines = [dict(zip(part.header, line, strict=True)) for line in group]
-            groups.append([[*(x.get(column, "") for column in header), *source] for x in lines])
-    named = (*header, *(("from", name) for _, name in sources))
-    return table(title, named, groups, (*notes, *own, *shared))
-
-
-def _union(headers: Sequence[Sequence[tuple[str, str]]]) -> list[tuple[str, str]]:
-    """Returns the columns of all headers, each after the column that precedes it in its header."""
-    union = list(headers[0])
-    for header in headers[1:]:
-        for before, column in itertools.pairwise(header):
-            if column not in union:
-                union.insert(union.index(before) + 1, column)
-    return union
 
 
 def row_config(c: Config) -> dict[str, Any]:

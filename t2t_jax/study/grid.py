@@ -119,12 +119,6 @@ class Grid:
     def _changed(self) -> list[tuple[str, Any]]:
         return [(n, value) for n, value in self.changes.items() if n not in config.PATHS]
 
-    @property
-    def no_run(self) -> str:
-        """The error of a command that needs a finished run."""
-        name = self.study.name
-        return f"{self.home} has no finished run of {name} with these settings: run it first."
-
     def check(self) -> None:
         """Checks that the rows are a valid grid.
 

@@ -13,7 +13,7 @@ from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, Metric, metric
 from t2t_jax.runs import store
 from t2t_jax.runs.names import title
 from t2t_jax.runs.results import Run
-from t2t_jax.study.collecting import RowRuns
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.grid import Grid
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ Scores = Mapping[str, Mapping[Path, RunScore]]  # by metric and the directory of
 
 
 def judged(
-    grid: Grid, rows: Sequence[RowRuns], cache: Path, report: Callable[[str], object]
-) -> list[RowRuns]:
+    grid: Grid, rows: Sequence[RowResult], cache: Path, report: Callable[[str], object]
+) -> list[RowResult]:
     """Returns the rows; if the grid asks for it, their runs are judged on a contrastive set."""
     if CONTRASTIVE not in grid.metrics:
         return list(rows)
@@ -50,7 +50,7 @@ def judged(
         )
     results = {path: judging.judged(path, run.result, cache, report) for path, run in runs.items()}
 
-    def updated(row: RowRuns) -> RowRuns:
+    def updated(row: RowResult) -> RowResult:
         runs = (replace(x, result=results.get(x.directory, x.result)) for x in row.runs)
         return replace(row, runs=tuple(runs), untuned=row.untuned and updated(row.untuned))
 
@@ -69,7 +69,7 @@ def check(grid: Grid, splits: "Mapping[str, Split]", report: Callable[[str], obj
 
 def measure(
     grid: Grid,
-    rows: Sequence[RowRuns],
+    rows: Sequence[RowResult],
     splits: "Mapping[str, Split]",
     report: Callable[[str], object] = lambda _: None,
 ) -> Scores:
@@ -100,7 +100,7 @@ def measure(
     return scores
 
 
-def _runs(grid: Grid, rows: Sequence[RowRuns], translated: bool = True) -> dict[Path, Run]:
+def _runs(grid: Grid, rows: Sequence[RowResult], translated: bool = True) -> dict[Path, Run]:
     """Returns the runs of all rows, or of those that translate, by their directories."""
     every = [x for row in rows for x in (row, row.untuned) if x]
     every = [x for x in every if grid.split(x.c) or not translated]

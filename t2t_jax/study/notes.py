@@ -9,7 +9,8 @@ from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import BPC, CONTRASTIVE, METRICS, PPL, Outputs, metric_of, of_split
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement
-from t2t_jax.study.comparison import RowResult, comparable, same_subwords, tests
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import comparable, same_subwords, tests
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import LEVEL
 from t2t_jax.study.sweep import TRIAL_SEED
@@ -176,8 +177,7 @@ def _tuning(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:
                 f"{name}: {choice.missing} of {len(choice.trials)} trials not finished.", name
             )
         for trial in (x for x in choice.trials if x.unusual):
-            text = f"The trial of {name} at {trial.setting} is of {trial.unusual}."
-            yield Note(text, name, detail=True)
+            yield Note(f"The trial of {name} at {trial.setting} is of {trial.unusual}.", name)
 
 
 def _agreements(grid: Grid, lines: Sequence[RowResult]) -> Iterator[Note]:

@@ -15,10 +15,11 @@ import numpy as np
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import PPL
 from t2t_jax.models.flops import run_flops
-from t2t_jax.study.comparison import Measure, RowResult, main_metric
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import main_metric
 from t2t_jax.study.grid import Grid, Seeds
 from t2t_jax.study.power import Noise, detectable, margins, power
-from t2t_jax.study.statistics import prior
+from t2t_jax.study.statistics import Measure, prior
 from t2t_jax.study.sweep import seeds_of
 from t2t_jax.study.typeset import Table, table
 from t2t_jax.terminal import duration

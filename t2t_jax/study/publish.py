@@ -9,7 +9,7 @@ from t2t_jax.config import PATHS
 from t2t_jax.errors import UsageError
 from t2t_jax.runs import names, published, store
 from t2t_jax.study import requests
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
 
@@ -21,7 +21,7 @@ def publish(grid: Grid, lines: Sequence[RowResult], home: Path) -> Path:
     """
     runs = runs_of(grid, lines)
     if not runs:
-        raise UsageError(grid.no_run)
+        raise UsageError(requests.no_run(grid))
     folder = home / grid.name
     files.make_directory(folder)
     published.write(folder, runs)

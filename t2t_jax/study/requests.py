@@ -128,6 +128,14 @@ def recall(home: Path, study: str, report: Callable[[str], object]) -> Request |
     return request
 
 
+def no_run(grid: Grid) -> str:
+    """Returns the error of a command that needs a finished run; it names other settings."""
+    requests = known(grid.home, grid.study.name)
+    others = [x for x in requests if x.settings != request_of(grid).settings]
+    hint = f"run it first{f', or give {_or(others)}' if others else ''}"
+    return f"{grid.home} has no finished run of {grid.study.name} with these settings: {hint}."
+
+
 def _or(requests: Sequence[Request]) -> str:
     *others, last = (shlex.join(request.settings) for request in requests)
     return f"{', '.join(others)} or {last}" if others else last

@@ -10,6 +10,7 @@ experiments/significance.py measures false stars and power.
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +90,32 @@ class Difference(NamedTuple):
         errors, freedoms = np.array(self.scales).T
         critical = special.stdtrit(freedoms, 1 - 0.025 / np.array(_counts(self.tests)))
         return float((special.nctdtrinc(freedoms, 0.2, critical) * errors).max())
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric of a row.
+
+    Attributes:
+      spread: mean and deviation of `values`, the metric of each seed.
+      draws: the metric of `resampled` sentences, [seeds, DRAWS]; None if the statistics
+        of sentences were not kept, or the model diverged.
+      difference: the difference from base, corrected for all tests of the table; None for base, and
+        for rows that are not comparable.
+    """
+
+    spread: Spread
+    values: tuple[float, ...]
+    draws: np.ndarray | None = None
+    difference: Difference | None = None
+
+    @property
+    def p(self) -> float | None:
+        return self.difference.p if self.difference else None
+
+    @property
+    def significant(self) -> bool:
+        return self.difference is not None and self.difference.significant
 
 
 def spread(values: Sequence[float]) -> Spread:

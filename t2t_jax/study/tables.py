@@ -1,4 +1,4 @@
-"""The result table of a study, with our values beside the paper's, and the table of its costs."""
+"""The result table of a study, with our values beside the paper's; its trials and its costs."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,8 +9,8 @@ from t2t_jax import config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import METRICS, PPL, of_split
 from t2t_jax.runs.results import Run
-from t2t_jax.study.collecting import RowRuns
-from t2t_jax.study.comparison import RowResult, comparable, paper_value
+from t2t_jax.study.collecting import RowResult
+from t2t_jax.study.comparison import comparable, paper_value
 from t2t_jax.study.declaration import Row
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.notes import EDGE, mean_score, notes
@@ -141,7 +141,28 @@ def _measured(line: RowResult | None, name: str, digits: int, best: float = math
     return Cell(f"{spread.mean:.{digits}f}{deviation}{marks}", spread.mean == best)
 
 
-def costs(rows: Sequence[RowRuns]) -> Table:
+def trials(grid: Grid, lines: Sequence[RowResult]) -> Table:
+    """Returns the perplexity of every trial; the chosen ones count as the best of their rows."""
+    fields = ", ".join(grid.sweep)
+    values = [{name: trial.changes[name] for name in grid.sweep} for trial in grid.trials]
+    header = [("", ""), *((fields, ", ".join(map(str, x.values()))) for x in values)]
+    groups: dict[str, list[list[str]]] = {}
+    for line in lines:
+        cells, choice = [line.row.name], line.choice
+        for trial in choice.trials:
+            chosen = trial is choice.chosen
+            failed = "unfinished" if trial.PPL is None else "diverged"
+            text = f"{trial.PPL:.3f}" if trial.PPL and math.isfinite(trial.PPL) else failed
+            cells.append(Cell(text + EDGE * bool(chosen and choice.at_edge), chosen))
+        groups.setdefault(line.row.group, []).append(cells)
+    note = (
+        "The perplexity on the sentences of dev by which a trial is chosen. The chosen trial of a "
+        f"row is in bold; {EDGE}: a chosen value is at the edge of its range."
+    )
+    return table("Trials.", header, groups.values(), (note,))
+
+
+def costs(rows: Sequence[RowResult]) -> Table:
     """Returns the costs of every row that has runs, with columns for each device."""
     devices = sorted({run.device for row in rows for run in row.runs})
     groups: dict[str, list[list[str]]] = {}

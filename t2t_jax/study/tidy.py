@@ -4,9 +4,7 @@ A run that several tables share, of studies or of settings of `run`, has a row f
 """
 
 import datetime
-import io
-import json
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,9 @@ from t2t_jax import files
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.runs import names, provenance, published, results, store
-from t2t_jax.study.comparison import RowResult
+from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.formats import row_config
 from t2t_jax.study.grid import Grid
-from t2t_jax.study.sweep import TRIAL_SEED
 from t2t_jax.study.typeset import as_csv
 
 Row = dict[str, Any]
@@ -73,7 +70,7 @@ def tables(
     Args:
       studies: only runs of these studies, such as `table3` or `table3-demo`; all runs if empty.
       report: receives a line about each run that cannot be read.
-      shown: as of `shown`. Other runs count as chosen, unless their table is known.
+      shown: as of `shown`. Other runs have a row for each of their names, without a role.
 
     Raises:
       UsageError: a store does not exist, or has no run of any of the studies.
@@ -81,13 +78,14 @@ def tables(
     runs: list[Row] = []
     curves: list[Row] = []
     known: set[str] = set()
-    judged = {_table_row(x) for rows in shown.values() for x in rows}
     every = (
         (directory, c, home) for home in homes for directory, c in results.stored(home, report)
     )
     for directory, c, home in every:
         called = [*shown.get(directory, ())]
-        others = {_table_row(x): x for x in reversed(_called(directory, c, home, judged))}
+        own = reversed(names.names(directory))  # of those in one row of a table, the first counts
+        named = (_name(x, directory, c.training.seed, home) for x in own)
+        others = {_table_row(x): x | dict.fromkeys(ROLES, False) for x in named}
         called += [x for row, x in others.items() if row not in map(_table_row, called)]
         known |= {x["study"] for x in called if x["study"]}
         if studies:
@@ -101,16 +99,6 @@ def tables(
         hint = near(studies[0], known) if studies and known else "train one first."
         raise UsageError(f"{where} has no run{of}: {hint}")
     return _sorted(runs), _sorted(curves)
-
-
-def _called(directory: Path, c: Config, home: Path, judged: Container[Any]) -> list[Row]:
-    """Returns a row for each name of a run; `judged` are rows of tables that are known."""
-    seed, rows = c.training.seed, []
-    for name in names.names(directory):
-        row = _name(name, directory, seed, home)
-        shows = seed != TRIAL_SEED and _table_row(row) not in judged
-        rows.append(row | {"trial": seed == TRIAL_SEED, "untuned": shows, "chosen": shows})
-    return rows
 
 
 def _table_row(row: Row) -> tuple[Any, ...]:
@@ -183,40 +171,6 @@ def _sorted(rows: list[Row]) -> list[Row]:
     return [{name: row.get(name) for name in columns} for row in rows]
 
 
-def _write_csv(path: Path, rows: Sequence[Row]) -> None:
-    files.write(path, as_csv(_columns(rows), rows))
-
-
-def _columns(rows: Sequence[Row]) -> Iterable[str]:
-    return rows[0] if rows else NAMES  # of the curves of runs that have taken no step
-
-
-def _write_jsonl(path: Path, rows: Sequence[Row]) -> None:
-    lines = (json.dumps(files.finite(row), ensure_ascii=False) for row in rows)
-    files.write(path, "".join(f"{line}\n" for line in lines))
-
-
-def _write_parquet(path: Path, rows: Sequence[Row]) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise UsageError(
-            "Parquet needs the package pyarrow: install it, or choose --format csv or jsonl."
-        ) from None
-    out, columns = io.BytesIO(), {n: [row[n] for row in rows] for n in _columns(rows)}
-    parquet.write_table(pyarrow.table({n: _of_one_type(x) for n, x in columns.items()}), out)
-    files.write(path, out.getvalue())
-
-
-def _of_one_type(values: Sequence[Any]) -> list[Any]:
-    """Returns a column as text if only some values are text, as of a run that changed machines."""
-    mixed = len({isinstance(x, str) for x in values if x is not None}) > 1
-    return [str(x) if mixed and x is not None else x for x in values]
-
-
-WRITERS: dict[str, Callable[[Path, Sequence[Row]], None]] = {
-    "csv": _write_csv,
-    "jsonl": _write_jsonl,
-    "parquet": _write_parquet,
-}
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Writes rows as CSV; the curves of runs that have taken no step are a line of names."""
+    files.write(path, as_csv(rows[0] if rows else NAMES, rows))
