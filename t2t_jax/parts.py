@@ -132,6 +132,7 @@ NORM_PLACEMENTS: dict[str, NormPlacement] = {
         "transformer:post", "Norm(x + f(x)) for each sub-layer f (paper)", dict(pre_norm=False)
     ),
     "pre": NormPlacement("transformer:pre", "x + f(Norm(x))", dict(pre_norm=True), final_norm=True),
+    "parallel": NormPlacement("transformer:parallel", "x + the sum of f(Norm(x))", final_norm=True),
 }
 
 

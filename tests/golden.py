@@ -45,6 +45,7 @@ def configs() -> dict[str, dict]:
         named |= {f"{field}={x}": dict(HEADS, **{field: x}) for x in list(table)[1:]}
     others = {
         "pre-norm, two layers": dict(N=2, norm_placement="pre"),
+        "parallel": dict(norm_placement="parallel"),
         "qk_norm": dict(qk_norm="rms_norm"),
         "h_kv": dict(h_kv=1),
         "gate of a head": dict(attention_gate="head"),

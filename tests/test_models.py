@@ -46,6 +46,12 @@ ROLES = "encoder_attention", "decoder_attention", "cross_attention"
 DEFINED = {
     "paper": transform({}),
     "pre": transform({"norm_placement": "pre"}, pre=True),
+    "parallel": transform({"norm_placement": "parallel"}, parallel=True),
+    "parallel-decoder": (
+        dict(architecture="decoder", norm_placement="parallel"),
+        transformer.language_model,
+        dict(causal=True, parallel=True),
+    ),
     "learned": transform({"positions": "learned"}, positions="learned"),
     "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), power=0),
     "multi-query": transform({"h_kv": 1, "attention_gate": "element"}),
@@ -104,7 +110,7 @@ def each_of(table, full):
 
 DEFINED_FULL = """
 alibi geglu gru-bahdanau gru-luong even-kernel learned lstm lstm-bahdanau mup multi-query
-no-positions qk-layer-norm qk-norm rotary unscaled
+no-positions parallel-decoder qk-layer-norm qk-norm rotary unscaled
 """
 MIXES_FULL = """
 blocks-lsh-top_k grouped-local-local_p learned lstm lstm-coverage multi-query-linear-general
@@ -153,6 +159,7 @@ def test_logits_and_gradients_equal_the_definition(name):
 MIXES = {
     "base": {},
     "learned": dict(norm_placement="pre", positions="learned"),
+    "parallel": dict(norm_placement="parallel"),
     "rotary-local-general": dict(
         positions="rotary", d_k=6, decoder_attention="local:w=2", cross_attention="general"
     ),

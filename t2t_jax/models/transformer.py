@@ -204,6 +204,15 @@ def pre(layer: Layer, x: Array, sublayers: Sublayers, P_drop: Array | None) -> A
     return x
 
 
+def parallel(layer: Layer, x: Array, sublayers: Sublayers, P_drop: Array | None) -> Array:
+    """x + the sum of Dropout(f(Norm(x))) over all sub-layers f, with one norm (PaLM, section 2)."""
+    add_norm = layer.add_norm("parallel")
+    y = add_norm.norm(x)
+    for f in sublayers.values():
+        x = x + add_norm.drop(f(y), P_drop)
+    return x
+
+
 class FinalNorm(nn.Module):
     """The norm after the last layer, if the residual stream is not normalised."""
 

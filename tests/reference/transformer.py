@@ -22,12 +22,25 @@ def language_model(p, source, tokens, *, causal, positions="sinusoid", **options
     return x @ p["embedding"]["matrix"].T
 
 
-def stack(p, role, prefix, x, positions, encoded=None, *, power=0.5, pre=False, activation="relu"):
+def stack(
+    p,
+    role,
+    prefix,
+    x,
+    positions,
+    encoded=None,
+    *,
+    power=0.5,
+    pre=False,
+    activation="relu",
+    parallel=False,
+):
     """Returns the output [L, d_model] of the layers of one role.
 
     prefix: of the names of the stack's bias and norm.
     power: scores are divided by d_k^power.
     pre: norm before each sub-layer, and one more after the stack.
+    parallel: all sub-layers of a layer have one input, after one norm.
     """
     causal, own = role == "decoder", extras(p, f"{prefix}bias", positions)
     for i in range(sum(name.removeprefix(f"{role}_").isdecimal() for name in p)):
@@ -36,10 +49,14 @@ def stack(p, role, prefix, x, positions, encoded=None, *, power=0.5, pre=False, 
         if encoded is not None:
             parts["cross"] = lambda z, q=q: heads(q["cross_attention"], z, encoded, False, power)
         parts["feed_forward"] = lambda z, q=q: feed_forward(q["feed_forward"], z, activation)
+        if parallel:
+            y = norm(q["add_norm_parallel"], x)
+            x = x + np.sum([f(y) for f in parts.values()], axis=0)
+            continue
         for part, f in parts.items():
             n = q[f"add_norm_{part}"]
             x = x + f(norm(n, x)) if pre else norm(n, x + f(x))
-    return norm(p[f"{prefix}norm"], x) if pre else x
+    return norm(p[f"{prefix}norm"], x) if pre or parallel else x
 
 
 def embed(p, tokens, table, positions):
