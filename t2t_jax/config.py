@@ -58,6 +58,12 @@ class Model:
     norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", parts.NORMS)
     norm_placement: str = _field("post", "flow of a layer (`list parts`)", parts.NORM_PLACEMENTS)
     feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", parts.FEED_FORWARD)
+    embeddings: Literal["tied", "untied"] = _field(
+        "tied", "one matrix for embeddings and softmax (paper), or one for each"
+    )
+    logit_cap: Amount = _field(
+        0.0, "cap of logits x: cap tanh(x / cap), without a fused cross-entropy; 0: none (paper)"
+    )
     qk_norm: str = _field(
         "none", "norm of each head's queries and keys (the paper has none)", ("none",), parts.NORMS
     )

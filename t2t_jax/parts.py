@@ -35,7 +35,7 @@ class Architecture:
       products: a function of (config.Model, S, T), as file:name: the multiply-adds of its forward
         pass on one pair of S and T positions, the logits apart.
       fields: the config fields that it has besides the fields of every architecture (N, d_model,
-        dtype, kernels); the fields of other architectures are refused.
+        embeddings, logit_cap, dtype, kernels); the fields of other architectures are refused.
       translates: whether it can decode a translation, by `start` and `step`.
       masked: whether it predicts masked tokens instead of the next one.
     """

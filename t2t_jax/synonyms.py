@@ -12,6 +12,8 @@ _ALSO = {
     "norm": "layernorm layer_norm",
     "norm_placement": "pre_norm prenorm post_norm norm_first normalize_before",
     "feed_forward": "activation ffn mlp",
+    "embeddings": "tied_embeddings tie_word_embeddings weight_tying share_embeddings",
+    "logit_cap": "softcap logit_softcapping final_logit_softcapping",
     "attention_gate": "gated_attention gate output_gate head_gate",
     "encoder_attention": "attention attn mechanism",
     "decoder_attention": "attention attn mechanism",

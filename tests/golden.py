@@ -46,6 +46,8 @@ def configs() -> dict[str, dict]:
     others = {
         "pre-norm, two layers": dict(N=2, norm_placement="pre"),
         "parallel": dict(norm_placement="parallel"),
+        "untied": dict(embeddings="untied"),
+        "capped logits": dict(logit_cap=3.0),
         "qk_norm": dict(qk_norm="rms_norm"),
         "h_kv": dict(h_kv=1),
         "gate of a head": dict(attention_gate="head"),

@@ -6,20 +6,28 @@ import numpy as np
 def logits(p, source, target_in, *, positions="sinusoid", multiplier=1, **options):
     """Returns logits [T, V] of one unpadded sentence pair; `p` has the parameters in numpy.
 
-    options: those of `stack`.
+    options: those of `stack` and of `softmax_input`.
     """
     x = embed(p, source, "source_positions", positions)
+    last = {name: options.pop(name) for name in ("output", "cap") if name in options}
     x = stack(p, "encoder", "encoder_", x, positions, **options)
     y = embed(p, target_in, "target_positions", positions)
     y = stack(p, "decoder", "decoder_", y, positions, x, **options)
-    return multiplier * y @ p["embedding"]["matrix"].T
+    return softmax_input(p, multiplier * y, **last)
 
 
 def language_model(p, source, tokens, *, causal, positions="sinusoid", **options):
     """Returns logits [T, V] of one stack as a language model, without a source."""
     x = embed(p, tokens, "positions", positions)
+    last = {name: options.pop(name) for name in ("output", "cap") if name in options}
     x = stack(p, "decoder" if causal else "encoder", "", x, positions, **options)
-    return x @ p["embedding"]["matrix"].T
+    return softmax_input(p, x, **last)
+
+
+def softmax_input(p, x, output="matrix", cap=0):
+    """Returns logits by the matrix named `output`, between -cap and cap unless cap is 0."""
+    z = x @ p["embedding"][output].T
+    return cap * np.tanh(z / cap) if cap else z
 
 
 def stack(
