@@ -42,6 +42,7 @@ _ALSO = {
     "clip_norm": "clip grad_clip clipping max_grad_norm gradient_clipping",
     "P_drop": "dropout dropout_rate drop residual_dropout",
     "eps_ls": "label_smoothing",
+    "z_loss": "zloss z_loss_weight z_loss_coef",
     "accumulate": "update_freq grad_accum gradient_accumulation_steps",
     "evaluate_every": "eval_every eval_steps eval_interval save_every save_steps",
     "patience": "early_stopping",
