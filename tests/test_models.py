@@ -58,6 +58,11 @@ DEFINED = {
         transformer.language_model,
         dict(causal=True, output="output", cap=2.5),
     ),
+    "no-biases": (
+        dict(norm="layer_norm_no_bias", feed_forward="relu_no_bias"),
+        transformer.unbiased,
+        {},
+    ),
     "learned": transform({"positions": "learned"}, positions="learned"),
     "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), power=0),
     "multi-query": transform({"h_kv": 1, "attention_gate": "element"}),

@@ -150,7 +150,7 @@ def convolved(x, filters):
 def feed_forward(p, x, activation):
     if "W_3" in p:
         return (ACTIVATIONS[activation](x @ p["W_1"]) * (x @ p["W_3"])) @ p["W_2"]
-    return ACTIVATIONS[activation](x @ p["W_1"] + p["b_1"]) @ p["W_2"] + p["b_2"]
+    return ACTIVATIONS[activation](x @ p["W_1"] + p.get("b_1", 0)) @ p["W_2"] + p.get("b_2", 0)
 
 
 ACTIVATIONS = {
@@ -158,6 +158,18 @@ ACTIVATIONS = {
     "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
     "silu": lambda x: x / (1 + np.exp(-x)),
 }
+
+
+def unbiased(p, source, target_in):
+    """Returns logits [T, V] with layer norms and feed-forward layers that have no biases."""
+
+    def without(q):
+        if "scale" in q:
+            return q | {"bias": 0}
+        kept = {n: x for n, x in q.items() if n not in ("b_1", "b_2")}
+        return {n: without(x) if isinstance(x, dict) else x for n, x in kept.items()}
+
+    return logits(without(p), source, target_in)
 
 
 def norm(p, x):
