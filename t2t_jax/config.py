@@ -58,6 +58,12 @@ class Model:
     norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", parts.NORMS)
     norm_placement: str = _field("post", "flow of a layer (`list parts`)", parts.NORM_PLACEMENTS)
     feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", parts.FEED_FORWARD)
+    embeddings: Literal["tied", "untied"] = _field(
+        "tied", "one matrix for embeddings and softmax (paper), or one for each"
+    )
+    logit_cap: Amount = _field(
+        0.0, "cap of logits x: cap tanh(x / cap), without a fused cross-entropy; 0: none (paper)"
+    )
     qk_norm: str = _field(
         "none", "norm of each head's queries and keys (the paper has none)", ("none",), parts.NORMS
     )
@@ -180,6 +186,9 @@ class Training:
         "uniform",
         "spread eps_ls over all subwords (paper), or over all but the target (tensor2tensor)",
     )
+    z_loss: Amount = _field(
+        0.0, "factor of log^2 Z in the loss, Z the denominator of the softmax (PaLM: 1e-4)"
+    )
     accumulate: Count = _field(1, "micro-batches whose gradients a step sums")
     evaluate_every: Count = _field(1000, "steps between checkpoints, each with a dev perplexity")
     patience: Size = _field(
@@ -229,7 +238,7 @@ HINTS = {
     for name, hint in typing.get_type_hints(cls, include_extras=True).items()
 }
 # A compiled step takes these as arrays (`training.step.Hyper`): runs that differ in them share it.
-TRACED = ("P_drop", "eps_ls", "peak_lr", "lr_scale", "warmup", "seed")
+TRACED = ("P_drop", "eps_ls", "z_loss", "peak_lr", "lr_scale", "warmup", "seed")
 PATHS = ("directory", "train", "dev", "test")  # the content of these files is fingerprinted
 # Fields that determine the sentences.
 SENTENCES = ("corpus", "source", "target", "grade", "task_options", *PATHS)

@@ -79,7 +79,7 @@ def _inherited(mechanism: type) -> dict[str, Any]:
 
 
 def norm(name: str, about: str = "") -> Decorator:
-    """Adds a norm: a Flax module with the attributes of `models.norms.LayerNorm`."""
+    """Adds a norm: a Flax module with the attributes of `models.norms.RMSNorm`."""
     return _adding("norm", name, lambda where: parts.Part(where, about))
 
 

@@ -35,7 +35,7 @@ class Architecture:
       products: a function of (config.Model, S, T), as file:name: the multiply-adds of its forward
         pass on one pair of S and T positions, the logits apart.
       fields: the config fields that it has besides the fields of every architecture (N, d_model,
-        dtype, kernels); the fields of other architectures are refused.
+        embeddings, logit_cap, dtype, kernels); the fields of other architectures are refused.
       translates: whether it can decode a translation, by `start` and `step`.
       masked: whether it predicts masked tokens instead of the next one.
     """
@@ -98,6 +98,7 @@ OUTPUT_RULES: dict[str, Part] = {
 }
 NORMS: dict[str, Part] = {  # over the last axis
     "layer_norm": Part("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", {}),
+    "layer_norm_no_bias": Part("norms:LayerNormNoBias", "mean 0, variance 1, scale, no bias"),
     "rms_norm": Part("norms:RMSNorm", "root mean square 1, scale, no bias", dict(rms_norm=True)),
 }
 
@@ -132,6 +133,7 @@ NORM_PLACEMENTS: dict[str, NormPlacement] = {
         "transformer:post", "Norm(x + f(x)) for each sub-layer f (paper)", dict(pre_norm=False)
     ),
     "pre": NormPlacement("transformer:pre", "x + f(Norm(x))", dict(pre_norm=True), final_norm=True),
+    "parallel": NormPlacement("transformer:parallel", "x + the sum of f(Norm(x))", final_norm=True),
 }
 
 
@@ -144,6 +146,7 @@ class FeedForward(Part):
     """
 
     activation: str = ""  # a function of `jax.nn`, or of a file
+    biases: bool = True  # whether a layer that is not gated has b_1 and b_2
     gated: bool = False  # whether it is (activation(x W_1) * x W_3) W_2, without biases
     products: Products = two_matrices
     dropout: bool = True  # whether it applies P_drop_ff
@@ -160,6 +163,7 @@ def _gated(about: str, activation: str, name: str) -> FeedForward:
 
 FEED_FORWARD: dict[str, FeedForward] = {
     "relu": FeedForward(_LAYER, "max(0, x W_1 + b_1) W_2 + b_2 (paper)", {}, "relu"),
+    "relu_no_bias": FeedForward(_LAYER, "max(0, x W_1) W_2", {}, "relu", biases=False),
     "gelu": FeedForward(
         _LAYER, "GELU(x W_1 + b_1) W_2 + b_2, GELU by tanh", dict(activation="GELUTanh"), "gelu"
     ),

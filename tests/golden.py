@@ -45,6 +45,9 @@ def configs() -> dict[str, dict]:
         named |= {f"{field}={x}": dict(HEADS, **{field: x}) for x in list(table)[1:]}
     others = {
         "pre-norm, two layers": dict(N=2, norm_placement="pre"),
+        "parallel": dict(norm_placement="parallel"),
+        "untied": dict(embeddings="untied"),
+        "capped logits": dict(logit_cap=3.0),
         "qk_norm": dict(qk_norm="rms_norm"),
         "h_kv": dict(h_kv=1),
         "gate of a head": dict(attention_gate="head"),
@@ -54,6 +57,7 @@ def configs() -> dict[str, dict]:
         "mup": dict(parametrization="mup", mup_width=8),
         "accumulate": dict(accumulate=2),
         "smoothing=others": dict(smoothing="others"),
+        "z-loss": dict(z_loss=1e-4),
         "linear schedule": dict(schedule="linear"),
         "greedy": dict(beam=1),
         "bfloat16": dict(dtype="bfloat16"),
@@ -63,6 +67,7 @@ def configs() -> dict[str, dict]:
         "relative, linear bias": dict(positions="relative", decoder_attention="local:w=4"),
         "rotary window": dict(positions="rotary", decoder_attention="local:w=4"),
         "fused": FUSED,
+        "fused z-loss": dict(FUSED, z_loss=1e-4),
         "fused local": dict(FUSED, decoder_attention="local:w=4"),
         "fused linear": dict(FUSED, encoder_attention="linear", decoder_attention="linear"),
         "fused strided": dict(FUSED, decoder_attention="sparse_strided"),

@@ -45,7 +45,7 @@ def error(actual, expected):
 def test_the_gradient_of_embeddings_is_summed_in_float32():
     tokens, d = zipf(200, 64, 0), 24
     g = np.random.default_rng(1).normal(0.5, 1, (*tokens.shape, d)).astype(jnp.bfloat16)
-    embedding = Embedding(V, d, jnp.bfloat16)
+    embedding = Embedding(V, config.Model(d_model=d), jnp.bfloat16)
     variables = meta.unbox(embedding.init(jax.random.key(0), tokens))
     out, back = jax.vjp(lambda x: embedding.apply(x, tokens), variables)
     (actual,) = back(g)

@@ -25,11 +25,15 @@ MODELS = {
     "gated": dict(norm_placement="pre", norm="rms_norm", feed_forward="swiglu"),
     "geglu": dict(feed_forward="geglu"),
     "gelu": dict(feed_forward="gelu", norm="rms_norm"),
+    "no-biases": dict(feed_forward="relu_no_bias"),
     "multi-query": dict(h_kv=1),
     "mup": dict(parametrization="mup", mup_width=3),
+    "untied": dict(embeddings="untied", parametrization="mup", mup_width=3),
 }
-BY_DEFAULT = "paper", "tensor2tensor", "gated", "multi-query"
-FIELDS = "positions norm norm_placement feed_forward parametrization mup_width h_kv".split()
+BY_DEFAULT = "paper", "tensor2tensor", "gated", "multi-query", "untied"
+FIELDS = (
+    "positions norm norm_placement feed_forward parametrization mup_width h_kv embeddings".split()
+)
 
 
 def exported(directory, **changes):
@@ -83,6 +87,9 @@ def test_options_that_ctranslate2_lacks_are_refused():
         (dict(encoder_attention="local"), "encoder_attention=local"),
         (dict(cross_attention="scaled_dot_product:power=1"), "cross_attention=scaled_dot_p"),
         (dict(positions="rotary"), "positions=rotary"),
+        (dict(logit_cap=30), "logit_cap=30"),
+        (dict(norm="layer_norm_no_bias"), "norm=layer_norm_no_bias, only layer_norm"),
+        (dict(norm_placement="parallel"), "norm_placement=parallel"),
         (dict(attention_gate="head"), "attention_gate=head"),
         (dict(decoder_conv=4), "decoder_conv=4, only 0"),
         (dict(positions="none"), "positions=none"),

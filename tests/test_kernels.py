@@ -35,20 +35,21 @@ def target(shape, seed):
     return jnp.asarray(t, jnp.int32)
 
 
+@pytest.mark.parametrize("factors", [(0.9, 0.1 / V), (0.9, 0.1 / V, 0.02)], ids=["", "z-loss"])
 @pytest.mark.parametrize("tpu", [False, True], ids=["kernels", "XLA"])
 @pytest.mark.parametrize(
     ("shape", "scale"),
     [((2, 5), 1), ((3, 43), 1), ((2, 5), 30)],
     ids=["one tile", "two tiles", "logits whose exp overflows"],
 )
-def test_cross_entropy_equals_its_plain_definition(shape, scale, tpu, monkeypatch):
+def test_cross_entropy_equals_its_plain_definition(shape, scale, tpu, factors, monkeypatch):
     monkeypatch.setattr(cross_entropy, "on_tpu", lambda: tpu)
     monkeypatch.setattr(cross_entropy, "PART_LOGITS", 128 * V)
     x, W, t = drawn((*shape, 64), 0, scale), drawn((V, 64), 1, 0.3 * scale), target(shape, 2)
 
     def sums_and_gradients(f):
         def run(x, W):
-            sums = f(x, W, t, jnp.float32(0.9), jnp.float32(0.1 / V))
+            sums = f(x, W, t, tuple(map(jnp.float32, factors)))
             return sums[0], sums
 
         return jax.jit(jax.value_and_grad(run, (0, 1), has_aux=True))(x, W)
@@ -58,14 +59,14 @@ def test_cross_entropy_equals_its_plain_definition(shape, scale, tpu, monkeypatc
     close(sums_and_gradients(cross_entropy.cross_entropy), plain, 2e-5 if scale == 1 else 1e-4)
 
 
-@pytest.mark.parametrize("smoothing", ["uniform", "others"])
-def test_the_fused_objective_equals_that_of_the_logits(smoothing):
+@pytest.mark.parametrize(("smoothing", "z_loss"), [("uniform", None), ("others", 0.02)])
+def test_the_fused_objective_equals_that_of_the_logits(smoothing, z_loss):
     x, W, t = drawn((2, 5, 64), 3), drawn((V, 64), 4, 0.3), target((2, 5), 5)
 
     @jax.jit
     def both(x, W):
-        expected = objective(jnp.einsum("btd,vd->btv", x, W), t, 0.2, smoothing)
-        return fused_cross_entropy(x, W, t, 0.2, smoothing), expected
+        expected = objective(jnp.einsum("btd,vd->btv", x, W), t, 0.2, smoothing, z_loss=z_loss)
+        return fused_cross_entropy(x, W, t, 0.2, smoothing, z_loss), expected
 
     close(*both(x, W))
 
@@ -197,7 +198,8 @@ def losses(kernels, steps, mesh="", **changes):
     "changes",
     [
         pytest.param({}, marks=pytest.mark.full),  # as on a mesh
-        dict(norm_placement="pre", smoothing="others", positions="rotary"),
+        dict(norm_placement="pre", smoothing="others", positions="rotary", z_loss=0.01),
+        dict(embeddings="untied", logit_cap=2.0),
     ],
     ids=str,
 )
@@ -310,7 +312,7 @@ def test_kernels_on_meshes():
 
 def test_members_of_a_population_with_kernels_are_independent():
     changes, mesh = dict(kernels="fused", architecture="decoder"), sharding.make_mesh()
-    configs = [small(seed=s, **changes) for s in (0, 1)]
+    configs = [small(seed=s, z_loss=0.1 + s, **changes) for s in (0, 1)]
     model = build(configs[0], V)
     step = make_step(model, configs[0])
     with sharding.use_mesh(mesh):

@@ -46,6 +46,23 @@ ROLES = "encoder_attention", "decoder_attention", "cross_attention"
 DEFINED = {
     "paper": transform({}),
     "pre": transform({"norm_placement": "pre"}, pre=True),
+    "parallel": transform({"norm_placement": "parallel"}, parallel=True),
+    "parallel-decoder": (
+        dict(architecture="decoder", norm_placement="parallel"),
+        transformer.language_model,
+        dict(causal=True, parallel=True),
+    ),
+    "untied-capped": transform(dict(embeddings="untied", logit_cap=2.5), output="output", cap=2.5),
+    "untied-capped-decoder": (
+        dict(architecture="decoder", embeddings="untied", logit_cap=2.5),
+        transformer.language_model,
+        dict(causal=True, output="output", cap=2.5),
+    ),
+    "no-biases": (
+        dict(norm="layer_norm_no_bias", feed_forward="relu_no_bias"),
+        transformer.unbiased,
+        {},
+    ),
     "learned": transform({"positions": "learned"}, positions="learned"),
     "unscaled": transform(dict.fromkeys(ROLES, "dot_product"), power=0),
     "multi-query": transform({"h_kv": 1, "attention_gate": "element"}),
@@ -104,7 +121,7 @@ def each_of(table, full):
 
 DEFINED_FULL = """
 alibi geglu gru-bahdanau gru-luong even-kernel learned lstm lstm-bahdanau mup multi-query
-no-positions qk-layer-norm qk-norm rotary unscaled
+no-positions parallel-decoder qk-layer-norm qk-norm rotary unscaled untied-capped-decoder
 """
 MIXES_FULL = """
 blocks-lsh-top_k grouped-local-local_p learned lstm lstm-coverage multi-query-linear-general
@@ -153,6 +170,10 @@ def test_logits_and_gradients_equal_the_definition(name):
 MIXES = {
     "base": {},
     "learned": dict(norm_placement="pre", positions="learned"),
+    "parallel": dict(norm_placement="parallel"),
+    "untied-capped": dict(embeddings="untied", logit_cap=2.5),
+    "untied-capped-gru": recur("gru", both=True)[0] | dict(embeddings="untied", logit_cap=2.5),
+    "untied-capped-convs2s": convolve(embeddings="untied", logit_cap=2.5)[0],
     "rotary-local-general": dict(
         positions="rotary", d_k=6, decoder_attention="local:w=2", cross_attention="general"
     ),

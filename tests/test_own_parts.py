@@ -52,7 +52,7 @@ def files(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("name", "row"), [("mixture", "mixture"), ("parts", "P:norm_placement=parallel")]
+    ("name", "row"), [("mixture", "mixture"), ("parts", "P:norm_placement=sandwich")]
 )
 def test_a_file_runs_by_the_public_command(name, row, files, corpus, tmp_path, capsys):
     path = {"mixture": MIXTURE, "parts": files}[name]
@@ -66,23 +66,26 @@ def test_a_file_runs_by_the_public_command(name, row, files, corpus, tmp_path, c
     assert row.rpartition("=")[2] in named
 
 
-def test_parallel_sublayers_equal_their_definition():
-    model, params = make(architecture="decoder", norm_placement="parallel")
+def test_a_flow_with_two_norms_equals_its_definition():
+    model, params = make(architecture="decoder", norm_placement="sandwich")
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
     actual = full_logits(model, params)
     for row, (_, target) in zip(actual, SENTENCES, strict=True):
         x = transformer.embed(p, [1, *target[:-1]], "positions", "sinusoid")
         for i in range(2):
             q = p[f"decoder_{i}"]
-            y = transformer.norm(q["add_norm_parallel"], x)
-            x = x + transformer.heads(q["attention"], y, y, True, 0.5)
-            x = x + transformer.feed_forward(q["feed_forward"], y, "relu")
+            y = transformer.norm(q["add_norm_attention"], x)
+            y = transformer.heads(q["attention"], y, y, True, 0.5)
+            x = x + transformer.norm(q["add_norm_attention_after"], y)
+            y = transformer.norm(q["add_norm_feed_forward"], x)
+            y = transformer.feed_forward(q["feed_forward"], y, "relu")
+            x = x + transformer.norm(q["add_norm_feed_forward_after"], y)
         expected = transformer.norm(p["norm"], x) @ p["embedding"]["matrix"].T
         np.testing.assert_allclose(row[: len(target)], expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "changes", [dict(norm_placement="parallel"), dict(feed_forward="mixture")], ids=str
+    "changes", [dict(norm_placement="sandwich"), dict(feed_forward="mixture")], ids=str
 )
 def test_decoding_steps_equal_the_full_logits(changes):
     check_decoding(*make(**changes))
@@ -183,7 +186,7 @@ def test_the_balancing_loss_has_a_gradient(monkeypatch):
 
 
 def test_what_a_part_costs_follows_from_its_declaration():
-    for changes in (dict(feed_forward="mixture"), dict(norm_placement="parallel")):
+    for changes in (dict(feed_forward="mixture"), dict(norm_placement="sandwich")):
         model, params = make(**changes)
         source, target = jnp.ones((2, 7), jnp.int32), jnp.ones((2, 5), jnp.int32)
 
@@ -198,7 +201,7 @@ def test_what_a_part_costs_follows_from_its_declaration():
 
 
 def test_what_is_not_declared_is_refused_by_name():
-    for changes in (dict(feed_forward="mixture"), dict(norm_placement="parallel")):
+    for changes in (dict(feed_forward="mixture"), dict(norm_placement="sandwich")):
         ((field, value),) = changes.items()
         with pytest.raises(UsageError, match=f"does not support {field}={value}"):
             check(replace(Config(), **changes))

@@ -27,6 +27,7 @@ V = 23
 SIZES = dict(N=1, d_model=48, d_ff=96, h=5, d_k=7, d_v=4, max_length=9, batch_tokens=99)
 FACTORS = {
     "embedding/matrix": 0.5,  # (12 / 48)^0.5
+    "embedding/output": 0.5,
     "source_positions/table": 1,
     "encoder_0/attention/W_Q": 0.25,  # 12 / 48
     "encoder_0/attention/W_K": 0.25,
@@ -45,7 +46,7 @@ FACTORS = {
 
 
 def of(**changes):
-    parts = dict(positions="learned", qk_norm="rms_norm")
+    parts = dict(positions="learned", qk_norm="rms_norm", embeddings="untied")
     return config.replace(Config(), **SIZES | parts | changes)
 
 

@@ -168,7 +168,7 @@ def test_early_stopping_returns_the_best_parameters(average, steps, tmp_path, ca
 
 
 def test_the_step_reads_traced_fields_from_hyper_alone():
-    values = dict(P_drop=0.4, eps_ls=0.3, peak_lr=1e-3, lr_scale=0.5, warmup=4, seed=1)
+    values = dict(P_drop=0.4, eps_ls=0.3, z_loss=0.1, peak_lr=1e-3, lr_scale=0.5, warmup=4, seed=1)
     assert set(values) == set(TRACED)
 
     def program(c):
@@ -184,7 +184,9 @@ def test_the_step_reads_traced_fields_from_hyper_alone():
 
 def test_configs_share_a_program_only_if_traced_fields_alone_differ():
     assert len({compile_key(c) for c in VARIED}) == 1
-    for change in (dict(d_ff=15), dict(steps=7), dict(beam=3), dict(smoothing="others")):
+    assert len({compile_key(config.replace(c, z_loss=z)) for c in VARIED for z in (0.1, 2)}) == 1
+    others = dict(d_ff=15), dict(steps=7), dict(beam=3), dict(smoothing="others"), dict(z_loss=0.1)
+    for change in others:
         assert compile_key(config.replace(C, **change)) != compile_key(C), change
     stops = [config.replace(c, patience=2) for c in VARIED]
     assert len({compile_key(c) for c in stops}) == 2

@@ -92,8 +92,8 @@ def test_a_step_updates_the_state_in_place():
 
 
 @pytest.mark.parametrize("smoothing", ["uniform", "others"])
-@pytest.mark.parametrize("eps_ls", [0.0, 0.1])
-def test_cross_entropy_equals_its_definition(smoothing, eps_ls):
+@pytest.mark.parametrize(("eps_ls", "z_loss"), [(0.0, None), (0.1, None), (0.1, 0.3)])
+def test_cross_entropy_equals_its_definition(smoothing, eps_ls, z_loss):
     rng = np.random.default_rng(0)
     logits, target = rng.normal(size=(3, 4, V)), rng.integers(1, V, (3, 4))
     target[0, 2:], target[2] = 0, 0
@@ -106,12 +106,26 @@ def test_cross_entropy_equals_its_definition(smoothing, eps_ls):
             expected[y] = 1 - eps_ls + (other if smoothing == "uniform" else 0)
             loss -= expected @ log_p
             nll -= log_p[y]
+            loss += (z_loss or 0) * np.log(np.exp(z).sum()) ** 2
             if smoothing == "others" and eps_ls:
                 loss += expected @ np.log(expected)
-    actual = cross_entropy(jnp.float32(logits), jnp.int32(target), eps_ls, smoothing)
+    arguments = jnp.float32(logits), jnp.int32(target), eps_ls, smoothing
+    actual = cross_entropy(*arguments, z_loss=z_loss)
     np.testing.assert_allclose(actual["loss"], loss, rtol=1e-5)
     np.testing.assert_allclose(actual["nll"], nll, rtol=1e-5)
     assert actual["tokens"] == np.count_nonzero(target)
+
+
+def test_a_z_loss_is_part_of_the_loss_and_not_of_the_nll():
+    c = config.replace(SMALL, P_drop=0.0, eps_ls=0.0, z_loss=0.3)
+    ((_, metrics),), b = run(c, [batch(0)]), batch(0)
+    variables = {"params": initial(config.replace(c, **TRACED)).params}
+    logits = build(c, V).apply(variables, b["source"], shift(b["target"]))
+    log_z = np.log(np.exp(np.asarray(logits, np.float64)).sum(-1))[b["target"] != 0]
+    assert metrics.loss - metrics.nll == pytest.approx(0.3 * (log_z**2).mean(), rel=1e-5)
+    ((_, without),) = run(config.replace(c, z_loss=0.0), [batch(0)])
+    assert without.loss == without.nll == metrics.nll
+    assert metrics.grad_norm > 1.1 * without.grad_norm
 
 
 def test_the_schedule_is_equation_3():

@@ -76,7 +76,7 @@ def cases(tokens: int) -> dict[str, Any]:
     far = [normal(1, 4096, 8, 64) for _ in range(3)]
 
     def loss(function: Any) -> Any:
-        return lambda x, W: function(x, W, target, *smoothing)[0]
+        return lambda x, W: function(x, W, target, smoothing)[0]
 
     def summed(function: Any) -> Any:
         return lambda *x: (function(*x) ** 2).sum(dtype=jnp.float32)

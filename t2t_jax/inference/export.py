@@ -31,6 +31,7 @@ def check(c: Config) -> None:
         "norm": [name for name, part in NORMS.items() if part.ctranslate2 is not None],
         "norm_placement": [n for n, x in NORM_PLACEMENTS.items() if x.ctranslate2 is not None],
         "feed_forward": [n for n, part in FEED_FORWARD.items() if part.ctranslate2 is not None],
+        "logit_cap": [0],
         "qk_norm": ["none"],
         "attention_gate": ["none"],
         "decoder_conv": [0],
@@ -117,10 +118,10 @@ def _set_parameters(spec: Any, c: Config, left: dict[str, np.ndarray]) -> None:
             _norm(side.layer_norm, left, f"{name}_norm")
         for i, layer in enumerate(side.layer):
             _layer(layer, left, f"{name}_{i}", cross=name == "decoder")
-    spec.encoder.embeddings[0].weight = matrix
-    spec.decoder.embeddings.weight = spec.decoder.projection.weight = matrix
+    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = matrix
+    spec.decoder.projection.weight = output = left.pop("embedding/output", matrix)
     if (multiplier := logit_multiplier(m)) != 1:
-        spec.decoder.projection.weight = matrix * np.float32(multiplier)
+        spec.decoder.projection.weight = output * np.float32(multiplier)
     if left:
         raise UsageError(
             f"CTranslate2 has no counterpart of the parameter {min(left)}, so the exported model "

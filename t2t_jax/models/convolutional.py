@@ -48,7 +48,7 @@ class Convolutional(Model):
                 for i in range(c.N)
             ]
 
-        self.embedding = Embedding(self.V, d, self.dtype)
+        self.embedding = Embedding(self.V, self.c, self.dtype)
         self.source_positions = Encoding(c.positions, self.longest, self.dtype)
         self.target_positions = Encoding(c.positions, self.longest, self.dtype)
         self.encoder, self.decoder = stack("encoder"), stack("decoder")

@@ -41,18 +41,17 @@ class FeedForward(nn.Module):
             return parameter(self, name, shape, axes, nn.initializers.glorot_uniform(), self.dtype)
 
         def biased(y: Array, name: str, axis: str) -> Array:
+            if part.gated or not part.biases:
+                return y
             b = parameter(self, name, y.shape[-1:], (axis,), zeros, jnp.float32)
             return add_bias(y, b)
 
         wide = ("d_model", d_model), ("d_ff", self.c.d_ff)
-        hidden = matmul(x, matrix("W_1", *wide))
-        if not part.gated:
-            hidden = biased(hidden, "b_1", "d_ff")
+        hidden = biased(matmul(x, matrix("W_1", *wide)), "b_1", "d_ff")
         hidden = implementation(part.activation, "jax.nn")(hidden)
         if part.gated:
             hidden *= matmul(x, matrix("W_3", *wide))
         hidden = nn.with_logical_constraint(hidden, ("batch", "length", "d_ff"))
         if train and self.c.P_drop_ff:
             hidden = dropout(hidden, self.c.P_drop_ff, self.make_rng("dropout"))
-        y = matmul(hidden, matrix("W_2", *reversed(wide)))
-        return y if part.gated else biased(y, "b_2", "d_model")
+        return biased(matmul(hidden, matrix("W_2", *reversed(wide))), "b_2", "d_model")

@@ -46,7 +46,8 @@ class Model(nn.Module):
     @property
     def fuses_softmax(self) -> bool:
         """Whether training computes the loss from `softmax`, instead of `decode`."""
-        return self.c.kernels == "fused" and supported(self.c.d_model)
+        fused = self.c.kernels == "fused" and not self.c.logit_cap
+        return fused and supported(self.c.d_model)
 
     def encode(self, source: Array, P_drop: Array | None = None) -> Any:
         raise NotImplementedError
@@ -63,7 +64,7 @@ class Model(nn.Module):
     ) -> tuple[Array, Array]:
         """x [B, T, d_model] and W [V, d_model], whose product x W^T `decode` returns."""
         x = self.features(encoded, target_in, P_drop)
-        return x * self.embedding.multiplier, self.embedding.matrix
+        return x * self.embedding.multiplier, self.embedding.output
 
     def __call__(self, source: Array, target_in: Array) -> Array:
         """Logits [B, T, V]. Initialisation calls it, as it uses every parameter."""

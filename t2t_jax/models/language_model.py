@@ -16,7 +16,6 @@ from jax import Array
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, lengths_of
-from t2t_jax.models.parametrization import logit_multiplier
 from t2t_jax.models.positions import Encoding, PositionBias
 from t2t_jax.models.transformer import FinalNorm, Layer
 from t2t_jax.tokens import EOS
@@ -27,8 +26,7 @@ class LanguageModel(Model):
 
     def setup(self) -> None:
         c, role = self.c, self.c.architecture
-        multiplier = logit_multiplier(c)
-        self.embedding = Embedding(self.V, c.d_model, self.dtype, multiplier=multiplier)
+        self.embedding = Embedding(self.V, c, self.dtype)
         self.positions = Encoding(c.positions, self.longest, self.dtype)
         self.layers = [Layer(c, role, self.dtype, i, name=f"{role}_{i}") for i in range(c.N)]
         self.bias = PositionBias(c.positions, c.h, causal=not self.masked)

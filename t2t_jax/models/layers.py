@@ -7,6 +7,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
 
+from t2t_jax import config
+from t2t_jax.models.parametrization import logit_multiplier
 from t2t_jax.ops.matmul import matmul
 from t2t_jax.tokens import PAD
 
@@ -43,28 +45,34 @@ def lengths_of(tokens: Array) -> Array:
 class Embedding(nn.Module):
     """One matrix [V, d_model] for both embeddings and for the softmax (section 3.4).
 
-    Attributes:
-      multiplier: factor on the logits (`models.parametrization`).
+    With `embeddings=untied`, the softmax has a matrix of its own, `output`.
     """
 
     V: int
-    d_model: int
+    c: config.Model
     dtype: Any
-    multiplier: float = 1.0
 
     def setup(self) -> None:
-        init = nn.initializers.normal(self.d_model**-0.5)
-        shape, axes = (self.V, self.d_model), ("vocabulary", "d_model")
-        self.matrix = parameter(self, "matrix", shape, axes, init, jnp.float32)
+        d_model = self.c.d_model
+
+        def matrix(name: str) -> Array:
+            init, axes = nn.initializers.normal(d_model**-0.5), ("vocabulary", "d_model")
+            return parameter(self, name, (self.V, d_model), axes, init, jnp.float32)
+
+        self.matrix = matrix("matrix")
+        self.output = self.matrix if self.c.embeddings == "tied" else matrix("output")
+        self.multiplier = logit_multiplier(self.c)
 
     def __call__(self, tokens: Array) -> Array:
         """[...] int32 -> embeddings times sqrt(d_model), [..., d_model]."""
         x = jnp.take(self.matrix, tokens, axis=0).astype(self.dtype)
-        return x * jnp.sqrt(self.d_model).astype(self.dtype)
+        return x * jnp.sqrt(self.c.d_model).astype(self.dtype)
 
     def logits(self, x: Array) -> Array:
         """[B, T, d_model] -> float32 [B, T, V]."""
         if self.multiplier != 1:
             x = x * self.multiplier
-        z = matmul(x, self.matrix.astype(self.dtype).T, dtype=jnp.float32)
+        z = matmul(x, self.output.astype(self.dtype).T, dtype=jnp.float32)
+        if cap := self.c.logit_cap:  # Gemma 2 (2024), section 2
+            z = cap * jnp.tanh(z / cap)
         return nn.with_logical_constraint(z, ("batch", "length", "vocabulary"))

@@ -1,4 +1,4 @@
-"""Norms over the last axis: layer norm (the paper's) and RMSNorm. `parts.NORMS` lists them."""
+"""Norms over the last axis: layer norm (the paper's) and others. `parts.NORMS` lists them."""
 
 from typing import Any
 
@@ -20,16 +20,24 @@ class LayerNorm(nn.Module):
 
     dtype: Any
     axis: str = "d_model"
+    use_bias: bool = True
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         return nn.LayerNorm(
             epsilon=EPSILON,
             dtype=self.dtype,
+            use_bias=self.use_bias,
             scale_init=nn.with_logical_partitioning(nn.initializers.ones, (self.axis,)),
             bias_init=nn.with_logical_partitioning(nn.initializers.zeros, (self.axis,)),
             name="affine",
         )(x)
+
+
+class LayerNormNoBias(LayerNorm):
+    """(x - mean) / sqrt(variance + EPSILON) * scale (PaLM, section 2)."""
+
+    use_bias: bool = False
 
 
 class RMSNorm(nn.Module):

@@ -17,7 +17,7 @@ h d_v = d_model. All widths are assumed to grow in proportion: d_ff, and h or d_
   sqrt(d_model) l and a logit by a d_model l. Both are constant for l and a in proportion to r^-0.5.
   This is Table 8 for the matrix sqrt(d_model) E, whose entries are of size 1: a constant learning
   rate, and an output multiplier in proportion to 1 / d_model. The logits of the first step fall as
-  r^-0.5, as Table 8 demands; their changes do not.
+  r^-0.5, as Table 8 demands; their changes do not. An untied output matrix is treated alike.
 
 If d_k grows with the width, the products q k^T of a trained model grow as d_k, not as sqrt(d_k):
 use `power=1` (Yang et al. 2022, definition 4.1), an option of scaled_dot_product, softcap,

@@ -54,7 +54,7 @@ class Recurrent(Model):
         def cell(name: str, d_in: int, width: int) -> Cell:
             return Cell(c.cell, d_in, width, self.dtype, name=name)
 
-        self.embedding = Embedding(self.V, d, self.dtype)
+        self.embedding = Embedding(self.V, self.c, self.dtype)
         self.encoder = [
             [cell(f"encoder_{i}_{way}", d, d // ways) for way in ("forward", "backward")[:ways]]
             for i in range(c.N)

@@ -15,7 +15,6 @@ from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, lengths_of
 from t2t_jax.models.multihead import MultiHead
 from t2t_jax.models.norms import norm
-from t2t_jax.models.parametrization import logit_multiplier
 from t2t_jax.models.positions import Encoding, PositionBias
 from t2t_jax.ops.dropout import dropout
 from t2t_jax.parts import FEED_FORWARD, NORM_PLACEMENTS, implementation
@@ -37,9 +36,7 @@ class Transformer(Model):
 
     def setup(self) -> None:
         c, N = self.c, self.c.N
-        multiplier = logit_multiplier(c)
-        # One matrix embeds both languages and gives the logits (section 3.4).
-        self.embedding = Embedding(self.V, c.d_model, self.dtype, multiplier=multiplier)
+        self.embedding = Embedding(self.V, c, self.dtype)  # of both languages
         self.source_positions = Encoding(c.positions, self.longest, self.dtype)
         self.target_positions = Encoding(c.positions, self.longest, self.dtype)
         # Layers are named, as checkpoints must not depend on the order of their construction.
@@ -201,6 +198,15 @@ def pre(layer: Layer, x: Array, sublayers: Sublayers, P_drop: Array | None) -> A
     for name, f in sublayers.items():
         add_norm = layer.add_norm(name)
         x = x + add_norm.drop(f(add_norm.norm(x)), P_drop)
+    return x
+
+
+def parallel(layer: Layer, x: Array, sublayers: Sublayers, P_drop: Array | None) -> Array:
+    """x + the sum of Dropout(f(Norm(x))) over all sub-layers f, with one norm (PaLM, section 2)."""
+    add_norm = layer.add_norm("parallel")
+    y = add_norm.norm(x)
+    for f in sublayers.values():
+        x = x + add_norm.drop(f(y), P_drop)
     return x
 
 

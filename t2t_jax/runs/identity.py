@@ -53,11 +53,12 @@ def row_key(c: Config) -> str:
 def compile_key(c: Config) -> Config:
     """Returns the config with traced fields at their defaults; equal keys share a program.
 
+    Where a z-loss is added, its factor becomes 1: without one, the program has no trace of it.
     A run with early stopping keeps all of its fields, because it may end before the others.
     """
     if c.training.patience:
         return c
-    defaults = config.flatten(Config())
+    defaults = config.flatten(Config()) | {"z_loss": float(c.training.z_loss > 0)}
     return config.replace(c, **{name: defaults[name] for name in config.TRACED})
 
 

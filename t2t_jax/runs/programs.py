@@ -48,7 +48,8 @@ def programs(c: Config, V: int) -> dict[str, str]:
     run that is scored on predictions has a program `prediction` in place of decoding.
     """
     hashes = dict(_lowered(compile_key(c), V))
-    values = {name: x.item() for name, x in vars(step.hyper(c)).items() if name != "seed"}
+    traced = vars(step.hyper(c)).items()
+    values = {name: x.item() for name, x in traced if name != "seed" and x is not None}
     return hashes | {"step": fingerprint(hashes["step"] + str(values))}
 
 

@@ -14,6 +14,7 @@ def cross_entropy(
     eps_ls: jax.Array | float,
     smoothing: str = "uniform",
     axis: int | tuple[()] | None = None,
+    z_loss: jax.Array | float | None = None,
 ) -> dict[str, jax.Array]:
     """Sums over the tokens of a batch that are not padding, in float32 (nats).
 
@@ -25,9 +26,10 @@ def cross_entropy(
         are not the target, minus the constant that makes the loss of a perfect prediction zero
         (tensor2tensor).
       axis: the axis of [B, T] to sum over; None sums over both, () over none.
+      z_loss: the factor of log^2 Z that is added to the loss of a token (PaLM, section 5); scalar.
 
     Returns:
-      `loss` (smoothed), `nll` (unsmoothed), `tokens`.
+      `loss` (smoothed, with the z-loss), `nll` (without both), `tokens`.
     """
     V = logits.shape[-1]
     log_z = jax.nn.logsumexp(logits, axis=-1)
@@ -40,6 +42,8 @@ def cross_entropy(
         other = eps_ls / (V - 1)
         entropy = -_xlogx(1 - eps_ls) - (V - 1) * _xlogx(other)
         loss = log_z - (1 - eps_ls) * chosen - other * (total - chosen) - entropy
+    if z_loss is not None:
+        loss += z_loss * log_z**2
     present = target != PAD
     return {
         "loss": jnp.where(present, loss, 0).sum(axis),
@@ -54,6 +58,7 @@ def fused_cross_entropy(
     target: jax.Array,
     eps_ls: jax.Array | float,
     smoothing: str = "uniform",
+    z_loss: jax.Array | float | None = None,
 ) -> dict[str, jax.Array]:
     """`cross_entropy` of the logits x W^T, x [B, T, d] and W [V, d], summed over the batch.
 
@@ -67,7 +72,8 @@ def fused_cross_entropy(
     else:
         b = eps_ls / (V - 1)
         a, constant = 1 - eps_ls - b, -_xlogx(1 - eps_ls) - (V - 1) * _xlogx(b)
-    loss, nll = ops.cross_entropy(x, W, target, a, b)
+    factors = (a, b) if z_loss is None else (a, b, jnp.asarray(z_loss, jnp.float32))
+    loss, nll = ops.cross_entropy(x, W, target, factors)
     return {"loss": loss - constant * tokens, "nll": nll, "tokens": tokens}
 
 

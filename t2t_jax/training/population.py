@@ -1,8 +1,8 @@
 """Runs that are trained at once, as one wider computation: state, batch and hyper get an axis P.
 
-Members may differ in the traced hyperparameters (`step.Hyper`): dropout, label smoothing, learning
-rate and seed. A single run has no axis P: with one of length 1, XLA would copy the state in every
-step instead of updating it in place.
+Members may differ in the traced hyperparameters (`step.Hyper`): dropout, label smoothing, z-loss,
+learning rate and seed. A single run has no axis P: with one of length 1, XLA would copy the state
+in every step instead of updating it in place.
 """
 
 import time

@@ -38,6 +38,7 @@ class Hyper:
 
     P_drop: jax.Array
     eps_ls: jax.Array
+    z_loss: jax.Array | None  # None: not even a zero is added
     peak_lr: jax.Array
     warmup: jax.Array
     steps: jax.Array
@@ -49,7 +50,8 @@ def hyper(c: Config) -> Hyper:
     t = c.training
     numbers = dict(P_drop=t.P_drop, eps_ls=t.eps_ls, warmup=t.warmup, steps=t.steps)
     numbers = jax.tree.map(jnp.float32, numbers | dict(peak_lr=peak_lr(c)))
-    return Hyper(**numbers, seed=jnp.uint32(t.seed))
+    z_loss = jnp.float32(t.z_loss) if t.z_loss else None
+    return Hyper(**numbers, z_loss=z_loss, seed=jnp.uint32(t.seed))
 
 
 def shift(target: jax.Array) -> jax.Array:
@@ -210,10 +212,10 @@ def _loss(
     decoder, rngs = (encoded, inputs, h.P_drop), {"dropout": decoder_key}
     if model.fuses_softmax:
         (x, W), sown_later = apply(*decoder, method="softmax", rngs=rngs)
-        sums = fused_cross_entropy(x, W, labels, h.eps_ls, smoothing)
+        sums = fused_cross_entropy(x, W, labels, h.eps_ls, smoothing, h.z_loss)
     else:
         logits, sown_later = apply(*decoder, method="decode", rngs=rngs)
-        sums = cross_entropy(logits, labels, h.eps_ls, smoothing)
+        sums = cross_entropy(logits, labels, h.eps_ls, smoothing, z_loss=h.z_loss)
     for value in jax.tree.leaves((sown, sown_later)):
         sums["loss"] += sums["tokens"] * value.mean()
     return sums["loss"], sums

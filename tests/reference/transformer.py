@@ -6,28 +6,49 @@ import numpy as np
 def logits(p, source, target_in, *, positions="sinusoid", multiplier=1, **options):
     """Returns logits [T, V] of one unpadded sentence pair; `p` has the parameters in numpy.
 
-    options: those of `stack`.
+    options: those of `stack` and of `softmax_input`.
     """
     x = embed(p, source, "source_positions", positions)
+    last = {name: options.pop(name) for name in ("output", "cap") if name in options}
     x = stack(p, "encoder", "encoder_", x, positions, **options)
     y = embed(p, target_in, "target_positions", positions)
     y = stack(p, "decoder", "decoder_", y, positions, x, **options)
-    return multiplier * y @ p["embedding"]["matrix"].T
+    return softmax_input(p, multiplier * y, **last)
 
 
 def language_model(p, source, tokens, *, causal, positions="sinusoid", **options):
     """Returns logits [T, V] of one stack as a language model, without a source."""
     x = embed(p, tokens, "positions", positions)
+    last = {name: options.pop(name) for name in ("output", "cap") if name in options}
     x = stack(p, "decoder" if causal else "encoder", "", x, positions, **options)
-    return x @ p["embedding"]["matrix"].T
+    return softmax_input(p, x, **last)
 
 
-def stack(p, role, prefix, x, positions, encoded=None, *, power=0.5, pre=False, activation="relu"):
+def softmax_input(p, x, output="matrix", cap=0):
+    """Returns logits by the matrix named `output`, between -cap and cap unless cap is 0."""
+    z = x @ p["embedding"][output].T
+    return cap * np.tanh(z / cap) if cap else z
+
+
+def stack(
+    p,
+    role,
+    prefix,
+    x,
+    positions,
+    encoded=None,
+    *,
+    power=0.5,
+    pre=False,
+    activation="relu",
+    parallel=False,
+):
     """Returns the output [L, d_model] of the layers of one role.
 
     prefix: of the names of the stack's bias and norm.
     power: scores are divided by d_k^power.
     pre: norm before each sub-layer, and one more after the stack.
+    parallel: all sub-layers of a layer have one input, after one norm.
     """
     causal, own = role == "decoder", extras(p, f"{prefix}bias", positions)
     for i in range(sum(name.removeprefix(f"{role}_").isdecimal() for name in p)):
@@ -36,10 +57,14 @@ def stack(p, role, prefix, x, positions, encoded=None, *, power=0.5, pre=False, 
         if encoded is not None:
             parts["cross"] = lambda z, q=q: heads(q["cross_attention"], z, encoded, False, power)
         parts["feed_forward"] = lambda z, q=q: feed_forward(q["feed_forward"], z, activation)
+        if parallel:
+            y = norm(q["add_norm_parallel"], x)
+            x = x + np.sum([f(y) for f in parts.values()], axis=0)
+            continue
         for part, f in parts.items():
             n = q[f"add_norm_{part}"]
             x = x + f(norm(n, x)) if pre else norm(n, x + f(x))
-    return norm(p[f"{prefix}norm"], x) if pre else x
+    return norm(p[f"{prefix}norm"], x) if pre or parallel else x
 
 
 def embed(p, tokens, table, positions):
@@ -125,7 +150,7 @@ def convolved(x, filters):
 def feed_forward(p, x, activation):
     if "W_3" in p:
         return (ACTIVATIONS[activation](x @ p["W_1"]) * (x @ p["W_3"])) @ p["W_2"]
-    return ACTIVATIONS[activation](x @ p["W_1"] + p["b_1"]) @ p["W_2"] + p["b_2"]
+    return ACTIVATIONS[activation](x @ p["W_1"] + p.get("b_1", 0)) @ p["W_2"] + p.get("b_2", 0)
 
 
 ACTIVATIONS = {
@@ -133,6 +158,18 @@ ACTIVATIONS = {
     "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
     "silu": lambda x: x / (1 + np.exp(-x)),
 }
+
+
+def unbiased(p, source, target_in):
+    """Returns logits [T, V] with layer norms and feed-forward layers that have no biases."""
+
+    def without(q):
+        if "scale" in q:
+            return q | {"bias": 0}
+        kept = {n: x for n, x in q.items() if n not in ("b_1", "b_2")}
+        return {n: without(x) if isinstance(x, dict) else x for n, x in kept.items()}
+
+    return logits(without(p), source, target_in)
 
 
 def norm(p, x):
