@@ -13,7 +13,7 @@ from t2t_jax.attention import build as build_attention
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models import build
 from t2t_jax.models.layers import Embedding
-from t2t_jax.models.recurrent import Cell
+from t2t_jax.models.recurrent import LSTM
 from t2t_jax.tokens import EOS, PAD, UNK
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import shift
@@ -177,7 +177,7 @@ def test_the_cell_of_an_lstm_is_kept_in_float32():
     L, d_in, width = 600, 2, 3
     open_gates = jnp.full((4, width), 20.0)
     params = dict(W=jnp.zeros((d_in, 4, width)), U=jnp.zeros((width, 4, width)), b=open_gates)
-    cell, x = Cell("lstm", d_in, width, jnp.bfloat16), jnp.ones((1, L, d_in), jnp.bfloat16)
+    cell, x = LSTM(d_in, width, jnp.bfloat16), jnp.ones((1, L, d_in), jnp.bfloat16)
     states, (h, c) = cell.apply({"params": params}, x, None, method="run")
     assert states.dtype == h.dtype == jnp.bfloat16
     np.testing.assert_allclose(c, np.full((1, width), L), rtol=1e-3)
