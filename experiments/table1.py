@@ -27,7 +27,7 @@ from t2t_jax.bench import keep
 from t2t_jax.bench.lengths import compiled, plot, power, sweep
 from t2t_jax.environment import environment
 from t2t_jax.models.convolutional import Convolution
-from t2t_jax.models.recurrent import Cell
+from t2t_jax.models.recurrent import LSTM
 from t2t_jax.study.typeset import pipe_table
 
 RESULTS = Path(__file__).parent / "results" / "table1"
@@ -52,7 +52,7 @@ def make(name, d, r=R):
     if name == "restricted":
         return attention_layers(f"local:w={r // 2}")
     if name == "recurrent":
-        return module_layers(lambda i: Cell("lstm", d, d, jnp.float32), d, method="run", carry=None)
+        return module_layers(lambda i: LSTM(d, d, jnp.float32), d, method="run", carry=None)
     dilation = KERNEL if name == "dilated" else 1
     return module_layers(
         lambda i: Convolution(d, KERNEL, dilation**i, jnp.float32), d, causal=name == "dilated"

@@ -87,7 +87,7 @@ class Model:
     document_attention: Literal["across", "within"] = _field(
         "across", "decoder: attention across the documents of a sequence, or within each"
     )
-    cell: Literal["lstm", "gru"] = _field("lstm", "recurrent: the recurrence")
+    cell: str = _field("lstm", "recurrent: the recurrence (`list parts`)", parts.CELLS)
     encoder_direction: Literal["forward", "both"] = _field(
         "forward", "recurrent: read the source forward, or both ways with half of d_model each"
     )

@@ -29,8 +29,10 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "optimizer": parts.OPTIMIZERS,
     "schedule": parts.SCHEDULES,
     "output_rule": parts.OUTPUT_RULES,
+    "cell": parts.CELLS,
 }
 TABLES = {"attention": registry.MECHANISMS, **PARTS, "corpus": CORPORA}
+TABLES["architecture"] = parts.ARCHITECTURES
 TABLE_OF = {  # the table that has the values of a config field
     **dict.fromkeys(("encoder_attention", "decoder_attention", "cross_attention"), "attention"),
     **{name: name for name in TABLES if name != "attention"},
@@ -76,6 +78,27 @@ def _inherited(mechanism: type) -> dict[str, Any]:
         if entry := entries.get(f"{file}:{base.__qualname__}"):
             return vars(entry)
     return {}
+
+
+def architecture(name: str, *, products: Any, fields: str = "", **others: Any) -> Decorator:
+    """Adds an architecture: a subclass of `models.interface.Model`.
+
+    The arguments are those of `parts.Architecture`: `products` is a function at the top level of
+    the file, and `fields` are separated by spaces.
+    """
+
+    def entry(where: str) -> parts.Architecture:
+        return parts.Architecture(where, _location(products), tuple(fields.split()), **others)
+
+    return _adding("architecture", name, entry)
+
+
+def cell(name: str, about: str = "", *, products: Callable[[int, int], int]) -> Decorator:
+    """Adds a recurrent cell: a subclass of `models.recurrent.LSTM`.
+
+    `products` is a function of (d_in, width): the multiply-adds of the cell at one position.
+    """
+    return _adding("cell", name, lambda where: parts.Cell(where, about, products=products))
 
 
 def norm(name: str, about: str = "") -> Decorator:

@@ -52,7 +52,7 @@ _FIGURE_1 = (
     *("qk_norm", "attention_gate", "P_drop_attention", "P_drop_ff", "parametrization", "mup_width"),
 )
 
-ARCHITECTURES: Mapping[str, Architecture] = {
+ARCHITECTURES: dict[str, Architecture] = {
     "transformer": Architecture(
         "transformer:Transformer",
         "flops:transformer",
@@ -95,6 +95,19 @@ class Part:
 
 OUTPUT_RULES: dict[str, Part] = {
     "trees": Part("well_formed:Trees", "well-formed trees with as many words as the input"),
+}
+
+
+@dataclass(frozen=True)
+class Cell(Part):
+    """A recurrent layer in one direction: `models.recurrent.LSTM`, or a subclass."""
+
+    products: Callable[[int, int], int] = lambda d_in, d: 4 * d * (d_in + d)  # at one position
+
+
+CELLS: dict[str, Cell] = {
+    "lstm": Cell("recurrent:LSTM", "long short-term memory"),
+    "gru": Cell("recurrent:GRU", "gated recurrent unit", None, lambda d_in, d: 3 * d * (d_in + d)),
 }
 NORMS: dict[str, Part] = {  # over the last axis
     "layer_norm": Part("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", {}),

@@ -13,7 +13,7 @@ from t2t_jax.attention import build as build_attention
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models import build
 from t2t_jax.models.layers import Embedding
-from t2t_jax.models.recurrent import Cell
+from t2t_jax.models.recurrent import GRU, LSTM
 from t2t_jax.tokens import EOS, PAD, UNK
 from t2t_jax.training.objective import cross_entropy
 from t2t_jax.training.step import shift
@@ -158,17 +158,17 @@ def test_gradients_of_a_source_read_at_every_position_are_summed_in_float32():
     assert error(gradient("bfloat16"), gradient("float32")) < 0.01
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", [LSTM, GRU])
 def test_a_gate_near_one_still_forgets(kind):
     """In bfloat16, sigmoid(7) is 1: an LSTM only adds, and a GRU keeps its first state."""
     L, d_in, width, a = 600, 2, 3, 1 / (1 + np.exp(-7))
-    gates = {"lstm": [20.0, 7.0, 20.0, 20.0], "gru": [20.0, 7.0, 20.0]}[kind]
+    gates = {LSTM: [20.0, 7.0, 20.0, 20.0], GRU: [20.0, 7.0, 20.0]}[kind]
     b = jnp.broadcast_to(jnp.array(gates)[:, None], (len(gates), width))
     params = dict(W=jnp.zeros((d_in, *b.shape)), U=jnp.zeros((width, *b.shape)), b=b)
-    cell, x = Cell(kind, d_in, width, jnp.bfloat16), jnp.ones((1, L, d_in), jnp.bfloat16)
+    cell, x = kind(d_in, width, jnp.bfloat16), jnp.ones((1, L, d_in), jnp.bfloat16)
     states, last = cell.apply({"params": params}, x, None, method="run")
     assert states.dtype == jnp.bfloat16
-    expected = (1 - a**L) / (1 - a if kind == "lstm" else 1)
+    expected = (1 - a**L) / (1 - a if kind is LSTM else 1)
     np.testing.assert_allclose(last[-1], np.full((1, width), expected), rtol=1e-3)
 
 
@@ -177,7 +177,7 @@ def test_the_cell_of_an_lstm_is_kept_in_float32():
     L, d_in, width = 600, 2, 3
     open_gates = jnp.full((4, width), 20.0)
     params = dict(W=jnp.zeros((d_in, 4, width)), U=jnp.zeros((width, 4, width)), b=open_gates)
-    cell, x = Cell("lstm", d_in, width, jnp.bfloat16), jnp.ones((1, L, d_in), jnp.bfloat16)
+    cell, x = LSTM(d_in, width, jnp.bfloat16), jnp.ones((1, L, d_in), jnp.bfloat16)
     states, (h, c) = cell.apply({"params": params}, x, None, method="run")
     assert states.dtype == h.dtype == jnp.bfloat16
     np.testing.assert_allclose(c, np.full((1, width), L), rtol=1e-3)

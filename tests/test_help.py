@@ -24,7 +24,7 @@ SHORTENED = {  # flags added to every command, so that it ends soon
     "study": f"{SHORT} --rows wide",
     "metric": SMALL,
     "corpus": SMALL,
-    "architecture": f"{SHORT} --d_model 16",
+    "architecture": f"{SHORT} --N 1 --d_model 16 --rows bag",
 }
 PRINTED = {  # what the output of a command must contain
     "row": {"list": b"F:positions=rotary", "run": b"F:positions=rotary"},
@@ -44,6 +44,7 @@ PRINTED = {  # what the output of a command must contain
         "list": b"sinks",
     },
     "part": {"run": b"log_bias"},
+    "architecture": {"run": b"bag"},
     "corpus": {"run": b"Reversal, preset demo"},
 }
 

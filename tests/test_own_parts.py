@@ -5,7 +5,6 @@ The files are the tutorial `help part` and `mixture.py`, both without an edit of
 
 import sys
 from functools import partial
-from pathlib import Path
 
 import flax.linen as nn
 import jax
@@ -26,15 +25,17 @@ from t2t_jax.models import build
 from t2t_jax.models.flops import step_flops
 from t2t_jax.models.parametrization import learning_rate_factors
 from t2t_jax.runs import study_file
+from t2t_jax.study.declaration import EXPERIMENTS
 from t2t_jax.training import population, sharding
 from t2t_jax.training.step import _shapes, hyper, initialise, make_step, shift
 from tests import toy
-from tests.reference import transformer
+from tests.eight import on_eight_devices
+from tests.reference import mixture, transformer
 from tests.small import SENTENCES, SOURCE, TARGET, TRANSFORMER, V, check_decoding, full_logits, make
 from tests.test_help import blocks
 
-MIXTURE = Path(__file__).with_name("mixture.py")
-BALANCE, E, K = 0.01, 4, 2
+MIXTURE = EXPERIMENTS / "mixture.py"
+K = 2
 ZERO = jnp.float32(0)  # the rate of dropout in training
 
 
@@ -95,20 +96,6 @@ def loaded():
     return sys.modules[str(MIXTURE.resolve())]
 
 
-def mixed(W, x):
-    """Returns outputs [L, d_model] for a sentence, its balancing loss, and what was dropped."""
-    z = np.exp(x @ W["W_r"])
-    p = z / z.sum(1, keepdims=True)
-    used, y, left = np.zeros(E), np.zeros_like(x), dict.fromkeys(range(E), 4)
-    for t in range(len(x)):
-        for e in sorted(range(E), key=lambda e: -p[t, e])[:K]:
-            used[e] += 1
-            if left[e]:
-                left[e] -= 1
-                y[t] += p[t, e] * (np.maximum(x[t] @ W["W_1"][e], 0) @ W["W_2"][e])
-    return y, BALANCE * E * (used / used.sum() * p.mean(0)).sum(), used.max() > 4
-
-
 def test_a_mixture_equals_its_definition():
     """In training, the capacity of each expert is 4: 1.25 x 2 x 6 / 4, rounded up."""
     c = replace(Config(), d_model=10, d_ff=7, feed_forward="mixture").model
@@ -116,12 +103,12 @@ def test_a_mixture_equals_its_definition():
     x = rng.normal(size=(1, 6, 10)).astype(np.float32)
     x[0, :5] += 3 * x[0, 0]  # so that tokens prefer the same experts; the last is padding
     W = nn.meta.unbox(layer.init(jax.random.key(0), x)["params"])
-    expected, balance, dropped = mixed(jax.tree.map(np.asarray, W), x[0, :5])
-    assert dropped
+    expected, loss, used = mixture.layer(W, x[0, :5], K=2, capacity=4)
+    assert used.max() > 4
     apply = partial(layer.apply, {"params": W}, x, True, jnp.array([5]))
     actual, sown = apply(mutable=["losses"])
     np.testing.assert_allclose(actual[0, :5], expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(sown["losses"]["balance"][0], balance, rtol=1e-5)
+    np.testing.assert_allclose(sown["losses"]["balance"][0], 0.01 * loss, rtol=1e-5)
 
 
 def of(**changes):
@@ -129,7 +116,7 @@ def of(**changes):
     return replace(Config(), feed_forward="mixture", **fields | changes)
 
 
-def stepped(c, batch, population_size=1):
+def stepped(c, batch, population_size=1, V=V):
     model, mesh = build(c, V), sharding.make_mesh()
     state, h = initialise(model, c, mesh), hyper(c)
     if population_size > 1:
@@ -183,6 +170,29 @@ def test_the_balancing_loss_has_a_gradient(monkeypatch):
         monkeypatch.setattr(loaded(), "BALANCE", weight)
         moved.append(stepped(of(), batch)[1].grad_norm)
     assert moved[1] > 2 * moved[0]
+
+
+def check_experts():
+    """Experts lie on the devices of `tensor`, and a step equals the step of one device."""
+    study_file.load(MIXTURE)
+    c, V, batch = of(h=4), 30, {"source": SOURCE[:2], "target": TARGET[:2]}
+    expected, metrics = stepped(c, batch, V=V)
+    mesh = sharding.make_mesh("data=2,fsdp=2,tensor=2")
+    model = build(c, V)
+    with sharding.use_mesh(mesh):
+        state = initialise(model, c, mesh)
+        placed = sharding.put_batch(jax.device_get(batch), mesh)
+        state, actual = jax.jit(make_step(model, c))(state, placed, hyper(c))
+    W_1 = state.params["encoder_0"]["feed_forward"]["W_1"]
+    assert W_1.sharding.shard_shape(W_1.shape) == (2, 6, 22)  # of 4 experts, 12 and 22
+    assert float(actual.loss) == pytest.approx(float(metrics.loss), rel=1e-5)
+    np.testing.assert_allclose(
+        W_1, expected.params["encoder_0"]["feed_forward"]["W_1"], rtol=1e-4, atol=1e-6
+    )
+
+
+def test_experts_are_divided_over_devices():
+    on_eight_devices(check_experts)
 
 
 def test_what_a_part_costs_follows_from_its_declaration():

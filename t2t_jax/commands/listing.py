@@ -17,7 +17,7 @@ from t2t_jax.recipes import RECIPES
 from t2t_jax.runs import names, published, results, store, view
 from t2t_jax.runs.results import State
 from t2t_jax.runs.view import Standing
-from t2t_jax.study.declaration import PAPER, Study, find, path_of, studies, study_files
+from t2t_jax.study.declaration import PAPER, Study, declared, find, path_of
 from t2t_jax.study.presets import PRESETS, shrink
 from t2t_jax.terminal import align, warn
 
@@ -26,7 +26,7 @@ def listing(what: str, home: Path | None) -> list[str]:
     """Returns lines about a kind of entry or a study."""
     if home is not None:
         raise UsageError("--store is for the runs of a store: `list runs --store DIR` shows them.")
-    if path_of(what) or what in (known := study_files()):
+    if path_of(what) or what in (known := declared()):
         return _rows(find(what))
     if topic := _TOPICS.get(what):
         raise UsageError(f"there is no list of {what}: `t2t-jax help {topic}` describes them.")
@@ -163,6 +163,6 @@ _LISTS: dict[str, Callable[[], list[str]]] = {
     "mechanisms": _mechanisms,
     "parts": _parts,
     "presets": _presets,
-    "studies": lambda: [f"{x.name:18}{x.title}: {len(x.rows)} rows" for x in studies().values()],
+    "studies": lambda: [f"{name:18}{title}" for name, (title, _) in declared().items()],
     "recipes": lambda: [f"{name:18}{about}" for name, (about, _) in RECIPES.items()],
 }

@@ -51,7 +51,7 @@ def results(arguments: Namespace) -> None:
     beside = list(dict.fromkeys(map(default_store, arguments.studies)))
     homes, parts = arguments.stores or beside or [Path("runs")], []
     for home in filter(Path.is_dir, homes):
-        places = {n: f"{path}:{n}" for n, path in declaration.study_files(home.parent).items()}
+        places = {n: f"{path}:{n}" for n, (_, path) in declaration.declared(home.parent).items()}
         places |= files_of
         for request in requests.known(home):
             if studies and not {request.study, f"{request.study}-{request.preset}"} & {*studies}:

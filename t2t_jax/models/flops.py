@@ -3,7 +3,7 @@
 from t2t_jax.attention.choice import entry, of_layer, products
 from t2t_jax.attention.costs import Number, Shape
 from t2t_jax.config import Config, Model
-from t2t_jax.parts import ARCHITECTURES, FEED_FORWARD, NORM_PLACEMENTS, implementation
+from t2t_jax.parts import ARCHITECTURES, CELLS, FEED_FORWARD, NORM_PLACEMENTS, implementation
 
 _LENGTH = 32  # subwords of a typical sentence
 
@@ -66,16 +66,13 @@ def recurrent(c: Model, S: int, T: int) -> Number:
     Attention that feeds the recurrence is counted as if its queries were computed at once, so that
     a window has the padding of its blocks, too.
     """
-    d = c.d_model
-    parts = {"lstm": 4, "gru": 3}[c.cell]
+    d, cell = c.d_model, CELLS[c.cell].products
     ways = 2 if c.encoder_direction == "both" else 1
-    encoder = S * c.N * parts * (d * d + d * d // ways)
-    decoder = T * c.N * parts * 2 * d * d
+    first = cell(2 * d if c.attention_feeding == "input" else d, d)
+    cells = S * c.N * ways * cell(d, d // ways) + T * (first + (c.N - 1) * cell(d, d))
     if c.attention_feeding == "none":
-        return encoder + decoder
-    attention = products(c.cross_attention, Shape(T, S, d, d)) + T * 2 * d * d
-    fed = T * parts * d * d if c.attention_feeding == "input" else 0
-    return encoder + decoder + fed + attention
+        return cells
+    return cells + products(c.cross_attention, Shape(T, S, d, d)) + T * 2 * d * d
 
 
 def convolutional(c: Model, S: int, T: int) -> Number:

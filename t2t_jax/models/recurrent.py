@@ -25,8 +25,8 @@ from t2t_jax.attention.choice import entry
 from t2t_jax.attention.visibility import Visibility, length_mask
 from t2t_jax.models.interface import Model
 from t2t_jax.models.layers import Embedding, add_bias, lengths_of, parameter
+from t2t_jax.parts import CELLS, implementation
 
-GATES = {"lstm": 4, "gru": 3}
 # The hidden state [B, width], and the cell of an LSTM. What sums over positions is float32 or
 # wider: the cell of an LSTM, the hidden state of a GRU.
 Carry = tuple[Array, ...]
@@ -51,8 +51,9 @@ class Recurrent(Model):
         ways = 2 if c.encoder_direction == "both" else 1
         d_in = 2 * d if c.attention_feeding == "input" else d
 
-        def cell(name: str, d_in: int, width: int) -> Cell:
-            return Cell(c.cell, d_in, width, self.dtype, name=name)
+        def cell(name: str, d_in: int, width: int) -> LSTM:
+            cls = implementation(CELLS[c.cell].where, "t2t_jax.models")
+            return cls(d_in, width, self.dtype, name=name)
 
         self.embedding = Embedding(self.V, self.c, self.dtype)
         self.encoder = [
@@ -147,29 +148,37 @@ class Readout(nn.Module):
         return jnp.tanh(jnp.concatenate([x, value], -1) @ W)
 
 
-class Cell(nn.Module):
+class LSTM(nn.Module):
     """A layer in one direction, with z = x W + b from the input and u = h U from the last state.
 
-    lstm: i, f, g, o = z + u;  c = sigmoid(f) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
+    i, f, g, o = z + u;  c = sigmoid(f) c + sigmoid(i) tanh(g);  h = sigmoid(o) tanh(c)
     (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000, its bias 1 at
-    first). gru: r, a = sigmoid(z + u);  n = tanh(z_n + r u_n);  h = (1 - a) n + a h (Cho et al.
-    2014, the reset gate after the matmul, as in cuDNN).
+    first). Other cells are subclasses; those with other matrices than W and U have `setup`,
+    `project` and `advance` of their own.
     """
 
-    kind: str
     d_in: int
     width: int
     dtype: Any
+    gates = 4
 
     def setup(self) -> None:
-        gates, width = GATES[self.kind], self.width
+        gates, width = self.gates, self.width
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, 2, 1)
         axes = ("d_hidden", "gates", "d_model")
         # U and b are float32, as their gradients are summed position by position; W is not.
         self.W = parameter(self, "W", (self.d_in, gates, width), axes, init, self.dtype)
         self.U = parameter(self, "U", (width, gates, width), axes, init, jnp.float32)
-        ones = nn.initializers.zeros if self.kind == "gru" else _forget_from_one
-        self.b = parameter(self, "b", (gates, width), axes[1:], ones, jnp.float32)
+        self.b = parameter(self, "b", (gates, width), axes[1:], self.first_b, jnp.float32)
+
+    @staticmethod
+    def first_b(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+        return jnp.zeros(shape, dtype).at[1].set(1)
+
+    @staticmethod
+    def before(h: Array, wide: Array) -> Carry:
+        """The carry before the first position, from zeros [B, width] in two types."""
+        return h, wide
 
     def run(
         self, x: Array, carry: Carry | None, present: Array | None = None, backward: bool = False
@@ -181,15 +190,14 @@ class Cell(nn.Module):
           present: bool [B, L], false on padding, where the state does not change.
           backward: whether to read from the last position to the first.
         """
-        z, U = self.project(x).swapaxes(0, 1), self.U
+        z = self.project(x).swapaxes(0, 1)
         h = jnp.zeros((x.shape[0], self.width), z.dtype)
-        summed = h.astype(_wide(h.dtype))
-        first: Carry = carry or ((h, summed) if self.kind == "lstm" else (summed,))
+        first = carry or self.before(h, h.astype(_wide(h.dtype)))
         keep = jnp.ones(z.shape[:2], bool) if present is None else present.T
 
         def advance(carry: Carry, inputs: tuple[Array, Array]) -> tuple[Carry, Array]:
             z, keep = inputs
-            new = recurrence(self.kind, z, U, carry)
+            new = self.advance(z, carry)
             kept = tuple(jnp.where(keep[:, None], a, b) for a, b in zip(new, carry, strict=True))
             return kept, kept[0].astype(z.dtype)
 
@@ -198,33 +206,43 @@ class Cell(nn.Module):
 
     def step(self, x: Array, carry: Carry) -> Carry:
         """One position: x [B, d_in]."""
-        return recurrence(self.kind, self.project(x), self.U, carry)
+        return self.advance(self.project(x), carry)
 
     def project(self, x: Array) -> Array:
         """x [..., d_in] -> z [..., gates, width]."""
         return add_bias(jnp.einsum("...d,dgw->...gw", x, self.W), self.b)
 
+    def advance(self, z: Array, carry: Carry) -> Carry:
+        """The carry after a position; z [B, gates, width]."""
+        u = jnp.einsum("bd,dgw->bgw", carry[0].astype(z.dtype), self.U.astype(z.dtype))
+        # In bfloat16, a gate above 0.998 is 1, and nothing is ever forgotten.
+        return self.recurrence(z.astype(_wide(z.dtype)), u.astype(_wide(z.dtype)), carry)
 
-def recurrence(kind: str, z: Array, U: Array, carry: Carry) -> Carry:
-    """The recurrence of a cell; z [B, gates, width].
-
-    Gates are float32 or wider: in bfloat16, a gate above 0.998 is 1, and nothing is ever forgotten.
-    """
-    h = carry[0]
-    u = jnp.einsum("bd,dgw->bgw", h.astype(z.dtype), U.astype(z.dtype))
-    z, u = z.astype(_wide(z.dtype)), u.astype(_wide(z.dtype))
-    if kind == "lstm":
+    def recurrence(self, z: Array, u: Array, carry: Carry) -> Carry:
+        h, c = carry
         i, f, g, o = ((z + u)[:, gate] for gate in range(4))
-        c = jax.nn.sigmoid(f) * carry[1] + jax.nn.sigmoid(i) * jnp.tanh(g)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
         return (jax.nn.sigmoid(o) * jnp.tanh(c)).astype(h.dtype), c
-    r, a = (jax.nn.sigmoid(z[:, gate] + u[:, gate]) for gate in range(2))
-    n = jnp.tanh(z[:, 2] + r * u[:, 2])
-    return ((1 - a) * n + a * h,)
+
+
+class GRU(LSTM):
+    """r, a = sigmoid(z + u);  n = tanh(z_n + r u_n);  h = (1 - a) n + a h (Cho et al. 2014).
+
+    The reset gate is after the matmul, as in cuDNN.
+    """
+
+    gates = 3
+    first_b = staticmethod(nn.initializers.zeros)
+
+    @staticmethod
+    def before(h: Array, wide: Array) -> Carry:
+        return (wide,)
+
+    def recurrence(self, z: Array, u: Array, carry: Carry) -> Carry:
+        r, a = (jax.nn.sigmoid(z[:, gate] + u[:, gate]) for gate in range(2))
+        n = jnp.tanh(z[:, 2] + r * u[:, 2])
+        return ((1 - a) * n + a * carry[0],)
 
 
 def _wide(dtype: Any) -> Any:
     return jnp.promote_types(dtype, jnp.float32)
-
-
-def _forget_from_one(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    return jnp.zeros(shape, dtype).at[1].set(1)

@@ -9,6 +9,8 @@ its values over seeds, their mean, and the `Difference` from base. A `Table` is 
 """
 
 from t2t_jax.evaluation.metrics import metric as metric
+from t2t_jax.extend import architecture as architecture
+from t2t_jax.extend import cell as cell
 from t2t_jax.extend import corpus as corpus
 from t2t_jax.extend import feed_forward as feed_forward
 from t2t_jax.extend import mechanism as mechanism

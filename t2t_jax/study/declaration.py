@@ -15,12 +15,13 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import UsageError, near
 from t2t_jax.runs.study_file import load
-from t2t_jax.terminal import warn
 
 # What a paper may report of a row; `params` is in millions.
 PAPER = ("PPL", "BLEU", "F1", "accuracy", "params", "FLOPs")
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-_DECLARATION = re.compile(r"^@study\(.*?^def (\w+)\(", re.MULTILINE | re.DOTALL)
+_DECLARATION = re.compile(
+    r"""^@study\(\s*((["'])(?P<title>.*?)\2)?.*?^def (?P<name>\w+)\(""", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -163,29 +164,13 @@ def cross(**levels: Sequence[Any] | Callable[[Mapping[str, Any]], Any]) -> list[
     return [Row("base", base), *(Row("A", row) for row in rows if row != base)]
 
 
-def study_files(folder: Path | None = None) -> dict[str, Path]:
-    """Returns the file of every study in a folder by name, without executing one."""
+def declared(folder: Path | None = None) -> dict[str, tuple[str, Path]]:
+    """Returns the title and the file of every study in a folder by name, without executing one."""
     return {
-        name: path
+        match["name"]: (match["title"] or "", path)
         for path in sorted((folder or EXPERIMENTS).glob("*.py"))
-        for name in _DECLARATION.findall(path.read_text("utf-8", errors="replace"))
+        for match in _DECLARATION.finditer(path.read_text("utf-8", errors="replace"))
     }
-
-
-def studies(report: Callable[[str], object] = warn) -> dict[str, Study]:
-    """Returns every study under experiments/, by name, and reports files that cannot be loaded."""
-    out: dict[str, Study] = {}
-    for path in dict.fromkeys(study_files().values()):
-        try:
-            out |= _studies_of(path)
-        except UsageError as error:
-            report(f"{error} Its studies are left out.")
-    return out
-
-
-def _studies_of(path: Path) -> dict[str, Study]:
-    """Returns the studies of a file, which is executed, by name."""
-    return {s.name: s for s in vars(load(path)).values() if isinstance(s, Study)}
 
 
 def find(text: str) -> Study:
@@ -198,22 +183,23 @@ def find(text: str) -> Study:
     """
     path, name = path_of(text), text.rpartition(":")[2]
     if path is None:
-        files = study_files()
-        if name not in files:
-            raise UsageError(f"there is no study {name!r} under {EXPERIMENTS}: {near(name, files)}")
-        path = files[name]
-    if not (known := _studies_of(path)):
+        known = declared()
+        if name not in known:
+            raise UsageError(f"there is no study {name!r} under {EXPERIMENTS}: {near(name, known)}")
+        path = known[name][1]
+    of_file = {s.name: s for s in vars(load(path)).values() if isinstance(s, Study)}
+    if not of_file:
         raise UsageError(
             f"{path} defines no study: decorate a function with @study (`help study`)."
         )
     if Path(text) == path:
-        if len(known) > 1:
-            choices = " or ".join(f"{path}:{name}" for name in known)
-            raise UsageError(f"{path} defines {len(known)} studies: name one of them, {choices}.")
-        return next(iter(known.values()))
-    if name not in known:
-        raise UsageError(f"{path} defines no study {name!r}: {near(name, known)}")
-    return known[name]
+        if len(of_file) > 1:
+            choices = " or ".join(f"{path}:{name}" for name in of_file)
+            raise UsageError(f"{path} defines {len(of_file)} studies: name one of them, {choices}.")
+        return next(iter(of_file.values()))
+    if name not in of_file:
+        raise UsageError(f"{path} defines no study {name!r}: {near(name, of_file)}")
+    return of_file[name]
 
 
 def path_of(text: str) -> Path | None:

@@ -3,7 +3,7 @@
     population   runs that are trained at once
     data         rows of a batch
     fsdp         rows of a batch, and parameters, which are gathered where they are used (ZeRO-3)
-    tensor       heads, d_ff and the vocabulary
+    tensor       heads, experts, d_ff and the vocabulary
 
 A mesh axis divides at most one axis of an array: an activation's d_model is not divided, because
 its rows are divided over fsdp.
@@ -29,6 +29,7 @@ RULES: tuple[tuple[str, str | tuple[str, ...]], ...] = (
     ("batch", ROWS),
     ("vocabulary", "tensor"),
     ("heads", "tensor"),
+    ("experts", "tensor"),  # before d_ff, which is then whole
     ("d_ff", "tensor"),
     ("d_model", "fsdp"),
 )

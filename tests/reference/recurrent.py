@@ -9,7 +9,7 @@ def logits(p, source, target_in, *, cell, feed="none", both=False, scores="dot")
     """Returns logits [T, V] of one unpadded sentence pair; `p` has the parameters in numpy."""
     matrix = p["embedding"]["matrix"]
     scale = np.sqrt(matrix.shape[1])
-    turn = {"lstm": lstm, "gru": gru}[cell]
+    turn = {"lstm": lstm, "gru": gru, "f_lstm": f_lstm, "g2_lstm": g_lstm, "g4_lstm": g_lstm}[cell]
     N = sum(name.startswith("decoder_") for name in p)
 
     states, last = [matrix[token] * scale for token in source], []
@@ -46,7 +46,7 @@ def logits(p, source, target_in, *, cell, feed="none", both=False, scores="dot")
 
 
 def walk(turn, q, inputs):
-    carry, carries = [np.zeros(q["U"].shape[2])] * 2, []
+    carry, carries = [np.zeros(q["b"].shape[1])] * 2, []
     for x in inputs:
         carry = turn(q, x, carry)
         carries.append(carry)
@@ -54,8 +54,25 @@ def walk(turn, q, inputs):
 
 
 def lstm(q, x, carry):
-    h, c = carry
-    i, f, g, o = (x @ q["W"][:, n] + q["b"][n] + h @ q["U"][:, n] for n in range(4))
+    return gated([x @ q["W"][:, n] + q["b"][n] + carry[0] @ q["U"][:, n] for n in range(4)], carry)
+
+
+def f_lstm(q, x, carry):
+    """The gates are W_2 W_1 [x; h] + b (Kuchaiev and Ginsburg 2017)."""
+    y = np.concatenate([x, carry[0]]) @ q["W_1"]
+    return gated([y @ q["W_2"][:, n] + q["b"][n] for n in range(4)], carry)
+
+
+def g_lstm(q, x, carry):
+    """Group j of the gates depends on group j of the input and of the last state alone."""
+    k = len(q["W"])
+    parts = zip(np.split(x, k), np.split(carry[0], k), q["W"], q["U"], strict=True)
+    groups = [[a @ W[:, n] + h @ U[:, n] for n in range(4)] for a, h, W, U in parts]
+    return gated([np.concatenate(z) + b for *z, b in zip(*groups, q["b"], strict=True)], carry)
+
+
+def gated(gates, carry):
+    (i, f, g, o), (_, c) = gates, carry
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
     return [sigmoid(o) * np.tanh(c), c]
 
