@@ -47,6 +47,7 @@ def configs() -> dict[str, dict]:
         "pre-norm, two layers": dict(N=2, norm_placement="pre"),
         "qk_norm": dict(qk_norm="rms_norm"),
         "h_kv": dict(h_kv=1),
+        "latent": dict(d_c=12, positions="rotary"),
         "gate of a head": dict(attention_gate="head"),
         "gate of an element": dict(attention_gate="element"),
         "convolutions": dict(decoder_conv=3),

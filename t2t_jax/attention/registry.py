@@ -36,7 +36,9 @@ class Entry:
         function of d_k; `models/multihead.py` projects them and appends them to the key.
       supports: what it can be combined with: `rotary` positions; a `bias` that a position scheme
         adds to the scores; `dropout` of the weights; `mup`, which has no learning rate for a
-        mechanism's own matrices; and `documents` whose positions do not see other documents.
+        mechanism's own matrices; `documents` whose positions do not see other documents; and a
+        `latent` (`models/latent.py`): scores are functions of q k^T / d_k^power, and the state
+        holds keys and values of fewer heads as they are, in entries named k... and v...
     """
 
     where: str
@@ -51,7 +53,7 @@ class Entry:
     why: str = ""
     changing: tuple[str, ...] = ()
     gates: Callable[[int], int] = lambda d_k: 0
-    supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup", "documents")
+    supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup", "documents", "latent")
 
 
 _SCALED = dict(power=0.5)  # the paper's
@@ -117,6 +119,7 @@ MECHANISMS: dict[str, Entry] = {
         "dot_product:Cosine",
         "softmax(tau cos(q, k)) v, tau learned from its initial value",
         options=dict(tau=10.0),
+        supports=("rotary", "bias", "dropout", "mup", "documents"),
     ),
     "softcap": Entry(
         "dot_product:Softcap",
@@ -130,6 +133,7 @@ MECHANISMS: dict[str, Entry] = {
         roles=("decoder",),
         why="its scores decay from each position of one sequence to the later ones",
         gates=lambda d_k: 1,
+        supports=("rotary", "bias", "dropout", "mup", "documents"),
     ),
     "softmax1": Entry(
         "softmax:Softmax1", "a softmax with 1 added to its denominator", options=_SCALED
@@ -147,7 +151,7 @@ MECHANISMS: dict[str, Entry] = {
         "dot_product:TalkingHeads",
         "heads mixed by matrices before and after the softmax",
         lambda o, s: s.T * s.S * (s.d_k + s.d_v + 2 * s.h),
-        supports=("rotary", "bias", "dropout", "documents"),
+        supports=("rotary", "bias", "dropout", "documents", "latent"),
     ),
     "differential": Entry(
         "dot_product:Differential",
