@@ -287,6 +287,11 @@ def test_a_row_wins_over_a_preset(name, scale):
             assert not others
 
 
+def test_a_latent_shrinks_as_the_heads_do():
+    latent, none = (shrink(Config(), dict(d_c=x), preset("demo")).model.d_c for x in (256, 0))
+    assert (latent, none) == (256 // 8, 0)
+
+
 def test_a_row_brings_back_what_its_base_lacks_at_the_presets_scale():
     demo, lstm = preset("demo"), config.replace(Config(), architecture="recurrent")
     assert shrink(lstm, dict(architecture="transformer"), demo) == shrink(Config(), {}, demo)
