@@ -215,6 +215,9 @@ MIXES = {
         decoder_attention="lsh:b=2,c=2",
         cross_attention="top_k:k=2",
     ),
+    "native_sparse": dict(
+        positions="rotary", d_k=6, decoder_attention="native_sparse:b=2,n=1,w=2", qk_norm="rms_norm"
+    ),
     "retention-mamba2": dict(
         positions="rotary", d_k=6, encoder_attention="retention", decoder_attention="mamba2"
     ),

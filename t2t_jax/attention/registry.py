@@ -91,6 +91,12 @@ def _block_select(o: Options, s: Shape) -> Number:
     return s.T * blocks * s.d_k + gathered(o, s, (1 + min(o["n"], blocks)) * o["b"])
 
 
+def _native_sparse(o: Options, s: Shape) -> Number:
+    blocks = -(-s.S // o["b"])
+    compressed = blocks * (o["b"] * (s.d_k**2 + s.d_v**2) + s.T * (s.d_k + s.d_v))
+    return compressed + _block_select(o, s) + reach.local(int(o["w"])).products(s)
+
+
 def _lsh(o: Options, s: Shape) -> Number:
     seen = o["r"] * o["c"] * (1 if s.causal else 2) + 1
     return (s.T + s.S) * s.d_k * o["r"] * -(-o["b"] // 2) + gathered(o, s, seen)
@@ -229,6 +235,17 @@ MECHANISMS: dict[str, Entry] = {
         roles=SELF,
         why=_ONE_SEQUENCE,
         supports=("rotary", "mup"),
+    ),
+    "native_sparse": Entry(
+        "native_sparse:NativeSparse",
+        "blocks of b compressed, the n best of them, and a window w, each gated by the query",
+        _native_sparse,
+        options=dict(b=8, n=2, w=16),
+        sizes=dict(tile=64),
+        roles=("decoder",),
+        why="its compressed blocks are of the same sequence and end before the query",
+        gates=lambda d_k: 3,
+        supports=("rotary",),
     ),
     "lsh": Entry(
         "gathered:LSH",
