@@ -94,7 +94,7 @@ class Coverage(Additive):
         _, out = jax.lax.scan(advance, state["coverage"], rows)
         return out.swapaxes(0, 1).astype(v.dtype)
 
-    def start(self, k: Array, v: Array | None, visibility: Visibility) -> State:
+    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
         B, S, h, _ = k.shape
         c = jnp.zeros((B, h, S), jnp.promote_types(k.dtype, jnp.float32))
         return super().start(k, v, visibility) | {"coverage": c}

@@ -22,7 +22,6 @@ class Mechanism(nn.Module):
     Attributes:
       grouped: whether `start` and `step` take keys and values of fewer heads than the queries,
         which the state then stores; each serves a group of adjacent query heads.
-      power: of mechanisms that support latents, the power of d_k that divides q k^T.
     """
 
     grouped: ClassVar[bool] = False
@@ -83,15 +82,11 @@ class Mechanism(nn.Module):
         """
         return None
 
-    def start(self, k: Array, v: Array | None, visibility: Visibility) -> State:
-        """The decoding state that holds the keys and values known before decoding.
-
-        Without v, the keys are also the values, and are stored once.
-        """
+    def start(self, k: Array, v: Array, visibility: Visibility) -> State:
+        """The decoding state that holds the keys and values known before decoding."""
         visibility = visibility.with_lengths(k, k)
-        k, values = (zero_padding(x, visibility.kv_lengths) for x in (k, k if v is None else v))
-        state = self.store(k, values, visibility)
-        return {n: x for n, x in state.items() if v is not None or n[0] != "v"}
+        k, v = (zero_padding(x, visibility.kv_lengths) for x in (k, v))
+        return self.store(k, v, visibility)
 
     def store(self, k: Array, v: Array, visibility: Visibility) -> State:
         """`start`, where the lengths are known and padding is zero."""
@@ -107,10 +102,6 @@ class Mechanism(nn.Module):
         bias: Bias = None,
     ) -> tuple[Array, State]:
         """The query [B, 1, h, d_k] at position t -> [B, 1, h, d_v], and the state after it."""
-        if "k" in state and "v" not in state:
-            values = {f"v{n[1:]}": x for n, x in state.items() if n[0] == "k"}
-            out, after = self.step(state | values, q, t, k, k, bias)
-            return out, {n: x for n, x in after.items() if n not in values}
         if k is None or v is None:
             return self.finish(self.step_cross(state, q, t, bias)), state
         out, state = self.step_self(state, q, t, k, v, bias)

@@ -37,8 +37,8 @@ class Entry:
       supports: what it can be combined with: `rotary` positions; a `bias` that a position scheme
         adds to the scores; `dropout` of the weights; `mup`, which has no learning rate for a
         mechanism's own matrices; `documents` whose positions do not see other documents; and a
-        `latent` (`models/latent.py`): scores are functions of q k^T / d_k^power, and the state
-        holds keys and values of fewer heads as they are, in entries named k... and v...
+        `latent` (`models/latent.py`): scores are functions of q k^T / d_k^power with the attribute
+        `power`; states hold keys and values of fewer heads as they are, named k... and v...
     """
 
     where: str

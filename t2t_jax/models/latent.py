@@ -39,19 +39,28 @@ class Latent(MultiHead):
     def start_self(self, x: Array, capacity: int) -> Any:
         room = jnp.zeros((len(x), capacity, 1, self.c.d_c + self.rotary), x.dtype)
         none_yet = Visibility(kv_lengths=jnp.zeros(len(x), jnp.int32), causal=True)
-        return self.attention.start(room, None, none_yet)
+        return self._start(room, none_yet)
 
     def start_cross(self, y: Array, visibility: Visibility) -> Any:
-        return self.attention.start(self._latent(y), None, visibility)
+        return self._start(self._latent(y), visibility)
+
+    def _start(self, latent: Array, visibility: Visibility) -> Any:
+        """The state of a mechanism without its values, which are its keys."""
+        state = self.attention.start(latent, latent, visibility)
+        return {name: z for name, z in state.items() if name[0] != "v"}
 
     def step_self(self, state: Any, x: Array, t: Array, bias: Bias = None) -> tuple[Array, Any]:
-        q, latent = self._absorbed(x, t), self._latent(x, t)
-        out, state = self.attention.step(state, q, t, latent, None, bias)
-        return self._merge(self._values(out), x), state
+        latent = self._latent(x, t)
+        return self._step(state, x, t, latent, latent, bias)
 
     def step_cross(self, state: Any, x: Array, t: Array) -> Array:
-        out, _ = self.attention.step(state, self._absorbed(x, t), t)
-        return self._merge(self._values(out), x)
+        return self._step(state, x, t)[0]
+
+    def _step(self, state: Any, x: Array, t: Array, *new: Any) -> tuple[Array, Any]:
+        values = {f"v{name[1:]}": z for name, z in state.items() if name[0] == "k"}
+        out, state = self.attention.step(state | values, self._absorbed(x, t), t, *new)
+        out = jnp.einsum("bthc,chd->bthd", out[..., : self.c.d_c], self.W_UV)
+        return self._merge(out, x), {name: z for name, z in state.items() if name not in values}
 
     def _keys_and_values(
         self, y: Array, first: Array | int = 0, present: Array | None = None
@@ -77,6 +86,3 @@ class Latent(MultiHead):
         # The mechanism divides by a power of the width of the query that it gets.
         widths = absorbed.shape[-1] / (self.c.d_k + self.rotary)
         return absorbed * widths**self.attention.power
-
-    def _values(self, out: Array) -> Array:
-        return jnp.einsum("bthc,chd->bthd", out[..., : self.c.d_c], self.W_UV)
