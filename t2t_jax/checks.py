@@ -64,6 +64,8 @@ def _attention(c: Model) -> Iterator[str]:
     layers = 1 if recurrent else c.N
     for role in ("encoder", "decoder", "cross"):
         partners = {"dropout": "P_drop_attention > 0"} if c.P_drop_attention else {}
+        if c.d_c:
+            partners["latent"] = f"d_c={c.d_c}"
         if c.parametrization == "mup":
             partners["mup"] = "parametrization=mup"
         if c.document_attention == "within" and role == "decoder":

@@ -54,6 +54,9 @@ class Model:
     h_kv: Size = _field(0, "heads of keys and values (multi-query: 1); 0 means h")
     d_k: Count = _field(64, "width of a head's queries and keys")
     d_v: Count = _field(64, "width of a head's values")
+    d_c: Size = _field(
+        0, "width of a latent of keys and values, which alone is stored in decoding (MLA); 0: none"
+    )
     positions: str = _field("sinusoid", "position scheme (`list parts`)", parts.POSITIONS)
     norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", parts.NORMS)
     norm_placement: str = _field("post", "flow of a layer (`list parts`)", parts.NORM_PLACEMENTS)
@@ -303,6 +306,12 @@ def has(c: Model, name: str) -> bool:
     return not setting_without(c, name)
 
 
+def rotary_width(c: Model, role: str) -> int:
+    """Returns the number of rotated features, in pairs, that heads have beside d_k."""
+    rotates = c.d_c and role != "cross" and parts.POSITIONS[c.positions].rotate
+    return c.d_k // 4 * 2 if rotates else 0
+
+
 def setting_without(c: Model, name: str) -> str:
     """Returns the setting with which a field of the model has no effect; empty if it has one."""
     specific = {n for architecture in parts.ARCHITECTURES.values() for n in architecture.fields}
@@ -311,6 +320,8 @@ def setting_without(c: Model, name: str) -> str:
     if name == "cross_attention" and c.architecture == "recurrent":
         without = c.attention_feeding == "none"
         return "architecture=recurrent and attention_feeding=none" * without
+    if name in ("h_kv", "qk_norm", "decoder_conv") and c.d_c:  # keys are linear in one latent
+        return f"d_c={c.d_c}"
     if name == "mup_width":
         return "parametrization=standard" * (c.parametrization == "standard")
     return ""

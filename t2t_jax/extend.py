@@ -76,7 +76,8 @@ def _inherited(mechanism: type) -> dict[str, Any]:
         if home != "t2t_jax.attention":
             file = getattr(sys.modules[base.__module__], "__file__", "")
         if entry := entries.get(f"{file}:{base.__qualname__}"):
-            return vars(entry)
+            supports = tuple(x for x in entry.supports if x != "latent")  # of its own scores
+            return vars(entry) | {"supports": supports}
     return {}
 
 

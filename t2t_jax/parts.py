@@ -48,8 +48,9 @@ class Architecture:
 
 
 _FIGURE_1 = (
-    *("d_ff", "h", "h_kv", "d_k", "d_v", "positions", "norm", "norm_placement", "feed_forward"),
-    *("qk_norm", "attention_gate", "P_drop_attention", "P_drop_ff", "parametrization", "mup_width"),
+    *("d_ff", "h", "h_kv", "d_k", "d_v", "d_c", "positions", "norm", "norm_placement", "qk_norm"),
+    *("feed_forward", "attention_gate", "P_drop_attention", "P_drop_ff"),
+    *("parametrization", "mup_width"),
 )
 
 ARCHITECTURES: dict[str, Architecture] = {

@@ -8,6 +8,7 @@ _ALSO = {
     "h_kv": "kv_heads num_kv_heads n_kv_heads num_key_value_heads num_query_groups gqa mqa",
     "d_k": "head_dim d_head key_dim",
     "d_v": "head_dim d_head value_dim",
+    "d_c": "kv_lora_rank kv_latent latent latent_dim mla",
     "positions": "position_encoding positional_encoding position_embedding pos_emb",
     "norm": "layernorm layer_norm",
     "norm_placement": "pre_norm prenorm post_norm norm_first normalize_before",

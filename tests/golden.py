@@ -50,6 +50,7 @@ def configs() -> dict[str, dict]:
         "capped logits": dict(logit_cap=3.0),
         "qk_norm": dict(qk_norm="rms_norm"),
         "h_kv": dict(h_kv=1),
+        "latent": dict(d_c=12, positions="rotary"),
         "gate of a head": dict(attention_gate="head"),
         "gate of an element": dict(attention_gate="element"),
         "convolutions": dict(decoder_conv=3),

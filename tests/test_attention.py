@@ -38,6 +38,7 @@ SMALL = {
     "sparse_random": dict(b=2, r=2, seed=8),  # this seed draws a block twice
     "bigbird": dict(b=2, w=2, g=2, r=3, seed=7),  # as above
     "block_select": dict(b=3, n=2),
+    "native_sparse": dict(b=3, n=2, w=2),
     "lsh": dict(b=3, c=2, r=2, seed=1),
     "top_k": dict(k=3),
     "performer": dict(m=7, seed=3),
@@ -462,6 +463,7 @@ def test_the_state_of_a_grouped_mechanism_holds_one_head_for_several_queries(nam
 def test_mechanisms_that_keep_keys_and_values_are_grouped():
     # The heads of these have weights of their own, or states that differ.
     repeated = {"general", "additive", "coverage", "block_select", "lsh", "linformer"}
+    repeated |= {"native_sparse"}
     assert {*MECHANISMS} - {*GROUPED} >= repeated | {"linear", "performer"}
     for name in dict.fromkeys(CAUSAL + CROSS):
         visibility = Visibility(causal=name in CAUSAL)
@@ -572,6 +574,7 @@ AT_4096 = {
     "sparse_random": dict(b=32),
     "bigbird": dict(b=32, w=2),
     "block_select": dict(b=32),
+    "native_sparse": dict(b=32),
     "lsh": dict(b=32, c=16),
     "cosformer": dict(M=4096),
     "linformer": dict(n=4096, k=64),
@@ -807,6 +810,7 @@ def test_the_example_of_the_package_runs():
         ("local_p", {"visibility": Visibility(causal=True)}),
         ("local_p", {"bias": abs}),
         ("block_select", {"dropout": abs}),
+        ("native_sparse", {"dropout": abs}),
         ("lsh", {"bias": abs}),
         ("linformer", {"bias": abs}),
         ("linformer", {"visibility": Visibility(causal=True)}),

@@ -92,6 +92,7 @@ def test_options_that_ctranslate2_lacks_are_refused():
         (dict(norm_placement="parallel"), "norm_placement=parallel"),
         (dict(attention_gate="head"), "attention_gate=head"),
         (dict(decoder_conv=4), "decoder_conv=4, only 0"),
+        (dict(d_c=128), "d_c=128, only 0"),
         (dict(positions="none"), "positions=none"),
         (dict(qk_norm="rms_norm"), "qk_norm=rms_norm, only none"),
         (dict(d_v=32), "d_v=32, only 64"),

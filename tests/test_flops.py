@@ -15,6 +15,8 @@ MODELS = {
     "additive": dict(cross_attention="additive", encoder_attention="general"),
     "heads": dict(encoder_attention="talking_heads", cross_attention="differential", d_k=6),
     "grouped": dict(h=4, h_kv=2, encoder_attention="general"),
+    "latent": dict(d_c=4, attention_gate="head"),
+    "latent-rotary": dict(d_c=6, d_k=8, positions="rotary"),
     "element": dict(attention_gate="element"),
     "head": dict(attention_gate="head", architecture="decoder"),
     "hybrid": dict(

@@ -236,7 +236,11 @@ UNDEFINED = (
 @pytest.mark.full
 @pytest.mark.parametrize(
     "changes",
-    [dict(item for changes in UNDEFINED for item in changes.items()), *UNDEFINED],
+    [
+        dict(item for changes in UNDEFINED for item in changes.items()),
+        *UNDEFINED,
+        dict(d_c=24, positions="rotary"),
+    ],
     ids=str,
 )
 def test_what_a_kernel_leaves_undefined_in_padding_changes_nothing(changes, monkeypatch):

@@ -11,6 +11,7 @@ from t2t_jax.attention.visibility import Visibility
 from t2t_jax.config import Config, replace
 from t2t_jax.errors import UsageError
 from t2t_jax.models import build
+from t2t_jax.models.latent import Latent
 from t2t_jax.models.layers import lengths_of
 from t2t_jax.models.multihead import MultiHead
 from t2t_jax.models.transformer import Encoded
@@ -94,6 +95,8 @@ DEFINED = {
         dict(decoder_conv=3, h=4, h_kv=2, d_k=6, positions="rotary", qk_norm="rms_norm"),
         positions="rotary",
     ),
+    "latent": transform(dict(d_c=4, attention_gate="head")),
+    "latent-rotary": transform(dict(d_c=6, d_k=8, positions="rotary"), positions="rotary"),
     "decoder": (dict(architecture="decoder"), transformer.language_model, dict(causal=True)),
     "encoder": (
         dict(architecture="encoder", norm_placement="pre", positions="relative"),
@@ -125,7 +128,7 @@ no-positions parallel-decoder qk-layer-norm qk-norm rotary unscaled untied-cappe
 """
 MIXES_FULL = """
 blocks-lsh-top_k grouped-local-local_p learned lstm lstm-coverage multi-query-linear-general
-performer-linear-local pointwise relative-local-fixed retention-mamba2
+performer-linear-local pointwise relative-local-fixed retention-mamba2 latent-kept
 """
 
 
@@ -196,6 +199,27 @@ MIXES = {
     "convolutions-gates": dict(
         decoder_conv=2, decoder_attention="gated_delta", norm_placement="pre", positions="none"
     ),
+    "latent-dots-gate": dict(
+        d_c=4,
+        attention_gate="element",
+        decoder_attention="talking_heads",
+        positions="relative",
+        cross_attention="dot_product",
+    ),
+    "latent-rotary": dict(
+        d_c=6,
+        d_k=8,
+        positions="rotary",
+        encoder_attention="local:w=2",
+        decoder_attention="scaled_dot_product:power=1",
+        cross_attention="top_k:k=2",
+    ),
+    "latent-kept": dict(
+        d_c=9,
+        N=3,
+        decoder_attention="streaming:w=2,g=1,sparse_strided:l=3,dilated:w=1,r=2",
+        cross_attention="softcap:cap=2,local:w=3,sink",
+    ),
     "multi-query-linear-general": dict(
         h_kv=1, decoder_attention="linear", cross_attention="general"
     ),
@@ -211,6 +235,9 @@ MIXES = {
         encoder_attention="block_select:b=2,n=1",
         decoder_attention="lsh:b=2,c=2",
         cross_attention="top_k:k=2",
+    ),
+    "native_sparse": dict(
+        positions="rotary", d_k=6, decoder_attention="native_sparse:b=2,n=1,w=2", qk_norm="rms_norm"
     ),
     "retention-mamba2": dict(
         positions="rotary", d_k=6, encoder_attention="retention", decoder_attention="mamba2"
@@ -271,6 +298,7 @@ ONE_OF_EACH = {
     "bahdanau": recur("lstm", "input", "additive")[0],
     "convolutional": convolve(N=3, dilation=2)[0],
     "decoder": dict(architecture="decoder"),
+    "latent": dict(architecture="decoder", d_c=6, d_k=8, positions="rotary"),
 }
 each = pytest.mark.parametrize(
     "changes",
@@ -307,6 +335,28 @@ def test_gates_are_neither_normalised_nor_turned():
     actual, W = gates_of_keys(key, x)
     expected = np.einsum("btm,mhg->bthg", x, W)
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_undefined_padding_changes_nothing_that_is_of_latents():
+    c = replace(Config(), d_model=12, h=3, d_k=8, d_v=7, d_c=6, positions="rotary")
+    rng = np.random.default_rng(0)
+    x, y = (jnp.asarray(rng.normal(size=(2, n, 12)), jnp.float32) for n in (4, 5))
+    lengths = jnp.array([5, 2])
+    undefined = y.at[1, 2:].set(jnp.nan)
+    for role in ("encoder", "cross"):
+        layer = Latent(c.model, role, jnp.float32)
+        visibility = Visibility(kv_lengths=lengths)
+        params = layer.init(jax.random.key(1), x, y, visibility, False)
+
+        @jax.jit
+        def both(params, y, layer=layer, visibility=visibility):
+            whole = layer.apply(params, x, y, visibility, False)
+            state = layer.apply(params, y, visibility, method="start_cross")
+            return whole, layer.apply(params, state, x[:, :1], 0, method="step_cross")
+
+        for expected, actual in zip(both(params, y), both(params, undefined), strict=True):
+            np.testing.assert_array_equal(actual, expected)
+            assert np.isfinite(actual).all()
 
 
 @each

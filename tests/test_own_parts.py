@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from experiments.tools.layers import count
-from t2t_jax.attention.dense import Dense
+from t2t_jax.attention.dense import Dense, DotProduct
 from t2t_jax.attention.dot_product import Differential
 from t2t_jax.attention.registry import MECHANISMS
 from t2t_jax.cli import main
@@ -232,6 +232,10 @@ class Halves(Differential):
     """A subclass that declares nothing itself."""
 
 
+class Squares(DotProduct):
+    """A subclass with scores of its own."""
+
+
 def encode(module, t, d_model):
     return jnp.zeros((len(t), d_model))
 
@@ -241,6 +245,9 @@ def test_a_subclass_inherits_the_declaration_of_its_base_class(files):
     mine, base = MECHANISMS["halves"], MECHANISMS["differential"]
     assert (mine.products, mine.supports, mine.halves) == (base.products, base.supports, True)
     assert mine.options == dict(lambda_init=0.8, x=1)
+    mechanism("squares", "scores that no product of another width gives")(Squares)
+    with pytest.raises(UsageError, match=r"decoder_attention=squares cannot .* d_c=9"):
+        replace(Config(), decoder_attention="squares", d_c=9)
 
 
 def test_positions_with_a_bias_beside_their_encoding_are_not_exported(files):

@@ -78,6 +78,10 @@ def test_factors_are_those_of_table_8():
     assert gated["decoder_0/attention/filter_V"] == 1
     assert gated["encoder_0/feed_forward/W_3"] == 0.25
     assert gated["encoder_bias/table"] == 1
+    latent = factors(config.replace(c, d_c=8, qk_norm="none"))
+    names = [f"decoder_0/cross_attention/W_{x}" for x in ("Q", "DKV", "UK", "UV")]
+    assert [latent[name] for name in names] == [0.25] * 4
+    assert latent["encoder_0/attention/norm_c/affine/scale"] == 1
 
 
 def test_a_matrix_without_a_rule_is_refused():
@@ -204,6 +208,13 @@ def test_a_step_moves_activations_alike_at_every_width(name, widths):
     The change of the logits falls: a part of it has the size of the first logits, which vanish.
     """
     assert -0.25 < exponents("muP", *widths)[name] < 0.1
+
+
+@pytest.mark.full
+def test_a_step_moves_activations_of_latents_alike_at_every_width(monkeypatch):
+    wider = lambda d: coordinates.CASES["muP"](d) | dict(d_c=d // 4)  # noqa: E731
+    monkeypatch.setitem(coordinates.CASES, "latent", wider)
+    assert all(-0.25 < exponents("latent", 32, 128)[x] < 0.1 for x in coordinates.ACTIVATIONS)
 
 
 @pytest.mark.full

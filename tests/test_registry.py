@@ -224,7 +224,7 @@ def test_a_study_is_found_without_executing_other_files(tmp_path, capsys, monkey
 # Values of every field that a row may name; where a preset sets the field, also others than its.
 NAMED = dict(
     architecture=("recurrent", "decoder"), N=(4, 12), d_model=(1024,), d_ff=(1024,), h=(4,),
-    h_kv=(2,), d_k=(128,), d_v=(32,), positions=("rotary",), norm=("rms_norm",),
+    h_kv=(2,), d_k=(128,), d_v=(32,), d_c=(256,), positions=("rotary",), norm=("rms_norm",),
     norm_placement=("pre", "post"), feed_forward=("swiglu",), qk_norm=("rms_norm",),
     attention_gate=("head", "element"), decoder_conv=(3,), encoder_attention=("local:w=3",),
     decoder_attention=("linear",), cross_attention=("additive",), cell=("gru",),
@@ -245,12 +245,13 @@ NAMED = dict(
 )  # fmt: skip
 RECURRENT, CONVOLUTIONAL = dict(architecture="recurrent"), dict(architecture="convolutional")
 BESIDE = dict(  # what a study's base needs for a field to mean anything
+    d_c=dict(d_c=64),  # a proportion
     cell=RECURRENT, encoder_direction=RECURRENT, attention_feeding=RECURRENT, kernel=CONVOLUTIONAL,
     dilation=CONVOLUTIONAL, document_attention=dict(architecture="decoder", corpus="documents"),
     mup_width=dict(parametrization="mup"), task_options=dict(corpus="copy"),
 )  # fmt: skip
 PROPORTIONAL = (
-    "d_model d_ff d_k d_v h mup_width N P_drop steps warmup batch_tokens vocabulary max_length "
+    "d_model d_ff d_k d_v d_c h mup_width N P_drop steps warmup batch_tokens vocabulary max_length "
     "evaluate_every"
 ).split()
 
@@ -284,6 +285,11 @@ def test_a_row_wins_over_a_preset(name, scale):
             assert others <= {"grade", "pairs"}  # which a preset sets for its own corpus alone
         else:
             assert not others
+
+
+def test_a_latent_shrinks_as_the_heads_do():
+    latent, none = (shrink(Config(), dict(d_c=x), preset("demo")).model.d_c for x in (256, 0))
+    assert (latent, none) == (256 // 8, 0)
 
 
 def test_a_row_brings_back_what_its_base_lacks_at_the_presets_scale():

@@ -94,6 +94,7 @@ def check_every_model():
         for n, t in MECHANISMS.items()
         if not t.changing
     ]
+    models += [config.replace(C, d_c=6)]
     models += [config.replace(C, d_k=4, positions=p) for p in ("learned", "relative", "rotary")]
     models += [config.replace(config.Config(), architecture=a, **width) for a in ARCHITECTURES]
     for c in models:

@@ -43,24 +43,32 @@ def test_as_many_heads_of_keys_and_values_as_of_queries_are_the_default():
     assert count(V, N=1) - fewer == 3 * 6 * 512 * 2 * 64
 
 
+def sizes(**changes):
+    """Returns how many numbers of keys and values decoding keeps of the source, and of 11 steps."""
+    model, params = make(**changes)
+
+    def start(params):
+        encoded = model.apply({"params": params}, SOURCE, method="encode")
+        return model.apply({"params": params}, encoded, 11, method="start")
+
+    memory, state = jax.eval_shape(start, params)
+    return [sum(x[n].size for x in layers for n in x if n[0] in "kv") for layers in (memory, state)]
+
+
 def test_decoding_keeps_the_heads_of_keys_and_values_alone():
-    def sizes(**changes):
-        model, params = make(**changes)
-
-        def start(params):
-            encoded = model.apply({"params": params}, SOURCE, method="encode")
-            return model.apply({"params": params}, encoded, 11, method="start")
-
-        memory, state = jax.eval_shape(start, params)
-        return [
-            sum(x[n].size for x in layers for n in ("k", "v") if n in x)
-            for layers in (memory, state)
-        ]
-
     assert [3 * n for n in sizes(h_kv=1)] == sizes()
     kept = dict(decoder_attention="local:w=2", cross_attention="general")
     (memory, state), (all_memory, all_state) = sizes(h_kv=1, **kept), sizes(**kept)
     assert (memory, 3 * state) == (all_memory, all_state)  # each query's head has its own W k
+
+
+def test_decoding_keeps_latents_once_and_no_heads():
+    (B, S), N = SOURCE.shape, TRANSFORMER["N"]
+    assert sizes(d_c=4) == [N * B * S * 4, N * B * 11 * 4]
+    rotary = dict(d_c=6, d_k=8, positions="rotary")  # half as many features rotate, in no source
+    assert sizes(**rotary) == [N * B * S * 6, N * B * 11 * (6 + 4)]
+    kept = dict(cross_attention="local:w=1", decoder_attention="streaming:w=2,g=1")
+    assert sizes(**rotary, **kept) == [N * B * S * 6, N * B * (3 + 1) * (6 + 4)]
 
 
 NEARLY_ALL = 0.9999  # so high a rate keeps none of few elements

@@ -29,7 +29,7 @@ def scaled_products(equation: str, q: Array, k: Array, power: float = 0.5) -> Ar
     products = jnp.einsum(equation, q, k, preferred_element_type=dtype)
     if power == 0.5:
         return products / jnp.sqrt(q.shape[-1]).astype(dtype)
-    return products / q.shape[-1] ** power
+    return products / q.shape[-1] ** power if power else products
 
 
 def softmax(scores: Array, seen: Array) -> Array:
@@ -150,27 +150,23 @@ class Dense(Mechanism):
 class DotProduct(Dense):
     """softmax(q k^T) v: "dot" of Luong et al. (2015, section 3.1)."""
 
-    def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
-        dtype = jnp.promote_types(q.dtype, jnp.float32)
-        return jnp.einsum("bthd,bhsd->bhts", q, keys, preferred_element_type=dtype)
-
-    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
-        return flash(q, k, v, visibility, 1.0)
-
-
-class ScaledDotProduct(Dense):
-    """softmax(q k^T / d_k^power) v (equation 1).
-
-    The power is 0.5 in the paper, and 1 in muP (Yang et al. 2022, definition 4.1).
-    """
-
-    power: float = 0.5
+    power = 0.0
 
     def scores(self, q: Array, keys: Array, t: Array, s: Array) -> Array:
         return scaled_products("bthd,bhsd->bhts", q, keys, self.power)
 
     def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
         return flash(q, k, v, visibility, q.shape[-1] ** -self.power)
+
+
+class ScaledDotProduct(DotProduct):
+    """softmax(q k^T / d_k^power) v (equation 1).
+
+    The power is 0.5 in the paper, and 1 in muP (Yang et al. 2022, definition 4.1).
+    """
+
+    power: float = 0.5
+    fused = DotProduct.fused
 
 
 def flash(q: Array, k: Array, v: Array, visibility: Visibility, scale: float) -> Array | None:

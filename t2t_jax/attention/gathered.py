@@ -62,8 +62,7 @@ class BlockSelect(Mechanism):
     """The query's own block of b keys, and the n other blocks with the highest scores.
 
     This is MoBA, "Mixture of Block Attention for Long-Context LLMs" (Lu et al. 2025, section 2.2),
-    in O(T S / b + T n b). The token selection of Yuan et al. (2025), "Native Sparse Attention",
-    section 3.3.2, is similar, but the key of a block is a learned function of its keys.
+    in O(T S / b + T n b). In `native_sparse`, the key of a block is a learned function of its keys.
 
     Causal: earlier blocks only. The score of a block is the dot product of the query with the mean
     of the block's keys before the padding; of two blocks with equal scores, the earlier is taken.

@@ -55,6 +55,7 @@ class Pattern(Mechanism):
     """softmax(q k^T / sqrt(d_k)) v over the keys that a `Reach` allows; causal: no later key."""
 
     grouped: ClassVar[bool] = True
+    power: ClassVar[float] = 0.5
 
     reach: Reach
 

@@ -36,7 +36,9 @@ class Entry:
         function of d_k; `models/multihead.py` projects them and appends them to the key.
       supports: what it can be combined with: `rotary` positions; a `bias` that a position scheme
         adds to the scores; `dropout` of the weights; `mup`, which has no learning rate for a
-        mechanism's own matrices; and `documents` whose positions do not see other documents.
+        mechanism's own matrices; `documents` whose positions do not see other documents; and a
+        `latent` (`models/latent.py`): scores are functions of q k^T / d_k^power with the attribute
+        `power`; states hold keys and values of fewer heads as they are, named k... and v...
     """
 
     where: str
@@ -51,7 +53,7 @@ class Entry:
     why: str = ""
     changing: tuple[str, ...] = ()
     gates: Callable[[int], int] = lambda d_k: 0
-    supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup", "documents")
+    supports: tuple[str, ...] = ("rotary", "bias", "dropout", "mup", "documents", "latent")
 
 
 _SCALED = dict(power=0.5)  # the paper's
@@ -89,6 +91,12 @@ def _block_select(o: Options, s: Shape) -> Number:
     return s.T * blocks * s.d_k + gathered(o, s, (1 + min(o["n"], blocks)) * o["b"])
 
 
+def _native_sparse(o: Options, s: Shape) -> Number:
+    blocks = -(-s.S // o["b"])
+    compressed = blocks * (o["b"] * (s.d_k**2 + s.d_v**2) + s.T * (s.d_k + s.d_v))
+    return compressed + _block_select(o, s) + reach.local(int(o["w"])).products(s)
+
+
 def _lsh(o: Options, s: Shape) -> Number:
     seen = o["r"] * o["c"] * (1 if s.causal else 2) + 1
     return (s.T + s.S) * s.d_k * o["r"] * -(-o["b"] // 2) + gathered(o, s, seen)
@@ -117,6 +125,7 @@ MECHANISMS: dict[str, Entry] = {
         "dot_product:Cosine",
         "softmax(tau cos(q, k)) v, tau learned from its initial value",
         options=dict(tau=10.0),
+        supports=("rotary", "bias", "dropout", "mup", "documents"),
     ),
     "softcap": Entry(
         "dot_product:Softcap",
@@ -130,6 +139,7 @@ MECHANISMS: dict[str, Entry] = {
         roles=("decoder",),
         why="its scores decay from each position of one sequence to the later ones",
         gates=lambda d_k: 1,
+        supports=("rotary", "bias", "dropout", "mup", "documents"),
     ),
     "softmax1": Entry(
         "softmax:Softmax1", "a softmax with 1 added to its denominator", options=_SCALED
@@ -147,7 +157,7 @@ MECHANISMS: dict[str, Entry] = {
         "dot_product:TalkingHeads",
         "heads mixed by matrices before and after the softmax",
         lambda o, s: s.T * s.S * (s.d_k + s.d_v + 2 * s.h),
-        supports=("rotary", "bias", "dropout", "documents"),
+        supports=("rotary", "bias", "dropout", "documents", "latent"),
     ),
     "differential": Entry(
         "dot_product:Differential",
@@ -225,6 +235,17 @@ MECHANISMS: dict[str, Entry] = {
         roles=SELF,
         why=_ONE_SEQUENCE,
         supports=("rotary", "mup"),
+    ),
+    "native_sparse": Entry(
+        "native_sparse:NativeSparse",
+        "blocks of b compressed, the n best of them, and a window w, each gated by the query",
+        _native_sparse,
+        options=dict(b=8, n=2, w=16),
+        sizes=dict(tile=64),
+        roles=("decoder",),
+        why="its compressed blocks are of the same sequence and end before the query",
+        gates=lambda d_k: 3,
+        supports=("rotary",),
     ),
     "lsh": Entry(
         "gathered:LSH",

@@ -40,6 +40,7 @@ def default(n: int) -> dict[str, str]:
         "sparse_random": ":b=32,r=2",
         "bigbird": ":b=32,w=1,g=1,r=2",
         "block_select": ":b=32,n=2",
+        "native_sparse": ":b=32,n=2,w=64",
         "lsh": f":b={max(2, n // 32)},c=32,r=2",
         "top_k": ":k=64",
         "cosformer": f":M={n}",

@@ -35,6 +35,7 @@ def check(c: Config) -> None:
         "qk_norm": ["none"],
         "attention_gate": ["none"],
         "decoder_conv": [0],
+        "d_c": [0],
         "d_v": [m.d_k],
     }
     for field, values in supported.items():

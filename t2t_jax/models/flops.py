@@ -2,7 +2,7 @@
 
 from t2t_jax.attention.choice import entry, of_layer, products
 from t2t_jax.attention.costs import Number, Shape
-from t2t_jax.config import Config, Model
+from t2t_jax.config import Config, Model, rotary_width
 from t2t_jax.parts import ARCHITECTURES, CELLS, FEED_FORWARD, NORM_PLACEMENTS, implementation
 
 _LENGTH = 32  # subwords of a typical sentence
@@ -27,7 +27,7 @@ def step_flops(c: Model, V: int, B: int, S: int, T: int) -> float:
 
 def transformer(c: Model, S: int, T: int) -> Number:
     """Multiply-adds of a Transformer on one pair, the logits apart."""
-    queries, keys = _projections(c)
+    queries, keys = _projections(c, "cross")
     cross = c.N * (T * queries + S * keys) + _attention(c, "cross", T, S)
     return stack(c, "encoder", S) + stack(c, "decoder", T) + cross
 
@@ -40,20 +40,23 @@ def language_model(c: Model, S: int, T: int) -> Number:
 def stack(c: Model, role: str, L: int) -> Number:
     """Multiply-adds of self-attention and feed-forward layers on L positions."""
     parts = FEED_FORWARD[c.feed_forward], NORM_PLACEMENTS[c.norm_placement]
-    layer = L * sum(_projections(c)) + sum(part.products(c, L) for part in parts)
+    layer = L * sum(_projections(c, role)) + sum(part.products(c, L) for part in parts)
     return c.N * layer + _attention(c, role, L, L)
 
 
-def _projections(c: Model) -> tuple[int, int]:
-    """Multiply-adds for each position: of W_Q, W_O and the gate; and of W_K and W_V."""
+def _projections(c: Model, role: str) -> tuple[int, int]:
+    """Multiply-adds for each position: of W_Q, W_O and the gate; and of keys and values."""
     gate = {"none": 0, "head": 1, "element": c.d_v}[c.attention_gate]
-    of_head = c.d_model * (c.d_k + c.d_v)
-    return c.h * (of_head + c.d_model * gate), (c.h_kv or c.h) * of_head
+    width, rotary = c.d_k + c.d_v, rotary_width(c, role)
+    keys = c.d_model * (c.h_kv or c.h) * width
+    if c.d_c:
+        keys = c.d_model * (c.d_c + rotary) + c.d_c * c.h * width
+    return c.d_model * c.h * (width + rotary + gate), keys
 
 
 def _attention(c: Model, role: str, T: int, S: int) -> Number:
     """Multiply-adds of attention in all layers, with the projections of a mechanism's gates."""
-    shape = Shape(T, S, c.d_k, c.d_v, causal=role == "decoder", h=c.h)
+    shape = Shape(T, S, c.d_k + rotary_width(c, role), c.d_v, causal=role == "decoder", h=c.h)
     layers = [of_layer(getattr(c, f"{role}_attention"), i) for i in range(c.N)]
     of_gates = sum(entry(x).gates(c.d_k) for x in layers)
     pairs = c.h * sum(products(x, shape) for x in layers)

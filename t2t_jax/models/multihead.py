@@ -45,20 +45,12 @@ class MultiHead(nn.Module):
 
     def setup(self) -> None:
         c = self.c
-
-        def project(name: str, h: int, width: int, axis: str) -> Array:
-            init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, (1, 2))
-            axes = ("d_model", "heads", axis)
-            return parameter(self, name, (c.d_model, h, width), axes, init, self.dtype)
-
-        self.W_Q = project("W_Q", c.h, c.d_k, "d_k")
-        self.W_K = project("W_K", c.h_kv or c.h, c.d_k, "d_k")
-        self.W_V = project("W_V", c.h_kv or c.h, c.d_v, "d_v")
+        self.setup_keys()
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", (0, 1), 2)
         axes = ("heads", "d_v", "d_model")
         self.W_O = parameter(self, "W_O", (c.h, c.d_v, c.d_model), axes, init, self.dtype)
         if c.attention_gate != "none":
-            self.W_G = project("W_G", c.h, c.d_v if c.attention_gate == "element" else 1, "d_v")
+            self.W_G = self.matrix("W_G", c.h, c.d_v if c.attention_gate == "element" else 1, "d_v")
         if c.qk_norm != "none":
             self.norm_q = norm(c.qk_norm, self.dtype, axis="d_k")
             self.norm_k = norm(c.qk_norm, self.dtype, axis="d_k")
@@ -70,8 +62,20 @@ class MultiHead(nn.Module):
         mechanism = of_layer(getattr(c, f"{self.role}_attention"), self.layer)
         self.gates = entry(mechanism).gates(c.d_k)
         if self.gates:
-            self.W_gates = project("W_gates", c.h_kv or c.h, self.gates, "gates")
+            self.W_gates = self.matrix("W_gates", c.h_kv or c.h, self.gates, "gates")
         self.attention = build(mechanism)
+
+    def setup_keys(self) -> None:
+        c = self.c
+        self.W_Q = self.matrix("W_Q", c.h, c.d_k, "d_k")
+        self.W_K = self.matrix("W_K", c.h_kv or c.h, c.d_k, "d_k")
+        self.W_V = self.matrix("W_V", c.h_kv or c.h, c.d_v, "d_v")
+
+    def matrix(self, name: str, h: int, width: int, axis: str, of: str = "d_model") -> Array:
+        """From the features whose number is the field `of` to those of h heads."""
+        init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, (1, 2))
+        shape, axes = (getattr(self.c, of), h, width), (of, "heads", axis)
+        return parameter(self, name, shape, axes, init, self.dtype)
 
     def __call__(
         self, x: Array, y: Array, visibility: Visibility, train: bool, bias: Bias = None
@@ -137,6 +141,9 @@ class MultiHead(nn.Module):
         if present is not None and (self.conv or self.c.qk_norm != "none"):
             # A kernel leaves the gradient of padding undefined.
             y = jnp.where(present[:, :, None, None], y, 0)
+        return self._rotated(y, first)
+
+    def _rotated(self, y: Array, first: Array | int) -> Array:
         return y if self.role == "cross" else rotate(self.c.positions, y, first)
 
     def _keys_and_values(

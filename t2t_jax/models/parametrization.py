@@ -3,7 +3,7 @@
 "Tensor Programs V", Table 8, gives the learning rates of Adam and the multiplier of the logits for
 which a step changes every activation by an amount that does not depend on the width. Let
 r = d_model / mup_width. Both parametrizations coincide at r = 1 if d_ff = 4 d_model and
-h d_v = d_model. All widths are assumed to grow in proportion: d_ff, and h or d_k = d_v.
+h d_v = d_model. All widths are assumed to grow in proportion: d_ff, d_c, and h or d_k = d_v.
 
 - Hidden matrices. An Adam step changes every entry by the learning rate, with a sign that follows
   the input, so the output changes by fan_in times the learning rate. The rate is therefore divided
@@ -67,6 +67,9 @@ def learning_rate_factors(c: config.Model, axes: Any) -> Any:
         ("d_model", "heads", "d_k"): from_d_model,
         ("d_model", "heads", "d_v"): from_d_model,
         ("d_model", "heads", "gates"): from_d_model,
+        ("d_model", "d_c"): from_d_model,
+        ("d_c", "heads", "d_k"): from_d_model,
+        ("d_c", "heads", "d_v"): from_d_model,
         ("heads", "d_v", "d_model"): c.mup_width / (c.h * c.d_v),
         ("d_model", "d_ff"): from_d_model,
         ("d_ff", "d_model"): 4 * c.mup_width / c.d_ff,

@@ -12,6 +12,7 @@ from t2t_jax import config
 from t2t_jax.attention.mechanism import Bias
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.models.interface import Model
+from t2t_jax.models.latent import Latent
 from t2t_jax.models.layers import Embedding, lengths_of
 from t2t_jax.models.multihead import MultiHead
 from t2t_jax.models.norms import norm
@@ -99,9 +100,10 @@ class Layer(nn.Module):
     cross: bool = False
 
     def setup(self) -> None:
-        self.attention = MultiHead(self.c, self.role, self.dtype, self.layer)
+        heads = Latent if self.c.d_c else MultiHead
+        self.attention = heads(self.c, self.role, self.dtype, self.layer)
         if self.cross:
-            self.cross_attention = MultiHead(self.c, "cross", self.dtype, self.layer)
+            self.cross_attention = heads(self.c, "cross", self.dtype, self.layer)
         where = FEED_FORWARD[self.c.feed_forward].where  # a module such as `FeedForward`
         self.feed_forward = implementation(where, "t2t_jax.models")(self.c, self.dtype)
 

@@ -24,6 +24,7 @@ SYMBOLS = {
     "h_kv": "$h_{kv}$",
     "d_k": "$d_k$",
     "d_v": "$d_v$",
+    "d_c": "$d_c$",
     "P_drop": r"$P_{\mathrm{drop}}$",
     "eps_ls": r"$\epsilon_{\mathrm{ls}}$",
     "n": "$n$",
@@ -32,7 +33,7 @@ SYMBOLS = {
     "-": "$-$",
 }
 _SYMBOL = re.compile(
-    r"(\b(?:d_model|d_ff|d_k|d_v|P_drop|eps_ls|[Nh](?==| ×|$))(?!\w)|(?<![\w.\0-])-(?=\d))"
+    r"(\b(?:d_model|d_ff|d_[kvc]|P_drop|eps_ls|[Nh](?==| ×|$))(?!\w)|(?<![\w.\0-])-(?=\d))"
 )
 _GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (\w+)")
 _LATIN = {"Α": "A", "Β": "B", "Ε": "E", "Ζ": "Z", "Η": "H", "Ι": "I", "Κ": "K", "Μ": "M", "Ν": "N",

@@ -16,7 +16,7 @@ from t2t_jax.config import Config
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, near
 
-WIDTHS = "d_model", "d_ff", "d_k", "d_v", "mup_width"
+WIDTHS = "d_model", "d_ff", "d_k", "d_v", "d_c", "mup_width"
 INTEGER = (*WIDTHS, "N", "steps")  # refused if scaling does not give an integer
 ROUNDED = "h", "warmup", "batch_tokens", "vocabulary", "max_length", "evaluate_every"
 OF_CORPUS = "grade", "task_options", "pairs"  # a preset sets them only for its own corpus
@@ -30,7 +30,7 @@ class Preset:
 
     Attributes:
       about: its purpose.
-      width: divisor of d_model, d_ff, d_k, d_v and, under muP, mup_width.
+      width: divisor of d_model, d_ff, d_k, d_v, d_c and, under muP, mup_width.
       depth: divisor of N.
       steps: training steps in place of the paper's 100,000; other numbers of steps keep their
         proportion to it.
@@ -175,10 +175,10 @@ def _scale(name: str, value: float, factor: Fraction) -> float:
     exact = _decimal(value) * factor
     if name == "P_drop":
         return float(exact)
-    if name in INTEGER and (exact.denominator > 1 or exact < 1):
+    if name in INTEGER and value and (exact.denominator > 1 or exact < 1):
         no = f"{name}={value} x {factor} is not a positive integer"
         raise UsageError(f"{no}: choose a row, a preset or flags that fit.")
-    return max(1, round(exact))
+    return max(1, round(exact)) if value else 0
 
 
 def _decimal(value: float) -> Fraction:

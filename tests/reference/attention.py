@@ -49,6 +49,8 @@ def attention(
             ]
         elif name in ("linformer", "nystrom"):
             heads = [low_rank(xp, name, options, *x, *lengths) for x in inputs]
+        elif name == "native_sparse":
+            heads = [native_sparse(xp, options, *x, *lengths) for x in inputs]
         else:
             a = weights_of_pairs(xp, name, options, inputs, lengths, causal, bias)
             heads = [x @ z for x, (*_, z) in zip(a, inputs, strict=True)]
@@ -56,6 +58,32 @@ def attention(
             shrunk = 1 - options["lambda_init"]
             heads = [shrunk * rms_norm(xp, x) * inputs[0][0]["norm"]["scale"][None] for x in heads]
         rows.append(xp.stack(heads, axis=1))
+    return xp.stack(rows)
+
+
+def native_sparse(xp, o, own, q, k, v, q_length, kv_length):
+    """Returns [T, d_v]: for each query, compressed blocks, selected blocks and a window, gated."""
+    b, d, rows = o["b"], q.shape[1], []
+    k, gates = k[:, :d], 1 / (1 + xp.exp(-k[:, d:]))
+
+    def attend(query, keys, values):
+        if not len(keys):
+            return xp.zeros(v.shape[1])
+        e = xp.exp(xp.stack([x @ query for x in keys]) / d**0.5)
+        return (e / e.sum()) @ xp.stack(list(values))
+
+    for t in range(len(q)):
+        end = min(t + 1, kv_length) if t < q_length else 0
+        small = [
+            [x[j * b : j * b + b].reshape(-1) @ W for j in range(end // b)]
+            for x, W in ((k, own["W_k"]), (v, own["W_v"]))
+        ]
+        scores = {j: constant(q[t]) @ constant(x) for j, x in enumerate(small[0]) if j < t // b}
+        chosen = {t // b, *selection.highest(scores, o["n"])}
+        selected = np.array([s for s in range(end) if s // b in chosen], int)
+        near = np.arange(min(max(t - o["w"], 0), end), end)
+        parts = [attend(q[t], *small)] + [attend(q[t], k[s], v[s]) for s in (selected, near)]
+        rows.append(sum(g * part for g, part in zip(gates[t], parts, strict=True)))
     return xp.stack(rows)
 
 

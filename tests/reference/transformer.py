@@ -115,17 +115,20 @@ def bucket(distance, causal):
 
 
 def heads(p, x, y, causal, power, rotary=False, bias=None):
-    out, h, h_kv = np.zeros((len(x), p["W_O"].shape[2])), *(p[W].shape[1] for W in ("W_Q", "W_K"))
+    out, h = np.zeros((len(x), p["W_O"].shape[2])), p["W_Q"].shape[1]
+    h_kv = p["W_K"].shape[1] if "W_K" in p else h
     for i in range(h):
         j = i * h_kv // h  # the head of keys and values that serves this one
-        q, k, v = x @ p["W_Q"][:, i], y @ p["W_K"][:, j], y @ p["W_V"][:, j]
+        q = x @ p["W_Q"][:, i]
+        k, v = latent(p, i, y) if "W_DKV" in p else (y @ p["W_K"][:, j], y @ p["W_V"][:, j])
         if "filter_Q" in p:
             q = convolved(q, p["filter_Q"][:, i])
             k, v = convolved(k, p["filter_K"][:, j]), convolved(v, p["filter_V"][:, j])
         if "norm_q" in p:
             q, k = norm({"norm": p["norm_q"]}, q), norm({"norm": p["norm_k"]}, k)
         if rotary:
-            q, k = rotated(q), rotated(k)
+            d = p["W_UK"].shape[2] if "W_UK" in p else 0  # features that are not rotated
+            q, k = (np.hstack([z[:, :d], rotated(z[:, d:])]) for z in (q, k))
         scores = q @ k.T / q.shape[1] ** power
         if bias is not None:
             for t, s in np.ndindex(*scores.shape):
@@ -136,6 +139,13 @@ def heads(p, x, y, causal, power, rotary=False, bias=None):
             gate = 1 / (1 + np.exp(-x[t] @ p["W_G"][:, i])) if "W_G" in p else 1
             out[t] += (gate * ((a / a.sum()) @ v[seen])) @ p["W_O"][i]
     return out
+
+
+def latent(p, i, y):
+    """Returns keys and values of head i; the last features of a key do not depend on the head."""
+    z, d_c = y @ p["W_DKV"], len(p["W_UK"])
+    c = norm({"norm": p["norm_c"]}, z[:, :d_c])
+    return np.hstack([c @ p["W_UK"][:, i], z[:, d_c:]]), c @ p["W_UV"][:, i]
 
 
 def convolved(x, filters):
