@@ -226,6 +226,7 @@ NAMED = dict(
     architecture=("recurrent", "decoder"), N=(4, 12), d_model=(1024,), d_ff=(1024,), h=(4,),
     h_kv=(2,), d_k=(128,), d_v=(32,), d_c=(256,), positions=("rotary",), norm=("rms_norm",),
     norm_placement=("pre", "post"), feed_forward=("swiglu",), qk_norm=("rms_norm",),
+    embeddings=("untied",), logit_cap=(30.0,),
     attention_gate=("head", "element"), decoder_conv=(3,), encoder_attention=("local:w=3",),
     decoder_attention=("linear",), cross_attention=("additive",), cell=("gru",),
     encoder_direction=("both",), attention_feeding=("output",), kernel=(5,), dilation=(2,),
@@ -239,7 +240,7 @@ NAMED = dict(
     num_buckets=(4, 2), steps=(300_000, 50_000), schedule=("linear", "inverse_sqrt"),
     warmup=(8000, 777, 1), peak_lr=(1e-3,), lr_scale=(2.0,), optimizer=("lion",),
     weight_decay=(0.01,), clip_norm=(1.0,), beta1=(0.8,), beta2=(0.99,), eps=(1e-6,),
-    P_drop=(0.3, 0.0), eps_ls=(0.0,), smoothing=("others",), accumulate=(2,),
+    P_drop=(0.3, 0.0), eps_ls=(0.0,), z_loss=(1e-4,), smoothing=("others",), accumulate=(2,),
     evaluate_every=(500, 1), patience=(3,), average=(5,), beam=(4, 1, 12), alpha=(1.0,),
     max_extra=(20,), output_rule=("none",),
 )  # fmt: skip
