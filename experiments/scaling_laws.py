@@ -51,7 +51,7 @@ def scaling_laws():
 
 def points(lines):
     """Returns parameters and tokens in millions, FLOPs and NLL [runs, 4], by mechanism."""
-    of_mechanism = {}
+    of_mechanism: dict[str, list[tuple[float, ...]]] = {}
     for line in lines:
         result = line.runs[0].result
         tokens = line.c.training.steps * line.c.data.batch_tokens
@@ -129,7 +129,8 @@ def draw(results, path):
     """Plots NLL over tokens with the fits, a panel for each mechanism, a line for each width."""
     widths = [f"{N:.2f} M" for N in sorted({run[0] for run in results[BASE]["runs"]})]
     every = np.concatenate([x["runs"] for x in results.values()])
-    styles, panels = plotting.styles(widths), []
+    styles = plotting.styles(widths)
+    panels: list[plotting.Spec] = []
     x = plotting.Axis.over("tokens", "tokens (millions)", every[:, 1], log=True)
     y = plotting.Axis.over("NLL", "test NLL, in nats", every[:, 3], log=True)
     for name, result in results.items():

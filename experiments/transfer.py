@@ -40,7 +40,7 @@ def transfer():
 
 def curves(lines):
     """Returns the rates, and NLL [seeds, rates] of each (parametrization, d_model)."""
-    cells = {}
+    cells: dict[tuple[str, int], dict[float, np.ndarray]] = {}
     for line in lines:
         m, rate = line.c.model, line.c.training.peak_lr
         cells.setdefault((m.parametrization, m.d_model), {})[rate] = np.log(line.PPL.values)
@@ -72,10 +72,10 @@ def summary(rates, NLL, narrowest):
     best = np.array([lowest(rates, x) for x in NLL])
     logs = np.log2(best)
     n = len(best)
-    margin = special.stdtrit(n - 1, 0.975) * logs.std(ddof=1) / n**0.5 if n > 1 else None
+    ends = special.stdtrit(n - 1, [0.025, 0.975]) * logs.std(ddof=1) / n**0.5 if n > 1 else None
     return {
         "best": float(2 ** logs.mean()),
-        "interval": [float(2 ** (logs.mean() + x)) for x in (-margin, margin)] if n > 1 else None,
+        "interval": (2 ** (logs.mean() + ends)).tolist() if n > 1 else None,
         "NLL": float(NLL.min(axis=1).mean()),
         "transferred": float((NLL[:, transferred] - NLL.min(axis=1)).mean()),
         "seeds": n,
@@ -115,7 +115,7 @@ def draw(lines, path):
     y = plotting.Axis.over(
         "NLL", "NLL on dev, in nats", (z.mean() for v in NLL.values() for z in v.T)
     )
-    panels = []
+    panels: list[plotting.Spec] = []
     for name in dict.fromkeys(name for name, _ in NLL):
         values = [
             styles[f"d_model={d}"]
