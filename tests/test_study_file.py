@@ -259,6 +259,10 @@ def test_a_file_imports_modules_beside_it_and_its_runs_keep_them(
     (directory,) = published.directories(mine / "runs")
     kept = json.loads((directory / "modules.json").read_text())
     assert kept == {x: (mine / f"{x}.py").read_text() for x in ("scoring", "constants")}
+    printed = call("table", *run).out
+    made = call("publish", *run, "--to", tmp_path).out.strip()
+    forget()
+    assert call("table", f"{made}/angles.py", *run[1:], "--store", made).out == printed
     edit(mine / "constants.py", "6", "2")
     forget()
     note = "something else than this code (decoding, likelihood, step)"

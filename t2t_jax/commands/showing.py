@@ -11,7 +11,7 @@ from t2t_jax.commands.shared import default_store, grid_shown, lines_of, sentenc
 from t2t_jax.errors import RunError, UsageError
 from t2t_jax.report import charts
 from t2t_jax.report.study import study_page
-from t2t_jax.runs import provenance
+from t2t_jax.runs import provenance, study_file
 from t2t_jax.runs.results import stored
 from t2t_jax.study import declaration, requests, tidy
 from t2t_jax.study import publish as publishing
@@ -93,10 +93,15 @@ def report(arguments: Namespace) -> None:
 
 
 def publish(arguments: Namespace) -> None:
-    """Writes the results of a study, its table and its plots to a folder, and prints its path."""
+    """Writes the results of a study, its table and its plots to a folder, and prints its path.
+
+    The file of a study outside of this project is written there, too.
+    """
     grid = grid_shown(arguments)
     lines = _lines(grid, arguments)
     folder = publishing.publish(grid, lines, arguments.to)
+    if path := declaration.path_of(arguments.study):
+        study_file.copy_to(folder, path)
     sentences = sentences_of(grid, lines, arguments.cache)
     with tempfile.TemporaryDirectory() as temporary:  # SVG and PDF files are not published
         elsewhere = dataclasses.replace(grid, home=Path(temporary))

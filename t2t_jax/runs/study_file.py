@@ -134,6 +134,14 @@ def keep_copy(directory: Path, path: str) -> None:
         write_json(directory / MODULES, beside)
 
 
+def copy_to(folder: Path, path: Path) -> None:
+    """Writes a loaded study file and the modules beside it to a folder, under their own names."""
+    name = str(path.resolve())
+    write(folder / path.name, _texts(name)[0])
+    for module, text in getattr(sys.modules[name], "__beside__", {}).items():
+        write(folder / f"{module}.py", text)
+
+
 def load_copy(directory: Path) -> bool:
     """Loads the copy of a study file that a run keeps; returns whether there is one."""
     text = published.read(directory, COPY)
