@@ -7,17 +7,16 @@ They follow the published definitions: Marian (Junczys-Dowmunt et al. 2018), PEG
 import numpy as np
 
 
-def logits(c, p, source, tokens, eps=None):
+def logits(c, p, source, tokens):
     """Returns logits [T, V] of one unpadded sequence; only translators read `source`.
 
     Args:
       c: the content of config.json.
       p: the arrays of model.safetensors by name.
-      eps: what norms add to the variance, in place of the published number.
     """
     p = {name: x.astype(np.float64) for name, x in p.items()}
     used = Reads(p)
-    out = MODELS[c["model_type"]](c, used, source, tokens, eps)
+    out = MODELS[c["model_type"]](c, used, source, tokens)
     assert used.names == set(p)  # no weight of the file is ignored
     return out
 
@@ -34,8 +33,8 @@ class Reads(dict):
         return super().__getitem__(name)
 
 
-def translator(c, p, source, tokens, eps, *, pre):
-    d, act, eps = c["d_model"], ACTIVATIONS[c["activation_function"]], eps or 1e-5
+def translator(c, p, source, tokens, *, pre):
+    d, act, eps = c["d_model"], ACTIVATIONS[c["activation_function"]], 1e-5
     E, scale = p["model.shared.weight"], np.sqrt(d) if c["scale_embedding"] else 1
 
     def linear(name, x):
@@ -58,30 +57,25 @@ def translator(c, p, source, tokens, eps, *, pre):
         x = E[ids] * scale + table
         for i in range(c[f"{side}_layers"]):
             at = f"model.{side}.layers.{i}"
-            parts = [
-                ("self_attn_layer_norm", lambda z: attend(f"{at}.self_attn", z, z, h, causal))  # noqa: B023
-            ]
-            if encoded is not None:
-                parts.append((
-                    "encoder_attn_layer_norm",
-                    lambda z: attend(f"{at}.encoder_attn", z, encoded, h, False),  # noqa: B023
-                ))
-            parts.append((
-                "final_layer_norm",
-                lambda z: linear(f"{at}.fc2", act(linear(f"{at}.fc1", z))),  # noqa: B023
-            ))
-            for name, f in parts:
-                name = f"{at}.{name}"
-                x = x + f(norm(name, x)) if pre else norm(name, x + f(x))
+            for name in ("self_attn", "encoder_attn", "final"):
+                if name == "encoder_attn" and encoded is None:
+                    continue
+                y = norm(f"{at}.{name}_layer_norm", x) if pre else x
+                if name == "final":
+                    y = linear(f"{at}.fc2", act(linear(f"{at}.fc1", y)))
+                else:
+                    own = name == "self_attn"
+                    y = attend(f"{at}.{name}", y, y if own else encoded, h, own and causal)
+                x = x + y if pre else norm(f"{at}.{name}_layer_norm", x + y)
         return norm(f"model.{side}.layer_norm", x) if pre else x
 
     return stack("decoder", tokens, stack("encoder", source)) @ E.T
 
 
-def gpt(c, p, source, tokens, eps, *, pre):
+def gpt(c, p, source, tokens, *, pre):
     words, positions = ("wte", "wpe") if pre else ("tokens_embed", "positions_embed")
     d, act = c["n_embd"], ACTIVATIONS[c["activation_function" if pre else "afn"]]
-    eps = eps or c["layer_norm_epsilon"]
+    eps = c["layer_norm_epsilon"]
     E, table = p[f"transformer.{words}.weight"], p[f"transformer.{positions}.weight"]
     assert table.shape == (c["n_positions"], d)
 
@@ -107,10 +101,10 @@ def gpt(c, p, source, tokens, eps, *, pre):
     return (norm("transformer.ln_f", x) if pre else x) @ E.T
 
 
-def llama(c, p, source, tokens, eps):
+def llama(c, p, source, tokens):
     act, E = ACTIVATIONS[c["hidden_act"]], p["model.embed_tokens.weight"]
     h, h_kv, width = (c[n] for n in ("num_attention_heads", "num_key_value_heads", "head_dim"))
-    eps = eps or c["rms_norm_eps"]
+    eps = c["rms_norm_eps"]
     assert E.shape[1] == c["hidden_size"]
 
     def linear(name, x):
