@@ -102,9 +102,12 @@ def cell(name: str, about: str = "", *, products: Callable[[int, int], int]) -> 
     return _adding("cell", name, lambda where: parts.Cell(where, about, products=products))
 
 
-def norm(name: str, about: str = "") -> Decorator:
-    """Adds a norm: a Flax module with the attributes of `models.norms.RMSNorm`."""
-    return _adding("norm", name, lambda where: parts.Part(where, about))
+def norm(name: str, about: str = "", **fields: Any) -> Decorator:
+    """Adds a norm: a Flax module with the attributes of `models.norms.RMSNorm`.
+
+    The field is `export` of `parts.Part`.
+    """
+    return _adding("norm", name, lambda where: parts.Part(where, about, **fields))
 
 
 def output_rule(name: str, about: str = "") -> Decorator:
@@ -118,7 +121,7 @@ def output_rule(name: str, about: str = "") -> Decorator:
 def norm_placement(name: str, about: str = "", **fields: Any) -> Decorator:
     """Adds a flow of a layer: a function as `models.transformer.post`.
 
-    The fields are `final_norm`, `products` and `mup` of `parts.NormPlacement`.
+    The fields are `final_norm`, `products`, `mup` and `export` of `parts.NormPlacement`.
     """
     entry = lambda where: parts.NormPlacement(where, about, **fields)  # noqa: E731
     return _adding("norm_placement", name, entry)
@@ -156,8 +159,8 @@ def positions(
 ) -> Decorator:
     """Adds a position scheme, or another function to a scheme of the same file.
 
-    The function has the signature of its kind in `models/positions.py`. The fields are `even` and
-    `limited` of `parts.Positions`.
+    The function has the signature of its kind in `models/positions.py`. The fields are `even`,
+    `limited` and `export` of `parts.Positions`.
     """
 
     def entry(where: str) -> parts.Positions:

@@ -6,7 +6,7 @@ study file (`t2t_jax/extend.py`). `t2t-jax help part` and `help architecture` sh
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +26,15 @@ def in_file(where: str) -> bool:
     return where.startswith("/") and ".py:" in where
 
 
+# What a part is in models of other libraries (`inference/formats.py`): the options that say so.
+Export = Mapping[str, Mapping[str, Any]]
+
+
+def exported(models: str, **options: Any) -> dict[str, Mapping[str, Any]]:
+    """Returns the same options for several models, whose names are separated by spaces."""
+    return dict.fromkeys(models.split(), options)
+
+
 @dataclass(frozen=True)
 class Architecture:
     """A model.
@@ -38,6 +47,7 @@ class Architecture:
         embeddings, logit_cap, dtype, kernels); the fields of other architectures are refused.
       translates: whether it can decode a translation, by `start` and `step`.
       masked: whether it predicts masked tokens instead of the next one.
+      export: what it is in other libraries.
     """
 
     where: str
@@ -45,6 +55,7 @@ class Architecture:
     fields: tuple[str, ...]
     translates: bool = True
     masked: bool = False
+    export: Export = field(default_factory=dict)
 
 
 _FIGURE_1 = (
@@ -58,6 +69,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "transformer:Transformer",
         "flops:transformer",
         (*_FIGURE_1, "encoder_attention", "decoder_attention", "decoder_conv", "cross_attention"),
+        export=exported("ctranslate2 marian pegasus"),
     ),
     "encoder": Architecture(
         "language_model:LanguageModel",
@@ -71,6 +83,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         "flops:language_model",
         (*_FIGURE_1, "decoder_attention", "decoder_conv", "document_attention"),
         translates=False,
+        export=exported("openai-gpt gpt2 llama"),
     ),
     "recurrent": Architecture(
         "recurrent:Recurrent",
@@ -91,7 +104,7 @@ class Part:
 
     where: str  # its class or function, as file:name
     about: str  # what it is in a few words, or as a formula
-    ctranslate2: Mapping[str, Any] | None = None  # of its model specification; None: it lacks it
+    export: Export = field(default_factory=dict)  # what it is in other libraries
 
 
 OUTPUT_RULES: dict[str, Part] = {
@@ -108,12 +121,17 @@ class Cell(Part):
 
 CELLS: dict[str, Cell] = {
     "lstm": Cell("recurrent:LSTM", "long short-term memory"),
-    "gru": Cell("recurrent:GRU", "gated recurrent unit", None, lambda d_in, d: 3 * d * (d_in + d)),
+    "gru": Cell(
+        "recurrent:GRU", "gated recurrent unit", products=lambda d_in, d: 3 * d * (d_in + d)
+    ),
 }
+_TABLE = exported("ctranslate2 openai-gpt gpt2")  # these add a table to embeddings
+_ENCODED = _TABLE | exported("marian pegasus")
+_RMS_NORM = exported("ctranslate2", rms_norm=True) | exported("llama")
 NORMS: dict[str, Part] = {  # over the last axis
-    "layer_norm": Part("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", {}),
+    "layer_norm": Part("norms:LayerNorm", "mean 0, variance 1, scale and bias (paper)", _ENCODED),
     "layer_norm_no_bias": Part("norms:LayerNormNoBias", "mean 0, variance 1, scale, no bias"),
-    "rms_norm": Part("norms:RMSNorm", "root mean square 1, scale, no bias", dict(rms_norm=True)),
+    "rms_norm": Part("norms:RMSNorm", "root mean square 1, scale, no bias", _RMS_NORM),
 }
 
 Products = Callable[[Any, int], float]  # (config.Model, L) -> multiply-adds on L positions
@@ -142,11 +160,11 @@ class NormPlacement(Part):
     mup: Rates = lambda c: {}
 
 
+_POST = exported("ctranslate2", pre_norm=False) | exported("marian openai-gpt")
+_PRE = exported("ctranslate2", pre_norm=True) | exported("pegasus gpt2 llama")
 NORM_PLACEMENTS: dict[str, NormPlacement] = {
-    "post": NormPlacement(
-        "transformer:post", "Norm(x + f(x)) for each sub-layer f (paper)", dict(pre_norm=False)
-    ),
-    "pre": NormPlacement("transformer:pre", "x + f(Norm(x))", dict(pre_norm=True), final_norm=True),
+    "post": NormPlacement("transformer:post", "Norm(x + f(x)) for each sub-layer f (paper)", _POST),
+    "pre": NormPlacement("transformer:pre", "x + f(Norm(x))", _PRE, final_norm=True),
     "parallel": NormPlacement("transformer:parallel", "x + the sum of f(Norm(x))", final_norm=True),
 }
 
@@ -170,19 +188,30 @@ class FeedForward(Part):
 _LAYER = "feed_forward:FeedForward"
 
 
-def _gated(about: str, activation: str, name: str) -> FeedForward:
-    exported = dict(activation=name, ffn_glu=True)
-    return FeedForward(_LAYER, about, exported, activation, gated=True, products=three_matrices)
+def _plain(
+    about: str, activation: str, ctranslate2: str, transformers: str, biases: bool = True
+) -> FeedForward:
+    export = exported("ctranslate2", activation=ctranslate2) | exported(
+        "openai-gpt", afn=activation
+    )
+    export |= exported("marian pegasus gpt2", activation_function=transformers)
+    return FeedForward(_LAYER, about, export, activation, biases=biases)
+
+
+def _gated(about: str, activation: str, ctranslate2: str, transformers: str) -> FeedForward:
+    export = exported("ctranslate2", activation=ctranslate2, ffn_glu=True)
+    export |= exported("llama", hidden_act=transformers)
+    return FeedForward(_LAYER, about, export, activation, gated=True, products=three_matrices)
 
 
 FEED_FORWARD: dict[str, FeedForward] = {
-    "relu": FeedForward(_LAYER, "max(0, x W_1 + b_1) W_2 + b_2 (paper)", {}, "relu"),
-    "relu_no_bias": FeedForward(_LAYER, "max(0, x W_1) W_2", {}, "relu", biases=False),
-    "gelu": FeedForward(
-        _LAYER, "GELU(x W_1 + b_1) W_2 + b_2, GELU by tanh", dict(activation="GELUTanh"), "gelu"
+    "relu": _plain("max(0, x W_1 + b_1) W_2 + b_2 (paper)", "relu", "RELU", "relu"),
+    "relu_no_bias": _plain("max(0, x W_1) W_2", "relu", "RELU", "relu", biases=False),
+    "gelu": _plain("GELU(x W_1 + b_1) W_2 + b_2, GELU by tanh", "gelu", "GELUTanh", "gelu_new"),
+    "geglu": _gated(
+        "(GELU(x W_1) * x W_3) W_2, GELU by tanh", "gelu", "GELUTanh", "gelu_pytorch_tanh"
     ),
-    "geglu": _gated("(GELU(x W_1) * x W_3) W_2, GELU by tanh", "gelu", "GELUTanh"),
-    "swiglu": _gated("(SiLU(x W_1) * x W_3) W_2", "silu", "SWISH"),
+    "swiglu": _gated("(SiLU(x W_1) * x W_3) W_2", "silu", "SWISH", "silu"),
 }
 
 
@@ -196,6 +225,7 @@ class Positions:
     bias: str = ""  # returns what is added to the scores of self-attention
     even: str = ""  # the width that must be even, as features are paired: d_model or d_k
     limited: bool = False  # whether positions are limited to the length of a table
+    export: Export = field(default_factory=dict)  # what it is in other libraries
 
     @property
     def partners(self) -> tuple[str, ...]:
@@ -204,14 +234,17 @@ class Positions:
 
 
 POSITIONS: dict[str, Positions] = {
-    "sinusoid": Positions("sines and cosines (paper)", encode="sinusoid", even="d_model"),
+    "sinusoid": Positions("sines and cosines (paper)", "sinusoid", even="d_model", export=_ENCODED),
     "sinusoid_halves": Positions(
         "sines in one half of the features, cosines in the other (tensor2tensor)",
         encode="sinusoid_halves",
         even="d_model",
+        export=_TABLE,
     ),
-    "learned": Positions("a learned table", encode="learned", limited=True),
-    "rotary": Positions("rotary embeddings (RoPE)", rotate="rotary", even="d_k"),
+    "learned": Positions("a learned table", encode="learned", limited=True, export=_TABLE),
+    "rotary": Positions(
+        "rotary embeddings (RoPE)", rotate="rotary", even="d_k", export=exported("llama")
+    ),
     "relative": Positions("T5's learned bias by bucket of distance", bias="relative"),
     "alibi": Positions("a bias linear in the distance", bias="alibi"),
     "none": Positions("no position information"),

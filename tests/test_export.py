@@ -28,9 +28,8 @@ MODELS = {
     "no-biases": dict(feed_forward="relu_no_bias"),
     "multi-query": dict(h_kv=1),
     "mup": dict(parametrization="mup", mup_width=3),
-    "untied": dict(embeddings="untied", parametrization="mup", mup_width=3),
 }
-BY_DEFAULT = "paper", "tensor2tensor", "gated", "multi-query", "untied"
+BY_DEFAULT = "paper", "tensor2tensor", "gated", "multi-query"
 FIELDS = (
     "positions norm norm_placement feed_forward parametrization mup_width h_kv embeddings".split()
 )
@@ -88,6 +87,7 @@ def test_options_that_ctranslate2_lacks_are_refused():
         (dict(cross_attention="scaled_dot_product:power=1"), "cross_attention=scaled_dot_p"),
         (dict(positions="rotary"), "positions=rotary"),
         (dict(logit_cap=30), "logit_cap=30"),
+        (dict(embeddings="untied"), "embeddings=untied"),
         (dict(norm="layer_norm_no_bias"), "norm=layer_norm_no_bias, only layer_norm"),
         (dict(norm_placement="parallel"), "norm_placement=parallel"),
         (dict(attention_gate="head"), "attention_gate=head"),

@@ -159,7 +159,13 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "draw among the most likely tokens of this probability [1]", "P", 1.0, float
     ),
     "--seed": _number("the draw: equal seeds continue a line equally [0]", "N", 0),
-    "--out:export": _path("directory [RUN/ctranslate2]"),
+    "--format:export": dict(
+        choices="ctranslate2 hf safetensors".split(),
+        default="ctranslate2",
+        help="hf: for transformers; safetensors: under our own names, which `translate` and others "
+        "read as a run [ctranslate2]",
+    ),
+    "--out:export": _path("directory [RUN/FORMAT]"),
     "sentence": dict(help="in the source language"),
     "--out:attend": _path("directory [attention]", "attention"),
     # bench
@@ -216,8 +222,8 @@ generate: continue each line of standard input by a language model
 evaluate: score a run on a test set
     single.evaluate run --store:runs --split --sources --references --contrastive \
     --metrics:evaluate --cache +decoding
-export: export a run's model for CTranslate2
-    single.export run --store:runs --out:export
+export: export a run's model, for CTranslate2, transformers or others
+    single.export run --store:runs --format:export --out:export
 attend: show what a model attends to in a sentence, as a picture and a page
     single.attend run --store:runs sentence --out:attend --cache +decoding
 bench: measure time and memory on this device

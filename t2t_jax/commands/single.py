@@ -163,9 +163,11 @@ def _accuracies(found: Sequence[Accuracy]) -> str:
 def export(arguments: Namespace) -> None:
     """Exports the model of a run, and prints the directory."""
     directory = resolve(arguments.run, arguments.store)
-    c, _, params, vocabulary = loading.load(directory)
-    out = arguments.out or directory / "ctranslate2"
-    export_model(c, params, vocabulary, out)
+    c, _, params, vocabulary = loading.load(directory, translating=False)
+    out = arguments.out or directory / arguments.format
+    files = [path for name in store.INPUTS if (path := directory / name).exists()]
+    scores = (store.read_result(directory) or {}).get("scores", {})
+    export_model(c, params, vocabulary, out, arguments.format, files, scores)
     print(out)
 
 

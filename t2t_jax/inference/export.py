@@ -1,97 +1,135 @@
-"""Export of a trained Transformer to CTranslate2, which runs it without JAX."""
+"""Export of a trained model: under our own names, or as a model of another library."""
 
 import shutil
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from t2t_jax import config
 from t2t_jax.config import Config
+from t2t_jax.data.corpora import CORPORA
+from t2t_jax.data.raw import normalization
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import RunError, UsageError
+from t2t_jax.files import write, write_json
+from t2t_jax.inference.convert import choose, convert, named, options
+from t2t_jax.inference.formats import FORMATS, LONGEST, Format
+from t2t_jax.inference.tokenizer import tokenizer
 from t2t_jax.models.norms import EPSILON
-from t2t_jax.models.parametrization import logit_multiplier
-from t2t_jax.parts import FEED_FORWARD, NORM_PLACEMENTS, NORMS, POSITIONS, implementation
-from t2t_jax.tokens import BOS, EOS, UNK
+from t2t_jax.parts import ARCHITECTURES
+from t2t_jax.tokens import BOS, EOS, PAD, UNK
 
-LONGEST = 2048  # number of sinusoidal positions; a learned table has its own number
-
-
-def check(c: Config) -> None:
-    """Raises UsageError, with the values that are possible, if CTranslate2 lacks a layer of it."""
-    m = c.model
-    supported: dict[str, Sequence[Any]] = {
-        "architecture": ["transformer"],
-        **{f"{x}_attention": ["scaled_dot_product"] for x in ("encoder", "decoder", "cross")},
-        "positions": [n for n, x in POSITIONS.items() if x.encode and not x.partners],
-        "norm": [name for name, part in NORMS.items() if part.ctranslate2 is not None],
-        "norm_placement": [n for n, x in NORM_PLACEMENTS.items() if x.ctranslate2 is not None],
-        "feed_forward": [n for n, part in FEED_FORWARD.items() if part.ctranslate2 is not None],
-        "logit_cap": [0],
-        "qk_norm": ["none"],
-        "attention_gate": ["none"],
-        "decoder_conv": [0],
-        "d_c": [0],
-        "d_v": [m.d_k],
-    }
-    for field, values in supported.items():
-        if getattr(m, field) not in values:
-            raise UsageError(
-                f"CTranslate2 does not support {field}={getattr(m, field)}, only "
-                f"{', '.join(map(str, values))}."
-            )
+WEIGHTS = "model.safetensors"
+EXPORTS = {"ctranslate2": "CTranslate2", "hf": "transformers", "safetensors": ""}  # and libraries
 
 
-def export(c: Config, params: Any, vocabulary: Vocabulary, directory: Path) -> None:
-    """Writes a CTranslate2 model, and the SentencePiece model beside it.
-
-    Sources and outputs of the exported model are SentencePiece's pieces. CTranslate2 adds EOS; its
-    search may choose <s> and <pad> unless they are suppressed. Outputs have at most LONGEST
-    pieces, or the number of positions of a learned table.
+def check(c: Config, to: str = "ctranslate2") -> str:
+    """Returns the name in `FORMATS` of what a model is in an export.
 
     Raises:
-      UsageError: `check` fails, the directory is not empty, CTranslate2 is not installed, or one
-        of the parameters has no counterpart there.
+      UsageError: the library has no such model.
+    """
+    return choose(c.model, EXPORTS[to])
+
+
+def export(
+    c: Config,
+    params: Any,
+    vocabulary: Vocabulary,
+    directory: Path,
+    to: str = "ctranslate2",
+    files: Sequence[Path] = (),
+    scores: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a model in a format of `EXPORTS`, and its SentencePiece model beside it.
+
+    Args:
+      files: the files that determine the run, which safetensors gets.
+      scores: those of result.json, for the model card of transformers.
+
+    Raises:
+      UsageError: the format lacks a layer or a parameter of the model, its package is not
+        installed, or the directory is not empty.
       RunError: the directory cannot be written.
     """
-    check(c)
     if directory.is_file():
         raise UsageError(f"{directory} is a file: choose another --out.")
     if directory.exists() and any(directory.iterdir()):
         raise UsageError(f"{directory} is not empty: choose another --out.")
-    spec, aside = _spec(c, params, vocabulary), directory.with_name(f"{directory.name}.part")
+    content, spec = dict[str, Any]({"vocabulary.model": vocabulary.model}), None
+    if to == "ctranslate2":
+        spec = _ctranslate2(c, params, vocabulary)
+    elif to == "hf":
+        content |= _transformers(c, params, vocabulary, scores or {})
+    else:
+        arrays = {name: np.asarray(x, np.float32, order="C") for name, x in named(params).items()}
+        content |= {path.name: path.read_bytes() for path in files}
+        content[WEIGHTS] = _safetensors().save(arrays)
+    aside = directory.with_name(f"{directory.name}.part")
     try:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
-        spec.save(str(aside))
-        (aside / "vocabulary.model").write_bytes(vocabulary.model)
+        if spec:
+            spec.save(str(aside))
+        for name, x in content.items():
+            (write_json if isinstance(x, dict) else write)(aside / name, x)
         aside.rename(directory)
     except OSError as error:
         raise RunError(f"cannot write {directory}: {error.strerror}.") from None
 
 
-def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
+def _safetensors() -> Any:
+    try:
+        from safetensors import numpy
+    except ImportError:
+        raise UsageError("safetensors is not installed: pip install safetensors.") from None
+    return numpy
+
+
+def read_weights(path: Path, like: Any) -> Any:
+    """Returns the parameters in a file that `export` wrote to `safetensors`, laid out as `like`.
+
+    Raises:
+      UsageError: the file is damaged, or its parameters are of another model.
+    """
+    numpy, shapes = _safetensors(), named(like)
+    try:
+        arrays = numpy.load_file(path)
+    except Exception as error:
+        raise UsageError(f"{path} is damaged ({error}): export it again.") from None
+    if {n: x.shape for n, x in arrays.items()} != {n: x.shape for n, x in shapes.items()}:
+        raise UsageError(f"{path} has parameters of another model: restore its config.json.")
+    leaves = (jax.device_put(arrays[name], x.sharding) for name, x in shapes.items())
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _ctranslate2(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
+    """Returns the specification of a CTranslate2 model.
+
+    Its sources and outputs are SentencePiece's pieces. CTranslate2 adds EOS; its search may choose
+    <s> and <pad> unless they are suppressed. Outputs have at most LONGEST pieces, or the number of
+    positions of a learned table.
+    """
+    name = check(c)
     try:
         from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
     except ImportError:
         raise UsageError("CTranslate2 is not installed: pip install ctranslate2.") from None
 
-    m = c.model
-    parts: dict[str, Any] = {}
-    for part in (NORMS[m.norm], FEED_FORWARD[m.feed_forward], NORM_PLACEMENTS[m.norm_placement]):
-        parts |= part.ctranslate2 or {}
-    if "activation" in parts:
-        parts["activation"] = getattr(common_spec.Activation, parts["activation"])
-    shape = dict(num_layers=m.N, num_heads=m.h, head_dim=m.d_k)
+    to, made = FORMATS[name], options(c.model, name)
+    if "activation" in made:
+        made["activation"] = getattr(common_spec.Activation, made["activation"])
     sides = transformer_spec.TransformerEncoderSpec, transformer_spec.TransformerDecoderSpec
-    spec = TransformerSpec(*(side(**shape, **parts) for side in sides))
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    name = partial(jax.tree_util.keystr, simple=True, separator="/")
-    _set_parameters(spec, c, {name(path): np.asarray(x) for path, x in leaves})
+    spec = TransformerSpec(*(side(**made) for side in sides))
+    modules = {x: ours for x, ours in to.modules(c.model.N).items() if _at(spec, x) is not None}
+    for path, array in convert(c, params, vocabulary.size, to, modules).items():
+        module, _, kind = path.rpartition(".")
+        names = {"weight": ("weight", "gamma", "encodings"), "bias": ("bias", "beta")}[kind]
+        setattr(_at(spec, module), next(x for x in names if hasattr(_at(spec, module), x)), array)
     pieces = vocabulary.pieces(range(vocabulary.size))
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
@@ -104,58 +142,69 @@ def _spec(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
     return spec
 
 
-def _set_parameters(spec: Any, c: Config, left: dict[str, np.ndarray]) -> None:
-    """Moves all parameters from `left`, named as in `encoder_0/attention/W_Q`, into `spec`."""
-    m, matrix = c.model, left.pop("embedding/matrix")
-    for side, name in ((spec.encoder, "encoder"), (spec.decoder, "decoder")):
-        if POSITIONS[m.positions].limited:
-            place = "source" if name == "encoder" else "target"
-            encodings = left.pop(f"{place}_positions/table")
-        else:
-            encode = implementation(POSITIONS[m.positions].encode, "t2t_jax.models.positions")
-            encodings = np.asarray(encode(None, jnp.arange(LONGEST), m.d_model))
-        side.position_encodings.encodings = encodings
-        if NORM_PLACEMENTS[m.norm_placement].final_norm:
-            _norm(side.layer_norm, left, f"{name}_norm")
-        for i, layer in enumerate(side.layer):
-            _layer(layer, left, f"{name}_{i}", cross=name == "decoder")
-    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = matrix
-    spec.decoder.projection.weight = output = left.pop("embedding/output", matrix)
-    if (multiplier := logit_multiplier(m)) != 1:
-        spec.decoder.projection.weight = output * np.float32(multiplier)
-    if left:
-        raise UsageError(
-            f"CTranslate2 has no counterpart of the parameter {min(left)}, so the exported model "
-            "would compute something else: export a model without that layer."
-        )
+def _at(spec: Any, path: str) -> Any:
+    """Returns the module of a specification at a path such as layer.0.ffn; None without it."""
+    step = lambda x, name: x[int(name)] if name.isdigit() else getattr(x, name, None)  # noqa: E731
+    return reduce(step, path.split("."), spec)
 
 
-def _layer(spec: Any, left: dict[str, np.ndarray], name: str, cross: bool) -> None:
-    """Sets a layer of the encoder or decoder."""
-    _attention(spec.self_attention, left, f"{name}/attention", "QKV", "O")
-    _norm(spec.self_attention.layer_norm, left, f"{name}/add_norm_attention")
-    if cross:
-        _attention(spec.attention, left, f"{name}/cross_attention", "Q", "KV", "O")
-        _norm(spec.attention.layer_norm, left, f"{name}/add_norm_cross")
-    for linear, i in (("linear_0", 1), ("linear_1", 2), ("linear_0_noact", 3)):
-        if f"{name}/feed_forward/W_{i}" in left and hasattr(spec.ffn, linear):
-            getattr(spec.ffn, linear).weight = left.pop(f"{name}/feed_forward/W_{i}").T.copy()
-        if f"{name}/feed_forward/b_{i}" in left:
-            getattr(spec.ffn, linear).bias = left.pop(f"{name}/feed_forward/b_{i}")
-    _norm(spec.ffn.layer_norm, left, f"{name}/add_norm_feed_forward")
+def _transformers(
+    c: Config, params: Any, vocabulary: Vocabulary, scores: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the files of a model and a tokenizer that transformers opens."""
+    name, V, numpy = check(c, "hf"), vocabulary.size, _safetensors()
+    to, translates = FORMATS[name], ARCHITECTURES[c.model.architecture].translates
+    modules = to.modules(c.model.N)
+    arrays = convert(c, params, V, to, modules)
+    tables = (arrays[f"{x}.weight"] for x, ours in modules.items() if ours == ["positions/table"])
+    length = next(map(len, tables), LONGEST)
+    ids = dict(pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, decoder_start_token_id=BOS)
+    own = dict(model_type=name, architectures=[to.name], vocab_size=V, tie_word_embeddings=True)
+    decoding = dict(num_beams=c.decoding.beam) if translates else {}
+    decoding["max_length"] = min(length, c.data.max_length + c.decoding.max_extra)
+    begin = [] if translates else [BOS, *[EOS] * CORPORA[c.data.corpus].documents]
+    tokens = tokenizer(vocabulary, begin, [EOS] * translates)
+    content = {
+        "config.json": own | {to.positions: length} | options(c.model, name) | ids,
+        "generation_config.json": ids | decoding | dict(suppress_tokens=[PAD, BOS]),
+        "README.md": _card(c, to, tokens is not None, scores),
+        WEIGHTS: numpy.save(arrays, {"format": "pt"}),
+    }
+    if tokens is None:
+        return content
+    special = (f"{x}_token" for x in ("pad", "bos", "eos", "unk")), tokens["added_tokens"]
+    return content | {
+        "tokenizer.json": tokens,
+        "tokenizer_config.json": dict(
+            tokenizer_class="PreTrainedTokenizerFast",
+            model_max_length=length,
+            model_input_names=["input_ids", "attention_mask"],
+            clean_up_tokenization_spaces=False,
+            split_special_tokens=True,  # the name of a special token in a text is text
+            **{kind: token["content"] for kind, token in zip(*special, strict=True)},
+        ),
+    }
 
 
-def _attention(spec: Any, left: dict[str, np.ndarray], name: str, *products: str) -> None:
-    """Sets CTranslate2's matrices [out, in], each from one or several of ours."""
-    W = {x: left.pop(f"{name}/W_{x}") for x in "QKVO"}
-    d_model, h = W["Q"].shape[:2]
-    W |= {x: np.repeat(W[x], h // W[x].shape[1], axis=1) for x in "KV"}  # h_kv heads become h
-    W = {x: w.reshape(-1, d_model) if x == "O" else w.reshape(d_model, -1) for x, w in W.items()}
-    for linear, names in zip(spec.linear, products, strict=True):
-        linear.weight = np.concatenate([W[x].T for x in names])
+def _card(c: Config, to: Format, tokenizer: bool, scores: Mapping[str, Any]) -> str:
+    """Returns README.md: the model, its scores, how to load it, and how it reads text."""
+    auto = f"AutoModelFor{'Seq2SeqLM' if 'encoder' in to.stacks else 'CausalLM'}"
+    reads = "`AutoTokenizer` gives" if tokenizer else "No tokenizer of transformers gives"
+    changes = config.describe(c, Config()) or "the hyperparameters of base"
+    lines = (
+        f"- {split}: {x['name']} {x['score']:.2f} [{x['signature']}]\n"
+        for split, of_split in scores.items()
+        for x in of_split.values()
+    )
+    return f"""---
+library_name: transformers
+---
+# {to.name}
 
+The Transformer of "Attention Is All You Need" with {changes}, trained by t2t-jax.{to.note}
 
-def _norm(spec: Any, left: dict[str, np.ndarray], name: str) -> None:
-    spec.gamma = left.pop(f"{name}/norm/affine/scale")
-    if f"{name}/norm/affine/bias" in left:
-        spec.beta = left.pop(f"{name}/norm/affine/bias")
+`transformers.{auto}.from_pretrained` loads it from this folder. {reads} the ids of the
+SentencePiece model `vocabulary.model` for a text whose control characters and separators of lines
+are spaces. SentencePiece normalises its Unicode by the rule {normalization(c.data)}.
+
+{"".join(lines)}"""

@@ -11,6 +11,7 @@ from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.errors import UsageError, near
 from t2t_jax.evaluation.metrics import METRICS, Outputs, check, metrics_of, outputs_of, parse, score
 from t2t_jax.evaluation.predictions import predict
+from t2t_jax.inference.export import WEIGHTS, read_weights
 from t2t_jax.inference.translate import translate
 from t2t_jax.models import build
 from t2t_jax.runs import published, store
@@ -34,7 +35,8 @@ def load(
     The parameters of a finished run are averaged over its last checkpoints.
 
     Args:
-      run: its directory, or its name in the store `home`, such as table3/base/0.
+      run: its directory, or its name in the store `home`, such as table3/base/0; or what
+        `export --format safetensors` made of it.
       report: receives a line about the checkpoint that is used if training is not finished;
         without `report`, an unfinished run is refused.
       translating: whether to refuse a model that does not translate.
@@ -57,6 +59,8 @@ def load(
         c, **{n: x for n, x in store.read_data(directory).items() if n == "max_extra"}
     )
     like = abstract(model, c, sharding.make_mesh()).params
+    if (directory / WEIGHTS).exists():
+        return c, model, read_weights(directory / WEIGHTS, like), vocabulary
     newest = _newest_checkpoint(directory, c, report)
     return c, model, checkpoints.read_params(newest, like), vocabulary
 

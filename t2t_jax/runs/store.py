@@ -39,6 +39,7 @@ from t2t_jax.runs.published import FAILURE
 
 # Names of statistics that do not belong to a split, and their keys in a result.
 LIKELIHOOD, CONTRASTIVE = "likelihood", "contrastive"
+INPUTS = "config.json", "data.json", "vocabulary.model", *study_file.COPIES  # determine a run
 
 
 def read_config(directory: Path) -> Config:
