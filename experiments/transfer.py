@@ -32,7 +32,7 @@ def transfer():
     return cross(
         parametrization=["standard", "mup"],
         d_model=[256, 512, 1024, 2048],
-        peak_lr=[0.001, 0.002, 0.004, 0.008, 0.016],
+        peak_lr=[0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064],
         d_ff=lambda row: 4 * row["d_model"],
         h=lambda row: row["d_model"] // 64,
     )
