@@ -31,7 +31,7 @@ WITHIN = DECODER | dict(corpus="documents", document_attention="within")
 LLAMA = DECODER | dict(norm="rms_norm", positions="rotary", feed_forward="swiglu")
 MODELS = {  # the first word of a name is transformers' name of the model
     "marian": {},
-    "marian gelu": dict(feed_forward="gelu", h_kv=1) | MUP,
+    "marian gelu": dict(feed_forward="gelu", h=4, h_kv=2, d_k=3, d_v=3) | MUP,
     "marian no-biases": dict(feed_forward="relu_no_bias"),
     "pegasus": dict(norm_placement="pre") | MUP,
     "openai-gpt": dict(architecture="decoder", d_ff=48, feed_forward="gelu"),
