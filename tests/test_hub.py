@@ -95,7 +95,10 @@ def test_a_model_without_a_counterpart_is_refused_by_the_field_that_lacks_it():
         (dict(norm="rms_norm"), "norm=rms_norm with .*, norm_placement=post, only layer_norm."),
         (dict(positions="learned"), "positions=learned with .*, only sinusoid."),
         (dict(positions="sinusoid_halves"), "positions=sinusoid_halves with .*, only sinusoid."),
-        (dict(feed_forward="swiglu"), "feed_forward=swiglu with .*, only relu, relu_no_bias, gelu."),
+        (
+            dict(feed_forward="swiglu"),
+            "feed_forward=swiglu with .*, only relu, relu_no_bias, gelu.",
+        ),
         (LLAMA | dict(feed_forward="relu"), "feed_forward=relu with .*, only geglu, swiglu."),
         (dict(decoder_attention="local"), "decoder_attention=local with .*, only scaled_dot_pro"),
         (dict(architecture="decoder", d_ff=1024), "d_ff=1024 with .*, only 2048."),

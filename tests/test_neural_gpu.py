@@ -60,3 +60,5 @@ def test_numbers_add_up(file):
             assert number(x) + number(y) == number(target.split())
             lengths |= {len(x), len(y), len(target.split()) - 1}
         assert lengths == {*range(least, most + 1)}
+    train, test = ({*file.addition(split, length=8)} for split in ("train", "test"))
+    assert not train & test

@@ -8,7 +8,7 @@ from tests.reference.scores import softmax
 def logits(p, source, target_in, K, stop):
     """Returns logits [T, V] of one unpadded pair; `p` has the parameters in numpy."""
     *sentences, question = parts(source[:-1], stop)  # without the end mark
-    A = [p[f"embeddings_{k}"]["matrix"] for k in range(K + 1)]
+    A = [p[f"embeddings_{k}"]["matrix"] for k in range(K)] + [p["embedding"]["matrix"]]
     memories = [
         [encode(A[k], x) + p["times"][k, i] for i, x in enumerate(reversed(sentences))]
         for k in range(K + 1)

@@ -28,9 +28,9 @@ def logits(p, source, target_in, N, w):
 def cgru(p, name, s, *tape):
     """u s + (1 - u) tanh(U * (r s) + W * p + B), with kernels of 3 x 3 positions."""
     m = s.shape[2]
-    gates = sigmoid(convolve(p[f"{name}_W_gates"], s, *tape) + p[f"{name}_b_gates"])
+    gates = sigmoid(convolve(p[f"{name}_W"], s, *tape) + p[f"{name}_b"])
     u, r = gates[..., :m], gates[..., m:]
-    new = np.tanh(convolve(p[f"{name}_W_new"], r * s, *tape) + p[f"{name}_b_new"])
+    new = np.tanh(convolve(p[f"{name}_U"], r * s, *tape) + p[f"{name}_b_new"])
     return u * s + (1 - u) * new
 
 
