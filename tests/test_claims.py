@@ -112,6 +112,24 @@ def claims():
     yield "the one without dropout is the best", max(real, key=real.get) == dropped
     parts = {name: mean("modifications-hour", name) for name in rows_of("modifications-hour")}
     yield "A norm of queries and keys helps most", max(parts, key=parts.get) == "QK-norm"
+    tuned = rows_of("optimizers-demo")
+    gains = {name: gap("optimizers-demo", name, "base") for name in tuned}
+    starred = {n for n, row in tuned.items() if n != "base" and row["BLEU_difference"]["p"] < 0.05}
+    yield f"gains {gains['AdamW']:.1f} BLEU over base's Adam", True
+    yield (
+        f"of the steps gains {gains['WSD']:.1f}; of all differences",
+        starred == {"AdamW"},
+    )
+    rates = {name: row["chosen"]["lr_scale"] for name, row in tuned.items()}
+    yield "whose best rate is three times as high", 3 < rates["Muon"] / rates["base"] < 3.5
+    losses = {name: mean("optimizers-demo", name, "PPL") for name in tuned}
+    yield (
+        "has the lowest perplexity and the highest BLEU",
+        min(losses, key=losses.get) == max(gains, key=gains.get) == "Muon",
+    )
+    compiled = [cost("optimizers-demo", name, "compiled_flops") for name in ("Muon", "base")]
+    yield "for twice the compiled FLOPs", 1.9 < compiled[0] / compiled[1] < 2.1
+    yield "Lion is far behind", gains["Lion"] < -10
     base, dot, additive = "Transformer base", "LSTM, dot", "LSTM, additive"
     flops = {name: cost("table2-hour", name, "flops") for name in (base, dot, additive)}
     yield f"with {flops[dot] / flops[base]:.0%} of its FLOPs for dot products", True
