@@ -11,9 +11,10 @@ Base is the paper's with pre-norm. Every row changes one part: the place or the 
 the feed-forward layer, or the positions; the last changes several, as today's language models do. A
 gated feed-forward layer has three matrices in place of two, so its d_ff is about two thirds of
 base's, which keeps the number of parameters. Narang et al. (2021) compare most of these at a larger
-scale. `simplifications` has what later models left out or bounded: the second norm of a layer,
-biases, the shared matrix, and the size of the logits, by a cap or in the loss. `launch/local.sh list
-parts` says what each part is; `launch/local.sh help part` adds one.
+scale. `launch/local.sh list parts` says what each part is; `launch/local.sh help part` adds one.
+
+`simplifications` has what later models left out or bounded: the second norm of a layer, biases, the
+shared matrix, and the size of the logits, by a cap or in the loss.
 """
 
 from t2t_jax.study import Row, study
