@@ -2,7 +2,7 @@
 
     launch/local.sh run factorised --preset demo --seeds 3
 
-About MINUTES minutes on 2 CPU cores for each seed.
+About 4 minutes on 2 CPU cores for each seed.
 
 An LSTM computes its gates from the input and its last state by one matrix, W [x; h] + b. Kuchaiev
 and Ginsburg (2017) have two cells with fewer parameters. In F-LSTM (section 2.2), W is a product of

@@ -2,7 +2,7 @@
 
     launch/local.sh run mixture --preset demo --seeds 3
 
-About MINUTES minutes on 2 CPU cores for each seed.
+About 6 minutes on 2 CPU cores for each seed.
 
 Base is the paper's with pre-norm. In "mixture", each feed-forward layer has 4 experts of base's
 size, of which a router chooses 2 for each token (Shazeer et al. 2017): it has four times the

@@ -2,7 +2,7 @@
 
     launch/local.sh run neural_gpu --preset diagnostic --seeds 3 [--corpus copy | addition]
 
-It takes about MINUTES minutes on 2 CPU cores for each seed. Sequences of up to 8 of 5 symbols are
+It takes about 12 minutes on 2 CPU cores for each seed. Sequences of up to 8 of 5 symbols are
 reversed; numbers of up to 4 digits, the lowest first, are added. Tests: 1, 2, 4 times as long.
 
 The state of a Neural GPU (Kaiser and Sutskever 2016, section 2) is an image of w x n positions with
