@@ -6,6 +6,7 @@ If a test fails after a result has changed, correct the sentence.
 import contextlib
 import functools
 import io
+import itertools
 import json
 import operator
 import re
@@ -76,6 +77,22 @@ def treebank_claims():
         "the LSTM stays ahead on 1,000 sentences and more",
         all(lead > 0 for _, lead in (*of_sample[1:], leads["grammar_trees,pairs=2500"])),
     )
+
+
+def transfer_claims():
+    """Yields sentences about learning rates across widths, likewise."""
+    stored = json.loads((readme.RESULTS / "transfer-demo" / "rates.json").read_text())
+    rates = {name: [x["best"] for x in widths.values()] for name, widths in stored.items()}
+    narrow, *_, wide = stored["standard"].values()
+    falls = [a / b for a, b in itertools.pairwise(rates["standard"])]
+    yield "halves with every doubling of the width", all(1.9 < x < 2.2 for x in falls)
+    yield f"{narrow['best']:.4f} at d_model 32 to {wide['best']:.4f} at 256", True
+    yield f"loses {wide['transferred']:.2f} nats", True
+    best = min(rates["mup"]), max(rates["mup"])
+    yield "the best rate is between {:.4f} and {:.4f} at every width".format(*best), True
+    widest = stored["mup"]["256"]
+    yield "costs the widest nothing", widest["transferred"] == 0
+    yield f"the widest is {wide['NLL'] - widest['NLL']:.3f} nats better", True
 
 
 def recipe_claims():
@@ -271,7 +288,7 @@ def claims():
 @pytest.mark.full
 def test_what_the_pages_say_of_stored_results_is_true():
     written = " ".join(RESULTS.read_text().split())
-    for sentence, true in (*claims(), *treebank_claims()):
+    for sentence, true in (*claims(), *treebank_claims(), *transfer_claims()):
         assert sentence in written, sentence
         assert true, sentence
 

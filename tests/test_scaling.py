@@ -1,9 +1,11 @@
 """The learning rates that transfer.py calls best, and the fits of scaling_laws.py."""
 
+import json
+
 import numpy as np
 import pytest
 
-from experiments import scaling_laws, transfer
+from experiments import mechanisms, scaling_laws, transfer
 
 RATES = [0.001, 0.002, 0.004, 0.008]
 
@@ -40,3 +42,9 @@ def test_a_fit_recovers_the_law_that_made_the_runs():
     outlier[5] *= 1.1
     robust = scaling_laws.fit(N, D, outlier)
     assert scaling_laws.law(robust, N, D) == pytest.approx(NLL, rel=0.005)
+
+
+def test_the_stored_rates_are_those_of_the_stored_runs():
+    stored = json.loads((transfer.RESULTS / "rates.json").read_text())
+    found = transfer.measure(mechanisms.stored("transfer", "demo"))
+    assert json.loads(json.dumps(found)) == stored
