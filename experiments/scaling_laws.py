@@ -152,7 +152,7 @@ def main():
     from experiments.mechanisms import stored  # no study file may import it when it is loaded
 
     results = measure(stored("scaling_laws", "text"))
-    files.write_json(RESULTS / "fits.json", results)
+    files.write_json(RESULTS / "laws.json", results)
     files.write(RESULTS / "fits.md", table(results))
     draw(results, RESULTS / "fits")
     print(table(results))

@@ -138,7 +138,7 @@ def main():
 
     lines = stored("transfer", "demo")
     results = measure(lines)
-    files.write_json(RESULTS / "rates.json", results)
+    files.write_json(RESULTS / "widths.json", results)
     files.write(RESULTS / "rates.md", table(results))
     draw(lines, RESULTS / "rates")
     print(table(results))

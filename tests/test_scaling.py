@@ -45,6 +45,6 @@ def test_a_fit_recovers_the_law_that_made_the_runs():
 
 
 def test_the_stored_rates_are_those_of_the_stored_runs():
-    stored = json.loads((transfer.RESULTS / "rates.json").read_text())
+    stored = json.loads((transfer.RESULTS / "widths.json").read_text())
     found = transfer.measure(mechanisms.stored("transfer", "demo"))
     assert json.loads(json.dumps(found)) == stored
