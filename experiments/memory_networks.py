@@ -34,7 +34,8 @@ STOP = UNK + 1  # the first word, which ends a sentence
 
 def story(draw, facts):
     """Returns sentences with a question that needs `facts` of them, and its answer."""
-    at, taken, lines = {}, {}, []  # taken: who has a thing, and the places where it was
+    at, lines = dict[str, str](), list[str]()
+    taken = dict[str, tuple[str, list[str]]]()  # who has a thing, and the places where it was
     for _ in range(draw.randint(2 * facts, 10)):
         person = draw.choice(PERSONS)
         free = [x for x in THINGS if x not in taken and person in at]
