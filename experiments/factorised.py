@@ -40,16 +40,10 @@ class Factorised(LSTM):
     def setup(self):
         glorot = nn.initializers.glorot_uniform()
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, 2, 1)
-<<<<<<< HEAD
         inputs, rank = self.d_in + self.width, self.width // 2
         of_W_1 = "d_hidden", "rank"
         self.W_1 = parameter(self, "W_1", (inputs, rank), of_W_1, glorot, jnp.float32)
         sizes, axes = (rank, 4, self.width), ("rank", "gates", "d_model")
-=======
-        d, r = self.d_in + self.width, self.width // 2
-        self.W_1 = parameter(self, "W_1", (d, r), ("d_hidden", "rank"), glorot, jnp.float32)
-        sizes, axes = (r, 4, self.width), ("rank", "gates", "d_model")
->>>>>>> seeds
         self.W_2 = parameter(self, "W_2", sizes, axes, init, jnp.float32)
         self.b = parameter(self, "b", sizes[1:], axes[1:], self.first_b, jnp.float32)
 
