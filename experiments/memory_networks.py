@@ -2,7 +2,7 @@
 
     launch/local.sh run memory_networks --preset diagnostic --seeds 3
 
-It takes about 5 minutes on 2 CPU cores for each seed. Stories are drawn as those of bAbI
+It takes about 5 minutes on 2 CPU cores for each seed. Stories are drawn as in bAbI
 (Weston et al. 2015, tasks 1 to 3): persons go to places, take things and carry them. A question
 needs one sentence ("where is mary ?"), two (where a thing is: who took it, and where that person
 went) or three (where it was before), by which test1, test2 and test3 have the accuracy.

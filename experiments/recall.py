@@ -14,7 +14,7 @@ with 8 keys, and of 52% with 4.
 In `recall`, the first of two layers is a window of two positions, in which a value can see its key,
 as in the hybrids of Arora et al. (2024); the second is the mechanism that is compared. No row has
 positions, as not all mechanisms can be combined with them. The state of softmax attention grows
-with the sequence. That of the memories has a fixed size, d_k d_v numbers without a normalizer, with
+with the sequence. The state of memories has a fixed size, d_k d_v numbers without a normalizer, for
 one head, d_v = 32 and a d_k of 8 or 32 (results.toml has the others). In the last rows, both layers
 have the mechanism, and convolutions over four positions take the place of the window. Expected
 accuracies: cosine, softmax1, sink, talking heads, differential, top-k and taylor 100%; delta 87%

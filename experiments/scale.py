@@ -127,7 +127,7 @@ def kind(name):
 
 
 def request(name, directory=None):
-    """Returns the request for a grid; its paths are those of a directory, if it reads text."""
+    """Returns the request for a grid; its paths lie in a directory, if it reads text."""
     changes, sweep, preset, rows, _ = GRIDS[name]
     paths: dict[str | None, dict[str, str]] = {
         "text": {split: f"{directory}/{split}" for split in ("train", "dev", "test")},

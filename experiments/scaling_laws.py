@@ -62,7 +62,7 @@ def points(lines):
 
 
 def law(parameters, N, D):
-    """NLL(N, D) in nats, N and D in millions; `parameters` are those of FITTED."""
+    """NLL(N, D) in nats, N and D in millions; `parameters` has the values of FITTED."""
     E, A, alpha, B, beta = parameters
     return E + A * N**-alpha + B * D**-beta
 

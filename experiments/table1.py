@@ -9,7 +9,7 @@ layers of restricted attention, 128 steps of an LSTM, 127 convolutions or 5 dila
 
 A layer is what Table 1 counts: attention without its projections (8 heads, d = 512), an LSTM, a
 gated convolution of width 3. FLOPs count the matrix products of the traced program. Time and
-memory are those of the forward pass; times are medians of five laps. Exponents are fitted over
+memory belong to the forward pass; times are medians of five laps. Exponents are fitted over
 n = 256 ... 4,096. The path length is the number of layers after which the last position depends on
 the first, times the sequential steps within a layer.
 """

@@ -47,7 +47,7 @@ def mechanism(name: str, about: str = "", **fields: Any) -> Decorator:
     A pattern is a function of the options that returns an `attention.reach.Reach`, from which its
     cost follows. A class inherits what its base class declares, if that is a mechanism, too: a
     subclass with matrices or products of its own declares `products`, and `supports` without mup.
-    The fields are those of `attention.registry.Entry`, such as `options=dict(tau=0.1)`.
+    The fields belong to `attention.registry.Entry`, such as `options=dict(tau=0.1)`.
     """
 
     def add(implementation: Any) -> Any:
@@ -84,7 +84,7 @@ def _inherited(mechanism: type) -> dict[str, Any]:
 def architecture(name: str, *, products: Any, fields: str = "", **others: Any) -> Decorator:
     """Adds an architecture: a subclass of `models.interface.Model`.
 
-    The arguments are those of `parts.Architecture`: `products` is a function at the top level of
+    The arguments are fields of `parts.Architecture`: `products` is a function at the top level of
     the file, and `fields` are separated by spaces.
     """
 
@@ -111,7 +111,7 @@ def norm(name: str, about: str = "", **fields: Any) -> Decorator:
 
 
 def output_rule(name: str, about: str = "") -> Decorator:
-    """Adds a rule for outputs: a class as those of `inference.well_formed`.
+    """Adds a rule for outputs: a class as in `inference.well_formed`.
 
     The corpora that it is for declare it: `@corpus(..., output_rule=name)`.
     """
@@ -132,7 +132,7 @@ def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator:
 
     A module has the attributes and the call of `models.feed_forward.FeedForward`. It must declare
     `products`, and has no dropout of its own and no muP rules unless it declares them. The fields
-    are those of `parts.FeedForward`: `gated` of an activation; the others of a module.
+    belong to `parts.FeedForward`: `gated` of an activation; the others of a module.
     """
 
     def add(implementation: Any) -> Any:

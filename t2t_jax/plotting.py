@@ -83,7 +83,7 @@ def styles(names: Sequence[str], groups: Sequence[str] = ()) -> dict[str, Spec]:
 def _place(group: str) -> int:
     """Returns the index of a group's colour and shade, which depends on its name alone.
 
-    Groups A, B, ... have the colours in turn, and others that of a hash of their names.
+    Groups A, B, ... have the colours in turn, and others the colour of a hash of their names.
     """
     if len(group) == 1 and "A" <= group <= "Z":
         return ord(group) - ord("A")

@@ -13,12 +13,11 @@ one file after
 which `tar -xzf gpu.tar.gz` unpacks in the project's folder, to read them or to go on elsewhere.
 Most of the time is compilation, 20 s for a training step of base on an H200 with 16 cores, so that
 all parts share runs/programs, where a second call finds them, too. Programs are not compiled side
-by side: the tuning of 26 at a time took more than 150 s. Those of a grid, which several processes
-compile at once, are not tuned. It also runs on a
-CPU. It needs only the built-in corpus and the packages jax, flax, optax, orbax-checkpoint,
-sacrebleu, sentencepiece, pillow, vl-convert-python, jinja2 and packaging; `peers` needs PyTorch,
-`multi30k` needs sacremoses and the files of the corpus in runs/data/multi30k, and `scale` a folder
-of text.
+by side: the tuning of 26 at a time took more than 150 s. Programs of a grid, which several
+processes compile at once, are not tuned. It also runs on a CPU. It needs only the built-in corpus
+and the packages jax, flax, optax, orbax-checkpoint, sacrebleu, sentencepiece, pillow,
+vl-convert-python, jinja2 and packaging; `peers` needs PyTorch, `multi30k` needs sacremoses and the
+files of the corpus in runs/data/multi30k, and `scale` a folder of text.
 """
 
 import argparse

@@ -38,7 +38,7 @@ class Variant(NamedTuple):
       config: the fields of the config that differ.
       flags: of XLA.
       plain: functions of `t2t_jax/ops` in whose place their plain definitions are used.
-      prng: JAX's generator of the keys of a step; those of parameters stay.
+      prng: JAX's generator of the keys of a step; the keys of parameters stay.
       shapes: the number of shapes of a round of batches; without it every batch is the first one.
     """
 
@@ -90,7 +90,7 @@ def seconds_a_step(made: Any) -> float:
 def profile(w: Any) -> dict[str, Any]:
     """Returns the time of a step on the first batch of a workload, and of each of its kernels.
 
-    Those in a loop are summed. The bound of a kernel is that of `roofline.py`, on a known device.
+    Kernels in a loop are summed. The bound of a kernel comes from `roofline.py`, on a known device.
     XLA must run without command buffers.
     """
     import jax
@@ -233,7 +233,7 @@ def variants(size: str, tokens: int, known: dict[str, Any], seconds: float) -> I
 def variants_table(known: dict[str, Any]) -> str:
     """Returns a line for each variant, the fastest first.
 
-    Differences from float32 are those of the first step's loss and gradient norm, on one batch and
+    Differences from float32 concern the first step's loss and gradient norm, on one batch and
     with one initialisation. Without dropout, and on other batches, they are not errors.
     """
     line = "{:26}{:>10}{:>13}{:>12}{:>14}{:>14}".format
@@ -283,7 +283,7 @@ def attention(name: str, lengths: Sequence[int]) -> dict[str, Any]:
 def attention_table(known: dict[str, Any]) -> str:
     """Returns a line for each mechanism and length.
 
-    FLOP/s are those of all pairs that are seen, 4 d_k for each and head in the forward pass and 2.5
+    FLOP/s count all pairs that are seen, 4 d_k for each and head in the forward pass and 2.5
     times as many in the backward pass, as they are usually counted.
     """
     line = ("{:20}{:>8}" + "{:>13}{:>9}{:>7}" * 2 + "{:>17}{:>10}").format

@@ -41,7 +41,7 @@ def attend(reach: Reach, q: Array, k: Array, v: Array, visibility: Visibility) -
 def _parts_as_heads(
     r: int, q: Array, k: Array, v: Array, visibility: Visibility
 ) -> tuple[Array, Array, Array, Visibility]:
-    """q, k and v with r h heads, whose positions are those of one of r parts; lengths are [B, r h].
+    """q, k and v with r h heads, whose positions lie in one of r parts; lengths are [B, r h].
 
     This avoids a copy: a head of a tile is read with a stride.
     """

@@ -175,7 +175,7 @@ def _decay(log_a: Array) -> Array:
     past, seen = (jnp.tri(log_a.shape[1], k=k, dtype=bool)[None, :, :, None, None] for k in (-1, 0))
     if on_gpu() and log_a.shape[-1] > 1:  # no array of [t, s, m] is stored for the sums
         log_a = jnp.maximum(log_a, LOG_ZERO)
-        whole = jax.lax.stop_gradient(jnp.round(log_a))  # its sums are exact; those of the rest
+        whole = jax.lax.stop_gradient(jnp.round(log_a))  # its sums are exact; sums of the rest
         sums = (jnp.cumsum(x, axis=1) for x in (whole, log_a - whole))  # are small
         total = sum((x[:, :, None] - x[:, None] for x in sums), jnp.zeros((), log_a.dtype))
         return jnp.exp(jnp.where(seen, total, -jnp.inf))
@@ -195,8 +195,8 @@ def _pairs(x: Array, y: Array, decay: Array, own: bool) -> Array:
 def _solve(below: Array, u: Array) -> Array:
     """x with (I + below) x = u, for below [B, h, C, C] with zeros on and above the diagonal.
 
-    The gradient solves one system. That of `triangular_solve` solves two, which can wait for each
-    other's threads for ever on a CPU with few cores (jaxlib 0.10.2).
+    The gradient solves one system; `triangular_solve` solves two in its own, which can wait for
+    each other's threads for ever on a CPU with few cores (jaxlib 0.10.2).
     """
     if u.shape[1] == 1:
         return u

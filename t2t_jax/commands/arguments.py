@@ -101,7 +101,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
         "W",
     ),
     "--task": _number("run only one task, a row with a trial or a seed, counted from 0", "I"),
-    "--tasks": _flag("only print the number of tasks, of trials before those of seeds"),
+    "--tasks": _flag("only print the number of tasks, of trials before tasks of seeds"),
     "--published": _path("count runs published there as done", metavar="FOLDER"),
     "--rerun": _flag("repeat the runs that compute something else than this code"),
     # I/W and the stage, for workers that `run` starts

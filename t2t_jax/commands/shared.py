@@ -42,7 +42,7 @@ def request(arguments: Namespace) -> tuple[Study, requests.Request]:
 def grid_shown(arguments: Namespace) -> Grid:
     """Returns the grid of a command line, with what `run` was given in the store where it is mute.
 
-    The settings are those of `run` if none are given; the metrics are those that `run` was given
+    The settings of `run` are used if none are given; the metrics are those that `run` was given
     with these settings.
     """
     (study, asked), home = request(arguments), arguments.store

@@ -115,7 +115,7 @@ CORPORA: dict[str, Corpus] = {
 
 
 def parse_options(corpus: str, text: str) -> dict[str, int]:
-    """Returns all options of a corpus; `text` has those of other values, as in "keys=8,length=64".
+    """Returns all options of a corpus; `text` sets some of them, as in "keys=8,length=64".
 
     Raises UsageError if the corpus has no such option, or a value is out of range.
     """

@@ -90,7 +90,7 @@ def train(
       whole: words that are never split: each is one of the subwords.
       normalization: SentencePiece's rule for the text. With `identity`, every text of known
         characters is decoded as it was encoded, even if it has the name of a special token.
-      documents: whether every space counts, and other characters than those of the model are bytes.
+      documents: whether every space counts, and characters that the model lacks are bytes.
 
     Raises UsageError if the lines have fewer subwords, or more characters, than `size`.
     """

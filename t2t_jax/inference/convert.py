@@ -1,4 +1,4 @@
-"""Conversion of parameters to those of a model of another library (`inference/formats.py`)."""
+"""Conversion of parameters to the layout of another library's model (`inference/formats.py`)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -49,7 +49,7 @@ def export(
 
     Args:
       files: the files that determine the run, which safetensors gets.
-      scores: those of result.json, for the model card of transformers.
+      scores: the scores in result.json, for the model card of transformers.
 
     Raises:
       UsageError: the format lacks a layer or a parameter of the model, its package is not

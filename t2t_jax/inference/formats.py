@@ -96,7 +96,7 @@ _MARIAN = Format(
     dict(scale_embedding=True, is_encoder_decoder=True, forced_eos_token_id=None),
     "scaled halves biases zeros",
     "MarianMTModel",
-    note=" Its norms add 1e-5 to the variance, where those of the training added 1e-6.",
+    note=" Its norms add 1e-5 to the variance, where the norms in training added 1e-6.",
 )
 _PEGASUS = """
     model.encoder.layer_norm=encoder_norm/norm/affine

@@ -55,7 +55,7 @@ def tokenizer(vocabulary: Vocabulary, begin: Sequence[int], end: Sequence[int]) 
 
 
 def _steps(rules: Any, lines: bool, escaped: bool) -> tuple[list[Json], list[Json]]:
-    """Returns the steps from text to pieces, those of `Vocabulary` and SentencePiece, and back."""
+    """Returns the steps from text to pieces in `Vocabulary` and SentencePiece, and back."""
     out = [_replace(Regex=f"(?!\n){_CONTROL}" if lines else _CONTROL, content=" ")]
     back = [_replace(String=_SPACE, content=" "), dict(type="ByteFallback"), dict(type="Fuse")]
     if escaped:

@@ -72,7 +72,7 @@ class MultiHead(nn.Module):
         self.W_V = self.matrix("W_V", c.h_kv or c.h, c.d_v, "d_v")
 
     def matrix(self, name: str, h: int, width: int, axis: str, of: str = "d_model") -> Array:
-        """From the features whose number is the field `of` to those of h heads."""
+        """From features, whose number is the field `of`, to the features of h heads."""
         init = nn.initializers.variance_scaling(1, "fan_avg", "uniform", 0, (1, 2))
         shape, axes = (getattr(self.c, of), h, width), (of, "heads", axis)
         return parameter(self, name, shape, axes, init, self.dtype)

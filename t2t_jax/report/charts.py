@@ -70,8 +70,8 @@ def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> Itera
         yield Chart("differences", differences.describe(values), body)
     if compared := agreement.agreements(grid, lines):
         caption = (
-            "Differences from base against the paper's, with 95% intervals, those of tested rows "
-            "corrected for all tests of the table; Kendall's tau."
+            "Differences from base against the paper's, with 95% intervals, which are corrected "
+            "for all tests of the table if a row is tested; Kendall's tau."
         )
         yield Chart("agreement", caption, differences.agreement(compared, styles))
     if crossed := factorial.factorial(grid, lines):

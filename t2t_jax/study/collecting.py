@@ -26,8 +26,8 @@ class RowResult:
       status: the status of the unfinished runs, as text.
       choice: the trials of a row that was tuned, from which `c` was chosen; none of other rows.
       untuned: the same row without tuning, if it was tuned.
-      measures: by the name of their column; None if a metric is not known for all runs. Those of
-        `comparison.compare_with_base`.
+      measures: by the name of their column; None if a metric is not known for all runs.
+        `comparison.compare_with_base` fills them in.
     """
 
     row: Row

@@ -225,7 +225,7 @@ def standard_error(
       variances: sample variances over the seeds of both rows, [2, ...].
       n: numbers of seeds of both rows, [2, ...].
       sentences: variance of the difference over sentences [...].
-      prior: a variance towards which those of the rows are shrunk, and its degrees of freedom.
+      prior: a variance towards which the rows' variances are shrunk, and its degrees of freedom.
     """
     d = n - 1 + prior[1]
     squares = ((n - 1) * variances + prior[1] * prior[0]) / d / n

@@ -182,7 +182,7 @@ def costs(rows: Sequence[RowResult]) -> Table:
 
 
 def _on_device(every: Sequence[Run], device: str) -> Iterator[str]:
-    """Yields the cells of `_ON_DEVICE`; those of what is unknown are empty."""
+    """Yields the cells of `_ON_DEVICE`; cells of what is unknown are empty."""
     runs = [run for run in every if run.device == device]
     of_runs, peaks = [run.costs for run in runs], [run.result.get("peak_flops") for run in runs]
     seconds = [x["training_seconds"] for x in of_runs]
