@@ -5,11 +5,11 @@
 About 4 minutes on 2 CPU cores for each seed.
 
 An LSTM computes its gates from the input and its last state by one matrix, W [x; h] + b. Kuchaiev
-and Ginsburg (2017) have two cells with fewer parameters. In F-LSTM (section 2.2), W is a product of
-two matrices, W_2 W_1, whose rank r is here half of the width, as in their F512, so a layer has 3/8
-of the parameters. In G-LSTM (section 2.3), x and h are divided into k groups, and each group has a
-matrix of its own: W is block-diagonal, with 1/k of the parameters. "LSTM, narrower" has about as
-many parameters in its cells as G-LSTM of 2 groups.
+and Ginsburg (2017) have two cells with fewer parameters. In F-LSTM, W is a product of two matrices,
+W_2 W_1, whose rank r is here half of the width, as in their F512, so a layer has 3/8 of the
+parameters. In G-LSTM, x and h are divided into k groups, and each group has a matrix of its own: W
+is block-diagonal, with 1/k of the parameters. "LSTM, narrower" has about as many parameters in its
+cells as G-LSTM of 2 groups.
 
 Base is the Transformer with pre-norm. The recurrent rows have layers of both directions in the
 encoder and attention before the output, as "LSTM, dot" in table2.py. Departures from the paper:

@@ -2,7 +2,7 @@
 
     launch/local.sh run modifications --preset hour        10 minutes on 2 CPU cores
     launch/local.sh run modifications --preset multi30k    real text, an hour
-    launch/local.sh run simplifications --seeds 3          8 minutes
+    launch/local.sh run simplifications --seeds 3 --base-seeds 3       4 minutes
 
 Expected of the first with 3 seeds (experiments/results/modifications-hour): base reaches 74.9 ± 0.6
 BLEU, QK-norm 78.4 ± 0.6, the last row 77.4 ± 0.2, no positions 54.8 ± 0.1, post-norm 26.5 ± 4.3.

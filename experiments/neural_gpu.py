@@ -11,8 +11,8 @@ gated recurrent units in turn transform the whole image, n times:
 
     CGRU(s) = u s + (1 - u) tanh(U * (r s) + B),  u = sigmoid(U' * s + B'),  r likewise
 
-For each word of the target, the decoder of Kaiser and Bengio (2016, section 2.3) transforms it once
-more, by units that also read a tape p whose first row has the words so far, U * (r s) + W * p + B.
+For each word of the target, the decoder of Kaiser and Bengio (2016) transforms it once more, by
+units that also read a tape p whose first row has the words so far, U * (r s) + W * p + B.
 Departures from the papers: no cutoff of gates, noise, relaxed sharing or curriculum.
 """
 

@@ -1,6 +1,6 @@
 """Optimizers and schedules, each at the best of six learning rates.
 
-    launch/local.sh run optimizers --seeds 3        25 minutes on 2 CPU cores
+    launch/local.sh run optimizers --seeds 3 --base-seeds 3        25 minutes on 2 CPU cores
 
 Base is the paper's Adam with the preset's schedule. Every row changes the optimizer, its decay of
 weights or clipping of gradients, or the schedule, and is tuned as much as base. Muon orthogonalises
