@@ -29,6 +29,7 @@ Size = Annotated[int, Check(lambda x: x >= 0, "cannot be negative")]
 Amount = Annotated[float, Check(lambda x: x >= 0, "cannot be negative")]
 Positive = Annotated[float, Check(lambda x: x > 0, "must be positive")]
 Share = Annotated[float, Check(lambda x: 0 <= x < 1, "must be at least 0 and below 1")]
+Seed = Annotated[Size, Check(lambda x: x < 2**32, "must be at most 2^32 - 1")]
 
 
 def _field(default: Any, help: str, *tables: Iterable[str]) -> Any:
@@ -200,9 +201,14 @@ class Training:
     average: Count = _field(
         1, "checkpoints averaged at the end, the last (with patience the best); 1: none (Table 3)"
     )
-    seed: Annotated[Size, Check(lambda x: x < 2**32, "must be at most 2^32 - 1")] = _field(
-        0, "seed of initialisation, dropout and batch order"
-    )
+    seed: Seed = _field(0, "seed of initialisation, dropout and batch order")
+    init_offset: Seed = _field(0, "added to the seed of initialisation alone")
+    order_offset: Seed = _field(0, "added to the seed of the batch order alone")
+    dropout_offset: Seed = _field(0, "added to the seed of dropout alone")
+
+    def seed_of(self, source: Literal["init", "order", "dropout"]) -> int:
+        """Returns the seed of one source of randomness, a uint32."""
+        return int(self.seed + getattr(self, f"{source}_offset")) % 2**32
 
 
 @dataclass(frozen=True)
@@ -241,7 +247,8 @@ HINTS = {
     for name, hint in typing.get_type_hints(cls, include_extras=True).items()
 }
 # A compiled step takes these as arrays (`training.step.Hyper`): runs that differ in them share it.
-TRACED = ("P_drop", "eps_ls", "z_loss", "peak_lr", "lr_scale", "warmup", "seed")
+OFFSETS = "init_offset", "order_offset", "dropout_offset"
+TRACED = ("P_drop", "eps_ls", "z_loss", "peak_lr", "lr_scale", "warmup", "seed", *OFFSETS)
 PATHS = ("directory", "train", "dev", "test")  # the content of these files is fingerprinted
 # Fields that determine the sentences.
 SENTENCES = ("corpus", "source", "target", "grade", "task_options", *PATHS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from t2t_jax import config
-from t2t_jax.config import TRACED
+from t2t_jax.config import OFFSETS, TRACED
 from t2t_jax.errors import RunError
 from t2t_jax.models import build
 from t2t_jax.runs.identity import compile_key
@@ -169,7 +169,7 @@ def test_early_stopping_returns_the_best_parameters(average, steps, tmp_path, ca
 
 def test_the_step_reads_traced_fields_from_hyper_alone():
     values = dict(P_drop=0.4, eps_ls=0.3, z_loss=0.1, peak_lr=1e-3, lr_scale=0.5, warmup=4, seed=1)
-    assert set(values) == set(TRACED)
+    assert {*values, *OFFSETS} == {*TRACED}  # offsets are added to the seed
 
     def program(c):
         state = abstract(build(c, V), c, make_mesh())

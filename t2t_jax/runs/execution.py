@@ -104,7 +104,7 @@ def _train(context: Context, runs: Runs) -> dict[Path, Outcome]:
     if not runs:
         return {}
     members = [
-        Member(c, context.batches.with_seed(c.training.seed).stream, directory)
+        Member(c, context.batches.with_seed(c.training.seed_of("order")).stream, directory)
         for c, directory in runs
     ]
     outcomes: dict[Path, Outcome] = {}

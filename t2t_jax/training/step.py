@@ -42,7 +42,7 @@ class Hyper:
     peak_lr: jax.Array
     warmup: jax.Array
     steps: jax.Array
-    seed: jax.Array
+    seed: jax.Array  # of dropout
 
 
 def hyper(c: Config) -> Hyper:
@@ -51,7 +51,7 @@ def hyper(c: Config) -> Hyper:
     numbers = dict(P_drop=t.P_drop, eps_ls=t.eps_ls, warmup=t.warmup, steps=t.steps)
     numbers = jax.tree.map(jnp.float32, numbers | dict(peak_lr=peak_lr(c)))
     z_loss = jnp.float32(t.z_loss) if t.z_loss else None
-    return Hyper(**numbers, z_loss=z_loss, seed=jnp.uint32(t.seed))
+    return Hyper(**numbers, z_loss=z_loss, seed=jnp.uint32(t.seed_of("dropout")))
 
 
 def shift(target: jax.Array) -> jax.Array:
@@ -91,7 +91,8 @@ def initialise(model: nn.Module, c: Config, mesh: Mesh) -> State:
     """The state before the first step, drawn from the seed and laid out over the mesh."""
     layout = jax.tree.map(lambda x: x.sharding, abstract(model, c, mesh))
     with sharding.use_mesh(mesh):
-        return jax.jit(drawing(model, c), out_shardings=layout)(jnp.uint32(c.training.seed))
+        seed = jnp.uint32(c.training.seed_of("init"))
+        return jax.jit(drawing(model, c), out_shardings=layout)(seed)
 
 
 def drawing(model: nn.Module, c: Config) -> Callable[[jax.Array], State]:

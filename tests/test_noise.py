@@ -1,0 +1,146 @@
+"""The three sources of a seed, and what noise.py says of them."""
+
+import json
+from collections import defaultdict
+
+import jax
+import numpy as np
+import pytest
+import toy
+
+from experiments import attention, noise
+from t2t_jax import cli, config
+from t2t_jax.models import build
+from t2t_jax.training import sharding
+from t2t_jax.training.step import hyper, initialise
+
+SOURCES = [*noise.SOURCES]
+
+
+def configured(**changes):
+    c = config.replace(config.Config(), N=1, d_model=8, d_ff=6, h=2, d_k=4, d_v=4)
+    return config.replace(c, **changes)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_offset_moves_the_seed_of_its_source_alone(source):
+    moved, before, after = (
+        configured(seed=3, **{f"{source}_offset": 4}),
+        configured(seed=3),
+        configured(seed=7),
+    )
+    for name in SOURCES:
+        expected = after if name == source else before
+        assert moved.training.seed_of(name) == expected.training.seed_of(name)
+    assert configured(seed=2**32 - 1, init_offset=2).training.seed_of("init") == 1
+
+
+def test_parameters_follow_the_seed_of_initialisation_and_dropout_its_own():
+    def drawn(**changes):
+        c = configured(seed=3, **changes)
+        params = initialise(build(c, 20), c, sharding.make_mesh()).params
+        return np.concatenate([x.ravel() for x in jax.tree.leaves(params)]), int(hyper(c).seed)
+
+    params, seed = drawn()
+    other, same_seed = drawn(init_offset=1)
+    assert same_seed == seed == 3
+    assert not np.array_equal(params, other)
+    same, seed_of_dropout = drawn(dropout_offset=1, order_offset=1)
+    np.testing.assert_array_equal(params, same)
+    assert seed_of_dropout == 4
+
+
+def test_runs_differ_by_each_source_and_all_offsets_together_are_another_seed(tmp_path, capsys):
+    home, corpus = tmp_path / "corpus", tmp_path / "runs"
+    home.mkdir()
+    words = toy.train(toy.write(home), tmp_path / "cache", steps=6, evaluate_every=6, P_drop=0.2)
+    found = {}
+    changes = {x: {f"{x}_offset": 1} for x in SOURCES}
+    changes |= {"none": {}, "all": {k: v for x in changes.values() for k, v in x.items()}}
+    for name, fields in changes.items():
+        assert not cli.main([*words, "--run", str(corpus / name), *toy.options(fields)])
+        found[name] = toy.records(corpus / name)[-1]["dev_perplexity"]
+    assert not cli.main([*words, "--run", str(corpus / "next"), "--seed", "1"])
+    capsys.readouterr()
+    assert toy.records(corpus / "next")[-1]["dev_perplexity"] == found["all"]
+    assert len({*found.values()}) == 5
+
+
+def test_rows_of_noise_are_those_of_attention():
+    """The first rows of each mechanism, whose runs both studies share."""
+    rows = {row.name: row.changes for row in attention.attention.rows}
+    for row in noise.noise.rows:
+        name, _, moved = row.name.partition(", other ")
+        expected = dict(rows[name]) | ({f"{moved}_offset": 1} if moved else {})
+        assert dict(row.changes) == expected
+    assert len(noise.noise.rows) == 24
+
+
+def drawn(effects, interaction, n, random):
+    """Values of seeds with the effects of each source, and of each combination of sources."""
+    size = n + 1
+    alone = {x: random.normal(scale=effects[x], size=size) for x in SOURCES}
+    together = defaultdict(lambda: random.normal(scale=interaction))
+
+    def value(seed, moved=""):
+        at = [seed + (x == moved) for x in SOURCES]
+        return sum(alone[x][i] for x, i in zip(SOURCES, at, strict=True)) + together[tuple(at)]
+
+    return {moved: [value(seed, moved) for seed in range(n)] for moved in ("", *SOURCES)}
+
+
+@pytest.mark.parametrize("interaction", [0.0, 0.5])
+def test_deviations_by_source_are_those_of_the_model_that_made_them(interaction):
+    """Where sources interact, each alone moves a result as much as its interaction does."""
+    effects, random = dict(init=0.3, order=0.1, dropout=0.2), np.random.default_rng(0)
+    found = noise.sources(drawn(effects, interaction, 3000, random))
+    squares = sum(x**2 for x in effects.values())
+    expected = {"all sources": squares + interaction**2}
+    for name, title in noise.SOURCES.items():
+        expected[f"{title} alone"] = effects[name] ** 2 + interaction**2
+        expected[f"all but {title}"] = squares - effects[name] ** 2 + interaction**2
+    assert {x: d.size for x, d in found.items()} == pytest.approx(
+        {x: v**0.5 for x, v in expected.items()}, rel=0.05
+    )
+
+
+def test_an_interval_holds_the_deviation_in_19_of_20_cases():
+    values = np.random.default_rng(0).normal(scale=2.0, size=(2000, 8))
+    found = [noise.Deviation.of(x.var(ddof=1), 7) for x in values]
+    assert np.mean([x.low < 2.0 < x.high for x in found]) == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize("deviations", [(0.02, 0.02), (0.05, 0.01)])
+def test_the_seeds_to_detect_a_difference_find_it_in_four_of_five_tables(deviations):
+    n = noise.seeds_to_detect(0.03, deviations)
+    random = np.random.default_rng(0)
+    a, b = (random.normal(scale=x, size=(20_000, n)) for x in deviations)
+    p = noise.stats.ttest_ind(a + 0.03, b, axis=1, equal_var=False).pvalue
+    assert 0.78 < np.mean(p < 0.05) < 0.9
+
+
+def test_false_winners_are_those_of_normal_runs():
+    """Of rows with the same deviation, a test at 5% declares a winner in about 5%."""
+    found = noise.false_winners([0.02] * 4)
+    rules = [*found.values()]
+    one, best, means, normal, bars, errors, welch = rules
+    assert one == pytest.approx(2 * noise.special.ndtr(-0.01 / (0.02 * 2**0.5)), abs=0.02)
+    assert best < one
+    assert means == pytest.approx(2 * noise.special.ndtr(-0.01 / (0.02 * (2 / 3) ** 0.5)), abs=0.02)
+    assert normal == pytest.approx(0.05, abs=0.015)
+    assert bars > welch
+    assert errors > welch
+    assert 0.02 < welch < 0.055
+
+
+def test_stored_noise_is_that_of_the_stored_runs(tmp_path, monkeypatch):
+    if not noise.RESULTS.exists():
+        pytest.skip("no run of noise.py is stored")
+    monkeypatch.setattr(noise, "STORE", noise.RESULTS)
+    text = noise.collect(tmp_path / "noise")
+    assert text == (noise.RESULTS / "table.md").read_text()
+    stored, found = (
+        json.loads((home / "noise.json").read_text())
+        for home in (noise.RESULTS, tmp_path / "noise")
+    )
+    assert found == stored
