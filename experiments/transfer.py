@@ -1,7 +1,8 @@
-"""Does the best learning rate of a small model serve a wide one, and does muP make it so?
+"""Does the best learning rate of a small model serve a wide one, or a deep one?
 
-    launch/local.sh run transfer --seeds 1 --base-seeds 1     an hour on 2 CPU cores
-    launch/local.sh experiments/transfer.py                   draws the figure from stored results
+    launch/local.sh run transfer --seeds 1 --base-seeds 1         an hour on 2 CPU cores
+    launch/local.sh run transfer_depth --seeds 1 --base-seeds 1   half an hour
+    launch/local.sh experiments/transfer.py                       figures of stored results
 
 Every width is trained at every peak of the learning rate, under the standard parametrization and
 under muP (Yang et al. 2022), which equals it at d_model 512. A head has 64 features at every
@@ -9,6 +10,10 @@ width, and d_ff is 4 d_model, as muP assumes. Learning rates transfer if the lin
 against peak_lr have their lowest point at the same rate for every width. Expected in preset demo
 (experiments/results/transfer-demo): with muP between 0.0121 and 0.0128, with the standard
 parametrization from 0.0256 at the narrowest width to 0.0031 at the widest.
+
+In transfer_depth the width is the same. Pre-norm layers stand beside those of CompleteP (Dey et al.
+2025), whose residual branches are divided by the number of layers; with Adam and alpha = 1, its
+learning rates are muP's at every depth.
 """
 
 from pathlib import Path
@@ -17,10 +22,21 @@ import numpy as np
 from scipy import special
 
 from t2t_jax import files, plotting
-from t2t_jax.study import cross, study
+from t2t_jax.study import cross, norm_placement, study
 from t2t_jax.study.typeset import pipe_table
 
-RESULTS = Path(__file__).parent / "results" / "transfer-demo"
+RESULTS = Path(__file__).parent / "results"
+STUDIES = {"transfer": ("parametrization", "d_model"), "transfer_depth": ("norm_placement", "N")}
+RATES = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064]
+DEPTH = 2  # layers with which `complete` equals pre-norm
+
+
+@norm_placement("complete", "x + 2 f(Norm(x)) / N (CompleteP, with alpha = 1)", final_norm=True)
+def complete(layer, x, sublayers, P_drop):
+    for name, f in sublayers.items():
+        add_norm = layer.add_norm(name)
+        x = x + DEPTH / layer.c.N * add_norm.drop(f(add_norm.norm(x)), P_drop)
+    return x
 
 
 @study(
@@ -34,18 +50,29 @@ def transfer():
     return cross(
         parametrization=["standard", "mup"],
         d_model=[256, 512, 1024, 2048],
-        peak_lr=[0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064],
+        peak_lr=RATES,
         d_ff=lambda row: 4 * row["d_model"],
         h=lambda row: row["d_model"] // 64,
     )
 
 
-def curves(lines):
-    """Returns the rates, and NLL [seeds, rates] of each (parametrization, d_model)."""
+@study(
+    "Depths and learning rates with pre-norm and CompleteP",
+    columns="norm_placement N peak_lr",
+    split="",
+    V=41_100,
+)
+def transfer_depth():
+    return cross(norm_placement=["pre", "complete"], N=[4, 8, 16, 32], peak_lr=RATES)
+
+
+def curves(lines, kind, size):
+    """Returns the rates, and NLL [seeds, rates] by the values of two fields, kind and size."""
     cells: dict[tuple[str, int], dict[float, np.ndarray]] = {}
     for line in lines:
         m, rate = line.c.model, line.c.training.peak_lr
-        cells.setdefault((m.parametrization, m.d_model), {})[rate] = np.log(line.PPL.values)
+        cell = getattr(m, kind), getattr(m, size)
+        cells.setdefault(cell, {})[rate] = np.log(line.PPL.values)
     rates = sorted({rate for of_model in cells.values() for rate in of_model})
     return rates, {x: np.stack([y[rate] for rate in rates], axis=1) for x, y in cells.items()}
 
@@ -63,14 +90,14 @@ def lowest(rates, NLL):
     return float(2 ** (-b / (2 * a)))
 
 
-def summary(rates, NLL, narrowest):
-    """Returns what a line of the table shows of a width.
+def summary(rates, NLL, smallest):
+    """Returns what a line of the table shows of a size.
 
     Args:
       NLL: [seeds, rates].
-      narrowest: NLL of the narrowest width.
+      smallest: NLL of the smallest size.
     """
-    transferred = narrowest.mean(axis=0).argmin()
+    transferred = smallest.mean(axis=0).argmin()
     best = np.array([lowest(rates, x) for x in NLL])
     logs = np.log2(best)
     n = len(best)
@@ -84,35 +111,35 @@ def summary(rates, NLL, narrowest):
     }
 
 
-def measure(lines):
-    """Returns a summary of each width, by parametrization."""
-    rates, NLL = curves(lines)
-    widths = sorted({d_model for _, d_model in NLL})
+def measure(lines, kind, size):
+    """Returns a summary of each size, by kind."""
+    rates, NLL = curves(lines, kind, size)
+    sizes = sorted({x for _, x in NLL})
     return {
-        name: {d: summary(rates, NLL[name, d], NLL[name, widths[0]]) for d in widths}
+        name: {x: summary(rates, NLL[name, x], NLL[name, sizes[0]]) for x in sizes}
         for name in dict.fromkeys(name for name, _ in NLL)
     }
 
 
-def table(results):
-    """Returns Markdown: a line for each parametrization and width."""
-    heads = ["parametrization", "d_model", "best peak_lr (95% interval over seeds)"]
-    heads += ["NLL at the best of the rates", "cost in nats of the narrowest width's best rate"]
+def table(results, kind, size):
+    """Returns Markdown: a line for each kind and size."""
+    heads = [kind, size, "best peak_lr (95% interval over seeds)"]
+    heads += ["NLL at the best of the rates", f"cost in nats of the best rate of the least {size}"]
     lines = []
-    for name, of_width in results.items():
-        for n, (d_model, x) in enumerate(of_width.items()):
+    for name, of_size in results.items():
+        for n, (value, x) in enumerate(of_size.items()):
             low, high = x["interval"] or (None, None)
             interval = f" ({low:.4f} to {high:.4f})" if low else ""
             cost = f"{x['transferred']:.3f}"
             cells = [f"{x['best']:.4f}{interval}", f"{x['NLL']:.3f}", cost]
-            lines.append(["" if n else name, str(d_model), *cells])
+            lines.append(["" if n else name, str(value), *cells])
     return pipe_table(heads, lines)
 
 
-def draw(lines, path):
-    """Plots NLL over the learning rate, with a panel for each parametrization."""
-    rates, NLL = curves(lines)
-    styles = plotting.styles([f"d_model={d}" for d in sorted({d for _, d in NLL})])
+def draw(lines, kind, size, path):
+    """Plots NLL over the learning rate, with a panel for each kind and a line for each size."""
+    rates, NLL = curves(lines, kind, size)
+    styles = plotting.styles([f"{size}={x}" for x in sorted({x for _, x in NLL})])
     x = plotting.Axis.over("rate", "peak_lr", rates, log=True, values=rates)
     y = plotting.Axis.over(
         "NLL", "NLL on dev, in nats", (z.mean() for v in NLL.values() for z in v.T)
@@ -120,9 +147,9 @@ def draw(lines, path):
     panels: list[plotting.Spec] = []
     for name in dict.fromkeys(name for name, _ in NLL):
         values = [
-            styles[f"d_model={d}"]
+            styles[f"{size}={of_size}"]
             | dict(rate=rate, NLL=float(z.mean()), low=float(z.min()), high=float(z.max()))
-            for (of, d), all_rates in NLL.items()
+            for (of, of_size), all_rates in NLL.items()
             if of == name
             for rate, z in zip(rates, all_rates.T, strict=True)
         ]
@@ -136,12 +163,16 @@ def draw(lines, path):
 def main():
     from experiments.mechanisms import stored  # no study file may import it when it is loaded
 
-    lines = stored("transfer", "demo")
-    results = measure(lines)
-    files.write_json(RESULTS / "widths.json", results)
-    files.write(RESULTS / "rates.md", table(results))
-    draw(lines, RESULTS / "rates")
-    print(table(results))
+    for name, fields in STUDIES.items():
+        folder = RESULTS / f"{name}-demo"
+        if not folder.exists():
+            continue
+        lines = stored(name, "demo")
+        results = measure(lines, *fields)
+        files.write_json(folder / "best.json", results)
+        files.write(folder / "rates.md", table(results, *fields))
+        draw(lines, *fields, folder / "rates")
+        print(table(results, *fields))
 
 
 if __name__ == "__main__":

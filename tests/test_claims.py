@@ -81,7 +81,7 @@ def treebank_claims():
 
 def transfer_claims():
     """Yields sentences about learning rates across widths, likewise."""
-    stored = json.loads((readme.RESULTS / "transfer-demo" / "widths.json").read_text())
+    stored = json.loads((readme.RESULTS / "transfer-demo" / "best.json").read_text())
     rates = {name: [x["best"] for x in widths.values()] for name, widths in stored.items()}
     narrow, *_, wide = stored["standard"].values()
     falls = [a / b for a, b in itertools.pairwise(rates["standard"])]

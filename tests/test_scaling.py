@@ -1,6 +1,7 @@
 """The learning rates that transfer.py calls best, and the fits of scaling_laws.py."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,7 +45,23 @@ def test_a_fit_recovers_the_law_that_made_the_runs():
     assert scaling_laws.law(robust, N, D) == pytest.approx(NLL, rel=0.005)
 
 
-def test_the_stored_rates_are_those_of_the_stored_runs():
-    stored = json.loads((transfer.RESULTS / "widths.json").read_text())
-    found = transfer.measure(mechanisms.stored("transfer", "demo"))
-    assert json.loads(json.dumps(found)) == stored
+@pytest.mark.parametrize("N", [2, 6])
+def test_branches_of_completep_are_divided_by_the_number_of_layers(N):
+    def add_norm(name):
+        scale = {"attention": 3.0, "feed_forward": 5.0}[name]
+        return SimpleNamespace(norm=lambda x: scale * x, drop=lambda x, P_drop: x + P_drop)
+
+    layer = SimpleNamespace(c=SimpleNamespace(N=N), add_norm=add_norm)
+    sublayers = {"attention": lambda x: x**2, "feed_forward": lambda x: x - 1}
+    middle = 0.7 + 2 / N * ((3 * 0.7) ** 2 + 0.1)
+    expected = middle + 2 / N * (5 * middle - 1 + 0.1)
+    assert transfer.complete(layer, 0.7, sublayers, 0.1) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", transfer.STUDIES)
+def test_the_stored_rates_are_those_of_the_stored_runs(name):
+    folder = transfer.RESULTS / f"{name}-demo"
+    if not folder.exists():
+        pytest.skip("no run of it is stored")
+    found = transfer.measure(mechanisms.stored(name, "demo"), *transfer.STUDIES[name])
+    assert json.loads(json.dumps(found)) == json.loads((folder / "best.json").read_text())
