@@ -1,6 +1,6 @@
 """An atlas of noise: how far seeds move each mechanism's loss, and what in a seed does it.
 
-    launch/local.sh run noise --store runs/noise --seeds 12          2 hours of one CPU core
+    launch/local.sh run noise --store runs/noise --seeds 8           1.5 hours of one CPU core
     launch/local.sh run attention --store runs/noise --seeds 8       3 hours
     launch/local.sh experiments/noise.py                             tables and figure
 
@@ -8,7 +8,7 @@ The first compares sources in six mechanisms. A seed sets the initial parameters
 batches and dropout. The rows of a mechanism move one of the three to the next seed. Two runs that
 differ in one source alone show its variance with the others fixed: half of their squared
 difference. A run and the next seed's run share one source alone, and show the variance without it.
-If the variances of the sources added up, those of one source would sum to the whole.
+If sources did not interact, the variances of one source alone would sum to the whole.
 
 The second gives the deviation of every row of attention.py over seeds, the seeds with which a test
 finds a difference, and how often usual rules declare a winner between two rows whose true means
@@ -91,7 +91,7 @@ def sources(values):
     """Returns the deviations over all sources, over one source alone, and over all but one.
 
     Args:
-      values: by row, those of seeds 0 to n - 1; "" is the row whose sources have the same seed.
+      values: of seeds 0 to n - 1, by the source that a row moves; "" is the row that moves none.
     """
     whole, n = np.array(values[""]), len(values[""])
     found = {"all sources": Deviation.of(whole.var(ddof=1), n - 1)}
@@ -158,7 +158,7 @@ def by_metric(runs):
 
 
 def measure(lines_of_noise, lines_of_attention):
-    """Returns the deviations by mechanism and source, those of all rows, and false winners."""
+    """Returns deviations by mechanism and source, deviations of all rows, and false winners."""
     by_name = {line.row.name: by_metric(line.runs) for line in lines_of_noise}
     of_sources = {}
     for name in MECHANISMS:

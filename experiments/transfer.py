@@ -11,9 +11,9 @@ against peak_lr have their lowest point at the same rate for every width. Expect
 (experiments/results/transfer-demo): with muP between 0.0121 and 0.0128, with the standard
 parametrization from 0.0256 at the narrowest width to 0.0031 at the widest.
 
-In transfer_depth the width is the same. Pre-norm layers stand beside those of CompleteP (Dey et al.
-2025), whose residual branches are divided by the number of layers; with Adam and alpha = 1, its
-learning rates are muP's at every depth.
+In transfer_depth the width is the same. Pre-norm stands beside CompleteP (Dey et al. 2025), which
+divides residual branches by the number of layers; with Adam and alpha = 1, its learning rates do
+not depend on the depth.
 """
 
 from pathlib import Path

@@ -84,7 +84,7 @@ def changed(after):
 
 
 def test_renames_comments_and_new_fields_change_no_program(tmp_path):
-    field = "    seed: Annotated["
+    field = "    seed: Seed = "
     after = programs_of_edited(
         tmp_path,
         ("training/step.py", "_accumulate", "_sum_gradients"),
