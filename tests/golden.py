@@ -70,7 +70,6 @@ def configs() -> dict[str, dict]:
         "fused": FUSED,
         "fused z-loss": dict(FUSED, z_loss=1e-4),
         "fused local": dict(FUSED, decoder_attention="local:w=4"),
-        "fused linear": dict(FUSED, encoder_attention="linear", decoder_attention="linear"),
         "fused strided": dict(FUSED, decoder_attention="sparse_strided"),
     }
     named |= {name: dict(HEADS, **changes) for name, changes in others.items()}

@@ -339,7 +339,7 @@ def test_only_a_program_with_kernels_has_kernels(kernels, monkeypatch):
         dense, "flash_attention", lambda *x: calls.append(x) or flash_attention.plain(*x)
     )
     ids = jnp.ones((2, 5), jnp.int32)
-    for name in ("local:w=2", "sparse_strided:l=2", "linear"):
+    for name in ("local:w=2", "sparse_strided:l=2"):
         model = build(small(decoder_attention=name, kernels=kernels), V)
         program = str(jax.make_jaxpr(model.init)(jax.random.key(0), ids, ids))
         assert ("pallas_call" in program) == (kernels == "fused"), name

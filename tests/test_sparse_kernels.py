@@ -1,4 +1,4 @@
-"""Kernels of sparse and linear attention, interpreted on a CPU, equal their plain definitions.
+"""Kernels of sparse attention, interpreted on a CPU, equal their plain definitions.
 
 Padding holds NaN, in the inputs and in the gradients that come back.
 """
@@ -12,7 +12,7 @@ import pytest
 
 from t2t_jax.attention import build
 from t2t_jax.attention.visibility import Visibility, length_mask
-from t2t_jax.ops import linear_attention, patterns, sparse_attention
+from t2t_jax.ops import patterns, sparse_attention
 from t2t_jax.ops.patterns import Pattern, ranges
 from t2t_jax.ops.sparse_attention import Keys
 from tests import gradients
@@ -144,33 +144,3 @@ def test_blocks_that_no_tile_fits_have_no_kernel():
     q = drawn((1, 30, 2, 16), 0)
     assert build("sparse_random:b=24").fused(q, q, q, Visibility()) is None
     assert [patterns.tile_of(b) for b in (1, 16, 24, 48, 128)] == [16, 16, 0, 16, 64]
-
-
-@pytest.mark.parametrize("T", [70, *full((1,), (32,), (33,), (130,), (200,))])
-def test_linear_attention_equals_its_plain_definition_whatever_padding_holds(T, monkeypatch):
-    monkeypatch.setattr(linear_attention, "TILES", 2)
-    lengths = jnp.array([T, T // 2, 0]), jnp.array([T // 2 + 1, T, T])
-    rows, keys = (length_mask(n, T)[:, :, None, None] for n in lengths)
-    q, k, v, g = (drawn((3, T, 2, d), i) for i, d in enumerate((16, 16, 32, 32)))
-
-    def run(padding, f):
-        held = [jnp.where(rows, x, padding) for x in (g, q)]
-        held += [jnp.where(keys, x, padding) for x in (k, v)]
-        return value_and_gradients(lambda *x: f(*x, *lengths), *held)
-
-    close(run(jnp.nan, linear_attention.linear_attention), run(0, linear_attention.plain))
-
-
-def test_the_definition_of_linear_attention_is_that_of_the_mechanism():
-    q, k, v = (drawn((3, 7, 2, d), i) for i, d in enumerate((16, 16, 32)))
-    lengths = jnp.array([7, 3, 0])
-    visibility, mechanism = Visibility(lengths, lengths, causal=True), build("linear")
-    expected = jax.jit(lambda *x: mechanism.apply({}, *x, visibility))(q, k, v)
-    close(linear_attention.plain(q, k, v, lengths, lengths), expected)
-
-
-def test_other_forms_of_linear_attention_have_no_kernel():
-    q, causal = drawn((1, 7, 2, 16), 0), Visibility(causal=True)
-    assert build("linear").fused(q, q, q, Visibility()) is None
-    wide = drawn((1, 7, 2, 128), 0)
-    assert build("linear").fused(wide, wide, q, causal) is None

@@ -98,7 +98,7 @@ def cases(tokens: int) -> dict[str, Any]:
         "cross_entropy": (loss, cross_entropy, (normal(B, T, d), normal(V, d, scale=d**-0.5))),
         "flash_attention": (attention, flash_attention, qkv),
     }
-    names = "local:w=64 sparse_strided:l=64 sparse_fixed:l=64,c=1 sparse_random:b=32,r=2 linear"
+    names = "local:w=64 sparse_strided:l=64 sparse_fixed:l=64,c=1 sparse_random:b=32,r=2"
     return {
         name: (wrap(getattr(module, name)), wrap(module.plain), arguments)
         for name, (wrap, module, arguments) in modules.items()

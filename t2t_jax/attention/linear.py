@@ -15,8 +15,7 @@ from t2t_jax.attention.mechanism import Bias, Dropout, Mechanism, State, refuse,
 from t2t_jax.attention.recurrence import Keys, scan
 from t2t_jax.attention.visibility import Visibility, zero_padding
 from t2t_jax.errors import UsageError
-from t2t_jax.ops.linear_attention import linear_attention, supported
-from t2t_jax.ops.tiles import on_gpu, rows_alone
+from t2t_jax.ops.tiles import on_gpu
 
 _LOG_ZERO = -1e30  # stands for the logarithm of zero
 _SMALLEST = 1e-30  # a query with a smaller denominator counts as one that sees no key
@@ -59,12 +58,6 @@ class Linear(Mechanism):
         else:
             sums = jnp.einsum("bthm,bhmd->bthd", phi_q, _total(phi_k, a, values)[0])
         return zero_padding(_divide(sums), visibility.q_lengths).astype(v.dtype)
-
-    def fused(self, q: Array, k: Array, v: Array, visibility: Visibility) -> Array | None:
-        if not (visibility.causal and supported(q.shape[-1], v.shape[-1]) and rows_alone()):
-            return None
-        visibility = visibility.with_lengths(q, k)
-        return linear_attention(q, k, v, visibility.q_lengths, visibility.kv_lengths)
 
     def store(self, k: Array, v: Array, visibility: Visibility) -> State:
         """The sum [B, h, m, d_v + 1] over the known keys, and its log-factor [B, h]."""
