@@ -13,8 +13,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from t2t_jax.commands.arguments import add_commands
-from t2t_jax.errors import Interrupted, RunError, UsageError, alternatives, closest
-from t2t_jax.synonyms import ALSO
+from t2t_jax.errors import Interrupted, RunError, UsageError, closest
 from t2t_jax.terminal import warn
 
 
@@ -81,8 +80,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
 def _unknown(word: str, parser: argparse.ArgumentParser) -> str:
     options = [o for o in parser._option_string_actions if o.startswith("--")]
-    close = closest(word, options, ALSO) if word.startswith("-") else []
-    hint = f"did you mean {alternatives(close)}?" if close else f"see {parser.prog} --help."
+    close = closest(word, options) if word.startswith("-") else ""
+    hint = f"did you mean {close!r}?" if close else f"see {parser.prog} --help."
     what = f"there is no option {word!r} here" if word.startswith("-") else f"unexpected {word!r}"
     return f"{what}: {hint}"
 

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 from t2t_jax import parts
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError, near
-from t2t_jax.synonyms import ALSO
 
 
 class Check(NamedTuple):
@@ -304,7 +303,7 @@ def field_type(name: str) -> type | tuple[str, ...]:
 
 def _section(name: str) -> str:
     if name not in SECTION_OF:
-        raise UsageError(f"there is no config field {name!r}: {near(name, SECTION_OF, ALSO)}")
+        raise UsageError(f"there is no config field {name!r}: {near(name, SECTION_OF)}")
     return SECTION_OF[name]
 
 

@@ -1,10 +1,9 @@
 """Errors for users: one sentence each, which says what is wrong, where, and what to do."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 
 class UsageError(Exception):
@@ -25,27 +24,20 @@ class Busy(UsageError):
     """Another process is already doing this work."""
 
 
-def near(
-    name: str, choices: Iterable[str], also: Mapping[str, Iterable[str]] = MappingProxyType({})
-) -> str:
-    """Returns a clause with the choices closest to a misspelt name, or with all choices."""
+def near(name: str, choices: Iterable[str]) -> str:
+    """Returns a clause with the choice closest to a misspelt name, or with all choices."""
     choices = list(choices)
-    if close := closest(name, choices, also):
-        return f"did you mean {alternatives(close)}?"
+    if close := closest(name, choices):
+        return f"did you mean {close!r}?"
     return f"the choices are {', '.join(sorted(choices))}."
 
 
-def closest(name: str, choices: Iterable[str], also: Mapping[str, Iterable[str]]) -> list[str]:
-    """Returns the choices that the word closest to a misspelt name stands for; usually one or none.
-
-    Case, hyphens and leading dashes are ignored. `also` has other words for a choice.
-    """
-    meanings: dict[str, list[str]] = {}
-    for choice in choices:
-        for word in (choice, *also.get(choice.lstrip("-"), ())):
-            meanings.setdefault(_plain(word), []).append(choice)
-    words = difflib.get_close_matches(_plain(name), meanings, n=1, cutoff=0.51)  # more than half
-    return meanings[words[0]] if words else []
+def closest(name: str, choices: Iterable[str]) -> str:
+    """Returns the choice closest to a misspelt name, without regard to case, hyphens and leading
+    dashes; empty if none is close."""
+    plain = {_plain(choice): choice for choice in choices}
+    words = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=0.51)  # more than half
+    return plain[words[0]] if words else ""
 
 
 def _plain(word: str) -> str:
