@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t2t_jax import files
-from t2t_jax.terminal import warn
 
 Spec = dict[str, Any]
 
@@ -315,35 +314,15 @@ def picture(spec: Spec) -> str:
 
 
 def write(path: Path, spec: Spec) -> Path:
-    """Draws a chart as PATH.png, .svg and .pdf; returns the first path.
-
-    Characters of other scripts are drawn in any installed font that has them.
-    """
+    """Draws a chart as PATH.png, .svg and .pdf; returns the first path."""
     import vl_convert
 
     svg = picture(spec)
     png = path.with_name(f"{path.name}.png")
-    if undrawn := "".join(filter(_is_undrawn, sorted({*svg}))):
-        warn(
-            f"no installed font has {undrawn}, so that {png} has boxes in their place: install "
-            "one, such as Noto Sans CJK for Chinese, Japanese and Korean."
-        )
     files.write(png, _with_palette(vl_convert.svg_to_png(svg, scale=1.5)))
     files.write(png.with_suffix(".svg"), svg)
     files.write(png.with_suffix(".pdf"), vl_convert.svg_to_pdf(svg))
     return png
-
-
-def _is_undrawn(character: str) -> bool:
-    """Returns whether a character that is not ASCII is drawn as one that no font has."""
-    import vl_convert
-
-    def drawn(character: str) -> bytes:
-        svg = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
-        text = f'<text y="15" font-family="{_THEME["font"]}">{character}</text>'
-        return vl_convert.svg_to_png(f"{svg}{text}</svg>")
-
-    return not character.isascii() and drawn(character) == drawn("\U0010fffd")
 
 
 def _with_palette(png: bytes) -> bytes:

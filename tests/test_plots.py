@@ -244,11 +244,3 @@ def test_a_curve_has_the_seeds_at_the_steps_of_all(tmp_path):
     assert dev.amounts["steps"].tolist() == [20]
     np.testing.assert_allclose(dev.PPL, [[4], [16]])
     np.testing.assert_allclose(dev.mean, [8])
-
-
-def test_characters_without_an_installed_font_are_named(tmp_path, capsys):
-    """The last character for private use is in no font; é is in the charts' own."""
-    for title, said in (("aé▁", False), ("aé\U0010fffc", True)):
-        plotting.write(tmp_path / "x", plotting.chart({"mark": "point"}, title=title))
-        err = capsys.readouterr().err
-        assert ("no installed font has \U0010fffc," in err) == bool(err) == said
