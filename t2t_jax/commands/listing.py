@@ -1,7 +1,6 @@
 """The output of `t2t-jax list`: the entries of a kind, the rows of a study, the runs of a store."""
 
 import textwrap
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -67,10 +66,7 @@ def _rows(study: Study) -> list[str]:
 
 
 def list_runs(home: Path) -> tuple[list[str], str]:
-    """Returns a line for each name of each run of a store, and a line on how many have ended.
-
-    The age is the time since the run ended, or since its last record if it has not ended.
-    """
+    """Returns a line for each name of each run of a store, and a line on how many have ended."""
     rows, standings = list[tuple[str, ...]](), list[Standing]()
     for directory, c in results.stored(home, warn):
         try:
@@ -86,13 +82,13 @@ def list_runs(home: Path) -> tuple[list[str], str]:
     for directory in sorted({x.parent for x in home.glob(f"*/{published.FAILURE}")} - begun):
         own, why = names.names(directory), f"{directory}: {store.read_failure(directory)}"
         standings.append(Standing("failed", 0, 0, 0.0, {}))
-        rows += [(name, "failed", "", _age(directory), "", "", why) for name in own]
+        rows += [(name, "failed", "", "", "", why) for name in own]
         begun.add(directory)
     waiting = {x.parent for x in home.glob(f"*/{names.FILE}")} - begun
     summary = view.summary(standings, len(waiting)) if standings or waiting else ""
     if not rows:
         return [f"{home} has no runs."], summary
-    heading = "run", "status", "step", "age", "dev PPL", "scores", "location"
+    heading = "run", "status", "step", "dev PPL", "scores", "location"
     table = [heading, *sorted(rows)]
     aligned = align([row[:-1] for row in table])
     width = max(map(len, aligned))
@@ -109,24 +105,10 @@ def _cells(directory: Path, c: Config, state: State, last: Mapping[str, Any]) ->
     return (
         state.status,
         f"{state.step:,}/{c.training.steps:,}",
-        _age(directory),
         "" if ppl is None else f"{ppl:.3f}",
         f"{metric.name} {', '.join(texts)}" if texts else "",
         location if state.failure is None else f"{location}: {state.failure}",
     )
-
-
-def _age(directory: Path) -> str:
-    """Returns the time since a run ended or wrote its last record; empty if it is published."""
-    files = ("failed.json", "result.json", "metrics.jsonl", "config.json")
-    path = next((directory / name for name in files if (directory / name).exists()), None)
-    if path is None:
-        return ""
-    seconds = max(0.0, time.time() - path.stat().st_mtime)
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"
 
 
 def _fields() -> list[str]:
