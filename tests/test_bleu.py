@@ -115,19 +115,6 @@ def test_ter_counts_characters_of_chinese_and_refuses_thai():
         METRICS["TER"].measure(Outputs(*TH, TH[1], data=Data(target="th")))
 
 
-@pytest.mark.parametrize("name", ["BLEU", "BLEU lowercased", "chrF2", "TER"])
-def test_several_references_count_as_sacrebleu_counts_them(name):
-    others = [line.replace("Ein", "Der").replace("einem", "dem") for line in REFERENCES]
-    outputs = Outputs(HYPOTHESES, REFERENCES, REFERENCES, alternatives=[others])
-    of = {"chrF2": sacrebleu.corpus_chrf, "TER": sacrebleu.corpus_ter}
-    options = {"lowercase": True} if name == "BLEU lowercased" else {}
-    expected = of.get(name, sacrebleu.corpus_bleu)(HYPOTHESES, [REFERENCES, others], **options)
-    assert METRICS[name].measure(outputs)[0] == pytest.approx(expected.score)
-    assert "nrefs:2|" in METRICS[name].describe(outputs)
-    with pytest.raises(UsageError, match="exact compares with one reference"):
-        METRICS["exact"].measure(outputs)
-
-
 @pytest.mark.parametrize(
     ("texts", "target", "said"),
     [(ZH, "x", "no spaces between"), (ZH, "zh", ""), (DE, "x", ""), (KO, "ko", "sacrebleu[ko]`")],

@@ -14,7 +14,7 @@ from pathlib import Path
 import jax
 import pytest
 import sentencepiece
-from sacrebleu.metrics import BLEU, TER
+from sacrebleu.metrics import TER
 
 from t2t_jax import config
 from t2t_jax.cli import main
@@ -191,13 +191,7 @@ def test_evaluate_agrees_with_the_run(run, corpus, tmp_path, call, refused):
     assert f"{ter:6.2f}  TER  [" in printed
     assert printed.count("chrF2") == 1
     files = ["--sources", sources, "--references", references]
-    second = references.read_text().replace("eins", "ein")
-    (tmp_path / "second").write_text(second)
-    printed = call("evaluate", run, *files, tmp_path / "second").out
-    alternatives = [lines[1], second.splitlines()]
-    both = BLEU().corpus_score(lines[0], alternatives)
-    assert f"{both.score:6.2f}  BLEU  [nrefs:2|" in printed
-    refused(["evaluate", run, *files, corpus / "dev.de"], "has 13 lines and", "has 20")
+    refused(["evaluate", run, *files[:3], corpus / "dev.de"], "has 13 lines and", "has 20")
     refused(["evaluate", run, *files, "--metrics", "PPL"], "there is no metric 'PPL' here")
     refused(["evaluate", run, *files, "--split", "dev"], "--split names a split")
     refused(["evaluate", run, "--split", "tset"], "tset", "'test'")

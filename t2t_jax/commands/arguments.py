@@ -141,7 +141,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--store:runs": _path("directory of runs [runs]", "runs"),
     "--split": dict(default="test", help="splits of the run's corpus, such as test,test2x [test]"),
     "--sources": _path("a file of sentences, in place of a split"),
-    "--references": _path("a file of their translations, or several", nargs="+", metavar="FILE"),
+    "--references": _path("a file of their translations"),
     "--contrastive": dict(
         metavar="FILE",
         help="accuracy on a contrastive set instead: grammar, or a file in LingEval97's format",

@@ -97,7 +97,7 @@ def evaluate(arguments: Namespace) -> None:
         )
     if paths[0] and arguments.split != "test":
         raise UsageError("--split names a split of the corpus: leave it out, or the files.")
-    texts = None if paths[0] is None else _read_texts([paths[0], *paths[1]])
+    texts = None if paths[0] is None else _read_texts(paths)
     cache_programs(arguments.cache)
     directory, changes = resolve(arguments.run, arguments.store), changed_fields(arguments)
     splits = [name.strip() for name in arguments.split.split(",")]

@@ -78,12 +78,12 @@ def caution(references: Texts, data: Data) -> str:
 
 
 @functools.cache
-def _sacrebleu(name: str, references: int = 1, **options: Any) -> Any:
+def _sacrebleu(name: str, **options: Any) -> Any:
     """Returns a metric of sacreBLEU."""
     import sacrebleu.metrics
 
     made = getattr(sacrebleu.metrics, name)(**options)
-    made.corpus_score(["a"], [["a"]] * references)  # its signature needs their number
+    made.corpus_score(["a"], [["a"]])  # its signature needs the number of references
     return made
 
 
@@ -103,32 +103,32 @@ def of_sums(sums: np.ndarray) -> np.ndarray:
     return np.where(scorable, 100 * np.exp(log_precision + log_brevity), 0.0)
 
 
-def sentence_statistics(hypotheses: Texts, *references: Texts, **options: Any) -> list[list[int]]:
+def sentence_statistics(hypotheses: Texts, references: Texts, **options: Any) -> list[list[int]]:
     """The ten counts of each sentence whose sums give corpus BLEU with these options of sacreBLEU.
 
     They are sacreBLEU's number of matching n-grams for n = 1 to 4, the number of n-grams in the
-    hypothesis for n = 1 to 4, and the lengths of hypothesis and reference. A sentence has one or
-    more references.
+    hypothesis for n = 1 to 4, and the lengths of hypothesis and reference.
     """
-    counts = _sacrebleu("BLEU", **options)._extract_corpus_statistics(hypotheses, references)
+    counts = _sacrebleu("BLEU", **options)._extract_corpus_statistics(hypotheses, [references])
     return [[*ngrams, length, of_reference] for length, of_reference, *ngrams in counts]
 
 
-def _signature(kind: str, outputs: Outputs, **options: Any) -> str:
-    return str(_sacrebleu(kind, len(outputs.all_references), **options).get_signature())
+def _signature(kind: str, **options: Any) -> str:
+    return str(_sacrebleu(kind, **options).get_signature())
 
 
 def _declare(name: str, key: str, kind: str, of_sums: Any, options: Options, **fields: Any) -> None:
     """Declares a metric of sacreBLEU, with the options that the corpus asks for."""
 
     def counts(outputs: Outputs) -> Counts:
-        texts, chosen = (outputs.hypotheses, *outputs.all_references), options(outputs.data)
+        chosen = options(outputs.data)
         if kind == "BLEU":
-            return sentence_statistics(*texts, **chosen)
-        return _sacrebleu(kind, **chosen)._extract_corpus_statistics(texts[0], texts[1:])
+            return sentence_statistics(outputs.hypotheses, outputs.references, **chosen)
+        made = _sacrebleu(kind, **chosen)
+        return made._extract_corpus_statistics(outputs.hypotheses, [outputs.references])
 
     def signature(outputs: Outputs) -> str:
-        return _signature(kind, outputs, **options(outputs.data))
+        return _signature(kind, **options(outputs.data))
 
     metric(name, signature, of_sums, key=key, whole=True, **fields)(counts)
 
@@ -179,7 +179,7 @@ def _moses_signature(outputs: Outputs) -> str:
     import sacremoses
 
     return (
-        f"{_signature('BLEU', outputs, **_TOKENISED)} after lowercase, Moses "
+        f"{_signature('BLEU', **_TOKENISED)} after lowercase, Moses "
         f"normalize-punctuation and tokenizer -l {outputs.data.target} (sacremoses "
         f"{sacremoses.__version__})"
     )
@@ -187,12 +187,13 @@ def _moses_signature(outputs: Outputs) -> str:
 
 @metric("BLEU Moses", _moses_signature, of_sums, key="bleu_moses_lc", whole=True)
 def _moses(outputs: Outputs) -> Counts:
-    return moses(outputs.hypotheses, *outputs.all_references, language=outputs.data.target)
+    return moses(outputs.hypotheses, outputs.references, outputs.data.target)
 
 
-def moses(*texts: Texts, language: str) -> Counts:
+def moses(hypotheses: Texts, references: Texts, language: str) -> Counts:
     """BLEU of both sides after `lc_norm_tok`, as the literature of Multi30k reports it."""
-    return sentence_statistics(*(lc_norm_tok(lines, language) for lines in texts), **_TOKENISED)
+    both = (lc_norm_tok(lines, language) for lines in (hypotheses, references))
+    return sentence_statistics(*both, **_TOKENISED)
 
 
 def lc_norm_tok(lines: Texts, language: str) -> list[str]:

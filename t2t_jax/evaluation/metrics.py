@@ -46,11 +46,6 @@ class Outputs(NamedTuple):
     sources: Sequence[str]
     extras: Sequence[Mapping[str, Any]] = ()  # annotations of the sentences, if there are any
     data: Data = Data()  # the corpus, with its target language
-    alternatives: Sequence[Sequence[str]] = ()  # further references, each of every sentence
-
-    @property
-    def all_references(self) -> Sequence[Sequence[str]]:
-        return [self.references, *self.alternatives]
 
 
 @dataclass(frozen=True)
@@ -95,8 +90,6 @@ class Metric:
                     "a split of the corpus."
                 )
             references = [extra[self.annotation] for extra in outputs.extras]
-        if outputs.alternatives and not self.whole:
-            raise UsageError(f"{self.name} compares with one reference: give one file.")
         texts = (outputs.hypotheses, references, outputs.sources)
         try:
             counts = self.function(outputs) if self.whole else self.function(*texts)

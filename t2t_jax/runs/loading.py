@@ -103,7 +103,7 @@ def evaluate(
     """Returns the scores of a run on a split of its corpus, or on sources and references.
 
     Args:
-      texts: sources, and one or several references of each; None for the split.
+      texts: sources and references; None for the split.
       changes: decoding fields that differ from the run's.
       metrics: names of further metrics, separated by commas.
     """
@@ -115,8 +115,8 @@ def evaluate(
         sentences = _split(store.open_dataset(directory, c, cache, report), split)
         outputs = outputs_of(sentences, (), c.data)
     else:
-        sources, references, *alternatives = texts
-        outputs = Outputs((), references, sources, data=c.data, alternatives=alternatives)
+        sources, references = texts
+        outputs = Outputs((), references, sources, data=c.data)
     check([*own, *more], outputs, report)
     limits: Any = dict(longest=model.limit, max_length=c.data.max_length, warn=report)
     hypotheses = translate(model, params, outputs.sources, vocabulary, c.decoding, **limits)
