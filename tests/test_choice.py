@@ -1,12 +1,11 @@
-"""Choosing, sorting and comparing rows on the page of a study, in a browser."""
+"""Choosing and sorting rows on the page of a study, in a browser."""
 
 from urllib.parse import unquote
 
-import numpy as np
 import pytest
 
 from t2t_jax.report.study import study_page
-from t2t_jax.study import formats, statistics
+from t2t_jax.study import formats
 from tests import stored
 from tests.browser import open_page, wait_for_charts
 
@@ -83,34 +82,10 @@ def test_everything_follows_the_ticked_rows(path, study):
         assert shown(page, "#matrix details tbody tr") == ROWS * 15 // 2
 
 
-@pytest.mark.full
-def test_two_rows_side_by_side_have_their_differences_and_their_test(path, study):
-    _, lines = study
-    one, two = lines[2], lines[13]
-    a, b = one.score, two.score
-    d = statistics.compare(b.values, a.values, b.draws, a.draws)
-    with open_page(path, 1200) as page:
-        assert page.locator("#side").is_hidden()
-        tick(page, 2, 13)
-        text = page.locator("#side table tr").all_inner_texts()
-    rows = dict(line.split("\t", 1) for line in text)
-    assert rows[""].split("\t")[:2] == ["general", "local"]
-    assert rows["encoder_attention"].split("\t") == ["general", "local:w=4"]
-    assert "d_model" not in rows
-    cells = rows["BLEU"].split("\t")
-    assert cells[0] == f"{np.mean(a.values):.2f} ± {np.std(a.values, ddof=1):.2f}"
-    assert float(cells[2]) == pytest.approx(d.size, abs=0.01)
-    low, high = map(float, cells[3].split(" to "))
-    assert (low, high) == (pytest.approx(d.low, abs=0.01), pytest.approx(d.high, abs=0.01))
-    assert float(cells[4]) == pytest.approx(d.p * ROWS * 15 / 2, rel=0.01)
-    assert rows["BLEU, seed 1"].split("\t") == [f"{a.values[1]:.2f}", f"{b.values[1]:.2f}"]
-
-
 def test_a_filter_hides_rows_and_no_match_is_no_error(path):
     with open_page(path, 1200) as page:
         page.fill("#filter", "local ACROSS")
         assert shown(page, "#result tbody tr") == 2
-        assert page.locator("#side tr").first.locator("th").count() == 5
         page.fill("#filter", "nothing")
         assert page.locator("#chosen").inner_text() == f"0 of {ROWS} rows are shown."
         assert shown(page, "figure") == 0

@@ -137,8 +137,6 @@ def test_rows_have_the_order_of_the_table_even_if_a_group_is_not_together(attent
     data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
     names = [line.row.name for line in (lines[0], lines[1], lines[3], lines[2])]
     assert [row["name"] for row in data["rows"]] == names
-    difference, *_ = data["pairs"]["1,2"]["BLEU"]
-    assert float(difference) == pytest.approx(c.score.spread.mean - a.score.spread.mean, abs=0.01)
 
 
 def test_words_added_to_the_reference_and_omitted_from_it_are_marked():

@@ -4,7 +4,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import combinations, groupby
+from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
@@ -22,7 +22,7 @@ from t2t_jax.study import distances, tables
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.comparison import Pairs, comparable, compare_pairs
 from t2t_jax.study.factorial import effects_table, factorial
-from t2t_jax.study.formats import records, render, row_config
+from t2t_jax.study.formats import render, row_config
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import LEVEL
 from t2t_jax.study.typeset import Cell, Table
@@ -50,8 +50,7 @@ def study_page(
         spec = plotting.chart(chart.body, names, paper="transparent")
         picture = Markup(plotting.picture(spec))  # for readers without scripts
         drawn.append(dict(name=chart.name, caption=chart.caption, spec=spec, picture=picture))
-    compared = _compared(grid, lines)
-    main, pairs = next(iter(compared.items()), ("", {}))
+    main, pairs = _compared(grid, lines)
     return page(
         "study.html",
         title=grid.title,
@@ -81,19 +80,23 @@ def study_page(
             (f"{grid.name}.{suffix}", quote(render([(grid, lines)], form)), label)
             for form, suffix, label in DOWNLOADS
         ],
-        data=files.finite(_data(grid, lines, compared))
-        | {"specs": {x["name"]: x["spec"] for x in drawn}},
+        data=files.finite(
+            {
+                "rows": [{"name": x.row.name, "config": row_config(x.c)} for x in lines],
+                "specs": {x["name"]: x["spec"] for x in drawn},
+            }
+        ),
         vega=vega() if drawn else "",
     )
 
 
-def _compared(grid: Grid, lines: Sequence[RowResult]) -> dict[str, Pairs]:
-    """Returns the pairs by metric, the study's own first; metrics without pairs are left out."""
-    comparables = [line for line in lines if comparable(PPL, line, lines[0])]
+def _compared(grid: Grid, lines: Sequence[RowResult]) -> tuple[str, Pairs]:
+    """Returns the metric of the study, or PPL if it has no pairs, and its pairs."""
     own = metric_of(grid.data.corpus).name
-    metrics = {own: compare_pairs(lines, own)} if grid.study.split else {}
-    metrics[PPL] = compare_pairs(comparables, PPL)
-    return {name: pairs for name, pairs in metrics.items() if pairs}
+    if grid.study.split and (pairs := compare_pairs(lines, own)):
+        return own, pairs
+    comparables = [line for line in lines if comparable(PPL, line, lines[0])]
+    return PPL, compare_pairs(comparables, PPL)
 
 
 def _spans(table: Table) -> list[tuple[str, int]]:
@@ -108,35 +111,6 @@ def _page_row(cells: Sequence[Cell], line: RowResult) -> dict[str, Any]:
     summary = f"{row.name}: {changes}; n = {len(line.runs)}"
     details = json.dumps(row_config(line.c), indent=1)
     return dict(cells=cells, name=row.name, summary=summary, config=details)
-
-
-def _data(grid: Grid, lines: Sequence[RowResult], compared: Mapping[str, Pairs]) -> dict[str, Any]:
-    """Returns what the page's script shows of rows side by side, and of every pair.
-
-    A pair has its difference, interval and p for each metric: of the later row minus the earlier.
-    """
-    measures = [metric_of(grid.data.corpus).name, PPL] if grid.study.split else [PPL]
-    rows, differences = [], dict[str, dict[str, tuple[str, ...]]]()
-    for record in records(grid, lines):
-        shown = {}
-        for metric in measures:
-            spread = record[metric] or {}
-            both = (_number(metric, spread.get(name)) for name in ("mean", "deviation"))
-            shown[metric] = " ± ".join(filter(None, both))
-            for run in record["runs"]:
-                shown[f"{metric}, seed {run['seed']}"] = _number(metric, run[metric])
-        rows.append({"name": record["row"], "config": record["config"], "results": shown})
-    for (i, a), (j, b) in combinations(enumerate(row["name"] for row in rows), 2):
-        for metric in (name for name, pairs in compared.items() if (b, a) in pairs):
-            d = compared[metric][b, a]
-            size, low, high = (_number(metric, value) for value in (d.size, d.low, d.high))
-            texts = size, f"{low} to {high}", "one seed" if d.p is None else f"{d.p:.3g}"
-            differences.setdefault(f"{i},{j}", {})[metric] = texts
-    return {"rows": rows, "pairs": differences}
-
-
-def _number(metric: str, value: float | None) -> str:
-    return "" if value is None else f"{value:.{3 if metric == PPL else 2}f}"
 
 
 def _environment(lines: Sequence[RowResult]) -> Mapping[str, str]:

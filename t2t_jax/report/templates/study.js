@@ -2,18 +2,12 @@
 // page shows pictures of the charts, and every row, run and sentence.
 const data = JSON.parse(document.getElementById("data").textContent);
 const every = (selector, root = document) => [...root.querySelectorAll(selector)];
-const [filter, reset, chosen, sentence, seeds, side] = [
-  "filter", "all", "chosen", "sentence", "seeds", "side",
+const [filter, reset, chosen, sentence, seeds] = [
+  "filter", "all", "chosen", "sentence", "seeds",
 ].map((id) => document.getElementById(id));
 const lines = every("#result tr[data-index]");
 const ticks = lines.map((line) => line.querySelector("input"));
 const views = []; // of the charts, with their figures
-
-function element(name, content, attributes = {}) {
-  const node = Object.assign(document.createElement(name), attributes);
-  node.append(...[content].flat());
-  return node;
-}
 
 // The rows that match every word of the filter; if any row is ticked, only those that are ticked.
 function update() {
@@ -34,29 +28,8 @@ function update() {
   chosen.textContent = `${count} ${lines.length} rows are shown.`;
   reset.disabled = rows.length === lines.length && !ticked;
   for (const drawn of views) show(drawn, rows);
-  compare(rows);
   const state = { filter: filter.value, ticked: ticks.map((tick) => tick.checked) };
   history.replaceState(state, ""); // so that the choice survives a reload
-}
-
-// Sets two to six rows side by side: the config fields in which they differ, and their results.
-function compare(indices) {
-  side.hidden = indices.length < 2 || indices.length > 6;
-  if (side.hidden) return;
-  const rows = indices.map((i) => data.rows[i]);
-  const pair = data.pairs[indices] ?? {};
-  const keys = (part) => [...new Set(rows.flatMap((row) => Object.keys(row[part])))];
-  const text = (part, key) => rows.map((row) => String(row[part][key] ?? ""));
-  const line = (name, texts, cell = "td") => element("tr", [
-    element(name ? "th" : "td", name), ...texts.map((content) => element(cell, content)),
-  ]);
-  const tested = rows.length === 2 ? ["difference", "95% interval", "p"] : [];
-  side.querySelector("table").replaceChildren(
-    line("", [...rows.map((row) => row.name), ...tested], "th"),
-    ...keys("config").map((key) => [key, text("config", key)])
-      .filter(([, texts]) => new Set(texts).size > 1).map(([key, texts]) => line(key, texts)),
-    ...keys("results").map((key) => line(key, [...text("results", key), ...(pair[key] ?? [])])),
-  );
 }
 
 function show({ view, figure }, rows) {
@@ -86,8 +59,9 @@ function sortable(table) {
   const heading = table.querySelector("tr.sorting");
   [...heading.cells].forEach((cell, column) => {
     if (!cell.textContent) return;
-    cell.replaceChildren(element("button", cell.textContent, { type: "button" }));
-    cell.firstChild.addEventListener("click", () => {
+    const button = document.createElement("button");
+    cell.replaceChildren(Object.assign(button, { type: "button", textContent: cell.textContent }));
+    button.addEventListener("click", () => {
       const next = { ascending: "descending", descending: "" }[cell.getAttribute("aria-sort")] ?? "ascending";
       for (const other of heading.cells) other.removeAttribute("aria-sort");
       for (const [body, rows] of original) body.append(...rows);
