@@ -142,10 +142,6 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--split": dict(default="test", help="splits of the run's corpus, such as test,test2x [test]"),
     "--sources": _path("a file of sentences, in place of a split"),
     "--references": _path("a file of their translations"),
-    "--contrastive": dict(
-        metavar="FILE",
-        help="accuracy on a contrastive set instead: grammar, or a file in LingEval97's format",
-    ),
     "--metrics:evaluate": _text(
         "further metrics, such as chrF2,TER,COMET,contrastive (`help metric`) [none]",
         metavar="NAMES",
@@ -220,7 +216,7 @@ translate: translate standard input, line by line
 generate: continue each line of standard input by a language model
     single.generate run --store:runs --tokens --temperature --top-k --top-p --seed --cache
 evaluate: score a run on a test set
-    single.evaluate run --store:runs --split --sources --references --contrastive \
+    single.evaluate run --store:runs --split --sources --references \
     --metrics:evaluate --cache +decoding
 export: export a run's model, for CTranslate2, transformers or others
     single.export run --store:runs --format:export --out:export

@@ -19,7 +19,7 @@ from t2t_jax.config import Config
 from t2t_jax.data import parallel
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.contrastive import Accuracy
+from t2t_jax.evaluation.contrastive import Accuracy, accuracies
 from t2t_jax.evaluation.metrics import CONTRASTIVE, metric_of, metrics_of, outputs_of, parse, score
 from t2t_jax.evaluation.teacher_forced import nats_of
 from t2t_jax.inference import sample
@@ -82,10 +82,7 @@ def generate(arguments: Namespace) -> None:
 
 
 def evaluate(arguments: Namespace) -> None:
-    """Scores a run on splits of its corpus, on files or on a contrastive set."""
-    if arguments.contrastive is not None:
-        _print_contrast(arguments)
-        return
+    """Scores a run on splits of its corpus, on files, or on the minimal pairs of its corpus."""
     paths = arguments.sources, arguments.references
     if (paths[0] is None) != (paths[1] is None):
         raise UsageError("--sources and --references go together: give both, or a --split.")
@@ -111,26 +108,14 @@ def evaluate(arguments: Namespace) -> None:
         _print_predictions(arguments, directory, splits)
         return
     parse(arguments.metrics, corpus)  # before the long work
-    accuracy = judging.score(directory, arguments.cache, say)[0] if contrastive else None
+    judged = judging.score(directory, arguments.cache, say) if contrastive else None
     for split in splits if texts is None else splits[:1]:
         where = arguments.cache, split, texts
         scores = loading.evaluate(directory, *where, changes, arguments.metrics, say)
         print_scores(str(paths[0] or split), scores)
-    if accuracy:
-        print_scores("minimal pairs", {CONTRASTIVE: asdict(accuracy)})
-
-
-def _print_contrast(arguments: Namespace) -> None:
-    """Prints the accuracy of a run on a contrastive set, by type of error and distance."""
-    files = arguments.sources, arguments.references
-    if any(files) or arguments.metrics or arguments.split != "test" or changed_fields(arguments):
-        raise UsageError(
-            "--contrastive compares likelihoods and translates nothing: leave out --split, "
-            "--sources, --references, --metrics and the options of decoding."
-        )
-    cache_programs(arguments.cache)
-    directory = resolve(arguments.run, arguments.store)
-    print(_accuracies(judging.contrast(directory, arguments.cache, arguments.contrastive, say)))
+    if judged:
+        print_scores("minimal pairs", {CONTRASTIVE: asdict(judged[0])})
+        print(_by_type(accuracies(judged[1])))
 
 
 def _print_predictions(arguments: Namespace, directory: Path, splits: Sequence[str]) -> None:
@@ -151,8 +136,8 @@ def _print_predictions(arguments: Namespace, directory: Path, splits: Sequence[s
                 print(f"  {part.mean():6.2f}  NLL at positions {high // 2 + 1} to {last}")
 
 
-def _accuracies(found: Sequence[Accuracy]) -> str:
-    """Returns accuracies as lines of text."""
+def _by_type(found: Sequence[Accuracy]) -> str:
+    """Returns accuracies by type of error and by distance as lines of text."""
     rows = [("", "distance", "accuracy", "95% interval", "n")]
     for x in found:
         name, interval = "" if x.distance else x.type, f"{x.low:.1f} to {x.high:.1f}"

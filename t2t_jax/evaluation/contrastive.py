@@ -2,10 +2,8 @@
 with an error (Sennrich 2017, LingEval97). A corpus may declare a set (`Corpus.minimal_pairs`)."""
 
 import hashlib
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from t2t_jax.data.vocabulary import Vocabulary
@@ -33,30 +31,6 @@ class Accuracy(NamedTuple):
     low: float
     high: float
     n: int
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """Returns a set in LingEval97's format: a list of objects with source, reference and errors.
-
-    Raises UsageError if the file cannot be read, or has another format.
-    """
-    try:
-        items = json.loads(path.read_text("utf-8"))
-        for item in items:
-            texts, errors = [item["source"], item["reference"]], item["errors"]
-            texts += [error[name] for error in errors for name in ("type", "contrastive")]
-            distances = [error.get("distance", 0) for error in errors]
-            fits = all(isinstance(x, str) for x in texts)
-            if not (fits and all(isinstance(x, int) for x in distances)):
-                raise ValueError
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UsageError(
-            f"{path} is not a contrastive set in LingEval97's format: it must be a JSON list of "
-            "objects with source, reference, and errors that have a type and a contrastive text."
-        ) from error
-    return list(items)
 
 
 def judge(

@@ -12,7 +12,7 @@ from t2t_jax.data.prepare import open_corpus
 from t2t_jax.data.raw import HOME, drawn_pairs
 from t2t_jax.environment import environment
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.contrastive import Accuracy, Judgement, accuracies, judge, read, rule
+from t2t_jax.evaluation.contrastive import Judgement, judge, rule
 from t2t_jax.evaluation.metrics import Score
 from t2t_jax.parts import implementation
 from t2t_jax.runs import claim, identity, store
@@ -20,22 +20,6 @@ from t2t_jax.runs.names import title
 
 Report = Callable[[str], Any]
 Set = list[dict[str, Any]]
-
-
-def contrast(directory: Path, cache: Path, name: str, report: Report) -> list[Accuracy]:
-    """Returns the accuracy of a run on a contrastive set, by type of error and distance.
-
-    `name` is a file in LingEval97's format; or the corpus of the run, for the set of `score`.
-    """
-    if name in CORPORA:
-        corpus = store.read_config(directory).data.corpus
-        if name != corpus:
-            raise UsageError(
-                f"{title(directory)} was trained on {corpus}, and the contrastive set of {name} "
-                "is for models of that corpus: give a set of its own, --contrastive FILE."
-            )
-        return accuracies(score(directory, cache, report)[1])
-    return accuracies(_judge(directory, read(Path(name)), report))
 
 
 def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Judgement]]:
@@ -47,8 +31,8 @@ def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Jud
     corpus = CORPORA[c.data.corpus]
     if not corpus.minimal_pairs:
         raise UsageError(
-            f"{title(directory)} was trained on {c.data.corpus}, which has no minimal pairs: give "
-            "a set of its own, --contrastive FILE."
+            f"{title(directory)} was trained on {c.data.corpus}, which has no minimal pairs: leave "
+            f"{store.CONTRASTIVE} out."
         )
     store.open_dataset(directory, c, cache, lambda _: None)  # raises if it is another corpus today
     whole = config.replace(c, pairs=drawn_pairs(c.data))  # a sample of any size is in it
