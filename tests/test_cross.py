@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from t2t_jax import config, plotting
+from t2t_jax import config
 from t2t_jax.errors import UsageError
-from t2t_jax.report import charts, factors
 from t2t_jax.report.study import study_page
 from t2t_jax.study import comparison, cross, factorial, formats, presets, study
 from t2t_jax.study.collecting import RowResult
@@ -159,20 +158,6 @@ def test_a_table_is_followed_by_the_effects(grid, lines):
     assert factorial.factorial(grid, lines[:3]) is None
     others = stored.compared(stored.grid(rows=4))
     assert factorial.factorial(stored.grid(rows=4), others) is None
-
-
-def test_charts_show_every_level_and_combination(grid, lines):
-    drawn = {chart.name: chart for chart in charts.charts(grid, lines, None)}
-    fields = plotting.picture(plotting.chart(drawn["fields"].body))
-    for text in ("h=4", "h=8", "d_model=32", "d_model=64", "BLEU"):
-        assert f">{text}<" in fields
-
-
-def test_an_axis_is_logarithmic_where_its_values_are():
-    assert factors.logarithmic([1, 2, 4])
-    assert not factors.logarithmic([256, 512])
-    assert not factors.logarithmic([0.0, 0.1, 0.4])
-    assert not factors.logarithmic(["a", "b"])
 
 
 def test_the_page_has_the_table_of_effects(grid, lines):

@@ -21,9 +21,9 @@ from t2t_jax.plotting import (
     panel,
     tooltip,
 )
-from t2t_jax.report import differences, factors, learning
+from t2t_jax.report import differences, learning
 from t2t_jax.runs.results import Run
-from t2t_jax.study import agreement, distances, factorial
+from t2t_jax.study import agreement, distances
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.comparison import main_metric
 from t2t_jax.study.distances import Curves
@@ -74,9 +74,6 @@ def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> Itera
             "for all tests of the table if a row is tested; Kendall's tau."
         )
         yield Chart("agreement", caption, differences.agreement(compared, styles))
-    if crossed := factorial.factorial(grid, lines):
-        caption = f"{crossed.metric} against each field, with the range of seeds."
-        yield Chart("fields", caption, factors.fields(crossed))
     if split and grid.study.split and (curves := distances.curves(lines, split)):
         name = metric_of(grid.data.corpus).name
         caption = f"{name} on {grid.study.split} by distance (number of sentences)."
