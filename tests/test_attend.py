@@ -1,6 +1,5 @@
-"""Attention weights of every mechanism, figure and page."""
+"""Attention weights of every mechanism, and their figure."""
 
-import json
 from functools import cache, partial
 
 import flax.linen as nn
@@ -13,8 +12,7 @@ from t2t_jax import config
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.inference.weights import attention_maps
 from t2t_jax.models import build
-from t2t_jax.report.attention import Attended, attention_page, picture
-from tests.browser import open_page
+from t2t_jax.report.attention import Attended, picture
 from tests.reference.attention import attention as reference
 
 V, SOURCES, TARGETS = 30, [[5, 6, 7, 8, 2], [9, 2]], [[4, 5, 2], [4, 6, 7, 2]]
@@ -171,55 +169,11 @@ def shown():
     return Attended(["▁<b>a</b>", "</s>"], ["▁x", "▁y", "</s>"], maps)
 
 
-@pytest.fixture(scope="module")
-def page(shown, tmp_path_factory):
-    path = tmp_path_factory.mktemp("page") / "attention.html"
-    path.write_text(attention_page(shown, make("mixed")[0].c))
-    return path
-
-
-@pytest.mark.full
-def test_layer_head_and_query_are_chosen_by_keyboard_and_mouse(shown, page):
-    with open_page(page, 800) as p:
-        summary = p.locator("#summary")
-        assert p.locator("#layer option").all_inner_texts() == [
-            "encoder self-attention, layer 0: local:w=2",
-            "encoder self-attention, layer 1: local:w=2",
-            "decoder self-attention, layer 0: linear (effective weights)",
-            "decoder self-attention, layer 1: linear (effective weights)",
-            "cross-attention, layer 0: performer:m=8 (effective weights)",
-            "cross-attention, layer 1: linear (effective weights)",
-        ]
-        assert summary.inner_text().startswith("▁<b>a</b>: ")
-        p.locator("#layer").focus()
-        for _ in range(3):
-            p.keyboard.press("ArrowDown")
-        assert summary.inner_text() == "▁x: <s> 100%"
-        p.locator("#queries button").first.focus()
-        p.keyboard.press("ArrowDown")
-        assert summary.inner_text().startswith("▁y: ")
-        assert p.locator("#lines line").count() == 2
-        previous = summary.inner_text()
-        p.select_option("#head", "1")
-        assert summary.inner_text() != previous
-        p.locator("#queries button").nth(2).click()
-        weights = shown.maps[3].weights[1, 2]
-        cells = p.locator("#weights tr.chosen td").all_inner_texts()
-        assert [float(x or 0) for x in cells] == pytest.approx(weights, abs=0.006)
-        assert p.evaluate("document.documentElement.scrollWidth") <= 800
-
-
-def test_user_text_is_escaped(page):
-    assert "<b>a</b>" not in page.read_text()
-
-
-def test_attend_writes_a_page_and_refuses_bad_arguments(trained, tmp_path, call):
+def test_attend_writes_a_picture_and_refuses_bad_arguments(trained, tmp_path, call):
     run, cache = trained
     out = "--out", tmp_path / "out", "--cache", cache
     call("attend", run, "one two", *out)
-    html = (tmp_path / "out" / "attention.html").read_text()
-    layers = json.loads(html.split('id="layers">')[1].split("</script>")[0])
-    assert [len(layer["weights"]) for layer in layers] == [2, 2, 2]
+    assert (tmp_path / "out" / "attention.svg").read_text().count("<image") == 6
     assert "the sentence is empty" in call("attend", run, " ", *out, code=2).err
     assert "is not a run" in call("attend", tmp_path, "one", *out, code=2).err
 

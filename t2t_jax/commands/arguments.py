@@ -220,7 +220,7 @@ evaluate: score a run on a test set
     --metrics:evaluate --cache +decoding
 export: export a run's model, for CTranslate2, transformers or others
     single.export run --store:runs --format:export --out:export
-attend: show what a model attends to in a sentence, as a picture and a page
+attend: draw what a model attends to in a sentence
     single.attend run --store:runs sentence --out:attend --cache +decoding
 bench: measure time and memory on this device
     WHAT

@@ -157,7 +157,7 @@ def export(arguments: Namespace) -> None:
 
 
 def attend(arguments: Namespace) -> None:
-    """Draws the attention of a model in a sentence and its translation, as a picture and a page."""
+    """Draws the attention of a model in a sentence and its translation."""
     cache_programs(arguments.cache)
     directory = resolve(arguments.run, arguments.store)
     c, model, params, vocabulary = loading.load(directory, say)
@@ -180,8 +180,7 @@ def attend(arguments: Namespace) -> None:
     out = arguments.out
     files.make_directory(out)
     attention.picture(attended, out / "attention")
-    files.write(out / "attention.html", attention.attention_page(attended, c.model))
-    print(translated, out / "attention.html", out / "attention.png", sep="\n")
+    print(translated, out / "attention.png", sep="\n")
 
 
 def _translate(

@@ -1,6 +1,6 @@
-"""Plots of a study, and pages for a browser: of a study, and of one model's attention.
+"""Plots and the page of a study, and the picture of a model's attention.
 
-A page is one file that needs no network. Its charts are Vega-Lite; without scripts it shows the
+The page is one file that needs no network. Its charts are Vega-Lite; without scripts it shows the
 same charts as pictures.
 """
 

@@ -1,4 +1,4 @@
-"""Attention weights of one model in a sentence pair: a figure of every head, and a page."""
+"""Attention weights of one model in a sentence pair: a figure of every head."""
 
 import base64
 import io
@@ -9,18 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_jax import config, plotting
-from t2t_jax.attention.choice import of_layer
+from t2t_jax import plotting
 from t2t_jax.data.vocabulary import Vocabulary
 from t2t_jax.inference.weights import Map, attention_maps
-from t2t_jax.report import page
 from t2t_jax.tokens import EOS
 
-ROLES = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "cross-attention",
-}
 PANEL = 100  # sides of the picture of a head, in pixels
 VIRIDIS = "440154 482878 3e4989 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde725"
 
@@ -100,17 +93,3 @@ def _tokens(tokens: Sequence[str], labels: bool, title: str | None) -> plotting.
     scale = {"domain": list(range(len(tokens))), "padding": 0}
     return {"datum": 0, "type": "ordinal", "bandPosition": 0, "scale": scale | {"type": "band"},
             "axis": axis}  # fmt: skip
-
-
-def attention_page(shown: Attended, c: config.Model) -> str:
-    """Returns the HTML of a page on which the reader picks a layer, a head and a query."""
-    layers = []
-    for x in shown.maps:
-        queries, keys = shown.sides(x.role)
-        mechanism = of_layer(getattr(c, f"{x.role}_attention"), x.layer)
-        name = f"{ROLES[x.role]}, layer {x.layer}: {mechanism}"
-        name += " (effective weights)" * x.effective
-        weights = x.weights.round(3).tolist()
-        layers.append(dict(name=name, queries=queries, keys=keys, weights=weights))
-    effective = any(x.effective for x in shown.maps)
-    return page("attention.html", shown=shown, layers=layers, effective=effective)
