@@ -329,8 +329,7 @@ def test_kernels_are_said_of_mechanisms_that_have_one():
     sentence = " ".join(RESULTS.read_text().split()).split("These mechanisms have kernels:")[1]
     named = [word for word in re.findall(r"\w+", sentence.split(".")[0]) if word in MECHANISMS]
     have = [name for name in MECHANISMS if "fused" in vars(type(build(name)))]
-    # The lists were stored when causal linear attention had a kernel, which it has no more.
-    assert sorted(named) == sorted([*have, "linear"])
+    assert sorted(named) == sorted(have)
     assert not (ROOT / "t2t_jax" / "ops" / "feed_forward.py").exists()
     assert "ReLU" not in README.read_text()
 

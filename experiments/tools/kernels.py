@@ -88,6 +88,12 @@ def cases(tokens: int) -> dict[str, Any]:
 
         return summed(of_present)
 
+    def tiles(q: Array, k: Array, v: Array, *visible: Any) -> Array:
+        """Attention by the kernel of patterns: no sentence is longer than this window."""
+        attended = build("local:w=64").fused(q, k, v, Visibility(*visible[:3]))
+        assert attended is not None
+        return attended
+
     def mechanism(name: str, fused: bool) -> Any:
         def attended(*x: Array) -> Array:
             return build(name).apply({}, *x, Visibility(causal=True), fused=fused)
@@ -99,10 +105,13 @@ def cases(tokens: int) -> dict[str, Any]:
         "flash_attention": (attention, flash_attention, qkv),
     }
     names = "local:w=64 sparse_strided:l=64 sparse_fixed:l=64,c=1 sparse_random:b=32,r=2"
-    return {
+    of_package = {
         name: (wrap(getattr(module, name)), wrap(module.plain), arguments)
         for name, (wrap, module, arguments) in modules.items()
-    } | {name: (mechanism(name, True), mechanism(name, False), far) for name in names.split()}
+    }
+    short = {"short, in tiles": (attention(tiles), attention(flash_attention.plain), qkv)}
+    far_apart = {n: (mechanism(n, True), mechanism(n, False), far) for n in names.split()}
+    return of_package | short | far_apart
 
 
 def _value_and_gradients(function: Callable[..., Array]) -> Callable[..., Any]:
