@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,14 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         **{name: installed(name) for name in packages},
     }
+
+
+def made_on(environment: Mapping[str, Any]) -> str:
+    """Returns a sentence about the device and the versions of a stored environment."""
+    names = ("python", "jax", "flax", "libtpu")
+    versions = ", ".join(f"{name} {environment[name]}" for name in names if name in environment)
+    where = f"{environment['device']} ({environment['cores']} cores, {environment['host']})"
+    return f"Made on {where} with {versions}."
 
 
 def without_count(devices: str) -> str:

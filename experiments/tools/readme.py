@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from t2t_jax.environment import made_on
 from t2t_jax.runs import published
 from t2t_jax.runs.results import costs
 from t2t_jax.study.typeset import pipe_table
@@ -115,24 +116,17 @@ def origin(path: Path) -> str:
     """Where a result was made, from the JSON or the runs that are stored beside it."""
     beside = path.with_suffix(".json")
     if beside.exists():
-        return _made_on(json.loads(beside.read_text("utf-8"))["environment"])
+        return made_on(json.loads(beside.read_text("utf-8"))["environment"])
     results = [x for runs in path.parent.rglob(published.NAME) for x in _results(runs.parent)]
     if not results:
         return ""
-    made = list(dict.fromkeys(_made_on(result["environment"]) for result in results))
+    made = list(dict.fromkeys(made_on(result["environment"]) for result in results))
     seconds = [x for result in results if (x := result["training_seconds"]) is not None]
     total = f"{duration(math.fsum(seconds))} of training in sum"
     untimed = len(results) - len(seconds)
     partly = f" of the {len(seconds)} that have times" * bool(untimed)
     count = f"{len(results)} runs, {total}{partly}. " if len(results) > 1 else ""
     return count + " ".join(made)
-
-
-def _made_on(environment: dict[str, Any]) -> str:
-    names = ("python", "jax", "flax", "libtpu")
-    versions = ", ".join(f"{name} {environment[name]}" for name in names if name in environment)
-    where = f"{environment['device']} ({environment['cores']} cores, {environment['host']})"
-    return f"Made on {where} with {versions}."
 
 
 def _results(folder: Path) -> list[dict[str, Any]]:

@@ -136,6 +136,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--out:results": _path("directory for runs.csv and curves.csv [results]", "results"),
     "--out:report": _path("path of the page [STUDY-PRESET.html in the store]"),
     "--to": _path("directory in which STUDY-PRESET is made", required=True),
+    "--card": _flag("write the table as a dataset card of the Hugging Face hub, README.md"),
     # commands on one run
     "run": dict(help=_RUN),
     "--store:runs": _path("directory of runs [runs]", "runs"),
@@ -210,7 +211,7 @@ report: write a page of a study: table, curves, costs, translations
     showing.report study --sweep --preset --rows --store --compare \
     --out:report --metrics --cache +all
 publish: write a study's results to one file, with its table and plots
-    showing.publish study --sweep --preset --rows --store --compare --to --cache +all
+    showing.publish study --sweep --preset --rows --store --compare --to --card --cache +all
 translate: translate standard input, line by line
     single.translate run --store:runs --cache +decoding
 generate: continue each line of standard input by a language model

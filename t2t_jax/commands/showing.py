@@ -99,7 +99,8 @@ def publish(arguments: Namespace) -> None:
     """
     grid = grid_shown(arguments)
     lines = _lines(grid, arguments)
-    folder = publishing.publish(grid, lines, arguments.to)
+    card = Path(arguments.study).name if arguments.card else ""
+    folder = publishing.publish(grid, lines, arguments.to, card)
     if path := declaration.path_of(arguments.study):
         study_file.copy_to(folder, path)
     sentences = sentences_of(grid, lines, arguments.cache)

@@ -1,12 +1,15 @@
 """Publication of a grid: one file of the finished runs from which its tables and plots are made."""
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from t2t_jax import files
 from t2t_jax.config import PATHS
+from t2t_jax.environment import made_on
 from t2t_jax.errors import UsageError
+from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.runs import names, published, store
 from t2t_jax.study import requests
 from t2t_jax.study.collecting import RowResult
@@ -14,10 +17,13 @@ from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
 
 
-def publish(grid: Grid, lines: Sequence[RowResult], home: Path) -> Path:
+def publish(grid: Grid, lines: Sequence[RowResult], home: Path, card: str = "") -> Path:
     """Writes the runs, their settings and their table to home/STUDY-PRESET; returns that folder.
 
     Checkpoints, parameters and paths are left out. Each row's first run keeps its translations.
+
+    Args:
+      card: the study as commands name it, if the table becomes a dataset card.
     """
     runs = runs_of(grid, lines)
     if not runs:
@@ -28,9 +34,37 @@ def publish(grid: Grid, lines: Sequence[RowResult], home: Path) -> Path:
     for path in (folder / requests.FOLDER).glob("*.json"):
         path.unlink()
     changes = {name: value for name, value in grid.changes.items() if name not in PATHS}
-    requests.remember(folder, dataclasses.replace(grid, changes=changes))
-    files.write(folder / "table.md", render([(grid, lines)], "md"))
+    kept = dataclasses.replace(grid, changes=changes)
+    requests.remember(folder, kept)
+    text = render([(grid, lines)], "md")
+    if card:
+        (folder / "table.md").unlink(missing_ok=True)
+        files.write(folder / "README.md", _card(kept, lines, card) + text)
+    else:
+        files.write(folder / "table.md", text)
     return folder
+
+
+def _card(grid: Grid, lines: Sequence[RowResult], study: str) -> str:
+    """Returns what stands above the table in a dataset card of the Hugging Face hub."""
+    runs = [run for line in lines for run in line.runs]
+    translates = metric_of(grid.data.corpus).name == "BLEU"
+    command = shlex.join(["t2t-jax", "run", study, *requests.request_of(grid).flags])
+    seeds = sorted({run.seed for run in runs})
+    made = dict.fromkeys(made_on(run.result["environment"]) for run in runs)
+    return f"""---
+task_categories: [{"translation" if translates else "text-generation"}]
+tags: [t2t-jax]
+configs: [{{config_name: runs, data_files: {published.NAME}}}]
+---
+# {grid.study.title}
+
+{len(runs)} runs of `{command}` (seeds {", ".join(map(str, seeds))}). {" ".join(made)}
+
+A line of `{published.NAME}` is a run, the contents of its files by name, which
+`datasets.load_dataset` reads. `t2t-jax table {study} --store FOLDER` prints this table again.
+
+"""
 
 
 def runs_of(
