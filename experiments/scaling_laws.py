@@ -67,8 +67,11 @@ def law(parameters, N, D):
     return E + A * N**-alpha + B * D**-beta
 
 
-def fit(N, D, NLL):
-    """Returns the parameters with the least Huber loss of log NLL, the best of several starts."""
+def fit(N, D, NLL, start=None):
+    """Returns the parameters with the least Huber loss of log NLL.
+
+    Without a start, they are the best of several starts.
+    """
 
     def residuals(parameters):
         return np.log(law(parameters, N, D) / NLL)
@@ -77,7 +80,7 @@ def fit(N, D, NLL):
     starts = [(0.5 * NLL.min(), 1, alpha, 1, beta) for alpha in (0.2, 1) for beta in (0.2, 1)]
     fits = [
         optimize.least_squares(residuals, x, bounds=bounds, loss="huber", f_scale=HUBER)
-        for x in starts
+        for x in (starts if start is None else [start])
     ]
     return min(fits, key=lambda x: x.cost).x
 
@@ -88,7 +91,9 @@ def measure(lines):
     for name, x in points(lines).items():
         (N, D, _, NLL), random = x.T, np.random.default_rng(0)
         best = fit(N, D, NLL)
-        draws = [fit(N[i], D[i], NLL[i]) for i in random.integers(len(x), size=(DRAWS, len(x)))]
+        inside = np.clip(best, 0.02, 49)  # a search cannot leave a bound at which it starts
+        drawn = random.integers(len(x), size=(DRAWS, len(x)))
+        draws = [fit(N[i], D[i], NLL[i], inside) for i in drawn]
         rest = N.max() > N
         widest = law(fit(N[rest], D[rest], NLL[rest]), N[~rest], D[~rest])
         results[name] = {
@@ -132,7 +137,9 @@ def draw(results, path):
     styles = plotting.styles(widths)
     panels: list[plotting.Spec] = []
     x = plotting.Axis.over("tokens", "tokens (millions)", every[:, 1], log=True)
-    y = plotting.Axis.over("NLL", "test NLL, in nats", every[:, 3], log=True)
+    fits = [law(x["fit"], *np.array(x["runs"]).T[:2]) for x in results.values()]
+    NLL = np.concatenate([every[:, 3], *fits])
+    y = plotting.Axis.over("NLL", "test NLL, in nats", NLL, log=True)
     for name, result in results.items():
         order = {N: i for i, N in enumerate(sorted({run[0] for run in result["runs"]}))}
         values = [

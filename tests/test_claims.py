@@ -12,6 +12,7 @@ import operator
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments import attention, mechanisms, scale
@@ -95,6 +96,29 @@ def transfer_claims():
     yield f"the widest is {wide['NLL'] - widest['NLL']:.3f} nats better", True
 
 
+def scaling_claims():
+    """Yields sentences about the fits of language models, likewise."""
+    stored = json.loads((readme.RESULTS / "scaling_laws-text" / "laws.json").read_text())
+    runs = {name: np.array(x["runs"]) for name, x in stored.items()}
+    softmax, window, memory = (x[:, 3] for x in runs.values())
+    tokens = next(iter(runs.values()))[:, 1]
+    (low, *_, high) = sorted(tokens)
+    least, most = tokens == low, tokens == high
+    yield f"After {low:.2f} million tokens softmax", (window > softmax)[least].all()
+    gaps = (softmax - window)[most]
+    yield f"after {high:.2f} million the window is ahead", (gaps > 0).all()
+    yield f"ahead by {min(gaps):.3f} to {max(gaps):.3f} nats", True
+    yield (
+        f"behind softmax after {high:.2f} million tokens at every width",
+        (memory > softmax)[most].all(),
+    )
+    for name, words in {"error": "fits with", "error_of_widest": "predicts them with"}.items():
+        errors = [x[name] for x in stored.values()]
+        ends = f"{min(errors):.3f} to {max(errors):.3f} nats"
+        yield f"{words} a mean error of {ends}", True
+    yield "E, whose fit lies at its lower bound", all(x["fit"][0] < 0.011 for x in stored.values())
+
+
 def recipe_claims():
     """Yields sentences about recipes, as (sentence, whether it is true of the stored runs)."""
     ratio = cost("multi30k-paper", "best", "flops") / cost("table3-multi30k", "base", "flops")
@@ -142,6 +166,15 @@ def claims():
     )
     rates = {name: row["chosen"]["lr_scale"] for name, row in tuned.items()}
     yield "whose best rate is three times as high", 3 < rates["Muon"] / rates["base"] < 3.5
+    experts = {name: gap("mixture-demo", name, "base") for name in rows_of("mixture-demo")}
+    unproven = rows_of("mixture-demo")["mixture"]["BLEU_difference"]["p"] >= 0.05
+    yield f"They gain {experts['mixture']:.1f} BLEU over base, which is not significant", unproven
+    gains_of_width = experts["FLOPs of mixture"], experts["parameters of mixture"]
+    yield (
+        "gains {:.1f} BLEU with the FLOPs of the mixture, and {:.1f} with".format(*gains_of_width),
+        True,
+    )
+    yield f"the FLOPs of base lose {-experts['mixture, FLOPs of base']:.1f} BLEU", True
     losses = {name: mean("optimizers-demo", name, "PPL") for name in tuned}
     yield (
         "has the lowest perplexity and the highest BLEU",
@@ -291,7 +324,7 @@ def claims():
 @pytest.mark.full
 def test_what_the_pages_say_of_stored_results_is_true():
     written = " ".join(RESULTS.read_text().split())
-    for sentence, true in (*claims(), *treebank_claims(), *transfer_claims()):
+    for sentence, true in (*claims(), *treebank_claims(), *transfer_claims(), *scaling_claims()):
         assert sentence in written, sentence
         assert true, sentence
 

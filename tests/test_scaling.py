@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import mechanisms, scaling_laws, transfer
+from t2t_jax.runs import published
 
 RATES = [0.001, 0.002, 0.004, 0.008]
 
@@ -65,3 +66,16 @@ def test_the_stored_rates_are_those_of_the_stored_runs(name):
         pytest.skip("no run of it is stored")
     found = transfer.measure(mechanisms.stored(name, "demo"), *transfer.STUDIES[name])
     assert json.loads(json.dumps(found)) == json.loads((folder / "best.json").read_text())
+
+
+def test_the_stored_fits_are_of_the_stored_runs():
+    """The fits stand beside the runs of each mechanism, whose tokens were no translations."""
+    stored = json.loads((scaling_laws.RESULTS / "laws.json").read_text())
+    lines = mechanisms.stored("scaling_laws", "text")
+    for name, x in scaling_laws.points(lines).items():
+        assert stored[name]["runs"] == x.tolist()
+        N, D, _, NLL = x.T
+        errors = abs(scaling_laws.law(stored[name]["fit"], N, D) - NLL)
+        assert stored[name]["error"] == pytest.approx(errors.mean())
+    runs = published.directories(scaling_laws.RESULTS)
+    assert not any(published.read(run, "test.de") for run in runs)

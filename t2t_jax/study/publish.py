@@ -7,6 +7,7 @@ from pathlib import Path
 
 from t2t_jax import files
 from t2t_jax.config import PATHS
+from t2t_jax.data.corpora import CORPORA
 from t2t_jax.environment import made_on
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.metrics import metric_of
@@ -75,6 +76,7 @@ def runs_of(
     Args:
       translations: whether the first run of each row keeps its translations.
     """
+    outputs = translations and not CORPORA[grid.data.corpus].documents
     trial = *published.KEPT, f"{store.LIKELIHOOD}.statistics.json", published.FAILURE, names.FILE
     runs: dict[str, published.Contents] = {}
     for line in [*(x.untuned for x in lines if x.untuned), *lines]:
@@ -82,7 +84,8 @@ def runs_of(
             splits = grid.splits(line.c)
             named = store.LIKELIHOOD, store.CONTRASTIVE, *splits
             kept = [*published.KEPT, *(f"{x}.statistics.json" for x in named)]
-            if translations and run is line.runs[0]:
+            # Outputs of documents are likelihoods of tokens, of which the statistics have the sums.
+            if outputs and run is line.runs[0]:
                 kept += (f"{split}.{grid.data.target}" for split in splits)
             known = runs.get(run.directory.name, {}).get(names.FILE, "")  # of the row untuned
             name = f"{line.run_name(grid, run.seed)}\n"
