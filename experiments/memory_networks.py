@@ -2,7 +2,7 @@
 
     launch/local.sh run memory_networks --preset diagnostic --seeds 3
 
-It takes about 5 minutes on 2 CPU cores for each seed. Stories are drawn as in bAbI
+It takes about 3 minutes on 2 CPU cores for each seed. Stories are drawn as in bAbI
 (Weston et al. 2015, tasks 1 to 3): persons go to places, take things and carry them. A question
 needs one sentence ("where is mary ?"), two (where a thing is: who took it, and where that person
 went) or three (where it was before), by which test1, test2 and test3 have the accuracy.
@@ -29,6 +29,7 @@ PERSONS = "mary", "john", "sandra", "daniel"
 PLACES = "kitchen", "garden", "office", "hallway", "bathroom", "bedroom"
 THINGS = "milk", "apple", "football"
 WORDS = [*". ? where is was before went to took".split(), *PERSONS, *PLACES, *THINGS]
+HOPS = {1: "1 hop", 2: "2 hops", 3: "3 hops"}
 STOP = UNK + 1  # the first word, which ends a sentence
 
 
@@ -127,5 +128,5 @@ def memory_networks():
     return [
         Row("Transformer"),
         Row("LSTM", dict(architecture="recurrent", attention_feeding="output")),
-        *(Row(f"{K} hops", dict(architecture="memory_network", N=2 * K)) for K in (1, 2, 3)),
+        *(Row(x, dict(architecture="memory_network", N=2 * K)) for K, x in HOPS.items()),
     ]

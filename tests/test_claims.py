@@ -175,6 +175,23 @@ def claims():
         True,
     )
     yield f"the FLOPs of base lose {-experts['mixture, FLOPs of base']:.1f} BLEU", True
+    stories, kinds = "memory_networks-diagnostic", [f"accuracy@test{i}" for i in (1, 2, 3)]
+    of_kinds = {name: [mean(stories, name, kind) for kind in kinds] for name in rows_of(stories)}
+    one, two, three = (of_kinds[name] for name in ("1 hop", "2 hops", "3 hops"))
+    yield (
+        "with one hop (Sukhbaatar et al. 2015) answers the first kind",
+        (one[0] > 99 and max(one[1:]) < 50),
+    )
+    yield (
+        "and with two hops all kinds. A third hop gains nothing",
+        (min(two) > 94 and max(np.subtract(three, two)) < 0.1),
+    )
+    others = [x for name in ("Transformer", "LSTM") for x in of_kinds[name]]
+    flops = [cost(stories, name, "flops") for name in ("LSTM", "2 hops")]
+    yield (
+        f"give {min(others):.0f} to {max(others):.0f}% of the answers, with more than 100 times",
+        flops[0] > 100 * flops[1],
+    )
     losses = {name: mean("optimizers-demo", name, "PPL") for name in tuned}
     yield (
         "has the lowest perplexity and the highest BLEU",
