@@ -110,6 +110,14 @@ def norm(name: str, about: str = "", **fields: Any) -> Decorator:
     return _adding("norm", name, lambda where: parts.Part(where, about, **fields))
 
 
+def output_rule(name: str, about: str = "") -> Decorator:
+    """Adds a rule for outputs: a class as in `inference.well_formed`.
+
+    The corpora that it is for declare it: `@corpus(..., output_rule=name)`.
+    """
+    return _adding("output_rule", name, lambda where: parts.Part(where, about))
+
+
 def norm_placement(name: str, about: str = "", **fields: Any) -> Decorator:
     """Adds a flow of a layer: a function as `models.transformer.post`.
 

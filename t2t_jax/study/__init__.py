@@ -17,6 +17,7 @@ from t2t_jax.extend import mechanism as mechanism
 from t2t_jax.extend import norm as norm
 from t2t_jax.extend import norm_placement as norm_placement
 from t2t_jax.extend import optimizer as optimizer
+from t2t_jax.extend import output_rule as output_rule
 from t2t_jax.extend import positions as positions
 from t2t_jax.extend import schedule as schedule
 from t2t_jax.study.declaration import Row as Row
