@@ -1,19 +1,19 @@
-"""An atlas of noise: how far seeds move each mechanism's loss, and what in a seed does it.
+"""How far seeds move the loss of each attention mechanism, and which part of a seed does so.
 
-    launch/local.sh run noise --store runs/noise --seeds 8           1.5 hours of one CPU core
-    launch/local.sh run attention --store runs/noise --seeds 8       3 hours
-    launch/local.sh experiments/noise.py                             tables and figure
+    launch/local.sh experiments/noise.py       tables and figure of what has finished
+    launch/local.sh run noise --store runs/noise --seeds 8 --base-seeds 8       2 core-hours
+    launch/local.sh run attention --store runs/noise --seeds 8 --base-seeds 12      3 core-hours
 
-The first compares sources in six mechanisms. A seed sets the initial parameters, the order of the
-batches and dropout. The rows of a mechanism move one of the three to the next seed. Two runs that
-differ in one source alone show its variance with the others fixed: half of their squared
-difference. A run and the next seed's run share one source alone, and show the variance without it.
-If sources did not interact, the variances of one source alone would sum to the whole.
+Study `noise` compares sources in six mechanisms. A seed sets the initial parameters, the order of
+the batches and dropout. The rows of a mechanism move one of the three to the next seed. Such a run
+and the run of the same seed differ in this source alone. Such a run and the run of the next seed
+share this source alone. Half of a squared difference estimates the variance over what differs. If
+sources did not interact, the variances over one source alone would sum to the whole.
 
-The second gives the deviation of every row of attention.py over seeds, the seeds with which a test
+Study `attention` gives the deviation of every mechanism over seeds, the seeds with which a test
 finds a difference, and how often usual rules declare a winner between two rows whose true means
-are equal. What has finished is published in experiments/results/noise, without the statistics of
-sentences; both grids continue from there on a new machine.
+are equal. The script publishes finished runs in experiments/results/noise, without the statistics
+of sentences. Run it first on a new machine: it puts published runs into the store.
 """
 
 import math
@@ -74,17 +74,22 @@ class Deviation(NamedTuple):
     size: float
     low: float
     high: float
-    freedom: int
+    freedom: float
 
     @classmethod
     def of(cls, variance, freedom):
         low, high = np.sqrt(freedom * variance / stats.chi2.ppf([0.975, 0.025], freedom))
         return cls(math.sqrt(variance), float(low), float(high), freedom)
 
+    @classmethod
+    def of_pairs(cls, first, second):
+        """Returns the deviation over what differs in pairs of runs, whose seeds are consecutive.
 
-def halves(first, second):
-    """Returns half of the squared differences, each an estimate of a variance."""
-    return (np.asarray(first) - np.asarray(second)) ** 2 / 2
+        Neighbouring pairs share a seed: m of their squared differences have, if sources do not
+        interact, the degrees of freedom m / (3 - 1 / m) times 2 (Satterthwaite 1946).
+        """
+        halves, m = (np.asarray(first) - np.asarray(second)) ** 2 / 2, len(first)
+        return cls.of(halves.mean(), 2 * m * m / (3 * m - 1))
 
 
 def sources(values):
@@ -93,14 +98,13 @@ def sources(values):
     Args:
       values: of seeds 0 to n - 1, by the source that a row moves; "" is the row that moves none.
     """
-    whole, n = np.array(values[""]), len(values[""])
-    found = {"all sources": Deviation.of(whole.var(ddof=1), n - 1)}
+    whole = np.array(values[""])
+    deviations = {"all sources": Deviation.of(whole.var(ddof=1), len(whole) - 1)}
     for name, title in SOURCES.items():
-        alone = halves(whole, values[name]).mean()
-        without = halves(whole[1:], values[name][:-1]).mean()
-        found[f"{title} alone"] = Deviation.of(alone, n)
-        found[f"all but {title}"] = Deviation.of(without, n - 1)
-    return found
+        moved = values[name]
+        deviations[f"{title} alone"] = Deviation.of_pairs(whole, moved)
+        deviations[f"all but {title}"] = Deviation.of_pairs(whole[1:], moved[:-1])
+    return deviations
 
 
 def seeds_to_detect(size, deviations):
@@ -122,10 +126,18 @@ def noisier(row, base):
 def false_winners(deviations):
     """Returns how often each rule declares a winner between two rows with equal true means.
 
-    The rows of a pair are drawn at random, and their runs from normal distributions.
+    The rows of a pair are drawn at random, and their runs from normal distributions. The variances
+    are shrunk as in `statistics.prior`, because estimates differ more than what they estimate.
+
+    Args:
+      deviations: `Deviation` of each row.
     """
-    assumed, random = float(np.median(deviations)), np.random.default_rng(0)
-    rows = np.array([random.choice(deviations, 2, replace=False) for _ in range(PAIRS)])
+    variances = np.array([x.size**2 for x in deviations])
+    d = np.array([x.freedom for x in deviations])
+    common, d_common = statistics.prior(variances, d + 1)
+    shrunk = np.sqrt((d * variances + d_common * common) / (d + d_common))
+    assumed, random = float(np.median(shrunk)), np.random.default_rng(0)
+    rows = np.array([random.choice(shrunk, 2, replace=False) for _ in range(PAIRS)])
     a, b = (random.normal(scale=x[:, None], size=(PAIRS, PICKED)) for x in rows.T)
     gaps = abs(a.mean(1) - b.mean(1))
     error = np.sqrt((a.var(1, ddof=1) + b.var(1, ddof=1)) / PICKED)
@@ -142,7 +154,7 @@ def false_winners(deviations):
         "means of three, further apart than two standard errors": gaps > 2 * error,
         "means of three, Welch's t, p < 0.05": p < statistics.LEVEL,
     }
-    return {name: float(found.mean()) for name, found in rules.items()}
+    return {name: float(declared.mean()) for name, declared in rules.items()}
 
 
 def values_of(run):
@@ -151,42 +163,56 @@ def values_of(run):
     return {"NLL": math.log(run.result["dev_perplexity"]), "BLEU": scores["bleu"]["score"]}
 
 
-def by_metric(runs):
-    """Returns the values of runs by metric."""
-    found = [values_of(run) for run in runs]
-    return {metric: [x[metric] for x in found] for metric in METRICS}
+def by_metric(lines_of_row):
+    """Returns the values of the runs of a row by metric, each by seed."""
+    of_seed = {run.seed: values_of(run) for run in lines_of_row.runs}
+    return {metric: {seed: x[metric] for seed, x in of_seed.items()} for metric in METRICS}
+
+
+def consecutive(rows):
+    """Returns the number of seeds 0, 1, ... that all rows have, each a mapping by seed."""
+    return next(n for n in count() if any(n not in row for row in rows))
 
 
 def measure(lines_of_noise, lines_of_attention):
-    """Returns deviations by mechanism and source, deviations of all rows, and false winners."""
-    by_name = {line.row.name: by_metric(line.runs) for line in lines_of_noise}
+    """Returns deviations by mechanism and source, deviations of all rows, and false winners.
+
+    Rows with fewer than three seeds are left out.
+    """
+    by_name = {line.row.name: by_metric(line) for line in lines_of_noise}
     of_sources = {}
     for name in MECHANISMS:
         rows = {"": by_name[name]} | {x: by_name[f"{name}, other {x}"] for x in SOURCES}
-        n = min(len(x["NLL"]) for x in rows.values())
+        n = consecutive([row["NLL"] for row in rows.values()])
         if n > 2:
             of_sources[name] = {
-                metric: sources({x: values[metric][:n] for x, values in rows.items()})
+                metric: sources({x: [row[metric][i] for i in range(n)] for x, row in rows.items()})
                 for metric in METRICS
             }
-    rows = {line.row.name: by_metric(line.runs) for line in lines_of_attention}
-    rows = {name: x for name, x in rows.items() if len(x["NLL"]) > 2}
+    base, *_ = (line.row.name for line in lines_of_attention)
     deviations = {
-        name: {m: Deviation.of(np.var(v, ddof=1), len(v) - 1) for m, v in x.items()}
-        for name, x in rows.items()
+        line.row.name: {
+            metric: Deviation.of(np.var([*values.values()], ddof=1), len(values) - 1)
+            for metric, values in by_metric(line).items()
+        }
+        for line in lines_of_attention
+        if len(line.runs) > 2
     }
-    base = next(iter(deviations.values()))
+    NLL = {name: x["NLL"] for name, x in deviations.items()}
     return {
         "sources": of_sources,
         "rows": {
             name: x
             | {
-                "p": min(1.0, noisier(x["NLL"], base["NLL"]) * (len(deviations) - 1)),
-                "seeds": [seeds_to_detect(d, [x["NLL"].size, base["NLL"].size]) for d in DETECTED],
+                "p": min(1.0, noisier(NLL[name], NLL[base]) * (len(NLL) - 1)),
+                "seeds": [seeds_to_detect(d, [NLL[name].size, NLL[base].size]) for d in DETECTED],
             }
             for name, x in deviations.items()
         },
-        "false winners": false_winners([x["NLL"].size for x in deviations.values()]),
+        "false winners": false_winners([*NLL.values()]),
+        "unusual": sorted(
+            line.row.name for line in lines_of_attention if any(run.unusual for run in line.runs)
+        ),
     }
 
 
@@ -202,27 +228,28 @@ def relative(logs):
     return f"{mean:.2f} ({low:.2f} to {high:.2f})"
 
 
+def table_of_sources(results, metric):
+    """Returns Markdown: deviations by mechanism and source, and their variances in the mean."""
+    of_mechanism = {name: x[metric] for name, x in results.items()}
+    titles = next(iter(of_mechanism.values()))
+    lines = [[name, *(shown(x[t], metric) for t in titles)] for name, x in of_mechanism.items()]
+    mean = ["variance relative to all sources, geometric mean"]
+    for title in titles:
+        ratios = [x[title].size / x["all sources"].size for x in of_mechanism.values()]
+        mean.append("1" if title == "all sources" else relative(2 * np.log(ratios)))
+    return pipe_table(["mechanism", *titles], [*lines, mean])
+
+
 def tables(results):
     """Returns Markdown: deviations by source, the rows by their deviation, and false winners."""
     parts = []
-    for metric, unit in METRICS.items():
-        lines = [
-            [name, *(shown(x, metric) for x in found[metric].values())]
-            for name, found in results["sources"].items()
-        ]
-        titles = next(iter(results["sources"].values()))[metric]
-        mean = ["variance relative to all sources, geometric mean"]
-        for title in titles:
-            found = [x[metric] for x in results["sources"].values()]
-            logs = [2 * math.log(x[title].size / x["all sources"].size) for x in found]
-            mean.append(relative(logs) if any(logs) else "1")
+    for metric, unit in METRICS.items() if results["sources"] else ():
         parts.append(f"Standard deviation of {metric} ({unit}) by source:\n")
-        parts.append(pipe_table(["mechanism", *titles], [*lines, mean]))
+        parts.append(table_of_sources(results["sources"], metric))
     heads = ["row", "n", "deviation of NLL", "noisier than base, p", "deviation of BLEU"]
     heads += [f"seeds to find {size} nats" for size in DETECTED]
-    rows = sorted(results["rows"].items(), key=lambda x: x[1]["NLL"].size)
     lines = []
-    for name, x in rows:
+    for name, x in sorted(results["rows"].items(), key=lambda x: x[1]["NLL"].size):
         NLL, BLEU = (shown(x[metric], metric) for metric in METRICS)
         seeds = (f"{n:,}" for n in x["seeds"])
         lines.append([name, f"{x['NLL'].freedom + 1}", NLL, f"{x['p']:.2g}", BLEU, *seeds])
@@ -230,11 +257,14 @@ def tables(results):
     rules = [[name, f"{100 * x:.0f}"] for name, x in results["false winners"].items()]
     heads = ["rule, for two rows with equal true means", "declares a winner (%)"]
     parts += [pipe_table(heads, rules)]
-    notes = (
+    notes = [
         "Intervals: 95%, if values are normal. p: an F test of the variances, corrected for all "
         f"rows (Bonferroni). Seeds: of both rows, for a power of {POWER:.0%} of one Welch's t.",
-        "Winners: two rows drawn at random, with normal runs of their deviations.",
-    )
+        "Winners: two rows drawn at random, with normal runs of their shrunk deviations.",
+    ]
+    if results["unusual"]:
+        rows = ", ".join(results["unusual"])
+        notes.append(f"Rows with runs of other code, libraries or devices than most: {rows}.")
     return "\n".join([*parts, *(f"- {note}" for note in notes), ""])
 
 

@@ -11,7 +11,7 @@ gated memory. For each mechanism,
 (Hoffmann et al. 2022, equation 2; N parameters, embeddings included, D tokens) is fitted to the 16
 test NLLs, by their logarithms with a Huber loss as there. Intervals are over resampled runs. A
 second fit leaves out the widest models and predicts them. The warm-up has a twelfth of the steps,
-and the peak of the learning rate falls as d_model^-0.5, from one that no row is tuned for.
+and the peak of the learning rate falls as d_model^-0.5; it was not tuned.
 """
 
 from pathlib import Path
@@ -26,6 +26,7 @@ from t2t_jax.study.typeset import pipe_table
 RESULTS = Path(__file__).parent / "results" / "scaling_laws-text"
 BASE = "scaled_dot_product"
 FITTED = "E", "A", "alpha", "B", "beta"
+LEAST, MOST = (0.01, 0, 0, 0, 0), (50, 3, 50, 3)  # bounds of a fit; E is at most the least NLL
 DRAWS = 200  # of runs with replacement
 HUBER = 1e-3  # the residual of log NLL from which on the loss is linear
 
@@ -76,7 +77,7 @@ def fit(N, D, NLL, start=None):
     def residuals(parameters):
         return np.log(law(parameters, N, D) / NLL)
 
-    bounds = [0.01, 0, 0, 0, 0], [NLL.min(), 50, 3, 50, 3]
+    bounds = LEAST, [NLL.min(), *MOST]
     starts = [(0.5 * NLL.min(), 1, alpha, 1, beta) for alpha in (0.2, 1) for beta in (0.2, 1)]
     fits = [
         optimize.least_squares(residuals, x, bounds=bounds, loss="huber", f_scale=HUBER)
@@ -91,7 +92,8 @@ def measure(lines):
     for name, x in points(lines).items():
         (N, D, _, NLL), random = x.T, np.random.default_rng(0)
         best = fit(N, D, NLL)
-        inside = np.clip(best, 0.02, 49)  # a search cannot leave a bound at which it starts
+        # A search cannot leave a bound at which it starts.
+        inside = np.clip(best, np.add(LEAST, 0.01), np.subtract([NLL.min(), *MOST], 0.01))
         drawn = random.integers(len(x), size=(DRAWS, len(x)))
         draws = [fit(N[i], D[i], NLL[i], inside) for i in drawn]
         rest = N.max() > N
@@ -108,7 +110,12 @@ def measure(lines):
 
 def table(results):
     """Returns Markdown: the fits, and how far the mechanisms are apart at each size."""
-    heads = ["mechanism", *FITTED, "mean error", "of the widest, fitted without them"]
+    heads = [
+        "mechanism",
+        *FITTED,
+        "mean error",
+        "mean error of the widest, from a fit without them",
+    ]
     lines = []
     for name, x in results.items():
         triples = zip(x["fit"], *x["interval"], strict=True)

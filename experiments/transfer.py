@@ -11,9 +11,9 @@ against peak_lr have their lowest point at the same rate for every width. Expect
 (experiments/results/transfer-demo): with muP between 0.0121 and 0.0128, with the standard
 parametrization from 0.0256 at the narrowest width to 0.0031 at the widest.
 
-In transfer_depth the width is the same. Pre-norm stands beside CompleteP (Dey et al. 2025), which
-divides residual branches by the number of layers; with Adam and alpha = 1, its learning rates do
-not depend on the depth.
+In transfer_depth the depth varies. CompleteP (Dey et al. 2025) with alpha = 1 multiplies residual
+branches by 2 / N, so that it equals pre-norm with two layers (N = 4 in preset demo); the best
+learning rate should then not depend on N. Adam's epsilon, which CompleteP also scales, is constant.
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ from t2t_jax.study.typeset import pipe_table
 RESULTS = Path(__file__).parent / "results"
 STUDIES = {"transfer": ("parametrization", "d_model"), "transfer_depth": ("norm_placement", "N")}
 RATES = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064]
-DEPTH = 2  # layers with which `complete` equals pre-norm
+DEPTH = 2  # layers, after the preset, with which `complete` equals pre-norm
 
 
 @norm_placement("complete", "x + 2 f(Norm(x)) / N (CompleteP, with alpha = 1)", final_norm=True)

@@ -8,11 +8,11 @@ extras="dev"
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 out="$(realpath -m "${1:-$root/build/docs}")"
 copy="$(mktemp -d)"
-trap 'rm -r "$copy"' EXIT
+trap 'rm -rf "$copy"' EXIT
 cp -r "$root"/{README.md,LICENSE,t2t_jax,experiments,launch} "$copy"
 cd "$copy"
 # Links lead to pages, the name of a file stands above its code, and a cell of a table stays on a line.
-sed -i 's/\.md\([)#]\)/.html\1/g; s/^```\(\w\+\) \(.\+\)/`\2`:\n\n```\1/; s/ ± /\xc2\xa0±\xc2\xa0/g' **/*.md
+sed -i 's/\(](\(\.\|\w\)[^:)]*\)\.md\([)#]\)/\1.html\3/g; s/^```\(\w\+\) \(.\+\)/`\2`:\n\n```\1/; s/ ± /\xc2\xa0±\xc2\xa0/g' **/*.md
 touch {t2t_jax/help,experiments,experiments/tools,launch}/__init__.py
 for page in */README.md t2t_jax/help/*.md; do
   echo "\"\"\".. include:: ${page##*/}\"\"\"" >"${page%.md}.py"

@@ -200,10 +200,10 @@ class Training:
     average: Count = _field(
         1, "checkpoints averaged at the end, the last (with patience the best); 1: none (Table 3)"
     )
-    seed: Seed = _field(0, "seed of initialisation, dropout and batch order")
+    seed: Seed = _field(0, "seed of initialisation, batch order, and dropout and masks")
     init_offset: Seed = _field(0, "added to the seed of initialisation alone")
     order_offset: Seed = _field(0, "added to the seed of the batch order alone")
-    dropout_offset: Seed = _field(0, "added to the seed of dropout alone")
+    dropout_offset: Seed = _field(0, "added to the seed of dropout and masks alone")
 
     def seed_of(self, source: Literal["init", "order", "dropout"]) -> int:
         """Returns the seed of one source of randomness, a uint32."""

@@ -33,8 +33,10 @@ def near(name: str, choices: Iterable[str]) -> str:
 
 
 def closest(name: str, choices: Iterable[str]) -> str:
-    """Returns the choice closest to a misspelt name, without regard to case, hyphens and leading
-    dashes; empty if none is close."""
+    """Returns the choice closest to a misspelt name; empty if none is close.
+
+    Case, hyphens and leading dashes do not matter.
+    """
     plain = {_plain(choice): choice for choice in choices}
     words = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=0.51)  # more than half
     return plain[words[0]] if words else ""

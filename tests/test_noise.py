@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -51,22 +52,22 @@ def test_parameters_follow_the_seed_of_initialisation_and_dropout_its_own():
 
 
 def test_runs_differ_by_each_source_and_all_offsets_together_are_another_seed(tmp_path, capsys):
-    home, corpus = tmp_path / "corpus", tmp_path / "runs"
-    home.mkdir()
-    words = toy.train(toy.write(home), tmp_path / "cache", steps=6, evaluate_every=6, P_drop=0.2)
+    corpus, home = tmp_path / "corpus", tmp_path / "runs"
+    corpus.mkdir()
+    words = toy.train(toy.write(corpus), tmp_path / "cache", steps=6, evaluate_every=6, P_drop=0.2)
     found = {}
     changes = {x: {f"{x}_offset": 1} for x in SOURCES}
     changes |= {"none": {}, "all": {k: v for x in changes.values() for k, v in x.items()}}
     for name, fields in changes.items():
-        assert not cli.main([*words, "--run", str(corpus / name), *toy.options(fields)])
-        found[name] = toy.records(corpus / name)[-1]["dev_perplexity"]
-    assert not cli.main([*words, "--run", str(corpus / "next"), "--seed", "1"])
+        assert not cli.main([*words, "--run", str(home / name), *toy.options(fields)])
+        found[name] = toy.records(home / name)[-1]["dev_perplexity"]
+    assert not cli.main([*words, "--run", str(home / "next"), "--seed", "1"])
     capsys.readouterr()
-    assert toy.records(corpus / "next")[-1]["dev_perplexity"] == found["all"]
+    assert toy.records(home / "next")[-1]["dev_perplexity"] == found["all"]
     assert len({*found.values()}) == 5
 
 
-def test_rows_of_noise_are_those_of_attention():
+def test_noise_and_attention_share_rows():
     """The first rows of each mechanism, whose runs both studies share."""
     rows = {row.name: row.changes for row in attention.attention.rows}
     for row in noise.noise.rows:
@@ -90,7 +91,7 @@ def drawn(effects, interaction, n, random):
 
 
 @pytest.mark.parametrize("interaction", [0.0, 0.5])
-def test_deviations_by_source_are_those_of_the_model_that_made_them(interaction):
+def test_deviations_by_source_follow_the_model_that_made_the_runs(interaction):
     """Where sources interact, each alone moves a result as much as its interaction does."""
     effects, random = dict(init=0.3, order=0.1, dropout=0.2), np.random.default_rng(0)
     found = noise.sources(drawn(effects, interaction, 3000, random))
@@ -110,6 +111,63 @@ def test_an_interval_holds_the_deviation_in_19_of_20_cases():
     assert np.mean([x.low < 2.0 < x.high for x in found]) == pytest.approx(0.95, abs=0.015)
 
 
+def test_intervals_by_source_hold_the_deviation_in_19_of_20_cases():
+    """Neighbouring pairs of runs share a seed."""
+    effects, random = dict(init=0.3, order=0.1, dropout=0.2), np.random.default_rng(0)
+    squares = {name: x**2 for name, x in effects.items()}
+    inside = defaultdict(list)
+    for _ in range(2000):
+        found = noise.sources(drawn(effects, 0.0, 8, random))
+        for name, title in noise.SOURCES.items():
+            alone, without = found[f"{title} alone"], found[f"all but {title}"]
+            inside["alone"].append(alone.low < effects[name] < alone.high)
+            rest = (sum(squares.values()) - squares[name]) ** 0.5
+            inside["without"].append(without.low < rest < without.high)
+    for of_kind in inside.values():
+        assert np.mean(of_kind) == pytest.approx(0.95, abs=0.015)
+
+
+def line(name, NLL, unusual=""):
+    """A row with runs of some seeds, as `measure` reads it."""
+
+    def run(seed, x):
+        scores = {"test": {"bleu": {"score": 50 - 10 * x}}}
+        result = {"dev_perplexity": np.exp(x), "scores": scores}
+        return SimpleNamespace(seed=seed, result=result, unusual=unusual)
+
+    row = SimpleNamespace(name=name)
+    return SimpleNamespace(row=row, runs=[run(seed, x) for seed, x in NLL.items()])
+
+
+def test_runs_are_paired_by_their_seeds_and_tables_show_them(tmp_path):
+    """A moved row lacks seed 3, so that seeds 0 to 2 are compared, though others are stored."""
+    random, rows = np.random.default_rng(0), []
+    values = {}
+    for name in noise.MECHANISMS:
+        for moved in ("", *SOURCES):
+            seeds = (0, 1, 2, 4, 5) if moved == "order" else range(6)
+            values[name, moved] = {seed: random.normal(2, 0.05) for seed in seeds}
+            label = f"{name}, other {moved}" if moved else name
+            rows.append(line(label, values[name, moved]))
+    attention_rows = [line(name, values[name, ""], "jax 0.9" * (name == "local"))
+                      for name in noise.MECHANISMS]  # fmt: skip
+    attention_rows.append(line("two seeds", {0: 2.0, 1: 2.1}))
+    results = noise.measure(rows, attention_rows)
+    of_local = results["sources"]["local"]["NLL"]
+    firsts = {x: [values["local", x][seed] for seed in range(3)] for x in ("", *SOURCES)}
+    assert of_local == noise.sources(firsts)
+    assert [*results["rows"]] == [*noise.MECHANISMS]
+    assert results["rows"]["local"]["NLL"].size == pytest.approx(
+        np.std([*values["local", ""].values()], ddof=1)
+    )
+    assert results["unusual"] == ["local"]
+    text = noise.tables(results)
+    assert "other code, libraries or devices than most: local." in text
+    assert f"| local | 6 | {noise.shown(results['rows']['local']['NLL'], 'NLL')} |" in text
+    noise.draw(results, tmp_path / "deviations")
+    assert (tmp_path / "deviations.png").stat().st_size > 1000
+
+
 @pytest.mark.parametrize("deviations", [(0.02, 0.02), (0.05, 0.01)])
 def test_the_seeds_to_detect_a_difference_find_it_in_four_of_five_tables(deviations):
     n = noise.seeds_to_detect(0.03, deviations)
@@ -119,9 +177,10 @@ def test_the_seeds_to_detect_a_difference_find_it_in_four_of_five_tables(deviati
     assert 0.78 < np.mean(p < 0.05) < 0.9
 
 
-def test_false_winners_are_those_of_normal_runs():
+def test_a_rule_has_the_false_winners_of_normal_runs():
     """Of rows with the same deviation, a test at 5% declares a winner in about 5%."""
-    found = noise.false_winners([0.02] * 4)
+    values = np.random.default_rng(0).normal(scale=0.02, size=(40, 8))
+    found = noise.false_winners([noise.Deviation.of(x.var(ddof=1), 7) for x in values])
     rules = [*found.values()]
     one, best, means, normal, bars, errors, welch = rules
     assert one == pytest.approx(2 * noise.special.ndtr(-0.01 / (0.02 * 2**0.5)), abs=0.02)
@@ -133,7 +192,7 @@ def test_false_winners_are_those_of_normal_runs():
     assert 0.02 < welch < 0.055
 
 
-def test_stored_noise_is_that_of_the_stored_runs(tmp_path, monkeypatch):
+def test_stored_noise_follows_from_the_stored_runs(tmp_path, monkeypatch):
     if not noise.RESULTS.exists():
         pytest.skip("no run of noise.py is stored")
     monkeypatch.setattr(noise, "STORE", noise.RESULTS)

@@ -109,7 +109,7 @@ def cases(tokens: int) -> dict[str, Any]:
         name: (wrap(getattr(module, name)), wrap(module.plain), arguments)
         for name, (wrap, module, arguments) in modules.items()
     }
-    short = {"short, in tiles": (attention(tiles), attention(flash_attention.plain), qkv)}
+    short = {"local_short": (attention(tiles), attention(flash_attention.plain), qkv)}
     far_apart = {n: (mechanism(n, True), mechanism(n, False), far) for n in names.split()}
     return of_package | short | far_apart
 

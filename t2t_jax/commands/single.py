@@ -136,10 +136,10 @@ def _print_predictions(arguments: Namespace, directory: Path, splits: Sequence[s
                 print(f"  {part.mean():6.2f}  NLL at positions {high // 2 + 1} to {last}")
 
 
-def _by_type(found: Sequence[Accuracy]) -> str:
+def _by_type(of_types: Sequence[Accuracy]) -> str:
     """Returns accuracies by type of error and by distance as lines of text."""
     rows = [("", "distance", "accuracy", "95% interval", "n")]
-    for x in found:
+    for x in of_types:
         name, interval = "" if x.distance else x.type, f"{x.low:.1f} to {x.high:.1f}"
         rows.append((name, x.distance, f"{x.share:.1f}%", interval, f"{x.n:,}"))
     return "\n".join(align(rows))

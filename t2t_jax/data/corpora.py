@@ -42,7 +42,7 @@ class Corpus:
         corpora as it is (all but one reference of Multi30k).
       minimal_pairs: the function that returns its contrastive set, named as `where`. Its arguments
         are a `config.Data` and the set of training sources, and it returns items in LingEval97's
-        format (`evaluation.contrastive`), none of whose sources is in that set.
+        format (`help corpus`), none of whose sources is in that set.
       output_rule: what the field `output_rule` may be besides none.
     """
 

@@ -10,12 +10,13 @@ from t2t_jax.config import PATHS
 from t2t_jax.data.corpora import CORPORA
 from t2t_jax.environment import made_on
 from t2t_jax.errors import UsageError
-from t2t_jax.evaluation.metrics import metric_of
 from t2t_jax.runs import names, published, store
 from t2t_jax.study import requests
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.formats import render
 from t2t_jax.study.grid import Grid
+
+_CARD = "---\ntask_categories:"  # the begin of a card
 
 
 def publish(grid: Grid, lines: Sequence[RowResult], home: Path, card: str = "") -> Path:
@@ -38,32 +39,34 @@ def publish(grid: Grid, lines: Sequence[RowResult], home: Path, card: str = "") 
     kept = dataclasses.replace(grid, changes=changes)
     requests.remember(folder, kept)
     text = render([(grid, lines)], "md")
+    cards, tables = folder / "README.md", folder / "table.md"
     if card:
-        (folder / "table.md").unlink(missing_ok=True)
-        files.write(folder / "README.md", _card(kept, lines, card) + text)
+        files.write(cards, _card(kept, lines, len(runs), card) + text)
+        tables.unlink(missing_ok=True)
     else:
-        files.write(folder / "table.md", text)
+        files.write(tables, text)
+        if cards.exists() and cards.read_text("utf-8").startswith(_CARD):  # of earlier runs
+            cards.unlink()
     return folder
 
 
-def _card(grid: Grid, lines: Sequence[RowResult], study: str) -> str:
+def _card(grid: Grid, lines: Sequence[RowResult], count: int, study: str) -> str:
     """Returns what stands above the table in a dataset card of the Hugging Face hub."""
     runs = [run for line in lines for run in line.runs]
-    translates = metric_of(grid.data.corpus).name == "BLEU"
+    corpus = CORPORA[grid.data.corpus]
     command = shlex.join(["t2t-jax", "run", study, *requests.request_of(grid).flags])
     seeds = sorted({run.seed for run in runs})
     made = dict.fromkeys(made_on(run.result["environment"]) for run in runs)
-    return f"""---
-task_categories: [{"translation" if translates else "text-generation"}]
+    return f"""{_CARD} [{"text-generation" if corpus.documents else "translation"}]
 tags: [t2t-jax]
 configs: [{{config_name: runs, data_files: {published.NAME}}}]
 ---
 # {grid.study.title}
 
-{len(runs)} runs of `{command}` (seeds {", ".join(map(str, seeds))}). {" ".join(made)}
+{count} runs of `{command}` (seeds {", ".join(map(str, seeds))}). {" ".join(made)}
 
-A line of `{published.NAME}` is a run, the contents of its files by name, which
-`datasets.load_dataset` reads. `t2t-jax table {study} --store FOLDER` prints this table again.
+A line of `{published.NAME}` is a run: the contents of its files by name, as JSON.
+`t2t-jax table {shlex.quote(study)} --store FOLDER --format md` prints this table again.
 
 """
 
@@ -84,7 +87,7 @@ def runs_of(
             splits = grid.splits(line.c)
             named = store.LIKELIHOOD, store.CONTRASTIVE, *splits
             kept = [*published.KEPT, *(f"{x}.statistics.json" for x in named)]
-            # Outputs of documents are likelihoods of tokens, of which the statistics have the sums.
+            # Outputs of documents are token likelihoods, whose sums are in the statistics.
             if outputs and run is line.runs[0]:
                 kept += (f"{split}.{grid.data.target}" for split in splits)
             known = runs.get(run.directory.name, {}).get(names.FILE, "")  # of the row untuned

@@ -42,7 +42,7 @@ class Hyper:
     peak_lr: jax.Array
     warmup: jax.Array
     steps: jax.Array
-    seed: jax.Array  # of dropout
+    seed: jax.Array  # of dropout, and of the masks of a masked language model
 
 
 def hyper(c: Config) -> Hyper:
