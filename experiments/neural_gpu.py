@@ -1,6 +1,6 @@
 """The Extended Neural GPU: does an active memory find algorithms that hold for longer inputs?
 
-    launch/local.sh run neural_gpu --preset diagnostic --seeds 3 [--corpus copy | addition]
+    launch/local.sh run neural_gpu --preset diagnostic --seeds 1 [--corpus copy | addition]
 
 It takes about 12 minutes on 2 CPU cores for each seed. Sequences of up to 8 of 5 symbols are
 reversed; numbers of up to 4 digits, the lowest first, are added. Tests: 1, 2, 4 times as long.

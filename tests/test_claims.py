@@ -199,6 +199,29 @@ def claims():
         f"give {min(others):.0f} to {max(others):.0f}% of the answers, with more than 100 times",
         flops[0] > 100 * flops[1],
     )
+    diagnostic = "neural_gpu-diagnostic"
+    folders = diagnostic, f"neural_gpu_copy/{diagnostic}", f"neural_gpu_addition/{diagnostic}"
+    reverse, copy, addition = (
+        {
+            name: [mean(folder, name, f"accuracy@test{n}x") for n in (2, 4)]
+            for name in rows_of(folder)
+        }
+        for folder in folders
+    )
+    perfect = [name for name, (_, four) in copy.items() if four == 100]
+    yield "only the Neural GPU copies at four times the length", perfect == ["Neural GPU"]
+    yield (
+        "an accuracy of {:.0f}% at twice and {:.0f}% at four".format(*addition["Neural GPU"]),
+        all(max(addition, key=lambda name: addition[name][i]) == "Neural GPU" for i in (0, 1)),
+    )
+    yield (
+        "The LSTM is the best at reversing longer inputs",
+        all(max(reverse, key=lambda name: reverse[name][i]) == "LSTM" for i in (0, 1)),
+    )
+    cells = {name: mean("factorised-demo", name) for name in rows_of("factorised-demo")}
+    yield f"0.21 million parameters it has {cells['LSTM, narrower']:.1f} BLEU", True
+    yield f"0.20 has {cells['F-LSTM']:.1f}, and two groups", True
+    yield f"0.24 have {cells['G-LSTM, 2 groups']:.1f}. The whole LSTM has {cells['LSTM']:.1f}", True
     losses = {name: mean("optimizers-demo", name, "PPL") for name in tuned}
     yield (
         "has the lowest perplexity and the highest BLEU",

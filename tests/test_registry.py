@@ -243,6 +243,7 @@ NAMED = dict(
     P_drop=(0.3, 0.0), eps_ls=(0.0,), z_loss=(1e-4,), smoothing=("others",), accumulate=(2,),
     evaluate_every=(500, 1), patience=(3,), average=(5,), beam=(4, 1, 12), alpha=(1.0,),
     max_extra=(20,), output_rule=("none",),
+    init_offset=(1,), order_offset=(1,), dropout_offset=(1,),
 )  # fmt: skip
 RECURRENT, CONVOLUTIONAL = dict(architecture="recurrent"), dict(architecture="convolutional")
 BESIDE = dict(  # what a study's base needs for a field to mean anything
