@@ -51,6 +51,7 @@ def test_parameters_follow_the_seed_of_initialisation_and_dropout_its_own():
     assert seed_of_dropout == 4
 
 
+@pytest.mark.full
 def test_runs_differ_by_each_source_and_all_offsets_together_are_another_seed(tmp_path, capsys):
     corpus, home = tmp_path / "corpus", tmp_path / "runs"
     corpus.mkdir()
