@@ -45,8 +45,6 @@ DETECTED = 0.01, 0.05  # nats
 POWER = 0.8
 PAIRS = 20_000  # simulated comparisons of two rows
 PICKED = 3  # runs of each row in a comparison
-
-
 COLUMNS = *(f"{x}_attention" for x in EVERYWHERE), *(f"{x}_offset" for x in SOURCES)
 
 
@@ -85,8 +83,8 @@ class Deviation(NamedTuple):
     def of_pairs(cls, first, second):
         """Returns the deviation over what differs in pairs of runs, whose seeds are consecutive.
 
-        Neighbouring pairs share a seed: m of their squared differences have, if sources do not
-        interact, the degrees of freedom m / (3 - 1 / m) times 2 (Satterthwaite 1946).
+        Neighbouring pairs share a seed: m of them have 2 m^2 / (3 m - 1) degrees of freedom
+        (Satterthwaite 1946) if sources do not interact, and more if they do.
         """
         halves, m = (np.asarray(first) - np.asarray(second)) ** 2 / 2, len(first)
         return cls.of(halves.mean(), 2 * m * m / (3 * m - 1))
@@ -163,9 +161,9 @@ def values_of(run):
     return {"NLL": math.log(run.result["dev_perplexity"]), "BLEU": scores["bleu"]["score"]}
 
 
-def by_metric(lines_of_row):
+def by_metric(line):
     """Returns the values of the runs of a row by metric, each by seed."""
-    of_seed = {run.seed: values_of(run) for run in lines_of_row.runs}
+    of_seed = {run.seed: values_of(run) for run in line.runs}
     return {metric: {seed: x[metric] for seed, x in of_seed.items()} for metric in METRICS}
 
 

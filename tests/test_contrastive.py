@@ -17,6 +17,8 @@ from t2t_jax.data.grammar.contrastive import contrastive_set
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Judgement, accuracies, judge
 
+ITEM = {"source": "a", "reference": "b", "errors": [{"type": "t", "contrastive": "c"}]}
+
 
 @pytest.fixture(scope="module")
 def items():
@@ -215,10 +217,25 @@ def test_accuracies_have_wilsons_interval():
             assert math.isclose(left, right, abs_tol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        [1],
+        [{"source": "a"}],
+        [ITEM | {"source": 1}],
+        [ITEM | {"errors": [{"type": "t"}]}],
+        [ITEM | {"errors": [ITEM["errors"][0] | {"distance": "far"}]}],
+    ],
+)
+def test_a_set_of_another_format_is_refused(items):
+    with pytest.raises(UsageError, match="not in LingEval97's format"):
+        judge(None, None, None, items)
+
+
 def test_evaluate_refuses_a_set_that_there_is_not(trained, tmp_path, call):
-    (path, (run, cache)) = tmp_path / "set.json", trained
+    run, cache = trained
     words = "evaluate", run, "--cache", cache, "--metrics"
-    pair = "--sources", path, "--references", path
+    pair = "--sources", tmp_path / "texts", "--references", tmp_path / "texts"
     assert "text, which has no minimal pairs" in call(*words, "TER,contrastive", code=2).err
     assert "has pairs of its own" in call(*words, "contrastive", *pair, code=2).err
 

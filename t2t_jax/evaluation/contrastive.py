@@ -39,13 +39,15 @@ def judge(
     """Returns the judgement of every error, in order.
 
     The likelihood of a text is the product of the probabilities of its tokens; a tie is wrong.
-    Raises UsageError if the set is empty, or a sentence exceeds the model's learned positions.
+    Raises UsageError if the set is empty or has another format than LingEval97's, or a sentence
+    exceeds the model's learned positions.
     """
     from t2t_jax.data.batches import in_order
     from t2t_jax.data.cache import ragged
     from t2t_jax.evaluation.predictions import sentence_likelihoods
     from t2t_jax.tokens import EOS
 
+    _check(items)
     errors = [(i, error) for i, item in enumerate(items) for error in item["errors"]]
     if not errors:
         raise UsageError("the contrastive set has no errors: give one that has some.")
@@ -61,6 +63,22 @@ def judge(
     batches = in_order(ragged(sides[0]), ragged(sides[1]), _BATCH_TOKENS)
     nll = sentence_likelihoods(model, params, batches)[:, 0]
     return decide(errors, nll[: len(items)].tolist(), nll[len(items) :].tolist())
+
+
+def _check(items: Sequence[Mapping[str, Any]]) -> None:
+    try:
+        for item in items:
+            texts = [item["source"], item["reference"]]
+            texts += [error[name] for error in item["errors"] for name in ("type", "contrastive")]
+            distances = [error.get("distance", 0) for error in item["errors"]]
+            texts_fit = all(isinstance(x, str) for x in texts)
+            if not (texts_fit and all(isinstance(x, int) for x in distances)):
+                raise TypeError
+    except (TypeError, KeyError, AttributeError):
+        raise UsageError(
+            "the contrastive set of the corpus is not in LingEval97's format: it must be a list of "
+            "mappings with source, reference, and errors that have a type and a contrastive text."
+        ) from None
 
 
 def decide(
