@@ -97,7 +97,9 @@ def size(task, example):
 
 
 def test_every_task_is_a_corpus_and_has_an_oracle():
-    assert set(TASKS) == set(ORACLES) == {n for n, x in CORPORA.items() if x.options}
+    # Other tests may have loaded a study file that declares a task, which has a version.
+    shipped = {name for name, x in CORPORA.items() if x.options and not x.version}
+    assert set(TASKS) == set(ORACLES) == shipped
     assert {metric_of(name).name for name in TASKS} == {"accuracy"}
 
 
