@@ -1,9 +1,9 @@
 """Attention mechanisms in one encoder-decoder, for the same steps or the same FLOPs.
 
-    launch/local.sh run attention --seeds 3              in miniature on the built-in corpus
-    launch/local.sh run attention_flops --seeds 3        rows whose FLOPs differ from base, with as
-                                                         many steps as the FLOPs of base allow
-    launch/local.sh run attention --preset multi30k      on real text
+    launch/local.sh run attention --seeds 3 --base-seeds 3          on the built-in corpus
+    launch/local.sh run attention_flops --seeds 3 --base-seeds 3    at the FLOPs of base, rows whose
+                                                                    FLOPs differ
+    launch/local.sh run attention --preset multi30k                 on real text
 
 On 2 CPU cores the first takes about 85 minutes, the second 20. Expected of the first
 (experiments/results/attention-demo): base reaches 62.7 ± 0.6 BLEU, talking heads 65.3 ± 1.2, local

@@ -1,7 +1,7 @@
 """Extrapolation: which position schemes work on sequences longer than in training.
 
-    launch/local.sh run lengths --preset diagnostic --seeds 3
-    launch/local.sh run lengths_dyck --preset diagnostic --seeds 3
+    launch/local.sh run lengths --preset diagnostic --seeds 3 --base-seeds 3
+    launch/local.sh run lengths_dyck --preset diagnostic --seeds 3 --base-seeds 3
 
 The models are decoders of two layers with eight heads. They are trained on sequences of up to 24 or
 32 tokens, and tested on that length and on 2, 4 and 8 times as much. A table of learned positions

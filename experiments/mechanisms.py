@@ -1,4 +1,4 @@
-"""Which attention for what: every mechanism on one page, from stored results.
+"""Which attention for what: attention.py's mechanisms on one page, from stored results.
 
     launch/local.sh experiments/mechanisms.py        a minute on one CPU core
 

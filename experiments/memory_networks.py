@@ -10,7 +10,8 @@ went) or three (where it was before), by which test1, test2 and test3 have the a
 A memory network (Sukhbaatar et al. 2015) reads the story in K hops; N is K. It has equations 1 to
 4, the position and temporal encodings of section 4.1, and adjacent weights (section 2.2): A^(k+1) =
 C^k, B = A^1 and W = C^K. Departures from the paper: Adam, as in all rows, no linear start, and no
-random empty memories. The answer's words so far are added to the question: the end mark follows.
+random empty memories. In decoding, the answer so far is added to the question, so that
+the model can predict the end mark.
 """
 
 import random

@@ -3,7 +3,8 @@
     launch/local.sh run neural_gpu --preset diagnostic --seeds 1 [--corpus copy | addition]
 
 It takes about 12 minutes on 2 CPU cores for each seed. Sequences of up to 8 of 5 symbols are
-reversed; numbers of up to 4 digits, the lowest first, are added. Tests: 1, 2, 4 times as long.
+reversed; numbers of up to 4 digits in base 4, the lowest first, are
+added. Tests: 1, 2, 4 times as long.
 
 The state of a Neural GPU (Kaiser and Sutskever 2016, section 2) is an image of w x n positions with
 m = d_model features. Its first row starts as the n embedded words of the source. N convolutional

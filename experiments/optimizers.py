@@ -2,8 +2,8 @@
 
     launch/local.sh run optimizers --seeds 3 --base-seeds 3        25 minutes on 2 CPU cores
 
-Base is the paper's Adam with the preset's schedule. Every row changes the optimizer, its decay of
-weights or clipping of gradients, or the schedule, and is tuned as much as base. Muon orthogonalises
+Base is the paper's Adam with the preset's schedule. Every row changes the optimizer, weight
+decay, gradient clipping, or the schedule, and is tuned as much as base. Muon orthogonalises
 the updates of the layers' matrices, and leaves embeddings, biases and the scales of norms to Adam.
 Its updates are scaled to the size of Adam's (Liu et al. 2025, equation 4), so the same learning
 rates serve both. The cost table and the learning plots compare rows by time.

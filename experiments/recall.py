@@ -1,8 +1,8 @@
-"""Associative recall: which mechanisms, mixtures and depths find a value by its key.
+"""Associative recall: which mechanisms, hybrids and depths find a value by its key.
 
     launch/local.sh run recall --preset diagnostic --seeds 3 --base-seeds 12    by mechanism
-    launch/local.sh run hybrids --preset diagnostic --seeds 3                   by mixture
-    launch/local.sh run induction --preset diagnostic --seeds 3                 by depth
+    launch/local.sh run hybrids --preset diagnostic --seeds 3 --base-seeds 3    by hybrid
+    launch/local.sh run induction --preset diagnostic --seeds 3 --base-seeds 3  by depth
 
 On 2 CPU cores the first takes about 30 minutes, the second 15 and the third 3.
 
@@ -15,11 +15,11 @@ In `recall`, the first of two layers is a window of two positions, in which a va
 as in the hybrids of Arora et al. (2024); the second is the mechanism that is compared. No row has
 positions, as not all mechanisms can be combined with them. The state of softmax attention grows
 with the sequence. The state of memories has a fixed size, d_k d_v numbers without a normalizer, for
-one head, d_v = 32 and a d_k of 8 or 32 (results.toml has the others). In the last rows, both layers
-have the mechanism, and convolutions over four positions take the place of the window. Expected
-accuracies: cosine, softmax1, sink, talking heads, differential, top-k and taylor 100%; delta 87%
-with a d_k of 8 and 100% with 32; linear 81% and 96%; fixed patterns, which leave keys unseen, 12%
-to 61%, and block_select 96%; the window alone 7%. Large deviations over seeds mean that a seed has
+one head, d_v = 32 and a d_k of 8 or 32 (experiments/README.md has the others). In the last rows,
+both layers have the mechanism, and convolutions take the place of the window. Expected accuracies:
+cosine, softmax1, sink, talking heads, differential, top-k and taylor 100%; delta 87% with a d_k of
+8 and 100% with 32; linear 81% and 96%; fixed patterns, which leave keys unseen, 12% to 61%, and
+block_select 96%; the window alone 7%. Large deviations over seeds mean that a seed has
 not found the solution: of twelve seeds of softmax, nine have 100% and three 12% or 13%.
 
 In `hybrids`, a row names the mechanisms of the four layers, from the first; a shorter list repeats.

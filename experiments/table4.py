@@ -8,9 +8,9 @@ with --seeds 3 --sweep lr_scale=1,2): an F1 of 20.0 for the Transformer, 37.5 fo
 with attention, and 12.3 for right-branching trees. The sample has a sixteenth of the paper's
 sentences, too few to compare with the paper's 91.3.
 
-The Transformer has 4 layers and d_model 1024, and otherwise equals base; the beam is 21, alpha 0.3,
-and outputs are up to 300 tokens longer than the input. The model with which the paper compares it
-on the same data is also recurrent.
+The Transformer has 4 layers, d_model 1024 and d_k = d_v = 128, and otherwise equals base; the beam
+is 21, alpha 0.3, and outputs are up to 300 tokens longer than the input. The model with which the
+paper compares it on the same data is also recurrent.
 """
 
 from t2t_jax.study import Row, study

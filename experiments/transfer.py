@@ -5,14 +5,14 @@
     launch/local.sh experiments/transfer.py                       figures of stored results
 
 Every width is trained at every peak of the learning rate, under the standard parametrization and
-under muP (Yang et al. 2022), which equals it at d_model 512. A head has 64 features at every
-width, and d_ff is 4 d_model, as muP assumes. Learning rates transfer if the lines of NLL
-against peak_lr have their lowest point at the same rate for every width. Expected in preset demo
-(experiments/results/transfer-demo): with muP between 0.0121 and 0.0128, with the standard
+under muP (Yang et al. 2022), which equals it at d_model 512 (64 in preset demo). A head has 64
+features at every width, and d_ff is 4 d_model, as muP assumes. Learning rates transfer if the lines
+of NLL against peak_lr have their lowest point at the same rate for every width. Expected in preset
+demo (experiments/results/transfer-demo): with muP between 0.0121 and 0.0128, with the standard
 parametrization from 0.0256 at the narrowest width to 0.0031 at the widest.
 
 In transfer_depth the depth varies. CompleteP (Dey et al. 2025) with alpha = 1 multiplies residual
-branches by 2 / N, so that it equals pre-norm with two layers (N = 4 in preset demo); the best
+branches by 2 / N, so that it equals pre-norm with two layers (row N=4 in preset demo); the best
 learning rate should then not depend on N. Adam's epsilon, which CompleteP also scales, is constant.
 """
 

@@ -59,7 +59,9 @@ class Model:
     )
     positions: str = _field("sinusoid", "position scheme (`list parts`)", parts.POSITIONS)
     norm: str = _field("layer_norm", "norm of Add & Norm (`list parts`)", parts.NORMS)
-    norm_placement: str = _field("post", "flow of a layer (`list parts`)", parts.NORM_PLACEMENTS)
+    norm_placement: str = _field(
+        "post", "placement of norms and residual connections (`list parts`)", parts.NORM_PLACEMENTS
+    )
     feed_forward: str = _field("relu", "feed-forward layer (`list parts`)", parts.FEED_FORWARD)
     embeddings: Literal["tied", "untied"] = _field(
         "tied", "one matrix for embeddings and softmax (paper), or one for each"

@@ -71,7 +71,7 @@ def entry(title: str, command: str, text: str, files: Sequence[str]) -> Iterator
     paths = [RESULTS / name for name in files]
     for path in paths:
         yield shown(path, title)
-    if made := origin(paths[-1]):
+    if made := origin(paths):
         yield made
     if paths[0].name == "table.md" and (others := _beside(paths)):
         yield f"Also stored: {', '.join(f'[{p.name}]({_link(p)})' for p in others)}."
@@ -98,11 +98,11 @@ def shown(path: Path, title: str) -> str:
 def scores(result: dict[str, Any]) -> str:
     """The size, the time and the scores of one run."""
     kept = ("bleu", "chrf")
-    names = {s: found for s, found in next(iter(result["scores"].values())).items() if s in kept}
+    names = {s: x for s, x in next(iter(result["scores"].values())).items() if s in kept}
     heads = "split", *(x["name"] for x in names.values())
     lines = [
-        [split, *(f"{found[s]['score']:.2f}" for s in kept)]
-        for split, found in result["scores"].items()
+        [split, *(f"{of_split[s]['score']:.2f}" for s in kept)]
+        for split, of_split in result["scores"].items()
     ]
     took = duration(result["training_seconds"])
     facts = [f"{x['name']}: `{x['signature']}`" for x in names.values()] + [
@@ -112,12 +112,13 @@ def scores(result: dict[str, Any]) -> str:
     return "\n".join([pipe_table(heads, lines), *(f"- {fact}" for fact in facts)])
 
 
-def origin(path: Path) -> str:
-    """Where a result was made, from the JSON or the runs that are stored beside it."""
-    beside = path.with_suffix(".json")
+def origin(paths: Sequence[Path]) -> str:
+    """Where a result was made, from the JSON beside its last file or the runs beside all files."""
+    beside = paths[-1].with_suffix(".json")
     if beside.exists():
         return made_on(json.loads(beside.read_text("utf-8"))["environment"])
-    results = [x for runs in path.parent.rglob(published.NAME) for x in _results(runs.parent)]
+    stored = dict.fromkeys(x for path in paths for x in path.parent.rglob(published.NAME))
+    results = [x for runs in stored for x in _results(runs.parent)]
     if not results:
         return ""
     made = list(dict.fromkeys(made_on(result["environment"]) for result in results))

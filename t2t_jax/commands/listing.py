@@ -135,7 +135,7 @@ def _mechanisms() -> list[str]:
 def _parts() -> list[str]:
     out = []
     for field, table in PARTS.items():
-        out += [field, *(f"  {name:18}{part.about}" for name, part in table.items())]
+        out += [field, *(f"  {name:20}{part.about}" for name, part in table.items())]
     return out
 
 
