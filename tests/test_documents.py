@@ -67,6 +67,16 @@ def test_documents_are_read_from_files_of_all_kinds(files, tmp_path):
     assert data.splits["test"].references == [*TEXTS[5:8], "Ünknown ▁ <s> 日本\n\n end"]
 
 
+def test_equal_bytes_under_another_name_are_read_as_their_name_says(files, tmp_path):
+    lines = "".join(json.dumps({"text": x}) + "\n" for x in TEXTS)
+    for name in ("lines.txt", "lines.jsonl", "lines.jsonl.txt"):
+        path = tmp_path / name
+        path.write_text(lines)
+        data = Data(corpus="documents", vocabulary=310, **files | dict(dev=str(path)))
+        dev = open_corpus(data, tmp_path / "cache", toy.quiet).splits["dev"].references
+        assert (dev == TEXTS) == (name == "lines.jsonl")
+
+
 def test_the_column_of_a_parquet_file_is_read_as_documents(tmp_path):
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(

@@ -3,7 +3,8 @@
 import glob
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from t2t_jax.config import Data
@@ -16,7 +17,11 @@ def documents(data: Data, root: Path, report: Report) -> RawCorpus:
     """The documents of the files that the fields train, dev and test name."""
     given = {split: getattr(data, split) for split in ("train", "dev", "test")}
     files = {x: _files(paths, x) for x, paths in given.items() if paths or x != "test"}
-    return from_files(files, _read)
+    corpus = from_files(files, _read)
+    readers = {split: [_reader(path).__name__ for path in paths] for split, paths in files.items()}
+    if {*itertools.chain(*readers.values())} == {_plain_text.__name__}:
+        return corpus
+    return replace(corpus, content={**corpus.content, "readers": readers})  # of equal bytes
 
 
 def _files(paths: str, split: str) -> list[Path]:
@@ -37,9 +42,14 @@ def _files(paths: str, split: str) -> list[Path]:
 
 def _read(*paths: Path) -> Iterator[Raw]:
     for path in paths:
-        readers = [_READERS[suffix] for suffix in path.suffixes if suffix in _READERS]
-        for document in (readers or [_plain_text])[-1](path):
+        for document in _reader(path)(path):
             yield Raw(b"", document, document=True)
+
+
+def _reader(path: Path) -> Callable[[Path], Iterator[bytes]]:
+    """The function that reads a file, by the last of its suffixes that names a format."""
+    readers = [_READERS[suffix] for suffix in path.suffixes if suffix in _READERS]
+    return readers[-1] if readers else _plain_text
 
 
 def _plain_text(path: Path) -> Iterator[bytes]:
@@ -84,4 +94,5 @@ def _parquet(path: Path) -> Iterator[bytes]:
 _READERS = {
     **dict.fromkeys((".jsonl", ".json", ".ndjson"), _json_lines),
     ".parquet": _parquet,
+    ".txt": _plain_text,
 }
