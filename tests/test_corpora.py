@@ -621,6 +621,20 @@ def own(tmp_path):
     METRICS.update(known)
 
 
+def test_annotations_of_some_pairs_alone_are_refused(tmp_path):
+    path, before = tmp_path / "partly.py", study_file.entries()
+    path.write_text(
+        "from t2t_jax.study import corpus\n"
+        "@corpus('partly', splits='train dev', metrics='accuracy', words='a b')\n"
+        "def partly(split):\n    yield 'a', 'b', {'dependency': 1}\n    yield 'a', 'b'\n"
+    )
+    study_file.load(path)
+    data = config.replace(config.Config(), corpus="partly", vocabulary=6).data
+    with pytest.raises(UsageError, match="has annotations of 1 of its 2 pairs"):
+        open_corpus(data, tmp_path / "cache", quiet)
+    study_file.forget(path, before)
+
+
 def test_a_file_declares_a_corpus_with_all_that_the_package_declares(own, tmp_path):
     dataset = open_corpus(own.data, tmp_path / "cache", quiet)
     words = [x.removeprefix("▁") for x in dataset.vocabulary.pieces(range(7))]
@@ -639,7 +653,7 @@ def test_a_file_declares_a_corpus_with_all_that_the_package_declares(own, tmp_pa
     assert metric_of("own").lower_is_better
     scores, counts = score(outputs_of(dev, ["_b c", "_b c a"], own.data), metrics_of("own"))
     assert {key: x["score"] for key, x in scores.items()} == {"ends": 1, "accuracy": 100 * 2 / 3}
-    assert counts == [(False,), (True,)]
+    assert counts == [[False], [True]]
     with pytest.raises(UsageError, match="set vocabulary=7"):
         open_corpus(dataclasses.replace(own.data, vocabulary=8), tmp_path, quiet)
 

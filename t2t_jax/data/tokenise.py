@@ -185,6 +185,12 @@ def _write_split(
             if extra is not None:
                 line = json.dumps(extra, ensure_ascii=False, separators=(",", ":"))
                 write(f"{name}.extras.jsonl", line.encode() + b"\n")
+                counts["extras"] += 1
+    if counts["extras"] not in (0, counts["pairs"]):
+        raise UsageError(
+            f"{stream.where} has annotations of {counts['extras']:,} of its {counts['pairs']:,} "
+            "pairs: give every pair one, or none."
+        )
     if not counts["pairs"]:
         raise UsageError(
             f"no pair of {stream.where} can be used ({counts['long']} longer than {longest}, "
