@@ -241,6 +241,16 @@ def test_a_metric_that_returns_no_score_is_named_before_training(returned):
         del METRICS["bad"]
 
 
+@pytest.mark.parametrize("returned", [np.array([[1, 2], [3, 4]]), [(np.int64(1), 2), (3, 4)]])
+def test_counts_of_numpy_can_be_stored(returned):
+    metric("good", signature="v1")(lambda hypotheses, references, sources: returned)
+    try:
+        _, counts = METRICS["good"].measure(metrics.Outputs(["a", "b"], ["c", "d"], ()))
+    finally:
+        del METRICS["good"]
+    assert json.dumps(counts) == "[[1, 2], [3, 4]]"
+
+
 def test_a_table_counts_the_outputs_that_were_cut():
     def line(name, *counts):
         runs = [types.SimpleNamespace(result={"scoring": {"dev": x}}) for x in counts]

@@ -118,7 +118,7 @@ class Metric:
         score = self._of_sums(counts.sum(axis=0)) if counts.ndim else float(counts)
         if np.isnan(score):
             raise UsageError(f"the metric {self.name} is not a number (NaN) for these outputs.")
-        return score, returned if counts.ndim else ()
+        return score, np.asarray(returned).tolist() if counts.ndim else ()
 
     def _of_sums(self, sums: np.ndarray) -> float:
         """Returns the metric of summed counts [counts]; tables need it to map over other axes."""
