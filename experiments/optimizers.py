@@ -40,8 +40,10 @@ def matrices(params):
     import jax
     from optax.contrib import MuonDimensionNumbers
 
+    from t2t_jax.training.optimizer import is_bias
+
     def axes(path, W):
-        if W.ndim < 2 or path[-1].key in ("matrix", "table"):
+        if W.ndim < 2 or path[-1].key in ("matrix", "table") or is_bias(path):
             return None
         inputs = W.ndim - 1 if path[-1].key == "W_O" else 1
         return MuonDimensionNumbers((*range(inputs),), (*range(inputs, W.ndim),))

@@ -180,7 +180,7 @@ class Training:
     weight_decay: Amount = _field(
         0.0,
         "decoupled weight decay: a step subtracts learning rate * weight_decay * W from every "
-        "parameter but biases and the scales of norms (the paper has none)",
+        "matrix and table (the paper has none)",
     )
     clip_norm: Amount = _field(
         0.0, "norm of all gradients that a step does not exceed; 0 means any (paper)"

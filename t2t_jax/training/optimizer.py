@@ -1,5 +1,8 @@
 """Optimizers and schedules of the learning rate (section 5.3); `parts.py` lists them."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -28,6 +31,11 @@ def adam(beta1: float, beta2: float, eps: float) -> optax.GradientTransformation
 def lion(beta1: float, beta2: float) -> optax.GradientTransformation:
     """Lion (Chen et al. 2023)."""
     return optax.scale_by_lion(beta1, beta2)
+
+
+def is_bias(path: Sequence[Any]) -> bool:
+    """Whether a parameter is a bias, by its path; that of a gate has several axes."""
+    return any(key.key == "b" or key.key.startswith("b_") for key in path)
 
 
 def peak_lr(c: config.Config) -> float:

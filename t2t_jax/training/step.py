@@ -16,7 +16,7 @@ from t2t_jax.models.parametrization import learning_rate_factors
 from t2t_jax.tokens import BOS, PAD
 from t2t_jax.training import sharding
 from t2t_jax.training.objective import cross_entropy, fused_cross_entropy
-from t2t_jax.training.optimizer import learning_rate, make, peak_lr
+from t2t_jax.training.optimizer import is_bias, learning_rate, make, peak_lr
 from t2t_jax.training.records import StepMetrics
 
 Batch = dict[str, jax.Array]
@@ -151,8 +151,11 @@ def make_step(
     optimizer = make(t)
     axes = sharding.axes(_shapes(model))
     factors = learning_rate_factors(c.model, axes)
-    # Weights decay, biases and the scales of norms do not.
-    decayed = jax.tree.map(lambda x: len(x) > 1, axes, is_leaf=lambda x: isinstance(x, tuple))
+    decayed = jax.tree_util.tree_map_with_path(
+        lambda path, x: len(x) > 1 and not is_bias(path),
+        axes,
+        is_leaf=lambda x: isinstance(x, tuple),
+    )
     gradient_of = jax.grad(partial(_loss, model, t.smoothing), has_aux=True)
 
     def step(state: State, batch: Batch, h: Hyper) -> tuple[State, StepMetrics]:
