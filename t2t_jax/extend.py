@@ -61,7 +61,8 @@ def mechanism(name: str, about: str = "", **fields: Any) -> Decorator:
                     f"{' and '.join(missing)} itself (`t2t-jax help mechanism`)."
                 )
         else:
-            declared = {"products": lambda o, s: implementation(**o).products(s)} | fields
+            roles = {} if "roles" in fields else registry.IN_ONE_SEQUENCE
+            declared = {"products": lambda o, s: implementation(**o).products(s)} | roles | fields
         entry = lambda where: registry.Entry(**declared | dict(where=where, about=about))  # noqa: E731
         return _adding("attention", name, entry)(implementation)
 

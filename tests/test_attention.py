@@ -17,6 +17,7 @@ from experiments.tools.layers import count
 from t2t_jax import attention
 from t2t_jax.attention import MECHANISMS, build, choice, recurrence, registry
 from t2t_jax.attention.dense import Dense
+from t2t_jax.attention.reach import Reach
 from t2t_jax.attention.visibility import Visibility
 from t2t_jax.errors import UsageError
 from t2t_jax.ops import tiles
@@ -760,6 +761,20 @@ def test_a_pattern_that_leaves_no_key_out_is_dense_attention(spec, causal):
     visibility = padded_visibility("decoder" if causal else "encoder", 13, 13)
     dense = run("scaled_dot_product", {}, q, k, v, visibility)
     close(jax.jit(partial(build(spec).apply, {}))(q, k, v, visibility), dense, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (dict(stride=4), "block must equal stride"),
+        (dict(stride=4, block=8), "block must equal stride"),
+        (dict(r=2), "need the length of a block"),
+        (dict(parts=2, rows=1), "parts excludes"),
+    ],
+)
+def test_a_pattern_that_contradicts_itself_is_refused(fields, words):
+    with pytest.raises(UsageError, match=words):
+        Reach(lambda t, s: s <= t, window=8, **fields)
 
 
 def test_gradients_of_a_key_that_many_queries_gather_are_summed_in_float32():

@@ -317,6 +317,19 @@ def test_a_bad_file_is_refused_in_a_sentence(old, tmp_path, refused):
         assert study_file.entries() == BEFORE
 
 
+def test_a_pattern_of_a_file_is_refused_between_two_sequences(tmp_path, refused):
+    path = tmp_path / "sinks.py"
+    path.write_text(
+        "from t2t_jax.attention.reach import Reach\n"
+        "from t2t_jax.study import Row, mechanism, study\n"
+        "@mechanism('sinks')\ndef sinks():\n"
+        "    return Reach(lambda t, s: s <= t, window=9, kept=lambda s: s < 4)\n"
+        "@study('Sinks', columns='', split='', V=9)\ndef compared():\n"
+        "    return [Row('base'), Row('cross', dict(cross_attention='sinks'))]\n"
+    )
+    refused(["run", path], "sinks", "cross", "its pattern relates positions of one sequence")
+
+
 def test_a_file_that_is_missing_or_has_several_studies_is_refused(tmp_path, call, refused):
     refused(["run", tmp_path / "none.py"], f"cannot read {tmp_path / 'none.py'}: No such file")
     path = tmp_path / "two.py"

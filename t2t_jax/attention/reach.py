@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from t2t_jax.attention.costs import Number, Shape, whole
+from t2t_jax.errors import UsageError
 
 Predicate = Callable[[Any, Any], Any]
 BLOCK = 16  # the least length of the blocks of a window: shorter ones are mostly overhead
@@ -52,6 +53,16 @@ class Reach:
     r: int = 0
     seed: int = 0
     rows: int = 0
+
+    def __post_init__(self) -> None:
+        several = self.kept or self.stride or self.r or self.rows
+        for wrong, mend in (
+            (self.stride and self.stride != self.block, "block must equal stride"),
+            (self.r and not self.block, "r random blocks need the length of a block"),
+            (self.parts > 1 and several, "parts excludes kept, stride, r and rows"),
+        ):
+            if wrong:
+                raise UsageError(f"the Reach of a pattern contradicts itself: {mend}.")
 
     def blocks(self, T: int, S: int) -> tuple[int, int]:
         """The length of a block for T queries and S keys, and the neighbours on either side.

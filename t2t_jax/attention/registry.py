@@ -57,7 +57,9 @@ class Entry:
 
 
 _SCALED = dict(power=0.5)  # the paper's
-_ONE_SEQUENCE = "its pattern relates positions of one sequence"
+IN_ONE_SEQUENCE: dict[str, Any] = dict(
+    roles=SELF, why="its pattern relates positions of one sequence"
+)
 _MEMORY: dict[str, Any] = dict(
     products=costs.memory,
     sizes=dict(chunk=64),
@@ -78,8 +80,8 @@ def _pattern(name: str, about: str, options: Options, cross: bool = False, **res
     def products(o: Options, s: Shape) -> Number:
         return getattr(reach, name)(**o).products(s)
 
-    roles, why = (ALL, "") if cross else (SELF, _ONE_SEQUENCE)
-    return Entry(f"reach:{name}", about, products, options, roles=roles, why=why, **rest)
+    roles = {} if cross else IN_ONE_SEQUENCE
+    return Entry(f"reach:{name}", about, products, options, **roles, **rest)
 
 
 def _additive(o: Options, s: Shape) -> Number:
@@ -232,8 +234,7 @@ MECHANISMS: dict[str, Entry] = {
         _block_select,
         options=dict(b=8, n=2),
         sizes=dict(tile=64),
-        roles=SELF,
-        why=_ONE_SEQUENCE,
+        **IN_ONE_SEQUENCE,
         supports=("rotary", "mup"),
     ),
     "native_sparse": Entry(
@@ -253,8 +254,7 @@ MECHANISMS: dict[str, Entry] = {
         _lsh,
         options=dict(b=4, c=4, r=2, seed=0),
         sizes=dict(tile=64),
-        roles=SELF,
-        why=_ONE_SEQUENCE,
+        **IN_ONE_SEQUENCE,
         supports=("rotary", "mup"),
     ),
     "top_k": Entry(
