@@ -57,6 +57,9 @@ def test_values_are_listed_or_a_geometric_range_of_the_fields_type(text, values)
         (["h=1,2", "h=4"], "occurs twice"),
         (["seed=1,2"], "cannot be swept"),
         (["vocabulary=500,1000"], "cannot be swept"),
+        (["pairs=500,1000"], "cannot be swept"),
+        (["normalization=identity,nmt_nfkc"], "cannot be swept"),
+        (["architecture=decoder,encoder"], "cannot be swept"),
     ],
 )
 def test_a_bad_sweep_is_wrong_use(texts, message):

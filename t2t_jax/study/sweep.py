@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from t2t_jax.study.declaration import Row, Study
     from t2t_jax.study.grid import Grid, Seeds
 
+_OTHER_SUBWORDS = "vocabulary", "normalization", "pairs", "architecture"  # or a pseudo-perplexity
 CHOOSING = slice(0, None, 2)  # sentences of dev by which a trial is chosen
 SCORED = slice(1, None, 2)  # sentences of dev on which the chosen values are scored
 TRIAL_SEED = 1_000_000  # no study has so many seeds; trials of older code have seed 0
@@ -151,7 +152,7 @@ def declared(
 
 
 def _check_name(name: str) -> None:
-    if name in (*config.SENTENCES, "vocabulary", "seed"):
+    if name in (*config.SENTENCES, *_OTHER_SUBWORDS, "seed"):
         raise UsageError(
             f"{name} cannot be swept, as trials are compared by their perplexity on the same "
             "subwords, with one seed: sweep another field, or make a row for each value."
