@@ -130,14 +130,19 @@ def test_three_fields_have_three_interactions_and_a_sum_has_none():
         np.testing.assert_allclose(sizes[name], 0, atol=1e-12)
 
 
-def test_intervals_cover_the_effects_with_few_seeds():
-    """Two seeds in each of four cells of which no effect is true."""
+@pytest.mark.parametrize("interaction", [False, True])
+def test_intervals_cover_the_effects_with_few_seeds(interaction):
+    """Two seeds in each of four cells of which no effect is true.
+
+    Args:
+      interaction: whether all of the variance over seeds is their interaction with sentences.
+    """
     rng, covered = np.random.default_rng(0), 0
     for _ in range(400):
         cells = np.empty((2, 2), dtype=object)
         for place in np.ndindex(2, 2):
             values = rng.normal(size=2)
-            draws = values[:, None] + np.zeros(1000)
+            draws = values[:, None] + interaction * rng.normal(size=(2, 1000))
             cells[place] = Measure(spread(values), tuple(values), draws)
         levels = {"h": [1, 2], "N": [1, 2]}
         effect, *_ = factorial.effects(factorial.Factorial("BLEU", levels, cells))

@@ -99,18 +99,23 @@ def effects(study: Factorial) -> list[Effect]:
     """
     names, out, random = list(study.levels), [], np.random.default_rng(0)
     kept = [x.draws for x in study.cells.flat if x.draws is not None]
-    draws = (
-        None  # means over resampled seeds and sentences, [levels of the first field, ..., DRAWS]
-    )
+    shape, draws = study.cells.shape, None
     if len(kept) == study.cells.size:
-        resampled = np.stack([statistics.over_seeds(x, random) for x in kept])
-        draws = resampled.reshape(*study.cells.shape, -1)
+        # Means over resampled seeds and sentences, [levels of the first field, ..., DRAWS]. The
+        # variance over seeds contains their interaction with sentences, which both resamplings add.
+        draws = np.stack([statistics.over_seeds(x, random) for x in kept]).reshape(*shape, -1)
+        twice = 2 * np.array([statistics.interaction(x) for x in kept])
+        cells = np.eye(len(kept)).reshape(*shape, -1)  # of which effects are linear combinations
     n = [cell.spread.n for cell in study.cells.flat]
     t = special.stdtrit(sum(n) - len(n) if min(n) > 1 else math.inf, 0.975)
     every = range(len(names))
     for axes in (*itertools.combinations(every, 1), *itertools.combinations(every, 2)):
         sizes = _sizes(study.means, axes, len(names))
-        halves = None if draws is None else t * _sizes(draws, axes, len(names)).std(axis=-1)
+        halves = None
+        if draws is not None:
+            variances = _sizes(draws, axes, len(names)).var(axis=-1)
+            counted = _sizes(cells, axes, len(names)) ** 2 @ twice
+            halves = t * np.sqrt(np.maximum(0, variances - counted))
         for place in np.ndindex(sizes.shape):
             levels = (study.levels[names[a]][i] for a, i in zip(axes, place, strict=True))
             size, half = float(sizes[place]), None if halves is None else float(halves[place])
