@@ -74,6 +74,12 @@ def test_the_metrics_of_run_are_shown_until_others_are_asked_for(tmp_path, monke
     assert "without exact" in capsys.readouterr().err
 
 
+def test_the_own_metrics_of_a_study_are_shown_after_others(tmp_path):
+    run(tmp_path, f"{HOUR} --metrics chrF2")
+    run(tmp_path, HOUR)
+    assert not shown(tmp_path).metrics
+
+
 def test_what_is_asked_for_is_shown_as_it_is_asked_for(tmp_path):
     run(tmp_path, HOUR)
     for flags in ("--preset hour", "--P_drop 0.1", "--sweep lr_scale=1,2"):

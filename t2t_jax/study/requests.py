@@ -152,8 +152,8 @@ def known(home: Path, study: str = "") -> list[Request]:
         if study in ("", request.study):
             key = request.study, *request.settings
             other = merged.get(key, request)
-            rows = [*other.rows, *request.rows] if other.rows and request.rows else []
-            both = (dict.fromkeys(x) for x in (rows, [*other.metrics, *request.metrics]))
-            rows, names = map(list, both)
+            # None stand for all rows, and for the study's own metrics.
+            pairs = (other.rows, request.rows), (other.metrics, request.metrics)
+            rows, names = ([*dict.fromkeys((*x, *y))] if x and y else [] for x, y in pairs)
             merged[key] = request._replace(rows=rows, metrics=names)
     return list(merged.values())
