@@ -142,6 +142,9 @@ def test_runs_without_the_likelihoods_of_sentences_have_a_tau_without_an_interva
 def test_tables_without_values_of_the_paper_or_differences_have_no_agreement():
     without = [dataclasses.replace(e, row=dataclasses.replace(e.row, paper={})) for e in lines()]
     assert agreements(without) == []
+    base, *others = lines()
+    unusual = tuple(dataclasses.replace(run, unusual="data another") for run in base.runs)
+    assert agreements([dataclasses.replace(base, runs=unusual), *others]) == []
     equal = [dataclasses.replace(entry, runs=(run_of(2.5),)) for entry in lines()]
     assert "PPL" not in [x.metric for x in agreements(equal)]
 
@@ -177,13 +180,21 @@ def test_a_curve_over_all_sentences_equals_the_score():
 
 def test_every_row_has_a_curve_of_its_own(tmp_path):
     lines, split = stored.compared(stored.grid()), stored.split(tmp_path)
-    by_dependency, by_length = distances.curves(lines, split)
+    by_dependency, by_length = distances.curves(lines, split, comparison.ALL)
     assert [n for _, n in by_length.parts] == [500, 500]
     assert sum(n for _, n in by_dependency.parts) == stored.N
     halves = [np.arange(500), np.arange(500, 1000)]
     for line in lines:
         assert by_length.rows[line.row.name] == distances.curve(line, halves)
     assert len({tuple(values) for values in by_dependency.rows.values()}) == len(lines)
+    tuned = dataclasses.replace(stored.grid(), sweep={"lr_scale": (1.0, 2.0)})
+    by_dependency, by_length = distances.curves(lines, split, comparison.scored_part(tuned))
+    assert [n for _, n in by_length.parts] == [250, 250]
+    odd = [np.arange(1, 500, 2), np.arange(501, 1000, 2)]  # the others chose the values
+    assert by_length.rows[lines[1].row.name] == distances.curve(lines[1], odd)
     lines[1] = dataclasses.replace(lines[1], measures={})
-    (by_dependency, _) = distances.curves(lines, split)
+    short = dataclasses.replace(lines[2].runs[0], statistics=lines[2].runs[0].statistics[:9])
+    (by_dependency, _) = distances.curves(
+        [*lines, dataclasses.replace(lines[2], runs=(short,))], split, comparison.ALL
+    )
     assert list(by_dependency.rows) == [lines[0].row.name, lines[2].row.name]

@@ -25,7 +25,7 @@ from t2t_jax.report import differences, learning
 from t2t_jax.runs.results import Run
 from t2t_jax.study import agreement, distances
 from t2t_jax.study.collecting import RowResult
-from t2t_jax.study.comparison import main_metric
+from t2t_jax.study.comparison import main_metric, scored_part
 from t2t_jax.study.distances import Curves
 from t2t_jax.study.grid import Grid
 
@@ -74,7 +74,7 @@ def charts(grid: Grid, lines: Sequence[RowResult], split: Split | None) -> Itera
             "for all tests of the table if a row is tested; Kendall's tau."
         )
         yield Chart("agreement", caption, differences.agreement(compared, styles))
-    if split and grid.study.split and (curves := distances.curves(lines, split)):
+    if split and grid.study.split and (curves := distances.curves(lines, split, scored_part(grid))):
         name = metric_of(grid.data.corpus).name
         caption = f"{name} on {grid.study.split} by distance (number of sentences)."
         yield Chart("distances", caption, _distances(lines, curves, styles, name))

@@ -69,8 +69,8 @@ def agreements(grid: Grid, lines: Sequence[RowResult]) -> list[Agreement]:
 def _agreement(
     name: str, column: Sequence[tuple[RowResult, Measure | None, float | None]]
 ) -> Agreement | None:
-    _, base, paper_base = column[0]
-    if base is None or paper_base is None:
+    line, base, paper_base = column[0]
+    if base is None or paper_base is None or line.unusual:
         return None
     points = tuple(
         Point(line, measure, paper - paper_base, measure.spread.mean - base.spread.mean)

@@ -37,9 +37,10 @@ def compare_with_base(
       computed: the scores of runs by metrics that are computed on request.
     """
     untuned = [row.untuned for row in rows if row.untuned]
-    lines = _compare(grid, rows, SCORED if untuned else ALL, computed)
+    part = SCORED if untuned else ALL
+    lines = _compare(grid, rows, part, computed)
     if untuned:
-        others = _compare(grid, untuned, SCORED, computed)
+        others = _compare(grid, untuned, part, computed)
         lines = [replace(x, untuned=y) for x, y in zip(lines, others, strict=True)]
     return _corrected(grid, lines)
 
@@ -138,7 +139,8 @@ def _measure(
             return None
         sentences = [x[part] for x in sentences]
         values = [float(of_sums(np.array(x).sum(axis=0))) for x in sentences]
-    kept = all(map(len, sentences)) and np.isfinite(values).all()
+    same = len(set(map(len, sentences))) == 1  # seeds of other data may have other sentences
+    kept = same and all(map(len, sentences)) and np.isfinite(values).all()
     draws = statistics.resampled([np.array(x) for x in sentences], of_sums) if kept else None
     return Measure(statistics.spread(values), tuple(values), draws)
 
@@ -172,6 +174,11 @@ def _differences(
         return found.of_perplexity(math.exp(np.log(base.values).mean())) if name == PPL else found
 
     return difference
+
+
+def scored_part(grid: Grid) -> slice:
+    """Returns the sentences of the study's split that are scored: not those that chose values."""
+    return SCORED if grid.sweep and grid.study.split == "dev" else ALL
 
 
 def main_metric(grid: Grid) -> str:

@@ -51,19 +51,24 @@ class Curves(NamedTuple):
     ends: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})
 
 
-def curves(lines: Sequence[RowResult], split: Split) -> list[Curves]:
-    """Returns the curves by dependency and by length; an empty list without dependencies."""
+def curves(lines: Sequence[RowResult], split: Split, part: slice) -> list[Curves]:
+    """Returns the curves by dependency and by length; an empty list without dependencies.
+
+    Args:
+      part: the sentences of the split that are counted.
+    """
     if not split.extras or "dependency" not in split.extras[0]:
         return []
-    scored = [line for line in lines if line.score]  # language models have none
-    out = []
+    every, out = np.arange(len(split.extras)), list[Curves]()
+    # Language models have no score, and runs of other data may have other sentences.
+    scored = [x for x in lines if x.score and {len(r.statistics) for r in x.runs} == {len(every)}]
     for what, sizes in (
         ("longest dependency, in words", [x["dependency"] for x in split.extras]),
         ("words of the sentence", [len(r.split()) for r in split.references]),
     ):
         values = np.array(sizes)
-        indices = parts(values)
-        spans = [(span(values[part]), len(part)) for part in indices]
+        indices = [every[part][i] for i in parts(values[part])]
+        spans = [(span(values[i]), len(i)) for i in indices]
         out.append(Curves(what, spans, {x.row.name: curve(x, indices) for x in scored}))
     return out
 
