@@ -105,6 +105,8 @@ def _widths(c: Model) -> Iterator[str]:
             f"positions={c.positions} are for self-attention, which architecture={c.architecture} "
             "lacks: use learned or sinusoid."
         )
+    if c.d_c and positions.rotate and c.d_k < 4:
+        yield f"d_c with positions={c.positions} rotates half of d_k={c.d_k}: set 4 or more."
     if positions.even and (width := getattr(c, positions.even)) % 2:
         yield (
             f"{c.positions} positions pair features, so {positions.even} must be even, not "

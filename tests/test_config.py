@@ -109,6 +109,7 @@ LSTM = dict(architecture="recurrent", attention_feeding="output")
         ({"d_c": 9, "cross_attention": "cosine"}, ["cosine cannot", "d_c=9"]),
         ({"d_c": 9, "cross_attention": "linear"}, ["linear cannot", "d_c=9", "dot_product"]),
         (LSTM | {"d_c": 9}, ["d_c=9 has no effect"]),
+        ({"d_c": 9, "positions": "rotary", "d_k": 2}, ["rotates half of d_k=2", "4 or more"]),
         ({"alpha": math.nan}, ["alpha", "finite", "nan"]),
         ({"lr_scale": math.inf}, ["lr_scale", "finite", "inf"]),
         ({"architecture": "convolutional", "h_kv": 2}, ["h_kv=2 has no effect"]),
