@@ -101,10 +101,10 @@ def judged(entries, judgements, signature="set:1"):
     return out
 
 
-def finish(directory, c, dataset, program="0123456789ab", **result):
+def finish(directory, c, dataset, program="0123456789ab", dtype="float32", **result):
     """Writes a finished run of a config, as if a program had trained it."""
     make_directory(directory)
-    facts = identity.data_facts(dataset) | {"dtype": "float32"}
+    facts = identity.data_facts(dataset) | {"dtype": dtype}
     origin = provenance.origin(c, {"step": program})
     claim.claim(directory, c, facts, dataset.vocabulary, origin)
     made = dict(scores={}, scoring={}, parameters=9, steps=40, trained_together=1)

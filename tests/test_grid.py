@@ -169,11 +169,67 @@ def test_data_that_is_not_a_rows_own_is_still_told_apart(finished, open_data, mo
     assert [run.unusual for run in row.runs] == ["", "data of vocabulary 40 another"]
 
 
-def test_a_corpus_of_another_size_is_of_other_data_only_beyond_the_default():
+def test_newer_runs_alone_say_what_is_usual(finished, open_data, monkeypatch):
+    """All rows were run again on other data; the older runs had more seeds."""
+    dataset, old = open_data(finished.data), [*finished.plan(lambda _: range(1), open_data)]
+    for job in old:
+        again = config.replace(job.c, seed=7)
+        stored.finish(job.directory.with_name(f"0{job.directory.name}"), again, dataset,
+                      dev_perplexity=9.0)  # fmt: skip
+    facts = identity.data_facts(dataset) | {"data": "another"}
+    monkeypatch.setattr(identity, "data_facts", lambda dataset: facts)
+    for job in old:
+        for seed in (0, 7):
+            home = job.directory.with_name(f"{job.directory.name}{seed}")
+            stored.finish(home, config.replace(job.c, seed=seed), dataset, dev_perplexity=4.0)
+    lines = collecting.collect(finished)
+    assert {run.result["dev_perplexity"] for line in lines for run in line.runs} == {4.0}
+    assert not any(line.unusual for line in lines)
+
+
+def test_a_finished_seed_has_no_unfinished_one(finished, open_data):
+    job, *_ = finished.plan(lambda _: range(1), open_data)
+    for seed in (0, 1):
+        home = job.directory.with_name(f"begun{seed}")
+        stored.finish(home, config.replace(job.c, seed=seed), open_data(job.c.data))
+        (home / "result.json").unlink()
+    base = collecting.collect(finished)[0]
+    assert [run.seed for run in base.runs] == [0]
+    assert base.status == "seed 1 stopped at step 0 of 40"
+
+
+def test_rows_of_other_sizes_and_types_are_compared_with_base(grid, open_data):
+    """The rows set what differs, so that it does not count as another origin."""
+    rows = [Row("base"), Row("A", dict(pairs=7)), Row("A", dict(dtype="bfloat16"))]
+    mine = dataclasses.replace(grid, study=dataclasses.replace(seven, split=""), rows=rows)
+    for job in mine.plan(lambda _: range(2), open_data):
+        dataset, dtype = open_data(job.c.data), job.c.model.dtype.replace("auto", "float32")
+        stored.finish(job.directory, job.c, dataset, dtype=dtype, dev_perplexity=3.0)
+    lines = collecting.collect(mine)
+    assert [len(line.runs) for line in lines] == [2, 2, 2]
+    assert not any(line.unusual for line in lines)
+
+
+def test_seeds_with_other_dev_sets_are_shown_without_a_test(finished, open_data):
+    job, *_ = finished.plan(lambda _: range(1), open_data)
+    for seed, sentences in ((1, 5), (2, 4)):
+        home = job.directory.with_name(f"seed{seed}")
+        home.mkdir()
+        made = store.write_statistics(home, store.LIKELIHOOD, [[1.5, 2]] * sentences)
+        stored.finish(home, config.replace(job.c, seed=seed), open_data(job.c.data),
+                      dev_perplexity=3.0, likelihood={"statistics": made})  # fmt: skip
+    job.directory.rename(job.directory.with_name("elsewhere"))
+    rows = [x for x in collecting.collect(finished) if x.row.name == "base"]
+    base = dataclasses.replace(rows[0], runs=tuple(run for run in rows[0].runs if run.seed))
+    (line,) = comparison.compare_with_base(finished, [base])
+    assert (line.PPL.spread.n, line.PPL.draws) == (2, None)
+
+
+def test_a_corpus_of_another_size_is_of_other_data():
     base = config.replace(Config(), corpus="grammar")
     sizes = {n: config.replace(base, pairs=n) for n in (0, 20_000, 60_000, 60_001)}
     names = [collecting.preparation(c, base) for c in sizes.values()]
-    assert names == ["", "", "", " of pairs 60001"]
+    assert names == ["", " of pairs 20000", " of pairs 60000", " of pairs 60001"]
     assert collecting.preparation(base, sizes[60_001]) == " of pairs 0"
     hard = config.replace(base, grade="hard", vocabulary=40)
     assert collecting.preparation(hard, base) == " of grade hard of vocabulary 40"

@@ -103,11 +103,12 @@ def read_run(
         version=edited if not git or "dirty" in git else git,
         programs=environment.get("programs", {}),
         changes=provenance.changes(directory, c, environment),
-        origins=_origins(store.read_data(directory), environment, preparation, signature),
+        origins=_origins(c, store.read_data(directory), environment, preparation, signature),
     )
 
 
 def _origins(
+    c: Config,
     facts: Mapping[str, Any], environment: Mapping[str, Any], preparation: str, signature: str
 ) -> dict[str, str]:
     own = environment.get("jaxlib", environment["jax"]) != environment["jax"]  # they go together
@@ -116,7 +117,8 @@ def _origins(
         f"data{preparation}": facts["data"][:12],
         f"vocabulary{preparation}": facts["vocabulary"][:12],
         "metric": signature,
-        "dtype": facts["dtype"],
+        # A row may ask for another dtype.
+        "dtype" if c.model.dtype == "auto" else f"dtype {c.model.dtype}": facts["dtype"],
         "device": without_count(environment["device"]),
         "libraries": ", ".join(f"{name} {environment[name]}" for name in libraries),
     }
@@ -199,18 +201,17 @@ def usual_origins(origins: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {name: values.most_common(1)[0][0] for name, values in counts.items()}
 
 
-def unusual_origins(run: Run, usual: Mapping[str, str]) -> str:
-    """Returns the origins of a run that are not the usual ones, as text."""
+def marked(run: Run, usual: Mapping[str, str]) -> Run:
+    """Returns a run with those of its origins that are not the usual ones, as text."""
     differing = (f"{n} {x}" for n, x in run.origins.items() if x != usual.get(n, x))
-    return ", ".join(differing)
+    return replace(run, unusual=", ".join(differing))
 
 
-def newest_by_seed(runs: Sequence[Run], usual: Mapping[str, str]) -> tuple[Run, ...]:
-    """Returns the newest run of each seed, marked if its origins are not the usual ones."""
-    newest: dict[int, Run] = {}
-    for run in sorted(runs, key=lambda run: store.finished_at(run.directory)):
-        newest[run.seed] = replace(run, unusual=unusual_origins(run, usual))
-    return tuple(newest[seed] for seed in sorted(newest))
+def newest_by_seed(runs: Sequence[Run]) -> list[Run]:
+    """Returns the newest run of each seed."""
+    ordered = sorted(runs, key=lambda run: store.finished_at(run.directory))
+    newest = {run.seed: run for run in ordered}
+    return [newest[seed] for seed in sorted(newest)]
 
 
 def state(directory: Path, report: Callable[[str], object] = lambda _: None) -> State:

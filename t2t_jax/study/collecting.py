@@ -106,6 +106,10 @@ def _collect(
 ) -> tuple[list[RowResult], dict[Path | None, str]]:
     """Returns rows with these configs and their runs; and what is unusual of trials, as text."""
     finished, unfinished = _read(grid, [c for _, c in rows], report)
+    others = [
+        "; ".join(text for seed, text in texts if all(run.seed != seed for run in runs))
+        for runs, texts in zip(finished, unfinished, strict=True)
+    ]
     # Each trial alone: trials have different configs, and so different programs.
     versioned = results.with_versions([*finished, *([run] for run in trials)])
     finished, tried = versioned[: len(rows)], [run for (run,) in versioned[len(rows) :]]
@@ -113,19 +117,19 @@ def _collect(
     results.report_changes(every_run, report)
     usual = results.usual_origins([run.origins for run in every_run])
     collected = [
-        RowResult(row, c, results.newest_by_seed(runs, usual), "; ".join(others))
-        for (row, c), runs, others in zip(rows, finished, unfinished, strict=True)
+        RowResult(row, c, tuple(results.marked(run, usual) for run in runs), status)
+        for (row, c), runs, status in zip(rows, finished, others, strict=True)
     ]
-    return collected, {run.directory: results.unusual_origins(run, usual) for run in tried}
+    return collected, {run.directory: results.marked(run, usual).unusual for run in tried}
 
 
 def _read(
     grid: Grid, configs: Sequence[Config], report: Callable[[str], object]
-) -> tuple[list[list[Run]], list[list[str]]]:
-    """Returns for each row its finished runs, and the status of the unfinished ones."""
+) -> tuple[list[list[Run]], list[list[tuple[int, str]]]]:
+    """Returns for each row its newest finished runs by seed, and seeds and statuses of others."""
     keys = [identity.row_key(c) for c in configs]
     finished: list[list[Run]] = [[] for _ in configs]
-    unfinished: list[list[str]] = [[] for _ in configs]
+    unfinished: list[list[tuple[int, str]]] = [[] for _ in configs]
     for directory, c in results.stored(grid.home, report):
         if c.training.seed == TRIAL_SEED:  # it has chosen values, and so must not score them
             continue
@@ -138,12 +142,12 @@ def _read(
             if isinstance(run, Run):
                 finished[i].append(run)
             else:
-                unfinished[i].append(run)
-    return finished, unfinished
+                unfinished[i].append((c.training.seed, run))
+    return [results.newest_by_seed(runs) for runs in finished], unfinished
 
 
 def preparation(c: Config, base: Config) -> str:
     """Returns the fields of data preparation in which a row differs from base, as text."""
-    ours, bases = request(c.data), request(base.data)
+    ours, bases = ({**request(x.data), "pairs": x.data.pairs} for x in (c, base))
     fields = [n for n in config.SECTION_OF if ours.get(n) != bases.get(n) and n not in config.PATHS]
     return "".join(f" of {n} {getattr(c.data, n)}" for n in fields)
