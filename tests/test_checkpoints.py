@@ -51,6 +51,17 @@ def test_a_run_keeps_its_share_of_the_time_when_the_population_shrinks():
     alone = three.of_population(1)
     assert (alone.seconds, alone.overhead, alone.flops) == (10.0, 2.0, 7.0)
     assert alone.of_population(2).seconds == 20.0
+    both = checkpoints.together([alone, three._replace(seconds=90.0, overhead=12.0)])  # 10 + 30
+    assert (both.seconds, both.overhead, both.flops, both.population_size) == (40.0, 6.0, 7.0, 2)
+
+
+def test_a_full_disk_at_the_commit_of_final_parameters_is_a_runs_error(tmp_path, monkeypatch):
+    def full(directory):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(manifest, "write", full)
+    with pytest.raises(RunError, match=r"^cannot write .*params.*No space left on device"):
+        checkpoints.write_params(tmp_path / "params", {"w": jnp.ones(3)})
 
 
 @pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])

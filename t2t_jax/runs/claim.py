@@ -34,7 +34,7 @@ def lock(directory: Path, wait: bool = False) -> Iterator[None]:
         except OSError:
             raise Busy(
                 f"another process is at work on {title(directory)}: wait for it, or give this run "
-                "another directory with --run."
+                "another directory (`train --run`) or store (`run --store`)."
             ) from None
         yield
 
@@ -57,7 +57,7 @@ def claim(
             listed = ", ".join(f"{n} {a!r} there and {b!r} here" for n, (a, b) in changes.items())
             raise UsageError(
                 f"{title(directory)} holds a run of another config ({listed}): give this one "
-                "another directory with --run, or remove the old one."
+                "another directory (`train --run`) or store (`run --store`), or remove the old one."
             )
         store.check_facts(directory, facts)
         return

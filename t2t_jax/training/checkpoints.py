@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import jax
@@ -50,12 +51,18 @@ class History(NamedTuple):
         )
 
 
+def together(histories: Sequence[History]) -> History:
+    """The history of runs that are trained at once from here on, and share all of their time."""
+    every = [x.of_population(len(histories)) for x in histories]
+    seconds, overhead = (fmean(getattr(x, name) for x in every) for name in ("seconds", "overhead"))
+    return every[0]._replace(seconds=seconds, overhead=overhead)
+
+
 @dataclass
 class _Retention:
     """Keeps the newest checkpoint, the best with patience, and one evaluated more than is averaged.
 
-    A checkpoint that an interruption saves between two evaluations does not count as evaluated. The
-    last evaluation does not count in a run that goes on to more steps, so the best without it stay.
+    A checkpoint that an interruption saves between two evaluations does not count as evaluated.
     """
 
     t: Training
@@ -66,9 +73,7 @@ class _Retention:
         evaluated = [s for s in steps if s % every == 0 or s == self.t.steps]
         kept = {*evaluated[-self.t.average - 1 :], *steps[-1:]}
         if self.t.patience:
-            every_one = self.history().evaluations
-            for evaluations in (every_one, [x for x in every_one if x[0] % every == 0]):
-                kept.update(best_window(evaluations, self.t.average, evaluated))
+            kept.update(best_window(self.history().evaluations, self.t.average, evaluated))
         return [s in kept for s in steps]
 
 
@@ -157,8 +162,9 @@ def whole_steps(source: ocp.CheckpointManager, report: Callable[[str], object]) 
             if (damage := manifest.damage(directory)) is None:
                 continue
             aside = directory.parent.parent / f"damaged-{step}"
-            shutil.rmtree(aside, ignore_errors=True)
-            directory.rename(aside)
+            with writing(aside):
+                shutil.rmtree(aside, ignore_errors=True)
+                directory.rename(aside)
             report(
                 f"the checkpoint of step {step:,} is damaged ({damage}) and was moved to {aside}."
             )
@@ -229,9 +235,10 @@ def write_params(directory: Path, params: Any) -> None:
         checkpointer.save(aside / "params", params, force=True)
 
     def commit() -> None:
-        manifest.write(aside)
-        shutil.rmtree(directory, ignore_errors=True)
-        aside.rename(directory)
+        with writing(directory):
+            manifest.write(aside)
+            shutil.rmtree(directory, ignore_errors=True)
+            aside.rename(directory)
 
     hosts.decide(commit)
 

@@ -109,7 +109,7 @@ def decide(function: Callable[[], T]) -> T:
 
 @contextmanager
 def interruption() -> Iterator[Callable[[int], bool]]:
-    """Context in which the first SIGINT or SIGTERM sets a flag; a second one ends the process.
+    """Context in which the first SIGINT or SIGTERM sets a flag; the same again ends the process.
 
     The context yields a function of the step that returns the flag. With several processes, every
     process must call it in every step; it returns True on all of them in the same step, whichever

@@ -19,7 +19,9 @@ class StepMetrics(NamedTuple):
       loss, nll: nats per target token, with label smoothing and without it.
       grad_norm: norm of the gradient of `loss`.
       lr: the learning rate of the step.
-      source_tokens, target_tokens: number of tokens that are not padding.
+      source_tokens: number of tokens of the source that are not padding.
+      target_tokens: number of tokens that the loss counts, so that prompts are left out, and tokens
+        that a masked language model is shown.
     """
 
     loss: Any
@@ -40,8 +42,8 @@ class Meter:
         """The fields of a record of metrics.jsonl.
 
         `lr` and `grad_norm` [P] are of the last step; `loss` and `nll` [P] are means in nats per
-        target token; `tokens_per_second` counts both sides of all runs; `share_of_peak` is the
-        share of `peak` FLOP/s, if that is known.
+        target token; `tokens_per_second` counts `source_tokens` and `target_tokens` of all runs;
+        `share_of_peak` is the share of `peak` FLOP/s, if that is known.
         """
         seconds = time.monotonic() - self.opened
         x = StepMetrics(*np.array(self.steps, float).swapaxes(0, 1))  # each [steps, P]

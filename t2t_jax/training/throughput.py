@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-# Peak dense bf16 TFLOP/s of what JAX counts as one device, from the manufacturers' data sheets.
+# Peak dense TFLOP/s of what JAX counts as one device in bf16 (V100, T4: fp16), from the
+# manufacturers' data sheets.
 _PEAK = {
-    "H200": 989, "H100": 989, "A100": 312, "V100": 125, "L40S": 362, "L4": 121, "T4": 65,
-    "TPU v2": 23, "TPU v3": 61, "TPU v4": 275, "TPU v5 lite": 197, "TPU v5": 459,
-    "TPU v6 lite": 918,
+    "H200": 989, "H100": 989, "H100 NVL": 835, "H100 PCIe": 756, "A100": 312, "V100": 125,
+    "L40S": 362, "L4": 121, "T4": 65, "TPU v2": 23, "TPU v3": 61, "TPU v4": 275,
+    "TPU v5 lite": 197, "TPU v5": 459, "TPU v6 lite": 918,
 }  # fmt: skip
 
 # Products with a common operand are not merged, as attention would have to copy each result out of

@@ -66,7 +66,8 @@ class Trainer:
         h = [sharding.replicate(hyper(run.c), self.mesh) for run in self.runs]
         self.hyper = population.stack(h)
         self.step_function = population.vmap_step(make_step(self.model, self.c), self.P)
-        self.history, self.peak = self.runs[0].history.of_population(self.P), peak_flops()
+        self.history = checkpoints.together([run.history for run in self.runs])
+        self.peak = peak_flops()
         self.clock, self.meter = Clock(self.history), Meter()
         self.queue = deque[tuple[int, float, StepMetrics]]()
 
@@ -196,7 +197,7 @@ class Trainer:
         kept = f"the checkpoint of step {saved:,} is good" if saved else "nothing was saved yet"
         run.error = RunError(
             f"the loss is not finite at step {step:,}, and {kept}: lower the learning rate "
-            "(peak_lr or lr_scale) or lengthen warmup, in another directory (--run)."
+            "(peak_lr or lr_scale) or lengthen warmup."
         )
         if self.P > 1:
             self.progress.say(f"{run.directory}: {run.error}")
