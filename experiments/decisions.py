@@ -137,11 +137,11 @@ def recalls(lines, recall):
     named = ["softmax" if name == mechanisms.BASE else name for name in names]
     # Only the first of several rows with a mechanism has it in the roles that are usual here.
     firsts = [name if name not in named[:n] else "" for n, name in enumerate(named)]
-    found = [by_name.get(f"{name}, d_k 8") for name in firsts]
+    chosen = [by_name.get(f"{name}, d_k 8") for name in firsts]
     seeds = min(len(line.runs) for line in recall)
-    scores = [-np.array(x.score.values[:seeds]) if x else np.full(seeds, np.nan) for x in found]
+    scores = [-np.array(x.score.values[:seeds]) if x else np.full(seeds, np.nan) for x in chosen]
     of_seeds = np.array(scores).T
-    flops = np.median([run.result["flops"] for x in found if x for run in x.runs])
+    flops = np.median([run.result["flops"] for x in chosen if x for run in x.runs])
     means = of_seeds.mean(axis=0, keepdims=True)
     return [
         Cheap("recall, accuracy", of_seeds, [None] * seeds, flops),
@@ -151,10 +151,9 @@ def recalls(lines, recall):
 
 def measure(lines, recall):
     """Returns for each cheap experiment, and set of rows, its decision accuracy by target."""
-    targets = {
-        "PPL": np.array([[math.log(x) for x in line.measure("PPL").values] for line in lines]),
-        "BLEU": -np.array([line.measure("BLEU").values for line in lines]),
-    }
+    NLL = np.log([line.measure("PPL").values for line in lines])
+    BLEU = -np.array([line.measure("BLEU").values for line in lines])
+    targets = {"PPL": (NLL, separated), "BLEU": (BLEU, separated)}
     early, others = stopped_early(lines), recalls(lines, recall)
     pairs = -np.array([line.measure(CONTRASTIVE).values for line in lines]).T
     early.append(early[-1]._replace(name="minimal pairs, accuracy", values=pairs))
@@ -162,14 +161,7 @@ def measure(lines, recall):
     unknown = np.isnan(others[0].values).any(axis=0)
     of_recall = [x._replace(values=np.where(unknown, np.nan, x.values)) for x in early]
     return {
-        rows: {
-            cheap.name: dict(
-                flops=cheap.flops,
-                of_target=cheap.flops / full,
-                **{name: accuracy(x, cheap)._asdict() for name, x in targets.items()},
-            )
-            for cheap in chosen
-        }
+        rows: judged(chosen, targets, full)
         for rows, chosen in (
             (f"all {len(lines)} rows", early),
             (f"the {(~unknown).sum()} rows whose mechanism recall has", [*of_recall, *others]),
@@ -184,21 +176,26 @@ def measure_table3(lines):
     BLEU = -np.array([line.measure("BLEU").values[:seeds] for line in lines]).T
     cheap = [*early, early[-1]._replace(name="whole runs, BLEU", values=BLEU)]
     targets = {
-        metric: sign * np.array([[line.row.paper[metric]] for line in lines])
+        metric: (
+            sign * np.array([[line.row.paper[metric]] for line in lines]),
+            partial(separated_in_paper, metric),
+        )
         for metric, sign in (("PPL", 1), ("BLEU", -1))
     }
+    return judged([x._replace(left_out=[None] * seeds) for x in cheap], targets, PAPER_FLOPS)
+
+
+def judged(every, targets, flops):
+    """Returns the FLOPs and the decision accuracy of cheap experiments.
+
+    Args:
+      targets: by metric, the values [rows, seeds] and the function that separates them.
+      flops: of the target.
+    """
     return {
-        x.name: dict(
-            flops=x.flops,
-            of_target=x.flops / PAPER_FLOPS,
-            **{
-                metric: accuracy(
-                    values, x._replace(left_out=[None] * seeds), partial(separated_in_paper, metric)
-                )._asdict()
-                for metric, values in targets.items()
-            },
-        )
-        for x in cheap
+        x.name: dict(flops=x.flops, of_target=x.flops / flops)
+        | {name: accuracy(values, x, signs)._asdict() for name, (values, signs) in targets.items()}
+        for x in every
     }
 
 

@@ -7,7 +7,6 @@ recall.py, decisions.py and `bench attention`, and writes the table and the plot
 experiments/results/mechanisms.
 """
 
-import json
 from pathlib import Path
 
 from experiments.tools import grids
@@ -36,16 +35,11 @@ def stored(name, scale):
     return comparison.compare_with_base(grid, rows, measuring.measure(grid, rows, {}))
 
 
-def page(recall):
-    """Returns the table of the stored results."""
+def table(recall):
+    """Returns Markdown: a line for each row of attention.py, and how far cheap scores predict."""
     attention, flops = (stored(name, "demo") for name in ("attention", "attention_flops"))
     paths = "bench_attention/attention.json", "decisions/decisions.json"
-    cost, decisions = (json.loads((RESULTS / path).read_text()) for path in paths)
-    return table(attention, flops, recall, cost, decisions)
-
-
-def table(attention, flops, recall, cost, decisions):
-    """Returns Markdown: a line for each row of attention.py, and how far cheap scores predict."""
+    cost, decisions = (files.read_json(RESULTS / path) for path in paths)
     accuracies = distances.contrastive_accuracies(attention)
     equal, by_name = ({line.row.name: line for line in x} for x in (flops, recall))
     lines, seen = [], set()
@@ -168,7 +162,7 @@ def plot_recall(lines, path):
 
 def main():
     recall = stored("recall", "diagnostic")
-    text = page(recall)
+    text = table(recall)
     files.make_directory(RESULTS / "mechanisms")
     files.write(RESULTS / "mechanisms" / "table.md", text)
     # The last inputs, which convolutions keep, are in no state of a mechanism.

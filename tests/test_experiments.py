@@ -247,7 +247,7 @@ def test_the_table_of_variants_marks_what_computes_something_else():
 
 @pytest.fixture(scope="module")
 def page():
-    return mechanisms.page(mechanisms.stored("recall", "diagnostic"))
+    return mechanisms.table(mechanisms.stored("recall", "diagnostic"))
 
 
 def test_decision_accuracy_counts_the_pairs_that_the_target_separates():

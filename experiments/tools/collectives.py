@@ -5,13 +5,10 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any, NamedTuple
 
-_BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "f64": 8}
-_OPERATION = re.compile(
-    r"= (?P<result>\(.*?\)|\S+) "
-    r"(?P<kind>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?P<start>-start)?\("
-)
+from experiments.tools.roofline import ARRAY, Operation, array_bytes, parse
+
+KINDS = "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"
 _CHANNEL = re.compile(r"channel_id=(\d+)")
-_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 # A group of devices is written as a list, as an iota, or as axes of a mesh (or parts of axes).
 _LISTED = re.compile(r"replica_groups=\{\{([\d,]+)\}")
 _IOTA = re.compile(r"replica_groups=\[\d+,(\d+)\]")
@@ -44,30 +41,27 @@ def moves(compiled: Any, devices: int) -> Iterator[Move]:
     A TPU's compiler writes an operation that overlaps with others several times, under one channel;
     it counts once. It writes a reduce-scatter as an all-reduce in a fusion that keeps a part.
     """
-    fusion, channels = "", set()
-    for line in compiled.as_text().splitlines():
-        if line.endswith("{") and not line.startswith(" "):
-            fusion = line.split(" ")[0]
-        operation, channel = _OPERATION.search(line), _CHANNEL.search(line)
-        if operation is None or (channel and channel[1] in channels):
-            continue
-        channels.add(channel[1] if channel else "")
-        kind, result, group = operation["kind"], _result_bytes(operation), _group(line) or devices
-        if "all-reduce-scatter" in fusion:
-            kind, result = "reduce-scatter", result // group
-        if group > 1:
-            yield Move(kind, group, result)
+    channels = set()
+    for fusion, operations in parse(compiled.as_text())[0].items():
+        for operation in operations:
+            kind, channel = operation.op.removesuffix("-start"), _CHANNEL.search(operation.line)
+            if kind not in KINDS or (channel and channel[1] in channels):
+                continue
+            channels.add(channel[1] if channel else "")
+            result, group = _result_bytes(operation), _group(operation.line) or devices
+            if "all-reduce-scatter" in fusion:
+                kind, result = "reduce-scatter", result // group
+            if group > 1:
+                yield Move(kind, group, result)
 
 
-def _result_bytes(operation: re.Match[str]) -> int:
+def _result_bytes(operation: Operation) -> int:
     """Returns the bytes of an operation's result."""
-    arrays = _ARRAY.findall(operation["result"])
-    if operation["start"] and operation["kind"] in ("all-gather", "collective-permute"):
-        arrays = [x for x in arrays if x != ("u32", "")]  # context handles
+    arrays = list(ARRAY.finditer(operation.type))
+    if operation.op in ("all-gather-start", "collective-permute-start"):
+        arrays = [x for x in arrays if x[1] + x[2] != "u32"]  # context handles
         arrays = arrays[len(arrays) // 2 :]  # the operands come first
-    return sum(
-        _BYTES[dtype] * prod(map(int, filter(None, shape.split(",")))) for dtype, shape in arrays
-    )
+    return sum(map(array_bytes, arrays))
 
 
 def _group(line: str) -> int | None:

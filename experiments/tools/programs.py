@@ -25,19 +25,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax.core import meta
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.tools import roofline
 from experiments.tools.collectives import moves
 from experiments.tools.devices import DEVICES, SLICES, described, without_devices
 from t2t_jax import config
-from t2t_jax.attention.choice import build as build_mechanism
 from t2t_jax.attention.choice import parse as parse_mechanism
 from t2t_jax.attention.registry import MECHANISMS
-from t2t_jax.attention.visibility import Visibility
 from t2t_jax.bench import keep
-from t2t_jax.bench.attention import B, D, H, default, is_causal, key_width, weighted_sum
+from t2t_jax.bench.attention import B, D, H, is_causal, key_width, mechanism_at, weighted_sum
 from t2t_jax.bench.lengths import plot as plot_lengths
 from t2t_jax.config import Config
 from t2t_jax.environment import environment
@@ -196,23 +193,13 @@ def _step(a: argparse.Namespace, mesh: Mesh, size: str, tokens: int) -> dict[str
 
 
 def _attention(a: argparse.Namespace, mesh: Mesh, name: str, n: int) -> dict[str, Any]:
-    mechanism, device = build_mechanism(default(n).get(name, name)), DEVICES[a.device]
+    device, (mechanism, variables) = DEVICES[a.device], mechanism_at(name, n)
     fused = a.kernels != "plain" and device.platform == "gpu"
-    visibility = Visibility(causal=is_causal(name))
-    short = [jnp.zeros((1, 8, H, width), jnp.bfloat16) for width in (D, key_width(name), D)]
-    variables = jax.eval_shape(
-        lambda: meta.unbox(mechanism.init(jax.random.key(0), *short, visibility))
-    )
-    x, k = (
-        _place(mesh, jax.ShapeDtypeStruct((B, n, H, width), jnp.bfloat16))
-        for width in (D, key_width(name))
-    )
-
-    value = weighted_sum(mechanism, is_causal(name), fused)
-    gradients = jax.jit(jax.value_and_grad(value, (0, 1, 2, 3)))
-    variables = jax.tree.map(lambda y: _place(mesh, y), variables)
+    x, k = (jax.ShapeDtypeStruct((B, n, H, w), jnp.bfloat16) for w in (D, key_width(name)))
+    gradients = jax.value_and_grad(weighted_sum(mechanism, is_causal(name), fused), (0, 1, 2, 3))
+    arguments = jax.tree.map(lambda y: _place(mesh, y), (variables, x, k, x, x))
     with sharding.use_mesh(mesh):
-        program: Any = gradients.lower(variables, x, k, x, x).compile()
+        program: Any = jax.jit(gradients).lower(*arguments).compile()
     total = roofline.bound(roofline.kernels(program.as_text()), device)
     used: Any = program.memory_analysis()
     say(f"{name}, n = {n:,}: {1e3 * total.seconds:.3f} ms")
@@ -220,8 +207,6 @@ def _attention(a: argparse.Namespace, mesh: Mesh, name: str, n: int) -> dict[str
         "n": n,
         "ms": 1e3 * total.seconds,
         "kernels": total.kernels,
-        "mb": total.moved / 1e6,
-        "gflop": total.flops / 1e9,
         "mib": used.temp_size_in_bytes / 2**20,
     }
 

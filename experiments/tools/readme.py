@@ -84,8 +84,6 @@ def shown(path: Path, title: str) -> str:
     if path.name == published.NAME:
         return scores(_results(path.parent)[0])
     text = path.read_text("utf-8")
-    if path.name == "table3.txt":
-        return f"```\n{_wall_clock(text)}\n```"
     if path.suffix == ".txt":
         return f"```\n{text.strip(chr(10))}\n```"
     table, _, costs = text.partition(COST)
@@ -137,12 +135,6 @@ def _results(folder: Path) -> list[dict[str, Any]]:
         result = published.read(run, "result.json")
         found.append(result | costs(result, published.read(run, "metrics.jsonl")))
     return found
-
-
-def _wall_clock(log: str) -> str:
-    """What `time` printed at the end of a log."""
-    minutes, seconds = re.findall(r"^real\t(\d+)m([\d.]+)s$", log, re.M)[-1]
-    return f"real  {duration(60 * int(minutes) + float(seconds))}"
 
 
 def _beside(shown: Sequence[Path]) -> list[Path]:

@@ -21,7 +21,7 @@ _FREE = {
 }
 _LINE = re.compile(r"(?:ROOT )?%([\w.\-]+) = (\(.*?\)|[\w\[\]{},\d:()]+) ([\w\-]+)\((.*)$")
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{")
-_ARRAY = re.compile(r"(\w+)\[([\d,]*)\](\{[^}]*\})?")
+ARRAY = re.compile(r"(\w+)\[([\d,]*)\](\{[^}]*\})?")
 _LAYERS = "attention", "cross_attention", "feed_forward", "norm"
 _ATTENTION = "__cudnn$fmha"
 
@@ -47,7 +47,7 @@ class Kernel(NamedTuple):
         return max(self.moved / device.bandwidth, self.flops / device.peak)
 
 
-class _Operation(NamedTuple):
+class Operation(NamedTuple):
     name: str
     type: str
     op: str
@@ -62,10 +62,10 @@ def kernels(text: str, members: int = 1) -> list[Kernel]:
       text: `compiled.as_text()`.
       members: number of models trained at once; a kernel's name gives the FLOPs of one of them.
     """
-    computations, entry = _parse(text)
+    computations, entry = parse(text)
     types = {o.name: o.type for lines in computations.values() for o in lines}
 
-    def flops(o: _Operation) -> int:
+    def flops(o: Operation) -> int:
         operands = _operands(o.rest)
         if o.op == "convolution":
             arrays = (o.type, *(types[x] for x in operands))
@@ -139,9 +139,9 @@ def part(where: str) -> str:
     return "/".join(stack + layer) + (", backward" if "transpose(jvp" in where else "")
 
 
-def _parse(text: str) -> tuple[dict[str, list[_Operation]], str]:
+def parse(text: str) -> tuple[dict[str, list[Operation]], str]:
     """The operations of every computation of a program, and the name of its entry."""
-    computations: dict[str, list[_Operation]] = {}
+    computations: dict[str, list[Operation]] = {}
     current = entry = ""
     for line in text.splitlines():
         if head := _HEAD.match(line):
@@ -151,11 +151,11 @@ def _parse(text: str) -> tuple[dict[str, list[_Operation]], str]:
         elif line.startswith("}"):
             current = ""
         elif current and (match := _LINE.match(line.strip())):
-            computations[current].append(_Operation(match[1], match[2], match[3], match[4], line))
+            computations[current].append(Operation(match[1], match[2], match[3], match[4], line))
     return computations, entry
 
 
-def _trips(line: str, computations: Mapping[str, Sequence[_Operation]]) -> int:
+def _trips(line: str, computations: Mapping[str, Sequence[Operation]]) -> int:
     """How often a loop runs: a GPU's program states it; in a TPU's, the condition contains it."""
     if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', line):
         return int(known[1])
@@ -165,7 +165,7 @@ def _trips(line: str, computations: Mapping[str, Sequence[_Operation]]) -> int:
     return int(limits[0].split(")")[0]) if len(limits) == 1 else 1
 
 
-def _moved(o: _Operation, fused: Sequence[_Operation], types: Mapping[str, str]) -> int:
+def _moved(o: Operation, fused: Sequence[Operation], types: Mapping[str, str]) -> int:
     """Bytes that an operation reads and writes; of an array that is only sliced, only the slice.
 
     Args:
@@ -182,7 +182,7 @@ def _moved(o: _Operation, fused: Sequence[_Operation], types: Mapping[str, str])
         return twice * result + sum(_bytes(types.get(x, "")) for x in read)
     known = {x.name: x for x in fused}
 
-    def source(x: _Operation) -> _Operation:
+    def source(x: Operation) -> Operation:
         return source(known[_operands(x.rest)[0]]) if x.op == "bitcast" else x
 
     root = next(x for x in fused if x.line.strip().startswith("ROOT"))
@@ -215,16 +215,16 @@ def _sizes(shape: str) -> list[int]:
 
 def _first(type_: str) -> str:
     """The sizes of the first array of a type, as text."""
-    match = _ARRAY.search(type_)
+    match = ARRAY.search(type_)
     return match[2] if match else ""
 
 
 def _bytes(type_: str) -> int:
     """Bytes in the device's main memory."""
-    return sum(_size(x) for x in _ARRAY.finditer(type_) if not _in_vector_memory(x))
+    return sum(array_bytes(x) for x in ARRAY.finditer(type_) if not _in_vector_memory(x))
 
 
-def _size(array: re.Match[str]) -> int:
+def array_bytes(array: re.Match[str]) -> int:
     bits = _BITS.get(array[1], int(re.sub(r"\D", "", array[1][1:]) or 32))
     return prod(_sizes(array[2])) * bits // 8
 
@@ -235,8 +235,8 @@ def _in_vector_memory(array: re.Match[str]) -> bool:
 
 def _copied(type_: str) -> int:
     """Bytes that a copy moves from or to main memory, by the type of its result."""
-    ends = list(_ARRAY.finditer(type_))[:2]
-    return min(map(_size, ends)) * sum(not _in_vector_memory(x) for x in ends)
+    ends = list(ARRAY.finditer(type_))[:2]
+    return min(map(array_bytes, ends)) * sum(not _in_vector_memory(x) for x in ends)
 
 
 def _product(result: str, left: str, over: re.Match[str] | None) -> int:
@@ -250,7 +250,7 @@ def _product(result: str, left: str, over: re.Match[str] | None) -> int:
 
 def _attention_flops(line: str, operands: list[str]) -> int:
     """FLOPs of cuDNN's attention: two products of [T, S, d] forward, five backward."""
-    q, k = (_sizes(match[2]) for match in map(_ARRAY.search, operands[:2]) if match)
+    q, k = (_sizes(match[2]) for match in map(ARRAY.search, operands[:2]) if match)
     (B, T, h, d), S = q, k[1]
     products = 5 if _ATTENTION + "SoftmaxBackward" in line else 2
     return products * 2 * B * h * T * S * d // (2 if "CAUSAL" in line else 1)

@@ -154,7 +154,7 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
 
 def program(gradient: bool, name: str, n: int) -> Compiled:
     """Returns a weighted sum of all outputs as a program, or its value and gradient."""
-    mechanism, variables = _mechanism(name, n)
+    mechanism, variables = mechanism_at(name, n)
     widths = D, key_width(name), D, D
     arguments = [
         jax.random.normal(key, (B, n, H, width), _dtype())
@@ -176,7 +176,7 @@ def weighted_sum(mechanism: Any, causal: bool, fused: bool) -> Callable[..., jax
     return value
 
 
-def _mechanism(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> tuple[Any, Any]:
+def mechanism_at(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> tuple[Any, Any]:
     """Returns a mechanism with its options at length n, and its parameters."""
     mechanism = build(default(n).get(name, name))
     widths = d_k, key_width(name, d_k), d_v
@@ -187,7 +187,7 @@ def _mechanism(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> tup
 
 def _steps(name: str, n: int) -> Compiled:
     """Returns a program that decodes the last `STEPS` of n positions."""
-    mechanism, variables = _mechanism(name, n)
+    mechanism, variables = mechanism_at(name, n)
     q, k, v = (jnp.ones((B, 1, H, width), _dtype()) for width in (D, key_width(name), D))
 
     def step(state: Any, t: jax.Array) -> tuple[Any, jax.Array]:
@@ -202,7 +202,7 @@ def _steps(name: str, n: int) -> Compiled:
 
 def _state(name: str, n: int, h: int = H, d_k: int = D, d_v: int = D) -> Any:
     """Returns the decoding state of n positions."""
-    mechanism, variables = _mechanism(name, n, h, d_k, d_v)
+    mechanism, variables = mechanism_at(name, n, h, d_k, d_v)
     k, v = (jnp.zeros((B, n, h, width), _dtype()) for width in (key_width(name, d_k), d_v))
     visibility = Visibility(kv_lengths=jnp.zeros(B, jnp.int32), causal=True)
     return mechanism.apply(variables, k, v, visibility, method="start")

@@ -109,7 +109,10 @@ def read_run(
 
 def _origins(
     c: Config,
-    facts: Mapping[str, Any], environment: Mapping[str, Any], preparation: str, signature: str
+    facts: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    preparation: str,
+    signature: str,
 ) -> dict[str, str]:
     own = environment.get("jaxlib", environment["jax"]) != environment["jax"]  # they go together
     libraries = "jax", "flax", "optax", *(("jaxlib",) if own else ())

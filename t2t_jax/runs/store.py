@@ -87,8 +87,8 @@ def check_facts(directory: Path, facts: Mapping[str, Any]) -> None:
         if stored.get(name) != value:
             raise UsageError(
                 f"{title(directory)} was begun with {name} {stored.get(name)}, but here it is "
-                f"{value}: give this run another directory (`train --run`) or store (`run --store`), "
-                f"or restore the old {name}."
+                f"{value}: give this run another directory (`train --run`) or store (`run --store`)"
+                f", or restore the old {name}."
             )
 
 
