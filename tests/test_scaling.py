@@ -64,8 +64,10 @@ def test_the_stored_rates_follow_from_the_stored_runs(name):
     folder = transfer.RESULTS / f"{name}-demo"
     if name == "transfer_depth" and not folder.exists():
         pytest.skip("no run of it is stored")
-    found = transfer.measure(mechanisms.stored(name, "demo"), *transfer.STUDIES[name])
-    assert json.loads(json.dumps(found)) == json.loads((folder / "best.json").read_text())
+    measured = transfer.measure(mechanisms.stored(name, "demo"), *transfer.STUDIES[name])
+    both = json.dumps(measured), (folder / "best.json").read_text()
+    rounded = (json.loads(text, parse_float=lambda x: f"{float(x):.9g}") for text in both)
+    assert next(rounded) == next(rounded)  # other CPUs round differently
 
 
 def test_the_stored_fits_are_of_the_stored_runs():
