@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from t2t_jax.cli import main
+from t2t_jax.runs import study_file
 from tests import toy
 from tests.eight import HURRY
 
@@ -70,6 +71,15 @@ def few_programs():
         maps = Path("/proc/self/maps")
         if maps.exists() and maps.read_bytes().count(b"\n") > MAPS:
             sys.modules["jax"].clear_caches()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def study_files():
+    """Forgets, after the tests of a file, the study files that they have loaded."""
+    before = study_file.entries()
+    yield
+    for name in [x for x, module in sys.modules.items() if hasattr(module, "__source__")]:
+        study_file.forget(Path(name), before)
 
 
 @pytest.fixture(scope="module")

@@ -20,10 +20,7 @@ DOT = dict(attention_feeding="output", cross_attention="dot_product", encoder_di
 
 @pytest.fixture(scope="module", autouse=True)
 def file():
-    before = study_file.entries()
     study_file.load(FILE)
-    yield
-    study_file.forget(FILE, before)
 
 
 @pytest.mark.parametrize("cell", CELLS)

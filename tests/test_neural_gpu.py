@@ -18,9 +18,7 @@ FILE = EXPERIMENTS / "neural_gpu.py"
 
 @pytest.fixture(scope="module", autouse=True)
 def file():
-    before = study_file.entries()
-    yield study_file.load(FILE)
-    study_file.forget(FILE, before)
+    return study_file.load(FILE)
 
 
 def test_the_model_equals_its_definition():

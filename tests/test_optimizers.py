@@ -46,11 +46,10 @@ C = config.replace(SMALL, steps=6, evaluate_every=3, warmup=2, peak_lr=1e-2, P_d
 @pytest.fixture(scope="module", autouse=True)
 def own_file(tmp_path_factory):
     study_file.load(STUDY)
-    path, before = tmp_path_factory.mktemp("mine") / "own.py", study_file.entries()
+    path = tmp_path_factory.mktemp("mine") / "own.py"
     path.write_text(TEXT)
     study_file.load(path)
-    yield path
-    study_file.forget(path, before)
+    return path
 
 
 def direction(c, steps=1):
