@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import types
 
 import jax
 import numpy as np
@@ -15,6 +16,7 @@ from t2t_jax.bench.lengths import exponent
 from t2t_jax.cli import main
 from t2t_jax.recipes import recipe
 from t2t_jax.tokens import EOS, PAD
+from t2t_jax.training import throughput
 from tests import toy
 
 
@@ -25,6 +27,25 @@ def test_exponents_are_fitted_to_the_upper_half_of_the_lengths():
     assert exponent(curve, "seconds") == pytest.approx(1.5)
     assert exponent(curve[:2], "seconds") is None
     assert exponent([{"n": n, "seconds": 0.0} for n in (1, 2, 3)], "seconds") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "teraflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("TPU v5 lite", 197),
+        ("TPU v5", 459),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA B200", None),
+    ],
+)
+def test_the_peak_of_a_device_is_that_of_its_own_name(kind, teraflops, monkeypatch):
+    device = types.SimpleNamespace(platform="gpu", device_kind=kind)
+    monkeypatch.setattr(jax, "devices", lambda: [device])
+    monkeypatch.setattr(jax, "device_count", lambda: 2)
+    peak = throughput.peak_flops.__wrapped__()
+    assert peak == (teraflops and 2e12 * teraflops)
 
 
 def test_a_crossing_is_interpolated_in_logarithms():

@@ -190,17 +190,22 @@ def test_generated_text_begins_as_documents_do(
     )
     run, cache = tmp_path / "run", ["--cache", tmp_path / "cache"]
     call("train", "text", "--run", run, *cache, *options)
-    prompts = []
-    monkeypatch.setattr(
-        sample, "generate", lambda _, __, prompt, *___: prompts.append(prompt) or []
-    )
+    vocabulary, prompts = loading.load(run, toy.quiet, translating=False)[3], []
+
+    def generate(model, params, prompt, *limits):
+        prompts.append(prompt)
+        assert limits == (9, 4, sample.Choice(0.3, 7, 0.5))
+        return [[token] for token in vocabulary.encode(["sees a Ünknown 日本"])[0]]
+
+    monkeypatch.setattr(sample, "generate", generate)
+    flags = "--temperature", "0.3", "--top-k", "7", "--top-p", "0.5", "--seed", "4", "--tokens", "9"
     (tmp_path / "lines").write_text("The dog\n")
     with (tmp_path / "lines").open() as lines:
         monkeypatch.setattr("sys.stdin", lines)
-        assert call("generate", run, *cache, "--tokens", 9).out == "The dog\n"
+        printed = call("generate", run, *cache, *flags).out
+        assert printed == "The dog sees a Ünknown 日本\n"
         lines.seek(0)
         assert "the model has 33 positions" in call("generate", run, *cache, code=2).err
-    vocabulary = loading.load(run, toy.quiet, translating=False)[3]
     assert prompts == [before + vocabulary.encode(["The dog"])[0]]
 
 

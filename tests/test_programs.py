@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from t2t_jax.environment import PACKAGE
+from t2t_jax.runs import provenance
 from t2t_jax.runs.programs import fingerprint
 from tests import golden
 
@@ -20,6 +21,16 @@ DEFAULT = (
     "scaled_dot_product,local,linear,delta,lsh,hybrid,positions=rotary,accumulate,mup,encoder,"
     "decoder,fused,convolutional"
 ).split(",")
+
+
+def test_a_run_that_was_begun_elsewhere_names_both_environments():
+    before = {"jax": "1", "git": "a", "cores": 2, "programs": {"step": "s", "batches": "b"}}
+    now = {"jax": "2", "git": "a", "cores": 2, "programs": {"step": "t", "batches": "b"}}
+    both = {"jax": "1, then 2", "git": "a", "cores": 2}
+    programs = {"step": "s, then t", "batches": "b"}
+    assert provenance.merged(before, now) == both | {"programs": programs}
+    del before["programs"]  # of older code
+    assert provenance.merged(before, now) == both
 
 
 @pytest.mark.parametrize(
