@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import attention, mechanisms, scale
+from experiments import mechanisms, scale
 from experiments.tools import readme
 from t2t_jax.attention import MECHANISMS, build
 from t2t_jax.cli import main
-from t2t_jax.models.flops import step_flops
 from t2t_jax.runs import published
 from t2t_jax.study import comparison, declaration, notes, presets
 from t2t_jax.study.collecting import RowResult
@@ -436,14 +435,6 @@ def test_kernels_are_said_of_mechanisms_that_have_one():
     assert sorted(named) == sorted(have)
     assert not (ROOT / "t2t_jax" / "ops" / "feed_forward.py").exists()
     assert "ReLU" not in README.read_text()
-
-
-def test_rows_at_equal_flops_are_those_whose_flops_differ_by_more_than_7_percent():
-    study = declaration.find("attention")
-    grid = Grid(study, presets.preset("demo"), study.rows, {}, Path())
-    flops = {row.name: step_flops(grid.config(row).model, 1000, 1, 15, 15) for row in grid.rows}
-    base = flops[attention.BASE]
-    assert [n for n, x in flops.items() if abs(x / base - 1) > 0.07] == attention.OTHER_FLOPS
 
 
 def test_what_is_said_of_memorising_is_what_grades_measures():

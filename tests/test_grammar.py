@@ -759,9 +759,6 @@ def test_the_default_corpus_has_its_sizes_and_vocabulary():
     german = {w for p in corpus["train"] for w in words(p.target)}
     assert 1_000 < len(german) < 2_500
     assert len({w for p in corpus["test"] for w in words(p.target)} - german) < 10
-
-
-@pytest.mark.full
-def test_the_stored_table_of_grades_is_that_of_the_grammar():
-    """If this fails, run python experiments/grades.py."""
-    assert (grades.RESULTS / "table.md").read_text() == grades.table()
+    line = grades.line("normal", grades.measure(corpus["train"], corpus["dev"]))
+    stored = (grades.RESULTS / "table.md").read_text()  # python experiments/grades.py writes it
+    assert line in [[x.strip() for x in y.split("|")[1:-1]] for y in stored.splitlines()]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t2t_jax.ops import additive_scores, dropout, matmul, nan_guard, target_logit, top_k
+from t2t_jax.ops import additive_scores, matmul, nan_guard, target_logit, top_k
 from tests.gradients import drawn
 
 CASES = [  # forward, x, W, summed axes
@@ -72,16 +72,6 @@ def test_additive_scores_equal_their_plain_definition(gpu, monkeypatch):
     monkeypatch.setattr(additive_scores, "on_gpu", lambda: gpu)
     q, k, v = drawn((3, 2, 4, 5), 0), drawn((3, 2, 4, 7), 1), drawn((3, 4), 2)
     agree(additive_scores.additive_scores, additive_scores.plain, q, k, v)
-
-
-@pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_dropout_has_the_moments_of_its_plain_definition(rate):
-    """The random numbers differ, but each element is 0 or x / (1 - rate), equally often."""
-    x, key = jnp.full((211, 333), 2.0), jax.random.key(3)
-    fast, plain = (np.asarray(f(x, rate, key)) for f in (dropout.dropout, dropout.plain))
-    for out in (fast, plain):
-        np.testing.assert_allclose(out[out != 0], 2 / (1 - rate), rtol=1e-4)
-        assert np.mean(out == 0) == pytest.approx(rate, abs=5 * (0.25 / x.size) ** 0.5)
 
 
 def test_nan_guard_equals_attention_over_each_prefix():

@@ -152,14 +152,6 @@ def test_one_command_prints_the_table_of_a_file_and_keeps_its_runs_beside_it(fol
     assert not (folder.parent / "runs").exists()
 
 
-@pytest.mark.full
-def test_one_command_prints_the_tuned_table_of_a_file(cache, tmp_path):
-    printed = printed_by(tmp_path / "mine", [*SMALL, *cache])
-    assert "Tuned: lr_scale from 0.5, 1.0; of 2 trials of each row" in printed
-    trials_and_runs = published.directories(tmp_path / "mine" / "runs")
-    assert len(trials_and_runs) == 2 * 2 + 2 * 2  # each row at two rates, then untuned and tuned
-
-
 def test_a_command_line_replaces_the_sweep_of_a_study(tmp_path):
     (tmp_path / "angles.py").write_text(TEXT)
     study = declaration.find(str(tmp_path / "angles.py"))
