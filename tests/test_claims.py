@@ -96,6 +96,25 @@ def transfer_claims():
     yield f"the widest is {wide['NLL'] - widest['NLL']:.3f} nats better", True
 
 
+def language_model_claims():
+    """Yields sentences about parts of a language model, likewise."""
+    rows = {n: x for n, x in rows_of("language_models-text").items() if x["NLL"]}
+    gain = {name: gap("language_models-text", "base", name, "NLL") for name in rows}
+    p = {name: x["NLL_difference"]["p"] for name, x in rows.items() if name != "base"}
+    none, alibi, gated, linear = named = (
+        "P:positions=none", "P:positions=alibi", "F:feed_forward=swiglu",
+        "A:decoder_attention=linear",
+    )  # fmt: skip
+    significant = max(p[name] for name in named) < 0.05
+    yield f"no positions are {gain[none]:.2f} nats better, and ALiBi, the best,", significant
+    yield f"the best, {gain[alibi]:.2f} nats. Gated", max(gain, key=gain.get) == alibi
+    yield f"layers gain {gain[gated]:.2f} nats over ReLU", True
+    yield f"Linear attention gains {gain[linear]:.2f}. These differences are significant", True
+    others = [name for name in rows if name[:2] in ("A:", "H:") and name != linear]
+    small = len(others) > 5 and all(p[x] >= 0.05 and abs(gain[x]) < 0.1 for x in others)
+    yield "from full attention are not, and are below 0.1 nats", small
+
+
 def scaling_claims():
     """Yields sentences about the fits of language models, likewise."""
     stored = json.loads((readme.RESULTS / "scaling_laws-text" / "laws.json").read_text())
@@ -393,7 +412,13 @@ def claims():
 @pytest.mark.full
 def test_what_the_pages_say_of_stored_results_is_true():
     written = " ".join(RESULTS.read_text().split())
-    for sentence, true in (*claims(), *treebank_claims(), *transfer_claims(), *scaling_claims()):
+    for sentence, true in (
+        *claims(),
+        *treebank_claims(),
+        *transfer_claims(),
+        *scaling_claims(),
+        *language_model_claims(),
+    ):
         assert sentence in written, sentence
         assert true, sentence
 
