@@ -18,10 +18,9 @@ def documents(data: Data, root: Path, report: Report) -> RawCorpus:
     given = {split: getattr(data, split) for split in ("train", "dev", "test")}
     files = {x: _files(paths, x) for x, paths in given.items() if paths or x != "test"}
     corpus = from_files(files, _read)
+    # Equal bytes may be read in different ways.
     readers = {split: [_reader(path).__name__ for path in paths] for split, paths in files.items()}
-    if {*itertools.chain(*readers.values())} == {_plain_text.__name__}:
-        return corpus
-    return replace(corpus, content={**corpus.content, "readers": readers})  # of equal bytes
+    return replace(corpus, content={**corpus.content, "readers": readers})
 
 
 def _files(paths: str, split: str) -> list[Path]:

@@ -21,7 +21,6 @@ from t2t_jax.runs import store
 from t2t_jax.study import distances, tables
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.comparison import Pairs, comparable, compare_pairs
-from t2t_jax.study.factorial import effects_table, factorial
 from t2t_jax.study.formats import render, row_config
 from t2t_jax.study.grid import Grid
 from t2t_jax.study.statistics import LEVEL
@@ -42,7 +41,7 @@ def study_page(
     """Returns the HTML of the page."""
     order = list(dict.fromkeys(line.row.group for line in lines))
     lines = sorted(lines, key=lambda line: order.index(line.row.group))  # as in the table
-    quality, crossed, rows = tables.quality(grid, lines), factorial(grid, lines), iter(lines)
+    quality, rows = tables.quality(grid, lines), iter(lines)
     scored, judged = split if grid.study.split else None, distances.contrastive_accuracies(lines)
     names = [line.row.name for line in lines]
     drawn = []
@@ -61,7 +60,6 @@ def study_page(
         spans=_spans,
         trials=tables.trials(grid, lines) if grid.sweep else None,
         cost=tables.costs(lines),
-        effects=effects_table(crossed) if crossed else None,
         contrastive=distances.contrastive_table(judged) if judged else None,
         unfinished=[(x.row.name, x.status) for x in lines if x.status],
         runs=sum(len(x.runs) for x in lines),

@@ -133,7 +133,7 @@ def _check(study: Study) -> None:
 
 
 def cross(**levels: Sequence[Any] | Callable[[Mapping[str, Any]], Any]) -> list[Row]:
-    """Returns the rows of a factorial study: `cross(h=[1, 4, 8], d_model=[256, 512])` has 6.
+    """Returns a row for each combination of values: `cross(h=[1, 4, 8], d_model=[256, 512])` has 6.
 
     A function in place of values gives a field that follows from the others, such as
     `d_k=lambda row: row["d_model"] // row["h"]`. Its argument has all fields of the row. Fields

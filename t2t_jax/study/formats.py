@@ -12,7 +12,7 @@ from t2t_jax.config import Config
 from t2t_jax.evaluation.metrics import PPL, metric_of
 from t2t_jax.files import finite
 from t2t_jax.runs import results
-from t2t_jax.study import factorial, tables
+from t2t_jax.study import tables
 from t2t_jax.study.collecting import RowResult
 from t2t_jax.study.comparison import paper_value
 from t2t_jax.study.declaration import PAPER
@@ -62,9 +62,6 @@ def render(
         store = f", {grid.home}" * several
         label = f"{grid.name}{f'-{grid.home}' * several}"
         shown = {label: found._replace(title=f"{grid.title}{store}.")}
-        crossed = factorial.factorial(grid, lines)
-        if crossed and crossed.cells.ndim > 1:
-            shown[f"{label}-effects"] = factorial.effects_table(crossed)
         if costs and any(line.runs for line in lines):
             shown[f"{label}-cost"] = tables.costs(lines)
         made += (TYPESET[format](table, name) for name, table in shown.items())

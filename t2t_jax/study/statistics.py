@@ -178,23 +178,15 @@ def compare(
     if n.min() == 1:
         low, high = np.quantile(differences, [0.025, 0.975])
         return Difference(size, float(low), float(high), "sentences", None)
+    centred = [x - x.mean(axis=1, keepdims=True) for x in (row_draws, base_draws)]
+    interaction = sum(x.var(axis=0, ddof=1).mean() / len(x) for x in centred)
     variances = np.array([np.var(row, ddof=1), np.var(base, ddof=1)])
-    sentences = max(0.0, differences.var() - interaction(row_draws) - interaction(base_draws))
+    sentences = max(0.0, differences.var() - interaction)
     found = Difference(size, min(0.0, 2 * size), max(0.0, 2 * size), "seeds and sentences", 1.0)
     if not (np.ptp(differences) and variances.any() | (sentences > 0)):
         return found
     scales = [standard_error(variances, n, sentences, x) for x in (prior, NO_PRIOR)]
     return found._replace(scales=tuple((float(x), float(y)) for x, y in scales)).corrected(1)
-
-
-def interaction(draws: np.ndarray) -> float:
-    """Returns the variance of a row's mean by the interaction of its seeds and sentences.
-
-    Args:
-      draws: `resampled` of the seeds of the row, [seeds, DRAWS].
-    """
-    centred = draws - draws.mean(axis=1, keepdims=True)
-    return float(centred.var(axis=0, ddof=1).mean() / len(draws)) if len(draws) > 1 else 0.0
 
 
 def prior(variances: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
