@@ -504,21 +504,19 @@ def test_a_table_of_other_settings_is_wrong_use_and_names_those_that_the_store_h
     assert re.search(rf"or give --preset demo .*--steps {STEPS}\b", err)
 
 
+RESULTS = Path(__file__).parent.parent / "experiments" / "results"
 SMALL = "table3-demo", "table2-hour", "table4-treebank", "language_model-hour"
-LARGE = tuple(
-    """
-    table3-multi30k table3-hour attention-demo attention_flops-demo modifications-hour
-    multi30k-paper multi30k_lower-paper recall-diagnostic hybrids-diagnostic lengths-diagnostic
-    lengths_dyck-diagnostic induction-diagnostic
-    """.split()
-)
 
 
 @pytest.mark.parametrize(
-    "kept", [*SMALL, *(pytest.param(name, marks=pytest.mark.full) for name in LARGE)]
+    "kept",
+    [
+        pytest.param(kept.name, marks=[] if kept.name in SMALL else pytest.mark.full)
+        for kept in sorted(home.parent for home in RESULTS.glob("*-*/table.md"))
+    ],
 )
 def test_the_stored_tables_are_those_of_the_stored_runs(kept, call):
-    home = Path(__file__).parent.parent / "experiments" / "results" / kept
+    home = RESULTS / kept
     study, _ = kept.split("-")
     shown = call("table", study, "--store", home, "--format", "md", "--notes").out
     assert shown == (home / "table.md").read_text()
@@ -527,7 +525,7 @@ def test_the_stored_tables_are_those_of_the_stored_runs(kept, call):
 def test_language_models_among_rows_that_are_scored_have_a_perplexity_alone():
     """As in a study whose rows have both architectures, or with --architecture decoder."""
     study = dataclasses.replace(declaration.find("language_model"), split="dev")
-    home = Path(__file__).parent.parent / "experiments" / "results" / "language_model-hour"
+    home = RESULTS / "language_model-hour"
     grid = Grid(study, preset("hour"), study.rows, {}, home)
     found = stored.compared(grid)
     note = tables.quality(grid, found).notes
