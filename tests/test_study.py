@@ -303,6 +303,10 @@ def test_what_is_kept_gives_the_same_table(
     assert runs[0]["config.json"]["train"] == ""  # where the corpus lay
     text = table(grid, "--format", "md", "--notes")
     assert (kept / "table.md").read_text() == text == table(kept, "--format", "md", "--notes")
+    begun = shutil.copytree(grid, tmp_path / "begun")
+    results(begun).popitem()[1].unlink()  # a run that has not ended is not published
+    call("publish", *words, "--store", begun, "--to", tmp_path)
+    assert (kept / "table.md").read_text() == table(kept, "--format", "md", "--notes")
     (tmp_path / "none").mkdir()
     empty = ["publish", *words, "--store", tmp_path / "none", "--to", tmp_path]
     refused(empty, "no finished run")

@@ -38,6 +38,8 @@ def publish(grid: Grid, lines: Sequence[RowResult], home: Path, card: str = "") 
     changes = {name: value for name, value in grid.changes.items() if name not in PATHS}
     kept = dataclasses.replace(grid, changes=changes)
     requests.remember(folder, kept)
+    if not grid.sweep:  # unfinished runs of a sweep's trials are published with their failures
+        lines = [dataclasses.replace(line, status="") for line in lines]
     text = render([(grid, lines)], "md")
     cards, tables = folder / "README.md", folder / "table.md"
     if card:
