@@ -52,6 +52,8 @@ SMALL = {
 }
 FULL = pytest.mark.full
 ROLES = [(name, role) for name in MECHANISMS for role in MECHANISMS[name].roles]
+# What dtypes, vmap and other rows change does not depend on the role: each mechanism as a decoder, if it can.
+ONCE = [(name, max(MECHANISMS[name].roles, key=lambda x: x == "decoder")) for name in MECHANISMS]
 CAUSAL = [name for name in MECHANISMS if "decoder" in MECHANISMS[name].roles]
 CROSS = [name for name in MECHANISMS if "cross" in MECHANISMS[name].roles]
 
@@ -266,7 +268,7 @@ def test_equal_keys_do_not_spoil_the_inverse_of_a_chunk(C):
 
 
 @FULL
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@pytest.mark.parametrize(("name", "role"), ONCE)
 def test_bfloat16_is_close_to_the_definition(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
     q, k, v = draw(name, T, S, dtype=jnp.bfloat16)
@@ -501,7 +503,7 @@ def test_a_query_that_sees_no_key_returns_zeros(name, role):
 
 
 @FULL
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@pytest.mark.parametrize(("name", "role"), ONCE)
 def test_more_padding_and_other_rows_have_no_effect(name, role):
     T, S = (9, 7) if role == "cross" else (9, 9)
     q, k, v = draw(name, T, S, 6)
@@ -515,7 +517,7 @@ def test_more_padding_and_other_rows_have_no_effect(name, role):
 
 
 @FULL
-@pytest.mark.parametrize(("name", "role"), ROLES)
+@pytest.mark.parametrize(("name", "role"), ONCE)
 def test_vmap_equals_each_member_alone(name, role):
     T, S = (9, 7) if role == "cross" else (9, 9)
     members = [draw(name, T, S, seed) for seed in range(3)]
@@ -682,7 +684,7 @@ def test_counted_products_equal_those_of_the_traced_program(name, role, T, S):
 
 @pytest.mark.parametrize(
     ("name", "role"),
-    [pytest.param(*x, marks=[FULL] * (x[0] != "scaled_dot_product")) for x in ROLES],
+    [pytest.param(*x, marks=[FULL] * (x[0] != "scaled_dot_product")) for x in ONCE],
 )
 def test_float64_is_never_rounded(name, role):
     T, S = (13, 11) if role == "cross" else (13, 13)
