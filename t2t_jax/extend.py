@@ -103,29 +103,38 @@ def cell(name: str, about: str = "", *, products: Callable[[int, int], int]) -> 
     return _adding("cell", name, lambda where: parts.Cell(where, about, products=products))
 
 
-def norm(name: str, about: str = "", **fields: Any) -> Decorator:
-    """Adds a norm: a Flax module with the attributes of `models.norms.RMSNorm`.
+def _part(table: str, kind: Callable[..., Any] = parts.Part) -> Callable[..., Decorator]:
+    """Returns a decorator of a name, a line about it, and fields of its entry in a table."""
 
-    The field is `export` of `parts.Part`.
-    """
-    return _adding("norm", name, lambda where: parts.Part(where, about, **fields))
+    def declare(name: str, about: str = "", **fields: Any) -> Decorator:
+        return _adding(table, name, lambda where: kind(where, about, **fields))
 
-
-def output_rule(name: str, about: str = "") -> Decorator:
-    """Adds a rule for outputs: a class as in `inference.well_formed`.
-
-    The corpora that it is for declare it: `@corpus(..., output_rule=name)`.
-    """
-    return _adding("output_rule", name, lambda where: parts.Part(where, about))
+    return declare
 
 
-def norm_placement(name: str, about: str = "", **fields: Any) -> Decorator:
-    """Adds a flow of a layer: a function as `models.transformer.post`.
+norm = _part("norm")
+"""Adds a norm: a Flax module with the attributes of `models.norms.RMSNorm`.
 
-    The fields are `final_norm`, `products`, `mup` and `export` of `parts.NormPlacement`.
-    """
-    entry = lambda where: parts.NormPlacement(where, about, **fields)  # noqa: E731
-    return _adding("norm_placement", name, entry)
+The field is `export` of `parts.Part`.
+"""
+
+norm_placement = _part("norm_placement", parts.NormPlacement)
+"""Adds a flow of a layer: a function as `models.transformer.post`.
+
+The fields are `final_norm`, `products`, `mup` and `export` of `parts.NormPlacement`.
+"""
+
+schedule = _part("schedule")
+"""Adds a schedule of the learning rate: a function of (step, warmup, steps), float32 scalars.
+
+Its value is a factor on the peak learning rate, in the warm-up as well; the first step is 1.
+"""
+
+output_rule = _part("output_rule")
+"""Adds a rule for outputs: a class as in `inference.well_formed`.
+
+The corpora that it is for declare it: `@corpus(..., output_rule=name)`.
+"""
 
 
 def feed_forward(name: str, about: str = "", **fields: Any) -> Decorator:
@@ -172,14 +181,6 @@ def positions(
         return replace(scheme, **{str(kind): where, **fields})
 
     return _adding("positions", name, entry)
-
-
-def schedule(name: str, about: str = "") -> Decorator:
-    """Adds a schedule of the learning rate: a function of (step, warmup, steps), float32 scalars.
-
-    Its value is a factor on the peak learning rate, in the warm-up as well; the first step is 1.
-    """
-    return _adding("schedule", name, lambda where: parts.Part(where, about))
 
 
 def optimizer(name: str, about: str = "", mup: bool = False) -> Decorator:

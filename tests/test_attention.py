@@ -52,7 +52,7 @@ SMALL = {
 }
 FULL = pytest.mark.full
 ROLES = [(name, role) for name in MECHANISMS for role in MECHANISMS[name].roles]
-# What dtypes, vmap and other rows change does not depend on the role: each mechanism as a decoder, if it can.
+# What dtypes, vmap and other rows change is the same in every role: as a decoder, if it can be.
 ONCE = [(name, max(MECHANISMS[name].roles, key=lambda x: x == "decoder")) for name in MECHANISMS]
 CAUSAL = [name for name in MECHANISMS if "decoder" in MECHANISMS[name].roles]
 CROSS = [name for name in MECHANISMS if "cross" in MECHANISMS[name].roles]

@@ -10,7 +10,8 @@ import pytest
 from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.errors import RunError, UsageError
-from t2t_jax.inference.export import check, export
+from t2t_jax.inference.convert import choose
+from t2t_jax.inference.export import export
 from t2t_jax.inference.translate import translate_tokens
 from t2t_jax.models.norms import EPSILON
 from tests.small import SENTENCES, V, full_logits, make
@@ -99,7 +100,7 @@ def test_options_that_ctranslate2_lacks_are_refused():
         (dict(architecture="recurrent"), "architecture=recurrent"),
     ):
         with pytest.raises(UsageError, match=message):
-            check(config.replace(Config(), **changes))
+            choose(config.replace(Config(), **changes).model, "CTranslate2")
 
 
 @pytest.mark.parametrize(

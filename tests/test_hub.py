@@ -13,7 +13,8 @@ from t2t_jax import config
 from t2t_jax.config import Config
 from t2t_jax.data.vocabulary import BYTES, Vocabulary, of_bytes, of_words, train
 from t2t_jax.errors import UsageError
-from t2t_jax.inference.export import check, export
+from t2t_jax.inference.convert import choose
+from t2t_jax.inference.export import export
 from t2t_jax.inference.tokenizer import tokenizer
 from t2t_jax.runs.loading import load
 from t2t_jax.tokens import BOS, EOS, PAD
@@ -107,8 +108,8 @@ def test_a_model_without_a_counterpart_is_refused_by_the_field_that_lacks_it():
         (LLAMA | dict(qk_norm="rms_norm"), "qk_norm=rms_norm with .*, only none."),
     ):
         with pytest.raises(UsageError, match=f"^transformers does not support {message}"):
-            check(config.replace(Config(), **changes), "hf")
-    assert check(Config(), "hf") == "marian"
+            choose(config.replace(Config(), **changes).model, "transformers")
+    assert choose(Config().model, "transformers") == "marian"
 
 
 def test_parameters_of_both_sides_must_agree(tmp_path):

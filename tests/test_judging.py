@@ -17,7 +17,6 @@ from t2t_jax.data import synthetic
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation import contrastive
 from t2t_jax.evaluation.contrastive import Judgement
-from t2t_jax.evaluation.metrics import Score
 from t2t_jax.runs import judging, store
 from t2t_jax.study import comparison, distances, metric, notes, publish, requests, tidy
 from t2t_jax.study.measuring import judged, measure
@@ -73,7 +72,8 @@ def test_a_table_judges_runs_once_and_compares_the_same_pairs(grid, monkeypatch,
     def score(directory, cache, report):
         made.append(rows[directory])
         found = pairs(values[made[-1]])
-        return Score("contrastive", 100 * values[made[-1]].mean(), "grade:g|set:7"), found
+        score = 100 * values[made[-1]].mean()
+        return dict(name="contrastive", score=score, signature="grade:g|set:7"), found
 
     monkeypatch.setattr(judging, "score", score)
     for directory, name in rows.items():
@@ -112,14 +112,13 @@ SLOW_JUDGE = """
 import sys
 from pathlib import Path
 from t2t_jax.evaluation.contrastive import Judgement
-from t2t_jax.evaluation.metrics import Score
 from t2t_jax.runs import judging, store
 
 def score(*_):
     print("judging", flush=True)
     sys.stdin.readline()
     judgements = [Judgement("a", 1, True), Judgement("a", 1, False)]
-    return Score("contrastive", 50.0, "grade:g"), judgements
+    return dict(name="contrastive", score=50.0, signature="grade:g"), judgements
 
 judging.score, directory = score, Path(sys.argv[1])
 judging.judged(directory, store.read_result(directory), directory, print)
@@ -260,12 +259,12 @@ def test_a_run_is_judged_on_new_pairs_of_its_grade(monkeypatch, tmp_path):
     monkeypatch.setattr(judging, "_judge", lambda directory, items, report: found)
     score, judgements = judging.score(tmp_path, tmp_path, lambda line: None)
     assert judgements == found
-    assert score.score == pytest.approx(200 / 3)
-    assert score.signature.startswith("grade:hard|pairs:3|set:")
+    assert score["score"] == pytest.approx(200 / 3)
+    assert score["signature"].startswith("grade:hard|pairs:3|set:")
     assert drawn == [("hard", {"x", "y"})]
     c = config.replace(c, pairs=70_000)
     judging.score(tmp_path, tmp_path, lambda line: None)
     assert sizes == [0, 70_000]
     c, decide = config.replace(c, pairs=50), contrastive.decide
     monkeypatch.setattr(contrastive, "decide", lambda e, right, wrong: decide(e, wrong, right * 2))
-    assert judging.score(tmp_path, tmp_path, print)[0].signature != score.signature
+    assert judging.score(tmp_path, tmp_path, print)[0].signature != score["signature"]

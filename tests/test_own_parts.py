@@ -20,7 +20,7 @@ from t2t_jax.cli import main
 from t2t_jax.config import Config, replace
 from t2t_jax.errors import UsageError
 from t2t_jax.extend import feed_forward, mechanism, positions
-from t2t_jax.inference.export import check
+from t2t_jax.inference.convert import choose
 from t2t_jax.models import build
 from t2t_jax.models.flops import step_flops
 from t2t_jax.models.parametrization import learning_rate_factors
@@ -206,7 +206,7 @@ def test_what_is_not_declared_is_refused_by_name():
     for changes in (dict(feed_forward="mixture"), dict(norm_placement="sandwich")):
         ((field, value),) = changes.items()
         with pytest.raises(UsageError, match=f"does not support {field}={value}"):
-            check(replace(Config(), **changes))
+            choose(replace(Config(), **changes).model, "CTranslate2")
     with pytest.raises(UsageError, match="no dropout of its own: leave P_drop_ff out"):
         of(P_drop_ff=0.1)
     with pytest.raises(UsageError, match="declare products"):
@@ -246,4 +246,4 @@ def test_positions_with_a_bias_beside_their_encoding_are_not_exported(files):
     for kind in ("encode", "bias"):
         positions("both", kind)(encode)
     with pytest.raises(UsageError, match="does not support positions=both"):
-        check(replace(Config(), positions="both"))
+        choose(replace(Config(), positions="both").model, "CTranslate2")

@@ -7,7 +7,6 @@ import select
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -114,7 +113,7 @@ def evaluate(arguments: Namespace) -> None:
         scores = loading.evaluate(directory, *where, changes, arguments.metrics, say)
         print_scores(str(paths[0] or split), scores)
     if judged:
-        print_scores("minimal pairs", {CONTRASTIVE: asdict(judged[0])})
+        print_scores("minimal pairs", {CONTRASTIVE: judged[0]})
         print(_by_type(accuracies(judged[1])))
 
 

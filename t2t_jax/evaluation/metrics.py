@@ -9,7 +9,7 @@ import math
 import reprlib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,15 +27,6 @@ Counts = Sequence[Sequence[float]]
 Function = Callable[..., Counts | float]
 F = TypeVar("F", bound=Function)
 PPL, BPC, CONTRASTIVE = "PPL", "BPC", "contrastive"
-
-
-@dataclass(frozen=True)
-class Score:
-    """One metric of a set of outputs, and how it was computed."""
-
-    name: str
-    score: float
-    signature: str
 
 
 class Outputs(NamedTuple):
@@ -92,7 +83,7 @@ class Metric:
             references = [extra[self.annotation] for extra in outputs.extras]
         texts = (outputs.hypotheses, references, outputs.sources)
         try:
-            counts = self.function(outputs) if self.whole else self.function(*texts)
+            returned = self.function(outputs) if self.whole else self.function(*texts)
         except Exception as error:
             if isinstance(error, UsageError) or self.name in PACKAGE:
                 raise
@@ -101,10 +92,7 @@ class Metric:
             raise UsageError(
                 f"the metric {self.name} fails in {where}: {type(error).__name__}: {error}."
             ) from error
-        return self._checked(counts, len(outputs.hypotheses))
-
-    def _checked(self, returned: Any, sentences: int) -> tuple[float, Counts]:
-        """Returns the metric and the counts of each sentence of what its function returned."""
+        sentences = len(outputs.hypotheses)
         try:
             counts = np.asarray(returned, dtype=float)
         except (TypeError, ValueError):
@@ -228,7 +216,8 @@ def score(outputs: Outputs, metrics: Sequence[Metric]) -> tuple[dict[str, Any], 
     scores, statistics = {}, []
     for metric in metrics:
         value, counts = metric.measure(outputs)
-        scores[metric.key] = asdict(Score(metric.name, value, metric.describe(outputs)))
+        signature = metric.describe(outputs)
+        scores[metric.key] = dict(name=metric.name, score=value, signature=signature)
         statistics.append(counts)
     return scores, statistics[0]
 

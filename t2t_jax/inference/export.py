@@ -24,16 +24,6 @@ from t2t_jax.parts import ARCHITECTURES
 from t2t_jax.tokens import BOS, EOS, PAD, UNK
 
 WEIGHTS = "model.safetensors"
-EXPORTS = {"ctranslate2": "CTranslate2", "hf": "transformers", "safetensors": ""}  # and libraries
-
-
-def check(c: Config, to: str = "ctranslate2") -> str:
-    """Returns the name in `FORMATS` of what a model is in an export.
-
-    Raises:
-      UsageError: the library has no such model.
-    """
-    return choose(c.model, EXPORTS[to])
 
 
 def export(
@@ -45,7 +35,7 @@ def export(
     files: Sequence[Path] = (),
     scores: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a model in a format of `EXPORTS`, and its SentencePiece model beside it.
+    """Writes a model as ctranslate2, hf or safetensors, and its SentencePiece model beside it.
 
     Args:
       files: the files that determine the run, which safetensors gets.
@@ -114,7 +104,7 @@ def _ctranslate2(c: Config, params: Any, vocabulary: Vocabulary) -> Any:
     <s> and <pad> unless they are suppressed. Outputs have at most LONGEST pieces, or the number of
     positions of a learned table.
     """
-    name = check(c)
+    name = choose(c.model, "CTranslate2")
     try:
         from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
     except ImportError:
@@ -152,7 +142,7 @@ def _transformers(
     c: Config, params: Any, vocabulary: Vocabulary, scores: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns the files of a model and a tokenizer that transformers opens."""
-    name, V, numpy = check(c, "hf"), vocabulary.size, _safetensors()
+    name, V, numpy = choose(c.model, "transformers"), vocabulary.size, _safetensors()
     to, translates = FORMATS[name], ARCHITECTURES[c.model.architecture].translates
     modules = to.modules(c.model.N)
     arrays = convert(c, params, V, to, modules)

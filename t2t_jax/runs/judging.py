@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from t2t_jax.data.raw import HOME, drawn_pairs
 from t2t_jax.environment import environment
 from t2t_jax.errors import UsageError
 from t2t_jax.evaluation.contrastive import Judgement, judge, rule
-from t2t_jax.evaluation.metrics import Score
 from t2t_jax.parts import implementation
 from t2t_jax.runs import claim, identity, store
 from t2t_jax.runs.names import title
@@ -22,7 +20,7 @@ Report = Callable[[str], Any]
 Set = list[dict[str, Any]]
 
 
-def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Judgement]]:
+def score(directory: Path, cache: Path, report: Report) -> tuple[dict[str, Any], list[Judgement]]:
     """Returns the accuracy of a run on the minimal pairs of its corpus, and each judgement.
 
     The set has none of the sentences that the run may have been trained on.
@@ -46,7 +44,7 @@ def score(directory: Path, cache: Path, report: Report) -> tuple[Score, list[Jud
     graded = f"grade:{c.data.grade}|" * ("grade" in corpus.fields)
     fingerprint = identity.sha256(items)[:12]
     signature = f"{graded}pairs:{len(judgements)}|set:{fingerprint}|rule:{rule()}"
-    return Score(store.CONTRASTIVE, share, signature), judgements
+    return dict(name=store.CONTRASTIVE, score=share, signature=signature), judgements
 
 
 def judged(
@@ -62,7 +60,7 @@ def judged(
         start = time.monotonic()
         accuracy, judgements = score(directory, cache, report)
         before, now = result["environment"], environment()
-        entry = asdict(accuracy) | {
+        entry = accuracy | {
             "seconds": time.monotonic() - start,
             "environment": {n: x for n, x in now.items() if before.get(n) != x},
             "statistics": store.write_statistics(directory, store.CONTRASTIVE, judgements),

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from t2t_jax import files
 from t2t_jax.errors import UsageError
@@ -18,32 +18,21 @@ from t2t_jax.terminal import warn
 VARIABLE = "T2T_JAX_TRACK"  # the name of the tracker, for this process and the workers it starts
 
 
-class TrackedRun(NamedTuple):
-    """A run `group/name` that goes on from a step; `id` is None if it has not been tracked yet."""
-
-    home: Path
-    group: str
-    name: str
-    config: dict[str, Any]
-    step: int
-    id: str | None
-
-
 Curves = dict[str, float]
 Sink = tuple[str, Callable[[Curves, int], object], Callable[[], object]]  # id, write, close
 
 
-def _tensorboard(run: TrackedRun) -> Sink:
+def _tensorboard(home: Path, step: int, group: str, name: str, **_: Any) -> Sink:
     """Writes events in this thread: tensorboardX's own thread dies if the clock is set back."""
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
     from tensorboardX.proto.summary_pb2 import Summary
 
-    home = run.home / "tensorboard" / run.group / run.name
+    home = home / "tensorboard" / group / name
     home.mkdir(parents=True, exist_ok=True)
     events = EventsWriter(str(home / "events"))
     start = SessionLog(status=SessionLog.START)
-    events.write_event(Event(step=run.step + 1, session_log=start))  # drops later records
+    events.write_event(Event(step=step + 1, session_log=start))  # drops later records
 
     def write(curves: Curves, step: int) -> None:
         summary = Summary(value=[Summary.Value(tag=k, simple_value=v) for k, v in curves.items()])
@@ -53,18 +42,23 @@ def _tensorboard(run: TrackedRun) -> Sink:
     return str(home), write, events.close
 
 
-def _wandb(run: TrackedRun) -> Sink:
+def _wandb(home: Path, step: int, **run: Any) -> Sink:
     import wandb
 
-    project = os.environ.get("WANDB_PROJECT", "t2t_jax")
+    project, settings = os.environ.get("WANDB_PROJECT", "t2t_jax"), wandb.Settings(console="off")
     made = wandb.init(
-        project=project, group=run.group, name=run.name, config=run.config, dir=str(run.home),
-        id=run.id, resume="allow", reinit="create_new", settings=wandb.Settings(console="off"),
-    )  # fmt: skip
+        project=project,
+        dir=str(home),
+        resume="allow",
+        reinit="create_new",
+        settings=settings,
+        **run,
+    )
     return made.id, made.log, made.finish  # wandb ignores steps that were sent before
 
 
-TRACKERS = {"tensorboard": _tensorboard, "wandb": _wandb}
+# Functions of the home of runs, the step from which a run goes on, its group, name, config and id.
+TRACKERS: dict[str, Callable[..., Sink]] = {"tensorboard": _tensorboard, "wandb": _wandb}
 
 
 def choose(name: str) -> None:
@@ -114,6 +108,7 @@ def _open(name: str, directory: Path, step: int) -> Sink:
     group, _, own = full.partition("/")
     key = files.read_json(path)["id"] if path.exists() else None
     fields = files.read_json(directory / "config.json")
-    sink = TRACKERS[name](TrackedRun(directory.parent, group, own, fields, step, key))
+    run = dict(group=group, name=own, config=fields, id=key)  # id: None at first
+    sink = TRACKERS[name](directory.parent, step, **run)
     files.write_json(path, {"id": sink[0]})
     return sink
